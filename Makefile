@@ -1,0 +1,78 @@
+# Everything from a clean clone: `make test`, `make demo`. Nothing is installed outside .venv and the user's cache folder.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV := .venv
+PY := $(VENV)/bin/python
+BOOTSTRAP := .venv-bootstrap
+# The caller's Python settings and virtual environment must not reach ours.
+unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV CONDA_PREFIX UV_PYTHON UV_PROJECT_ENVIRONMENT
+
+.PHONY: help setup demo test lint requirements clean
+
+help: ## say what there is
+	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+setup: $(VENV)/.pythons ## make .venv and have the target interpreters
+
+demo: setup ## measure an example on both builds and show the verdicts (under 3 minutes)
+	cd examples/demo && rm -rf .ftgate/demo-baselines && \
+	$(CURDIR)/$(PY) -m pytest --ftgate --ftgate-update && \
+	$(CURDIR)/$(PY) -m pytest --ftgate
+
+test: lint ## lint, check types, run every test
+	$(PY) -m pytest tests
+
+lint: setup ## ruff and mypy
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+
+requirements: setup ## resolve the pinned requirements anew
+	$(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --all-extras --group dev --custom-compile-command "make requirements" \
+	  --output-file requirements.txt pyproject.toml
+
+clean: ## remove .venv and what tests leave
+	rm -rf $(VENV) $(BOOTSTRAP) .ftgate .mypy_cache .pytest_cache .ruff_cache
+
+# The interpreters are looked for until both are there; without them the tests go on and say what is missing.
+$(VENV)/.pythons: $(VENV)/.ready
+	@$(VENV)/bin/ftgate pythons --strict && touch $@ || test $$? -eq 3
+
+# The editable install needs no second resolution and no download: its build tools are pinned with the rest.
+$(VENV)/.ready: requirements.txt pyproject.toml | $(VENV)/bin/uv
+	$(VENV)/bin/uv pip sync --quiet --require-hashes --python $(PY) requirements.txt
+	$(VENV)/bin/uv pip install --quiet --no-deps --no-build-isolation --python $(PY) --editable .
+	@touch $@
+
+# uv makes .venv where there is one; else a python3 of 3.11 or newer; else an older python3 gets uv, and uv a Python.
+$(VENV)/bin/uv:
+	@rm -rf $(VENV) $(BOOTSTRAP); \
+	pinned_uv() { sed -n '/^uv==/,/[^\\]$$/p' requirements.txt > "$$1/uv.txt"; \
+	  "$$1/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r "$$1/uv.txt"; }; \
+	suits() { command -v "$$1" > /dev/null && "$$1" -c "import sys, ensurepip, venv; sys.exit(sys.version_info < ($$2))" 2> /dev/null; }; \
+	if uv --version > /dev/null 2>&1; then \
+	  echo "making $(VENV) with uv"; \
+	  uv venv --quiet --no-project --python '>=3.11' $(VENV); \
+	  sed -n '/^uv==/,/[^\\]$$/p' requirements.txt > $(VENV)/uv.txt; \
+	  uv pip install --quiet --require-hashes --python $(PY) -r $(VENV)/uv.txt; \
+	  exit; \
+	fi; \
+	for python in python3 python3.14 python3.13 python3.12 python3.11 /usr/bin/python3; do \
+	  if suits $$python '3, 11'; then \
+	    echo "making $(VENV) with $$python"; \
+	    $$python -m venv $(VENV); pinned_uv $(VENV); \
+	    exit; \
+	  fi; \
+	done; \
+	if suits python3 '3, 8'; then \
+	  echo "python3 is older than 3.11: getting uv, and a Python by it"; \
+	  python3 -m venv $(BOOTSTRAP); pinned_uv $(BOOTSTRAP); \
+	  $(BOOTSTRAP)/bin/uv venv --quiet --no-project --python '>=3.11' $(VENV); \
+	  $(BOOTSTRAP)/bin/uv pip install --quiet --require-hashes --python $(PY) -r $(BOOTSTRAP)/uv.txt; \
+	  exit; \
+	fi; \
+	echo "no uv and no python3 with venv and ensurepip: install uv, or Python 3.11 or newer (on Debian: apt install python3-venv)" >&2; \
+	exit 1

@@ -1,0 +1,9 @@
+"""Concurrency regression gating for pytest: the names that a workload's module imports.
+
+This module is imported in the measured interpreter too, so it holds a few light names and nothing beyond
+the standard library.
+"""
+
+from .runner.api import ftgate, interpreters, processes, serial, tasks, threads
+
+__all__ = ["ftgate", "interpreters", "processes", "serial", "tasks", "threads"]

@@ -1,0 +1,52 @@
+"""The `ftgate` command: sub-commands beside the pytest plugin."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+from .errors import FtgateError
+
+COMMANDS: Final = ("doctor", "pythons", "baseline")
+
+EPILOG: Final = "exit codes: 0 fine, 1 regressed, 2 an error in usage or files, 3 nothing measured or found"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one sub-command; its exit code: 0 fine, 1 regressed, 2 usage or file error, 3 nothing found."""
+    try:
+        args = build_parser().parse_args(argv)
+        return int(args.run(args))
+    except FtgateError as error:
+        print(f"ftgate: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("ftgate: interrupted", file=sys.stderr)
+        return 130
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser with every sub-command registered."""
+    parser = argparse.ArgumentParser(
+        prog="ftgate", description="Threads or processes, measured and gated.", epilog=EPILOG
+    )
+    parser.add_argument("--version", action="version", version=f"pytest-ftgate {_version()}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        importlib.import_module(f"{__package__}.commands.{name}").register(subparsers)
+    return parser
+
+
+def _version() -> str:
+    try:
+        return version("pytest-ftgate")
+    except PackageNotFoundError:
+        return "unknown (not installed)"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

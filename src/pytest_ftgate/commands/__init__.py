@@ -1,0 +1,3 @@
+"""The subcommands of `ftgate`; each module has `register(subparsers)`, which sets `run`."""
+
+from __future__ import annotations

@@ -1,0 +1,208 @@
+"""`ftgate baseline`: look at stored measurements, compare a run with them, take it over, drop what is unused."""
+
+from __future__ import annotations
+
+import argparse
+import configparser
+import os
+import sys
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..baselines import Store, Update, apply_updates, differences, names, prunable, prune, update_plan
+from ..errors import FtgateError
+from ..model import Decision, Report, Row
+from ..options import by_name, resolve
+from ..reports import json as json_report
+from ..reports.baseline import render_diff, render_list, render_prune, render_test, update_lines
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+FINE, REGRESSED, NOTHING_FOUND = 0, 1, 3
+BASELINES = "baselines"
+LAST_RUN = Path(".ftgate") / "last-run.json"
+LOCK = Path(".ftgate") / "baselines.lock"
+ACCEPT = "ftgate baseline accept "
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add `ftgate baseline` and its actions to the command line."""
+    parser = subparsers.add_parser("baseline", help="list, show, compare, accept and prune stored baselines")
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    _action(actions, "list", list_baselines, "every stored cell: machine, build, launches, when, commit")
+    show = _action(actions, "show", show_test, "the stored figures of one test")
+    show.add_argument("test", metavar="TEST", help="a test's node id, without brackets (* and ? match anything)")
+    diff = _action(actions, "diff", diff_run, "the last run beside its baselines; exits with 1 when a cell regressed")
+    diff.add_argument("cells", metavar="CELL", nargs="*", help="node ids (* and ? match anything; default: all)")
+    accept = _action(actions, "accept", accept_run, "take the last run's new cells as baselines, and those named")
+    accept.add_argument("cells", metavar="CELL", nargs="*", help="node ids to take even if they changed or regressed")
+    accept.add_argument("--all", action="store_true", help="take changed cells too; a regressed one must be named")
+    drop = _action(actions, "prune", prune_unused, "show the baselines of cells that are no longer there")
+    drop.add_argument("--yes", action="store_true", help="remove them")
+
+
+def _action(
+    actions: Subparsers, name: str, run: Callable[[argparse.Namespace], int], text: str
+) -> argparse.ArgumentParser:
+    parser = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    parser.add_argument("--rootdir", type=Path, metavar="DIR", help="the project (default: found from here upwards)")
+    parser.add_argument("--baselines", type=Path, metavar="DIR", help=f"default: {BASELINES} under the rootdir")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def list_baselines(args: argparse.Namespace) -> int:
+    """Print all entries; 3 when there is none. Raises BaselineError."""
+    store = _store(args)
+    text = render_list(store.baselines())
+    return _print(text) if text else _nothing(f"no baselines in {store.root}: record some with pytest --ftgate-update")
+
+
+def show_test(args: argparse.Namespace) -> int:
+    """Print the figures of the tests named; 3 when there is none. Raises BaselineError."""
+    store = _store(args)
+    found = [baseline for baseline in store.baselines() if names(args.test, baseline.test)]
+    if not found:
+        return _nothing(f"no baseline of {args.test} in {store.root}: see ftgate baseline list")
+    return _print("\n".join(render_test(baseline, unicode=_unicode()) for baseline in found))
+
+
+def diff_run(args: argparse.Namespace) -> int:
+    """Print the last run beside its baselines; 1 when a cell regressed, 3 without a run or a cell."""
+    report = _last_run(args)
+    if report is None:
+        return _no_run(args)
+    rows = _chosen(_rows(report), args.cells)
+    if not rows:
+        return _nothing("the last run has no such cell")
+    found = differences(rows, _store(args), fingerprint=report.machine.fingerprint)
+    _print(render_diff(found, unicode=_unicode()))
+    return REGRESSED if any(cell.decision is Decision.REGRESSED for cell in found) else FINE
+
+
+def accept_run(args: argparse.Namespace) -> int:
+    """Store the last run's samples; 1 when a regressed cell was refused, 3 without a run or a cell of that name."""
+    report = _last_run(args)
+    if report is None:
+        return _no_run(args)
+    store, rows = _store(args), _rows(report)
+    unknown = [cell for cell in args.cells if not _chosen(rows, [cell])]
+    if unknown:
+        return _nothing(f"the last run has no cell {', '.join(unknown)}; nothing was stored")
+    modes = ["all" if args.all else "new", *args.cells]
+    plan = update_plan(modes, rows, store, fingerprint=report.machine.fingerprint)
+    _apply(plan, store, report)
+    for line in update_lines(plan, naming=ACCEPT, unicode=_unicode()):
+        print(line)
+    return REGRESSED if any(update.action == "refuse" for update in plan) else FINE
+
+
+def prune_unused(args: argparse.Namespace) -> int:
+    """Show, or with --yes remove, the baselines of cells that are gone; 3 without a run and without such a cell."""
+    report, store = _last_run(args), _store(args)
+    rows = _rows(report) if report else []
+    cells = prunable(store, rows, report.unused_baselines if report else (), _rootdir(args))
+    if not cells:
+        return _print("no unused baselines\n") if report else _no_run(args)
+    if args.yes:
+        prune(store, cells)
+        return _print(render_prune(cells, done=True))
+    return _print(render_prune(cells, done=False) + "remove them with: ftgate baseline prune --yes\n")
+
+
+def _apply(plan: Sequence[Update], store: Store, report: Report) -> None:
+    apply_updates(
+        plan, store, machine=report.machine, recorded_at=report.started_at, commit=report.commit, seed=report.seed
+    )
+
+
+def _rows(report: Report) -> list[Row]:
+    return [row for table in report.tables for row in table.rows]
+
+
+def _chosen(rows: Sequence[Row], patterns: Sequence[str]) -> list[Row]:
+    return [row for row in rows if not patterns or any(names(pattern, row.cell.nodeid) for pattern in patterns)]
+
+
+def _rootdir(args: argparse.Namespace) -> Path:
+    """The folder given, else the nearest one upwards that has baselines or a run, else the current one."""
+    if args.rootdir is not None:
+        if not args.rootdir.is_dir():
+            raise FtgateError(f"--rootdir {args.rootdir}: there is no such folder")
+        return Path(args.rootdir).resolve()
+    here = Path.cwd()
+    upwards = (here, *here.parents)
+    marks = (BASELINES, LAST_RUN)
+    return next((folder for folder in upwards if any((folder / mark).exists() for mark in marks)), here)
+
+
+def _store(args: argparse.Namespace) -> Store:
+    """The folder that a run here would use, under the lock that it would take."""
+    root = _rootdir(args)
+    option = by_name("baselines")
+    given = None if args.baselines is None else str(args.baselines.absolute())
+    folder = root / resolve(option, given, os.environ, _ini(root, option.dest))
+    if given is not None and not folder.is_dir():
+        raise FtgateError(f"--baselines {args.baselines}: there is no such folder")
+    return Store(folder, lock_path=root / LOCK)
+
+
+def _ini(root: Path, key: str) -> str | None:
+    """A key of the project's pytest configuration; None where pytest's first file that has a section lacks it."""
+    readers = {"pytest.toml": _toml, ".pytest.toml": _toml, "pytest.ini": _cfg, ".pytest.ini": _cfg}
+    readers |= {"pyproject.toml": _toml, "tox.ini": _cfg, "setup.cfg": _cfg}
+    for name, read in readers.items():
+        path = root / name
+        try:
+            section = read(path.read_text(encoding="utf-8")) if path.is_file() else None
+        except (OSError, ValueError, configparser.Error) as error:
+            raise FtgateError(f"{path}: cannot be read: {error}") from error
+        if section is not None:
+            value = section.get(key)
+            return None if value is None else str(value)
+    return None
+
+
+def _toml(text: str) -> Mapping[str, Any] | None:
+    tables: dict[str, Any] = tomllib.loads(text)
+    plain: Mapping[str, Any] | None = tables.get("pytest")
+    tool: Mapping[str, Any] | None = tables.get("tool", {}).get("pytest")
+    return plain or (tool.get("ini_options", tool) if tool else None)
+
+
+def _cfg(text: str) -> Mapping[str, Any] | None:
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    parser.read_string(text)
+    return next((parser[name] for name in ("pytest", "tool:pytest") if parser.has_section(name)), None)
+
+
+def _last_run(args: argparse.Namespace) -> Report | None:
+    """The report that the last run left; None without one. Raises ReportError, FtgateError."""
+    path = _rootdir(args) / LAST_RUN
+    try:
+        return json_report.parse(path.read_bytes(), origin=str(path))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise FtgateError(f"{path}: cannot be read: {error.strerror}; run pytest --ftgate again") from error
+
+
+def _no_run(args: argparse.Namespace) -> int:
+    return _nothing(f"no run was recorded in {_rootdir(args) / LAST_RUN}: run pytest --ftgate first")
+
+
+def _nothing(text: str) -> int:
+    print(text, file=sys.stderr)
+    return NOTHING_FOUND
+
+
+def _print(text: str) -> int:
+    print(text, end="")
+    return FINE
+
+
+def _unicode() -> bool:
+    return (sys.stdout.encoding or "").lower().startswith("utf")

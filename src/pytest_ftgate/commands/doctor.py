@@ -1,0 +1,39 @@
+"""`ftgate doctor`: what was found to measure with, each lack with its mend."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..doctor import diagnose, to_text
+from ..interpreters import DEFAULT_TARGETS
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add `ftgate doctor` to the command line."""
+    parser = subparsers.add_parser(
+        "doctor",
+        help="show what there is to measure with",
+        description="Show each target's interpreter and environment, the machine, and what can be observed; each lack "
+        "with its mend. Exits with 3 when no target has an interpreter.",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object for machines")
+    parser.add_argument("--python", action="append", metavar="SPEC", help="a target such as 3.14t (repeatable)")
+    parser.add_argument("--rootdir", type=Path, default=Path(), help="the project whose environments are shown")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the diagnosis; 0, or 3 when no target has an interpreter. Raises TargetError."""
+    diagnosis = diagnose(args.python or DEFAULT_TARGETS, args.rootdir.resolve())
+    if args.json:
+        print(msgspec.json.format(msgspec.json.encode(diagnosis), indent=2).decode())
+    else:
+        print(to_text(diagnosis))
+    return 0 if any(state.interpreter for state in diagnosis.targets) else 3

@@ -1,0 +1,105 @@
+"""`ftgate pythons`: have the target interpreters, and say how each was come by."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Final, Self, TextIO
+
+from ..interpreters import DEFAULT_TARGETS, Outcome, Source, parse_target, provide
+from ..machine import usable_cores
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+PLAIN_LINE_EVERY_S: Final = 15.0
+TERMINAL_LINE_EVERY_S: Final = 0.2
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add `ftgate pythons` to the command line."""
+    parser = subparsers.add_parser(
+        "pythons",
+        help="have the target interpreters",
+        description="Find each target on PATH and in the cache, else let uv install it, else build it from the "
+        "distribution's source package into the user's cache folder, else say what is missing.",
+    )
+    parser.add_argument("--target", action="append", metavar="SPEC", help="a version such as 3.14t (repeatable)")
+    parser.add_argument("--source", type=Source, choices=list(Source), default=Source.AUTO, help="the only way to try")
+    parser.add_argument("--pgo", action="store_true", help="build with profile-guided optimisation (many minutes)")
+    parser.add_argument("--jobs", type=_jobs, default=None, metavar="N", help="compilers at once (default: the cores)")
+    parser.add_argument("--strict", action="store_true", help="exit with 3 when a target is missing")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Provide each target in turn; 0, or 3 under --strict when one is missing. Raises TargetError."""
+    targets = [parse_target(spec) for spec in args.target or DEFAULT_TARGETS]
+    missing = []
+    for target in targets:
+        with Progress(target.spec, sys.stdout) as progress:
+            outcome = provide(
+                target, source=args.source, jobs=args.jobs or usable_cores(), pgo=args.pgo, progress=progress
+            )
+        print(outcome_text(outcome), flush=True)
+        if outcome.interpreter is None:
+            missing.append(target.spec)
+    if missing:
+        print(f"WARNING: no interpreter for {', '.join(missing)}: cells that ask for it are unsupported", flush=True)
+    return 3 if missing and args.strict else 0
+
+
+def outcome_text(outcome: Outcome) -> str:
+    """What became of a target, for people: a line, with the notes of what went wrong indented below."""
+    interpreter = outcome.interpreter
+    took = f" in {duration_text(outcome.took_s)}" if outcome.took_s >= 1 else ""
+    head = f"{outcome.target.spec}: {outcome.did}{took}"
+    if interpreter is not None:
+        head += f": {interpreter.executable} ({interpreter.name}, {interpreter.build})"
+    notes = [f"  {line}" for note in outcome.notes for line in note.splitlines()]
+    return "\n".join([head, *notes])
+
+
+def duration_text(seconds: float) -> str:
+    """`3 min 20 s`, `12 s`."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+class Progress:
+    """Shows how far a long job is: one line rewritten on a terminal, a plain line now and then elsewhere."""
+
+    def __init__(self, label: str, stream: TextIO) -> None:
+        self.label = label
+        self.stream = stream
+        self.terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
+        self.started = time.monotonic()
+        self.shown: float | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.terminal and self.shown is not None:
+            self.stream.write("\r\x1b[K")
+            self.stream.flush()
+
+    def __call__(self, step: str) -> None:
+        """Show `step` if enough time has passed since the last one shown."""
+        now = time.monotonic()
+        every = TERMINAL_LINE_EVERY_S if self.terminal else PLAIN_LINE_EVERY_S
+        if self.shown is not None and now - self.shown < every:
+            return
+        self.shown = now
+        line = f"{self.label}: {step} ({duration_text(now - self.started)})"
+        self.stream.write(f"\r\x1b[K{line[:100]}" if self.terminal else f"{line}\n")
+        self.stream.flush()
+
+
+def _jobs(text: str) -> int:
+    jobs = int(text)
+    if jobs < 1:
+        raise argparse.ArgumentTypeError("give a number of at least 1")
+    return jobs

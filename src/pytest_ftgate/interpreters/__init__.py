@@ -1,0 +1,58 @@
+"""Find, describe and provision target interpreters and their environments."""
+
+from __future__ import annotations
+
+from .build import BuildError, build_from_source
+from .describe import (
+    InterpreterBroken,
+    build_key,
+    describe,
+    environment_variables,
+    scrubbed_environment,
+    settings_unsupported,
+)
+from .environments import (
+    EnvironmentBroken,
+    InstallError,
+    default_install,
+    ensure_environment,
+    environment_folder,
+    environment_python,
+    find_environments,
+    hide_from_git,
+)
+from .find import InterpreterNotFound, cache_folder, find_interpreter
+from .provide import Outcome, Source, provide
+from .targets import DEFAULT_TARGETS, TargetError, parse_target
+from .uv_tool import UvMissing, find_uv, run_uv
+
+__all__ = [
+    "DEFAULT_TARGETS",
+    "BuildError",
+    "EnvironmentBroken",
+    "InstallError",
+    "InterpreterBroken",
+    "InterpreterNotFound",
+    "Outcome",
+    "Source",
+    "TargetError",
+    "UvMissing",
+    "build_from_source",
+    "build_key",
+    "cache_folder",
+    "default_install",
+    "describe",
+    "ensure_environment",
+    "environment_folder",
+    "environment_python",
+    "environment_variables",
+    "find_environments",
+    "find_interpreter",
+    "find_uv",
+    "hide_from_git",
+    "parse_target",
+    "provide",
+    "run_uv",
+    "scrubbed_environment",
+    "settings_unsupported",
+]

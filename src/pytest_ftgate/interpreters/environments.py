@@ -1,0 +1,241 @@
+"""An environment of its own for each target, made by uv, holding the user's project."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import filelock
+
+from ..errors import FtgateError
+from ..model import Interpreter
+from .uv_tool import run_uv
+
+STAMP: Final = "ftgate-stamp.json"
+STAMP_SCHEMA: Final = 1
+RUNNER_PTH: Final = "ftgate_runner.pth"
+
+_METADATA: Final = ("pyproject.toml", "setup.py", "setup.cfg", "MANIFEST.in", "uv.lock", "poetry.lock", "pdm.lock")
+_NATIVE: Final = (
+    *(".c", ".cc", ".cpp", ".cxx", ".cu", ".h", ".hh", ".hpp", ".hxx", ".pyx", ".pxd", ".pxi", ".rs", ".go"),
+    *(".f", ".f90", ".f95", ".toml", ".lock", ".build", ".cmake", ".in"),
+)
+_PYTHON: Final = (".py", ".pyi")
+_SKIPPED: Final = frozenset({"build", "dist", "target", "node_modules", "__pycache__", "baselines"})
+
+
+class EnvironmentBroken(FtgateError):
+    """An environment that uv could not make; holds uv's own message."""
+
+
+class InstallError(EnvironmentBroken):
+    """The user's project could not be installed into an environment; holds uv's own message whole."""
+
+
+def default_install(project: Path) -> tuple[str, ...]:
+    """What to install when nothing is said: the project itself, editable; nothing when it is no package.
+
+    Raises FtgateError when pyproject.toml cannot be read.
+    """
+    pyproject = project / "pyproject.toml"
+    if pyproject.is_file():
+        try:
+            content = tomllib.loads(pyproject.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise FtgateError(f"{pyproject} cannot be read: {error}; mend it or set ftgate_install") from error
+        if content.get("tool", {}).get("uv", {}).get("package") is False:
+            return ()
+        if "project" in content or "build-system" in content:
+            return ("-e", ".")
+    return ("-e", ".") if (project / "setup.py").is_file() else ()
+
+
+def ensure_environment(
+    interpreter: Interpreter, *, root: Path, project: Path, install: tuple[str, ...], runner: Path
+) -> Path:
+    """The python of an environment of `interpreter` under `root`, made or remade when what it is made from changed.
+
+    `install` holds arguments for `uv pip install`, relative to `project`; empty installs nothing. `runner` is a folder
+    that its sys.path gets. Two runs do not build it at once. Raises EnvironmentBroken, InstallError.
+    """
+    folder = environment_folder(interpreter, root=root, project=project, install=install)
+    hide_from_git(root)
+    with filelock.FileLock(f"{folder}.lock"):
+        stamp = _stamp(interpreter, project, install, runner)
+        python = environment_python(folder)
+        if read_stamp(folder) == stamp and python.exists():
+            return python
+        (folder / STAMP).unlink(missing_ok=True)
+        _make(folder, interpreter)
+        if install:
+            _install(python, interpreter, project, install)
+        _add_path(folder, runner)
+        _write_stamp(folder, stamp)
+        return python
+
+
+def environment_folder(interpreter: Interpreter, *, root: Path, project: Path, install: tuple[str, ...]) -> Path:
+    """Where the environment of an interpreter and its install arguments stands, made or not."""
+    made_of = json.dumps([interpreter.executable, str(project.resolve()), list(install)])
+    return root.absolute() / f"{interpreter.name}-{hashlib.sha256(made_of.encode()).hexdigest()[:8]}"
+
+
+def environment_python(folder: Path) -> Path:
+    """The path of the python of an environment."""
+    return folder / "Scripts" / "python.exe" if sys.platform == "win32" else folder / "bin" / "python"
+
+
+def read_stamp(folder: Path) -> dict[str, str] | None:
+    """What an environment was made from; None when it is not there or was not finished."""
+    try:
+        content = json.loads((folder / STAMP).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def find_environments(interpreter: Interpreter, root: Path) -> list[Path]:
+    """The finished environments of an interpreter under `root`."""
+    stamps = {folder: read_stamp(folder) for folder in sorted(root.glob(f"{interpreter.name}-*")) if folder.is_dir()}
+    return [folder for folder, stamp in stamps.items() if stamp and stamp.get("executable") == interpreter.executable]
+
+
+def hide_from_git(root: Path) -> None:
+    """Make `root` and write the .gitignore that hides it: in the nearest `.ftgate` above, else in `root` itself."""
+    root = root.absolute()
+    root.mkdir(parents=True, exist_ok=True)
+    top = next((folder for folder in (root, *root.parents) if folder.name == ".ftgate"), root)
+    ignore = top / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n", encoding="utf-8")
+
+
+def _make(folder: Path, interpreter: Interpreter) -> None:
+    arguments = ["venv", "--quiet", "--clear", "--no-project", "--no-config", "--python", interpreter.executable]
+    done = run_uv([*arguments, str(folder)])
+    if done.returncode:
+        raise EnvironmentBroken(
+            f"uv could not make the environment {folder} for {interpreter.executable}:\n{done.stderr.strip()}"
+        )
+
+
+def _install(python: Path, interpreter: Interpreter, project: Path, install: tuple[str, ...]) -> None:
+    # Compiled once here: a launch that compiled modules, or could not store them, would measure that.
+    arguments = ["pip", "install", "--compile-bytecode", "--python", str(python), *install]
+    done = run_uv(arguments, cwd=project)
+    if done.returncode:
+        said = "\n".join(part.strip() for part in (done.stdout, done.stderr) if part.strip())
+        raise InstallError(
+            f"cannot install {' '.join(install)} (of {project}) for {interpreter.name}; "
+            f"set what is installed by ftgate_install. uv said:\n{said}"
+        )
+
+
+def _add_path(folder: Path, runner: Path) -> None:
+    for site_packages in [*folder.glob("lib/python*/site-packages"), *folder.glob("Lib/site-packages")]:
+        (site_packages / RUNNER_PTH).write_text(f"{runner.absolute()}\n", encoding="utf-8")
+        return
+    raise EnvironmentBroken(f"the environment {folder} has no site-packages; remove the folder and run again")
+
+
+def _write_stamp(folder: Path, stamp: dict[str, str]) -> None:
+    unfinished = folder / f"{STAMP}.{os.getpid()}"
+    unfinished.write_text(json.dumps(stamp, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    unfinished.replace(folder / STAMP)
+
+
+def _stamp(interpreter: Interpreter, project: Path, install: tuple[str, ...], runner: Path) -> dict[str, str]:
+    binary = os.stat(interpreter.executable)
+    return {
+        "schema": str(STAMP_SCHEMA),
+        "executable": interpreter.executable,
+        "version": interpreter.name,
+        "binary": f"{binary.st_mtime_ns} {binary.st_size}",
+        "install": json.dumps(list(install)),
+        "runner": str(runner.absolute()),
+        "sources": _digest(_inputs(project, install)) if install else "",
+    }
+
+
+def _digest(paths: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(set(paths)):
+        try:
+            content = path.read_bytes()
+        except OSError:
+            continue
+        digest.update(f"{path}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _inputs(project: Path, install: tuple[str, ...]) -> Iterator[Path]:
+    """Every file that the result of `uv pip install` on these arguments hangs on."""
+    for kind, value in _arguments(install):
+        path = project / os.path.expanduser(value.partition("[")[0])
+        if kind == "requirements":
+            yield from _requirements(path)
+        elif path.is_dir():
+            yield from _project_files(path, editable=kind == "editable")
+        elif path.is_file():
+            yield path
+
+
+def _arguments(arguments: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """(kind, value) of each argument that may name a file; kind is editable, requirements or plain."""
+    options = {
+        "-e": "editable",
+        "--editable": "editable",
+        **dict.fromkeys(("-r", "--requirement", "--requirements", "-c", "--constraint"), "requirements"),
+        **dict.fromkeys(("--constraints", "--override", "--overrides", "--build-constraint"), "requirements"),
+    }
+    following = ""
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if following:
+            yield following, argument
+            following = ""
+        elif argument in options:
+            following = options[argument]
+        elif equals and name in options:
+            yield options[name], value
+        elif argument[:2] in options and not argument.startswith("--"):
+            yield options[argument[:2]], argument[2:]
+        elif not argument.startswith("-"):
+            yield "plain", argument
+
+
+def _requirements(path: Path, seen: frozenset[Path] = frozenset()) -> Iterator[Path]:
+    """A requirements file, those that it names, and the files of local projects in it."""
+    if path in seen or not path.is_file():
+        return
+    yield path
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        words = tuple(line.split(" #")[0].split())
+        if not words or words[0].startswith("#"):
+            continue
+        if words[0].startswith(("-r", "-c", "--requirement", "--constraint")):
+            for _, value in _arguments(words):
+                yield from _requirements(path.parent / value, seen | {path})
+        else:
+            yield from _inputs(path.parent, words)
+
+
+def _project_files(project: Path, *, editable: bool) -> Iterator[Path]:
+    suffixes = _NATIVE if editable else (*_NATIVE, *_PYTHON)
+    yield from (project / name for name in _METADATA if (project / name).is_file())
+    for folder, names, files in os.walk(project):
+        names[:] = [name for name in names if not _is_skipped(Path(folder, name))]
+        for name in files:
+            if name.endswith(suffixes) and not name.startswith("."):
+                yield Path(folder, name)
+
+
+def _is_skipped(folder: Path) -> bool:
+    return folder.name.startswith(".") or folder.name in _SKIPPED or (folder / "pyvenv.cfg").exists()

@@ -1,0 +1,159 @@
+"""Find the interpreter of a target: a path, PATH, our own cache folder, then uv."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..errors import FtgateError
+from ..model import Interpreter, Target
+from .describe import Facts, InterpreterBroken, collect, describe
+from .targets import OLDEST, is_path, parse_version, series
+from .uv_tool import UvMissing, run_uv
+
+
+class InterpreterNotFound(FtgateError):
+    """No interpreter answers a target; the message holds what was rejected and the mend."""
+
+
+def cache_folder() -> Path:
+    """The plugin's folder in the user's cache: `$XDG_CACHE_HOME/pytest-ftgate`, else under `~/.cache`."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    base = Path(given) if os.path.isabs(given) else Path.home() / ".cache"
+    return base / "pytest-ftgate"
+
+
+def built_folder(cache: Path) -> Path:
+    """Where interpreters built from source are installed."""
+    return cache / "pythons" / "built"
+
+
+def uv_folder(cache: Path) -> Path:
+    """Where uv installs interpreters for us."""
+    return cache / "pythons" / "uv"
+
+
+def find_interpreter(target: Target, *, cache: Path | None = None) -> Interpreter:
+    """The interpreter that answers `target`, described with the target's settings.
+
+    `cache` is the plugin's cache folder (default: `cache_folder()`). Candidates that do not run, or are of another
+    version or build, are passed over. Raises InterpreterNotFound with what was rejected and the mend.
+    """
+    if is_path(target.request):
+        return _at_path(target)
+    version, threaded = parse_version(target.request)
+    rejected: list[str] = []
+    for executable, found in _candidates(version, threaded, cache or cache_folder()):
+        try:
+            facts = collect(executable)
+        except InterpreterBroken as error:
+            rejected.append(str(error))
+            continue
+        if not _answers(facts, version, threaded):
+            rejected.append(f"{executable} is {facts.version}{'t' if facts.free_threaded else ''}")
+            continue
+        # A shim or a virtual environment stands for another executable: measure that one itself.
+        real = facts.base_executable if os.path.isfile(facts.base_executable) else executable
+        return describe(real, found=found, settings=target.settings)
+    raise InterpreterNotFound(_not_found(target, rejected))
+
+
+def _at_path(target: Target) -> Interpreter:
+    path = os.path.abspath(os.path.expanduser(target.request))
+    if not os.path.isfile(path):
+        raise InterpreterNotFound(f"target {target.spec!r}: there is no file {path}; give the path of an executable")
+    try:
+        interpreter = describe(path, found="path", settings=target.settings)
+    except InterpreterBroken as error:
+        raise InterpreterNotFound(f"target {target.spec!r}: {error}; give the path of a working Python") from error
+    if interpreter.implementation != "cpython" or _numbers(interpreter.version) < OLDEST:
+        raise InterpreterNotFound(
+            f"target {target.spec!r} is {interpreter.implementation} {interpreter.version}: "
+            f"targets are CPython {OLDEST[0]}.{OLDEST[1]} and newer"
+        )
+    return interpreter
+
+
+def _candidates(version: str, threaded: bool, cache: Path) -> Iterator[tuple[str, str]]:
+    names = _names(version, threaded)
+    seen: set[str] = set()
+    for executable, found in _all_candidates(names, version, threaded, cache):
+        if executable not in seen:
+            seen.add(executable)
+            yield executable, found
+
+
+def _all_candidates(names: list[str], version: str, threaded: bool, cache: Path) -> Iterator[tuple[str, str]]:
+    for executable in _on_path(names):
+        yield executable, "PATH"
+    for folder, found in (
+        (built_folder(cache), "cache: built from source"),
+        (uv_folder(cache), "cache: installed by uv"),
+    ):
+        for executable in _in_prefixes(folder, names):
+            yield executable, found
+    by_uv = _by_uv(version, threaded)
+    if by_uv is not None:
+        yield by_uv, "uv"
+
+
+def _names(version: str, threaded: bool) -> list[str]:
+    plain = f"python{series(version)}"
+    names = [f"{plain}t", plain] if threaded else [plain]
+    return [f"{name}.exe" for name in (*names, "python")] if sys.platform == "win32" else names
+
+
+def _on_path(names: list[str]) -> Iterator[str]:
+    folders = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
+    for name in names:
+        for folder in folders:
+            path = os.path.join(folder, name)
+            if os.path.isfile(path) and os.access(path, os.X_OK):
+                yield path
+
+
+def _in_prefixes(folder: Path, names: list[str]) -> Iterator[str]:
+    # Names that start with a dot are uv's and our own unfinished work.
+    prefixes = sorted((path for path in folder.glob("[!.]*") if path.is_dir()), key=_natural, reverse=True)
+    for prefix in prefixes:
+        for name in names:
+            path = prefix / name if sys.platform == "win32" else prefix / "bin" / name
+            if path.is_file():
+                yield str(path)
+
+
+def _natural(path: Path) -> tuple[list[int], str]:
+    return [int(number) for number in re.findall(r"\d+", path.name)], path.name
+
+
+def _by_uv(version: str, threaded: bool) -> str | None:
+    request = f"cpython-{version}{'t' if threaded else ''}"
+    try:
+        done = run_uv(["python", "find", "--no-python-downloads", "--no-project", "--no-config", "--system", request])
+    except UvMissing:
+        return None
+    path = done.stdout.strip()
+    return path if done.returncode == 0 and os.path.isfile(path) else None
+
+
+def _answers(facts: Facts, version: str, threaded: bool) -> bool:
+    same = facts.version == version or facts.version.startswith(f"{version}.")
+    return facts.implementation == "cpython" and same and facts.free_threaded == threaded
+
+
+def _numbers(version: str) -> tuple[int, int]:
+    major, minor = series(version).split(".")
+    return int(major), int(minor)
+
+
+def _not_found(target: Target, rejected: list[str]) -> str:
+    lines = [f"no interpreter found for the target {target.spec!r}: not on PATH, not in the cache, not known to uv"]
+    lines += [f"  passed over: {reason}" for reason in rejected]
+    lines.append(
+        f"  mend: run `ftgate pythons --target {target.request}` or `uv python install {target.request}`, "
+        f"or give a path as the target"
+    )
+    return "\n".join(lines)

@@ -1,0 +1,58 @@
+"""uv: where it is, and one way to call it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ..errors import FtgateError
+
+
+class UvMissing(FtgateError):
+    """uv is neither installed beside the plugin nor on PATH."""
+
+
+def find_uv() -> str:
+    """The path of uv: the one installed with the plugin, else the one on PATH. Raises UvMissing."""
+    try:
+        from uv import find_uv_bin
+
+        return str(find_uv_bin())
+    except (ImportError, FileNotFoundError):
+        pass
+    on_path = shutil.which("uv")
+    if on_path is None:
+        raise UvMissing("uv was not found: install it beside the plugin (pip install uv) or put it on PATH")
+    return on_path
+
+
+def run_uv(
+    arguments: Sequence[str],
+    *,
+    cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    timeout_s: float | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run uv, its output captured as text; the exit code is the caller's to judge.
+
+    `environment` is added to this process's. Raises UvMissing, and subprocess.TimeoutExpired past `timeout_s`.
+    """
+    return subprocess.run(
+        [find_uv(), *arguments],
+        cwd=cwd,
+        env=uv_environment(environment),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=timeout_s,
+    )
+
+
+def uv_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """This process's environment for uv: without a virtual environment or a Python that uv would prefer."""
+    ignored = {"VIRTUAL_ENV", "CONDA_PREFIX", "UV_PYTHON", "PYTHONHOME", "PYTHONPATH"}
+    return {name: value for name, value in os.environ.items() if name not in ignored} | dict(extra or {})

@@ -1,0 +1,432 @@
+"""Starts the measured interpreters: the only place that does. Launches are driven by a Launcher, real or scripted."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import json
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from . import observe
+from .errors import FtgateError
+from .model import Cell, Launch, MemoryPoint, Spec, Struct, Timer, Turn, WorkloadError
+from .runner.protocol import HOLD, PROTOCOL
+
+FLOOD_BYTES = 4 << 20
+TAIL_BYTES = 16 << 10
+PADDING = 4096
+START_TIMEOUT_S = 120.0
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """One launch to start: a cell, or the candle that burns under the cell's executor."""
+
+    cell: Cell
+    spec: Spec
+    python: str
+    candle: bool
+    expect_gil: bool
+    environment: dict[str, str]
+    hash_seed: int
+    padding: int
+    timeout_s: float
+
+
+class Finished(Struct, frozen=True, kw_only=True):
+    """What a launch said at its end."""
+
+    cold: Turn | None
+    turns: tuple[Turn, ...]
+    counters: dict[str, float]
+    timers: dict[str, Timer]
+    results: tuple[str, ...]
+    gil_enabled: bool
+
+
+class LaunchFailed(Exception):
+    """The workload failed in this launch; `error` says how."""
+
+    def __init__(self, error: WorkloadError) -> None:
+        super().__init__(error.reason)
+        self.error = error
+
+
+class CellUnsupported(Exception):
+    """The executor cannot do what the workload asks."""
+
+
+class Handle(Protocol):
+    """A launch that is under way; it does nothing unless told."""
+
+    def ready(self) -> float:
+        """Wait until the workload is imported; the clock's resolution there, in ns."""
+        ...
+
+    def turn(self, kind: str, loops: int = 1, window_ns: int = 0) -> Turn:
+        """One turn. Raises LaunchFailed or CellUnsupported."""
+        ...
+
+    def hold(self, window_ns: int) -> tuple[MemoryPoint, ...]:
+        """One turn held for `window_ns` while its memory is watched from outside."""
+        ...
+
+    def finish(self) -> Finished:
+        """Let the launch end by itself; its whole record."""
+        ...
+
+    def kill(self) -> None:
+        """End it and everything it started. Safe at any time, also twice."""
+        ...
+
+
+class Launcher(Protocol):
+    """Starts launches."""
+
+    def start(self, request: Request) -> Handle:
+        """Start one; does not wait for it."""
+        ...
+
+
+class _Result(msgspec.Struct):
+    protocol: int
+    error: WorkloadError | None = None
+    unsupported: str | None = None
+    cold: Turn | None = None
+    turns: tuple[Turn, ...] = ()
+    counters: dict[str, float] = {}
+    timers: dict[str, Timer] = {}
+    results: tuple[str, ...] = ()
+    gil_enabled: bool = False
+
+
+def setup_of(cell: Cell, spec: Spec, *, candle: bool) -> dict[str, Any]:
+    """What a worker needs to find its body, in plain words that travel to any worker."""
+    switch_ns = cell.target.settings.switchinterval_ns
+    return {
+        "module": spec.source.module,
+        "path": spec.source.path,
+        "qualname": spec.source.qualname,
+        "import_mode": spec.source.import_mode,
+        "sys_path": list(spec.source.sys_path),
+        "kind": cell.executor.kind,
+        "method": cell.executor.method,
+        "workers": cell.workers,
+        "shape": cell.body,
+        "params": {param.name: param.literal for param in cell.params},
+        "switch_s": switch_ns / 1e9 if switch_ns else None,
+        "candle": candle,
+    }
+
+
+def job_of(request: Request, result: Path, control: tuple[int, int]) -> dict[str, Any]:
+    """The job file's content; every word of it is plain JSON."""
+    return {
+        "protocol": PROTOCOL,
+        "setup": setup_of(request.cell, request.spec, candle=request.candle),
+        "fresh": request.spec.reuse == "fresh",
+        "expect_gil": request.expect_gil,
+        "control": list(control),
+        "result": str(result),
+    }
+
+
+def launch_environment(request: Request, mark: str, runner: Path, inherited: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a launch: no PYTHON* of the caller's, a hash seed, padding, and the launch's mark.
+
+    Together with -P and -s this isolates as -I does, which would also ignore the hash seed. PYTHONPATH holds the
+    light copy of the package alone: so it is found in spawned workers, the forkserver and every sub-interpreter.
+    """
+    kept = {name: value for name, value in inherited.items() if not name.startswith(("PYTHON", "PYTEST_"))}
+    return {
+        **kept,
+        **request.environment,
+        "PYTHONHASHSEED": str(request.hash_seed),
+        "PYTHONPATH": str(runner),
+        "PYTHONPYCACHEPREFIX": str(runner / "pycache"),
+        "FTGATE_PADDING": "x" * request.padding,
+        observe.MARK: mark,
+    }
+
+
+class ProcessLauncher:
+    """Real launches: one fresh interpreter each, in a session of its own."""
+
+    def __init__(self, runner: Path, work: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        if os.name != "posix":
+            raise FtgateError("--ftgate measures on Linux and macOS; on this platform run without it: each cell runs once, as a test")
+        self.runner = runner
+        self.work = work
+        self.clock = clock
+        self.marks = observe.marks()
+        self.count = itertools.count()
+
+    def start(self, request: Request) -> ProcessHandle:
+        """Start the interpreter; it imports the workload and waits for orders."""
+        mark = next(self.marks)
+        # The folder's name is padded too: its length is part of the layout that argv has on the stack.
+        folder = self.work / f"{mark}{'-' * (request.padding % 16)}"
+        folder.mkdir(parents=True)
+        to_child, from_parent = os.pipe()
+        to_parent, from_child = os.pipe()
+        job = folder / "job.json"
+        job.write_text(json.dumps(job_of(request, folder / "result.json", (to_child, from_child))), encoding="utf-8")
+        environment = launch_environment(request, mark, self.runner, os.environ)
+        try:
+            process = subprocess.Popen(
+                [request.python, "-P", "-s", str(self.runner / "pytest_ftgate" / "runner"), str(job)],
+                env=environment,
+                pass_fds=(to_child, from_child),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(from_parent)
+            os.close(to_parent)
+            raise
+        finally:
+            os.close(to_child)
+            os.close(from_child)
+        return ProcessHandle(process, folder, mark, (to_parent, from_parent), request.timeout_s, self.clock)
+
+
+class ProcessHandle:
+    """One real launch, spoken to over its control pipes; its output is drained while it is waited for."""
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        folder: Path,
+        mark: str,
+        control: tuple[int, int],
+        timeout_s: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self.process = process
+        self.folder = folder
+        self.mark = mark
+        self.reader, self.writer = control
+        self.timeout_s = timeout_s
+        self.clock = clock
+        self.output = bytearray()
+        self.printed = 0
+        self.inbox = b""
+        self.selector = selectors.DefaultSelector()
+        assert process.stdout is not None
+        self.stdout = process.stdout.fileno()
+        os.set_blocking(self.stdout, False)
+        self.selector.register(self.reader, selectors.EVENT_READ)
+        self.selector.register(self.stdout, selectors.EVENT_READ)
+
+    # -- orders ------------------------------------------------------------------------------------------------
+
+    def ready(self) -> float:
+        """Wait until the workload is imported; the clock's resolution there, in ns."""
+        message = self._await("ready", max(START_TIMEOUT_S, self.timeout_s), "importing the workload")
+        return float(message["resolution_ns"])
+
+    def turn(self, kind: str, loops: int = 1, window_ns: int = 0) -> Turn:
+        """One turn; see Handle."""
+        self._send({"do": "turn", "kind": kind, "loops": loops, "window_ns": window_ns})
+        message = self._await("turn", self.timeout_s + window_ns / 1e9, f"a {kind} iteration")
+        return msgspec.convert(message["turn"], Turn)
+
+    def hold(self, window_ns: int) -> tuple[MemoryPoint, ...]:
+        """One turn held while its memory is watched; the first and last tenth are left out."""
+        self._send({"do": "turn", "kind": HOLD, "loops": 1, "window_ns": window_ns})
+        self._await("released", self.timeout_s, "starting its workers")
+        seconds = window_ns / 1e9
+        time.sleep(seconds * 0.1)
+        points = observe.watch_memory(self.process.pid, seconds * 0.8)
+        self._await("turn", self.timeout_s + seconds, "a held iteration")
+        return points
+
+    def finish(self) -> Finished:
+        """Let the launch end by itself; raises LaunchFailed when it left processes behind."""
+        self._send({"do": "finish"})
+        self._await("closed", self.timeout_s, "ending its workers")
+        left = observe.leftovers(self.process.pid, self.mark)
+        result = self._result()
+        if left:
+            raise LaunchFailed(
+                WorkloadError(reason=f"left {len(left)} process{'es' if len(left) > 1 else ''} behind", detail="\n".join(left))
+            )
+        self._send({"do": "exit"})
+        try:
+            self._wait_exit(self.timeout_s)
+        finally:
+            self.kill()
+        fields = {name: getattr(result, name) for name in Finished.__struct_fields__}
+        return Finished(**fields)
+
+    def kill(self) -> None:
+        """End it and everything it started."""
+        if self.selector.get_map() is None:
+            return
+        observe.kill_all(self.process.pid, self.mark)
+        self.process.wait()
+        self.selector.close()
+        os.close(self.reader)
+        os.close(self.writer)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    # -- the pipes ---------------------------------------------------------------------------------------------
+
+    def _send(self, message: dict[str, Any]) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self.writer, (json.dumps(message) + "\n").encode())
+
+    def _await(self, event: str, timeout_s: float, doing: str) -> dict[str, Any]:
+        deadline = self.clock() + timeout_s
+        while True:
+            message = self._next_message(0.1)
+            if message is not None:
+                if message["event"] == event:
+                    return message
+                if message["event"] == "closed":
+                    self._raise_result()
+            elif self.process.poll() is not None:
+                self._raise_death(doing)
+            elif self.printed > FLOOD_BYTES:
+                self._raise(f"printed more than {FLOOD_BYTES >> 20} MiB", doing)
+            elif self.clock() > deadline:
+                self._raise(f"did not end {doing} within {timeout_s:g} s (its whole process tree was ended)", doing)
+
+    def _next_message(self, wait_s: float) -> dict[str, Any] | None:
+        if b"\n" not in self.inbox:
+            for key, _ in self.selector.select(wait_s):
+                if key.fd == self.stdout:
+                    self._drain()
+                else:
+                    self.inbox += os.read(self.reader, 65536)
+        if b"\n" not in self.inbox:
+            return None
+        line, _, self.inbox = self.inbox.partition(b"\n")
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+    def _drain(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            chunk = os.read(self.stdout, 65536)
+            if not chunk:
+                self.selector.unregister(self.stdout)
+            self.printed += len(chunk)
+            self.output += chunk
+            del self.output[:-TAIL_BYTES]
+
+    def _wait_exit(self, timeout_s: float) -> None:
+        deadline = self.clock() + timeout_s
+        while self.process.poll() is None:
+            self._next_message(0.01)
+            if self.clock() > deadline:
+                self._raise(f"did not exit within {timeout_s:g} s: a thread or an exit handler of the workload holds it", "exiting")
+
+    # -- failures ----------------------------------------------------------------------------------------------
+
+    def _tail(self, lines: int = 20) -> str:
+        self._drain_rest()
+        text = self.output.decode("utf-8", "replace")
+        return "\n".join(text.splitlines()[-lines:])
+
+    def _drain_rest(self) -> None:
+        while self.selector.get_map() is not None and self.stdout in self.selector.get_map():
+            before = self.printed
+            self._drain()
+            if self.printed == before:
+                return
+
+    def _raise(self, reason: str, doing: str) -> None:
+        tail = self._tail()
+        raise LaunchFailed(WorkloadError(reason=reason, detail=f"the last lines it printed:\n{tail}" if tail else ""))
+
+    def _raise_death(self, doing: str) -> None:
+        code = self.process.returncode
+        if code < 0:
+            self._raise(f"was killed by {signal.Signals(-code).name} during {doing}", doing)
+        self._raise(f"exited with code {code} during {doing}", doing)
+
+    def _raise_result(self) -> None:
+        self._result()
+        self._raise("ended early", "")
+
+    def _result(self) -> _Result:
+        path = self.folder / "result.json"
+        try:
+            result = msgspec.json.decode(path.read_bytes(), type=_Result)
+        except (OSError, msgspec.DecodeError) as error:
+            raise LaunchFailed(WorkloadError(reason=f"its result file cannot be read: {error}", detail=self._tail())) from error
+        if result.unsupported is not None:
+            raise CellUnsupported(result.unsupported)
+        if result.error is not None:
+            tail = self._tail()
+            detail = result.error.detail + (f"\nthe last lines it printed:\n{tail}" if tail else "")
+            raise LaunchFailed(WorkloadError(reason=result.error.reason, detail=detail))
+        return result
+
+
+def launch_of(
+    finished: Finished,
+    request: Request,
+    order: int,
+    started_at: str,
+    *,
+    loops: int = 1,
+    window_ns: int = 0,
+    memory: tuple[MemoryPoint, ...] = (),
+) -> Launch:
+    """A launch's record in the words of a sample."""
+    return Launch(
+        order=order,
+        hash_seed=request.hash_seed,
+        started_at=started_at,
+        loops=loops,
+        window_ns=window_ns,
+        memory=memory,
+        cold=finished.cold,
+        turns=finished.turns,
+        counters=finished.counters,
+        timers=finished.timers,
+        results=finished.results,
+        gil_enabled=finished.gil_enabled,
+    )
+
+
+LIGHT = ("__init__.py", "runner/*.py")
+
+
+def install_runner(folder: Path) -> Path:
+    """A copy of the light part of the package under `folder`, in a place named by its content; for sys.path.
+
+    Only this copy is seen by measured interpreters: the folder that the package stands in holds the controller's
+    own dependencies, built for another interpreter.
+    """
+    package = Path(__file__).parent
+    files = sorted(path for pattern in LIGHT for path in package.glob(pattern))
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
+    home = folder.absolute() / digest.hexdigest()[:12]
+    if not home.is_dir():
+        unfinished = folder / f"{home.name}.{os.getpid()}"
+        for path in files:
+            copy = unfinished / package.name / path.relative_to(package)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+        with contextlib.suppress(OSError):  # another run has just put the same there
+            unfinished.rename(home)
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return home

@@ -1,0 +1,195 @@
+"""One table of options: each row becomes a command-line option, an environment variable and an ini key."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from .errors import FtgateError
+from .model import Struct
+
+IniType = Literal["string", "bool", "linelist", "args"]
+
+
+class OptionError(FtgateError):
+    """A value that an option cannot take; the text names the option, where it was set, and the mend."""
+
+
+class Option(Struct, frozen=True, kw_only=True):
+    """One row: `parse` turns a text into the value and raises ValueError with what it takes."""
+
+    name: str
+    help: str
+    parse: Callable[[str], Any]
+    default: Any
+    ini: IniType = "string"
+    metavar: str = ""
+    many: bool = False
+    flag: bool = False
+    optional: str = ""
+
+    @property
+    def cli(self) -> str:
+        """`--ftgate-python`; the option named `ftgate` is `--ftgate` itself."""
+        return "--ftgate" if self.name == "ftgate" else "--ftgate-" + self.name.replace("_", "-")
+
+    @property
+    def dest(self) -> str:
+        """Name of the ini key and of pytest's own attribute."""
+        return "ftgate" if self.name == "ftgate" else "ftgate_" + self.name
+
+    @property
+    def variable(self) -> str:
+        """Name of the environment variable."""
+        return self.dest.upper()
+
+
+_UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|ms|s|min|m|h)?")
+
+
+def seconds(text: str) -> float:
+    """`90`, `90s`, `1.5m` -> seconds."""
+    match = _DURATION.fullmatch(text.strip())
+    if not match or float(match[1]) == 0:
+        raise ValueError("a duration above 0 such as 90s, 5m or 0.5h")
+    return float(match[1]) * _UNITS[match[2] or "s"]
+
+
+def fraction(text: str) -> float:
+    """`2%` or `0.02` -> 0.02."""
+    stripped = text.strip()
+    try:
+        value = float(stripped.removesuffix("%")) / (100 if stripped.endswith("%") else 1)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < 10:
+        raise ValueError("a share such as 5% or 0.05")
+    return value
+
+
+def probability(text: str) -> float:
+    """A number between 0 and 1, both left out."""
+    value = fraction(text)
+    if not 0 < value < 1:
+        raise ValueError("a probability between 0 and 1, such as 0.01")
+    return value
+
+
+def count(text: str) -> int:
+    """A whole number from 1."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise ValueError("a whole number from 1")
+    return value
+
+
+def whole(text: str) -> int:
+    """A whole number from 0."""
+    if not text.strip().isdecimal():
+        raise ValueError("a whole number from 0")
+    return int(text)
+
+
+def truth(text: str) -> bool:
+    """`1`, `true`, `yes`, `on` and their opposites."""
+    word = text.strip().lower()
+    if word in ("1", "true", "yes", "on"):
+        return True
+    if word in ("0", "false", "no", "off", ""):
+        return False
+    raise ValueError("true or false")
+
+
+def report_target(text: str) -> str:
+    """`json:PATH`."""
+    kind, _, path = text.partition(":")
+    if kind != "json" or not path:
+        raise ValueError("json:PATH")
+    return text
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(name="ftgate", help="measure the cells of @ftgate.compare and gate them", parse=truth, default=False, ini="bool", flag=True),
+    Option(
+        name="python",
+        help="target to measure, repeatable: 3.14, 3.14t, 3.14t[gil=on], 3.14[switchinterval=0.1ms], 3.14[jit=on], or a path",
+        parse=str,
+        default=("3.14", "3.14t"),
+        ini="args",
+        metavar="TARGET",
+        many=True,
+    ),
+    Option(
+        name="update",
+        help="record baselines: new cells only; =all: every cell that did not regress; =CELL (repeatable, globs): these, regressed or not",
+        parse=str,
+        default=(),
+        ini="args",
+        metavar="all|CELL",
+        many=True,
+        optional="new",
+    ),
+    Option(name="strict", help="an inconclusive, unsupported or baseline-less cell fails", parse=truth, default=False, ini="bool", flag=True),
+    Option(name="baselines", help="folder of the stored baselines, relative to the rootdir", parse=str, default="baselines", metavar="DIR"),
+    Option(name="seed", help="seed of turns, hash seeds and paddings; printed by each run", parse=whole, default=None, metavar="N"),
+    Option(name="time", help="budget of the whole run, for example 5m; shared between the tests", parse=seconds, default=None, metavar="TIME"),
+    Option(name="test_time", help="budget of one test (all its cells at one worker count)", parse=seconds, default=90.0, metavar="TIME"),
+    Option(name="launches", help="launches a cell, in place of as many as the variance asks", parse=count, default=None, metavar="N"),
+    Option(name="turns", help="turns a launch, in place of as many as the variance asks", parse=count, default=None, metavar="N"),
+    Option(name="timeout", help="seconds that one iteration may take before its process tree is ended", parse=seconds, default=60.0, metavar="TIME"),
+    Option(name="margin", help="a slowdown up to this is no regression", parse=fraction, default=0.05, metavar="SHARE"),
+    Option(name="effect", help="a pass excludes a slowdown of this size", parse=fraction, default=0.15, metavar="SHARE"),
+    Option(name="memory_margin", help="as margin, for USS", parse=fraction, default=0.02, metavar="SHARE"),
+    Option(name="memory_effect", help="as effect, for USS", parse=fraction, default=0.10, metavar="SHARE"),
+    Option(name="alpha", help="chance of a false alarm in a whole run, split over everything that gates", parse=probability, default=0.01, metavar="P"),
+    Option(
+        name="install",
+        help="arguments of `uv pip install` for each target's environment (default: the project itself, editable); empty: nothing",
+        parse=str,
+        default=None,
+        ini="args",
+        metavar="ARG",
+        many=True,
+    ),
+    Option(name="report", help="write a report: json:PATH (everything measured and judged); repeatable", parse=report_target, default=(), ini="linelist", metavar="KIND:PATH", many=True),
+)
+
+
+def by_name(name: str) -> Option:
+    """The row of an option."""
+    return next(option for option in OPTIONS if option.name == name)
+
+
+def resolve(option: Option, cli: Any, environment: Mapping[str, str], ini: Any, declared: Any = None) -> Any:
+    """The value of an option: command line > environment > decorator > ini > default.
+
+    `cli` and `ini` are None where they were not given. Raises OptionError.
+    """
+    if cli is not None and cli != []:
+        return _parsed(option, cli, option.cli)
+    text = environment.get(option.variable)
+    if text is not None:
+        return _parsed(option, text.split() if option.many else text, f"environment variable {option.variable}")
+    if declared is not None:
+        return declared
+    if ini is not None:
+        return _parsed(option, ini, f"ini option {option.dest}")
+    return option.default
+
+
+def _parsed(option: Option, value: Any, place: str) -> Any:
+    if isinstance(value, bool):
+        return value
+    try:
+        if option.many:
+            items = value if isinstance(value, (list, tuple)) else [value]
+            return tuple(option.parse(str(item)) for item in items)
+        return option.parse(str(value))
+    except ValueError as error:
+        raise OptionError(f"{place}={value!r}: takes {error}") from None

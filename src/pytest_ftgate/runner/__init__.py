@@ -1,0 +1,1 @@
+"""Runs in the measured interpreter: the standard library alone, and of it as little as a cell needs."""

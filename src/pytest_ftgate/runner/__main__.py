@@ -1,0 +1,11 @@
+"""`python -P -s .../pytest_ftgate/runner JOB`: one launch. Kept tiny: spawned workers look at it too."""
+
+import os
+import sys
+
+if __name__ == "__main__":
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != here]
+    from pytest_ftgate.runner.main import main
+
+    raise SystemExit(main(sys.argv[1:]))

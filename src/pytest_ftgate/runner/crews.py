@@ -1,0 +1,437 @@
+"""The executors: each crew starts its workers, releases them together, and joins them, one turn at a time."""
+
+from __future__ import annotations
+
+import gc
+import marshal
+import os
+import select
+import sys
+from time import process_time_ns
+
+from . import loading
+from .clock import now_ns
+from .protocol import Failure, Unsupported
+from .worker import LENGTH, ORDER, STOP, Order, Port, Worker, call_async, close_report, explain, run, serve
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .loading import Setup
+
+    Released = Callable[[], None]
+
+
+class Outcome:
+    """One turn: the phases in ns, CPU time of this process and its workers in ns, and what each worker reported."""
+
+    __slots__ = ("cpu_ns", "join_ns", "reports", "start_ns", "work_ns")
+
+    def __init__(self, start_ns: int, work_ns: int, join_ns: int, cpu_ns: int, reports: list[dict[str, Any]]) -> None:
+        self.start_ns = start_ns
+        self.work_ns = work_ns
+        self.join_ns = join_ns
+        self.cpu_ns = cpu_ns
+        self.reports = reports
+
+
+def raise_first_error(reports: list[dict[str, Any]]) -> None:
+    """Raise what a worker reported, if any did."""
+    for report in reports:
+        if report["error"]:
+            reason, detail = report["error"]
+            if reason == "unsupported":
+                raise Unsupported(detail)
+            raise Failure(f"worker {report['index']}: {reason}" if len(reports) > 1 else reason, detail)
+
+
+class Hub:
+    """The parent's ends: two `go` pipes for all workers, a report pipe each."""
+
+    def __init__(self, workers: int) -> None:
+        self.go = (os.pipe(), os.pipe())
+        self.reports = [os.pipe() for _ in range(workers)]
+        self.turn = 0
+        self.dead: Callable[[int], str] = lambda index: ""
+        self.sentinels: list[int] = []
+
+    def port(self, index: int) -> Port:
+        """Worker `index`'s ends, for workers that share this process's descriptors."""
+        return Port((self.go[0][0], self.go[1][0]), self.reports[index][1])
+
+    def release(self, order: Order) -> None:
+        """Let all workers go with one write, so that none is released before the others wait for the same GIL."""
+        message = ORDER.pack(order.loops, order.flags, order.window_ns) * len(self.reports)
+        pipe = self.go[self.turn % 2][1]
+        self.turn += 1
+        while message:
+            message = message[os.write(pipe, message) :]
+
+    def collect(self) -> list[dict[str, Any]]:
+        """One report of each worker, by index. Raises Failure where a worker died without one."""
+        return [self._receive(index) for index in range(len(self.reports))]
+
+    def _receive(self, index: int) -> dict[str, Any]:
+        length = LENGTH.unpack(self._read(index, LENGTH.size))[0]
+        report: dict[str, Any] = marshal.loads(self._read(index, length))
+        return report
+
+    def _read(self, index: int, size: int) -> bytes:
+        descriptor = self.reports[index][0]
+        read = b""
+        while len(read) < size:
+            self._await(index, descriptor)
+            chunk = os.read(descriptor, size - len(read))
+            if not chunk:
+                raise Failure(f"worker {index} ended without a report{self.dead(index)}")
+            read += chunk
+        return read
+
+    def _await(self, index: int, descriptor: int) -> None:
+        if not self.sentinels:
+            return
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        poll.register(self.sentinels[index], select.POLLIN)
+        ready = {number for number, _ in poll.poll()}
+        if descriptor not in ready:
+            poll.unregister(self.sentinels[index])
+            if not poll.poll(200):
+                raise Failure(f"worker {index} {self.dead(index)}")
+
+    def close(self) -> None:
+        """Close every pipe that is still open."""
+        for pipe in (*self.go, *self.reports):
+            for descriptor in pipe:
+                try:
+                    os.close(descriptor)
+                except OSError:
+                    pass
+
+
+class PipeCrew:
+    """Workers that wait on pipes: threads, processes, sub-interpreters; fresh each turn or kept."""
+
+    def __init__(self, setup: Setup, shared: Any, fresh: bool) -> None:
+        self.setup = setup
+        self.shared = shared
+        self.fresh = fresh
+        self.hub: Hub | None = None
+        self.workers: list[Any] = []
+
+    def make(self, index: int, hub: Hub) -> Any:
+        """Construct worker `index`; it has `start` and `join`."""
+        raise NotImplementedError
+
+    def started(self, hub: Hub) -> None:
+        """Called once all workers of a crew have been started."""
+
+    def build(self) -> Hub:
+        """Construct the workers, untimed."""
+        hub = self.hub = Hub(self.setup["workers"])
+        self.workers = [self.make(index, hub) for index in range(self.setup["workers"])]
+        return hub
+
+    def turn(self, order: Order, released: Released) -> Outcome:
+        """One iteration; the clock covers starting what is not started, the work, and joining what is not kept."""
+        new = self.hub is None
+        hub = self.hub or self.build()
+        gc.collect()
+        cpu_ns = -process_time_ns()
+        began = now_ns()
+        if new:
+            self._start(hub)
+        went = now_ns()
+        hub.release(order)
+        released()
+        reports = hub.collect()
+        if self.fresh:
+            for worker in self.workers:
+                worker.join()
+        joined = now_ns()
+        cpu_ns += process_time_ns() + sum(report.get("cpu_ns", 0) for report in reports)
+        ended = max(report.get("end_ns", went) for report in reports)
+        if self.fresh:
+            self._drop()
+        raise_first_error(reports)
+        return Outcome(went - began, ended - went, joined - ended, cpu_ns, reports)
+
+    def _start(self, hub: Hub) -> None:
+        for worker in self.workers:
+            worker.start()
+        self.started(hub)
+        raise_first_error(hub.collect())
+
+    def _drop(self) -> None:
+        if self.hub is not None:
+            self.hub.close()
+        self.hub, self.workers = None, []
+
+    def close(self) -> None:
+        """End workers that are kept."""
+        if self.hub is not None:
+            self.hub.release(Order(0, 0, STOP))
+            for worker in self.workers:
+                worker.join()
+        self._drop()
+
+
+class ThreadCrew(PipeCrew):
+    """Plain `threading.Thread`s."""
+
+    def make(self, index: int, hub: Hub) -> Any:
+        """A thread that serves."""
+        from threading import Thread
+
+        return Thread(target=serve, args=(self.setup, index, hub.port(index), self.shared, self.fresh, False))
+
+
+class ProcessCrew(PipeCrew):
+    """Processes of one start method."""
+
+    def __init__(self, setup: Setup, shared: Any, fresh: bool, context: Any) -> None:
+        super().__init__(setup, shared, fresh)
+        self.context = context
+
+    def build(self) -> Hub:
+        """As elsewhere; the pipes are wrapped as connections, which every start method can hand over."""
+        from multiprocessing.connection import Connection
+
+        hub = self.hub = Hub(self.setup["workers"])
+        # Connections own their descriptors: what goes to a worker is a duplicate that the hub does not close.
+        self.go = tuple(Connection(os.dup(pipe[0]), writable=False) for pipe in hub.go)
+        self.writers = [Connection(os.dup(pipe[1]), readable=False) for pipe in hub.reports]
+        self.workers = [self.make(index, hub) for index in range(self.setup["workers"])]
+        return hub
+
+    def make(self, index: int, hub: Hub) -> Any:
+        """A process that serves."""
+        from .worker import serve_process
+
+        args = (self.setup, index, self.go, self.writers[index], self.shared, self.fresh)
+        return self.context.Process(target=serve_process, args=args)
+
+    def started(self, hub: Hub) -> None:
+        """From here on a dead worker is seen."""
+        hub.sentinels = [worker.sentinel for worker in self.workers]
+        hub.dead = self._death
+
+    def _death(self, index: int) -> str:
+        worker = self.workers[index]
+        worker.join(1)
+        code = worker.exitcode
+        if code is not None and code < 0:
+            import signal
+
+            return f"was killed by {signal.Signals(-code).name}"
+        return f"exited with code {code} before it had reported"
+
+    def _drop(self) -> None:
+        for connection in (*getattr(self, "go", ()), *getattr(self, "writers", ())):
+            connection.close()
+        self.go, self.writers = (), []
+        super()._drop()
+
+
+class InterpreterCrew(PipeCrew):
+    """Sub-interpreters, each in a thread of its own."""
+
+    def make(self, index: int, hub: Hub) -> Any:
+        """A thread that makes its interpreter, serves in it and closes it: the executor's own cost of starting."""
+        from threading import Thread
+
+        return Thread(target=self._live, args=(index, hub))
+
+    def _live(self, index: int, hub: Hub) -> None:
+        from concurrent.interpreters import create  # type: ignore[import-not-found, unused-ignore]
+
+        from .worker import serve_interpreter
+
+        port = hub.port(index)
+        try:
+            interpreter = create()
+            try:
+                interpreter.call(
+                    serve_interpreter, self.setup, index, port.go, port.report, self.shared, self.fresh
+                )
+            finally:
+                interpreter.close()
+        except BaseException as error:
+            port.send({"index": index, "error": explain(error)})
+
+
+class SerialCrew:
+    """The workers one after the other in the main thread."""
+
+    def __init__(self, setup: Setup, shared: Any, fresh: bool) -> None:
+        self.setup = setup
+        self.fresh = fresh
+        self.shared = shared
+        self.workers: list[Worker] = []
+
+    def turn(self, order: Order, released: Released) -> Outcome:
+        """One iteration; a window is split between the workers."""
+        body = loading.body(self.setup)
+        if self.fresh or not self.workers:
+            self.workers = [Worker(index, self.setup["workers"], self.shared) for index in range(self.setup["workers"])]
+        part = Order(order.loops, order.window_ns // len(self.workers), order.flags)
+        gc.collect()
+        cpu_ns = -process_time_ns()
+        began = now_ns()
+        released()
+        reports = [run(body, worker, part, False) for worker in self.workers]
+        cpu_ns += process_time_ns()
+        raise_first_error(reports)
+        return Outcome(0, reports[-1]["end_ns"] - began, 0, cpu_ns, reports)
+
+    def close(self) -> None:
+        """Nothing is kept."""
+
+
+class TaskCrew:
+    """Tasks of one event loop."""
+
+    def __init__(self, setup: Setup, shared: Any, fresh: bool) -> None:
+        import asyncio
+
+        self.setup = setup
+        self.shared = shared
+        self.fresh = fresh
+        self.workers: list[Worker] = []
+        self.runner = asyncio.Runner()
+
+    def turn(self, order: Order, released: Released) -> Outcome:
+        """One iteration: start the tasks, let them go together, gather them."""
+        if self.fresh or not self.workers:
+            self.workers = [Worker(index, self.setup["workers"], self.shared) for index in range(self.setup["workers"])]
+        gc.collect()
+        outcome: Outcome = self.runner.run(self._turn(order, released))
+        raise_first_error(outcome.reports)
+        return outcome
+
+    async def _turn(self, order: Order, released: Released) -> Outcome:
+        import asyncio
+
+        ready, go = asyncio.Semaphore(0), asyncio.Event()
+        cpu_ns = -process_time_ns()
+        began = now_ns()
+        running = [asyncio.create_task(self._live(worker, order, ready, go)) for worker in self.workers]
+        for _ in running:
+            await ready.acquire()
+        went = now_ns()
+        go.set()
+        released()
+        reports = await asyncio.gather(*running)
+        joined = now_ns()
+        cpu_ns += process_time_ns()
+        ended = max(report["end_ns"] for report in reports)
+        return Outcome(went - began, ended - went, joined - ended, cpu_ns, list(reports))
+
+    async def _live(self, worker: Worker, order: Order, ready: Any, go: Any) -> dict[str, Any]:
+        worker.forget()
+        report: dict[str, Any] = {"index": worker.index, "error": None, "ops": 0}
+        ready.release()
+        await go.wait()
+        report["begin_ns"] = now_ns()
+        result = None
+        try:
+            report["ops"], result = await call_async(loading.body(self.setup), worker, order)
+        except BaseException as error:
+            report["error"] = explain(error)
+        report["end_ns"] = now_ns()
+        return close_report(report, worker, order, result, False)
+
+    def close(self) -> None:
+        """Close the event loop."""
+        self.runner.close()
+
+
+class PoolCrew:
+    """A body that drives a pool itself: it runs once a turn, in the main thread."""
+
+    def __init__(self, setup: Setup, shared: Any, fresh: bool, context: Any) -> None:
+        self.setup = setup
+        self.shared = shared
+        self.fresh = fresh
+        self.context = context
+        self.pool: Any = None
+        self.caller = Worker(0, setup["workers"], shared)
+
+    def turn(self, order: Order, released: Released) -> Outcome:
+        """One iteration; reading the workers' CPU time is left out of the clock."""
+        from .worker import run
+
+        kept = self.pool is not None
+        before = _children_cpu_ns() if kept else 0
+        gc.collect()
+        before += process_time_ns()
+        began = now_ns()
+        if not kept:
+            self.pool = make_pool(self.setup, self.shared, self.context)
+        went = now_ns()
+        released()
+        body = loading.body(self.setup)
+        bound = loading.Body(lambda _: body.call(self.pool), "executor", False)
+        report = run(bound, self.caller, order, False)
+        cpu_ns = process_time_ns() + _children_cpu_ns() - before
+        closing = now_ns()
+        if self.fresh:
+            self.close()
+        raise_first_error([report])
+        return Outcome(went - began, report["end_ns"] - went, now_ns() - closing, cpu_ns, [report])
+
+    def close(self) -> None:
+        """Shut the pool down and wait for its workers."""
+        if self.pool is not None:
+            self.pool.shutdown()
+            self.pool = None
+
+
+def make_pool(setup: Setup, shared: Any, context: Any) -> Any:
+    """The cell's `concurrent.futures.Executor`. Raises Unsupported where the interpreter has none."""
+    from concurrent import futures
+
+    from . import worker
+
+    kind, workers = setup["kind"], setup["workers"]
+    worker.shared_state = shared
+    start: dict[str, Any] = {"initializer": worker.start_pool_worker, "initargs": (setup, shared)}
+    if kind == "processes":
+        return futures.ProcessPoolExecutor(workers, mp_context=context, **start)
+    if kind == "interpreters":
+        return futures.InterpreterPoolExecutor(workers, **start)  # type: ignore[attr-defined, unused-ignore]
+    if kind == "threads":
+        return futures.ThreadPoolExecutor(workers)
+    from .inline import InlineExecutor
+
+    return InlineExecutor()
+
+
+def _children_cpu_ns() -> int:
+    """CPU time of the living worker processes in ns, from the scheduler's own figures; 0 where there are none."""
+    if "multiprocessing" not in sys.modules:
+        return 0
+    from multiprocessing import active_children
+
+    spent = 0
+    for child in active_children():
+        try:
+            with open(f"/proc/{child.pid}/schedstat") as file:
+                spent += int(file.read().split()[0])
+        except (OSError, ValueError, IndexError):
+            continue
+    return spent
+
+
+def make_crew(setup: Setup, shared: Any, fresh: bool, context: Any) -> Any:
+    """The crew of a cell."""
+    if setup["shape"] == "executor":
+        return PoolCrew(setup, shared, fresh, context)
+    kind = setup["kind"]
+    if kind == "processes":
+        return ProcessCrew(setup, shared, fresh, context)
+    crews = {"serial": SerialCrew, "threads": ThreadCrew, "interpreters": InterpreterCrew, "tasks": TaskCrew}
+    return crews[kind](setup, shared, fresh)
+

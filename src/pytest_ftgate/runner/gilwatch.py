@@ -1,0 +1,41 @@
+"""Sees the GIL coming back on, and which module did it."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_BEFORE = "global interpreter lock (GIL) has been enabled to load module '"
+
+
+def gil_enabled() -> bool:
+    """Whether this interpreter runs with the GIL now."""
+    probe = getattr(sys, "_is_gil_enabled", None)
+    return True if probe is None else bool(probe())
+
+
+class GilWatch:
+    """Remembers the module named by the interpreter's own warning when it turns the GIL on."""
+
+    def __init__(self) -> None:
+        self.module = ""
+        self._show = warnings.showwarning
+
+    def install(self) -> None:
+        """Listen to warnings from now on, before the workload is imported."""
+        if warnings.showwarning != self._listen:
+            self._show = warnings.showwarning
+            warnings.showwarning = self._listen
+
+    def _listen(self, message: Warning | str, *args: Any, **kwargs: Any) -> None:
+        after = str(message).partition(_BEFORE)[2]
+        if after:
+            self.module = self.module or after.partition("'")[0]
+        self._show(message, *args, **kwargs)
+
+
+watch = GilWatch()

@@ -1,0 +1,105 @@
+"""What `@test.shared` gets: the executor's own way to share a dict, a lock or a queue."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+from .protocol import Unsupported
+
+PRIMITIVES = ("Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "Event", "Barrier")
+
+
+class Kind:
+    """The executor as the workload sees it: `name`, `method`, and factories of shared things."""
+
+    def __init__(self, name: str, method: str | None = None) -> None:
+        self.name = name
+        self.method = method
+
+    def __getattr__(self, name: str) -> Any:
+        raise Unsupported(
+            f"{self.method or self.name} has no {name} to share: give the cell another body with @test.variant, "
+            "or leave the executor out"
+        )
+
+    def close(self) -> None:
+        """End whatever server the shared things live in."""
+
+
+class ThreadKind(Kind):
+    """Threads and serial cells share plain objects and `threading`'s primitives."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in PRIMITIVES:
+            import threading
+
+            return getattr(threading, name)
+        if name in ("dict", "list", "set"):
+            return {"dict": dict, "list": list, "set": set}[name]
+        if name == "Queue":
+            import queue
+
+            return queue.Queue
+        return super().__getattr__(name)
+
+
+class TaskKind(Kind):
+    """Tasks share plain objects and `asyncio`'s primitives."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("dict", "list", "set"):
+            return {"dict": dict, "list": list, "set": set}[name]
+        if name == "Queue" or (name in PRIMITIVES and name != "RLock"):
+            import asyncio
+
+            return getattr(asyncio, name)
+        return super().__getattr__(name)
+
+
+class ProcessKind(Kind):
+    """Processes share a Manager's dict and list, and the start method's own locks and queues."""
+
+    def __init__(self, name: str, method: str | None, context: Any) -> None:
+        super().__init__(name, method)
+        self._context = context
+        self._server: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("dict", "list", "Namespace"):
+            return getattr(self._manager(), name)
+        if name in PRIMITIVES or name in ("Queue", "SimpleQueue", "JoinableQueue", "Value", "Array"):
+            return getattr(self._context, name)
+        return super().__getattr__(name)
+
+    def _manager(self) -> Any:
+        if self._server is None:
+            self._server = self._context.Manager()
+        return self._server
+
+    def close(self) -> None:
+        """Shut the Manager's server process down."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server = None
+
+
+class InterpreterKind(Kind):
+    """Sub-interpreters share queues alone."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "Queue":
+            from concurrent.interpreters import create_queue  # type: ignore[import-not-found, unused-ignore]
+
+            return create_queue
+        return super().__getattr__(name)
+
+
+def make_kind(kind: str, method: str | None, context: Any = None) -> Kind:
+    """The kind of an executor; `context` is the multiprocessing context of a processes cell."""
+    if kind == "processes":
+        return ProcessKind(kind, method, context)
+    if kind == "interpreters":
+        return InterpreterKind(kind)
+    return TaskKind(kind) if kind == "tasks" else ThreadKind(kind)

@@ -1,0 +1,181 @@
+"""Imports the workload as pytest did, in the launch and in each of its workers."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+    from typing import Any
+
+    from .api import Declaration
+
+    # What a worker needs to find its body: plain, so that it travels to any worker.
+    # Keys: module, path, qualname, import_mode, sys_path, kind, method, workers, shape, params (name -> literal),
+    # switch_s, candle.
+    Setup = dict[str, Any]
+
+from . import pytest_standin
+from .protocol import Failure
+
+
+class Body:
+    """A body bound to its parameters, and what it is."""
+
+    __slots__ = ("call", "is_async", "shape")
+
+    def __init__(self, call: Callable[..., Any], shape: str, is_async: bool) -> None:
+        self.call = call
+        self.shape = shape
+        self.is_async = is_async
+
+
+def prepare(setup: Setup) -> None:
+    """Make sys.path and the interpreter's settings what the job asks for. Safe to call again."""
+    for position, entry in enumerate(setup["sys_path"]):
+        if entry not in sys.path:
+            sys.path.insert(position, entry)
+    pytest_standin.install()
+    if setup.get("switch_s"):
+        sys.setswitchinterval(setup["switch_s"])
+
+
+def load_module(setup: Setup) -> ModuleType:
+    """The workload's module, under the name that pytest gave it.
+
+    Raises Failure where another module of that name is found in its place.
+    """
+    name, path = setup["module"], setup["path"]
+    loaded = sys.modules.get(name)
+    if loaded is not None and _same_file(loaded, path):
+        return loaded
+    if setup["import_mode"] == "importlib":
+        return _load_from_file(name, path)
+    module = importlib.import_module(name)
+    if not _same_file(module, path):
+        raise Failure(
+            f"importing {name!r} for {path} found {getattr(module, '__file__', module)!r} instead: "
+            "give the test file a unique name, or its folder an __init__.py"
+        )
+    return module
+
+
+def _same_file(module: ModuleType, path: str) -> bool:
+    file = getattr(module, "__file__", None)
+    return file is not None and os.path.realpath(file) == os.path.realpath(path)
+
+
+def _load_from_file(name: str, path: str) -> ModuleType:
+    """pytest's importlib mode: from the file itself, parents made where they are not importable."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    _load_parents(name, path)
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise Failure(f"cannot import {path}")
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    parent, _, child = name.rpartition(".")
+    if parent:
+        setattr(sys.modules[parent], child, module)
+    return module
+
+
+def _load_parents(name: str, path: str) -> None:
+    from types import ModuleType
+
+    parts = name.split(".")[:-1]
+    folder = os.path.dirname(path)
+    for depth in range(len(parts)):
+        parent = ".".join(parts[: depth + 1])
+        if parent in sys.modules:
+            continue
+        own = folder
+        for _ in range(len(parts) - depth - 1):
+            own = os.path.dirname(own)
+        init = os.path.join(own, "__init__.py")
+        if os.path.isfile(init):
+            _load_package(parent, init)
+        else:
+            module = ModuleType(parent)
+            module.__path__ = [own]
+            sys.modules[parent] = module
+
+
+def _load_package(name: str, init: str) -> None:
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location(name, init, submodule_search_locations=[os.path.dirname(init)])
+    if spec is None or spec.loader is None:
+        raise Failure(f"cannot import {init}")
+    sys.modules[name] = module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+
+def declaration(setup: Setup) -> tuple[Declaration, Any]:
+    """The test's declaration and its owner: an instance of its class, or None for a plain function."""
+    module = load_module(setup)
+    owner, found = None, module
+    for part in setup["qualname"].split("."):
+        owner, found = found, getattr(found, part)
+    instance = owner() if isinstance(owner, type) else None
+    return found.__ftgate__, instance
+
+
+_bodies: dict[tuple[Any, ...], Body] = {}
+
+
+def body(setup: Setup) -> Body:
+    """The body that this cell runs; loaded once a process, so that forked workers inherit it."""
+    key = (setup["module"], setup["qualname"], setup["kind"], setup["method"], setup["candle"], tuple(setup["params"].items()))
+    if key not in _bodies:
+        _bodies[key] = _load_candle(setup) if setup["candle"] else _load_body(setup)
+    return _bodies[key]
+
+
+def _load_candle(setup: Setup) -> Body:
+    from . import candle
+
+    if setup["shape"] == "executor":
+        return Body(lambda executor: candle.executor_body(executor, setup["workers"]), "executor", False)
+    if setup["kind"] == "tasks":
+        return Body(candle.task_body, "worker", True)
+    return Body(candle.worker_body, "worker", False)
+
+
+def _load_body(setup: Setup) -> Body:
+    declared, instance = declaration(setup)
+    function = declared.body_for(setup["kind"], setup["method"])
+    is_async = bool(function.__code__.co_flags & 0x80)  # CO_COROUTINE, without importing inspect
+    call = function if instance is None else function.__get__(instance)
+    params = literals(setup["params"])
+    if params:
+        from functools import partial
+
+        call = partial(call, **params)
+    return Body(call, shape_of(function), is_async)
+
+
+def shape_of(function: Callable[..., Any]) -> str:
+    """What the body is by its parameter: `worker` or `executor`; empty where it names neither."""
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return next((name for name in ("worker", "executor") if name in names), "")
+
+
+def literals(params: dict[str, str]) -> dict[str, Any]:
+    """Parameters back from their literals."""
+    if not params:
+        return {}
+    from ast import literal_eval
+
+    return {name: literal_eval(text) for name, text in params.items()}

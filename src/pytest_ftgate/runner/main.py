@@ -1,0 +1,233 @@
+"""One launch: read the job, take turns when told, write the result."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+
+from . import loading
+from .clock import resolution_ns
+from .crews import make_crew
+from .gilwatch import gil_enabled, watch
+from .kinds import make_kind
+from .protocol import CHECK, COLD, HOLD, MEASURED, PROTOCOL, Failure, ProtocolError, Unsupported
+from .worker import CHECKING, VALUES, Order, explain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .api import Declaration
+    from .crews import Outcome
+
+
+class Control:
+    """The pair of pipes to the controller; one JSON line a message. The workload's children do not get them."""
+
+    def __init__(self, read: int, write: int) -> None:
+        os.set_inheritable(read, False)
+        os.set_inheritable(write, False)
+        self.reader = os.fdopen(read, "r", encoding="utf-8")
+        self.write = write
+
+    def receive(self) -> dict[str, Any] | None:
+        """The next message; None when the controller is gone."""
+        line = self.reader.readline()
+        return json.loads(line) if line else None
+
+    def send(self, message: dict[str, Any]) -> None:
+        """One message. A controller that is gone is noticed at the next `receive`."""
+        left = (json.dumps(message) + "\n").encode()
+        try:
+            while left:
+                left = left[os.write(self.write, left) :]
+        except BrokenPipeError:
+            pass
+
+
+class Cell:
+    """The cell that this launch measures: its crew, its shared state and its record."""
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        self.setup = job["setup"]
+        self.expects_gil_off = job["expect_gil"] is False
+        self.record = Record()
+        loading.prepare(self.setup)
+        watch.install()
+        self.declaration: Declaration | None = None
+        self.owner: Any = None
+        if not self.setup["candle"]:
+            self.declaration, self.owner = loading.declaration(self.setup)
+        self.check_gil(gil_enabled(), watch.module)
+        body = loading.body(self.setup)
+        if not self.setup["candle"]:
+            self.setup = {**self.setup, "shape": body.shape}
+        context = _context(self.setup)
+        self.kind = make_kind(self.setup["kind"], self.setup["method"], context)
+        self.crew = make_crew(self.setup, self._share(), job["fresh"], context)
+
+    def _share(self) -> Any:
+        if self.declaration is None or self.declaration.shared is None:
+            return None
+        return self._owned(self.declaration.shared)(self.kind)
+
+    def _owned(self, function: Any) -> Any:
+        return function if self.owner is None else function.__get__(self.owner)
+
+    def turn(self, message: dict[str, Any], released: Any) -> dict[str, Any]:
+        """One turn as told; what it took, in ns."""
+        kind = message["kind"]
+        checking = kind in (COLD, CHECK)
+        checks_itself = self.declaration is not None and self.declaration.check is not None
+        flags = (CHECKING if checking else 0) | (VALUES if checking and checks_itself else 0)
+        outcome = self.crew.turn(Order(message["loops"], message["window_ns"], flags), released)
+        for report in outcome.reports:
+            self.check_gil(report["gil"], report["gil_module"])
+        if checking and not message["window_ns"]:
+            self._check(outcome, checks_itself)
+        turn = _turn(outcome)
+        self.record.add(kind, turn, outcome)
+        return turn
+
+    def _check(self, outcome: Outcome, checks_itself: bool) -> None:
+        if not checks_itself:
+            self.record.results.add("; ".join(report["result"] for report in outcome.reports))
+            return
+        values = [report["value"] for report in outcome.reports]
+        check = self._owned(self.declaration.check)  # type: ignore[union-attr]
+        check(values[0] if self.setup["shape"] == "executor" else values)
+
+    def check_gil(self, enabled: bool, module: str) -> None:
+        """A cell that asked for no GIL and has one is an error, never a slow result."""
+        if self.expects_gil_off and (enabled or gil_enabled()):
+            by = f"module {module or watch.module!r} turned it on" if module or watch.module else "no module was named"
+            raise Failure(
+                f"the GIL came back on: {by}",
+                "The module does not declare that it can run without the GIL (Py_mod_gil). "
+                "Use a version that does, or measure this interpreter as 3.14t[gil=on].",
+            )
+
+    def close(self) -> None:
+        """End what is kept between turns."""
+        self.crew.close()
+        self.kind.close()
+
+
+class Record:
+    """What a launch has measured so far."""
+
+    def __init__(self) -> None:
+        self.cold: dict[str, Any] | None = None
+        self.turns: list[dict[str, Any]] = []
+        self.counters: dict[str, float] = {}
+        self.timers: dict[str, list[int]] = {}
+        self.results: set[str] = set()
+
+    def add(self, kind: str, turn: dict[str, Any], outcome: Outcome) -> None:
+        """Keep a cold or measured turn; warm-ups and checks leave no figures."""
+        if kind == COLD:
+            self.cold = turn
+        if kind not in (MEASURED, HOLD):
+            return
+        self.turns.append(turn)
+        for report in outcome.reports:
+            for name, n in report["counters"].items():
+                self.counters[name] = self.counters.get(name, 0) + n
+            for name, (count, total, most) in report["timers"].items():
+                kept = self.timers.setdefault(name, [0, 0, 0])
+                self.timers[name] = [kept[0] + count, kept[1] + total, max(kept[2], most)]
+
+    def as_json(self) -> dict[str, Any]:
+        """The record in the words of the result file."""
+        timers = {name: {"count": c, "total_ns": t, "max_ns": m} for name, (c, t, m) in self.timers.items()}
+        return {
+            "cold": self.cold,
+            "turns": self.turns,
+            "counters": self.counters,
+            "timers": timers,
+            "results": sorted(self.results),
+        }
+
+
+def _turn(outcome: Outcome) -> dict[str, Any]:
+    wall_ns = outcome.start_ns + outcome.work_ns + outcome.join_ns
+    rate = sum(r["ops"] * 1e9 / (r["end_ns"] - r["begin_ns"]) for r in outcome.reports if r["end_ns"] > r["begin_ns"])
+    return {
+        "start_ns": outcome.start_ns,
+        "work_ns": outcome.work_ns,
+        "join_ns": outcome.join_ns,
+        "wall_ns": wall_ns,
+        "cpu_ns": outcome.cpu_ns,
+        "ops": sum(report["ops"] for report in outcome.reports),
+        "rate": rate,
+    }
+
+
+def _context(setup: dict[str, Any]) -> Any:
+    if setup["kind"] != "processes":
+        return None
+    import multiprocessing
+
+    if setup["method"] not in multiprocessing.get_all_start_methods():
+        raise Unsupported(f"this platform has no start method {setup['method']!r}")
+    return multiprocessing.get_context(setup["method"])
+
+
+def _read_job(path: str) -> dict[str, Any]:
+    with open(path, encoding="utf-8") as file:
+        job: dict[str, Any] = json.load(file)
+    if job.get("protocol") != PROTOCOL:
+        raise ProtocolError(
+            f"the job speaks protocol {job.get('protocol')}, this runner {PROTOCOL}: "
+            "two versions of pytest-ftgate are mixed; remove the .ftgate folder"
+        )
+    return job
+
+
+def _write_result(path: str, result: dict[str, Any]) -> None:
+    unfinished = path + ".part"
+    with open(unfinished, "w", encoding="utf-8") as file:
+        json.dump(result, file)
+    os.replace(unfinished, path)
+
+
+def _take_turns(cell: Cell, control: Control) -> None:
+    while True:
+        message = control.receive()
+        if message is None:
+            # The controller is gone: nothing of this launch may outlive it.
+            os.killpg(0, signal.SIGKILL)
+            return
+        if message["do"] == "finish":
+            cell.close()
+            return
+        turn = cell.turn(message, lambda: control.send({"event": "released"}) if message["kind"] == HOLD else None)
+        control.send({"event": "turn", "turn": turn})
+
+
+def main(argv: list[str]) -> int:
+    """Run the launch that the job file describes. Exit code 0 unless the job itself cannot be read."""
+    job = _read_job(argv[0])
+    control = Control(*job["control"])
+    result: dict[str, Any] = {"protocol": PROTOCOL, "error": None, "unsupported": None}
+    cell = None
+    try:
+        cell = Cell(job)
+        control.send({"event": "ready", "resolution_ns": resolution_ns()})
+        _take_turns(cell, control)
+    except Unsupported as unsupported:
+        result["unsupported"] = str(unsupported)
+    except BaseException as error:
+        reason, detail = explain(error)
+        result["error"] = {"reason": reason, "detail": detail}
+    if cell is not None:
+        result.update(cell.record.as_json())
+    result["gil_enabled"] = gil_enabled()
+    _write_result(job["result"], result)
+    control.send({"event": "closed"})
+    # The controller looks for children left behind before it lets this process end.
+    control.receive()
+    sys.stdout.flush()
+    return 0

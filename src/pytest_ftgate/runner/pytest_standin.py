@@ -1,0 +1,82 @@
+"""Stands in for pytest inside the measured process, where the real one has no place.
+
+A workload's module may use `pytest.mark`, `pytest.param`, `pytest.fixture` and `pytest.importorskip` at import;
+anything else says that it is not there once it is called.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+from .protocol import Failure, Unsupported
+
+
+class _Mark:
+    """`pytest.mark.anything(...)`: as a decorator it gives the function back unchanged."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return args[0] if len(args) == 1 and not kwargs and callable(args[0]) else self
+
+
+class _Marks:
+    def __getattr__(self, name: str) -> _Mark:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Mark(name)
+
+
+def _identity(*args: Any, **kwargs: Any) -> Any:
+    if len(args) == 1 and not kwargs and callable(args[0]):
+        return args[0]
+    return lambda function: function
+
+
+def _param(*values: Any, **_: Any) -> tuple[Any, ...]:
+    return values
+
+
+def _importorskip(name: str, *_: Any, **__: Any) -> ModuleType:
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise Unsupported(f"pytest.importorskip: {error}") from error
+
+
+def _skip(reason: str = "", **_: Any) -> None:
+    raise Unsupported(f"pytest.skip: {reason}")
+
+
+def _missing(name: str) -> Callable[..., Any]:
+    def absent(*args: Any, **kwargs: Any) -> Any:
+        raise Failure(f"pytest.{name} was called inside the measured process, where pytest is not loaded: use plain asserts")
+
+    return absent
+
+
+def install() -> None:
+    """Put the stand-in where `import pytest` finds it, unless the real one is loaded already."""
+    if "pytest" in sys.modules:
+        return
+    module = ModuleType("pytest", __doc__)
+    module.__dict__.update(
+        mark=_Marks(), param=_param, fixture=_identity, hookimpl=_identity, importorskip=_importorskip, skip=_skip
+    )
+
+    def __getattr__(name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {}) if name[:1].isupper() else _missing(name)
+
+    module.__dict__["__getattr__"] = __getattr__
+    sys.modules["pytest"] = module

@@ -1,0 +1,290 @@
+"""A worker's side: what the body gets, and the loop that waits, runs and reports. Imported in every spawned worker."""
+
+from __future__ import annotations
+
+import marshal
+import os
+import struct
+import sys
+from time import process_time_ns
+
+from .clock import now_ns
+from .gilwatch import gil_enabled, watch
+from .protocol import Failure, Unsupported
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .loading import Body, Setup
+
+ORDER = struct.Struct("<IIQ")
+LENGTH = struct.Struct("<I")
+CHECKING = 1
+VALUES = 2
+STOP = 4
+BATCH_AT_LEAST_NS = 50_000
+BATCH_AT_MOST_NS = 1_000_000
+
+shared_state: Any = None
+
+
+class Order:
+    """What a turn asks: `loops` calls of the body, or calls until `window_ns` has passed."""
+
+    __slots__ = ("flags", "loops", "window_ns")
+
+    def __init__(self, loops: int, window_ns: int = 0, flags: int = 0) -> None:
+        self.loops = loops
+        self.window_ns = window_ns
+        self.flags = flags
+
+
+class Stopwatch:
+    """`with worker.timed(name):` adds the time inside to the worker's timer. Not re-entrant."""
+
+    __slots__ = ("count", "max_ns", "since", "total_ns")
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was timed."""
+        self.count = self.total_ns = self.max_ns = self.since = 0
+
+    def add(self, spent_ns: int) -> None:
+        """Add a time that the workload measured itself, in ns."""
+        self.count += 1
+        self.total_ns += spent_ns
+        if spent_ns > self.max_ns:
+            self.max_ns = spent_ns
+
+    def __enter__(self) -> None:
+        self.since = now_ns()
+
+    def __exit__(self, *_: object) -> None:
+        self.add(now_ns() - self.since)
+
+
+class Local:
+    """A place for a worker's own state; it lives as long as the worker."""
+
+
+class Worker:
+    """What a `worker` body gets: its index among `workers`, the shared state, and its own metrics."""
+
+    __slots__ = ("_batch", "_cpu_ns", "counters", "index", "local", "shared", "timers", "workers")
+
+    def __init__(self, index: int, workers: int, shared: Any) -> None:
+        self.index = index
+        self.workers = workers
+        self.shared = shared
+        self.local = Local()
+        self.counters: dict[str, float] = {}
+        self.timers: dict[str, Stopwatch] = {}
+        self._batch = 1
+        self._cpu_ns = 0
+
+    def count(self, name: str, n: float = 1) -> None:
+        """Add `n` to the counter `name`; reported per second of the measured window."""
+        self.counters[name] = self.counters.get(name, 0) + n
+
+    def timed(self, name: str) -> Stopwatch:
+        """The timer `name`, as a context manager; keep it in a variable in a hot loop."""
+        watch = self.timers.get(name)
+        if watch is None:
+            watch = self.timers[name] = Stopwatch()
+        return watch
+
+    def forget(self) -> None:
+        """Start a turn with empty counters and timers; objects stay, since a body may hold them."""
+        self.counters.clear()
+        for timer in self.timers.values():
+            timer.reset()
+
+
+def run(body: Body, worker: Worker, order: Order, own_cpu: bool) -> dict[str, Any]:
+    """Carry out an order and report it. Nothing that the body raises escapes."""
+    worker.forget()
+    report: dict[str, Any] = {"index": worker.index, "error": None, "ops": 0}
+    report["begin_ns"] = now_ns()
+    result: Any = None
+    try:
+        if body.is_async:
+            import asyncio
+
+            report["ops"], result = asyncio.run(call_async(body, worker, order))
+        else:
+            report["ops"], result = call(body, worker, order)
+    except BaseException as error:
+        report["error"] = explain(error)
+    report["end_ns"] = now_ns()
+    return close_report(report, worker, order, result, own_cpu)
+
+
+def close_report(report: dict[str, Any], worker: Worker, order: Order, result: Any, own_cpu: bool) -> dict[str, Any]:
+    """What a report holds beside its times; after the clock has stopped."""
+    cpu_ns = process_time_ns() if own_cpu else 0
+    report["cpu_ns"] = cpu_ns - worker._cpu_ns
+    worker._cpu_ns = cpu_ns
+    report["gil"] = gil_enabled()
+    report["gil_module"] = watch.module
+    report["counters"] = dict(worker.counters)
+    report["timers"] = {name: (t.count, t.total_ns, t.max_ns) for name, t in worker.timers.items() if t.count}
+    if report["error"] is None:
+        try:
+            _add_result(report, order, result)
+        except Failure as failure:
+            report["error"] = (failure.reason, failure.detail)
+    return report
+
+
+def _add_result(report: dict[str, Any], order: Order, result: Any) -> None:
+    if order.flags & CHECKING and not order.window_ns:
+        from .outcome import digest
+
+        if order.flags & VALUES:
+            try:
+                marshal.dumps(result)
+            except ValueError:
+                raise Failure("@test.check of a worker body gets plain values alone: return numbers, text, lists, dicts") from None
+            report["value"] = result
+        else:
+            report["result"] = digest(result)
+
+
+def call(body: Body, worker: Worker, order: Order) -> tuple[int, Any]:
+    """Call the body `loops` times or until the window has passed; the number of calls and the last result."""
+    function = body.call
+    result = None
+    if not order.window_ns:
+        for _ in range(order.loops):
+            result = function(worker)
+        return order.loops, result
+    ops, batch = 0, worker._batch
+    since = now_ns()
+    deadline = since + order.window_ns
+    while since < deadline:
+        for _ in range(batch):
+            result = function(worker)
+        ops += batch
+        now = now_ns()
+        batch, since = next_batch(batch, now - since), now
+    worker._batch = batch
+    return ops, result
+
+
+def next_batch(batch: int, spent_ns: int) -> int:
+    """Calls between two looks at the clock: enough that the look costs nothing, few enough to end in time."""
+    if spent_ns < BATCH_AT_LEAST_NS:
+        return batch * 2
+    return max(1, batch // 2) if spent_ns > BATCH_AT_MOST_NS else batch
+
+
+async def call_async(body: Body, worker: Worker, order: Order) -> tuple[int, Any]:
+    """As `call`, for a coroutine function; gives way to the other tasks after each batch of a window."""
+    from asyncio import sleep
+
+    function = body.call
+    result = None
+    if not order.window_ns:
+        for _ in range(order.loops):
+            result = await function(worker)
+        return order.loops, result
+    ops = 0
+    deadline = now_ns() + order.window_ns
+    while now_ns() < deadline:
+        result = await function(worker)
+        ops += 1
+        await sleep(0)
+    return ops, result
+
+
+def explain(error: BaseException) -> tuple[str, str]:
+    """A one-line reason and the workload's own traceback, the runner's frames left out."""
+    if isinstance(error, Failure):
+        return error.reason, error.detail
+    if isinstance(error, Unsupported):
+        return "unsupported", str(error)
+    import traceback
+
+    here = os.path.dirname(os.path.abspath(__file__))
+    trace = error.__traceback__
+    while trace is not None and os.path.dirname(os.path.abspath(trace.tb_frame.f_code.co_filename)) == here:
+        trace = trace.tb_next
+    detail = "".join(traceback.format_exception(type(error), error, trace))
+    text = str(error).strip().partition("\n")[0]
+    return f"raised {type(error).__name__}" + (f": {text}" if text else ""), detail
+
+
+class Port:
+    """A worker's ends of the pipes. Two `go` pipes take turns, so that a fast worker cannot take another's order."""
+
+    def __init__(self, go: tuple[int, int], report: int) -> None:
+        self.go = go
+        self.report = report
+        self.turn = 0
+
+    def wait(self) -> Order | None:
+        """The next order; None when there are no more."""
+        message = os.read(self.go[self.turn % 2], ORDER.size)
+        self.turn += 1
+        if len(message) < ORDER.size:
+            return None
+        loops, flags, window_ns = ORDER.unpack(message)
+        return None if flags & STOP else Order(loops, window_ns, flags)
+
+    def send(self, report: dict[str, Any]) -> None:
+        """One report, whole."""
+        payload = marshal.dumps(report)
+        left = LENGTH.pack(len(payload)) + payload
+        while left:
+            left = left[os.write(self.report, left) :]
+
+
+def serve(setup: Setup, index: int, port: Port, shared: Any, fresh: bool, own_cpu: bool) -> None:
+    """A worker's life: load the body, say so, carry out orders."""
+    from . import loading
+
+    global shared_state
+    try:
+        loading.prepare(setup)
+        watch.install()
+        body = loading.body(setup)
+    except BaseException as error:
+        port.send({"index": index, "error": explain(error)})
+        return
+    shared_state = shared
+    worker = Worker(index, setup["workers"], shared)
+    port.send({"index": index, "error": None})
+    while True:
+        order = port.wait()
+        if order is None:
+            return
+        if own_cpu and not fresh:
+            worker._cpu_ns = process_time_ns()
+        port.send(run(body, worker, order, own_cpu))
+        if fresh:
+            return
+
+
+def serve_process(setup: Setup, index: int, go: tuple[Any, Any], report: Any, shared: Any, fresh: bool) -> None:
+    """A worker process: the pipes come as connections, which spawn can hand over."""
+    serve(setup, index, Port((go[0].fileno(), go[1].fileno()), report.fileno()), shared, fresh, True)
+
+
+def serve_interpreter(setup: Setup, index: int, go: tuple[int, int], report: int, shared: Any, fresh: bool) -> None:
+    """A worker in a sub-interpreter, which shares neither sys.path nor modules with its maker."""
+    serve(setup, index, Port(go, report), shared, fresh, False)
+
+
+def start_pool_worker(setup: Setup, shared: Any) -> None:
+    """Initializer of the pools that `executor` bodies get: tasks are unpickled only after it."""
+    global shared_state
+    from . import loading
+
+    loading.prepare(setup)
+    watch.install()
+    if not setup["candle"]:
+        loading.load_module(setup)
+    shared_state = shared

@@ -1,0 +1,104 @@
+"""How many loops, turns and launches a tandem takes, from the variance seen. Pure.
+
+Nothing here looks at a difference between what is compared: only at the spread within a side, so the length of a
+measurement cannot lean towards a verdict.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from pytest_ftgate import stats
+from pytest_ftgate.model import Struct
+
+TURNS_STANDARD_ERROR = 0.01
+"""The standard error of a launch's low-quantile log value that its turns are to bring (0.01: 1 %)."""
+LEAST_LAUNCHES = 2
+RESOLUTIONS_PER_VALUE = 1000
+
+
+class Costs(Struct, frozen=True, kw_only=True):
+    """What one tandem launch costs: starting and warming up all its sides, and one turn over all sides."""
+
+    launch_ns: float
+    turn_ns: float
+
+
+def turns_wanted(
+    walls: Sequence[Sequence[float]],
+    costs: Costs,
+    budget_ns: float,
+    launches: int,
+    *,
+    at_least: int = 3,
+    at_most: int = 60,
+) -> int:
+    """The turns a launch should take so that its low-quantile log value has a standard error of about 1 %.
+
+    `walls` holds, for each side, the wall times of the first launch's turns (any unit, positive): the noisiest side
+    decides. `budget_ns` is for all `launches` together; `at_least` holds even where it does not suffice.
+    """
+    noise = max((_quantile_noise(turns) for turns in walls if len(turns) > 1), default=0.0)
+    wanted = math.ceil(min((noise / TURNS_STANDARD_ERROR) ** 2, at_most))
+    affordable = (budget_ns / max(1, launches) - costs.launch_ns) / max(1.0, costs.turn_ns)
+    return max(at_least, min(wanted, math.floor(affordable), at_most))
+
+
+def launches_wanted(
+    values: Sequence[Sequence[float]],
+    *,
+    floor: int,
+    at_most: int,
+    effect: float,
+    costs: Costs,
+    turns: int,
+    budget_ns: float,
+) -> int:
+    """The launches a tandem should take in all, those already taken included.
+
+    `values` holds, for each cell, the log-ratios to the candle of the launches so far: the noisiest cell decides. It
+    takes as many as bring the 95 % interval of a shift between two such sides to about half of `effect` on each side,
+    at least `floor` (what the exact test needs) and at most `at_most`. `budget_ns` is for all of them together; where
+    it forbids even `floor`, as many as it allows, and never fewer than 2.
+    """
+    deviation = max((stats.gini_deviation(cell) for cell in values), default=0.0)
+    half_width = math.log1p(effect) / 2
+    wanted = min(2 * (2 * deviation / half_width) ** 2, at_most) if half_width > 0 else at_most
+    affordable = math.floor(budget_ns / max(1.0, costs.launch_ns + turns * costs.turn_ns))
+    return max(LEAST_LAUNCHES, min(max(floor, math.ceil(wanted)), affordable))
+
+
+def calibrated_loops(wall_ns: Sequence[float], resolution_ns: float, *, at_least_ns: float = 100_000) -> int:
+    """The loops within an iteration that make the shortest cell's value last long enough to be read well.
+
+    `wall_ns` holds what one loop takes in each cell. Long enough is `at_least_ns` and 1000 times the clock's
+    resolution; the number is rounded up to 1, 2 or 5 times a power of ten. A loop too short for the clock counts as
+    its resolution.
+    """
+    if not len(wall_ns):
+        return 1
+    shortest = max(min(wall_ns), resolution_ns, 1.0)
+    loops = max(at_least_ns, RESOLUTIONS_PER_VALUE * resolution_ns) / shortest
+    if loops <= 1:
+        return 1
+    decade: int = 10 ** math.floor(math.log10(loops))
+    return next(step * decade for step in (1, 2, 5, 10) if step * decade >= loops)
+
+
+def share(budget_ns: float, remaining: int) -> float:
+    """The next tandem's part, in ns, of the time left, when `remaining` tandems (this one included) are to come."""
+    return max(0.0, budget_ns) / max(1, remaining)
+
+
+def _quantile_noise(turns: Sequence[float]) -> float:
+    """The standard error, times sqrt(turns), of the 25 % quantile of log turns.
+
+    sqrt(p (1 - p)) over the density at the quantile, which is taken as the mean density of the lower half: half of
+    the turns over the width from the smallest to the median. What disturbs the upper half is not counted.
+    """
+    logs = np.log(np.asarray(turns, dtype=np.float64))
+    p = stats.DEFAULT_QUANTILE
+    return math.sqrt(p * (1 - p)) * float(np.median(logs) - logs.min()) / 0.5

@@ -1,0 +1,429 @@
+"""One run: prepares targets, measures tandem by tandem, judges each cell, and makes the Report. Knows no pytest."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+import filelock
+import msgspec
+
+from . import baselines, figures, gate, interpreters, stats
+from .errors import FtgateError
+from .interpreters import InterpreterNotFound
+from .launch import Launcher, ProcessLauncher, install_runner
+from .machine import read_machine
+from .model import (
+    Cell,
+    Comparison,
+    Decision,
+    Interpreter,
+    Machine,
+    Metric,
+    MetricVerdict,
+    Plan,
+    Report,
+    Row,
+    Sample,
+    Struct,
+    Table,
+    Tandem,
+    Verdict,
+    WorkloadError,
+)
+from .reports.baseline import update_lines
+from .tandem import Limits, Listener, Ready, TandemRun
+
+CHECK_LAUNCHES = 5
+RECORD_LAUNCHES = 12
+MOST_FLOOR = 12
+RUNS_KEPT = 5
+PAGE_BYTES = 4096
+USS_FLOOR_PAGES = 64
+BETA = 0.05
+
+
+class RunConfig(Struct, frozen=True, kw_only=True):
+    """What the options say about a run; seconds, shares and counts."""
+
+    baselines: str
+    update: tuple[str, ...]
+    seed: int
+    budget_s: float | None
+    test_budget_s: float
+    launches: int | None
+    turns: int | None
+    timeout_s: float
+    margin: float
+    effect: float
+    memory_margin: float
+    memory_effect: float
+    alpha: float
+    install: tuple[str, ...] | None
+
+
+class Watcher(Listener, Protocol):
+    """Hears of the run's progress."""
+
+    def begin(self, title: str, cells: Sequence[str]) -> None:
+        """A tandem begins."""
+        ...
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    """A target that was looked for: ready, or the reason why not."""
+
+    ready: Ready | None = None
+    reason: str = ""
+
+
+class Session:
+    """A run in one process; under xdist each worker has one, and they take turns under a lock."""
+
+    def __init__(self, config: RunConfig, root: Path, run: str, watcher: Watcher, launcher: Launcher | None = None) -> None:
+        self.config = config
+        self.root = root
+        self.folder = root / ".ftgate"
+        self.run = self.folder / "runs" / run
+        self.watcher = watcher
+        self.machine: Machine = read_machine()
+        self.store = baselines.Store(root / config.baselines, lock_path=self.folder / "baselines.lock")
+        self.started = time.monotonic()
+        self.plan = Plan(tandems=())
+        self._launcher = launcher
+        self._found: dict[str, Found] = {}
+        self._rows: dict[str, Row] = {}
+        self._entries: dict[str, baselines.Entry | FtgateError | None] = {}
+
+    # -- what is to be done ------------------------------------------------------------------------------------
+
+    def prepare(self, plan: Plan) -> None:
+        """Take the plan of the whole run; nothing is started yet."""
+        self.plan = plan
+
+    def row(self, nodeid: str) -> Row:
+        """The verdict on a cell; its whole tandem is measured at the first call for one of its cells."""
+        if nodeid not in self._rows:
+            tandem = next(tandem for tandem in self.plan.tandems if any(cell.nodeid == nodeid for cell in tandem.cells))
+            self._rows.update({row.cell.nodeid: row for row in self._shared(tandem)})
+        return self._rows[nodeid]
+
+    def _shared(self, tandem: Tandem) -> list[Row]:
+        """Measured once in a run, whichever process asks first: the others read what it wrote."""
+        self.run.mkdir(parents=True, exist_ok=True)
+        interpreters.hide_from_git(self.folder)
+        kept = self.run / f"{hashlib.sha256(tandem.key.encode()).hexdigest()[:16]}.json"
+        with filelock.FileLock(self.folder / "measuring.lock"):
+            if kept.exists():
+                return msgspec.json.decode(kept.read_bytes(), type=list[Row])
+            rows = self._measured(tandem)
+            unfinished = kept.with_suffix(".part")
+            unfinished.write_bytes(msgspec.json.encode(rows))
+            unfinished.replace(kept)
+        return rows
+
+    # -- targets -----------------------------------------------------------------------------------------------
+
+    def found(self, cell: Cell) -> Found:
+        """The interpreter and environment of a cell's target, looked for once."""
+        spec = cell.target.spec
+        if spec not in self._found:
+            self._found[spec] = self._find(cell)
+        return self._found[spec]
+
+    def _find(self, cell: Cell) -> Found:
+        target = cell.target
+        try:
+            interpreter = interpreters.find_interpreter(target)
+        except InterpreterNotFound as missing:
+            return Found(reason=str(missing))
+        reason = interpreters.settings_unsupported(interpreter, target.settings)
+        if reason:
+            return Found(reason=reason)
+        described = interpreters.describe(interpreter.executable, found=interpreter.found, settings=target.settings)
+        install = interpreters.default_install(self.root) if self.config.install is None else self.config.install
+        self.watcher.advance(target.spec, "environment", 0, 0, None)
+        python = interpreters.ensure_environment(described, root=self.folder / "envs", project=self.root, install=install, runner=self.folder)
+        ready = Ready(
+            interpreter=described,
+            python=str(python),
+            key=interpreters.build_key(described),
+            environment=interpreters.environment_variables(target.settings),
+        )
+        return Found(ready=ready)
+
+    # -- measuring ---------------------------------------------------------------------------------------------
+
+    def _measured(self, tandem: Tandem) -> list[Row]:
+        self.watcher.begin(tandem.key, [cell.label for cell in tandem.cells])
+        early = {cell.nodeid: row for cell in tandem.cells if (row := self._without_measuring(cell)) is not None}
+        cells = tuple(cell for cell in tandem.cells if cell.nodeid not in early)
+        samples = self._samples(tandem, cells) if cells else []
+        return self._rows_of(tandem, samples, early)
+
+    def _without_measuring(self, cell: Cell) -> Row | None:
+        """A row for a cell that need not be measured: no interpreter, or a baseline that cannot be read."""
+        found = self.found(cell)
+        if found.ready is None:
+            return Row(cell=cell, verdict=Verdict(decision=Decision.UNSUPPORTED, reason=found.reason))
+        if cell.executor.kind == "interpreters" and found.ready.interpreter.version.startswith("3.13"):
+            reason = "sub-interpreters need CPython 3.14 or newer"
+            return Row(cell=cell, verdict=Verdict(decision=Decision.UNSUPPORTED, reason=reason))
+        entry = self.entry(cell)
+        if isinstance(entry, FtgateError):
+            error = WorkloadError(reason="its baseline cannot be read", detail=str(entry))
+            return Row(cell=cell, verdict=Verdict(decision=Decision.ERROR, reason=error.reason), error=error)
+        return None
+
+    def _samples(self, tandem: Tandem, cells: tuple[Cell, ...]) -> list[Sample]:
+        targets = {cell.target.spec: ready for cell in cells if (ready := self.found(cell).ready) is not None}
+        running = TandemRun(
+            Tandem(key=tandem.key, spec=tandem.spec, cells=cells),
+            targets,
+            self._launcher or self._real_launcher(),
+            self._limits(cells),
+            random.Random(f"{self.config.seed}:{tandem.key}"),
+            self.watcher,
+            loops=self._stored_loops(cells),
+        )
+        return running.measure()
+
+    def _real_launcher(self) -> Launcher:
+        self._launcher = ProcessLauncher(install_runner(self.folder / "runner"), self.folder / "launches")
+        return self._launcher
+
+    def _limits(self, cells: Sequence[Cell]) -> Limits:
+        recording = any(self._will_record(cell) for cell in cells)
+        stored = [len(_launches(entry)) for cell in cells if isinstance(entry := self.entry(cell), baselines.Entry)]
+        alpha, _ = self._alpha_beta()
+        needed = [stats.launches_for(alpha, launches) for launches in stored if launches]
+        floor = RECORD_LAUNCHES if recording else max([CHECK_LAUNCHES, *(min(n, MOST_FLOOR) for n in needed)])
+        return Limits(
+            budget_s=self._budget_s() * (2 if recording else 1),
+            floor=floor,
+            launches=self.config.launches,
+            turns=self.config.turns,
+            effect=self.config.effect,
+            timeout_s=self.config.timeout_s,
+        )
+
+    def _will_record(self, cell: Cell) -> bool:
+        if not self.config.update:
+            return False
+        named = any(baselines.names(pattern, cell.nodeid) for pattern in self.config.update)
+        return named or "all" in self.config.update or self.entry(cell) is None
+
+    def _budget_s(self) -> float:
+        if self.config.budget_s is None:
+            return self.config.test_budget_s
+        left = self.config.budget_s - (time.monotonic() - self.started)
+        measured = {row.cell.nodeid for row in self._rows.values()}
+        tandems = sum(any(cell.nodeid not in measured for cell in tandem.cells) for tandem in self.plan.tandems)
+        return max(1.0, min(self.config.test_budget_s, left / max(1, tandems)))
+
+    def _stored_loops(self, cells: Sequence[Cell]) -> int | None:
+        """Loops of the baseline, so that a value spreads dispatch over as many calls as the stored one did."""
+        for cell in cells:
+            entry = self.entry(cell)
+            if isinstance(entry, baselines.Entry):
+                return _launches(entry)[0].loops
+        return None
+
+    # -- judging -----------------------------------------------------------------------------------------------
+
+    def entry(self, cell: Cell) -> baselines.Entry | FtgateError | None:
+        """What is stored of a cell on this machine and build; an error in its place where the file is broken."""
+        if cell.nodeid not in self._entries:
+            ready = self.found(cell).ready
+            try:
+                found = self.store.lookup(cell.nodeid, self.machine.fingerprint, ready.key) if ready else None
+            except FtgateError as error:
+                self._entries[cell.nodeid] = error
+            else:
+                self._entries[cell.nodeid] = found
+        return self._entries[cell.nodeid]
+
+    def hypotheses(self) -> int:
+        """How many tests may raise a false alarm in this run: the gating metrics of every cell with a baseline."""
+        cells = [cell for tandem in self.plan.tandems for cell in tandem.cells]
+        stored = [entry for cell in cells if isinstance(entry := self.entry(cell), baselines.Entry)]
+        return sum(1 + bool(baselines.uss_bytes(entry)) for entry in stored)
+
+    def _alpha_beta(self) -> tuple[float, float]:
+        return gate.split_alpha(self.config.alpha, BETA, max(1, self.hypotheses()))
+
+    def _rows_of(self, tandem: Tandem, samples: Sequence[Sample], early: Mapping[str, Row]) -> list[Row]:
+        by_nodeid = {sample.cell.nodeid: sample for sample in samples}
+        rows = []
+        for cell in tandem.cells:
+            if cell.nodeid in early:
+                rows.append(early[cell.nodeid])
+                continue
+            sample = by_nodeid[cell.nodeid]
+            reference = _reference(tandem, cell, by_nodeid)
+            rows.append(
+                Row(
+                    cell=cell,
+                    verdict=self.judge(sample),
+                    figures=figures.figures(sample, reference=reference),
+                    sample=sample,
+                    error=sample.error,
+                )
+            )
+        return rows
+
+    def judge(self, sample: Sample) -> Verdict:
+        """The verdict on a sample from its stored baseline."""
+        if sample.unsupported is not None:
+            return Verdict(decision=Decision.UNSUPPORTED, reason=sample.unsupported)
+        if sample.error is not None:
+            return Verdict(decision=Decision.ERROR, reason=sample.error.reason)
+        entry = self.entry(sample.cell)
+        if not isinstance(entry, baselines.Entry):
+            return Verdict(decision=Decision.NO_BASELINE, reason=self._why_none(sample))
+        mismatch = baselines.mismatch(entry, sample)
+        if mismatch:
+            return Verdict(decision=Decision.NO_BASELINE, reason=mismatch)
+        newest = entry.recordings[-1]
+        path = self.store.path(baselines.split_nodeid(sample.cell.nodeid)[0])
+        return gate.judge(
+            self._metrics(sample, entry), baseline=f"{_relative(path, self.root)} ({newest.recorded_at})", commit=newest.commit
+        )
+
+    def _metrics(self, sample: Sample, entry: baselines.Entry) -> list[MetricVerdict]:
+        alpha, beta = self._alpha_beta()
+        config = self.config
+        new = baselines.recording_from_sample(sample)
+        quantile = stats.blind_quantile([baselines.turn_values(launch) for launch in _launches(entry)])
+        wall = Comparison(
+            metric=Metric.WALL,
+            new=baselines.wall_ratios(new, quantile),
+            reference=baselines.wall_ratios(entry, quantile),
+            unit="x candle",
+            margin=config.margin,
+            effect=config.effect,
+            alpha=alpha,
+            beta=beta,
+        )
+        found = [gate.compare(wall)]
+        if baselines.uss_bytes(new) and baselines.uss_bytes(entry):
+            uss = Comparison(
+                metric=Metric.USS,
+                new=baselines.uss_bytes(new),
+                reference=baselines.uss_bytes(entry),
+                unit="bytes",
+                margin=config.memory_margin,
+                effect=config.memory_effect,
+                floor=USS_FLOOR_PAGES * PAGE_BYTES,
+                alpha=alpha,
+                beta=beta,
+            )
+            found.append(gate.compare(uss))
+        return found
+
+    def _why_none(self, sample: Sample) -> str:
+        test, label = baselines.split_nodeid(sample.cell.nodeid)
+        stored = self.store.load(test)
+        others = sorted(stored.cells.get(label, {})) if stored else []
+        if others:
+            return f"its baseline is of another machine or build ({', '.join(others)}); record one here with --ftgate-update"
+        return "nothing is stored for it; record it with --ftgate-update"
+
+    # -- the end -----------------------------------------------------------------------------------------------
+
+    def report(self, rows: Iterable[Row], version: str, collected: Iterable[str] | None) -> Report:
+        """Everything, with what the update (if one was asked for) did to the baselines.
+
+        `collected` are all node ids before any was deselected; None leaves unused baselines unreported.
+        """
+        tables = self._tables(list(rows))
+        report = Report(
+            version=version,
+            seed=self.config.seed,
+            started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            wall_s=time.monotonic() - self.started,
+            machine=self.machine,
+            interpreters=_interpreters(tables),
+            tables=tables,
+            unused_baselines=self._unused(collected),
+            commit=commit_of(self.root),
+        )
+        return msgspec.structs.replace(report, updates=self._update(report))
+
+    def _tables(self, rows: list[Row]) -> tuple[Table, ...]:
+        by_nodeid = {row.cell.nodeid: row for row in rows}
+        tables = []
+        for tandem in self.plan.tandems:
+            mine = tuple(by_nodeid[cell.nodeid] for cell in tandem.cells if cell.nodeid in by_nodeid)
+            if mine:
+                tables.append(Table(title=tandem.key, rows=mine, reference=tandem.spec.executors[0].label))
+        return tuple(tables)
+
+    def _unused(self, collected: Iterable[str] | None) -> tuple[str, ...]:
+        if collected is None or not self.store.root.is_dir():
+            return ()
+        found = baselines.unused(self.store, collected, fingerprint=self.machine.fingerprint, rootdir=self.root)
+        return tuple(baselines.join_nodeid(test, label) for test, label in found)
+
+    def _update(self, report: Report) -> tuple[str, ...]:
+        if not self.config.update:
+            return ()
+        rows = [row for table in report.tables for row in table.rows]
+        plan = baselines.update_plan(self.config.update, rows, self.store, fingerprint=self.machine.fingerprint)
+        baselines.apply_updates(
+            plan, self.store, machine=self.machine, recorded_at=report.started_at, commit=report.commit, seed=report.seed
+        )
+        return update_lines(plan)
+
+    def keep(self, report: Report, text: str) -> None:
+        """Write the run where `ftgate baseline` finds it, and forget runs of long ago."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        unfinished = self.folder / "last-run.json.part"
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(self.folder / "last-run.json")
+        runs = sorted((self.folder / "runs").glob("*"), key=lambda path: path.stat().st_mtime)
+        for old in runs[:-RUNS_KEPT]:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def _launches(entry: baselines.Entry) -> list[baselines.StoredLaunch]:
+    return [launch for recording in entry.recordings for launch in recording.launches]
+
+
+def _reference(tandem: Tandem, cell: Cell, samples: Mapping[str, Sample]) -> Sample | None:
+    """The sample of the first executor on the same target: what the ratio of a row refers to."""
+    first = tandem.spec.executors[0]
+    for other in tandem.cells:
+        if other.executor == first and other.target == cell.target:
+            return samples.get(other.nodeid)
+    return None
+
+
+def _interpreters(tables: Iterable[Table]) -> tuple[Interpreter, ...]:
+    found: dict[str, Interpreter] = {}
+    for table in tables:
+        for row in table.rows:
+            if row.sample is not None:
+                found.setdefault(row.sample.key, row.sample.interpreter)
+    return tuple(found.values())
+
+
+def _relative(path: Path, root: Path) -> str:
+    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+
+
+def commit_of(root: Path, run: Callable[..., subprocess.CompletedProcess[str]] = subprocess.run) -> str:
+    """The commit of the tree at `root`, with `+` where it is dirty; empty without git."""
+    try:
+        head = run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+        status = run(["git", "status", "--porcelain", "-uno"], cwd=root, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return head + ("+" if status.strip() else "")

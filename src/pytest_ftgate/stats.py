@@ -1,0 +1,254 @@
+"""Exact rank tests, their intervals, and the estimators of a launch: pure functions of numbers.
+
+Every test here is exact and conservative on ties: whatever cannot be told apart counts against rejection, so
+a p-value is valid for any distribution, is never NaN, and needs no noise at all to be defined.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytest_ftgate.model import Interval
+
+Alternative = Literal["greater", "less"]
+Floats: TypeAlias = NDArray[np.float64]
+Values: TypeAlias = Sequence[float] | Floats
+
+DEFAULT_QUANTILE = 0.25
+LEAST_LAUNCHES, LEAST_TURNS = 3, 4
+"""Fewer launches, or fewer turns in one, say nothing about which quantile is steadiest."""
+
+_ROUNDING = 1e-12
+"""Values this close, relative to the largest, differ by floating-point rounding alone: a tie."""
+
+
+def mann_whitney(new: Values, reference: Values, *, shift: float = 0.0, alternative: Alternative = "greater") -> float:
+    """One-sided p-value that `new` is larger than `reference` + `shift` ("less": smaller).
+
+    The exact two-sample rank-sum test of Mann & Whitney (1947), "On a test of whether one of two random variables
+    is stochastically larger than the other"; a pair that ties counts as one that does not support the alternative.
+    1.0 when either side is empty. Raises ValueError for a value that is not finite.
+    """
+    if not len(new) or not len(reference):
+        return 1.0
+    wins = _wins(_finite(new), _finite(reference), shift, alternative)
+    return _rank_sum_tail(*sorted((len(new), len(reference))))[wins]
+
+
+def signed_rank(differences: Values, *, shift: float = 0.0, alternative: Alternative = "greater") -> float:
+    """One-sided p-value that paired `differences` lie above `shift` ("less": below).
+
+    The exact signed-rank test of Wilcoxon (1945), "Individual comparisons by ranking methods". A difference equal to
+    `shift` keeps the lowest rank and supports nothing; where magnitudes tie, those that support the alternative get
+    the lower ranks. 1.0 when there is nothing. Raises ValueError for a value that is not finite.
+    """
+    if not len(differences):
+        return 1.0
+    values = _finite(differences)
+    tolerance = _ROUNDING * max(float(np.abs(values).max()), abs(shift))
+    supports = (values - shift) * (1.0 if alternative == "greater" else -1.0)
+    magnitudes = np.abs(supports)
+    ascending = np.sort(magnitudes)
+    tied = np.concatenate(([0], np.cumsum(np.diff(ascending) > tolerance)))
+    group = tied[np.searchsorted(ascending, magnitudes)]
+    positive = supports > tolerance
+    order = np.lexsort((~positive, group))
+    statistic = int((np.flatnonzero(positive[order]) + 1).sum())
+    return _signed_rank_tail(len(values))[statistic]
+
+
+def smallest_p(n: int, m: int) -> float:
+    """The smallest p-value that `mann_whitney` can give for n against m values: 1 / C(n + m, n)."""
+    return 1 / math.comb(n + m, n)
+
+
+def launches_for(alpha: float, reference: int) -> int:
+    """The fewest new launches whose `smallest_p` against `reference` stored ones reaches `alpha`.
+
+    Raises ValueError when no number can: nothing stored, or an alpha that is not positive.
+    """
+    if reference < 1 or not alpha > 0:
+        raise ValueError(f"no number of launches reaches p <= {alpha} against {reference} stored")
+    enough = 1
+    while smallest_p(enough, reference) > alpha:
+        enough *= 2
+    return bisect_left(range(enough + 1), -alpha, key=lambda n: -smallest_p(n, reference))
+
+
+def hodges_lehmann(new: Values, reference: Values) -> float:
+    """The median of all differences new - reference: the shift of Hodges & Lehmann (1963).
+
+    Raises ValueError when either side is empty or holds a value that is not finite.
+    """
+    return float(np.median(_differences(new, reference)))
+
+
+def hodges_lehmann_interval(new: Values, reference: Values, level: float) -> Interval:
+    """The Hodges-Lehmann shift with its exact two-sided interval: the shifts that `mann_whitney` does not reject.
+
+    `Interval.level` is the level that the interval really has, at least `level`; where so few values cannot reach
+    `level` it is that of the widest interval there is. Raises ValueError as `hodges_lehmann` does.
+    """
+    error = (1 - level) / 2
+    low, high, reached = shift_bounds(new, reference, error, error)
+    return Interval(value=hodges_lehmann(new, reference), low=low, high=high, level=reached)
+
+
+def shift_bounds(new: Values, reference: Values, low_error: float, high_error: float) -> tuple[float, float, float]:
+    """The exact bounds (low, high) of the shift and the level of the interval between them.
+
+    `low_error` and `high_error` (each at most 0.5) are the chances, one a side, that the bound misses the shift: the
+    p-values at which `mann_whitney` rejects. A bound that cannot be that sure is the widest there is.
+    """
+    differences = np.sort(_differences(new, reference))
+    tail = _rank_sum_tail(*sorted((len(new), len(reference))))
+    pairs = len(differences)
+    low_wins, high_wins = (min(_critical(tail, error), pairs) for error in (low_error, high_error))
+    low, high = float(differences[pairs - low_wins]), float(differences[high_wins - 1])
+    return low, high, max(0.0, 1 - tail[low_wins] - tail[high_wins])
+
+
+def critical_fraction(n: int, m: int, alpha: float) -> float | None:
+    """The share of the n x m pairs that must support the alternative for p <= alpha; None if all do not suffice."""
+    wins = _critical(_rank_sum_tail(*sorted((n, m))), alpha) if n and m else 1
+    return wins / (n * m) if wins <= n * m else None
+
+
+def log_interval(values: Values, level: float = 0.95) -> Interval:
+    """The geometric mean of positive per-launch values, in their unit, with a Student-t interval on their logs.
+
+    One value is its own interval, at level 0. Raises ValueError for none, or for one that is not positive.
+    """
+    logs = np.log(_positive(values))
+    mean = float(logs.mean())
+    if len(logs) == 1:
+        return Interval(value=float(values[0]), low=float(values[0]), high=float(values[0]), level=0.0)
+    from scipy.special import stdtrit  # half a second: only a run that measured pays it
+
+    half = float(stdtrit(len(logs) - 1, (1 + level) / 2)) * float(logs.std(ddof=1)) / math.sqrt(len(logs))
+    return Interval(value=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half), level=level)
+
+
+def floor(values: Values, quantile: float) -> float:
+    """A low quantile (0: the minimum) of one launch's turns, in their unit, interpolated between neighbours.
+
+    It sees what the code costs rather than what disturbed it. Raises ValueError for no turns.
+    """
+    return float(np.quantile(_finite(values), quantile))
+
+
+def blind_quantile(launches: Sequence[Values], candidates: Sequence[float] = (0.0, 0.1, 0.25, 0.5)) -> float:
+    """The candidate quantile whose `floor` varies least within a launch, chosen from the reference side alone.
+
+    `launches` holds positive turns per launch. For each candidate the floors of a launch's even and odd turns are
+    compared; the one with the smallest root mean square of their log-ratio wins, a tie goes to the higher quantile.
+    Because the other side is never looked at, the choice cannot favour a verdict. With fewer than 3 launches of
+    4 turns it is 0.25. Raises ValueError for a turn that is not positive.
+    """
+    usable = [turns for turns in launches if len(turns) >= LEAST_TURNS]
+    if len(usable) < LEAST_LAUNCHES:
+        return DEFAULT_QUANTILE
+    _positive([turn for turns in usable for turn in turns])
+
+    def spread(quantile: float) -> float:
+        ratios = [floor(turns[::2], quantile) / floor(turns[1::2], quantile) for turns in usable]
+        return round(math.sqrt(sum(math.log(ratio) ** 2 for ratio in ratios) / len(ratios)), 12)
+
+    return min(candidates, key=lambda quantile: (spread(quantile), -quantile))
+
+
+def gini_deviation(values: Values) -> float:
+    """The standard deviation estimated by Gini's mean difference: nearly as efficient, less moved by an outlier.
+
+    The mean of |a - b| over all pairs, times sqrt(pi) / 2; 0.0 for fewer than two values.
+    """
+    if len(values) < 2:
+        return 0.0
+    ascending = np.sort(_finite(values))
+    n = len(ascending)
+    weights = 2 * np.arange(n) - (n - 1)
+    return max(0.0, float(weights @ ascending) * math.sqrt(math.pi) / (n * (n - 1)))
+
+
+def bonferroni(alpha: float, hypotheses: int) -> float:
+    """The level for each of `hypotheses` tests that keeps the chance of any false rejection at most `alpha`."""
+    return alpha / max(1, hypotheses)
+
+
+def _wins(new: Floats, reference: Floats, shift: float, alternative: Alternative) -> int:
+    """Pairs that support the alternative beyond rounding."""
+    tolerance = _ROUNDING * max(float(np.abs(new).max()), float(np.abs(reference).max()), abs(shift))
+    limits = np.sort(reference + shift)
+    if alternative == "greater":
+        return int(np.searchsorted(limits, new - tolerance, side="left").sum())
+    return int((len(limits) - np.searchsorted(limits, new + tolerance, side="right")).sum())
+
+
+@lru_cache(maxsize=64)
+def _rank_sum_tail(n: int, m: int) -> tuple[float, ...]:
+    """P(at least u of the n x m pairs support the alternative) for u = 0 .. n m, under the null.
+
+    The numbers of orders are the coefficients of the Gaussian binomial [n + m, n], multiplied up in whole numbers:
+    prod (1 - q^(m + i)) / (1 - q^i), i = 1 .. n. They read the same from both ends, so half of them do.
+    """
+    half = n * m // 2
+    orders = [1] + [0] * half
+    for i in range(1, n + 1):
+        for k in range(half, m + i - 1, -1):
+            orders[k] -= orders[k - m - i]
+        for k in range(i, half + 1):
+            orders[k] += orders[k - i]
+    orders += reversed(orders[: n * m - half])
+    return _tail(orders, math.comb(n + m, n))
+
+
+@lru_cache(maxsize=64)
+def _signed_rank_tail(n: int) -> tuple[float, ...]:
+    """P(the ranks that support the alternative sum to at least w) for w = 0 .. n (n + 1) / 2, under the null."""
+    subsets = [1]
+    for rank in range(1, n + 1):
+        padding = [0] * rank
+        subsets = [without + taken for without, taken in zip(subsets + padding, padding + subsets, strict=True)]
+    return _tail(subsets, 2**n)
+
+
+def _tail(counts: Sequence[int], total: int) -> tuple[float, ...]:
+    """Upper tail probabilities of a statistic from the number of equally likely cases for each of its values.
+
+    `counts` is symmetric, so the upper tail is a running sum from below, turned round. Whole numbers over whole
+    numbers: the one rounding is the last.
+    """
+    return tuple(cases / total for cases in accumulate(counts))[::-1]
+
+
+def _critical(tail: Sequence[float], alpha: float) -> int:
+    """The smallest statistic with tail probability <= alpha; len(tail) when there is none. `tail` falls."""
+    return bisect_left(tail, -alpha, key=lambda probability: -probability)
+
+
+def _differences(new: Values, reference: Values) -> Floats:
+    if not len(new) or not len(reference):
+        raise ValueError("a shift needs values on both sides")
+    return np.subtract.outer(_finite(new), _finite(reference)).ravel()
+
+
+def _finite(values: Values) -> Floats:
+    array = np.asarray(values, dtype=np.float64)
+    if not len(array) or not np.isfinite(array).all():
+        raise ValueError("finite values are needed" if len(array) else "at least one value is needed")
+    return array
+
+
+def _positive(values: Values) -> Floats:
+    array = _finite(values)
+    if not (array > 0).all():
+        raise ValueError("positive values are needed for a logarithm")
+    return array

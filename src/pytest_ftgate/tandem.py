@@ -1,0 +1,355 @@
+"""Measures the cells of one test in tandem: started together, taking turns in random order, never two at once.
+
+Each cell takes turns with a standard candle under the same executor; memory is looked at in launches of its own.
+The number of turns and launches follows from the variance seen, blind to any comparison, within a budget.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Protocol, TypeVar
+
+from . import figures, schedule
+from .launch import CellUnsupported, Finished, Handle, Launcher, LaunchFailed, Request, launch_of
+from .model import Cell, Interpreter, Launch, MemoryPoint, Sample, Spec, Struct, Tandem, Turn, WorkloadError
+from .runner.protocol import CHECK, COLD, MEASURED, WARMUP
+
+T = TypeVar("T")
+
+WINDOW_S = 0.2
+PILOT_TURNS = 3
+QUANTILE = 0.25
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """How much may be measured; seconds and counts. `launches` and `turns` fix what else adapts."""
+
+    budget_s: float = 60.0
+    floor: int = 5
+    at_most: int = 30
+    launches: int | None = None
+    turns: int | None = None
+    most_turns: int = 50
+    effect: float = 0.05
+    hold_s: float = 0.25
+    timeout_s: float = 60.0
+
+
+class Ready(Struct, frozen=True, kw_only=True):
+    """A target that can run: its description, the python of its environment, and its baseline key."""
+
+    interpreter: Interpreter
+    python: str
+    key: str
+    environment: dict[str, str] = {}
+
+
+class Listener(Protocol):
+    """Hears how far a tandem is."""
+
+    def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None) -> None:
+        """One step: the cell at work, what is done to it, launches done and wanted, seconds left."""
+        ...
+
+
+class Entry:
+    """What has been gathered of one cell."""
+
+    def __init__(self, cell: Cell, ready: Ready) -> None:
+        self.cell = cell
+        self.ready = ready
+        self.launches: list[Launch] = []
+        self.candle: list[Launch] = []
+        self.memory: list[Launch] = []
+        self.error: WorkloadError | None = None
+        self.unsupported: str | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether this cell is still measured."""
+        return self.error is None and self.unsupported is None
+
+    def sample(self, spec: Spec) -> Sample:
+        """All of it, frozen."""
+        return Sample(
+            reuse=spec.reuse,
+            duration_s=spec.duration_s,
+            cell=self.cell,
+            interpreter=self.ready.interpreter,
+            key=self.ready.key,
+            launches=tuple(self.launches),
+            candle=tuple(self.candle),
+            memory=tuple(self.memory),
+            error=self.error,
+            unsupported=self.unsupported,
+        )
+
+
+class Side:
+    """One launch of a round: a cell, or the candle beside it."""
+
+    def __init__(self, entry: Entry, request: Request, handle: Handle) -> None:
+        self.entry = entry
+        self.request = request
+        self.handle = handle
+        self.walls: list[float] = []
+        self.started_at = datetime.now(UTC).isoformat(timespec="seconds")
+
+
+class TandemRun:
+    """One tandem being measured; `measure` is the program."""
+
+    def __init__(
+        self,
+        tandem: Tandem,
+        targets: Mapping[str, Ready],
+        launcher: Launcher,
+        limits: Limits,
+        rng: random.Random,
+        listener: Listener,
+        clock: Callable[[], float] = time.monotonic,
+        loops: int | None = None,
+    ) -> None:
+        self.spec: Spec = tandem.spec
+        self.entries = [Entry(cell, targets[cell.target.spec]) for cell in tandem.cells]
+        self.launcher = launcher
+        self.limits = limits
+        self.rng = rng
+        self.listener = listener
+        self.clock = clock
+        self.loops = loops
+        self.turns = limits.turns
+        self.wanted = limits.launches or limits.floor
+        self.done = 0
+        self.turn_ns = 0.0
+        self.began = clock()
+
+    def measure(self) -> list[Sample]:
+        """Rounds of tandem launches, each followed by a memory launch a cell, until there are enough."""
+        while self.done < self.wanted and any(entry.alive for entry in self.entries):
+            began = self.clock()
+            self._time_round()
+            self._memory_round()
+            self.done += 1
+            self._plan_rest((self.clock() - began) * 1e9)
+        self._compare_results()
+        return [entry.sample(self.spec) for entry in self.entries]
+
+    # -- rounds ------------------------------------------------------------------------------------------------
+
+    def _time_round(self) -> None:
+        with self._sides() as sides:
+            self._each(sides, "starting", lambda side: side.handle.ready())
+            self._each(sides, "first iteration", lambda side: side.handle.turn(COLD, 1, self._window_ns))
+            self._warm_up(sides)
+            self._take_turns(sides)
+            if not self._window_ns:
+                self._each(sides, "checking results", lambda side: side.handle.turn(CHECK, 1, 0))
+            self._each(sides, "ending", self._finish)
+
+    def _take_turns(self, sides: list[Side]) -> None:
+        began = self.clock()
+        taken = 0
+        while taken < (self.turns or PILOT_TURNS):
+            self._each(self._shuffled(sides), "turns", self._measured_turn)
+            taken += 1
+            if taken == PILOT_TURNS and self.turns is None:
+                self.turns = self._turns_wanted(sides, (self.clock() - began) * 1e9 / taken)
+        self.turn_ns = (self.clock() - began) * 1e9 / max(1, taken)
+
+    def _measured_turn(self, side: Side) -> None:
+        turn = side.handle.turn(MEASURED, self.loops or 1, self._window_ns)
+        side.walls.append(figures.turn_value(turn, self.loops or 1, per_op=bool(self._window_ns)))
+
+    def _warm_up(self, sides: list[Side]) -> None:
+        last: dict[int, Turn] = {}
+        for number in range(self._warmups):
+            self._each(sides, "warm-up", lambda side, n=number: self._warm(side, last, n))  # type: ignore[misc]
+        if self.loops is None and last and not self._window_ns:
+            walls = [last[id(side)].wall_ns for side in sides if side.entry.alive and id(side) in last]
+            self.loops = schedule.calibrated_loops(walls, self.resolution_ns) if walls else None
+
+    def _warm(self, side: Side, last: dict[int, Turn], number: int) -> None:
+        # The candle is ours and needs one warm-up, whatever the workload asks for itself.
+        if number == 0 or not side.request.candle:
+            last[id(side)] = side.handle.turn(WARMUP, self.loops or 1, self._window_ns)
+
+    def _memory_round(self) -> None:
+        for entry in self._shuffled([entry for entry in self.entries if entry.alive]):
+            self._tell(entry, "memory")
+            request = self._request(entry, candle=False)
+            started_at = datetime.now(UTC).isoformat(timespec="seconds")
+            with self._blame(entry):
+                handle = self.launcher.start(request)
+                try:
+                    handle.ready()
+                    points = handle.hold(int(self.limits.hold_s * 1e9))
+                    entry.memory.append(self._memory_launch(handle.finish(), request, started_at, points))
+                finally:
+                    handle.kill()
+
+    def _memory_launch(
+        self, finished: Finished, request: Request, started_at: str, points: Sequence[MemoryPoint]
+    ) -> Launch:
+        return launch_of(finished, request, self.done, started_at, memory=tuple(points))
+
+    # -- sides -------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _sides(self) -> Iterator[list[Side]]:
+        """All sides of a round, started together; none is left when the round ends, however it ends."""
+        sides: list[Side] = []
+        try:
+            wanted = [(entry, candle) for entry in self.entries if entry.alive for candle in (False, True)]
+            for entry, candle in self._shuffled(wanted):
+                request = self._request(entry, candle)
+                sides.append(Side(entry, request, self.launcher.start(request)))
+            yield sides
+        finally:
+            for side in sides:
+                side.handle.kill()
+
+    def _request(self, entry: Entry, candle: bool) -> Request:
+        gil_on = entry.cell.target.settings.gil == "on"
+        free = entry.ready.interpreter.free_threaded and not gil_on
+        return Request(
+            cell=entry.cell,
+            spec=self.spec,
+            python=entry.ready.python,
+            candle=candle,
+            expect_gil=not free,
+            environment=entry.ready.environment,
+            hash_seed=self.rng.randrange(1, 2**32),
+            padding=self.rng.randrange(4096),
+            timeout_s=self.spec.timeout_s or self.limits.timeout_s,
+        )
+
+    def _each(self, sides: Sequence[Side], phase: str, act: Callable[[Side], object]) -> None:
+        """Let each side act in turn; a failing one costs its cell alone."""
+        for side in sides:
+            if side.entry.alive:
+                self._tell(side.entry, phase)
+                with self._blame(side.entry, side.request.candle):
+                    act(side)
+
+    @contextlib.contextmanager
+    def _blame(self, entry: Entry, candle: bool = False) -> Iterator[None]:
+        try:
+            yield
+        except CellUnsupported as reason:
+            entry.unsupported = str(reason)
+        except LaunchFailed as failure:
+            prefix = "the standard candle beside it " if candle else ""
+            entry.error = WorkloadError(reason=prefix + failure.error.reason, detail=failure.error.detail)
+
+    def _finish(self, side: Side) -> None:
+        launch = launch_of(
+            side.handle.finish(), side.request, self.done, side.started_at, loops=self.loops or 1, window_ns=self._window_ns
+        )
+        (side.entry.candle if side.request.candle else side.entry.launches).append(launch)
+
+    def _tell(self, entry: Entry, phase: str) -> None:
+        self.listener.advance(entry.cell.label, phase, self.done, self.wanted, self._left_s())
+
+    def _left_s(self) -> float | None:
+        if not self.done:
+            return None
+        return (self.clock() - self.began) / self.done * (self.wanted - self.done)
+
+    def _shuffled(self, things: Sequence[T]) -> list[T]:
+        return self.rng.sample(list(things), len(things))
+
+    # -- how much ----------------------------------------------------------------------------------------------
+
+    resolution_ns = 100.0
+
+    @property
+    def _window_ns(self) -> int:
+        if self.spec.duration_s is None:
+            return 0
+        return int(min(WINDOW_S, self.spec.duration_s) * 1e9)
+
+    @property
+    def _warmups(self) -> int:
+        warmup = self.spec.warmup
+        if not self._window_ns:
+            return 1 if warmup is None else int(warmup)
+        return max(1, math.ceil((warmup or 0.0) * 1e9 / self._window_ns))
+
+    @property
+    def _most_turns(self) -> int:
+        if self.spec.duration_s is not None:
+            return max(1, round(self.spec.duration_s * 1e9 / self._window_ns))
+        return self.spec.iterations or self.limits.most_turns
+
+    def _budget_ns(self) -> float:
+        return max(0.0, self.limits.budget_s - (self.clock() - self.began)) * 1e9
+
+    def _turns_wanted(self, sides: Sequence[Side], turn_ns: float) -> int:
+        walls = [side.walls for side in sides if side.entry.alive]
+        launch_ns = (self.clock() - self.began) * 1e9 - turn_ns * PILOT_TURNS
+        costs = schedule.Costs(launch_ns=launch_ns * 1.5, turn_ns=turn_ns)
+        most = max(PILOT_TURNS, self._most_turns)
+        wanted = schedule.turns_wanted(
+            walls, costs, self.limits.budget_s * 1e9, self.wanted, at_least=PILOT_TURNS, at_most=most
+        )
+        return min(wanted, self._most_turns)
+
+    def _plan_rest(self, round_ns: float) -> None:
+        values = [self._ratios(entry) for entry in self.entries if entry.alive]
+        if self.limits.launches is not None or not values:
+            return
+        turns = self.turns or PILOT_TURNS
+        costs = schedule.Costs(launch_ns=max(0.0, round_ns - self.turn_ns * turns), turn_ns=self.turn_ns)
+        self.wanted = schedule.launches_wanted(
+            values,
+            floor=self.limits.floor,
+            at_most=self.limits.at_most,
+            effect=self.limits.effect,
+            costs=costs,
+            turns=turns,
+            budget_ns=self._budget_ns() + round_ns * self.done,
+        )
+
+    def _ratios(self, entry: Entry) -> list[float]:
+        own, candle = figures.launch_values(entry.launches), figures.launch_values(entry.candle)
+        return [math.log(ratio) for ratio in figures.launch_ratios(own, candle)]
+
+    # -- results -----------------------------------------------------------------------------------------------
+
+    def _compare_results(self) -> None:
+        for entry, error in disagreements([entry for entry in self.entries if entry.alive]):
+            entry.error = error
+
+
+def results_of(entry: Entry) -> frozenset[str]:
+    """Every distinct result that the launches of a cell gave."""
+    return frozenset(result for launch in entry.launches for result in launch.results)
+
+
+def disagreements(entries: Sequence[Entry]) -> list[tuple[Entry, WorkloadError]]:
+    """Cells whose results differ from the other cells', or from one iteration to the next.
+
+    What most cells gave is taken as right; among equals, what the first cell gave.
+    """
+    mend = "If it may differ, assert what must hold with @test.check, or return nothing."
+    found = []
+    steady = [entry for entry in entries if len(results_of(entry)) == 1]
+    counted = Counter(next(iter(results_of(entry))) for entry in steady)
+    right = counted.most_common(1)[0][0] if counted else None
+    for entry in entries:
+        results = sorted(results_of(entry))
+        if len(results) > 1:
+            shown = "\n".join(f"  {result}" for result in results[:4])
+            reason = f"gave {len(results)} different results from one iteration to the next"
+            found.append((entry, WorkloadError(reason=reason, detail=f"{shown}\n{mend}")))
+        elif results and results[0] != right:
+            detail = f"  here:      {results[0]}\n  elsewhere: {right}\n{mend}"
+            found.append((entry, WorkloadError(reason="gave another result than the other cells", detail=detail)))
+    return found

@@ -1,0 +1,27 @@
+"""pytest-xdist: the controller hands its run and seed to the workers. Loaded only where xdist is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+
+class Handover:
+    """Gives each worker what makes its cells part of the same run."""
+
+    def __init__(self, run: str, seed: int) -> None:
+        self.run = run
+        self.seed = seed
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Called in the controller for each worker before it starts. Source: xdist.newhooks."""
+        node.workerinput["ftgate_run"] = self.run
+        node.workerinput["ftgate_seed"] = self.seed
+
+
+def handed_over(config: pytest.Config) -> tuple[str, int] | None:
+    """The controller's run and seed in a worker; None in the controller and without xdist."""
+    given = getattr(config, "workerinput", None)
+    return None if given is None else (given["ftgate_run"], given["ftgate_seed"])

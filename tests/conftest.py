@@ -1,0 +1,97 @@
+"""What all tests share: the two interpreters, found as the plugin finds them, and a place to write workloads."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_ftgate.launch import Handle, ProcessLauncher, Request, install_runner
+from pytest_ftgate.model import BodyKind, Cell, Executor, Param, Settings, Source, Spec, Target
+from pytest_ftgate.pythons import environment_variables, find_interpreter, parse_target
+
+BUILDS = ("3.14", "3.14t")
+
+
+@pytest.fixture(scope="session")
+def executables() -> dict[str, str]:
+    """Executable of each build; `make test` sees to it that both are there."""
+    return {build: find_interpreter(parse_target(build)).executable for build in BUILDS}
+
+
+class Bench:
+    """Writes a workload and starts real launches of it."""
+
+    def __init__(self, folder: Path, executables: dict[str, str]) -> None:
+        self.folder = folder
+        self.executables = executables
+        self.launcher = ProcessLauncher(install_runner(folder / ".ftgate" / "runner"), folder / ".ftgate" / "launches")
+        self.started: list[Handle] = []
+
+    def write(self, source: str, name: str = "test_workload.py") -> Path:
+        """The workload's module; imports of the plugin are added."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        head = "from pytest_ftgate import ftgate, threads, processes, serial, interpreters, tasks\n"
+        path.write_text(head + textwrap.dedent(source), encoding="utf-8")
+        return path
+
+    def start(
+        self,
+        executor: Executor,
+        *,
+        build: str = "3.14",
+        test: str = "test_it",
+        body: BodyKind = "worker",
+        workers: int = 2,
+        reuse: str = "fresh",
+        candle: bool = False,
+        settings: Settings = Settings(),
+        params: tuple[Param, ...] = (),
+        timeout_s: float = 30.0,
+        expect_gil: bool | None = None,
+        module: str = "test_workload",
+        import_mode: str = "prepend",
+        sys_path: tuple[str, ...] | None = None,
+    ) -> Handle:
+        """A launch that is told what to do by the test; it is ended with the test."""
+        path = self.folder / (module.replace(".", "/") + ".py")
+        source = Source(
+            path=str(path),
+            line=1,
+            module=module,
+            qualname=test,
+            import_mode=import_mode,
+            sys_path=(str(self.folder),) if sys_path is None else sys_path,
+        )
+        spec = Spec(nodeid=test, source=source, body=body, executors=(executor,), workers=(workers,), reuse=reuse)  # type: ignore[arg-type]
+        target = Target(spec=build, request=build, settings=settings)
+        cell = Cell(nodeid=f"{test}[x]", target=target, executor=executor, workers=workers, params=params, body=body)
+        request = Request(
+            cell=cell,
+            spec=spec,
+            python=self.executables[build],
+            candle=candle,
+            expect_gil=build == "3.14" if expect_gil is None else expect_gil,
+            environment=environment_variables(settings),
+            hash_seed=7,
+            padding=100,
+            timeout_s=timeout_s,
+        )
+        handle = self.launcher.start(request)
+        self.started.append(handle)
+        return handle
+
+
+@pytest.fixture
+def bench(tmp_path: Path, executables: dict[str, str]) -> Iterator[Bench]:
+    """A bench whose launches are all ended with the test."""
+    made = Bench(tmp_path, executables)
+    yield made
+    for handle in made.started:
+        handle.kill()
+
+
+Start = Callable[..., Handle]

@@ -1,0 +1,279 @@
+"""The exact tests against SciPy, against enumeration, and against what a level promises."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from scipy.stats import mannwhitneyu, t, wilcoxon
+
+from pytest_ftgate import stats
+from pytest_ftgate.stats import Alternative
+
+SIDES: tuple[Alternative, Alternative] = ("greater", "less")
+
+
+def enumerated_rank_sum(new: Sequence[float], reference: Sequence[float]) -> float:
+    """P(as many wins or more) over every way to rank n + m values without ties."""
+    wins = sum(a > b for a in new for b in reference)
+    cases = every_number_of_wins(len(new), len(new) + len(reference))
+    return sum(case >= wins for case in cases) / len(cases)
+
+
+@cache
+def every_number_of_wins(n: int, total: int) -> tuple[int, ...]:
+    everyone = set(range(total))
+    return tuple(sum(a > b for a in ranks for b in everyone - set(ranks)) for ranks in combinations(everyone, n))
+
+
+class TestMannWhitney:
+    @pytest.mark.parametrize(("n", "m"), [(1, 1), (2, 5), (8, 12), (12, 8), (30, 25), (60, 60)])
+    @pytest.mark.parametrize("side", SIDES)
+    def test_agrees_with_scipy_without_ties(self, n: int, m: int, side: Alternative) -> None:
+        rng = np.random.default_rng([n, m])
+        for shift in (0.0, 0.4, -0.7):
+            new, reference = rng.normal(size=n), rng.normal(size=m)
+            expected = mannwhitneyu(new, reference + shift, alternative=side, method="exact").pvalue
+            assert stats.mann_whitney(new, reference, shift=shift, alternative=side) == pytest.approx(
+                expected, rel=1e-12
+            )
+
+    @pytest.mark.parametrize(("n", "m"), [(1, 3), (2, 2), (3, 4), (4, 3)])
+    def test_agrees_with_enumeration_and_ties_never_help(self, n: int, m: int) -> None:
+        for values in product((0.0, 1.0, 2.0), repeat=n + m):
+            new, reference = values[:n], values[n:]
+            p = stats.mann_whitney(new, reference)
+            assert p == pytest.approx(enumerated_rank_sum(new, reference))
+            assert stats.mann_whitney([a + 0.02 for a in new], reference) <= p
+            assert stats.mann_whitney([a - 0.02 for a in new], reference) == p
+
+    def test_far_tail_of_large_sides_is_exact(self) -> None:
+        high, low = [float(i) for i in range(1000, 1200)], [float(i) for i in range(200)]
+        p = stats.mann_whitney(high, low)
+        assert p == 1 / math.comb(400, 200) == stats.smallest_p(200, 200) > 0
+        assert stats.mann_whitney(low, high) == 1.0
+
+    def test_greater_and_less_mirror_each_other(self) -> None:
+        rng = np.random.default_rng(5)
+        for _ in range(50):
+            new, reference = rng.integers(0, 5, 6).astype(float), rng.integers(0, 5, 9).astype(float)
+            p = stats.mann_whitney(new, reference, shift=0.5)
+            assert p == stats.mann_whitney(-new, -reference, shift=-0.5, alternative="less")
+            assert p == stats.mann_whitney(reference, new, shift=-0.5, alternative="less")
+
+    def test_depends_on_order_alone(self) -> None:
+        rng = np.random.default_rng(6)
+        new, reference = rng.lognormal(0.3, 0.2, 8), rng.lognormal(0.0, 0.2, 12)
+        p = stats.mann_whitney(new, reference)
+        for scale in (1e-9, 7.0, 1e12):
+            assert stats.mann_whitney(new * scale, reference * scale) == p
+        assert stats.mann_whitney(np.log(new), np.log(reference)) == p
+
+    def test_zero_variance(self) -> None:
+        same = [3.0] * 8
+        assert stats.mann_whitney(same, same) == 1.0
+        assert stats.mann_whitney(same, same, alternative="less") == 1.0
+        assert stats.mann_whitney(same, same, shift=0.05, alternative="less") == stats.smallest_p(8, 8)
+
+    def test_what_rounding_separates_is_a_tie(self) -> None:
+        assert stats.mann_whitney([0.1 + 0.2] * 5, [0.3] * 5) == 1.0
+        assert stats.mann_whitney([math.log(1.02)] * 5, [0.0] * 5, shift=math.log1p(0.02)) == 1.0
+
+    def test_empty_and_not_finite(self) -> None:
+        assert stats.mann_whitney([], [1.0]) == stats.mann_whitney([1.0], []) == 1.0
+        with pytest.raises(ValueError, match="finite"):
+            stats.mann_whitney([math.nan], [1.0])
+
+    @pytest.mark.parametrize("draw", ["normal", "tied", "constant"])
+    def test_rejects_no_more_often_than_alpha(self, draw: str) -> None:
+        rng = np.random.default_rng(7)
+        make: dict[str, Callable[[int], Sequence[float]]] = {
+            "normal": lambda size: rng.normal(size=size).tolist(),
+            "tied": lambda size: rng.integers(0, 4, size).astype(float).tolist(),
+            "constant": lambda size: [1.0] * size,
+        }
+        p = np.array([stats.mann_whitney(make[draw](8), make[draw](12)) for _ in range(3000)])
+        for alpha in (0.01, 0.05, 0.2):
+            rejected = float((p <= alpha).mean())
+            assert rejected <= alpha + 3 * math.sqrt(alpha * (1 - alpha) / len(p))
+            assert draw != "normal" or rejected > 0.6 * alpha
+
+
+class TestReach:
+    def test_smallest_p(self) -> None:
+        assert stats.smallest_p(8, 12) == 1 / 125970
+        assert stats.mann_whitney([2.0] * 8, [1.0] * 12) == pytest.approx(stats.smallest_p(8, 12))
+
+    @pytest.mark.parametrize("alpha", [0.05, 0.01, 0.0005, 1e-9])
+    @pytest.mark.parametrize("reference", [1, 2, 8, 30])
+    def test_launches_for_is_the_fewest(self, alpha: float, reference: int) -> None:
+        n = stats.launches_for(alpha, reference)
+        assert stats.smallest_p(n, reference) <= alpha < stats.smallest_p(n - 1, reference)
+
+    def test_no_number_reaches(self) -> None:
+        for alpha, reference in ((0.01, 0), (0.0, 8)):
+            with pytest.raises(ValueError, match="no number of launches"):
+                stats.launches_for(alpha, reference)
+
+    @pytest.mark.parametrize(("n", "m", "alpha"), [(8, 12, 0.0025), (5, 5, 1 / 252), (20, 6, 0.05)])
+    def test_critical_fraction(self, n: int, m: int, alpha: float) -> None:
+        fraction = stats.critical_fraction(n, m, alpha)
+        assert fraction is not None
+        tail = stats._rank_sum_tail(*sorted((n, m)))
+        assert tail[round(fraction * n * m)] <= alpha < tail[round(fraction * n * m) - 1]
+
+    def test_critical_fraction_out_of_reach(self) -> None:
+        assert stats.critical_fraction(3, 3, 0.01) is None
+        assert stats.critical_fraction(0, 3, 0.01) is None
+
+
+class TestSignedRank:
+    @pytest.mark.parametrize("n", [1, 2, 6, 15, 40])
+    @pytest.mark.parametrize("side", SIDES)
+    def test_agrees_with_scipy_without_ties(self, n: int, side: Alternative) -> None:
+        rng = np.random.default_rng(n)
+        for shift in (0.0, 0.3):
+            values = rng.normal(0.2, 1, n)
+            expected = wilcoxon(values - shift, alternative=side, method="exact").pvalue
+            assert stats.signed_rank(values, shift=shift, alternative=side) == pytest.approx(expected, rel=1e-12)
+
+    def test_ties_and_zeros_never_help(self) -> None:
+        """The p-value is the largest over all ways to break what ties."""
+        epsilon = (-1e-4, 1e-4)
+        for values in product((-2.0, -1.0, 0.0, 1.0), repeat=4):
+            p = stats.signed_rank(values)
+            broken = [
+                stats.signed_rank(
+                    [value + e * (1 + i / 9) for i, (value, e) in enumerate(zip(values, noise, strict=True))]
+                )
+                for noise in product(epsilon, repeat=4)
+            ]
+            assert p == max(broken)
+
+    def test_zero_variance(self) -> None:
+        assert stats.signed_rank([0.0] * 9) == stats.signed_rank([]) == 1.0
+        assert stats.signed_rank([0.02] * 9, shift=0.02, alternative="less") == 1.0
+        assert stats.signed_rank([0.0] * 9, shift=0.05, alternative="less") == 2**-9
+
+    def test_greater_and_less_mirror_each_other(self) -> None:
+        rng = np.random.default_rng(8)
+        for _ in range(50):
+            values = rng.integers(-4, 5, 10).astype(float)
+            p = stats.signed_rank(values, shift=1.0)
+            assert p == stats.signed_rank(-values, shift=-1.0, alternative="less")
+
+    def test_rejects_no_more_often_than_alpha(self) -> None:
+        rng = np.random.default_rng(9)
+        for tied in (False, True):
+            p = np.array([stats.signed_rank(np.round(rng.normal(size=10), 0 if tied else 9)) for _ in range(2000)])
+            assert float((p <= 0.05).mean()) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / len(p))
+
+
+class TestHodgesLehmann:
+    def test_is_the_median_difference(self) -> None:
+        assert stats.hodges_lehmann([5.0, 7.0], [1.0, 2.0, 9.0]) == np.median([4, 3, -4, 6, 5, -2])
+        with pytest.raises(ValueError, match="both sides"):
+            stats.hodges_lehmann([], [1.0])
+
+    @pytest.mark.parametrize("level", [0.5, 0.8, 0.95, 0.99])
+    def test_interval_holds_what_the_test_does_not_reject(self, level: float) -> None:
+        rng = np.random.default_rng(10)
+        new, reference = rng.normal(1, 1, 7), rng.normal(0, 1, 9)
+        interval = stats.hodges_lehmann_interval(new, reference, level)
+        error, step = (1 - level) / 2, 1e-6
+        assert stats.mann_whitney(new, reference, shift=interval.low - step) <= error
+        assert stats.mann_whitney(new, reference, shift=interval.low + step) > error
+        assert stats.mann_whitney(new, reference, shift=interval.high + step, alternative="less") <= error
+        assert stats.mann_whitney(new, reference, shift=interval.high - step, alternative="less") > error
+        assert interval.low <= interval.value <= interval.high
+        assert interval.level >= level
+
+    def test_level_out_of_reach_gives_the_widest_and_says_so(self) -> None:
+        interval = stats.hodges_lehmann_interval([1.0, 2.0, 4.0], [0.0, 0.5], 0.99)
+        assert (interval.low, interval.high) == (0.5, 4.0)
+        assert interval.level == pytest.approx(1 - 2 / math.comb(5, 2))
+        alone = stats.hodges_lehmann_interval([3.0], [1.0], 0.95)
+        assert (alone.value, alone.low, alone.high, alone.level) == (2.0, 2.0, 2.0, 0.0)
+
+    def test_zero_variance(self) -> None:
+        interval = stats.hodges_lehmann_interval([2.0] * 8, [1.0] * 8, 0.95)
+        assert (interval.low, interval.value, interval.high) == (1.0, 1.0, 1.0)
+
+    def test_covers_as_often_as_it_says(self) -> None:
+        rng = np.random.default_rng(11)
+        hits, tries, level = 0, 1500, 0.0
+        for _ in range(tries):
+            interval = stats.hodges_lehmann_interval(rng.gumbel(0.3, 1, 8), rng.gumbel(0, 1, 10), 0.9)
+            hits, level = hits + (interval.low <= 0.3 <= interval.high), interval.level
+        assert level >= 0.9
+        assert hits / tries == pytest.approx(level, abs=3 * math.sqrt(level * (1 - level) / tries))
+
+    def test_ratio_does_not_depend_on_the_unit(self) -> None:
+        rng = np.random.default_rng(12)
+        new, reference = np.log(rng.lognormal(0.1, 0.1, 6)), np.log(rng.lognormal(0, 0.1, 6))
+        before = stats.hodges_lehmann_interval(new, reference, 0.9)
+        after = stats.hodges_lehmann_interval(new + math.log(1e9), reference + math.log(1e9), 0.9)
+        assert (after.value, after.low, after.high) == pytest.approx((before.value, before.low, before.high))
+
+
+class TestEstimators:
+    def test_log_interval(self) -> None:
+        values = [10.0, 12.0, 9.0, 11.0]
+        interval = stats.log_interval(values, 0.95)
+        low, high = t.interval(0.95, 3, np.mean(np.log(values)), np.std(np.log(values), ddof=1) / 2)
+        assert interval.value == pytest.approx(math.prod(values) ** 0.25)
+        assert (interval.low, interval.high, interval.level) == pytest.approx((math.exp(low), math.exp(high), 0.95))
+
+    def test_log_interval_of_one_and_of_equals(self) -> None:
+        one = stats.log_interval([5.0])
+        assert (one.value, one.low, one.high, one.level) == (5.0, 5.0, 5.0, 0.0)
+        equal = stats.log_interval([5.0, 5.0, 5.0])
+        assert (equal.low, equal.high) == pytest.approx((5.0, 5.0))
+
+    @pytest.mark.parametrize("values", [[], [1.0, 0.0], [1.0, -2.0], [math.inf, 1.0]])
+    def test_log_interval_refuses(self, values: list[float]) -> None:
+        with pytest.raises(ValueError, match="needed"):
+            stats.log_interval(values)
+
+    def test_floor(self) -> None:
+        turns = [5.0, 1.0, 4.0, 2.0, 3.0]
+        assert [stats.floor(turns, q) for q in (0.0, 0.25, 0.5, 0.125)] == [1.0, 2.0, 3.0, 1.5]
+
+    def test_gini_deviation(self) -> None:
+        rng = np.random.default_rng(13)
+        assert stats.gini_deviation(rng.normal(5, 0.3, 20000)) == pytest.approx(0.3, rel=0.03)
+        assert stats.gini_deviation([1.0, 4.0]) == pytest.approx(3 * math.sqrt(math.pi) / 2)
+        assert stats.gini_deviation([2.0]) == stats.gini_deviation([0.1 + 0.2] * 5) == 0.0
+
+    def test_bonferroni(self) -> None:
+        assert stats.bonferroni(0.01, 20) == 0.0005
+        assert stats.bonferroni(0.01, 0) == 0.01
+
+
+class TestBlindQuantile:
+    def test_disturbed_upwards_takes_a_low_one(self) -> None:
+        rng = np.random.default_rng(14)
+        launches = [10 * np.exp(rng.exponential(0.5, 40)) for _ in range(30)]
+        assert stats.blind_quantile(launches) < 0.25
+
+    def test_disturbed_downwards_takes_the_median(self) -> None:
+        rng = np.random.default_rng(15)
+        launches = [10 * np.exp(-rng.exponential(0.5, 40)) for _ in range(30)]
+        assert stats.blind_quantile(launches) == 0.5
+
+    def test_ties_go_to_the_higher(self) -> None:
+        assert stats.blind_quantile([[2.0] * 8] * 4) == 0.5
+        assert stats.blind_quantile([[2.0] * 8] * 4, candidates=(0.1, 0.0)) == 0.1
+
+    def test_too_little_takes_the_default(self) -> None:
+        assert stats.blind_quantile([]) == stats.blind_quantile([[1.0, 2.0, 3.0, 9.0]] * 2) == 0.25
+        assert stats.blind_quantile([[1.0, 2.0, 3.0]] * 9) == 0.25
+
+    def test_does_not_depend_on_the_unit(self) -> None:
+        rng = np.random.default_rng(16)
+        launches = [rng.lognormal(0, 0.3, 12) for _ in range(8)]
+        assert stats.blind_quantile(launches) == stats.blind_quantile([turns * 1e9 for turns in launches])
