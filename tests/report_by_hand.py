@@ -47,7 +47,7 @@ GIL = Interpreter(
     compiler="GCC 14.2.0",
     config_args="--enable-shared",
     found="PATH",
-    build="source package 3.14.7-1",
+    build="gcc 14.2.0, no PGO, no LTO, built from source",
     start_methods=("fork", "forkserver", "spawn"),
 )
 FREE_THREADED = Interpreter(
@@ -65,7 +65,7 @@ FREE_THREADED = Interpreter(
     compiler="GCC 14.2.0",
     config_args="--disable-gil --enable-shared",
     found="PATH",
-    build="source package 3.14.7-1",
+    build="gcc 14.2.0, no PGO, no LTO, built from source",
     start_methods=("fork", "forkserver", "spawn"),
 )
 

@@ -15,7 +15,6 @@ import pytest
 
 from pytest_ftgate import baselines
 from pytest_ftgate.baselines import BaselineError, Change, Entry, Store, TestBaseline
-from pytest_ftgate.interpreters import build_key
 from pytest_ftgate.model import (
     Cell,
     Decision,
@@ -32,6 +31,7 @@ from pytest_ftgate.model import (
     Verdict,
     WorkloadError,
 )
+from pytest_ftgate.pythons import build_key
 
 GOLDEN = Path(__file__).parent / "golden"
 SOURCE = str(Path(baselines.__file__).parents[1])

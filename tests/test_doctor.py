@@ -12,8 +12,8 @@ import pytest
 from pytest_ftgate.commands import doctor as command
 from pytest_ftgate.commands.pythons import Progress, duration_text, outcome_text
 from pytest_ftgate.doctor import Diagnosis, Lack, Probes, TargetState, bytes_text, diagnose, read_probes, to_text
-from pytest_ftgate.interpreters import Outcome, TargetError, parse_target
 from pytest_ftgate.model import Interpreter, Machine
+from pytest_ftgate.pythons import Outcome, TargetError, parse_target
 
 MACHINE = Machine(
     fingerprint="linux-x86_64-some-cpu-2c-12345678",

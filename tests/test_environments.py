@@ -13,7 +13,8 @@ import msgspec
 import pytest
 
 from pytest_ftgate.errors import FtgateError
-from pytest_ftgate.interpreters import (
+from pytest_ftgate.model import Interpreter
+from pytest_ftgate.pythons import (
     EnvironmentBroken,
     InstallError,
     default_install,
@@ -23,8 +24,7 @@ from pytest_ftgate.interpreters import (
     find_environments,
     run_uv,
 )
-from pytest_ftgate.interpreters import environments as module
-from pytest_ftgate.model import Interpreter
+from pytest_ftgate.pythons import environments as module
 
 BACKEND = '''\
 """A build backend of the standard library alone: installs need no network."""
@@ -80,27 +80,16 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def runner(tmp_path: Path) -> Path:
-    folder = tmp_path / "runner"
-    folder.mkdir()
-    (folder / "light_copy.py").write_text("HERE = True\n", encoding="utf-8")
-    return folder
-
-
 class Maker:
     """Makes one environment again and again and tells whether it was made anew."""
 
-    def __init__(self, interpreter: Interpreter, project: Path, runner: Path) -> None:
+    def __init__(self, interpreter: Interpreter, project: Path) -> None:
         self.interpreter = interpreter
         self.project = project
-        self.runner = runner
         self.root = project / ".ftgate" / "envs"
 
     def python(self, *install: str) -> Path:
-        return ensure_environment(
-            self.interpreter, root=self.root, project=self.project, install=install, runner=self.runner
-        )
+        return ensure_environment(self.interpreter, root=self.root, project=self.project, install=install)
 
     def made(self, *install: str) -> bool:
         """Whether this call made the environment: its configuration file is a new one."""
@@ -118,8 +107,8 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 @pytest.fixture
-def maker(interpreter: Interpreter, project: Path, runner: Path) -> Maker:
-    return Maker(interpreter, project, runner)
+def maker(interpreter: Interpreter, project: Path) -> Maker:
+    return Maker(interpreter, project)
 
 
 def run(python: Path, program: str) -> str:
@@ -128,17 +117,17 @@ def run(python: Path, program: str) -> str:
     return done.stdout.strip()
 
 
-def test_it_holds_the_project_and_the_runner_and_git_ignores_it(maker: Maker) -> None:
+def test_it_holds_the_project_and_git_ignores_it(maker: Maker) -> None:
     python = maker.python("-e", ".")
-    assert run(python, "import sample, light_copy; print(sample.__file__)") == str(maker.project / "src" / "sample.py")
+    assert run(python, "import sample; print(sample.__file__)") == str(maker.project / "src" / "sample.py")
     assert python.is_relative_to(maker.root)
     assert (maker.project / ".ftgate" / ".gitignore").read_text(encoding="utf-8") == "*\n"
     assert find_environments(maker.interpreter, maker.root) == [python.parent.parent]
 
 
-def test_nothing_installed_still_has_the_runner(maker: Maker) -> None:
+def test_nothing_installed_does_not_look_at_the_project(maker: Maker) -> None:
     python = maker.python()
-    assert run(python, "import light_copy; print(light_copy.HERE)") == "True"
+    assert run(python, "import sys; print(sys.prefix)") == str(python.parent.parent)
     (maker.project / "pyproject.toml").write_text("", encoding="utf-8")
     assert not maker.made()
 
@@ -169,9 +158,7 @@ def test_a_copy_of_the_project_follows_its_python_sources(maker: Maker) -> None:
     assert run(python, "import sample; print(sample.VALUE)") == "2"
 
 
-def test_another_interpreter_or_runner_makes_it_anew(maker: Maker, tmp_path: Path) -> None:
-    assert maker.made()
-    maker.runner = tmp_path
+def test_another_interpreter_makes_it_anew(maker: Maker) -> None:
     assert maker.made()
     maker.interpreter = msgspec.structs.replace(maker.interpreter, version="3.14.99")
     assert maker.made()

@@ -369,7 +369,11 @@ def test_sys_exit_is_an_error(bench: Bench, executor: Executor) -> None:
 
 @pytest.mark.parametrize(
     ("executor", "said"),
-    [(THREADS, "was killed by SIGKILL during a cold iteration"), (FORK, "worker 1 was killed by SIGKILL"), (SPAWN, "worker 1 was killed by SIGKILL")],
+    [
+        (THREADS, "was killed by SIGKILL during a cold iteration"),
+        (FORK, "worker 1 was killed by SIGKILL"),
+        (SPAWN, "worker 1 was killed by SIGKILL"),
+    ],
     ids=["threads", "fork", "spawn"],
 )
 def test_death_by_a_signal_is_an_error(bench: Bench, executor: Executor, said: str) -> None:
@@ -430,7 +434,7 @@ def test_a_hang_ends_with_its_whole_tree(bench: Bench, executor: Executor) -> No
     handle = bench.start(executor, timeout_s=1.5)
     assert isinstance(handle, ProcessHandle)
     handle.ready()
-    with pytest.raises(LaunchFailed, match="did not end a cold iteration within 1.5 s") as failed:
+    with pytest.raises(LaunchFailed, match=r"did not end a cold iteration within 1\.5 s") as failed:
         handle.turn(COLD)
     assert "waiting for ever" in failed.value.error.detail
     handle.kill()
@@ -522,7 +526,7 @@ def test_a_result_that_cannot_be_compared(bench: Bench) -> None:
     """)
     handle = bench.start(THREADS)
     handle.ready()
-    with pytest.raises(LaunchFailed, match="the result holds a test_workload.Thing, which cannot be compared"):
+    with pytest.raises(LaunchFailed, match=r"the result holds a test_workload\.Thing, which cannot be compared"):
         handle.turn(COLD)
 
 
@@ -539,7 +543,9 @@ def test_results_do_not_depend_on_the_hash_seed(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("build", BUILDS)
-@pytest.mark.parametrize("executor", [THREADS, FORK, FORKSERVER, SPAWN, INTERPRETERS], ids=lambda executor: executor.label)
+@pytest.mark.parametrize(
+    "executor", [THREADS, FORK, FORKSERVER, SPAWN, INTERPRETERS], ids=lambda executor: executor.label
+)
 def test_memory_that_workers_hold_is_seen(bench: Bench, executor: Executor, build: str) -> None:
     bench.write("""
         import time
@@ -551,14 +557,15 @@ def test_memory_that_workers_hold_is_seen(bench: Bench, executor: Executor, buil
             time.sleep(0.05)
     """)
     uss = {}
-    for mib in (1, 33):
+    for mib in (32, 96):
         handle = bench.start(executor, build=build, params=(Param(name="mib", literal=str(mib)),))
         handle.ready()
-        points = handle.hold(800_000_000)
+        points = handle.hold(1_500_000_000)
         handle.finish()
         assert {point.processes for point in points} == {points[0].processes}
-        uss[mib] = sorted(point.uss_bytes or 0 for point in points)[len(points) // 2]
-    assert (uss[33] - uss[1]) / 2**20 == pytest.approx(2 * 32, rel=0.06)
+        uss[mib] = max(point.uss_bytes or 0 for point in points)
+    # Allocators give back what imports left behind (some 10 MiB) sooner or later.
+    assert (uss[96] - uss[32]) / 2**20 == pytest.approx(2 * 64, abs=14)
 
 
 def test_a_launch_ends_when_its_controller_is_gone(bench: Bench) -> None:
@@ -567,10 +574,11 @@ def test_a_launch_ends_when_its_controller_is_gone(bench: Bench) -> None:
     assert isinstance(handle, ProcessHandle)
     handle.ready()
     handle.turn(COLD)
+    there = observe.marked(handle.mark)
     os.close(handle.writer)
     handle.writer = os.open(os.devnull, os.O_WRONLY)
-    gone, alive = psutil.wait_procs(observe.marked(handle.mark), timeout=10)
-    assert gone
+    gone, alive = psutil.wait_procs(there, timeout=10)
+    assert len(gone) == 3
     assert not alive
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from pytest_ftgate.schedule import Costs, calibrated_loops, launches_wanted, sha
 
 MS = 1e6
 COSTS = Costs(launch_ns=500 * MS, turn_ns=100 * MS)
-AMPLE = 1e15
+AMPLE = math.inf
 
 
 def noisy(sigma: float, count: int = 40, seed: int = 1) -> list[float]:
@@ -37,7 +39,8 @@ class TestTurns:
 
     def test_what_disturbs_the_upper_half_costs_nothing(self) -> None:
         calm = [10.0, 10.01, 10.02, 10.03, 10.04, 10.05, 10.06, 10.07]
-        assert turns_wanted([calm[:5] + [90.0, 50.0, 70.0]], COSTS, AMPLE, 8) == turns_wanted([calm], COSTS, AMPLE, 8)
+        disturbed = [*calm[:5], 90.0, 50.0, 70.0]
+        assert turns_wanted([disturbed], COSTS, AMPLE, 8) == turns_wanted([calm], COSTS, AMPLE, 8)
 
     def test_bounds(self) -> None:
         assert turns_wanted([noisy(0.5)], COSTS, AMPLE, 8) == 60

@@ -24,8 +24,8 @@ from filelock import FileLock, Timeout
 
 from pytest_ftgate import stats
 from pytest_ftgate.errors import FtgateError
-from pytest_ftgate.interpreters import build_key
 from pytest_ftgate.model import Decision, Launch, Machine, Reuse, Row, Sample, Struct, Turn
+from pytest_ftgate.pythons import build_key
 
 SCHEMA = 1
 STATISTIC = 1
@@ -394,7 +394,7 @@ def encode(baseline: TestBaseline) -> str:
 
 def _expanded(value: Any, path: tuple[str | int, ...], indent: str) -> str:
     if not value or not isinstance(value, (dict, list, tuple)) or _on_one_line(path):
-        return json.dumps(value, sort_keys=True, allow_nan=False, ensure_ascii=False)
+        return json.dumps(value, sort_keys=True, ensure_ascii=False)
     inner = indent + "  "
     if isinstance(value, dict):
         keyed = ((json.dumps(key, ensure_ascii=False) + ": ", key, value[key]) for key in sorted(value))
@@ -678,7 +678,7 @@ def _write(path: Path, content: bytes) -> None:
 
     Raises BaselineError for what cannot be read back and for what the system refuses.
     """
-    decode(content, str(path))
+    decode(content, f"{path} (left as it was; what was to be written)")
     # A link is followed, not replaced by a file.
     target = Path(os.path.realpath(path))
     temporary = target.parent / f".ftgate-{secrets.token_hex(8)}.tmp"

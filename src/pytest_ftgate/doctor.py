@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from .interpreters import (
+from .machine import ROOT, read_machine
+from .model import Interpreter, Machine, Struct
+from .pythons import (
     InterpreterNotFound,
     UvMissing,
     cache_folder,
@@ -19,8 +21,6 @@ from .interpreters import (
     parse_target,
     settings_unsupported,
 )
-from .machine import ROOT, read_machine
-from .model import Interpreter, Machine, Struct
 
 ENVIRONMENTS: Final = Path(".ftgate") / "envs"
 

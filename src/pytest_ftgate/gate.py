@@ -179,7 +179,8 @@ def _explain(comparison: Comparison, evidence: _Evidence, decision: Decision) ->
     if decision is Decision.REGRESSED:
         return f"{change} is beyond {limit}: p = {evidence.p_fail:.1g}, at most {comparison.alpha:.1g} fails"
     if decision is Decision.IMPROVED:
-        return f"{change}: the stored launches are beyond {limit} of the new: p = {evidence.p_improve:.1g}"
+        mirrored = _percent(1 / (1 + evidence.fail_limit) - 1)
+        return f"{change} is below {mirrored}: p = {evidence.p_improve:.1g}, at most {comparison.alpha:.1g} counts"
     widened = evidence.effect > comparison.effect
     judged = f"judged at {_percent(evidence.effect)}: the noise hides {_percent(comparison.effect)}" if widened else ""
     if decision is Decision.PASSED:

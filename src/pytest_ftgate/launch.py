@@ -14,7 +14,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import msgspec
 
@@ -164,7 +164,9 @@ class ProcessLauncher:
 
     def __init__(self, runner: Path, work: Path, clock: Callable[[], float] = time.monotonic) -> None:
         if os.name != "posix":
-            raise FtgateError("--ftgate measures on Linux and macOS; on this platform run without it: each cell runs once, as a test")
+            raise FtgateError(
+                "--ftgate measures on Linux and macOS; on this platform run without it: each cell runs once, as a test"
+            )
         self.runner = runner
         self.work = work
         self.clock = clock
@@ -261,7 +263,9 @@ class ProcessHandle:
         result = self._result()
         if left:
             raise LaunchFailed(
-                WorkloadError(reason=f"left {len(left)} process{'es' if len(left) > 1 else ''} behind", detail="\n".join(left))
+                WorkloadError(
+                    reason=f"left {len(left)} process{'es' if len(left) > 1 else ''} behind", detail="\n".join(left)
+                )
             )
         self._send({"do": "exit"})
         try:
@@ -302,9 +306,9 @@ class ProcessHandle:
             elif self.process.poll() is not None:
                 self._raise_death(doing)
             elif self.printed > FLOOD_BYTES:
-                self._raise(f"printed more than {FLOOD_BYTES >> 20} MiB", doing)
+                self._raise(f"printed more than {FLOOD_BYTES >> 20} MiB")
             elif self.clock() > deadline:
-                self._raise(f"did not end {doing} within {timeout_s:g} s (its whole process tree was ended)", doing)
+                self._raise(f"did not end {doing} within {timeout_s:g} s (its whole process tree was ended)")
 
     def _next_message(self, wait_s: float) -> dict[str, Any] | None:
         if b"\n" not in self.inbox:
@@ -333,7 +337,9 @@ class ProcessHandle:
         while self.process.poll() is None:
             self._next_message(0.01)
             if self.clock() > deadline:
-                self._raise(f"did not exit within {timeout_s:g} s: a thread or an exit handler of the workload holds it", "exiting")
+                self._raise(
+                    f"did not exit within {timeout_s:g} s: a thread or an exit handler of the workload holds it"
+                )
 
     # -- failures ----------------------------------------------------------------------------------------------
 
@@ -349,26 +355,28 @@ class ProcessHandle:
             if self.printed == before:
                 return
 
-    def _raise(self, reason: str, doing: str) -> None:
+    def _raise(self, reason: str) -> NoReturn:
         tail = self._tail()
         raise LaunchFailed(WorkloadError(reason=reason, detail=f"the last lines it printed:\n{tail}" if tail else ""))
 
     def _raise_death(self, doing: str) -> None:
         code = self.process.returncode
         if code < 0:
-            self._raise(f"was killed by {signal.Signals(-code).name} during {doing}", doing)
-        self._raise(f"exited with code {code} during {doing}", doing)
+            self._raise(f"was killed by {signal.Signals(-code).name} during {doing}")
+        self._raise(f"exited with code {code} during {doing}")
 
     def _raise_result(self) -> None:
         self._result()
-        self._raise("ended early", "")
+        self._raise("ended early")
 
     def _result(self) -> _Result:
         path = self.folder / "result.json"
         try:
             result = msgspec.json.decode(path.read_bytes(), type=_Result)
         except (OSError, msgspec.DecodeError) as error:
-            raise LaunchFailed(WorkloadError(reason=f"its result file cannot be read: {error}", detail=self._tail())) from error
+            raise LaunchFailed(
+                WorkloadError(reason=f"its result file cannot be read: {error}", detail=self._tail())
+            ) from error
         if result.unsupported is not None:
             raise CellUnsupported(result.unsupported)
         if result.error is not None:

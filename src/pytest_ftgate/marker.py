@@ -8,11 +8,13 @@ import inspect
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+import unittest
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, get_args
 
 from .errors import FtgateError
 from .model import BodyKind, Executor, ExecutorKind, Param, Reuse, Source, Spec, StartMethod
+from .pythons import TargetError, parse_target
 from .runner.api import Declaration, ExecutorToken
 from .runner.loading import shape_of
 
@@ -21,6 +23,9 @@ METHODS: tuple[str, ...] = get_args(StartMethod)
 REUSES: tuple[str, ...] = get_args(Reuse)
 OPTIONS = ("workers", "reuse", "pythons", "iterations", "duration", "warmup", "timeout")
 DEFAULT_WORKERS = 2
+EXAMPLE = "@ftgate.compare(threads, processes=['fork', 'spawn'])"
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class DeclarationError(FtgateError):
@@ -43,6 +48,8 @@ class Reader:
 
     def executors(self) -> tuple[Executor, ...]:
         """All executors, in the order written, each once."""
+        if self.declared.args == (self.declared.body,):
+            self.fail(f"it needs parentheses and its executors: {EXAMPLE}")
         found: list[Executor] = []
         for token in self.declared.args:
             if not isinstance(token, ExecutorToken):
@@ -52,7 +59,7 @@ class Reader:
             if kind in self.kwargs:
                 found += self._expand(kind, self.kwargs[kind])
         if not found:
-            self.fail("names no executor; write for example @ftgate.compare(threads, processes=['fork', 'spawn'])")
+            self.fail(f"it names no executor; write for example {EXAMPLE}")
         return tuple(dict.fromkeys(found))
 
     def _expand(self, kind: Any, value: Any) -> list[Executor]:
@@ -121,16 +128,23 @@ class Reader:
         names = [value] if isinstance(value, str) else value
         if not isinstance(names, (list, tuple)) or not names or not all(isinstance(name, str) for name in names):
             self.fail(f"pythons= takes a list of targets such as ['3.14', '3.14t'], not {value!r}")
+        for name in names:
+            try:
+                parse_target(name)
+            except TargetError as error:
+                self.fail(f"pythons={value!r}: {error}")
         return tuple(dict.fromkeys(names))
 
     # -- bodies ------------------------------------------------------------------------------------------------
 
     def bodies(self, executors: Sequence[Executor]) -> None:
         """Every executor has a body of a fitting shape."""
+        self._variants(executors)
         for function in (self.declared.body, *(body for _, body in self.declared.variants)):
             if not shape_of(function):
                 self.fail(
-                    f"{function.__name__} names neither worker nor executor: a body that every worker runs takes `worker`, "
+                    f"{function.__name__} names neither worker nor executor: "
+                    "a body that every worker runs takes `worker`, "
                     "one that drives a pool takes `executor`"
                 )
         for executor in executors:
@@ -143,44 +157,110 @@ class Reader:
                 )
             if is_async and shape_of(function) == "executor":
                 self.fail(f"{function.__name__} drives a pool, so it cannot be `async def`; take `worker` in its place")
-        self._variants(executors)
 
     def _variants(self, executors: Sequence[Executor]) -> None:
         named = {executor.kind for executor in executors}
         for tokens, function in self.declared.variants:
             for token in tokens:
                 if not isinstance(token, ExecutorToken):
-                    self.fail(f"variant {function.__name__} is for {_shown(token)}, which is no executor; use {_listed(KINDS)}")
+                    self.fail(
+                        f"variant {function.__name__} is for {_shown(token)}, which is no executor; "
+                        f"use {_listed(KINDS)}"
+                    )
                 if token.kind not in named:
-                    self.fail(f"variant {function.__name__} is for {token!r}, which the comparison does not name; add it or drop the variant")
+                    self.fail(
+                        f"variant {function.__name__} is for {token!r}, which the comparison does not name; "
+                        "add it or drop the variant"
+                    )
 
-    def importable(self, qualname: str) -> None:
-        """The target must find the test by its name."""
-        if "<locals>" in qualname:
-            self.fail("the test is defined inside a function, where the measured interpreter cannot import it; move it to the module")
+    # -- parameters --------------------------------------------------------------------------------------------
 
-    def fixtures(self, names: Iterable[str], parametrized: Iterable[str]) -> None:
-        """No argument but the cell's own and plain parameters."""
-        allowed = {"self", "worker", "executor", *parametrized}
-        for name in names:
-            if name not in allowed:
-                self.fail(
-                    f"fixture {name!r} cannot travel: the workload runs in another interpreter; "
-                    "make what it needs in the body or in @test.shared, or pass plain values with pytest.mark.parametrize"
-                )
+    def arguments(self, function: Callable[..., Any], parametrized: Iterable[str], *, method: bool) -> None:
+        """A body takes the cell's own argument and plain parameters, and no other."""
+        parameters = list(inspect.signature(function).parameters.values())[method:]
+        taken = [parameter.name for parameter in parameters if parameter.kind not in VARIADIC]
+        own = [name for name in ("worker", "executor") if name in taken]
+        if len(own) > 1:
+            self.fail(
+                f"{function.__name__} takes worker and executor; a body that every worker runs takes `worker` alone"
+            )
+        needed = [p.name for p in parameters if p.default is p.empty and p.kind not in VARIADIC]
+        for name in needed:
+            if name not in (*own, *parametrized):
+                self.fixture(name)
+        for name in parametrized:
+            if name not in taken:
+                self.fail(f"{function.__name__} does not take {name!r}, which the test is parametrized with; add it")
+
+    def fixture(self, name: str, what: str = "fixture") -> NoReturn:
+        """Complain about a value that only a fixture of this interpreter could make."""
+        self.fail(
+            f"{what} {name!r} cannot travel: the workload runs in another interpreter; "
+            "make what it needs in the body or in @test.shared, or pass plain values with pytest.mark.parametrize"
+        )
+
+    def takes_one(self, function: Callable[..., Any] | None, role: str, given: str, *, method: bool) -> None:
+        """`@test.shared` and `@test.check` are called with one argument."""
+        if function is None:
+            return
+        parameters = list(inspect.signature(function).parameters.values())[method:]
+        needed = [p for p in parameters if p.default is p.empty and p.kind not in VARIADIC]
+        if len(needed) > 1 or not any(p.kind in POSITIONAL or p.kind is p.VAR_POSITIONAL for p in parameters):
+            self.fail(f"{function.__name__} is @test.{role}, which takes one argument: {given}")
+
+
+def declaration_of(function: Any) -> Declaration | None:
+    """What @ftgate.compare left on a function; None where it is not decorated."""
+    declared = getattr(function, "__ftgate__", None)
+    return declared if isinstance(declared, Declaration) else None
+
+
+def check_class(cls: type) -> None:
+    """Raise DeclarationError for a class that is decorated itself, or whose decorated tests pytest cannot multiply."""
+    declared = vars(cls).get("__ftgate__")
+    path = getattr(sys.modules.get(cls.__module__), "__file__", None) or cls.__module__
+    if isinstance(declared, Declaration):
+        place = f"{path}:{inspect.getsourcelines(cls)[1]}"
+        raise DeclarationError(
+            f"{place}: @ftgate.compare of {cls.__qualname__}: it is a class; decorate its test methods"
+        )
+    if not issubclass(cls, unittest.TestCase):
+        return
+    for name, member in vars(cls).items():
+        declared = declaration_of(member)
+        if declared is not None:
+            Reader(declared, path, f"{cls.__qualname__}.{name}").fail(
+                "tests of unittest.TestCase cannot have cells; move it to a plain class or to the module"
+            )
+
+
+def check_function(declared: Declaration, source: Source, function: object, name: str, cls: type | None) -> None:
+    """Raise DeclarationError where the measured interpreter would not find the very function that pytest collected."""
+    reader = Reader(declared, source.path, source.qualname)
+    if "<locals>" in source.qualname or "<locals>" in declared.body.__qualname__:
+        reader.fail(
+            "the test is defined inside a function, where the measured interpreter cannot import it; "
+            "move it to the module"
+        )
+    if function is not declared.body:
+        reader.fail(
+            "another decorator stands above it and would be left out; "
+            "put @ftgate.compare above all others but pytest's marks"
+        )
+    if cls is not None and isinstance(inspect.getattr_static(cls, name, None), (staticmethod, classmethod)):
+        reader.fail("a static or class method cannot be compared; make it a plain method that takes self")
 
 
 def spec_of(declared: Declaration, source: Source, nodeid: str) -> Spec:
     """The checked form of a declaration. Raises DeclarationError."""
     reader = Reader(declared, source.path, source.qualname)
     reader.known_arguments()
-    reader.importable(source.qualname)
     executors = reader.executors()
     reader.bodies(executors)
     duration = reader.positive("duration")
     iterations = reader.positive("iterations", whole=True)
     if duration is not None and iterations is not None:
-        reader.fail("takes iterations= or duration=, not both")
+        reader.fail("it takes iterations= or duration=, not both")
     body: Any = shape_of(declared.body)
     return Spec(
         nodeid=nodeid,
@@ -197,12 +277,27 @@ def spec_of(declared: Declaration, source: Source, nodeid: str) -> Spec:
     )
 
 
-def check_fixtures(declared: Declaration, source: Source, parametrized: Iterable[str]) -> None:
-    """Raise DeclarationError for an argument that is neither the cell's own nor a plain parameter."""
+def check_arguments(
+    declared: Declaration, source: Source, parametrized: Mapping[str, bool], requested: Iterable[str] = ()
+) -> None:
+    """Raise DeclarationError for an argument that is neither the cell's own nor a plain parameter.
+
+    `parametrized` holds each name that parametrize gives and whether it is indirect; `requested` the fixtures of
+    pytest.mark.usefixtures on the test itself.
+    """
     reader = Reader(declared, source.path, source.qualname)
-    parametrized = tuple(parametrized)
+    method = "." in source.qualname
+    for name in requested:
+        reader.fixture(name)
+    for name, indirect in parametrized.items():
+        if name in ("worker", "executor"):
+            reader.fail(f"{name!r} is the cell's own argument; give the parameter another name")
+        if indirect:
+            reader.fixture(name, "the indirect parameter")
     for function in (declared.body, *(body for _, body in declared.variants)):
-        reader.fixtures(inspect.signature(function).parameters, parametrized)
+        reader.arguments(function, parametrized, method=method)
+    reader.takes_one(declared.shared, "shared", "the executor's kind", method=method)
+    reader.takes_one(declared.check, "check", "the results", method=method)
 
 
 def body_kind(declared: Declaration, executor: Executor) -> BodyKind:
@@ -213,6 +308,8 @@ def body_kind(declared: Declaration, executor: Executor) -> BodyKind:
 
 def param_of(declared: Declaration, source: Source, name: str, value: Any) -> Param:
     """A parameter as a literal that is read back equal. Raises DeclarationError where it is not plain."""
+    if name not in inspect.signature(declared.body).parameters:
+        Reader(declared, source.path, source.qualname).fixture(name, "the parametrized fixture")
     literal = repr(value)
     try:
         same = ast.literal_eval(literal) == value

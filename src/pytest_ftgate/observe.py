@@ -103,7 +103,7 @@ def marked(mark: str) -> list[psutil.Process]:
 
 def _carries(process: psutil.Process, mark: str) -> bool:
     try:
-        return process.environ().get(MARK) == mark
+        return bool(process.environ().get(MARK) == mark)
     except (psutil.Error, OSError):
         return False
 

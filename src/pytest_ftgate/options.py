@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from .errors import FtgateError
 from .model import Struct
+from .pythons import DEFAULT_TARGETS, TargetError, parse_target
 
 IniType = Literal["string", "bool", "linelist", "args"]
 
@@ -18,7 +20,11 @@ class OptionError(FtgateError):
 
 
 class Option(Struct, frozen=True, kw_only=True):
-    """One row: `parse` turns a text into the value and raises ValueError with what it takes."""
+    """One row: `parse` turns a text into the value and raises ValueError with what it takes.
+
+    `many` may be given several times; `required` of these at least once. `optional` is the value of an option that
+    stands without one.
+    """
 
     name: str
     help: str
@@ -28,6 +34,7 @@ class Option(Struct, frozen=True, kw_only=True):
     metavar: str = ""
     many: bool = False
     flag: bool = False
+    required: bool = False
     optional: str = ""
 
     @property
@@ -114,20 +121,35 @@ def report_target(text: str) -> str:
     return text
 
 
+def target(text: str) -> str:
+    """A target, checked; as `parse_target` spells it. Raises TargetError."""
+    return parse_target(text).spec
+
+
 OPTIONS: tuple[Option, ...] = (
-    Option(name="ftgate", help="measure the cells of @ftgate.compare and gate them", parse=truth, default=False, ini="bool", flag=True),
+    Option(
+        name="ftgate",
+        help="measure the cells of @ftgate.compare and gate them",
+        parse=truth,
+        default=False,
+        ini="bool",
+        flag=True,
+    ),
     Option(
         name="python",
-        help="target to measure, repeatable: 3.14, 3.14t, 3.14t[gil=on], 3.14[switchinterval=0.1ms], 3.14[jit=on], or a path",
-        parse=str,
-        default=("3.14", "3.14t"),
+        help="target to measure, repeatable: 3.14, 3.14t, 3.14t[gil=on], 3.14[switchinterval=0.1ms], 3.14[jit=on], "
+        "or a path",
+        parse=target,
+        default=DEFAULT_TARGETS,
         ini="args",
         metavar="TARGET",
         many=True,
+        required=True,
     ),
     Option(
         name="update",
-        help="record baselines: new cells only; =all: every cell that did not regress; =CELL (repeatable, globs): these, regressed or not",
+        help="record baselines: new cells only; =all: every cell that did not regress; "
+        "=CELL (repeatable, globs): these, regressed or not",
         parse=str,
         default=(),
         ini="args",
@@ -135,29 +157,95 @@ OPTIONS: tuple[Option, ...] = (
         many=True,
         optional="new",
     ),
-    Option(name="strict", help="an inconclusive, unsupported or baseline-less cell fails", parse=truth, default=False, ini="bool", flag=True),
-    Option(name="baselines", help="folder of the stored baselines, relative to the rootdir", parse=str, default="baselines", metavar="DIR"),
-    Option(name="seed", help="seed of turns, hash seeds and paddings; printed by each run", parse=whole, default=None, metavar="N"),
-    Option(name="time", help="budget of the whole run, for example 5m; shared between the tests", parse=seconds, default=None, metavar="TIME"),
-    Option(name="test_time", help="budget of one test (all its cells at one worker count)", parse=seconds, default=90.0, metavar="TIME"),
-    Option(name="launches", help="launches a cell, in place of as many as the variance asks", parse=count, default=None, metavar="N"),
-    Option(name="turns", help="turns a launch, in place of as many as the variance asks", parse=count, default=None, metavar="N"),
-    Option(name="timeout", help="seconds that one iteration may take before its process tree is ended", parse=seconds, default=60.0, metavar="TIME"),
+    Option(
+        name="strict",
+        help="an inconclusive, unsupported or baseline-less cell fails",
+        parse=truth,
+        default=False,
+        ini="bool",
+        flag=True,
+    ),
+    Option(
+        name="baselines",
+        help="folder of the stored baselines, relative to the rootdir",
+        parse=str,
+        default="baselines",
+        metavar="DIR",
+    ),
+    Option(
+        name="seed",
+        help="seed of turns, hash seeds and paddings; printed by each run",
+        parse=whole,
+        default=None,
+        metavar="N",
+    ),
+    Option(
+        name="time",
+        help="budget of the whole run, for example 5m; shared between the tests",
+        parse=seconds,
+        default=None,
+        metavar="TIME",
+    ),
+    Option(
+        name="test_time",
+        help="budget of one test (all its cells at one worker count)",
+        parse=seconds,
+        default=90.0,
+        metavar="TIME",
+    ),
+    Option(
+        name="launches",
+        help="launches a cell, in place of as many as the variance asks",
+        parse=count,
+        default=None,
+        metavar="N",
+    ),
+    Option(
+        name="turns",
+        help="turns a launch, in place of as many as the variance asks",
+        parse=count,
+        default=None,
+        metavar="N",
+    ),
+    Option(
+        name="timeout",
+        help="seconds that one iteration may take before its process tree is ended",
+        parse=seconds,
+        default=60.0,
+        metavar="TIME",
+    ),
     Option(name="margin", help="a slowdown up to this is no regression", parse=fraction, default=0.05, metavar="SHARE"),
-    Option(name="effect", help="a pass excludes a slowdown of this size", parse=fraction, default=0.15, metavar="SHARE"),
+    Option(
+        name="effect", help="a pass excludes a slowdown of this size", parse=fraction, default=0.15, metavar="SHARE"
+    ),
     Option(name="memory_margin", help="as margin, for USS", parse=fraction, default=0.02, metavar="SHARE"),
     Option(name="memory_effect", help="as effect, for USS", parse=fraction, default=0.10, metavar="SHARE"),
-    Option(name="alpha", help="chance of a false alarm in a whole run, split over everything that gates", parse=probability, default=0.01, metavar="P"),
+    Option(
+        name="alpha",
+        help="chance of a false alarm in a whole run, split over everything that gates",
+        parse=probability,
+        default=0.01,
+        metavar="P",
+    ),
     Option(
         name="install",
-        help="arguments of `uv pip install` for each target's environment (default: the project itself, editable); empty: nothing",
+        help="arguments of `uv pip install` for each target's environment (default: the project itself, editable); "
+        "empty: nothing",
         parse=str,
         default=None,
         ini="args",
         metavar="ARG",
         many=True,
     ),
-    Option(name="report", help="write a report: json:PATH (everything measured and judged); repeatable", parse=report_target, default=(), ini="linelist", metavar="KIND:PATH", many=True),
+    Option(
+        name="report",
+        help="write a report: json:PATH (everything measured and judged); repeatable",
+        parse=report_target,
+        default=(),
+        ini="linelist",
+        metavar="KIND:PATH",
+        many=True,
+    ),
 )
 
 
@@ -175,7 +263,8 @@ def resolve(option: Option, cli: Any, environment: Mapping[str, str], ini: Any, 
         return _parsed(option, cli, option.cli)
     text = environment.get(option.variable)
     if text is not None:
-        return _parsed(option, text.split() if option.many else text, f"environment variable {option.variable}")
+        place = f"environment variable {option.variable}"
+        return _parsed(option, _words(text, place) if option.many else text, place)
     if declared is not None:
         return declared
     if ini is not None:
@@ -183,13 +272,28 @@ def resolve(option: Option, cli: Any, environment: Mapping[str, str], ini: Any, 
     return option.default
 
 
+def _words(text: str, place: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise OptionError(f"{place}={text!r}: {error}; quote it as in a shell") from None
+
+
 def _parsed(option: Option, value: Any, place: str) -> Any:
     if isinstance(value, bool):
         return value
     try:
-        if option.many:
-            items = value if isinstance(value, (list, tuple)) else [value]
-            return tuple(option.parse(str(item)) for item in items)
-        return option.parse(str(value))
+        if not option.many:
+            return option.parse(str(value))
+        items = value if isinstance(value, (list, tuple)) else [value]
+        if option.required and not items:
+            raise ValueError(f"at least one {option.metavar}")
+        return tuple(option.parse(str(item)) for item in items)
+    except TargetError as error:
+        raise OptionError(f"{place}: {error}") from None
     except ValueError as error:
-        raise OptionError(f"{place}={value!r}: takes {error}") from None
+        raise OptionError(f"{place}={_spelled(value)}: takes {error}") from None
+
+
+def _spelled(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)

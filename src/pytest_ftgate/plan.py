@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from .errors import FtgateError
-from .model import Executor, Plan, Spec, Struct, Tandem, Target
-from .model import Cell as Cell
+from .model import Cell, Executor, Plan, Spec, Struct, Tandem, Target
 
 INTERPRETERS_SINCE = (3, 14)
 
@@ -36,7 +35,8 @@ def choices(spec: Spec, targets: Sequence[Target]) -> tuple[Choice, ...]:
             for executor in spec.executors:
                 if executor.kind == "interpreters" and _too_old(target):
                     raise PlanError(
-                        f"{spec.source.path}:{spec.source.line}: {spec.source.qualname}: target {target.spec} has no "
+                        f"{spec.source.path}:{spec.source.line}: @ftgate.compare of {spec.source.qualname}: "
+                        f"target {target.spec} has no "
                         "concurrent.interpreters (new in 3.14); leave the target or the executor `interpreters` out"
                     )
                 found.append(Choice(target=target, executor=executor, workers=workers))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import random
 import sys
+import sysconfig
 import time
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,9 +19,9 @@ import pytest
 
 from . import functional, marker, options, plan, xdist
 from .errors import FtgateError
-from .interpreters import parse_target
-from .model import Cell, Decision, Param, Plan, Report, Row, Source, Spec, Target
+from .model import Cell, Decision, Plan, Report, Row, Source, Spec, Target
 from .progress import Progress, mode_of
+from .pythons import parse_target
 from .reports import json as json_report
 from .reports import terminal
 from .runner.api import Declaration
@@ -41,11 +43,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     for option in options.OPTIONS:
         ini = "args" if option.many and option.ini == "args" else option.ini
         parser.addini(option.dest, option.help, type=ini, default=None)
-        how: dict[str, Any] = {"dest": option.dest, "default": None, "help": f"{option.help} (ini, env: {option.variable})"}
+        how: dict[str, Any] = {
+            "dest": option.dest,
+            "default": None,
+            "help": f"{option.help} (ini, env: {option.variable})",
+        }
         if option.flag:
             group.addoption(option.cli, action="store_true", **how)
         elif option.optional:
-            group.addoption(option.cli, action="append", nargs="?", const=option.optional, metavar=option.metavar, **how)
+            group.addoption(
+                option.cli, action="append", nargs="?", const=option.optional, metavar=option.metavar, **how
+            )
         else:
             group.addoption(option.cli, action="append" if option.many else "store", metavar=option.metavar, **how)
 
@@ -61,7 +69,18 @@ def value_of(config: pytest.Config, name: str, declared: Any = None) -> Any:
 
 def run_config(config: pytest.Config, seed: int) -> RunConfig:
     """All options of a run."""
-    names = ("baselines", "update", "launches", "turns", "margin", "effect", "memory_margin", "memory_effect", "alpha", "install")
+    names = (
+        "baselines",
+        "update",
+        "launches",
+        "turns",
+        "margin",
+        "effect",
+        "memory_margin",
+        "memory_effect",
+        "alpha",
+        "install",
+    )
     values = {name: value_of(config, name) for name in names}
     return RunConfig(
         **values,
@@ -76,110 +95,149 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the mark and, under --ftgate, the run."""
     config.addinivalue_line("markers", "ftgate: cells of @ftgate.compare, added by itself; select them with -m ftgate")
     if not config.pluginmanager.hasplugin("pytest_run_parallel"):
-        config.addinivalue_line("markers", "thread_unsafe: not to be run in several threads at once (pytest-run-parallel)")
-    for path in config.getoption("ftgate_update") or ():
-        if Path(path).exists():
-            raise pytest.UsageError(f"--ftgate-update took {path!r} as its value: write --ftgate-update=new {path}")
-    updating = bool(value_of(config, "update"))
-    if (value_of(config, "ftgate") or updating) and not config.option.collectonly:
+        config.addinivalue_line(
+            "markers", "thread_unsafe: not to be run in several threads at once (pytest-run-parallel)"
+        )
+    values = {option.name: value_of(config, option.name) for option in options.OPTIONS}
+    _check_update(config)
+    if (values["ftgate"] or values["update"]) and not config.option.collectonly:
         config.pluginmanager.register(Run(config), PLUGIN)
+
+
+def _check_update(config: pytest.Config) -> None:
+    """`--ftgate-update tests/` means an update and a folder, but the option has taken the folder as its value."""
+    for value in config.getoption("ftgate_update") or ():
+        if value not in ("new", "all") and (config.invocation_params.dir / value).exists():
+            raise pytest.UsageError(f"--ftgate-update took {value!r} as its value: write --ftgate-update=new {value}")
 
 
 # -- collection ----------------------------------------------------------------------------------------------------
 
 
+@contextlib.contextmanager
+def _as_collect_error() -> Iterator[None]:
+    """What a user can mend at collection is shown without our frames."""
+    try:
+        yield
+    except FtgateError as error:
+        raise pytest.Collector.CollectError(str(error)) from None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A decorated test becomes one item a cell."""
-    declared = getattr(metafunc.function, "__ftgate__", None)
-    if not isinstance(declared, Declaration):
+    declared = marker.declaration_of(metafunc.function)
+    if declared is None:
         return
-    try:
-        spec = marker.spec_of(declared, _source(metafunc, declared), metafunc.definition.nodeid)
-        marker.check_fixtures(declared, spec.source, _parametrized(metafunc))
+    with _as_collect_error():
+        spec = _spec(metafunc, declared)
         chosen = plan.choices(spec, targets(metafunc.config, spec))
-    except FtgateError as error:
-        raise pytest.Collector.CollectError(str(error)) from None
     metafunc.parametrize(spec.body, [(spec, choice) for choice in chosen], ids=[choice.id for choice in chosen])
 
 
+def _spec(metafunc: pytest.Metafunc, declared: Declaration) -> Spec:
+    definition = metafunc.definition
+    source = _source(metafunc, declared)
+    marker.check_function(declared, source, metafunc.function, definition.originalname, metafunc.cls)
+    spec = marker.spec_of(declared, source, definition.nodeid)
+    requested = [name for mark in definition.own_markers if mark.name == "usefixtures" for name in mark.args]
+    marker.check_arguments(declared, source, _parametrized(metafunc), requested)
+    return msgspec.structs.replace(spec, timeout_s=value_of(metafunc.config, "timeout", spec.timeout_s))
+
+
 def targets(config: pytest.Config, spec: Spec) -> list[Target]:
-    """The targets of a test: command line, environment, the decorator's, ini, default."""
+    """The targets of a test: command line, environment, the decorator's, ini, default. Each once."""
     names: Iterable[str] = value_of(config, "python", spec.pythons)
-    return [parse_target(name) for name in dict.fromkeys(names)]
+    return list(dict.fromkeys(parse_target(name) for name in names))
 
 
-def _parametrized(metafunc: pytest.Metafunc) -> list[str]:
-    names: list[str] = []
+def _parametrized(metafunc: pytest.Metafunc) -> dict[str, bool]:
+    """Names that `parametrize` gives, each with whether a fixture makes its value (`indirect`)."""
+    names: dict[str, bool] = {}
     for mark in metafunc.definition.iter_markers("parametrize"):
-        argnames = mark.args[0] if mark.args else mark.kwargs["argnames"]
+        argnames = mark.args[0] if mark.args else mark.kwargs.get("argnames", ())
         split = argnames.split(",") if isinstance(argnames, str) else argnames
-        names += [name.strip() for name in split]
+        indirect = mark.kwargs.get("indirect", mark.args[2] if len(mark.args) > 2 else False)
+        for name in (given.strip() for given in split):
+            names[name] = indirect if isinstance(indirect, bool) else name in indirect
     return names
 
 
 def _source(metafunc: pytest.Metafunc, declared: Declaration) -> Source:
-    config, path = metafunc.config, metafunc.definition.path
-    qualname = declared.body.__qualname__
-    if metafunc.cls is not None:
-        qualname = f"{metafunc.cls.__qualname__}.{declared.body.__name__}"
+    config, name = metafunc.config, metafunc.definition.originalname
     return Source(
-        path=str(path),
+        path=str(metafunc.definition.path),
         line=declared.line,
         module=metafunc.module.__name__,
-        qualname=qualname,
+        qualname=name if metafunc.cls is None else f"{metafunc.cls.__qualname__}.{name}",
         import_mode=str(config.getoption("importmode")),
         sys_path=tuple(workload_path(config)),
     )
 
 
 def workload_path(config: pytest.Config) -> list[str]:
-    """The entries of sys.path that are the user's: those under the rootdir, the `pythonpath` ini and PYTHONPATH.
+    """The entries of sys.path that are the user's, in order.
 
-    The rest is this interpreter's own, built for it, and must not reach another.
+    These are the ones before the standard library's (put there by pytest, a conftest.py, PYTHONPATH or the
+    `pythonpath` ini) and those under the rootdir. The rest is this interpreter's own, built for it, and must not
+    reach another.
     """
     roots = [config.rootpath, config.invocation_params.dir]
     named = [Path(entry) for entry in config.getini("pythonpath")]
     named += [Path(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    own = [Path(prefix).resolve() for prefix in {sys.prefix, sys.base_prefix, str(Path(__file__).parents[1])}]
-    found = []
-    for entry in sys.path:
-        path = Path(entry).resolve()
-        wanted = path in [name.resolve() for name in named] or any(path.is_relative_to(root) for root in roots)
-        if entry and wanted and not any(path.is_relative_to(prefix) for prefix in own if prefix not in roots):
-            found.append(str(path))
+    chosen = {path.resolve() for path in named}
+    stdlib = Path(sysconfig.get_path("stdlib")).resolve()
+    entries = [Path(entry).resolve() for entry in sys.path if entry]
+    front = entries.index(stdlib) if stdlib in entries else 0
+    found: dict[str, None] = {}
+    for position, path in enumerate(entries):
+        users = position < front or any(path.is_relative_to(root) for root in roots)
+        if path in chosen or (users and not _of_this_interpreter(path)):
+            found.setdefault(str(path))
+    ours = Path(__file__).resolve().parents[1]
+    return [entry for entry in found if ours in roots or Path(entry) != ours]
+
+
+def _of_this_interpreter(path: Path) -> bool:
+    """Whether an entry of sys.path belongs to the interpreter or the environment that runs pytest."""
+    folders = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "scripts")]
+    if any(path.is_relative_to(folder) for folder in folders) or {"site-packages", "dist-packages"} & set(path.parts):
+        return True
+    return path.suffix == ".zip" and path.name.startswith("python")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem(name: str, obj: object) -> Generator[None, object, object]:
+    """Give each item of a decorated test its cell, and mark it; complain about what cannot be one."""
+    found = yield
+    with _as_collect_error():
+        if inspect.isclass(obj) and found is not None:
+            marker.check_class(obj)
+        for item in found if isinstance(found, list) else ():
+            if isinstance(item, pytest.Function):
+                _attach(item)
     return found
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Remember the cell of an item, and mark it."""
-    callspec = getattr(item, "callspec", None)
-    declared = getattr(getattr(item, "function", None), "__ftgate__", None)
-    if callspec is None or not isinstance(declared, Declaration):
+def _attach(item: pytest.Function) -> None:
+    declared, callspec = marker.declaration_of(item.function), getattr(item, "callspec", None)
+    if declared is None or callspec is None:
         return
     params = dict(callspec.params)
-    given = next((params.pop(name) for name in ("worker", "executor") if name in params), None)
-    if given is None:
-        return
-    spec, choice = given
+    if any(type(value).__name__ == "NotSetType" for value in params.values()):
+        return  # an empty parametrize: pytest itself skips the item
+    spec, choice = next(params.pop(name) for name in ("worker", "executor") if name in params)
     cell = Cell(
         nodeid=item.nodeid,
         target=choice.target,
         executor=choice.executor,
         workers=choice.workers,
-        params=_params(declared, spec, params),
+        params=tuple(marker.param_of(declared, spec.source, name, value) for name, value in params.items()),
         body=marker.body_kind(declared, choice.executor),
     )
     item.stash[CELL] = (spec, cell)
     item.add_marker("ftgate")
     item.add_marker("thread_unsafe")
-
-
-def _params(declared: Declaration, spec: Spec, params: dict[str, Any]) -> tuple[Param, ...]:
-    try:
-        return tuple(marker.param_of(declared, spec.source, name, value) for name, value in params.items())
-    except FtgateError as error:
-        raise pytest.Collector.CollectError(str(error)) from None
 
 
 # -- running -------------------------------------------------------------------------------------------------------
@@ -188,6 +246,7 @@ def _params(declared: Declaration, spec: Spec, params: dict[str, Any]) -> tuple[
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object:
     """Measure and judge the cell, or run it once here."""
+    __tracebackhide__ = True
     if CELL not in pyfuncitem.stash:
         return None
     spec, cell = pyfuncitem.stash[CELL]
@@ -200,6 +259,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object:
 
 
 def _run_here(cell: Cell, spec: Spec) -> None:
+    __tracebackhide__ = True
     try:
         functional.run_here(cell, spec)
     except Unsupported as reason:
@@ -217,7 +277,10 @@ class Run:
         given = xdist.handed_over(config)
         self.is_worker = given is not None
         seed = value_of(config, "seed")
-        fresh = (f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}", random.SystemRandom().randrange(2**32) if seed is None else seed)
+        fresh = (
+            f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}",
+            random.SystemRandom().randrange(2**32) if seed is None else seed,
+        )
         self.id, self.seed = given or fresh
         self.progress = Progress(_stream(config), self._mode())
         self.session = Session(run_config(config, self.seed), config.rootpath, self.id, Watch(self.progress))
@@ -258,14 +321,18 @@ class Run:
         finally:
             self.progress.clear()
         item.stash[ROW] = row
-        text = terminal.verdict_lines(row, width=100, color=False, unicode=True, verbosity=1).strip() or row.verdict.reason
+        text = (
+            terminal.verdict_lines(row, width=100, color=False, unicode=True, verbosity=1).strip() or row.verdict.reason
+        )
         if row.verdict.decision in FAILING or (self.strict and row.verdict.decision in STRICT):
             pytest.fail(text, pytrace=False)
         if row.verdict.decision is Decision.UNSUPPORTED:
             pytest.skip(row.verdict.reason)
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """The samples travel with the item's report: a worker that crashes later loses nothing."""
         report = yield
         row = item.stash.get(ROW, None)
@@ -275,7 +342,9 @@ class Run:
         return report
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
+    def pytest_report_teststatus(
+        self, report: pytest.TestReport
+    ) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
         """Words and letters of our own."""
         decision = getattr(report, "ftgate_decision", None)
         if decision is None or report.when != "call":
@@ -310,7 +379,7 @@ class Run:
             self.payloads.values(), version("pytest-ftgate"), None if narrowed else self.collected
         )
         text = json_report.render(self.report)
-        self.session.keep(self.report, text)
+        self.session.keep(text)
         for target in value_of(self.config, "report"):
             path = self.config.invocation_params.dir / target.partition(":")[2]
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -323,7 +392,11 @@ class Run:
             tw = terminalreporter._tw
             unicode = (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "").startswith("utf")
             text = terminal.render(
-                self.report, width=tw.fullwidth, color=tw.hasmarkup, unicode=unicode, verbosity=self.config.get_verbosity()
+                self.report,
+                width=tw.fullwidth,
+                color=tw.hasmarkup,
+                unicode=unicode,
+                verbosity=self.config.get_verbosity(),
             )
             terminalreporter.write(text + "\n")
         if self.trouble:

@@ -44,7 +44,7 @@ def turns_wanted(
     noise = max((_quantile_noise(turns) for turns in walls if len(turns) > 1), default=0.0)
     wanted = math.ceil(min((noise / TURNS_STANDARD_ERROR) ** 2, at_most))
     affordable = (budget_ns / max(1, launches) - costs.launch_ns) / max(1.0, costs.turn_ns)
-    return max(at_least, min(wanted, math.floor(affordable), at_most))
+    return max(at_least, math.floor(min(wanted, affordable)))
 
 
 def launches_wanted(
@@ -67,8 +67,8 @@ def launches_wanted(
     deviation = max((stats.gini_deviation(cell) for cell in values), default=0.0)
     half_width = math.log1p(effect) / 2
     wanted = min(2 * (2 * deviation / half_width) ** 2, at_most) if half_width > 0 else at_most
-    affordable = math.floor(budget_ns / max(1.0, costs.launch_ns + turns * costs.turn_ns))
-    return max(LEAST_LAUNCHES, min(max(floor, math.ceil(wanted)), affordable))
+    affordable = budget_ns / max(1.0, costs.launch_ns + turns * costs.turn_ns)
+    return max(LEAST_LAUNCHES, math.floor(min(max(floor, math.ceil(wanted)), affordable)))
 
 
 def calibrated_loops(wall_ns: Sequence[float], resolution_ns: float, *, at_least_ns: float = 100_000) -> int:

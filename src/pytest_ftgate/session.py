@@ -15,9 +15,8 @@ from typing import Protocol
 import filelock
 import msgspec
 
-from . import baselines, figures, gate, interpreters, stats
+from . import baselines, figures, gate, pythons, stats
 from .errors import FtgateError
-from .interpreters import InterpreterNotFound
 from .launch import Launcher, ProcessLauncher, install_runner
 from .machine import read_machine
 from .model import (
@@ -38,6 +37,7 @@ from .model import (
     Verdict,
     WorkloadError,
 )
+from .pythons import InterpreterNotFound
 from .reports.baseline import update_lines
 from .tandem import Limits, Listener, Ready, TandemRun
 
@@ -87,7 +87,9 @@ class Found(Struct, frozen=True, kw_only=True):
 class Session:
     """A run in one process; under xdist each worker has one, and they take turns under a lock."""
 
-    def __init__(self, config: RunConfig, root: Path, run: str, watcher: Watcher, launcher: Launcher | None = None) -> None:
+    def __init__(
+        self, config: RunConfig, root: Path, run: str, watcher: Watcher, launcher: Launcher | None = None
+    ) -> None:
         self.config = config
         self.root = root
         self.folder = root / ".ftgate"
@@ -118,7 +120,7 @@ class Session:
     def _shared(self, tandem: Tandem) -> list[Row]:
         """Measured once in a run, whichever process asks first: the others read what it wrote."""
         self.run.mkdir(parents=True, exist_ok=True)
-        interpreters.hide_from_git(self.folder)
+        pythons.hide_from_git(self.folder)
         kept = self.run / f"{hashlib.sha256(tandem.key.encode()).hexdigest()[:16]}.json"
         with filelock.FileLock(self.folder / "measuring.lock"):
             if kept.exists():
@@ -140,22 +142,21 @@ class Session:
 
     def _find(self, cell: Cell) -> Found:
         target = cell.target
+        self.watcher.advance(target.spec, "interpreter and environment", 0, 0, None)
         try:
-            interpreter = interpreters.find_interpreter(target)
+            interpreter = pythons.find_interpreter(target)
         except InterpreterNotFound as missing:
             return Found(reason=str(missing))
-        reason = interpreters.settings_unsupported(interpreter, target.settings)
+        reason = pythons.settings_unsupported(interpreter, target.settings)
         if reason:
             return Found(reason=reason)
-        described = interpreters.describe(interpreter.executable, found=interpreter.found, settings=target.settings)
-        install = interpreters.default_install(self.root) if self.config.install is None else self.config.install
-        self.watcher.advance(target.spec, "environment", 0, 0, None)
-        python = interpreters.ensure_environment(described, root=self.folder / "envs", project=self.root, install=install, runner=self.folder)
+        install = pythons.default_install(self.root) if self.config.install is None else self.config.install
+        python = pythons.ensure_environment(interpreter, root=self.folder / "envs", project=self.root, install=install)
         ready = Ready(
-            interpreter=described,
+            interpreter=interpreter,
             python=str(python),
-            key=interpreters.build_key(described),
-            environment=interpreters.environment_variables(target.settings),
+            key=pythons.build_key(interpreter),
+            environment=pythons.environment_variables(target.settings),
         )
         return Found(ready=ready)
 
@@ -294,7 +295,9 @@ class Session:
         newest = entry.recordings[-1]
         path = self.store.path(baselines.split_nodeid(sample.cell.nodeid)[0])
         return gate.judge(
-            self._metrics(sample, entry), baseline=f"{_relative(path, self.root)} ({newest.recorded_at})", commit=newest.commit
+            self._metrics(sample, entry),
+            baseline=f"{_relative(path, self.root)} ({newest.recorded_at})",
+            commit=newest.commit,
         )
 
     def _metrics(self, sample: Sample, entry: baselines.Entry) -> list[MetricVerdict]:
@@ -312,28 +315,37 @@ class Session:
             alpha=alpha,
             beta=beta,
         )
-        found = [gate.compare(wall)]
-        if baselines.uss_bytes(new) and baselines.uss_bytes(entry):
-            uss = Comparison(
-                metric=Metric.USS,
-                new=baselines.uss_bytes(new),
-                reference=baselines.uss_bytes(entry),
-                unit="bytes",
-                margin=config.memory_margin,
-                effect=config.memory_effect,
-                floor=USS_FLOOR_PAGES * PAGE_BYTES,
-                alpha=alpha,
-                beta=beta,
-            )
-            found.append(gate.compare(uss))
-        return found
+        memory = self._memory_verdict(baselines.uss_bytes(new), baselines.uss_bytes(entry))
+        return [gate.compare(wall), *memory]
+
+    def _memory_verdict(self, new: tuple[float, ...], stored: tuple[float, ...]) -> list[MetricVerdict]:
+        """The verdict on USS in bytes; none where the baseline has no figure of it."""
+        if not stored:
+            return []
+        if not new:
+            reason = "the baseline has figures and no launch of this run gave one: its processes ended before the look"
+            return [MetricVerdict(metric=Metric.USS, decision=Decision.INCONCLUSIVE, reason=reason)]
+        alpha, beta = self._alpha_beta()
+        uss = Comparison(
+            metric=Metric.USS,
+            new=new,
+            reference=stored,
+            unit="bytes",
+            margin=self.config.memory_margin,
+            effect=self.config.memory_effect,
+            floor=USS_FLOOR_PAGES * PAGE_BYTES,
+            alpha=alpha,
+            beta=beta,
+        )
+        return [gate.compare(uss)]
 
     def _why_none(self, sample: Sample) -> str:
         test, label = baselines.split_nodeid(sample.cell.nodeid)
         stored = self.store.load(test)
         others = sorted(stored.cells.get(label, {})) if stored else []
         if others:
-            return f"its baseline is of another machine or build ({', '.join(others)}); record one here with --ftgate-update"
+            known = ", ".join(others)
+            return f"its baseline is of another machine or build ({known}); record one here with --ftgate-update"
         return "nothing is stored for it; record it with --ftgate-update"
 
     # -- the end -----------------------------------------------------------------------------------------------
@@ -369,7 +381,10 @@ class Session:
     def _unused(self, collected: Iterable[str] | None) -> tuple[str, ...]:
         if collected is None or not self.store.root.is_dir():
             return ()
-        found = baselines.unused(self.store, collected, fingerprint=self.machine.fingerprint, rootdir=self.root)
+        try:
+            found = baselines.unused(self.store, collected, fingerprint=self.machine.fingerprint, rootdir=self.root)
+        except FtgateError:
+            return ()  # a broken file is the error of its cells and of `ftgate baseline`, not the end of a run's report
         return tuple(baselines.join_nodeid(test, label) for test, label in found)
 
     def _update(self, report: Report) -> tuple[str, ...]:
@@ -378,11 +393,16 @@ class Session:
         rows = [row for table in report.tables for row in table.rows]
         plan = baselines.update_plan(self.config.update, rows, self.store, fingerprint=self.machine.fingerprint)
         baselines.apply_updates(
-            plan, self.store, machine=self.machine, recorded_at=report.started_at, commit=report.commit, seed=report.seed
+            plan,
+            self.store,
+            machine=self.machine,
+            recorded_at=report.started_at,
+            commit=report.commit,
+            seed=report.seed,
         )
         return update_lines(plan)
 
-    def keep(self, report: Report, text: str) -> None:
+    def keep(self, text: str) -> None:
         """Write the run where `ftgate baseline` finds it, and forget runs of long ago."""
         self.folder.mkdir(parents=True, exist_ok=True)
         unfinished = self.folder / "last-run.json.part"
@@ -423,7 +443,9 @@ def commit_of(root: Path, run: Callable[..., subprocess.CompletedProcess[str]] =
     """The commit of the tree at `root`, with `+` where it is dirty; empty without git."""
     try:
         head = run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
-        status = run(["git", "status", "--porcelain", "-uno"], cwd=root, capture_output=True, text=True, check=True).stdout
+        status = run(
+            ["git", "status", "--porcelain", "-uno"], cwd=root, capture_output=True, text=True, check=True
+        ).stdout
     except (OSError, subprocess.CalledProcessError):
         return ""
     return head + ("+" if status.strip() else "")

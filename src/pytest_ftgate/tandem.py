@@ -16,15 +16,14 @@ from datetime import UTC, datetime
 from typing import Protocol, TypeVar
 
 from . import figures, schedule
-from .launch import CellUnsupported, Finished, Handle, Launcher, LaunchFailed, Request, launch_of
-from .model import Cell, Interpreter, Launch, MemoryPoint, Sample, Spec, Struct, Tandem, Turn, WorkloadError
+from .launch import CellUnsupported, Handle, Launcher, LaunchFailed, Request, launch_of
+from .model import Cell, Interpreter, Launch, Sample, Spec, Struct, Tandem, Turn, WorkloadError
 from .runner.protocol import CHECK, COLD, MEASURED, WARMUP
 
 T = TypeVar("T")
 
 WINDOW_S = 0.2
 PILOT_TURNS = 3
-QUANTILE = 0.25
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -47,7 +46,7 @@ class Ready(Struct, frozen=True, kw_only=True):
     interpreter: Interpreter
     python: str
     key: str
-    environment: dict[str, str] = {}
+    environment: dict[str, str]
 
 
 class Listener(Protocol):
@@ -99,6 +98,7 @@ class Side:
         self.request = request
         self.handle = handle
         self.walls: list[float] = []
+        self.latest: Turn | None = None
         self.started_at = datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -123,7 +123,8 @@ class TandemRun:
         self.rng = rng
         self.listener = listener
         self.clock = clock
-        self.loops = loops
+        self.loops = None if tandem.spec.duration_s is not None else loops
+        self.resolution_ns = 0.0
         self.turns = limits.turns
         self.wanted = limits.launches or limits.floor
         self.done = 0
@@ -145,8 +146,8 @@ class TandemRun:
 
     def _time_round(self) -> None:
         with self._sides() as sides:
-            self._each(sides, "starting", lambda side: side.handle.ready())
-            self._each(sides, "first iteration", lambda side: side.handle.turn(COLD, 1, self._window_ns))
+            self._each(sides, "starting", self._ready)
+            self._each(sides, "first iteration", self._cold_turn)
             self._warm_up(sides)
             self._take_turns(sides)
             if not self._window_ns:
@@ -156,29 +157,40 @@ class TandemRun:
     def _take_turns(self, sides: list[Side]) -> None:
         began = self.clock()
         taken = 0
-        while taken < (self.turns or PILOT_TURNS):
+        while taken < (self.turns or self._pilot_turns):
             self._each(self._shuffled(sides), "turns", self._measured_turn)
             taken += 1
-            if taken == PILOT_TURNS and self.turns is None:
+            if taken == self._pilot_turns and self.turns is None:
                 self.turns = self._turns_wanted(sides, (self.clock() - began) * 1e9 / taken)
         self.turn_ns = (self.clock() - began) * 1e9 / max(1, taken)
 
+    def _ready(self, side: Side) -> None:
+        self.resolution_ns = max(self.resolution_ns, side.handle.ready())
+
+    def _cold_turn(self, side: Side) -> None:
+        side.latest = side.handle.turn(COLD, 1, self._window_ns)
+
     def _measured_turn(self, side: Side) -> None:
         turn = side.handle.turn(MEASURED, self.loops or 1, self._window_ns)
-        side.walls.append(figures.turn_value(turn, self.loops or 1, per_op=bool(self._window_ns)))
+        value = figures.turn_value(turn, self.loops or 1, per_op=bool(self._window_ns))
+        if math.isfinite(value):  # a window in which no operation ended has no value
+            side.walls.append(value)
 
     def _warm_up(self, sides: list[Side]) -> None:
-        last: dict[int, Turn] = {}
-        for number in range(self._warmups):
-            self._each(sides, "warm-up", lambda side, n=number: self._warm(side, last, n))  # type: ignore[misc]
-        if self.loops is None and last and not self._window_ns:
-            walls = [last[id(side)].wall_ns for side in sides if side.entry.alive and id(side) in last]
-            self.loops = schedule.calibrated_loops(walls, self.resolution_ns) if walls else None
+        for number in range(max(1, self._warmups)):
+            # The candle is ours and needs one warm-up, whatever the workload asks for itself.
+            warming = [side for side in sides if number < (1 if side.request.candle else self._warmups)]
+            self._each(warming, "warm-up", self._warm)
+        if self.loops is None and not self._window_ns:
+            self.loops = self._calibrated(sides)
 
-    def _warm(self, side: Side, last: dict[int, Turn], number: int) -> None:
-        # The candle is ours and needs one warm-up, whatever the workload asks for itself.
-        if number == 0 or not side.request.candle:
-            last[id(side)] = side.handle.turn(WARMUP, self.loops or 1, self._window_ns)
+    def _warm(self, side: Side) -> None:
+        side.latest = side.handle.turn(WARMUP, self.loops or 1, self._window_ns)
+
+    def _calibrated(self, sides: Sequence[Side]) -> int | None:
+        """Loops from each side's last turn so far: a warm-up, or the cold one where no warm-up was asked for."""
+        walls = [side.latest.wall_ns for side in sides if side.entry.alive and side.latest is not None]
+        return schedule.calibrated_loops(walls, self.resolution_ns) if walls else None
 
     def _memory_round(self) -> None:
         for entry in self._shuffled([entry for entry in self.entries if entry.alive]):
@@ -190,30 +202,28 @@ class TandemRun:
                 try:
                     handle.ready()
                     points = handle.hold(int(self.limits.hold_s * 1e9))
-                    entry.memory.append(self._memory_launch(handle.finish(), request, started_at, points))
+                    launch = launch_of(handle.finish(), request, self.done, started_at, memory=points)
                 finally:
                     handle.kill()
-
-    def _memory_launch(
-        self, finished: Finished, request: Request, started_at: str, points: Sequence[MemoryPoint]
-    ) -> Launch:
-        return launch_of(finished, request, self.done, started_at, memory=tuple(points))
+                if points:  # a launch at which no look succeeded says nothing of memory
+                    entry.memory.append(launch)
 
     # -- sides -------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _sides(self) -> Iterator[list[Side]]:
         """All sides of a round, started together; none is left when the round ends, however it ends."""
+        wanted = [(entry, candle) for entry in self.entries if entry.alive for candle in (False, True)]
         sides: list[Side] = []
-        try:
-            wanted = [(entry, candle) for entry in self.entries if entry.alive for candle in (False, True)]
+        with contextlib.ExitStack() as running:
             for entry, candle in self._shuffled(wanted):
-                request = self._request(entry, candle)
-                sides.append(Side(entry, request, self.launcher.start(request)))
+                if entry.alive:
+                    with self._blame(entry, candle):
+                        request = self._request(entry, candle)
+                        handle = self.launcher.start(request)
+                        running.callback(handle.kill)
+                        sides.append(Side(entry, request, handle))
             yield sides
-        finally:
-            for side in sides:
-                side.handle.kill()
 
     def _request(self, entry: Entry, candle: bool) -> Request:
         gil_on = entry.cell.target.settings.gil == "on"
@@ -250,7 +260,12 @@ class TandemRun:
 
     def _finish(self, side: Side) -> None:
         launch = launch_of(
-            side.handle.finish(), side.request, self.done, side.started_at, loops=self.loops or 1, window_ns=self._window_ns
+            side.handle.finish(),
+            side.request,
+            self.done,
+            side.started_at,
+            loops=self.loops or 1,
+            window_ns=self._window_ns,
         )
         (side.entry.candle if side.request.candle else side.entry.launches).append(launch)
 
@@ -267,13 +282,11 @@ class TandemRun:
 
     # -- how much ----------------------------------------------------------------------------------------------
 
-    resolution_ns = 100.0
-
     @property
     def _window_ns(self) -> int:
         if self.spec.duration_s is None:
             return 0
-        return int(min(WINDOW_S, self.spec.duration_s) * 1e9)
+        return max(1, round(min(WINDOW_S, self.spec.duration_s) * 1e9))
 
     @property
     def _warmups(self) -> int:
@@ -285,27 +298,36 @@ class TandemRun:
     @property
     def _most_turns(self) -> int:
         if self.spec.duration_s is not None:
-            return max(1, round(self.spec.duration_s * 1e9 / self._window_ns))
+            return max(1, round(self.spec.duration_s * 1e9) // self._window_ns)
         return self.spec.iterations or self.limits.most_turns
+
+    @property
+    def _pilot_turns(self) -> int:
+        return min(PILOT_TURNS, self._most_turns)
 
     def _budget_ns(self) -> float:
         return max(0.0, self.limits.budget_s - (self.clock() - self.began)) * 1e9
 
     def _turns_wanted(self, sides: Sequence[Side], turn_ns: float) -> int:
         walls = [side.walls for side in sides if side.entry.alive]
-        launch_ns = (self.clock() - self.began) * 1e9 - turn_ns * PILOT_TURNS
-        costs = schedule.Costs(launch_ns=launch_ns * 1.5, turn_ns=turn_ns)
-        most = max(PILOT_TURNS, self._most_turns)
-        wanted = schedule.turns_wanted(
-            walls, costs, self.limits.budget_s * 1e9, self.wanted, at_least=PILOT_TURNS, at_most=most
+        began_ns = (self.clock() - self.began) * 1e9 - turn_ns * self._pilot_turns
+        holds_ns = self.limits.hold_s * 1e9 * sum(entry.alive for entry in self.entries)
+        # To come: a turn that checks results, and for memory half as many launches as were begun.
+        launch_ns = 1.5 * began_ns + turn_ns + holds_ns
+        return schedule.turns_wanted(
+            walls,
+            schedule.Costs(launch_ns=launch_ns, turn_ns=turn_ns),
+            self.limits.budget_s * 1e9,
+            self.wanted,
+            at_least=self._pilot_turns,
+            at_most=self._most_turns,
         )
-        return min(wanted, self._most_turns)
 
     def _plan_rest(self, round_ns: float) -> None:
         values = [self._ratios(entry) for entry in self.entries if entry.alive]
         if self.limits.launches is not None or not values:
             return
-        turns = self.turns or PILOT_TURNS
+        turns = self.turns or self._pilot_turns
         costs = schedule.Costs(launch_ns=max(0.0, round_ns - self.turn_ns * turns), turn_ns=self.turn_ns)
         self.wanted = schedule.launches_wanted(
             values,

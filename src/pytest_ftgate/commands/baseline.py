@@ -58,7 +58,11 @@ def list_baselines(args: argparse.Namespace) -> int:
     """Print all entries; 3 when there is none. Raises BaselineError."""
     store = _store(args)
     text = render_list(store.baselines())
-    return _print(text) if text else _nothing(f"no baselines in {store.root}: record some with pytest --ftgate-update")
+    return (
+        _print(text)
+        if text
+        else _nothing(f"no baselines in {store.root}: record some with pytest --ftgate --ftgate-update")
+    )
 
 
 def show_test(args: argparse.Namespace) -> int:

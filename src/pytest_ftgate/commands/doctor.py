@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..doctor import diagnose, to_text
-from ..interpreters import DEFAULT_TARGETS
+from ..pythons import DEFAULT_TARGETS
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]

@@ -8,8 +8,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final, Self, TextIO
 
-from ..interpreters import DEFAULT_TARGETS, Outcome, Source, parse_target, provide
 from ..machine import usable_cores
+from ..pythons import DEFAULT_TARGETS, Outcome, Source, parse_target, provide
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]

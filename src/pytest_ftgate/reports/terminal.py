@@ -167,18 +167,16 @@ def _machine(machine: Machine, style: Style) -> str:
 
 def _interpreter(interpreter: Interpreter, style: Style) -> str:
     gil = "GIL on" if interpreter.gil_enabled else "GIL off"
-    parts = [f"{interpreter.name:<8} {gil}", "PGO" if interpreter.pgo else "no PGO"]
+    parts = [f"{interpreter.name:<8} {gil}"]
     parts += [
         word
         for said, word in (
-            (interpreter.lto, "LTO"),
             (interpreter.jit_enabled, "JIT on"),
             (interpreter.debug, "debug build: its times mean little"),
         )
         if said
     ]
-    parts += [part for part in (interpreter.build, interpreter.compiler) if part]
-    parts.append(f"{interpreter.found}: {interpreter.executable}" if interpreter.found else interpreter.executable)
+    parts += [interpreter.build, interpreter.executable]
     return style.separator.join(parts)
 
 

@@ -92,6 +92,7 @@ class Declaration:
 
     def body_for(self, kind: str, method: str | None) -> Callable[..., Any]:
         """The body that a cell of this executor runs: the last fitting variant, else the test itself."""
+        body: Callable[..., Any]
         for executors, body in reversed(self.variants):
             for token in executors:
                 if token.kind == kind and (not token.methods or method in token.methods):

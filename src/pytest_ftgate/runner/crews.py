@@ -16,7 +16,7 @@ from .worker import LENGTH, ORDER, STOP, Order, Port, Worker, call_async, close_
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
     from typing import Any
 
     from .loading import Setup
@@ -128,6 +128,10 @@ class PipeCrew:
     def started(self, hub: Hub) -> None:
         """Called once all workers of a crew have been started."""
 
+    def servers_cpu_ns(self) -> int:
+        """CPU time so far of what works for the workers in processes of its own, such as a Manager, in ns."""
+        return 0
+
     def build(self) -> Hub:
         """Construct the workers, untimed."""
         hub = self.hub = Hub(self.setup["workers"])
@@ -139,7 +143,7 @@ class PipeCrew:
         new = self.hub is None
         hub = self.hub or self.build()
         gc.collect()
-        cpu_ns = -process_time_ns()
+        cpu_ns = -self.servers_cpu_ns() - process_time_ns()
         began = now_ns()
         if new:
             self._start(hub)
@@ -152,6 +156,7 @@ class PipeCrew:
                 worker.join()
         joined = now_ns()
         cpu_ns += process_time_ns() + sum(report.get("cpu_ns", 0) for report in reports)
+        cpu_ns = max(0, cpu_ns + self.servers_cpu_ns())
         ended = max(report.get("end_ns", went) for report in reports)
         if self.fresh:
             self._drop()
@@ -218,6 +223,10 @@ class ProcessCrew(PipeCrew):
         hub.sentinels = [worker.sentinel for worker in self.workers]
         hub.dead = self._death
 
+    def servers_cpu_ns(self) -> int:
+        """CPU time of the Manager and other processes that the workload started with multiprocessing."""
+        return _children_cpu_ns({worker.pid for worker in self.workers})
+
     def _death(self, index: int) -> str:
         worker = self.workers[index]
         worker.join(1)
@@ -253,9 +262,7 @@ class InterpreterCrew(PipeCrew):
         try:
             interpreter = create()
             try:
-                interpreter.call(
-                    serve_interpreter, self.setup, index, port.go, port.report, self.shared, self.fresh
-                )
+                interpreter.call(serve_interpreter, self.setup, index, port.go, port.report, self.shared, self.fresh)
             finally:
                 interpreter.close()
         except BaseException as error:
@@ -375,7 +382,7 @@ class PoolCrew:
         body = loading.body(self.setup)
         bound = loading.Body(lambda _: body.call(self.pool), "executor", False)
         report = run(bound, self.caller, order, False)
-        cpu_ns = process_time_ns() + _children_cpu_ns() - before
+        cpu_ns = max(0, process_time_ns() + _children_cpu_ns() - before)
         closing = now_ns()
         if self.fresh:
             self.close()
@@ -409,19 +416,23 @@ def make_pool(setup: Setup, shared: Any, context: Any) -> Any:
     return InlineExecutor()
 
 
-def _children_cpu_ns() -> int:
-    """CPU time of the living worker processes in ns, from the scheduler's own figures; 0 where there are none."""
+def _children_cpu_ns(without: Container[int | None] = ()) -> int:
+    """CPU time of multiprocessing's living children in ns, from the scheduler's own figures; 0 where it has none."""
     if "multiprocessing" not in sys.modules:
         return 0
     from multiprocessing import active_children
 
+    return sum(_cpu_ns(child.pid) for child in active_children() if child.pid not in without)
+
+
+def _cpu_ns(pid: int | None) -> int:
     spent = 0
-    for child in active_children():
-        try:
-            with open(f"/proc/{child.pid}/schedstat") as file:
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/schedstat") as file:
                 spent += int(file.read().split()[0])
-        except (OSError, ValueError, IndexError):
-            continue
+    except (OSError, ValueError, IndexError):
+        pass
     return spent
 
 
@@ -434,4 +445,3 @@ def make_crew(setup: Setup, shared: Any, fresh: bool, context: Any) -> Any:
         return ProcessCrew(setup, shared, fresh, context)
     crews = {"serial": SerialCrew, "threads": ThreadCrew, "interpreters": InterpreterCrew, "tasks": TaskCrew}
     return crews[kind](setup, shared, fresh)
-

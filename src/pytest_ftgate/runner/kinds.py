@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from .protocol import Unsupported
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-from .protocol import Unsupported
 
 PRIMITIVES = ("Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "Event", "Barrier")
 

@@ -6,6 +6,9 @@ import importlib
 import os
 import sys
 
+from . import pytest_standin
+from .protocol import Failure
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,9 +21,6 @@ if TYPE_CHECKING:
     # Keys: module, path, qualname, import_mode, sys_path, kind, method, workers, shape, params (name -> literal),
     # switch_s, candle.
     Setup = dict[str, Any]
-
-from . import pytest_standin
-from .protocol import Failure
 
 
 class Body:
@@ -70,7 +70,7 @@ def _same_file(module: ModuleType, path: str) -> bool:
 
 
 def _load_from_file(name: str, path: str) -> ModuleType:
-    """pytest's importlib mode: from the file itself, parents made where they are not importable."""
+    """Pytest's importlib mode: from the file itself, parents made where they are not importable."""
     from importlib.util import module_from_spec, spec_from_file_location
 
     _load_parents(name, path)
@@ -124,7 +124,8 @@ def _load_package(name: str, init: str) -> None:
 def declaration(setup: Setup) -> tuple[Declaration, Any]:
     """The test's declaration and its owner: an instance of its class, or None for a plain function."""
     module = load_module(setup)
-    owner, found = None, module
+    owner: Any = None
+    found: Any = module
     for part in setup["qualname"].split("."):
         owner, found = found, getattr(found, part)
     instance = owner() if isinstance(owner, type) else None
@@ -136,7 +137,14 @@ _bodies: dict[tuple[Any, ...], Body] = {}
 
 def body(setup: Setup) -> Body:
     """The body that this cell runs; loaded once a process, so that forked workers inherit it."""
-    key = (setup["module"], setup["qualname"], setup["kind"], setup["method"], setup["candle"], tuple(setup["params"].items()))
+    key = (
+        setup["module"],
+        setup["qualname"],
+        setup["kind"],
+        setup["method"],
+        setup["candle"],
+        tuple(setup["params"].items()),
+    )
     if key not in _bodies:
         _bodies[key] = _load_candle(setup) if setup["candle"] else _load_body(setup)
     return _bodies[key]

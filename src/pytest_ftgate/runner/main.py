@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+from functools import partial
 
 from . import loading
 from .clock import resolution_ns
@@ -193,6 +194,10 @@ def _write_result(path: str, result: dict[str, Any]) -> None:
     os.replace(unfinished, path)
 
 
+def _nothing() -> None:
+    """What most turns do when their workers are released."""
+
+
 def _take_turns(cell: Cell, control: Control) -> None:
     while True:
         message = control.receive()
@@ -203,7 +208,8 @@ def _take_turns(cell: Cell, control: Control) -> None:
         if message["do"] == "finish":
             cell.close()
             return
-        turn = cell.turn(message, lambda: control.send({"event": "released"}) if message["kind"] == HOLD else None)
+        released = {"event": "released"} if message["kind"] == HOLD else None
+        turn = cell.turn(message, partial(control.send, released) if released else _nothing)
         control.send({"event": "turn", "turn": turn})
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from .protocol import Failure
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-from .protocol import Failure
 
 SHORT = 200
 
@@ -29,8 +29,8 @@ def canonical(value: Any) -> str:
     if isinstance(value, (bytearray, memoryview)):
         return repr(bytes(value))
     raise Failure(
-        f"the result holds a {type(value).__module__}.{type(value).__qualname__}, which cannot be compared between cells: "
-        "return plain values (numbers, text, lists, dicts, sets), or nothing, or assert with @test.check"
+        f"the result holds a {type(value).__module__}.{type(value).__qualname__}, which cannot be compared between "
+        "cells: return plain values (numbers, text, lists, dicts, sets), or nothing, or assert with @test.check"
     )
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 
+from .protocol import Failure, Unsupported
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
-
-from .protocol import Failure, Unsupported
 
 
 class _Mark:
@@ -59,7 +59,9 @@ def _skip(reason: str = "", **_: Any) -> None:
 
 def _missing(name: str) -> Callable[..., Any]:
     def absent(*args: Any, **kwargs: Any) -> Any:
-        raise Failure(f"pytest.{name} was called inside the measured process, where pytest is not loaded: use plain asserts")
+        raise Failure(
+            f"pytest.{name} was called inside the measured process, where pytest is not loaded: use plain asserts"
+        )
 
     return absent
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import marshal
 import os
 import struct
-import sys
 from time import process_time_ns
 
 from .clock import now_ns
@@ -147,7 +146,9 @@ def _add_result(report: dict[str, Any], order: Order, result: Any) -> None:
             try:
                 marshal.dumps(result)
             except ValueError:
-                raise Failure("@test.check of a worker body gets plain values alone: return numbers, text, lists, dicts") from None
+                raise Failure(
+                    "@test.check of a worker body gets plain values alone: return numbers, text, lists, dicts"
+                ) from None
             report["value"] = result
         else:
             report["result"] = digest(result)

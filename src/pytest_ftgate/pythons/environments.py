@@ -19,7 +19,6 @@ from .uv_tool import run_uv
 
 STAMP: Final = "ftgate-stamp.json"
 STAMP_SCHEMA: Final = 1
-RUNNER_PTH: Final = "ftgate_runner.pth"
 
 _METADATA: Final = ("pyproject.toml", "setup.py", "setup.cfg", "MANIFEST.in", "uv.lock", "poetry.lock", "pdm.lock")
 _NATIVE: Final = (
@@ -56,18 +55,16 @@ def default_install(project: Path) -> tuple[str, ...]:
     return ("-e", ".") if (project / "setup.py").is_file() else ()
 
 
-def ensure_environment(
-    interpreter: Interpreter, *, root: Path, project: Path, install: tuple[str, ...], runner: Path
-) -> Path:
+def ensure_environment(interpreter: Interpreter, *, root: Path, project: Path, install: tuple[str, ...]) -> Path:
     """The python of an environment of `interpreter` under `root`, made or remade when what it is made from changed.
 
-    `install` holds arguments for `uv pip install`, relative to `project`; empty installs nothing. `runner` is a folder
-    that its sys.path gets. Two runs do not build it at once. Raises EnvironmentBroken, InstallError.
+    `install` holds arguments for `uv pip install`, relative to `project`; empty installs nothing.
+    Two runs do not build it at once. Raises EnvironmentBroken, InstallError.
     """
     folder = environment_folder(interpreter, root=root, project=project, install=install)
     hide_from_git(root)
     with filelock.FileLock(f"{folder}.lock"):
-        stamp = _stamp(interpreter, project, install, runner)
+        stamp = _stamp(interpreter, project, install)
         python = environment_python(folder)
         if read_stamp(folder) == stamp and python.exists():
             return python
@@ -75,7 +72,6 @@ def ensure_environment(
         _make(folder, interpreter)
         if install:
             _install(python, interpreter, project, install)
-        _add_path(folder, runner)
         _write_stamp(folder, stamp)
         return python
 
@@ -137,20 +133,13 @@ def _install(python: Path, interpreter: Interpreter, project: Path, install: tup
         )
 
 
-def _add_path(folder: Path, runner: Path) -> None:
-    for site_packages in [*folder.glob("lib/python*/site-packages"), *folder.glob("Lib/site-packages")]:
-        (site_packages / RUNNER_PTH).write_text(f"{runner.absolute()}\n", encoding="utf-8")
-        return
-    raise EnvironmentBroken(f"the environment {folder} has no site-packages; remove the folder and run again")
-
-
 def _write_stamp(folder: Path, stamp: dict[str, str]) -> None:
     unfinished = folder / f"{STAMP}.{os.getpid()}"
     unfinished.write_text(json.dumps(stamp, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     unfinished.replace(folder / STAMP)
 
 
-def _stamp(interpreter: Interpreter, project: Path, install: tuple[str, ...], runner: Path) -> dict[str, str]:
+def _stamp(interpreter: Interpreter, project: Path, install: tuple[str, ...]) -> dict[str, str]:
     binary = os.stat(interpreter.executable)
     return {
         "schema": str(STAMP_SCHEMA),
@@ -158,7 +147,6 @@ def _stamp(interpreter: Interpreter, project: Path, install: tuple[str, ...], ru
         "version": interpreter.name,
         "binary": f"{binary.st_mtime_ns} {binary.st_size}",
         "install": json.dumps(list(install)),
-        "runner": str(runner.absolute()),
         "sources": _digest(_inputs(project, install)) if install else "",
     }
 

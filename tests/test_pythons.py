@@ -15,7 +15,8 @@ import filelock
 import msgspec
 import pytest
 
-from pytest_ftgate.interpreters import (
+from pytest_ftgate.model import Interpreter, Settings, Target
+from pytest_ftgate.pythons import (
     InterpreterBroken,
     InterpreterNotFound,
     TargetError,
@@ -28,10 +29,10 @@ from pytest_ftgate.interpreters import (
     provide,
     settings_unsupported,
 )
-from pytest_ftgate.interpreters.build import missing_modules
-from pytest_ftgate.interpreters.describe import MARKER, scrubbed_environment
-from pytest_ftgate.interpreters.provide import Source
-from pytest_ftgate.interpreters.source_package import (
+from pytest_ftgate.pythons.build import missing_modules
+from pytest_ftgate.pythons.describe import MARKER, scrubbed_environment
+from pytest_ftgate.pythons.provide import Source
+from pytest_ftgate.pythons.source_package import (
     SourcePackage,
     SourceUnavailable,
     extract,
@@ -39,7 +40,6 @@ from pytest_ftgate.interpreters.source_package import (
     known_package,
     mirrors,
 )
-from pytest_ftgate.model import Interpreter, Settings, Target
 
 OWN_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -415,8 +415,8 @@ def test_an_interrupted_build_leaves_no_prefix(
 ) -> None:
     if shutil.which("make") is None or shutil.which("cc") is None:
         pytest.skip("the build stops earlier where there is no compiler: apt install build-essential")
-    monkeypatch.setattr("pytest_ftgate.interpreters.source_package.KNOWN", (package,))
-    monkeypatch.setattr("pytest_ftgate.interpreters.source_package.mirrors", lambda _: (f"file://{tmp_path}/mirror",))
+    monkeypatch.setattr("pytest_ftgate.pythons.source_package.KNOWN", (package,))
+    monkeypatch.setattr("pytest_ftgate.pythons.source_package.mirrors", lambda _: (f"file://{tmp_path}/mirror",))
     cache = tmp_path / "cache"
     outcome = provide(parse_target("3.14"), source=Source.BUILD, cache=cache)
     assert outcome.interpreter is None

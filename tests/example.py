@@ -1,0 +1,60 @@
+"""A small project in a folder of its own, and pytest run on it: `Example(pytester, {file: text}).run_pytest(...)`."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+
+import pytest
+
+from pytest_ftgate.runner import loading
+
+HEAD = "from pytest_ftgate import ftgate, interpreters, processes, serial, tasks, threads\n"
+
+
+class Example:
+    """A project: its test files get the plugin's names in their first line, so that the text itself begins in line 2."""
+
+    def __init__(self, pytester: pytest.Pytester, files: Mapping[str, str]) -> None:
+        self.pytester = pytester
+        for name, text in files.items():
+            path = pytester.path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            head = HEAD if path.name.startswith("test_") else ""
+            path.write_text(head + textwrap.dedent(text).lstrip("\n"), encoding="utf-8")
+
+    def run_pytest(self, *args: str) -> pytest.RunResult:
+        """Run in this process: quick, and enough for what happens at collection."""
+        loading._bodies.clear()  # bodies of another example whose module has the same name
+        return self.pytester.runpytest_inprocess("-p", "no:cacheprovider", *args)
+
+    def run_fresh(self, *args: str) -> pytest.RunResult:
+        """Run `python -m pytest` as a user does, in a process of its own."""
+        return self.pytester.runpytest_subprocess(*args)
+
+    def collect(self, *args: str) -> list[str]:
+        """The node ids that these arguments select; raises AssertionError where collection fails."""
+        result = self.run_pytest("--collect-only", "-q", *args)
+        assert result.ret in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED), result.stdout.str()
+        return [line for line in result.outlines if "::" in line]
+
+
+def assert_collection_error(result: pytest.RunResult, *fragments: str) -> None:
+    """The run ended with a plain collection error: each fragment is there, and no traceback of ours."""
+    text = result.stdout.str() + result.stderr.str()
+    assert result.ret == pytest.ExitCode.INTERRUPTED, text
+    assert "error" in result.parseoutcomes() or "errors" in result.parseoutcomes(), text
+    for fragment in fragments:
+        assert fragment in text, f"{fragment!r} is missing in:\n{text}"
+    for trace in ("Traceback", "INTERNALERROR", "pytest_ftgate/", "pluggy/"):
+        assert trace not in text, text
+
+
+def assert_usage_error(result: pytest.RunResult, *fragments: str) -> None:
+    """The run was refused before it collected anything."""
+    text = result.stdout.str() + result.stderr.str()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR, text
+    for fragment in fragments:
+        assert fragment in text, f"{fragment!r} is missing in:\n{text}"
+    for trace in ("Traceback", "INTERNALERROR"):
+        assert trace not in text, text

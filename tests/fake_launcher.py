@@ -1,0 +1,297 @@
+"""A Launcher whose launches are scripted: durations, memory, results and troubles, on a clock that only they move."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pytest_ftgate.launch import CellUnsupported, Finished, LaunchFailed, Request
+from pytest_ftgate.model import (
+    BodyKind,
+    Cell,
+    Executor,
+    Interpreter,
+    MemoryPoint,
+    Settings,
+    Source,
+    Spec,
+    Tandem,
+    Target,
+    Timer,
+    Turn,
+    WorkloadError,
+)
+from pytest_ftgate.runner.protocol import COLD, HOLD, MEASURED
+
+MS = 1_000_000
+MIB = 1 << 20
+TEST = "test_work.py::test_work"
+
+
+class Clock:
+    """Seconds that pass only when a launch is at work."""
+
+    def __init__(self) -> None:
+        self.ns = 0
+
+    def __call__(self) -> float:
+        return self.ns / 1e9
+
+
+class At(NamedTuple):
+    """A moment of a launch: `order` counts the timing launches of this side, `number` its turns of one kind."""
+
+    label: str
+    candle: bool
+    event: str
+    start: int
+    order: int
+    number: int = 0
+    loops: int = 1
+    window_ns: int = 0
+
+
+class Event(NamedTuple):
+    """Something that a launch was told to do, with the handles that were alive by then."""
+
+    at: At
+    handle: int
+    began_ns: int
+    ended_ns: int
+    alive: frozenset[int]
+
+
+def steady(wall_ns: float) -> Callable[[At], float]:
+    """The same duration at every turn."""
+    return lambda _: wall_ns
+
+
+def noisy(wall_ns: float, between: float, within: float = 0.0, seed: int = 0) -> Callable[[At], float]:
+    """Log-normal durations: deviations between launches and within one; a cell and its candle vary apart."""
+
+    def wall(at: At) -> float:
+        side = f"{seed}/{at.label}/{at.candle}/{at.order}"
+        launch = random.Random(side).lognormvariate(0, between)
+        return wall_ns * launch * random.Random(f"{side}/{at.event}/{at.number}").lognormvariate(0, within)
+
+    return wall
+
+
+def memory_of(uss_bytes: int | None, looks: int = 3) -> tuple[MemoryPoint, ...]:
+    """A launch's looks at its memory, all alike."""
+    return tuple(
+        MemoryPoint(at_ns=at, rss_bytes=3 * (uss_bytes or 1), uss_bytes=uss_bytes, pss_bytes=uss_bytes, processes=1)
+        for at in range(looks)
+    )
+
+
+class FakeLauncher:
+    """Starts scripted launches and keeps everything that happened in `events`; replace a callable to script it."""
+
+    def __init__(self, clock: Clock | None = None, wall_ns: Callable[[At], float] | None = None) -> None:
+        self.clock = clock or Clock()
+        self.wall_ns = wall_ns or steady(20 * MS)
+        self.startup_ns: Callable[[At], float] = steady(50 * MS)
+        self.memory: Callable[[At], tuple[MemoryPoint, ...]] = lambda _: memory_of(20 * MIB)
+        self.results: Callable[[At], tuple[str, ...]] = lambda _: ("42",)
+        self.trouble: Callable[[At], BaseException | None] = lambda _: None
+        self.resolution_ns: Callable[[At], float] = lambda _: 50.0
+        self.requests: list[Request] = []
+        self.handles: list[FakeHandle] = []
+        self.events: list[Event] = []
+        self.starts: Counter[tuple[str, bool]] = Counter()
+        self.orders: Counter[tuple[str, bool]] = Counter()
+        self.at_work = 0
+
+    def start(self, request: Request) -> FakeHandle:
+        """Start one, at no cost: it works when it is told to."""
+        side = (request.cell.label, request.candle)
+        handle = FakeHandle(self, request, len(self.handles), self.starts[side])
+        self.starts[side] += 1
+        handle.happen("start")
+        self.requests.append(request)
+        self.handles.append(handle)
+        handle.alive = True
+        return handle
+
+    @property
+    def alive(self) -> frozenset[int]:
+        """Handles that were neither finished nor killed."""
+        return frozenset(handle.index for handle in self.handles if handle.alive)
+
+    def of(self, *kinds: str, candle: bool | None = None, label: str | None = None) -> list[Event]:
+        """Events of these kinds, in order."""
+        return [
+            event
+            for event in self.events
+            if event.at.event in kinds and candle in (None, event.at.candle) and label in (None, event.at.label)
+        ]
+
+
+class FakeHandle:
+    """One scripted launch. It refuses what a real one could not do, as a broken test."""
+
+    def __init__(self, launcher: FakeLauncher, request: Request, index: int, start: int) -> None:
+        self.launcher = launcher
+        self.request = request
+        self.index = index
+        self.alive = False
+        self.is_ready = False
+        self.killed = False
+        self.start = start
+        self.order = launcher.orders[request.cell.label, request.candle]
+        self.taken: Counter[str] = Counter()
+        self.cold: Turn | None = None
+        self.turns: list[Turn] = []
+
+    def at(self, event: str, loops: int = 1, window_ns: int = 0) -> At:
+        """This moment."""
+        cell, number = self.request.cell, self.taken[event]
+        return At(cell.label, self.request.candle, event, self.start, self.order, number, loops, window_ns)
+
+    def happen(self, event: str, spent_ns: float = 0.0, loops: int = 1, window_ns: int = 0) -> None:
+        """Let the clock pass and write it down; raises what is scripted for this moment."""
+        launcher, at = self.launcher, self.at(event, loops, window_ns)
+        launcher.at_work += 1
+        assert launcher.at_work == 1, "two launches at work at once"
+        began_ns = launcher.clock.ns
+        launcher.clock.ns += round(spent_ns)
+        launcher.events.append(Event(at, self.index, began_ns, launcher.clock.ns, launcher.alive))
+        launcher.at_work -= 1
+        self.taken[event] += 1
+        trouble = launcher.trouble(at)
+        if trouble is not None:
+            raise trouble
+
+    def ready(self) -> float:
+        """The workload is imported."""
+        assert self.alive
+        self.is_ready = True
+        self.happen("ready", self.launcher.startup_ns(self.at("ready")))
+        return self.launcher.resolution_ns(self.at("ready"))
+
+    def turn(self, kind: str, loops: int = 1, window_ns: int = 0) -> Turn:
+        """A turn of the scripted duration; of a window, as many operations as fit."""
+        assert self.alive
+        assert self.is_ready
+        assert kind != HOLD
+        one_ns = self.launcher.wall_ns(self.at(kind, loops, window_ns))
+        wall_ns = window_ns or round(one_ns * loops)
+        if kind == COLD:
+            self.launcher.orders[self.request.cell.label, self.request.candle] += 1
+        self.happen(kind, wall_ns, loops, window_ns)
+        turn = Turn(
+            start_ns=wall_ns // 10,
+            work_ns=wall_ns - 2 * (wall_ns // 10),
+            join_ns=wall_ns // 10,
+            wall_ns=wall_ns,
+            cpu_ns=wall_ns,
+            ops=round(window_ns / one_ns) if window_ns and one_ns else loops,
+            rate=1e9 / one_ns if one_ns else 0.0,
+        )
+        if kind == COLD:
+            self.cold = turn
+        if kind == MEASURED:
+            self.turns.append(turn)
+        return turn
+
+    def hold(self, window_ns: int) -> tuple[MemoryPoint, ...]:
+        """A held turn."""
+        assert self.alive
+        assert self.is_ready
+        points = self.launcher.memory(self.at(HOLD))
+        self.happen(HOLD, window_ns, 1, window_ns)
+        return points
+
+    def finish(self) -> Finished:
+        """The record; the launch has ended."""
+        assert self.alive
+        self.happen("finish", 5 * MS)
+        self.alive = False
+        return Finished(
+            cold=self.cold,
+            turns=tuple(self.turns),
+            counters={"inserts": float(len(self.turns))},
+            timers={"ack": Timer(count=1, total_ns=10, max_ns=10)},
+            results=self.launcher.results(self.at("finish")),
+            gil_enabled=self.request.expect_gil,
+        )
+
+    def kill(self) -> None:
+        """The end, whatever was before."""
+        self.alive = False
+        if not self.killed:
+            self.killed = True
+            self.happen("kill")
+
+
+def failed(reason: str, detail: str = "") -> LaunchFailed:
+    """What a launcher raises for a workload that failed."""
+    return LaunchFailed(WorkloadError(reason=reason, detail=detail))
+
+
+def unsupported(reason: str) -> CellUnsupported:
+    """What a launcher raises for an executor that cannot do it."""
+    return CellUnsupported(reason)
+
+
+# -- tandems to run them with --------------------------------------------------------------------------------------
+
+GIL = Interpreter(
+    executable="/opt/python/bin/python3.14",
+    version="3.14.7",
+    implementation="cpython",
+    free_threaded=False,
+    gil_enabled=True,
+    jit_available=False,
+    jit_enabled=False,
+    pgo=False,
+    lto=False,
+    shared=True,
+    debug=False,
+    compiler="GCC 14.2.0",
+    config_args="",
+    found="PATH",
+    build="source package 3.14.7-1",
+)
+EXECUTORS = {
+    "serial": Executor(kind="serial"),
+    "threads": Executor(kind="threads"),
+    "fork": Executor(kind="processes", method="fork"),
+    "spawn": Executor(kind="processes", method="spawn"),
+}
+
+
+def spec_of(
+    *executors: str, nodeid: str = TEST, workers: int = 2, body: BodyKind = "worker", **declared: object
+) -> Spec:
+    """A test as declared, on these executors."""
+    return Spec(
+        nodeid=nodeid,
+        source=Source(path="test_work.py", line=1, module="test_work", qualname="test_work"),
+        body=body,
+        executors=tuple(EXECUTORS[name] for name in executors),
+        workers=(workers,),
+        reuse=declared.pop("reuse", "fresh"),  # type: ignore[arg-type]
+        **declared,  # type: ignore[arg-type]
+    )
+
+
+def tandem_of(
+    *executors: str, targets: tuple[str, ...] = ("3.14",), settings: Settings = Settings(), spec: Spec | None = None
+) -> Tandem:
+    """The tandem of these executors on each target: cells are labelled `3.14-threads-w2`."""
+    spec = spec or spec_of(*executors)
+    cells = tuple(
+        Cell(
+            nodeid=f"{spec.nodeid}[{target}-{executor.label}-w{spec.workers[0]}]",
+            target=Target(spec=target, request=target, settings=settings),
+            executor=executor,
+            workers=spec.workers[0],
+        )
+        for target in targets
+        for executor in spec.executors
+    )
+    return Tandem(key=f"{spec.nodeid} ({spec.workers[0]} workers)", spec=spec, cells=cells)

@@ -1,0 +1,543 @@
+"""Whole runs on scripted launches: what is recorded, judged, refused, kept and read back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fake_launcher import (
+    GIL,
+    MIB,
+    MS,
+    TEST,
+    At,
+    FakeLauncher,
+    failed,
+    memory_of,
+    noisy,
+    spec_of,
+    tandem_of,
+    unsupported,
+)
+from pytest_ftgate import gate, plan, session, stats
+from pytest_ftgate.baselines import BaselineError, split_nodeid, wall_ratios
+from pytest_ftgate.model import Cell, Comparison, Decision, Machine, Metric, MetricVerdict, Report, Row, Tandem
+from pytest_ftgate.pythons import build_key
+from pytest_ftgate.runner.protocol import MEASURED
+from pytest_ftgate.session import Found, RunConfig, Session
+from pytest_ftgate.tandem import Ready
+
+MACHINE = Machine(
+    fingerprint="linux-x86_64-2c-1a2b3c4d",
+    system="Linux",
+    arch="x86_64",
+    cpu="AMD EPYC 7763",
+    cores=2,
+    kernel="6.18.0",
+    governor=None,
+    cpu_quota=None,
+    memory_limit_bytes=None,
+)
+CONFIG = RunConfig(
+    baselines="baselines",
+    update=(),
+    seed=11,
+    budget_s=None,
+    test_budget_s=1e9,
+    launches=None,
+    turns=None,
+    timeout_s=60.0,
+    margin=0.05,
+    effect=0.15,
+    memory_margin=0.02,
+    memory_effect=0.10,
+    alpha=0.01,
+    install=(),
+)
+GIL_KEY = build_key(GIL)
+THREADS, FORK = f"{TEST}[3.14-threads-w2]", f"{TEST}[3.14-fork-w2]"
+TWO = tandem_of("threads", "fork")
+
+
+class Watcher:
+    """Hears nothing but what began."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+
+    def begin(self, title: str, cells: Sequence[str]) -> None:
+        self.begun.append(f"{title}: {', '.join(cells)}")
+
+    def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None) -> None:
+        pass
+
+
+class Outcome:
+    """One run from its plan to its report."""
+
+    def __init__(self, running: Session, launcher: FakeLauncher, report: Report) -> None:
+        self.session = running
+        self.launcher = launcher
+        self.report = report
+        self.rows = {row.cell.nodeid: row for table in report.tables for row in table.rows}
+
+    def decision(self, nodeid: str = THREADS) -> Decision:
+        return self.rows[nodeid].verdict.decision
+
+    def reason(self, nodeid: str = THREADS) -> str:
+        return self.rows[nodeid].verdict.reason
+
+    def metric(self, metric: Metric, nodeid: str = THREADS) -> MetricVerdict:
+        return next(found for found in self.rows[nodeid].verdict.metrics if found.metric is metric)
+
+    def launches(self, nodeid: str = THREADS) -> int:
+        sample = self.rows[nodeid].sample
+        return len(sample.launches) if sample else 0
+
+
+class Project:
+    """A folder in which runs follow each other, on scripted launches."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root = root
+        self.count = 0
+        self.missing: dict[str, str] = {}
+        self.machine = MACHINE
+        monkeypatch.setattr(session, "read_machine", lambda: self.machine)
+        monkeypatch.setattr(Session, "found", lambda _, cell: self.found(cell))
+
+    def found(self, cell: Cell) -> Found:
+        spec = cell.target.spec
+        if spec in self.missing:
+            return Found(reason=self.missing[spec])
+        free = spec.endswith("t")
+        interpreter = msgspec.structs.replace(GIL, free_threaded=free, gil_enabled=not free)
+        return Found(
+            ready=Ready(
+                interpreter=interpreter, python="/opt/env/bin/python", key=build_key(interpreter), environment={}
+            )
+        )
+
+    def session(self, launcher: FakeLauncher, *tandems: Tandem, run: str = "", **changed: object) -> Session:
+        self.count += 1
+        config = msgspec.structs.replace(CONFIG, **changed)
+        made = Session(config, self.root, run or f"run-{self.count}", Watcher(), launcher)
+        made.prepare(plan.plan_of((tandem.spec, cell) for tandem in tandems or (TWO,) for cell in tandem.cells))
+        return made
+
+    def run(self, launcher: FakeLauncher | None = None, *tandems: Tandem, **changed: object) -> Outcome:
+        launcher = launcher or day()
+        running = self.session(launcher, *tandems, **changed)
+        nodeids = [cell.nodeid for tandem in running.plan.tandems for cell in tandem.cells]
+        rows = [running.row(nodeid) for nodeid in nodeids]
+        return Outcome(running, launcher, running.report(rows, "0.1", nodeids))
+
+    def record(
+        self, launcher: FakeLauncher | None = None, *tandems: Tandem, update: Iterable[str] = ("new",)
+    ) -> Outcome:
+        return self.run(launcher or day(seed=1), *tandems, update=tuple(update))
+
+    @property
+    def baseline(self) -> Path:
+        return self.root / "baselines" / "test_work.py" / "test_work.json"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    return Project(tmp_path, monkeypatch)
+
+
+def day(
+    slower: Callable[[At], float] = lambda _: 1.0, *, uss_bytes: int = 20 * MIB, between: float = 0.003, seed: int = 2
+) -> FakeLauncher:
+    """A day's launches, of 20 ms an iteration: what `slower` says times as slow."""
+    noise = noisy(20 * MS, between, seed=seed)
+    launcher = FakeLauncher(wall_ns=lambda at: noise(at) * slower(at))
+    launcher.memory = lambda _: memory_of(uss_bytes)
+    return launcher
+
+
+def cell_slower(factor: float, label: str = "3.14-threads-w2") -> Callable[[At], float]:
+    """One cell's own work costs `factor`, the candle beside it what it did."""
+    return lambda at: factor if at.label == label and not at.candle else 1.0
+
+
+# -- recording -----------------------------------------------------------------------------------------------------
+
+
+def test_without_a_baseline_there_is_nothing_to_judge(project: Project) -> None:
+    outcome = project.run()
+    assert outcome.decision() is outcome.decision(FORK) is Decision.NO_BASELINE
+    assert outcome.reason() == "nothing is stored for it; record it with --ftgate-update"
+    assert outcome.launches() == session.CHECK_LAUNCHES
+    assert not (project.root / "baselines").exists()
+    assert outcome.report.updates == ()
+
+
+def test_an_update_records_what_is_new_with_more_launches(project: Project) -> None:
+    outcome = project.record()
+    assert outcome.decision() is Decision.NO_BASELINE
+    assert outcome.launches() == session.RECORD_LAUNCHES
+    entry = outcome.session.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
+    assert entry is not None
+    (recording,) = entry.recordings
+    assert (recording.seed, len(recording.launches), len(recording.memory)) == (11, 12, 12)
+    assert any(THREADS in line and "new" in line for line in outcome.report.updates)
+
+
+def test_what_is_stored_is_what_the_launches_gave(project: Project) -> None:
+    launcher = day(cell_slower(3.0))
+    outcome = project.record(launcher)
+    entry = outcome.session.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
+    assert entry is not None
+    assert wall_ratios(entry, 0.25) == pytest.approx([3.0] * 12, rel=0.03)
+    assert outcome.rows[THREADS].figures.candle_ratio == pytest.approx(3.0, rel=0.01)
+    assert outcome.rows[FORK].figures.ratio == pytest.approx(1 / 3, rel=0.01)
+
+
+# -- judging -------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_speeds_pass(project: Project) -> None:
+    project.record()
+    outcome = project.run()
+    assert outcome.decision() is outcome.decision(FORK) is Decision.PASSED
+    verdict = outcome.rows[THREADS].verdict
+    assert {metric.metric for metric in verdict.metrics} == {Metric.WALL, Metric.USS}
+    assert verdict.baseline.startswith("baselines/test_work.py/test_work.json (")
+    assert outcome.report.updates == ()
+
+
+def test_a_slower_cell_regresses_by_its_wall_time(project: Project) -> None:
+    project.record()
+    outcome = project.run(day(cell_slower(1.3)))
+    assert outcome.decision() is Decision.REGRESSED
+    assert outcome.reason().startswith("wall: +30 %") or outcome.reason().startswith("wall: +29.")
+    assert outcome.metric(Metric.USS).decision is Decision.PASSED
+    assert outcome.decision(FORK) is Decision.PASSED
+
+
+def test_more_memory_in_each_worker_regresses_by_its_uss(project: Project) -> None:
+    project.record()
+    launcher = day()
+    launcher.memory = lambda at: memory_of((20 + (2 * 8 if at.label == "3.14-fork-w2" else 0)) * MIB)
+    outcome = project.run(launcher)
+    assert outcome.decision(FORK) is Decision.REGRESSED
+    assert outcome.reason(FORK).startswith("uss: +80 %")
+    assert outcome.metric(Metric.WALL, FORK).decision is Decision.PASSED
+    assert outcome.decision() is Decision.PASSED
+
+
+def test_faster_or_smaller_is_improved(project: Project) -> None:
+    project.record()
+    assert project.run(day(cell_slower(0.7))).decision() is Decision.IMPROVED
+    outcome = project.run(day(uss_bytes=10 * MIB))
+    assert outcome.decision() is Decision.IMPROVED
+    assert outcome.reason().startswith("uss: -50 %")
+
+
+def test_faster_by_more_memory_is_a_regression(project: Project) -> None:
+    project.record()
+    outcome = project.run(day(cell_slower(0.7), uss_bytes=30 * MIB))
+    assert outcome.decision() is Decision.REGRESSED
+    assert outcome.metric(Metric.WALL).decision is Decision.IMPROVED
+
+
+def test_too_few_launches_are_inconclusive_and_say_what_would_settle_it(project: Project) -> None:
+    project.record()
+    outcome = project.run(day(cell_slower(1.3)), launches=2)
+    assert outcome.decision() is Decision.INCONCLUSIVE
+    needed = stats.launches_for(0.01 / 4, 12)
+    assert "wall: 2 launches against 12 stored cannot reach p" in outcome.reason()
+    assert f"; {needed} would" in outcome.reason()
+    assert project.run(day(cell_slower(1.3)), launches=needed).decision() is Decision.REGRESSED
+
+
+@pytest.mark.parametrize(
+    ("factor", "margin", "decision"),
+    [
+        (1.03, 0.05, Decision.PASSED),
+        (1.08, 0.05, Decision.REGRESSED),
+        (1.08, 0.10, Decision.PASSED),
+        (1.03, 0.00, Decision.REGRESSED),
+    ],
+)
+def test_a_slowdown_up_to_the_margin_is_none(
+    project: Project, factor: float, margin: float, decision: Decision
+) -> None:
+    project.record()
+    assert project.run(day(cell_slower(factor)), margin=margin).decision() is decision
+
+
+def test_memory_has_a_margin_of_its_own_and_some_pages_are_forgiven(project: Project) -> None:
+    project.record()
+    grown = 20 * MIB + 200 * 1024
+    assert project.run(day(uss_bytes=grown), memory_margin=0.0).decision() is Decision.PASSED
+    grown = 20 * MIB * 104 // 100
+    assert project.run(day(uss_bytes=grown)).decision() is Decision.REGRESSED
+    assert project.run(day(uss_bytes=grown), memory_margin=0.05).decision() is Decision.PASSED
+
+
+def test_a_noisy_machine_is_not_called_a_regression(project: Project) -> None:
+    project.record(day(between=0.2, seed=1))
+    decisions = [project.run(day(between=0.2, seed=seed)).decision() for seed in range(3, 6)]
+    assert Decision.REGRESSED not in decisions
+
+
+# -- the machine's speed of the day --------------------------------------------------------------------------------
+
+
+def test_a_machine_twice_as_slow_on_the_day_passes(project: Project) -> None:
+    project.record()
+    outcome = project.run(day(lambda _: 2.0))
+    assert outcome.decision() is outcome.decision(FORK) is Decision.PASSED
+
+
+def test_a_slowdown_common_to_all_executors_is_not_cancelled(project: Project) -> None:
+    project.record()
+    outcome = project.run(day(lambda at: 1.0 if at.candle else 1.3))
+    assert outcome.decision() is outcome.decision(FORK) is Decision.REGRESSED
+    # Among each other they are as they were.
+    assert outcome.rows[FORK].figures.ratio == pytest.approx(1.0, rel=0.01)
+
+
+# -- alpha ---------------------------------------------------------------------------------------------------------
+
+
+def test_alpha_is_split_over_what_gates_in_the_run(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = tandem_of(spec=spec_of("threads", nodeid="test_other.py::test_other"))
+    project.record(None, TWO, one)
+    fresh = tandem_of(spec=spec_of("threads", nodeid="test_new.py::test_new"))
+    seen: list[Comparison] = []
+    compare = gate.compare
+
+    def spy(comparison: Comparison) -> MetricVerdict:
+        seen.append(comparison)
+        return compare(comparison)
+
+    monkeypatch.setattr(gate, "compare", spy)
+    outcome = project.run(None, TWO, one, fresh)
+    assert outcome.session.hypotheses() == 6  # wall and USS of three cells: what has no baseline cannot alarm
+    assert len(seen) == 6
+    assert [comparison.alpha for comparison in seen] == pytest.approx([0.01 / 6] * 6)
+    assert [comparison.beta for comparison in seen] == pytest.approx([0.05 / 6] * 6)
+
+
+def test_more_hypotheses_ask_for_more_launches(project: Project) -> None:
+    many = [tandem_of(spec=spec_of("threads", "fork", nodeid=f"test_{n}.py::test_it")) for n in range(15)]
+    project.record(None, *many)
+    outcome = project.run(None, *many, alpha=0.0001)
+    needed = stats.launches_for(0.0001 / 60, 12)
+    assert needed > session.CHECK_LAUNCHES
+    assert {outcome.launches(cell.nodeid) for tandem in many for cell in tandem.cells} == {needed}
+
+
+def test_memory_that_was_never_seen_gates_nothing(project: Project) -> None:
+    launcher = day(seed=1)
+    launcher.memory = lambda _: memory_of(None)
+    assert project.record(launcher).session.hypotheses() == 0
+    outcome = project.run(day(uss_bytes=90 * MIB))
+    assert outcome.session.hypotheses() == 2
+    assert outcome.decision() is Decision.PASSED
+
+
+# -- updates -------------------------------------------------------------------------------------------------------
+
+
+def test_an_update_of_new_cells_leaves_what_is_stored(project: Project) -> None:
+    project.record(None, tandem_of("threads"))
+    before = project.baseline.read_bytes()
+    outcome = project.record(day(seed=5))
+    assert outcome.decision() is Decision.PASSED
+    stored = outcome.session.store.load(TEST)
+    assert stored is not None
+    assert set(stored.cells) == {"3.14-threads-w2", "3.14-fork-w2"}
+    assert project.record(day(seed=6), tandem_of("threads")).decision() is Decision.PASSED
+    assert before != project.baseline.read_bytes()
+    assert stored == outcome.session.store.load(TEST)
+
+
+def test_an_update_of_all_refuses_a_regressed_cell(project: Project) -> None:
+    project.record()
+    old = project.run().session.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
+    outcome = project.record(day(cell_slower(1.3), seed=5), update=("all",))
+    assert outcome.decision() is Decision.REGRESSED
+    store = outcome.session.store
+    assert store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY) == old
+    kept = store.lookup(FORK, MACHINE.fingerprint, GIL_KEY)
+    assert kept is not None
+    assert kept.recordings[0].recorded_at == outcome.report.started_at
+    assert any(THREADS in line and "refuse" in line for line in outcome.report.updates)
+
+
+def test_an_update_takes_a_regressed_cell_that_is_named(project: Project) -> None:
+    project.record()
+    outcome = project.record(day(cell_slower(1.3), seed=5), update=(THREADS,))
+    assert outcome.decision() is Decision.REGRESSED
+    assert project.run(day(cell_slower(1.3))).decision() is Decision.PASSED
+    assert project.run().decision() is Decision.IMPROVED
+
+
+def test_a_failing_cell_is_not_recorded(project: Project) -> None:
+    launcher = day(seed=1)
+    launcher.trouble = lambda at: failed("ValueError: nine") if at.label == "3.14-fork-w2" and at.order == 4 else None
+    outcome = project.record(launcher)
+    assert outcome.decision(FORK) is Decision.ERROR
+    stored = outcome.session.store.load(TEST)
+    assert stored is not None
+    assert set(stored.cells) == {"3.14-threads-w2"}
+
+
+# -- what cannot be judged -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda text: text[:300], lambda text: text.replace('"loops"', '"lops"'), lambda _: "{"]
+)
+def test_a_corrupt_baseline_is_an_error_and_stays_as_it_is(project: Project, damage: Callable[[str], str]) -> None:
+    project.record(day(lambda at: 0.0005, seed=1))
+    project.baseline.write_text(damage(project.baseline.read_text(encoding="utf-8")), encoding="utf-8")
+    before = project.baseline.read_bytes()
+    other = tandem_of(spec=spec_of("threads", nodeid="test_other.py::test_other"))
+    for update in ((), ("new",), ("all",), (THREADS,)):
+        outcome = project.run(None, TWO, other, update=update)
+        assert outcome.decision() is outcome.decision(FORK) is Decision.ERROR
+        error = outcome.rows[THREADS].error
+        assert error is not None
+        assert error.reason == "its baseline cannot be read"
+        assert str(project.baseline) in error.detail
+        assert outcome.decision("test_other.py::test_other[3.14-threads-w2]") is not Decision.ERROR
+        assert not outcome.launcher.of(MEASURED, label="3.14-fork-w2")
+        assert project.baseline.read_bytes() == before
+
+
+def test_a_baseline_of_another_test_that_is_broken_hides_no_verdict(project: Project) -> None:
+    project.record()
+    broken = project.root / "baselines" / "gone.json"
+    broken.write_text("{", encoding="utf-8")
+    outcome = project.run()
+    assert outcome.decision() is Decision.PASSED
+    with pytest.raises(BaselineError, match=r"gone\.json"):
+        list(outcome.session.store.baselines())
+
+
+def test_another_machine_or_build_has_no_baseline_and_says_whose_there_is(project: Project) -> None:
+    project.record()
+    project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-64c-99999999")
+    outcome = project.run()
+    assert outcome.decision() is Decision.NO_BASELINE
+    assert f"of another machine or build ({MACHINE.fingerprint}/{GIL_KEY})" in outcome.reason()
+
+
+def test_a_test_that_measures_something_else_now_has_no_baseline(project: Project) -> None:
+    project.record()
+    outcome = project.run(None, tandem_of(spec=spec_of("threads", "fork", reuse="pool")))
+    assert outcome.decision() is Decision.NO_BASELINE
+    assert "reuse was fresh, is pool" in outcome.reason()
+
+
+def test_a_target_that_is_not_there_is_unsupported_and_the_others_run(project: Project) -> None:
+    project.missing["3.15"] = "no Python 3.15; get it with: uv python install 3.15"
+    outcome = project.run(None, tandem_of("threads", targets=("3.14", "3.15")))
+    missing = outcome.rows[f"{TEST}[3.15-threads-w2]"]
+    assert (missing.verdict.decision, missing.verdict.reason) == (Decision.UNSUPPORTED, project.missing["3.15"])
+    assert outcome.decision() is Decision.NO_BASELINE
+    assert {request.cell.target.spec for request in outcome.launcher.requests} == {"3.14"}
+
+
+def test_an_executor_that_cannot_do_it_is_unsupported(project: Project) -> None:
+    launcher = day()
+    launcher.trouble = lambda at: unsupported("no fork here") if at.label == "3.14-fork-w2" else None
+    outcome = project.run(launcher)
+    assert (outcome.decision(FORK), outcome.reason(FORK)) == (Decision.UNSUPPORTED, "no fork here")
+    assert outcome.decision() is Decision.NO_BASELINE
+
+
+def test_a_workload_that_fails_is_an_error_with_its_own_words(project: Project) -> None:
+    project.record()
+    launcher = day()
+    launcher.trouble = lambda at: failed("ValueError: nine", "Traceback: ...") if "fork" in at.label else None
+    outcome = project.run(launcher)
+    assert (outcome.decision(FORK), outcome.reason(FORK)) == (Decision.ERROR, "ValueError: nine")
+    error = outcome.rows[FORK].error
+    assert error is not None
+    assert error.detail == "Traceback: ..."
+    assert outcome.decision() is Decision.PASSED
+
+
+def test_memory_that_cannot_be_seen_any_more_does_not_pass(project: Project) -> None:
+    project.record()
+    launcher = day()
+    launcher.memory = lambda _: ()
+    outcome = project.run(launcher)
+    assert outcome.decision() is Decision.INCONCLUSIVE
+    assert outcome.reason().startswith("uss: the baseline has figures and no launch of this run gave one")
+    assert outcome.metric(Metric.WALL).decision is Decision.PASSED
+
+
+# -- runs that are shared ------------------------------------------------------------------------------------------
+
+
+def test_a_second_process_of_a_run_reads_the_rows_of_the_first(project: Project) -> None:
+    project.record()
+    first, second = day(cell_slower(1.3)), FakeLauncher()
+    rows = project.session(first, run="shared").row(THREADS)
+    other = project.session(second, run="shared")
+    assert other.row(THREADS) == rows
+    assert other.row(FORK).verdict.decision is Decision.PASSED
+    assert first.handles
+    assert not second.handles
+    assert project.session(second, run="another").row(THREADS).sample is not None
+    assert second.handles
+
+
+def test_a_tandem_is_measured_once_for_all_its_cells(project: Project) -> None:
+    running = project.session(launcher := day())
+    running.row(THREADS)
+    starts = len(launcher.handles)
+    assert running.row(FORK).sample is not None
+    assert len(launcher.handles) == starts
+    assert isinstance(running.watcher, Watcher)
+    assert len(running.watcher.begun) == 1
+
+
+def test_rows_that_were_not_finished_are_measured_again(project: Project) -> None:
+    launcher = day()
+    launcher.trouble = lambda at: KeyboardInterrupt() if at.event == MEASURED else None
+    with pytest.raises(KeyboardInterrupt):
+        project.session(launcher, run="shared").row(THREADS)
+    assert not launcher.alive
+    assert project.session(day(), run="shared").row(THREADS).sample is not None
+
+
+def test_what_runs_leave_is_hidden_from_git(project: Project) -> None:
+    project.run()
+    assert (project.root / ".ftgate" / ".gitignore").read_text(encoding="utf-8") == "*\n"
+
+
+def test_loops_of_the_baseline_are_taken_over(project: Project) -> None:
+    project.record(day(lambda _: 0.0005, seed=1))
+    outcome = project.run(day(lambda _: 0.002))
+    loops = {event.at.loops for event in outcome.launcher.of(MEASURED)}
+    assert loops == {10}  # 10 us an iteration then, so that ten make 0.1 ms
+
+
+def test_a_cell_that_is_not_collected_any_more_is_reported(project: Project) -> None:
+    project.record()
+    outcome = project.run(None, tandem_of("threads"))
+    assert outcome.report.unused_baselines == (FORK,)
+    rows: list[Row] = list(outcome.rows.values())
+    assert outcome.session.report(rows, "0.1", None).unused_baselines == ()
+
+
+def test_the_report_holds_everything(project: Project) -> None:
+    outcome = project.run()
+    report = outcome.report
+    assert (report.seed, report.machine, report.version) == (11, MACHINE, "0.1")
+    assert [table.title for table in report.tables] == [TWO.key]
+    assert [interpreter.version for interpreter in report.interpreters] == [GIL.version]
+    assert split_nodeid(THREADS) == (TEST, "3.14-threads-w2")
+    assert all(row.sample is not None for row in outcome.rows.values())
