@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import textwrap
+import time
 from collections.abc import Mapping
 
 import pytest
@@ -28,9 +31,14 @@ class Example:
         loading._bodies.clear()  # bodies of another example whose module has the same name
         return self.pytester.runpytest_inprocess("-p", "no:cacheprovider", *args)
 
-    def run_fresh(self, *args: str) -> pytest.RunResult:
-        """Run `python -m pytest` as a user does, in a process of its own."""
-        return self.pytester.runpytest_subprocess(*args)
+    def run_fresh(self, *args: str, folder: str = ".") -> pytest.RunResult:
+        """Run pytest in `folder` in a process of its own, which has nothing on sys.path but what pytest puts there."""
+        command = [sys.executable, "-P", "-m", "pytest", "-p", "no:cacheprovider", *args]
+        began = time.monotonic()
+        done = subprocess.run(command, cwd=self.pytester.path / folder, capture_output=True, text=True, timeout=120)
+        print(done.stdout, done.stderr)
+        lines = done.stdout.splitlines(), done.stderr.splitlines()
+        return pytest.RunResult(done.returncode, *lines, duration=time.monotonic() - began)
 
     def collect(self, *args: str) -> list[str]:
         """The node ids that these arguments select; raises AssertionError where collection fails."""

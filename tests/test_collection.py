@@ -70,7 +70,10 @@ def test_settings_and_paths_in_ids_can_be_selected(pytester: pytest.Pytester) ->
             return 1
     """
     example = Example(pytester, {"test_a.py": source})
-    expected = ["test_a.py::test_it[3.14t[gil=on]-threads-w2]", "test_a.py::test_it[/opt/python/bin/python3-threads-w2]"]
+    expected = [
+        "test_a.py::test_it[3.14t[gil=on]-threads-w2]",
+        "test_a.py::test_it[/opt/python/bin/python3-threads-w2]",
+    ]
     assert example.collect() == expected
     for nodeid in expected:
         assert example.collect(nodeid) == [nodeid]
@@ -140,7 +143,9 @@ def test_classes(pytester: pytest.Pytester) -> None:
     example = Example(pytester, {"test_a.py": source})
     outcome = example.run_pytest("-v")
     outcome.assert_outcomes(passed=4, failed=2)
-    outcome.stdout.fnmatch_lines(["*TestOuter::test_it?3.14-threads-w2? PASSED*", "*TestInner::test_it?3.14-serial-w2?*"])
+    outcome.stdout.fnmatch_lines(
+        ["*TestOuter::test_it?3.14-threads-w2? PASSED*", "*TestInner::test_it?3.14-serial-w2?*"]
+    )
     outcome.stdout.fnmatch_lines(["*assert 2* == 20*"])
 
 
@@ -155,7 +160,9 @@ def test_parametrize_multiplies_cells(pytester: pytest.Pytester, above: bool) ->
     lines = ["import pytest", *marks, "def test_it(worker, n, text):", "    assert (n, text) in [(3, 'x'), (4, 'y')]"]
     example = Example(pytester, {"test_a.py": "\n".join(lines)})
     assert example.collect() == [
-        f"test_a.py::test_it[3.14-{executor}-w1-{case}]" for executor in ("serial", "threads") for case in ("3-x", "four")
+        f"test_a.py::test_it[3.14-{executor}-w1-{case}]"
+        for executor in ("serial", "threads")
+        for case in ("3-x", "four")
     ]
     example.run_pytest().assert_outcomes(passed=4)
 
@@ -218,51 +225,81 @@ def test_marks_of_pytest_hold_for_cells(pytester: pytest.Pytester) -> None:
 
 # -- errors --------------------------------------------------------------------------------------------------------
 
-WRONG = {
-    "unknown argument": ("@ftgate.compare(threads, worker=3)\ndef test_it(worker): ...", "unknown argument 'worker' (did you mean 'workers'?)"),
-    "bare": ("@ftgate.compare\ndef test_it(worker): ...", "it needs parentheses and its executors: @ftgate.compare(threads"),
-    "no executor": ("@ftgate.compare()\ndef test_it(worker): ...", "it names no executor; write for example @ftgate.compare(threads"),
-    "none left": ("@ftgate.compare(threads=False)\ndef test_it(worker): ...", "it names no executor"),
-    "text for an executor": ("@ftgate.compare('threads')\ndef test_it(worker): ...", "'threads' is no executor; use serial, threads"),
+
+# Arguments of @ftgate.compare, and what is said of them.
+ARGUMENTS = {
+    "threads, worker=3": "unknown argument 'worker' (did you mean 'workers'?)",
+    "": "it names no executor; write for example @ftgate.compare(threads",
+    "threads=False": "it names no executor",
+    "'threads'": "'threads' is no executor; use serial, threads",
+    "processes=['spwan']": "is no start method; use fork, forkserver or spawn (did you mean 'spawn'?)",
+    "processes('frok')": "'frok' is no start method",
+    "processes=[]": "processes= takes True, a start method or a list of them",
+    "threads='fork'": "threads= takes True or False, not 'fork'",
+    "threads, workers=[2, 0]": "workers= takes a whole number from 1, or a list of them, not [2, 0]",
+    "threads, workers=[]": "workers= takes a whole number",
+    "threads, workers=True": "workers= takes a whole number",
+    "threads, reuse='never'": "reuse= takes fresh or pool, not 'never'",
+    "threads, reuse='fresh', duration=1": "drop reuse='fresh', or use iterations=",
+    "threads, iterations=1.5": "iterations= takes a whole number above 0, not 1.5",
+    "threads, duration=float('nan')": "duration= takes a number of seconds above 0, not nan",
+    "threads, duration=1, iterations=3": "it takes iterations= or duration=, not both",
+    "threads, warmup=-1": "warmup= takes a whole number from 0, not -1",
+    "threads, timeout='1s'": "timeout= takes a number of seconds above 0, not '1s'",
+    "threads, pythons=[]": "pythons= takes a list of targets such as ['3.14', '3.14t'], not []",
+    "threads, pythons=3.14": "pythons= takes a list of targets",
+    "threads, pythons=['pypy']": "pythons=['pypy']: target 'pypy'",
+    "threads, pythons='3.14[gil=maybe]'": "write gil=on or gil=off",
+    "threads, tasks": "tasks run coroutines: make the body `async def ...(worker)`, or give one with @test_it.variant",
+    "interpreters, pythons=['3.13']": "target 3.13 has no concurrent.interpreters (new in 3.14)",
+}
+OTHERS = {
+    "bare": (
+        "@ftgate.compare\ndef test_it(worker): ...",
+        "it needs parentheses and its executors: @ftgate.compare(threads",
+    ),
     "class for an executor": (
         "import concurrent.futures as f\n@ftgate.compare(f.ThreadPoolExecutor)\ndef test_it(worker): ...",
         "ThreadPoolExecutor is no executor; use serial, threads",
     ),
-    "start method": ("@ftgate.compare(processes=['spwan'])\ndef test_it(worker): ...", "'spwan' is no start method; use fork, forkserver or spawn (did you mean 'spawn'?)"),
-    "token's method": ("@ftgate.compare(processes('frok'))\ndef test_it(worker): ...", "'frok' is no start method"),
-    "no method": ("@ftgate.compare(processes=[])\ndef test_it(worker): ...", "processes= takes True, a start method or a list of them"),
-    "threads with a method": ("@ftgate.compare(threads='fork')\ndef test_it(worker): ...", "threads= takes True or False, not 'fork'"),
-    "workers zero": ("@ftgate.compare(threads, workers=[2, 0])\ndef test_it(worker): ...", "workers= takes a whole number from 1, or a list of them, not [2, 0]"),
-    "workers none": ("@ftgate.compare(threads, workers=[])\ndef test_it(worker): ...", "workers= takes a whole number"),
-    "workers true": ("@ftgate.compare(threads, workers=True)\ndef test_it(worker): ...", "workers= takes a whole number"),
-    "reuse": ("@ftgate.compare(threads, reuse='never')\ndef test_it(worker): ...", "reuse= takes fresh or pool, not 'never'"),
-    "fresh duration": ("@ftgate.compare(threads, reuse='fresh', duration=1)\ndef test_it(worker): ...", "drop reuse='fresh', or use iterations="),
-    "iterations": ("@ftgate.compare(threads, iterations=1.5)\ndef test_it(worker): ...", "iterations= takes a whole number above 0, not 1.5"),
-    "duration": ("@ftgate.compare(threads, duration=float('nan'))\ndef test_it(worker): ...", "duration= takes a number of seconds above 0, not nan"),
-    "both": ("@ftgate.compare(threads, duration=1, iterations=3)\ndef test_it(worker): ...", "it takes iterations= or duration=, not both"),
-    "warmup": ("@ftgate.compare(threads, warmup=-1)\ndef test_it(worker): ...", "warmup= takes a whole number from 0, not -1"),
-    "timeout": ("@ftgate.compare(threads, timeout='1s')\ndef test_it(worker): ...", "timeout= takes a number of seconds above 0, not '1s'"),
-    "pythons empty": ("@ftgate.compare(threads, pythons=[])\ndef test_it(worker): ...", "pythons= takes a list of targets such as ['3.14', '3.14t'], not []"),
-    "pythons number": ("@ftgate.compare(threads, pythons=3.14)\ndef test_it(worker): ...", "pythons= takes a list of targets"),
-    "pythons name": ("@ftgate.compare(threads, pythons=['pypy'])\ndef test_it(worker): ...", "pythons=['pypy']: target 'pypy'"),
-    "pythons setting": ("@ftgate.compare(threads, pythons='3.14[gil=maybe]')\ndef test_it(worker): ...", "write gil=on or gil=off"),
-    "fixture": ("@ftgate.compare(threads)\ndef test_it(worker, tmp_path): ...", "fixture 'tmp_path' cannot travel: the workload runs in another interpreter; make what it needs in the body"),
+    "fixture": (
+        "@ftgate.compare(threads)\ndef test_it(worker, tmp_path): ...",
+        "fixture 'tmp_path' cannot travel: the workload runs in another interpreter",
+    ),
     "fixture by mark": (
         "import pytest\n@ftgate.compare(threads)\n@pytest.mark.usefixtures('tmp_path')\ndef test_it(worker): ...",
         "fixture 'tmp_path' cannot travel",
     ),
     "parametrized fixture": (
-        "import pytest\n@pytest.fixture(params=[1, 2], autouse=True)\ndef size(request): ...\n@ftgate.compare(threads)\ndef test_it(worker): ...",
+        (
+            "import pytest\n"
+            "@pytest.fixture(params=[1, 2], autouse=True)\n"
+            "def size(request): ...\n"
+            "@ftgate.compare(threads)\n"
+            "def test_it(worker): ..."
+        ),
         "the parametrized fixture 'size' cannot travel",
     ),
     "indirect": (
-        "import pytest\n@pytest.fixture\ndef size(request): ...\n@ftgate.compare(threads)\n"
-        "@pytest.mark.parametrize('size', [1], indirect=True)\ndef test_it(worker, size): ...",
+        (
+            "import pytest\n"
+            "@pytest.fixture\n"
+            "def size(request): ...\n"
+            "@ftgate.compare(threads)\n"
+            "@pytest.mark.parametrize('size', [1], indirect=True)\n"
+            "def test_it(worker, size): ..."
+        ),
         "the indirect parameter 'size' cannot travel",
     ),
     "indirect by name": (
-        "import pytest\n@pytest.fixture\ndef size(request): ...\n@ftgate.compare(threads)\n"
-        "@pytest.mark.parametrize('n,size', [(1, 2)], indirect=['size'])\ndef test_it(worker, n, size): ...",
+        (
+            "import pytest\n"
+            "@pytest.fixture\n"
+            "def size(request): ...\n"
+            "@ftgate.compare(threads)\n"
+            "@pytest.mark.parametrize('n,size', [(1, 2)], indirect=['size'])\n"
+            "def test_it(worker, n, size): ..."
+        ),
         "the indirect parameter 'size' cannot travel",
     ),
     "parameter named worker": (
@@ -270,51 +307,97 @@ WRONG = {
         "'worker' is the cell's own argument; give the parameter another name",
     ),
     "lambda": (
-        "import pytest\n@ftgate.compare(threads)\n@pytest.mark.parametrize('f', [lambda: 1])\ndef test_it(worker, f): ...",
+        (
+            "import pytest\n"
+            "@ftgate.compare(threads)\n"
+            "@pytest.mark.parametrize('f', [lambda: 1])\n"
+            "def test_it(worker, f): ..."
+        ),
         "cannot be sent to another interpreter; parametrize with plain values",
     ),
     "nan": (
-        "import pytest\n@ftgate.compare(threads)\n@pytest.mark.parametrize('x', [1.0, float('nan')])\ndef test_it(worker, x): ...",
+        (
+            "import pytest\n"
+            "@ftgate.compare(threads)\n"
+            "@pytest.mark.parametrize('x', [1.0, float('nan')])\n"
+            "def test_it(worker, x): ..."
+        ),
         "parameter x=nan cannot be sent",
     ),
     "instance": (
-        "import pytest\nclass Thing: ...\n@ftgate.compare(threads)\n@pytest.mark.parametrize('x', [Thing()])\ndef test_it(worker, x): ...",
+        (
+            "import pytest\n"
+            "class Thing: ...\n"
+            "@ftgate.compare(threads)\n"
+            "@pytest.mark.parametrize('x', [Thing()])\n"
+            "def test_it(worker, x): ..."
+        ),
         "make the object in the body",
     ),
-    "tasks": ("@ftgate.compare(threads, tasks)\ndef test_it(worker): ...", "tasks run coroutines: make the body `async def ...(worker)`, or give one with @test_it.variant(tasks)"),
-    "async pool": ("@ftgate.compare(threads)\nasync def test_it(executor): ...", "test_it drives a pool, so it cannot be `async def`"),
+    "async pool": (
+        "@ftgate.compare(threads)\nasync def test_it(executor): ...",
+        "test_it drives a pool, so it cannot be `async def`",
+    ),
     "idle variant": (
         "@ftgate.compare(threads)\ndef test_it(worker): ...\n@test_it.variant(tasks)\nasync def other(worker): ...",
-        "variant other is for tasks, which the comparison does not name; add it or drop the variant",
+        "variant other is for tasks, which the comparison does not name; add it",
     ),
     "variant of nothing": (
         "@ftgate.compare(threads)\ndef test_it(worker): ...\n@test_it.variant('threads')\ndef other(worker): ...",
         "variant other is for 'threads', which is no executor",
     ),
     "variant without the parameter": (
-        "import pytest\n@ftgate.compare(threads, tasks)\n@pytest.mark.parametrize('n', [1])\ndef test_it(worker, n): ...\n"
-        "@test_it.variant(tasks)\nasync def other(worker): ...",
+        (
+            "import pytest\n"
+            "@ftgate.compare(threads, tasks)\n"
+            "@pytest.mark.parametrize('n', [1])\n"
+            "def test_it(worker, n): ...\n"
+            "@test_it.variant(tasks)\n"
+            "async def other(worker): ..."
+        ),
         "other does not take 'n', which the test is parametrized with; add it",
     ),
-    "no argument": ("@ftgate.compare(threads)\ndef test_it(): ...", "test_it names neither worker nor executor: a body that every worker runs takes `worker`"),
-    "both arguments": ("@ftgate.compare(threads)\ndef test_it(worker, executor): ...", "test_it takes worker and executor"),
+    "no argument": (
+        "@ftgate.compare(threads)\ndef test_it(): ...",
+        "test_it names neither worker nor executor: a body that every worker runs takes `worker`",
+    ),
+    "both arguments": (
+        "@ftgate.compare(threads)\ndef test_it(worker, executor): ...",
+        "test_it takes worker and executor",
+    ),
     "local": (
         "def make():\n    @ftgate.compare(threads)\n    def test_it(worker): ...\n    return test_it\ntest_it = make()",
-        "the test is defined inside a function, where the measured interpreter cannot import it; move it to the module",
+        "measured interpreter cannot import it; move it to the module",
     ),
     "decorated again": (
-        "import functools\ndef twice(f):\n    @functools.wraps(f)\n    def inner(worker): ...\n    return inner\n"
-        "@twice\n@ftgate.compare(threads)\ndef test_it(worker): ...",
+        (
+            "import functools\n"
+            "def twice(f):\n"
+            "    @functools.wraps(f)\n"
+            "    def inner(worker): ...\n"
+            "    return inner\n"
+            "@twice\n"
+            "@ftgate.compare(threads)\n"
+            "def test_it(worker): ..."
+        ),
         "another decorator stands above it and would be left out",
     ),
-    "class": ("@ftgate.compare(threads)\nclass TestIt:\n    def test_it(self): ...", "it is a class; decorate its test methods"),
+    "class": (
+        "@ftgate.compare(threads)\nclass TestIt:\n    def test_it(self): ...",
+        "it is a class; decorate its test methods",
+    ),
     "static method": (
         "class TestIt:\n    @staticmethod\n    @ftgate.compare(threads)\n    def test_it(worker): ...",
         "a static or class method cannot be compared; make it a plain method that takes self",
     ),
     "unittest": (
-        "import unittest\nclass TestIt(unittest.TestCase):\n    @ftgate.compare(threads)\n    def test_it(self, worker): ...",
-        "tests of unittest.TestCase cannot have cells; move it to a plain class or to the module",
+        (
+            "import unittest\n"
+            "class TestIt(unittest.TestCase):\n"
+            "    @ftgate.compare(threads)\n"
+            "    def test_it(self, worker): ..."
+        ),
+        "tests of unittest.TestCase cannot have cells; move it to a plain class",
     ),
     "shared": (
         "@ftgate.compare(threads)\ndef test_it(worker): ...\n@test_it.shared\ndef state(): ...",
@@ -324,12 +407,15 @@ WRONG = {
         "@ftgate.compare(threads)\ndef test_it(worker): ...\n@test_it.check\ndef right(results, worker): ...",
         "right is @test.check, which takes one argument: the results",
     ),
-    "too old": ("@ftgate.compare(interpreters, pythons=['3.13'])\ndef test_it(worker): ...", "target 3.13 has no concurrent.interpreters (new in 3.14); leave the target or the executor `interpreters` out"),
-}  # fmt: skip
+}
+WRONG = {
+    **{case: (f"@ftgate.compare({case})\ndef test_it(worker): ...", said) for case, said in ARGUMENTS.items()},
+    **OTHERS,
+}
 
 
 def _file(case: str) -> str:
-    return f"test_{re.sub('[^a-z]', '_', case)}.py"
+    return f"test_{list(WRONG).index(case)}.py"
 
 
 @pytest.fixture(scope="module")

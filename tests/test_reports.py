@@ -305,9 +305,7 @@ def test_unsupported_cells_are_grouped_by_reason() -> None:
 def test_header_names_machine_interpreters_and_seed() -> None:
     text = shown(report_by_hand.report(), 160)
     assert "x86_64-epyc7763-2-9f3c · AMD EPYC 7763 64-Core Processor · 2 cores" in text
-    assert (
-        "3.14.7t  GIL off · gcc 14.2.0, no PGO, no LTO, built from source · /opt/python/bin/python3.14t" in text
-    )
+    assert "3.14.7t  GIL off · gcc 14.2.0, no PGO, no LTO, built from source · /opt/python/bin/python3.14t" in text
     assert "repeat with --ftgate-seed 20260102" in text
     assert "--ftgate-seed" not in shown(report_by_hand.report(), 160, verbosity=-1)
 

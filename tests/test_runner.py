@@ -547,25 +547,29 @@ def test_results_do_not_depend_on_the_hash_seed(bench: Bench) -> None:
     "executor", [THREADS, FORK, FORKSERVER, SPAWN, INTERPRETERS], ids=lambda executor: executor.label
 )
 def test_memory_that_workers_hold_is_seen(bench: Bench, executor: Executor, build: str) -> None:
+    # An anonymous mapping in place of an object: allocators keep or give back what imports left, as it suits them.
+    # The first launch is not counted: it compiles what it imports, which leaves most.
     bench.write("""
+        import mmap
         import time
 
         @ftgate.compare(threads)
         def test_it(worker, mib):
-            held = bytearray(mib << 20)
-            held[::4096] = b"x" * len(held[::4096])
-            time.sleep(0.05)
+            if not hasattr(worker.local, "held"):
+                worker.local.held = mmap.mmap(-1, mib << 20)
+                for page in range(0, mib << 20, 4096):
+                    worker.local.held[page] = 1
+            time.sleep(0.01)
     """)
     uss = {}
-    for mib in (32, 96):
+    for mib in (1, 1, 33):
         handle = bench.start(executor, build=build, params=(Param(name="mib", literal=str(mib)),))
         handle.ready()
-        points = handle.hold(1_500_000_000)
+        points = handle.hold(800_000_000)
         handle.finish()
         assert {point.processes for point in points} == {points[0].processes}
         uss[mib] = max(point.uss_bytes or 0 for point in points)
-    # Allocators give back what imports left behind (some 10 MiB) sooner or later.
-    assert (uss[96] - uss[32]) / 2**20 == pytest.approx(2 * 64, abs=14)
+    assert (uss[33] - uss[1]) / 2**20 == pytest.approx(2 * 32, abs=6)
 
 
 def test_a_launch_ends_when_its_controller_is_gone(bench: Bench) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -121,24 +122,22 @@ class Project:
             )
         )
 
-    def session(self, launcher: FakeLauncher, *tandems: Tandem, run: str = "", **changed: object) -> Session:
+    def session(self, launcher: FakeLauncher, *tandems: Tandem, run: str = "", **changed: Any) -> Session:
         self.count += 1
         config = msgspec.structs.replace(CONFIG, **changed)
         made = Session(config, self.root, run or f"run-{self.count}", Watcher(), launcher)
         made.prepare(plan.plan_of((tandem.spec, cell) for tandem in tandems or (TWO,) for cell in tandem.cells))
         return made
 
-    def run(self, launcher: FakeLauncher | None = None, *tandems: Tandem, **changed: object) -> Outcome:
+    def run(self, launcher: FakeLauncher | None = None, *tandems: Tandem, **changed: Any) -> Outcome:
         launcher = launcher or day()
         running = self.session(launcher, *tandems, **changed)
         nodeids = [cell.nodeid for tandem in running.plan.tandems for cell in tandem.cells]
         rows = [running.row(nodeid) for nodeid in nodeids]
         return Outcome(running, launcher, running.report(rows, "0.1", nodeids))
 
-    def record(
-        self, launcher: FakeLauncher | None = None, *tandems: Tandem, update: Iterable[str] = ("new",)
-    ) -> Outcome:
-        return self.run(launcher or day(seed=1), *tandems, update=tuple(update))
+    def record(self, launcher: FakeLauncher | None = None, *tandems: Tandem, update: str = "new") -> Outcome:
+        return self.run(launcher or day(seed=1), *tandems, update=(update,))
 
     @property
     def baseline(self) -> Path:
@@ -363,7 +362,7 @@ def test_an_update_of_new_cells_leaves_what_is_stored(project: Project) -> None:
 def test_an_update_of_all_refuses_a_regressed_cell(project: Project) -> None:
     project.record()
     old = project.run().session.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
-    outcome = project.record(day(cell_slower(1.3), seed=5), update=("all",))
+    outcome = project.record(day(cell_slower(1.3), seed=5), update="all")
     assert outcome.decision() is Decision.REGRESSED
     store = outcome.session.store
     assert store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY) == old
@@ -375,7 +374,7 @@ def test_an_update_of_all_refuses_a_regressed_cell(project: Project) -> None:
 
 def test_an_update_takes_a_regressed_cell_that_is_named(project: Project) -> None:
     project.record()
-    outcome = project.record(day(cell_slower(1.3), seed=5), update=(THREADS,))
+    outcome = project.record(day(cell_slower(1.3), seed=5), update=THREADS)
     assert outcome.decision() is Decision.REGRESSED
     assert project.run(day(cell_slower(1.3))).decision() is Decision.PASSED
     assert project.run().decision() is Decision.IMPROVED
@@ -394,13 +393,22 @@ def test_a_failing_cell_is_not_recorded(project: Project) -> None:
 # -- what cannot be judged -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "damage", [lambda text: text[:300], lambda text: text.replace('"loops"', '"lops"'), lambda _: "{"]
-)
+DAMAGES: dict[str, Callable[[str], str]] = {
+    "cut off": lambda text: text[:300],
+    "unknown field": lambda text: text.replace('"loops"', '"lops"'),
+    "NaN": lambda text: text.replace('"loops": 10', '"loops": NaN'),
+    "conflict": lambda text: text.replace("{", "{\n<<<<<<< ours", 1),
+    "version": lambda text: text.replace('"schema": 1', '"schema": 2'),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_corrupt_baseline_is_an_error_and_stays_as_it_is(project: Project, damage: Callable[[str], str]) -> None:
     project.record(day(lambda at: 0.0005, seed=1))
-    project.baseline.write_text(damage(project.baseline.read_text(encoding="utf-8")), encoding="utf-8")
+    whole = project.baseline.read_text(encoding="utf-8")
+    project.baseline.write_text(damage(whole), encoding="utf-8")
     before = project.baseline.read_bytes()
+    assert before != whole.encode()
     other = tandem_of(spec=spec_of("threads", nodeid="test_other.py::test_other"))
     for update in ((), ("new",), ("all",), (THREADS,)):
         outcome = project.run(None, TWO, other, update=update)

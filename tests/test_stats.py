@@ -254,26 +254,49 @@ class TestEstimators:
         assert stats.bonferroni(0.01, 0) == 0.01
 
 
-class TestBlindQuantile:
-    def test_disturbed_upwards_takes_a_low_one(self) -> None:
+class TestTurnsRatio:
+    def test_paired_cancels_what_hits_both(self) -> None:
+        rng = np.random.default_rng(11)
+        weather = np.exp(rng.normal(0, 1, 9))
+        assert stats.turns_ratio(3 * weather, 2 * weather, stats.PAIRED) == pytest.approx(1.5)
+
+    def test_paired_leaves_out_turns_without_a_partner(self) -> None:
+        assert stats.turns_ratio([2.0, 4.0, 9.0], [1.0, 2.0], stats.PAIRED) == pytest.approx(2.0)
+
+    def test_a_quantile_compares_floors(self) -> None:
+        assert stats.turns_ratio([4.0, 8.0], [5.0, 2.0, 3.0], 0.0) == 2.0
+
+    def test_nothing_to_compare(self) -> None:
+        with pytest.raises(ValueError, match="no turns"):
+            stats.turns_ratio([], [1.0], stats.PAIRED)
+
+
+class TestBlindEstimator:
+    def test_disturbed_upwards_apart_takes_a_low_quantile(self) -> None:
         rng = np.random.default_rng(14)
-        launches = [10 * np.exp(rng.exponential(0.5, 40)) for _ in range(30)]
-        assert stats.blind_quantile(launches) < 0.25
+        launches = [tuple(10 * np.exp(rng.exponential(0.5, (2, 40)))) for _ in range(30)]
+        found = stats.blind_estimator(launches)
+        assert found is not None
+        assert found < 0.25
 
-    def test_disturbed_downwards_takes_the_median(self) -> None:
+    def test_disturbed_together_takes_pairs(self) -> None:
         rng = np.random.default_rng(15)
-        launches = [10 * np.exp(-rng.exponential(0.5, 40)) for _ in range(30)]
-        assert stats.blind_quantile(launches) == 0.5
+        weather = [np.exp(rng.normal(0, 0.5, 40)) for _ in range(30)]
+        launches = [(turns, 3 * turns * np.exp(rng.normal(0, 0.01, 40))) for turns in weather]
+        assert stats.blind_estimator(launches) is stats.PAIRED
 
-    def test_ties_go_to_the_higher(self) -> None:
-        assert stats.blind_quantile([[2.0] * 8] * 4) == 0.5
-        assert stats.blind_quantile([[2.0] * 8] * 4, candidates=(0.1, 0.0)) == 0.1
+    def test_ties_go_to_the_earlier(self) -> None:
+        still = [([2.0] * 8, [1.0] * 8)] * 4
+        assert stats.blind_estimator(still) is stats.PAIRED
+        assert stats.blind_estimator(still, candidates=(0.1, 0.0)) == 0.1
 
-    def test_too_little_takes_the_default(self) -> None:
-        assert stats.blind_quantile([]) == stats.blind_quantile([[1.0, 2.0, 3.0, 9.0]] * 2) == 0.25
-        assert stats.blind_quantile([[1.0, 2.0, 3.0]] * 9) == 0.25
+    def test_too_little_takes_pairs(self) -> None:
+        assert stats.blind_estimator([]) is stats.PAIRED
+        assert stats.blind_estimator([([1.0, 2.0, 3.0, 9.0], [1.0] * 4)] * 2) is stats.PAIRED
+        assert stats.blind_estimator([([1.0, 2.0, 3.0], [1.0] * 3)] * 9) is stats.PAIRED
 
     def test_does_not_depend_on_the_unit(self) -> None:
         rng = np.random.default_rng(16)
-        launches = [rng.lognormal(0, 0.3, 12) for _ in range(8)]
-        assert stats.blind_quantile(launches) == stats.blind_quantile([turns * 1e9 for turns in launches])
+        launches = [(rng.lognormal(0, 0.3, 12), rng.lognormal(0, 0.1, 12)) for _ in range(8)]
+        scaled = [(own * 1e9, beside * 1e3) for own, beside in launches]
+        assert stats.blind_estimator(launches) == stats.blind_estimator(scaled)

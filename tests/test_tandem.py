@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import msgspec
 import pytest
@@ -107,15 +107,20 @@ def test_all_sides_of_a_round_are_started_together() -> None:
 def test_turns_are_shuffled_within_each_turn_and_none_is_left_out() -> None:
     launcher = FakeLauncher()
     run_of(launcher, limits=Limits(launches=3, turns=8)).measure()
-    orders = []
+    orders, candles_first = [], []
     for events in rounds(launcher).values():
         for begin in range(0, len(events), 6):
             turn = events[begin : begin + 6]
             assert {event.at.number for event in turn} == {begin // 6}
             assert len({event.handle for event in turn}) == 6
-            orders.append(tuple((event.at.label, event.at.candle) for event in turn))
+            # Each cell beside its candle: neighbours see the same machine.
+            pairs = list(zip(turn[::2], turn[1::2], strict=True))
+            assert all(one.at.label == other.at.label for one, other in pairs)
+            orders.append(tuple(one.at.label for one, _ in pairs))
+            candles_first += [one.at.candle for one, _ in pairs]
     assert len(orders) == 24
-    assert len(set(orders)) > 20
+    assert set(orders) == set(permutations(LABELS))
+    assert 24 < sum(candles_first) < 48  # of 72
 
 
 def test_every_cell_takes_turns_with_a_candle_of_its_own() -> None:
@@ -529,7 +534,7 @@ def test_a_result_that_changes_between_iterations_or_launches_is_the_error() -> 
 def test_a_cell_that_failed_has_no_say_in_what_is_right() -> None:
     launcher = FakeLauncher()
     launcher.results = lambda at: ("42",) if at.label == LABELS[2] else ("41",)
-    launcher.trouble = lambda at: failed("no") if at.label in LABELS[:2] and at.event == MEASURED else None
+    launcher.trouble = lambda at: failed("no") if at.label != LABELS[2] and at.event == "hold" else None
     assert reasons(launcher) == ["no", "no", None]
 
 

@@ -315,14 +315,18 @@ def _values(wall_ns: Sequence[int], loops: int, ops_per_s: Sequence[float]) -> t
     return tuple(wall / loops for wall in wall_ns if wall > 0)
 
 
-def wall_ratios(stored: Entry | Recording, quantile: float) -> tuple[float, ...]:
-    """A value a launch, in recording and launch order: floor of the cell's turns / floor of the candle's.
+def wall_ratios(stored: Entry | Recording, estimator: stats.Estimator = stats.PAIRED) -> tuple[float, ...]:
+    """A value a launch, in recording and launch order: the ratio of the cell's turns to the candle's.
 
     Launches without a candle give none: there is nothing that their speed of the day could be read from.
     """
+    return tuple(stats.turns_ratio(own, candle, estimator) for own, candle in paired_turns(stored))
+
+
+def paired_turns(stored: Entry | Recording) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
+    """The turns of each launch with those of the candle, for the launches that have both."""
     sides = ((turn_values(launch), candle_values(launch)) for launch in _launches(stored))
-    both = ((cell, candle) for cell, candle in sides if cell and candle)
-    return tuple(stats.floor(cell, quantile) / stats.floor(candle, quantile) for cell, candle in both)
+    return [(own, candle) for own, candle in sides if own and candle]
 
 
 def wall_floors_ns(stored: Entry | Recording, quantile: float) -> tuple[float, ...]:
@@ -353,7 +357,7 @@ def summary(stored: Entry | Recording, quantile: float = stats.DEFAULT_QUANTILE)
     newest = _recordings(stored)[-1]
     return Summary(
         wall_ns=_median(wall_floors_ns(stored, quantile)),
-        candle_ratio=_median(wall_ratios(stored, quantile)),
+        candle_ratio=_median(wall_ratios(stored)),
         uss_bytes=_median(uss_bytes(stored)),
         launches=sum(1 for _ in _launches(stored)),
         recorded_at=newest.recorded_at,

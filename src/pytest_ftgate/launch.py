@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import json
 import os
 import selectors
@@ -12,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
@@ -153,7 +152,6 @@ def launch_environment(request: Request, mark: str, runner: Path, inherited: Map
         **request.environment,
         "PYTHONHASHSEED": str(request.hash_seed),
         "PYTHONPATH": str(runner),
-        "PYTHONPYCACHEPREFIX": str(runner / "pycache"),
         "FTGATE_PADDING": "x" * request.padding,
         observe.MARK: mark,
     }
@@ -171,32 +169,34 @@ class ProcessLauncher:
         self.work = work
         self.clock = clock
         self.marks = observe.marks()
-        self.count = itertools.count()
 
     def start(self, request: Request) -> ProcessHandle:
-        """Start the interpreter; it imports the workload and waits for orders."""
+        """Start the interpreter; it imports the workload and waits for orders. Raises LaunchFailed."""
         mark = next(self.marks)
         # The folder's name is padded too: its length is part of the layout that argv has on the stack.
         folder = self.work / f"{mark}{'-' * (request.padding % 16)}"
-        folder.mkdir(parents=True)
         to_child, from_parent = os.pipe()
         to_parent, from_child = os.pipe()
-        job = folder / "job.json"
-        job.write_text(json.dumps(job_of(request, folder / "result.json", (to_child, from_child))), encoding="utf-8")
-        environment = launch_environment(request, mark, self.runner, os.environ)
         try:
+            folder.mkdir(parents=True)
+            job = folder / "job.json"
+            content = json.dumps(job_of(request, folder / "result.json", (to_child, from_child)))
+            job.write_text(content, encoding="utf-8")
             process = subprocess.Popen(
                 [request.python, "-P", "-s", str(self.runner / "pytest_ftgate" / "runner"), str(job)],
-                env=environment,
+                env=launch_environment(request, mark, self.runner, os.environ),
                 pass_fds=(to_child, from_child),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        except BaseException:
+        except BaseException as error:
             os.close(from_parent)
             os.close(to_parent)
+            shutil.rmtree(folder, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise LaunchFailed(WorkloadError(reason=f"its interpreter cannot be started: {error}")) from error
             raise
         finally:
             os.close(to_child)
@@ -420,7 +420,7 @@ def install_runner(folder: Path) -> Path:
     """A copy of the light part of the package under `folder`, in a place named by its content; for sys.path.
 
     Only this copy is seen by measured interpreters: the folder that the package stands in holds the controller's
-    own dependencies, built for another interpreter.
+    own dependencies, built for another interpreter. Raises FtgateError when `folder` cannot be written.
     """
     package = Path(__file__).parent
     files = sorted(path for pattern in LIGHT for path in package.glob(pattern))
@@ -430,11 +430,20 @@ def install_runner(folder: Path) -> Path:
     home = folder.absolute() / digest.hexdigest()[:12]
     if not home.is_dir():
         unfinished = folder / f"{home.name}.{os.getpid()}"
-        for path in files:
-            copy = unfinished / package.name / path.relative_to(package)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, copy)
-        with contextlib.suppress(OSError):  # another run has just put the same there
+        try:
+            _copy(package, files, unfinished / package.name)
             unfinished.rename(home)
-        shutil.rmtree(unfinished, ignore_errors=True)
+        except OSError as error:
+            if not home.is_dir():  # else another run has just put the same there
+                mend = "make room there, or make it writable"
+                raise FtgateError(f"{folder}: the runner cannot be put there: {error.strerror}; {mend}") from error
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
     return home
+
+
+def _copy(package: Path, files: Sequence[Path], folder: Path) -> None:
+    for path in files:
+        copy = folder / path.relative_to(package)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)

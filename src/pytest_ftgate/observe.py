@@ -13,8 +13,9 @@ import psutil
 from .model import MemoryPoint
 
 MARK = "FTGATE_LAUNCH"
-TRACKER = "multiprocessing.resource_tracker"
-FORKSERVER = "multiprocessing.forkserver"
+# As multiprocessing starts its own servers; a word of a workload's may hold the module's name.
+TRACKER = "from multiprocessing.resource_tracker import main"
+FORKSERVER = "from multiprocessing.forkserver import main"
 _SMALL_COST = 0.02  # the share of the time that looking at memory may take
 
 
@@ -28,19 +29,21 @@ def tree(pid: int) -> list[psutil.Process]:
     return [process for process in found if not _is(process, TRACKER)]
 
 
-def _is(process: psutil.Process, module: str) -> bool:
+def _is(process: psutil.Process, server: str) -> bool:
     try:
-        return any(module in word for word in process.cmdline())
+        return any(server in word for word in process.cmdline())
     except psutil.Error:
         return False
 
 
 def memory_point(processes: list[psutil.Process]) -> MemoryPoint | None:
-    """RSS, USS and PSS in bytes summed over `processes`; None when one of them ended meanwhile.
+    """RSS, USS and PSS in bytes summed over `processes`; None when there is none or one of them ended meanwhile.
 
     A sum without a process that was there a moment ago would be a minimum that means nothing, so such a look
     is dropped whole.
     """
+    if not processes:
+        return None
     rss = uss = pss = 0
     has_pss = True
     try:
@@ -80,8 +83,8 @@ def watch_memory(
 ) -> tuple[MemoryPoint, ...]:
     """Look at the tree of `pid` for `seconds`, while its workers are held at work.
 
-    The interval widens until looking takes at most 2 % of the time. The tree is taken once, at the start: workers
-    are all there by then and none ends before the hold does.
+    The interval widens until looking takes at most 2 % of the time. The tree is taken at the start, when the workers
+    are all there, and again after a look at which one of its processes had ended.
     """
     ends = clock() + seconds
     processes = tree(pid)
@@ -89,7 +92,9 @@ def watch_memory(
     while clock() < ends:
         began = clock()
         point = memory_point(processes)
-        if point is not None:
+        if point is None:
+            processes = tree(pid)
+        else:
             points.append(point)
         spent = clock() - began
         sleep(max(0.0, min(max(interval_s, spent / _SMALL_COST), ends - clock())))

@@ -22,7 +22,8 @@ class OptionError(FtgateError):
 class Option(Struct, frozen=True, kw_only=True):
     """One row: `parse` turns a text into the value and raises ValueError with what it takes.
 
-    `many` may be given several times; `required` of these at least once. `optional` is the value of an option that
+    `many` may be given several times; `required` of these at least once; `words` holds several in one text, quoted as
+    in a shell. `optional` is the value of an option that
     stands without one.
     """
 
@@ -35,6 +36,7 @@ class Option(Struct, frozen=True, kw_only=True):
     many: bool = False
     flag: bool = False
     required: bool = False
+    words: bool = False
     optional: str = ""
 
     @property
@@ -113,6 +115,20 @@ def truth(text: str) -> bool:
     raise ValueError("true or false")
 
 
+def cells(text: str) -> str:
+    """`new`, `all`, or a cell's node id or a part of it."""
+    if not text.strip():
+        raise ValueError("all, or the node id of a cell")
+    return text
+
+
+def folder(text: str) -> str:
+    """A folder's name."""
+    if not text.strip():
+        raise ValueError("the name of a folder")
+    return text
+
+
 def report_target(text: str) -> str:
     """`json:PATH`."""
     kind, _, path = text.partition(":")
@@ -138,7 +154,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="python",
         help="target to measure, repeatable: 3.14, 3.14t, 3.14t[gil=on], 3.14[switchinterval=0.1ms], 3.14[jit=on], "
-        "or a path",
+        "or a path; pythons= of @ftgate.compare comes before the ini",
         parse=target,
         default=DEFAULT_TARGETS,
         ini="args",
@@ -150,7 +166,7 @@ OPTIONS: tuple[Option, ...] = (
         name="update",
         help="record baselines: new cells only; =all: every cell that did not regress; "
         "=CELL (repeatable, globs): these, regressed or not",
-        parse=str,
+        parse=cells,
         default=(),
         ini="args",
         metavar="all|CELL",
@@ -168,7 +184,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="baselines",
         help="folder of the stored baselines, relative to the rootdir",
-        parse=str,
+        parse=folder,
         default="baselines",
         metavar="DIR",
     ),
@@ -209,7 +225,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="timeout",
-        help="seconds that one iteration may take before its process tree is ended",
+        help="seconds that one iteration may take before its process tree is ended; "
+        "timeout= of @ftgate.compare comes before the ini",
         parse=seconds,
         default=60.0,
         metavar="TIME",
@@ -234,8 +251,9 @@ OPTIONS: tuple[Option, ...] = (
         parse=str,
         default=None,
         ini="args",
-        metavar="ARG",
+        metavar="ARGS",
         many=True,
+        words=True,
     ),
     Option(
         name="report",
@@ -260,7 +278,8 @@ def resolve(option: Option, cli: Any, environment: Mapping[str, str], ini: Any, 
     `cli` and `ini` are None where they were not given. Raises OptionError.
     """
     if cli is not None and cli != []:
-        return _parsed(option, cli, option.cli)
+        given = [word for text in cli for word in _words(text, option.cli)] if option.words else cli
+        return _parsed(option, given, option.cli)
     text = environment.get(option.variable)
     if text is not None:
         place = f"environment variable {option.variable}"

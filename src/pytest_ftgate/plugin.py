@@ -62,7 +62,11 @@ def value_of(config: pytest.Config, name: str, declared: Any = None) -> Any:
     """The value of an option after precedence. Raises pytest.UsageError."""
     option = options.by_name(name)
     try:
-        return options.resolve(option, config.getoption(option.dest), os.environ, config.getini(option.dest), declared)
+        ini = config.getini(option.dest)
+    except (ValueError, TypeError, pytest.UsageError) as error:  # which of them depends on pytest's version
+        raise pytest.UsageError(f"ini option {option.dest}: {error}") from None
+    try:
+        return options.resolve(option, config.getoption(option.dest), os.environ, ini, declared)
     except FtgateError as error:
         raise pytest.UsageError(str(error)) from None
 
@@ -258,14 +262,25 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object:
     return True
 
 
+def _own_traceback(error: pytest.ExceptionInfo[BaseException]) -> bool:
+    """Hide our frames beside the workload's, but not where its traceback is in the text already."""
+    return not error.errisinstance(pytest.fail.Exception)
+
+
 def _run_here(cell: Cell, spec: Spec) -> None:
-    __tracebackhide__ = True
+    __tracebackhide__ = _own_traceback
+    reason = failed = ""
     try:
         functional.run_here(cell, spec)
-    except Unsupported as reason:
-        pytest.skip(str(reason))
+    except Unsupported as unsupported:
+        reason = str(unsupported)
     except Failure as failure:
-        pytest.fail(f"{failure.reason}\n{failure.detail}".strip(), pytrace=False)
+        failed = f"{failure.reason}\n{failure.detail}".strip()
+    # Out of the handlers, so that pytest shows no chain of ours beside the workload's own traceback.
+    if reason:
+        pytest.skip(reason)
+    if failed:
+        pytest.fail(failed, pytrace=False)
 
 
 class Run:
@@ -365,11 +380,19 @@ class Run:
         self.progress.end()
         if self.is_worker or not self.payloads:
             return
+        if session.exitstatus == pytest.ExitCode.OK and self._nothing_measured(session):
+            self.trouble = "nothing was measured: every cell is unsupported here"
+            session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
         try:
             self._finish()
         except (FtgateError, OSError) as error:
             self.trouble = str(error)
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+
+    def _nothing_measured(self, session: pytest.Session) -> bool:
+        """A gate that gated nothing must not look green."""
+        unsupported = all(row.verdict.decision is Decision.UNSUPPORTED for row in self.payloads.values())
+        return unsupported and all(CELL in item.stash for item in session.items)
 
     trouble = ""
 

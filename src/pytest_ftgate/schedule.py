@@ -14,8 +14,8 @@ import numpy as np
 from pytest_ftgate import stats
 from pytest_ftgate.model import Struct
 
-TURNS_STANDARD_ERROR = 0.01
-"""The standard error of a launch's low-quantile log value that its turns are to bring (0.01: 1 %)."""
+TURNS_STANDARD_ERROR = 0.02
+"""The standard error of a launch's low-quantile log value that its turns are to bring: that between launches is more."""
 LEAST_LAUNCHES = 2
 RESOLUTIONS_PER_VALUE = 1000
 
@@ -36,7 +36,7 @@ def turns_wanted(
     at_least: int = 3,
     at_most: int = 60,
 ) -> int:
-    """The turns a launch should take so that its low-quantile log value has a standard error of about 1 %.
+    """The turns a launch should take so that its low-quantile log value has a standard error of about 2 %.
 
     `walls` holds, for each side, the wall times of the first launch's turns (any unit, positive): the noisiest side
     decides. `budget_ns` is for all `launches` together; `at_least` holds even where it does not suffice.
@@ -56,18 +56,19 @@ def launches_wanted(
     costs: Costs,
     turns: int,
     budget_ns: float,
+    taken: int = 0,
 ) -> int:
-    """The launches a tandem should take in all, those already taken included.
+    """The launches a tandem should take in all, the `taken` ones included.
 
     `values` holds, for each cell, the log-ratios to the candle of the launches so far: the noisiest cell decides. It
     takes as many as bring the 95 % interval of a shift between two such sides to about half of `effect` on each side,
-    at least `floor` (what the exact test needs) and at most `at_most`. `budget_ns` is for all of them together; where
-    it forbids even `floor`, as many as it allows, and never fewer than 2.
+    at least `floor` (what the exact test needs) and at most `at_most`. `budget_ns` is for those to come; where it
+    forbids even `floor`, as many as it allows, and never fewer than 2.
     """
     deviation = max((stats.gini_deviation(cell) for cell in values), default=0.0)
     half_width = math.log1p(effect) / 2
     wanted = min(2 * (2 * deviation / half_width) ** 2, at_most) if half_width > 0 else at_most
-    affordable = budget_ns / max(1.0, costs.launch_ns + turns * costs.turn_ns)
+    affordable = taken + budget_ns / max(1.0, costs.launch_ns + turns * costs.turn_ns)
     return max(LEAST_LAUNCHES, math.floor(min(max(floor, math.ceil(wanted)), affordable)))
 
 

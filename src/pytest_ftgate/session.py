@@ -304,11 +304,11 @@ class Session:
         alpha, beta = self._alpha_beta()
         config = self.config
         new = baselines.recording_from_sample(sample)
-        quantile = stats.blind_quantile([baselines.turn_values(launch) for launch in _launches(entry)])
+        estimator = stats.blind_estimator(baselines.paired_turns(entry))
         wall = Comparison(
             metric=Metric.WALL,
-            new=baselines.wall_ratios(new, quantile),
-            reference=baselines.wall_ratios(entry, quantile),
+            new=baselines.wall_ratios(new, estimator),
+            reference=baselines.wall_ratios(entry, estimator),
             unit="x candle",
             margin=config.margin,
             effect=config.effect,

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,12 @@ Alternative = Literal["greater", "less"]
 Floats: TypeAlias = NDArray[np.float64]
 Values: TypeAlias = Sequence[float] | Floats
 
+Estimator: TypeAlias = float | None
+"""What a launch's value is: a quantile of its turns on both sides, or PAIRED."""
+PAIRED: Final = None
 DEFAULT_QUANTILE = 0.25
 LEAST_LAUNCHES, LEAST_TURNS = 3, 4
-"""Fewer launches, or fewer turns in one, say nothing about which quantile is steadiest."""
+"""Fewer launches, or fewer turns in one, say nothing about which estimator is steadiest."""
 
 _ROUNDING = 1e-12
 """Values this close, relative to the largest, differ by floating-point rounding alone: a tie."""
@@ -145,24 +148,43 @@ def floor(values: Values, quantile: float) -> float:
     return float(np.quantile(_finite(values), quantile))
 
 
-def blind_quantile(launches: Sequence[Values], candidates: Sequence[float] = (0.0, 0.1, 0.25, 0.5)) -> float:
-    """The candidate quantile whose `floor` varies least within a launch, chosen from the reference side alone.
+def turns_ratio(own: Values, beside: Values, estimator: Estimator) -> float:
+    """How much longer one side of a launch takes than the side that took turns with it, as a ratio.
 
-    `launches` holds positive turns per launch. For each candidate the floors of a launch's even and odd turns are
-    compared; the one with the smallest root mean square of their log-ratio wins, a tie goes to the higher quantile.
-    Because the other side is never looked at, the choice cannot favour a verdict. With fewer than 3 launches of
-    4 turns it is 0.25. Raises ValueError for a turn that is not positive.
+    A quantile as `estimator` compares the `floor` of both; PAIRED takes the median of the ratios turn by turn, which
+    sees both sides at the same moment. Turns without a partner are left out of the latter. Raises ValueError for no
+    turns, or one that is not positive.
     """
-    usable = [turns for turns in launches if len(turns) >= LEAST_TURNS]
+    if estimator is not PAIRED:
+        return floor(own, estimator) / floor(beside, estimator)
+    pairs = min(len(own), len(beside))
+    if not pairs:
+        raise ValueError("no turns to compare")
+    return float(np.exp(np.median(np.log(_positive(own[:pairs])) - np.log(_positive(beside[:pairs])))))
+
+
+def blind_estimator(
+    launches: Sequence[tuple[Values, Values]], candidates: Sequence[Estimator] = (None, 0.5, 0.25, 0.1, 0.0)
+) -> Estimator:
+    """The estimator whose `turns_ratio` varies least within a launch, chosen from the reference side alone.
+
+    `launches` holds the positive turns of a cell and of what took turns with it, per launch. For each candidate the
+    ratios of a launch's even and of its odd turns are compared; the one with the smallest root mean square of their
+    log-ratio wins, a tie goes to the earlier candidate. Because the other side of the comparison is never looked at,
+    the choice cannot favour a verdict. With fewer than 3 launches of 4 turns it is PAIRED.
+    """
+    usable = [(own, beside) for own, beside in launches if min(len(own), len(beside)) >= LEAST_TURNS]
     if len(usable) < LEAST_LAUNCHES:
-        return DEFAULT_QUANTILE
-    _positive([turn for turns in usable for turn in turns])
+        return PAIRED
 
-    def spread(quantile: float) -> float:
-        ratios = [floor(turns[::2], quantile) / floor(turns[1::2], quantile) for turns in usable]
-        return round(math.sqrt(sum(math.log(ratio) ** 2 for ratio in ratios) / len(ratios)), 12)
+    def spread(estimator: Estimator) -> float:
+        halves = [
+            turns_ratio(own[::2], beside[::2], estimator) / turns_ratio(own[1::2], beside[1::2], estimator)
+            for own, beside in usable
+        ]
+        return round(math.sqrt(sum(math.log(ratio) ** 2 for ratio in halves) / len(halves)), 12)
 
-    return min(candidates, key=lambda quantile: (spread(quantile), -quantile))
+    return min(candidates, key=spread)
 
 
 def gini_deviation(values: Values) -> float:

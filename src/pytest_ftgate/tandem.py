@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Protocol, TypeVar
 
-from . import figures, schedule
+from . import figures, schedule, stats
 from .launch import CellUnsupported, Handle, Launcher, LaunchFailed, Request, launch_of
 from .model import Cell, Interpreter, Launch, Sample, Spec, Struct, Tandem, Turn, WorkloadError
 from .runner.protocol import CHECK, COLD, MEASURED, WARMUP
@@ -158,11 +158,19 @@ class TandemRun:
         began = self.clock()
         taken = 0
         while taken < (self.turns or self._pilot_turns):
-            self._each(self._shuffled(sides), "turns", self._measured_turn)
+            self._each(self._turn_order(sides), "turns", self._measured_turn)
             taken += 1
             if taken == self._pilot_turns and self.turns is None:
                 self.turns = self._turns_wanted(sides, (self.clock() - began) * 1e9 / taken)
         self.turn_ns = (self.clock() - began) * 1e9 / max(1, taken)
+
+    def _turn_order(self, sides: Sequence[Side]) -> list[Side]:
+        """Random order of cells, each beside its candle, which of the two comes first being random too.
+
+        Neighbours in time see the same machine: its speed changes within milliseconds.
+        """
+        pairs = [[side for side in sides if side.entry is entry] for entry in self.entries]
+        return [side for pair in self._shuffled(pairs) for side in self._shuffled(pair)]
 
     def _ready(self, side: Side) -> None:
         self.resolution_ns = max(self.resolution_ns, side.handle.ready())
@@ -328,7 +336,10 @@ class TandemRun:
         if self.limits.launches is not None or not values:
             return
         turns = self.turns or self._pilot_turns
-        costs = schedule.Costs(launch_ns=max(0.0, round_ns - self.turn_ns * turns), turn_ns=self.turn_ns)
+        launch_ns = max(0.0, round_ns - self.turn_ns * turns)
+        if self.limits.turns is None:
+            turns = self.turns = self._turns_to_reach_floor(launch_ns, turns)
+        costs = schedule.Costs(launch_ns=launch_ns, turn_ns=self.turn_ns)
         self.wanted = schedule.launches_wanted(
             values,
             floor=self.limits.floor,
@@ -336,12 +347,30 @@ class TandemRun:
             effect=self.limits.effect,
             costs=costs,
             turns=turns,
-            budget_ns=self._budget_ns() + round_ns * self.done,
+            budget_ns=self._budget_ns(),
+            taken=self.done,
         )
 
+    def _turns_to_reach_floor(self, launch_ns: float, turns: int) -> int:
+        """Fewer turns where the launches that the exact test needs would not fit the budget otherwise."""
+        missing = self.limits.floor - self.done
+        if missing <= 0:
+            return turns
+        affordable = (self._budget_ns() / missing - launch_ns) / max(1.0, self.turn_ns)
+        return max(self._pilot_turns, min(turns, math.floor(affordable)))
+
     def _ratios(self, entry: Entry) -> list[float]:
-        own, candle = figures.launch_values(entry.launches), figures.launch_values(entry.candle)
-        return [math.log(ratio) for ratio in figures.launch_ratios(own, candle)]
+        found = []
+        for launch, candle in zip(entry.launches, entry.candle, strict=False):
+            pairs = list(zip(self._values(launch), self._values(candle), strict=False))
+            known = [pair for pair in pairs if all(map(math.isfinite, pair))]
+            if known:
+                ratio = stats.turns_ratio([own for own, _ in known], [beside for _, beside in known], stats.PAIRED)
+                found.append(math.log(ratio))
+        return found
+
+    def _values(self, launch: Launch) -> list[float]:
+        return [figures.turn_value(turn, launch.loops, per_op=bool(self._window_ns)) for turn in launch.turns]
 
     # -- results -----------------------------------------------------------------------------------------------
 

@@ -1,0 +1,345 @@
+"""The house: each floor imports only from the floors above it, and keeps to what its floor may do."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+PACKAGE = "pytest_ftgate"
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / PACKAGE
+
+# Top first. `name/` is a sub-package that is one floor: its modules may import each other.
+FLOORS = (
+    "errors",
+    "runner/",
+    "__init__",
+    "model",
+    "stats",
+    "gate",
+    "schedule",
+    "plan",
+    "machine",
+    "pythons/",
+    "observe",
+    "figures",
+    "launch",
+    "tandem",
+    "baselines",
+    "reports/__init__",
+    "reports/units",
+    "reports/terminal",
+    "reports/json",
+    "reports/baseline",
+    "progress",
+    "session",
+    "functional",
+    "options",
+    "marker",
+    "doctor",
+    "commands/",
+    "xdist",
+    "plugin",
+    "cli",
+)
+PURE = ("stats", "gate", "schedule", "plan", "figures", "reports/")
+PYTEST = ("plugin", "xdist")
+# Besides launches: provisioning runs uv and compilers, the commit is git's to tell, the doctor looks at a child, and
+# a functional run gives the runner's crew a context, as the runner itself does.
+PROCESSES = ("launch", "pythons/", "session", "doctor", "functional")
+PRINTING = ("cli", "commands/")
+
+
+class Import(NamedTuple):
+    """One import: the whole dotted name, and where it stands."""
+
+    name: str
+    line: int
+    typing_only: bool
+
+
+class Module:
+    """One source file: its name below the package with slashes, and its tree."""
+
+    def __init__(self, path: Path, source: Path = SOURCE) -> None:
+        self.name = path.relative_to(source).with_suffix("").as_posix()
+        self.tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+        self.path = path
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def within(self, places: Iterable[str]) -> bool:
+        return any(self.name == place or (place.endswith("/") and self.name.startswith(place)) for place in places)
+
+    def imports(self) -> Iterator[Import]:
+        """Every import in it, also inside functions; relative ones made absolute, `from a import b` as `a.b`."""
+        guarded = {id(node) for test in ast.walk(self.tree) if _is_typing_only(test) for node in ast.walk(test)}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [f"{self._base(node)}.{alias.name}" for alias in node.names]
+            else:
+                continue
+            yield from (Import(name, node.lineno, id(node) in guarded) for name in names)
+
+    def _base(self, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        folders = [PACKAGE, *self.name.split("/")[:-1]]
+        parts = folders[: len(folders) - node.level + 1]
+        return ".".join([*parts, *([node.module] if node.module else [])])
+
+    def calls(self) -> Iterator[tuple[str, int]]:
+        """What is called, as it is written: `print`, `path.write_text`, `subprocess.run`."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Call):
+                yield ast.unparse(node.func), node.lineno
+
+
+def _is_typing_only(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test).rpartition(".")[2] == "TYPE_CHECKING"
+
+
+def modules_of(source: Path) -> list[Module]:
+    return [Module(path, source) for path in sorted(source.rglob("*.py"))]
+
+
+MODULES = modules_of(SOURCE)
+NAMES = {module.name for module in MODULES}
+
+
+def own(name: str, known: set[str]) -> str | None:
+    """The module of ours that an import reaches; None for somebody else's."""
+    parts = name.split(".")
+    if parts[0] != PACKAGE:
+        return None
+    for end in range(len(parts), 0, -1):
+        path = "/".join(parts[1:end])
+        for found in (path, f"{path}/__init__" if path else "__init__"):
+            if found in known:
+                return found
+    return None
+
+
+def floor_of(name: str) -> int | None:
+    """The number of a module's floor, 0 at the top; None for one that has none."""
+    exact = [number for number, floor in enumerate(FLOORS) if floor == name]
+    within = [number for number, floor in enumerate(FLOORS) if floor.endswith("/") and name.startswith(floor)]
+    return next(iter(exact + within), None)
+
+
+def against_the_floors(modules: list[Module]) -> list[str]:
+    """Each import from the own floor or from one below it."""
+    known = {module.name for module in modules}
+    found = []
+    for module in modules:
+        mine = floor_of(module.name)
+        for line, target in ((used.line, own(used.name, known)) for used in module.imports()):
+            theirs = None if target is None else floor_of(target)
+            if mine is None or theirs is None or theirs < mine or (theirs == mine and FLOORS[mine].endswith("/")):
+                continue
+            found.append(f"{module.name}:{line} imports {target}")
+    return found
+
+
+def against_the_standard_library(modules: list[Module]) -> list[str]:
+    """Each import of the runner's that is neither the standard library's nor the runner's own."""
+    found = []
+    for module in modules:
+        for used in module.imports() if module.within(["runner/", "__init__"]) else ():
+            if used.typing_only or used.name.startswith(f"{PACKAGE}.runner."):
+                continue
+            if used.name.partition(".")[0] not in sys.stdlib_module_names:
+                found.append(f"{module.name}:{used.line} imports {used.name}")
+    return found
+
+
+def importing(modules: list[Module], tops: set[str]) -> list[str]:
+    return [
+        f"{module.name}:{used.line} imports {used.name}"
+        for module in modules
+        for used in module.imports()
+        if used.name.partition(".")[0] in tops and not used.typing_only
+    ]
+
+
+READS_OR_WRITES = re.compile(
+    r"(^|\.)(open|fdopen|read_text|read_bytes|write_text|write_bytes|mkdir|unlink|touch|rmdir|rename|replace_file"
+    r"|stat|exists|is_file|is_dir|glob|rglob|iterdir|cwd|home|input|print|getenv|sleep|perf_counter|monotonic(_ns)?)$"
+)
+IMPURE = {
+    "os",
+    "sys",
+    "io",
+    "pathlib",
+    "subprocess",
+    "time",
+    "datetime",
+    "random",
+    "socket",
+    "shutil",
+    "tempfile",
+    "logging",
+}
+STARTS = {"subprocess", "multiprocessing", "pty", "concurrent"}
+STARTING = re.compile(
+    r"^os\.(fork|forkpty|exec\w*|spawn\w*|posix_spawn\w*|system|popen)$|^asyncio\.create_subprocess_\w+$"
+)
+
+
+def calling(modules: list[Module], pattern: re.Pattern[str]) -> list[str]:
+    return [
+        f"{module.name}:{line} calls {name}"
+        for module in modules
+        for name, line in module.calls()
+        if pattern.search(name)
+    ]
+
+
+def outside(*places: str) -> list[Module]:
+    return [module for module in MODULES if not module.within(places)]
+
+
+def inside(*places: str) -> list[Module]:
+    found = [module for module in MODULES if module.within(places)]
+    assert found
+    return found
+
+
+# -- the house -----------------------------------------------------------------------------------------------------
+
+
+def test_every_module_has_a_floor_and_every_floor_a_module() -> None:
+    assert [name for name in sorted(NAMES) if floor_of(name) is None] == []
+    assert [floor for floor in FLOORS if not any(module.within([floor]) for module in MODULES)] == []
+
+
+def test_each_floor_imports_only_from_floors_above() -> None:
+    assert against_the_floors(MODULES) == []
+
+
+def test_the_runner_needs_the_standard_library_alone() -> None:
+    assert against_the_standard_library(MODULES) == []
+    assert inside("runner/")
+
+
+def test_pytest_is_imported_by_the_plugin_alone() -> None:
+    assert importing(outside(*PYTEST), {"pytest", "_pytest", "xdist", "pluggy"}) == []
+    assert importing(inside("plugin"), {"pytest"})
+
+
+def test_processes_are_started_in_few_places() -> None:
+    others = outside("runner/", *PROCESSES)
+    assert importing(others, STARTS) == []
+    assert calling(others, STARTING) == []
+    runs = [name for name, _ in inside("session")[0].calls() if name.startswith("subprocess.")]
+    assert runs == []  # the commit is asked for through the default of an argument
+
+
+def test_what_is_pure_reads_and_writes_nothing_and_knows_no_time() -> None:
+    pure = inside(*PURE)
+    assert importing(pure, IMPURE | STARTS) == []
+    assert calling(pure, READS_OR_WRITES) == []
+
+
+def test_one_place_prints() -> None:
+    printing = re.compile(r"^(print|sys\.(stdout|stderr)\.write(lines)?)$")
+    assert calling(outside(*PRINTING), printing) == []
+    assert calling(inside(*PRINTING), printing)
+
+
+# -- the checks themselves -----------------------------------------------------------------------------------------
+
+FAULTS = {
+    "stats.py": "from .gate import compare",
+    "gate.py": "def late() -> None:\n    import pytest_ftgate.session",
+    "schedule.py": "from . import plan",
+    "runner/worker.py": "from pytest_ftgate.model import Cell",
+    "model.py": "from .reports import terminal",
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_found(tmp_path: Path, name: str) -> None:
+    for module in MODULES:
+        copy = tmp_path / f"{module.name}.py"
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(FAULTS[name] if f"{module.name}.py" == name else "", encoding="utf-8")
+    (found,) = against_the_floors(modules_of(tmp_path))
+    assert found.startswith(name.removesuffix(".py"))
+    assert bool(against_the_standard_library(modules_of(tmp_path))) is name.startswith("runner/")
+
+
+def test_what_is_forbidden_is_found(tmp_path: Path) -> None:
+    (tmp_path / "gate.py").write_text(
+        "import time, subprocess\nfrom os import path\nprint(open('x'))\nPath('y').write_text('')\nos.execv('z', [])\n",
+        encoding="utf-8",
+    )
+    module = modules_of(tmp_path)
+    assert len(importing(module, IMPURE | STARTS)) == 3
+    assert len(calling(module, READS_OR_WRITES)) == 3
+    assert len(calling(module, STARTING)) == 1
+
+
+# -- what no file of ours may name ---------------------------------------------------------------------------------
+
+# In pieces, so that this file does not hold what it looks for.
+PLACES = re.compile(
+    "|".join(
+        [
+            r"(?<![\w.])/" + r"(?:work|root|home/\w+)/",
+            "files[.]python" + "hosted",
+            r"\bpypi" + r"\.org",
+            r"--(?:extra-)?index" + r"-url",
+            r"\bartifact" + r"ory\b",
+            r"\bproxy" + r"\.golang",
+            r"\b(?:10|127|192\.168|172\.(?:1[6-9]|2\d|3[01]))" + r"(?:\.\d{1,3}){2,3}\b",
+        ]
+    )
+)
+ALLOWED = re.compile(r"/home/me\b|/home/user/")
+
+
+def committed() -> list[Path]:
+    """What git has or would take; without git, what is here."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    if listed.returncode:
+        pytest.skip("no git tree to list")
+    paths = (ROOT / name for name in listed.stdout.split("\0") if name)
+    return [path for path in paths if path.is_file()]
+
+
+def places_in(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if PLACES.search(ALLOWED.sub("", line))]
+
+
+def test_no_file_names_a_place_of_one_machine_or_a_registry() -> None:
+    found = {}
+    for path in committed():
+        try:
+            places = places_in(path.read_text(encoding="utf-8"))
+        except UnicodeDecodeError:
+            continue
+        if places:
+            found[str(path.relative_to(ROOT))] = places
+    assert found == {}
+
+
+@pytest.mark.parametrize("place", ["/wor" + "k/main", " /roo" + "t/.local", "https://pypi" + ".org/simple"])
+def test_such_a_place_is_found(place: str) -> None:
+    assert places_in(f"see {place}")
+    assert not places_in("see a/work/b, https://docs.pytest.org/root/, 1.10.0 and ./root/")

@@ -1,0 +1,218 @@
+"""One table of options: precedence, help, and errors that name the place and the mend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from example import Example, assert_usage_error
+from pytest_ftgate import options, plugin
+from pytest_ftgate.options import OPTIONS, Option, OptionError, resolve
+from pytest_ftgate.pythons import TargetError
+
+TEXTS = {
+    options.truth: ("true", "0", "on"),
+    options.target: ("3.14", "3.13", "3.15t[gil=on]"),
+    options.cells: ("all", "new", "test_a.py::test_it[*]"),
+    options.folder: ("one", "two", "three"),
+    options.whole: ("0", "7", "8"),
+    options.count: ("1", "2", "3"),
+    options.seconds: ("90", "1.5m", "20ms"),
+    options.fraction: ("2%", "0.03", "0"),
+    options.probability: ("1%", "0.5", "0.02"),
+    options.report_target: ("json:a", "json:b", "json:c:d"),
+    str: ("--pre", "-e", "numpy"),
+}
+WRONG: dict[Callable[[str], Any], str] = {
+    options.truth: "maybe",
+    options.target: "pypy",
+    options.cells: " ",
+    options.folder: "",
+    options.whole: "-1",
+    options.count: "0",
+    options.seconds: "soon",
+    options.fraction: "nan",
+    options.probability: "100%",
+    options.report_target: "xml:a",
+}
+CHECKED = [option for option in OPTIONS if option.parse in WRONG]
+
+
+def name_of(option: Option) -> str:
+    return option.name
+
+
+def expected(option: Option, text: str) -> Any:
+    value = option.parse(text)
+    return (value,) if option.many else value
+
+
+# -- precedence ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=name_of)
+def test_command_line_before_environment_before_ini_before_default(
+    option: Option, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli, environment, ini = TEXTS[option.parse]
+    monkeypatch.delenv(option.variable, raising=False)
+
+    def value(*args: str) -> Any:
+        return plugin.value_of(pytester.parseconfig(*args), option.name)
+
+    assert value() == option.default
+    pytester.makeini(f"[pytest]\n{option.dest} = {ini}\n")
+    assert value() == expected(option, ini)
+    monkeypatch.setenv(option.variable, environment)
+    assert value() == expected(option, environment)
+    assert value(option.cli if option.flag else f"{option.cli}={cli}") == expected(option, cli)
+
+
+def test_the_decorator_stands_between_environment_and_ini() -> None:
+    option = options.by_name("timeout")
+    assert resolve(option, None, {}, "3", None) == 3
+    assert resolve(option, None, {}, "3", 2.0) == 2
+    assert resolve(option, None, {"FTGATE_TIMEOUT": "1"}, "3", 2.0) == 1
+    assert resolve(option, "0.5", {"FTGATE_TIMEOUT": "1"}, "3", 2.0) == 0.5
+
+
+def test_targets_of_a_test(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = """
+        @ftgate.compare(serial)
+        def test_any(worker): ...
+
+        @ftgate.compare(serial, pythons=["3.15", " 3.15", "3.15t"])
+        def test_own(worker): ...
+    """
+    example = Example(pytester, {"test_a.py": source})
+    monkeypatch.delenv("FTGATE_PYTHON", raising=False)
+
+    def targets(*args: str) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for nodeid in example.collect(*args):
+            test, _, cell = nodeid.removeprefix("test_a.py::").partition("[")
+            found.setdefault(test, []).append(cell.removesuffix("-serial-w2]"))
+        return found
+
+    own = {"test_own": ["3.15", "3.15t"]}
+    assert targets() == {"test_any": ["3.14", "3.14t"], **own}
+    assert targets("-o", "ftgate_python=3.13 '3.14[gil=on]'") == {"test_any": ["3.13", "3.14[gil=on]"], **own}
+    monkeypatch.setenv("FTGATE_PYTHON", "3.14 3.14t")
+    assert targets("-o", "ftgate_python=3.13") == {"test_any": ["3.14", "3.14t"], "test_own": ["3.14", "3.14t"]}
+    cli = ["--ftgate-python=/opt/python", "--ftgate-python", "3.14", "--ftgate-python=3.14"]
+    assert targets(*cli) == {"test_any": ["/opt/python", "3.14"], "test_own": ["/opt/python", "3.14"]}
+
+
+def test_timeout_of_a_test(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = """
+        @ftgate.compare(serial, pythons=["3.14"])
+        def test_any(worker): ...
+
+        @ftgate.compare(serial, pythons=["3.14"], timeout=2)
+        def test_own(worker): ...
+    """
+    Example(pytester, {"test_a.py": source})
+    monkeypatch.delenv("FTGATE_TIMEOUT", raising=False)
+
+    def timeouts(*args: str) -> list[float | None]:
+        items, _ = pytester.inline_genitems(*args)
+        return [item.stash[plugin.CELL][0].timeout_s for item in items]
+
+    assert timeouts() == [60, 2]
+    assert timeouts("-o", "ftgate_timeout=3s") == [3, 2]
+    assert timeouts("--ftgate-timeout=4s") == [4, 4]
+
+
+def test_several_words_of_a_value() -> None:
+    install = options.by_name("install")
+    assert resolve(install, ["-e '.[a b]'", "numpy"], {}, None) == ("-e", ".[a b]", "numpy")
+    assert resolve(install, None, {"FTGATE_INSTALL": "-e '.[a b]'"}, None) == ("-e", ".[a b]")
+    assert resolve(install, None, {}, ["-e", ".[a b]"]) == ("-e", ".[a b]")
+    assert resolve(install, [""], {}, None) == resolve(install, None, {}, []) == ()
+    report = options.by_name("report")
+    assert resolve(report, None, {"FTGATE_REPORT": "json:a json:b"}, None) == ("json:a", "json:b")
+    with pytest.raises(OptionError, match=r"FTGATE_INSTALL=.*No closing quotation; quote it as in a shell"):
+        resolve(install, None, {"FTGATE_INSTALL": "'a"}, None)
+
+
+def test_units() -> None:
+    assert [options.seconds(text) for text in ("90", "90s", "1.5m", "2min", "0.5h", "20ms", "5us", "100ns")] == [
+        90, 90, 90, 120, 1800, 0.02, pytest.approx(5e-6), pytest.approx(1e-7),
+    ]  # fmt: skip
+    assert [options.fraction(text) for text in ("2%", "0.02", "0", " 150 %")] == [0.02, 0.02, 0, 1.5]
+
+
+# -- errors --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option", [option for option in CHECKED if not option.flag], ids=name_of)
+def test_a_bad_value_of_the_command_line_is_a_usage_error(pytester: pytest.Pytester, option: Option) -> None:
+    example = Example(pytester, {"test_a.py": "def test_it(): ..."})
+    result = example.run_pytest(f"{option.cli}={WRONG[option.parse]}")
+    assert_usage_error(result, f"ERROR: {option.cli}", mend(option))
+
+
+@pytest.mark.parametrize("option", CHECKED, ids=name_of)
+def test_a_bad_value_elsewhere_is_a_usage_error(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, option: Option
+) -> None:
+    example = Example(pytester, {"test_a.py": "def test_it(): ..."})
+    wrong = WRONG[option.parse]
+    quoted = f"'{wrong}'" if option.many else wrong
+    result = example.run_pytest("-o", f"{option.dest}={quoted}")
+    assert_usage_error(result, f"ini option {option.dest}", "invalid truth value" if option.flag else mend(option))
+    monkeypatch.setenv(option.variable, quoted)
+    assert_usage_error(example.run_pytest(), f"environment variable {option.variable}", mend(option))
+
+
+def mend(option: Option) -> str:
+    """What the error says that the option takes."""
+    try:
+        option.parse(WRONG[option.parse])
+    except TargetError as error:
+        return str(error)
+    except ValueError as error:
+        return str(error)
+    raise AssertionError(f"{WRONG[option.parse]!r} is a good value of {option.name}")
+
+
+def test_no_target_at_all(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    example = Example(pytester, {"test_a.py": "def test_it(): ..."})
+    assert_usage_error(example.run_pytest("-o", "ftgate_python="), "ini option ftgate_python", "at least one TARGET")
+    monkeypatch.setenv("FTGATE_PYTHON", "")
+    assert_usage_error(example.run_pytest(), "environment variable FTGATE_PYTHON", "at least one TARGET")
+
+
+def test_an_update_that_swallowed_its_neighbour(pytester: pytest.Pytester) -> None:
+    example = Example(pytester, {"tests/test_a.py": "def test_it(): ...", "all/test_b.py": "def test_it(): ..."})
+    result = example.run_pytest("--ftgate-update", "tests/")
+    assert_usage_error(result, "--ftgate-update took 'tests/' as its value: write --ftgate-update=new tests/")
+    example.run_pytest("--collect-only", "--ftgate-update=all").stdout.fnmatch_lines(["*2 tests collected*"])
+
+
+def test_native_toml(pytester: pytest.Pytester) -> None:
+    pytester.makepyprojecttoml(
+        '[tool.pytest.ini_options]\nftgate_python = ["3.13"]\nftgate_strict = true\nftgate_turns = 3\n'
+    )
+    config = pytester.parseconfig()
+    assert [plugin.value_of(config, name) for name in ("python", "strict", "turns")] == [("3.13",), True, 3]
+
+
+# -- help ----------------------------------------------------------------------------------------------------------
+
+
+def test_help_shows_every_option_and_its_ini(pytester: pytest.Pytester) -> None:
+    result = Example(pytester, {}).run_pytest("--help")
+    assert result.ret == pytest.ExitCode.OK
+    options_part, _, ini_part = result.stdout.str().partition("configuration options in the first")
+    for option in OPTIONS:
+        assert f"  {option.cli}" in options_part
+        assert option.variable in options_part
+        assert f"  {option.dest} (" in ini_part
+
+
+def test_marks_are_registered(pytester: pytest.Pytester) -> None:
+    result = Example(pytester, {}).run_pytest("--markers")
+    result.stdout.fnmatch_lines(["@pytest.mark.ftgate: cells of @ftgate.compare*"])
