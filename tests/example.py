@@ -16,7 +16,7 @@ HEAD = "from pytest_ftgate import ftgate, interpreters, processes, serial, tasks
 
 
 class Example:
-    """A project: its test files get the plugin's names in their first line, so that the text itself begins in line 2."""
+    """A project; its test files get the plugin's names in their first line: the text itself begins in line 2."""
 
     def __init__(self, pytester: pytest.Pytester, files: Mapping[str, str]) -> None:
         self.pytester = pytester

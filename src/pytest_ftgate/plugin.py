@@ -264,7 +264,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object:
 
 def _own_traceback(error: pytest.ExceptionInfo[BaseException]) -> bool:
     """Hide our frames beside the workload's, but not where its traceback is in the text already."""
-    return not error.errisinstance(pytest.fail.Exception)
+    return not error.errisinstance((pytest.fail.Exception, pytest.skip.Exception))
 
 
 def _run_here(cell: Cell, spec: Spec) -> None:
@@ -332,7 +332,7 @@ class Run:
             with shown:
                 row = self.session.row(item.nodeid)
         except FtgateError as error:
-            pytest.fail(str(error), pytrace=False)
+            raise pytest.fail.Exception(str(error), pytrace=False) from None
         finally:
             self.progress.clear()
         item.stash[ROW] = row

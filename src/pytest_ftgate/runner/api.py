@@ -127,6 +127,9 @@ class Ftgate:
             body.variant = declaration.add_variant  # type: ignore[attr-defined]
             return body  # type: ignore[return-value]
 
+        if len(executors) == 1 and not options and hasattr(executors[0], "__code__"):
+            decorate(executors[0])  # written without parentheses: collection says so
+            return executors[0]  # type: ignore[no-any-return]
         return decorate
 
     def shared_state(self) -> Any:

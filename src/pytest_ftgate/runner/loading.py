@@ -165,12 +165,28 @@ def _load_body(setup: Setup) -> Body:
     function = declared.body_for(setup["kind"], setup["method"])
     is_async = bool(function.__code__.co_flags & 0x80)  # CO_COROUTINE, without importing inspect
     call = function if instance is None else function.__get__(instance)
-    params = literals(setup["params"])
-    if params:
+    params, shape = literals(setup["params"]), shape_of(function)
+    if not _leads(function, shape, instance is not None):
+        call = _by_name(call, shape, params)
+    elif params:
         from functools import partial
 
         call = partial(call, **params)
-    return Body(call, shape_of(function), is_async)
+    return Body(call, shape, is_async)
+
+
+def _leads(function: Callable[..., Any], name: str, method: bool) -> bool:
+    code = function.__code__
+    return code.co_argcount > method and code.co_varnames[method] == name
+
+
+def _by_name(call: Callable[..., Any], name: str, params: dict[str, Any]) -> Callable[..., Any]:
+    """For a body whose `worker` is not its first parameter."""
+
+    def named(given: Any) -> Any:
+        return call(**{name: given}, **params)
+
+    return named
 
 
 def shape_of(function: Callable[..., Any]) -> str:

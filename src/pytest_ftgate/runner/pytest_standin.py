@@ -66,19 +66,34 @@ def _missing(name: str) -> Callable[..., Any]:
     return absent
 
 
+def _nothing(*_: Any, **__: Any) -> None:
+    """What has no meaning in the measured process."""
+
+
+def _class(name: str) -> type:
+    """A class that an annotation may subscript."""
+    return type(name, (), {"__class_getitem__": classmethod(lambda cls, _: cls)})
+
+
 def install() -> None:
     """Put the stand-in where `import pytest` finds it, unless the real one is loaded already."""
     if "pytest" in sys.modules:
         return
     module = ModuleType("pytest", __doc__)
     module.__dict__.update(
-        mark=_Marks(), param=_param, fixture=_identity, hookimpl=_identity, importorskip=_importorskip, skip=_skip
+        mark=_Marks(),
+        param=_param,
+        fixture=_identity,
+        hookimpl=_identity,
+        importorskip=_importorskip,
+        skip=_skip,
+        register_assert_rewrite=_nothing,
     )
 
     def __getattr__(name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return type(name, (), {}) if name[:1].isupper() else _missing(name)
+        return _class(name) if name[:1].isupper() else _missing(name)
 
     module.__dict__["__getattr__"] = __getattr__
     sys.modules["pytest"] = module

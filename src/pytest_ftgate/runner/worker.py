@@ -25,6 +25,8 @@ STOP = 4
 BATCH_AT_LEAST_NS = 50_000
 BATCH_AT_MOST_NS = 1_000_000
 
+SKIPS = ("Skipped", "SkipTest")  # pytest's, where a cell runs as a functional test, and unittest's
+
 shared_state: Any = None
 
 
@@ -205,7 +207,7 @@ def explain(error: BaseException) -> tuple[str, str]:
     """A one-line reason and the workload's own traceback, the runner's frames left out."""
     if isinstance(error, Failure):
         return error.reason, error.detail
-    if isinstance(error, Unsupported):
+    if isinstance(error, Unsupported) or type(error).__name__ in SKIPS:
         return "unsupported", str(error)
     import traceback
 
