@@ -10,17 +10,26 @@ BOOTSTRAP := .venv-bootstrap
 # The caller's Python settings and virtual environment must not reach ours.
 unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV CONDA_PREFIX UV_PYTHON UV_PROJECT_ENVIRONMENT
 
-.PHONY: help setup demo test lint requirements clean
+.PHONY: help setup demo examples test lint requirements clean
 
 help: ## say what there is
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 setup: $(VENV)/.pythons ## make .venv and have the target interpreters
 
+DEMO := $(PY) -m pytest --ftgate --ftgate-baselines .ftgate/demo-baselines --ftgate-test-time 25s examples/demo
+
 demo: setup ## measure an example on both builds and show the verdicts (under 3 minutes)
-	cd examples/demo && rm -rf .ftgate/demo-baselines && \
-	$(CURDIR)/$(PY) -m pytest --ftgate --ftgate-update && \
-	$(CURDIR)/$(PY) -m pytest --ftgate
+	@rm -rf .ftgate/demo-baselines
+	@echo "== 1/3 record a baseline"
+	$(DEMO) --ftgate-update=new
+	@echo "== 2/3 gate the same code against it"
+	$(DEMO)
+	@echo "== 3/3 gate code that got slower: this is what a regression looks like"
+	DEMO_SLOWER=1 $(DEMO) || test $$? -eq 1
+
+examples: setup ## every example at full length, against its stored baselines
+	$(PY) -m pytest --ftgate examples/scenario1_overhead examples/scenario2_shared_set
 
 test: lint ## lint, check types, run every test
 	$(PY) -m pytest tests

@@ -24,23 +24,18 @@ class TestTurns:
         assert turns_wanted([[5.0]], COSTS, AMPLE, 8, at_least=5) == 5
         assert turns_wanted([], COSTS, AMPLE, 8) == 3
 
-    def test_brings_the_quantile_within_about_a_percent(self) -> None:
-        sigma = 0.03
+    def test_brings_the_median_within_about_two_percent(self) -> None:
+        sigma = 0.06
         turns = turns_wanted([noisy(sigma)], COSTS, AMPLE, 8)
         rng = np.random.default_rng(2)
-        error = np.quantile(rng.normal(0, sigma, (4000, turns)), 0.25, axis=1).std()
-        assert 0.005 < error < 0.015
+        error = np.median(rng.normal(0, sigma, (4000, turns)), axis=1).std()
+        assert 0.01 < error < 0.03
 
     def test_the_noisiest_side_decides(self) -> None:
-        quiet, loud = noisy(0.005), noisy(0.03)
+        quiet, loud = noisy(0.01), noisy(0.06)
         both = turns_wanted([quiet, loud], COSTS, AMPLE, 8)
         assert both == turns_wanted([loud, quiet], COSTS, AMPLE, 8) == turns_wanted([loud], COSTS, AMPLE, 8)
         assert both > turns_wanted([quiet], COSTS, AMPLE, 8)
-
-    def test_what_disturbs_the_upper_half_costs_nothing(self) -> None:
-        calm = [10.0, 10.01, 10.02, 10.03, 10.04, 10.05, 10.06, 10.07]
-        disturbed = [*calm[:5], 90.0, 50.0, 70.0]
-        assert turns_wanted([disturbed], COSTS, AMPLE, 8) == turns_wanted([calm], COSTS, AMPLE, 8)
 
     def test_bounds(self) -> None:
         assert turns_wanted([noisy(0.5)], COSTS, AMPLE, 8) == 60

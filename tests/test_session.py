@@ -25,7 +25,7 @@ from fake_launcher import (
 )
 from pytest_ftgate import gate, plan, session, stats
 from pytest_ftgate.baselines import BaselineError, split_nodeid, wall_ratios
-from pytest_ftgate.model import Cell, Comparison, Decision, Machine, Metric, MetricVerdict, Report, Row, Tandem
+from pytest_ftgate.model import Cell, Comparison, Decision, Machine, Metric, MetricVerdict, Report, Tandem
 from pytest_ftgate.pythons import build_key
 from pytest_ftgate.runner.protocol import MEASURED
 from pytest_ftgate.session import Found, RunConfig, Session
@@ -133,8 +133,8 @@ class Project:
         launcher = launcher or day()
         running = self.session(launcher, *tandems, **changed)
         nodeids = [cell.nodeid for tandem in running.plan.tandems for cell in tandem.cells]
-        rows = [running.row(nodeid) for nodeid in nodeids]
-        return Outcome(running, launcher, running.report(rows, "0.1", nodeids))
+        arrivals = [running.arrival(nodeid) for nodeid in nodeids]
+        return Outcome(running, launcher, running.updated(running.report(reversed(arrivals), "0.1", nodeids)))
 
     def record(self, launcher: FakeLauncher | None = None, *tandems: Tandem, update: str = "new") -> Outcome:
         return self.run(launcher or day(seed=1), *tandems, update=(update,))
@@ -537,8 +537,7 @@ def test_a_cell_that_is_not_collected_any_more_is_reported(project: Project) -> 
     project.record()
     outcome = project.run(None, tandem_of("threads"))
     assert outcome.report.unused_baselines == (FORK,)
-    rows: list[Row] = list(outcome.rows.values())
-    assert outcome.session.report(rows, "0.1", None).unused_baselines == ()
+    assert outcome.session.report([], "0.1", None).unused_baselines == ()
 
 
 def test_the_report_holds_everything(project: Project) -> None:

@@ -28,7 +28,7 @@ from fake_launcher import (
 )
 from pytest_ftgate.model import Sample, Settings, Tandem
 from pytest_ftgate.runner.protocol import CHECK, COLD, HOLD, MEASURED, WARMUP
-from pytest_ftgate.tandem import Limits, Ready, TandemRun
+from pytest_ftgate.tandem import PILOT_TURNS, Limits, Ready, TandemRun
 
 TURNS = (COLD, WARMUP, MEASURED, CHECK)
 READY = Ready(interpreter=GIL, python="/opt/env/bin/python", key="build", environment={"A": "1"})
@@ -239,7 +239,7 @@ def test_windows_fill_the_duration_at_most(duration_s: float, window_ns: int, tu
 def test_quiet_windows_take_fewer_than_the_duration_holds() -> None:
     launcher = FakeLauncher(wall_ns=steady(MS))
     samples = measured(launcher, duration_s=5.0, limits=Limits(launches=2))
-    assert {len(launch.turns) for sample in samples for launch in sample.launches} == {3}
+    assert {len(launch.turns) for sample in samples for launch in sample.launches} == {PILOT_TURNS}
 
 
 def test_a_window_in_which_nothing_ended_has_no_value_and_stops_nothing() -> None:
@@ -318,7 +318,7 @@ AMPLE = Limits(budget_s=1e6, floor=5, at_most=30)
 
 
 def test_without_variance_the_least_is_taken() -> None:
-    assert counts(measured(FakeLauncher(), limits=AMPLE)) == (5, 3)
+    assert counts(measured(FakeLauncher(), limits=AMPLE)) == (5, PILOT_TURNS)
 
 
 def test_noise_within_launches_takes_more_turns() -> None:
@@ -340,7 +340,7 @@ def test_noise_between_launches_takes_more_launches() -> None:
 def test_a_slow_machine_and_its_candle_alike_take_no_more() -> None:
     # What slows a cell and its candle together cancels in the ratio.
     launcher = FakeLauncher(wall_ns=lambda at: MS * (1 + at.order % 3))
-    assert counts(measured(launcher, limits=AMPLE)) == (5, 3)
+    assert counts(measured(launcher, limits=AMPLE)) == (5, PILOT_TURNS)
 
 
 @pytest.mark.parametrize("budget_s", [12.0, 30.0, 60.0])
@@ -356,7 +356,7 @@ def test_the_budget_is_kept(budget_s: float) -> None:
 
 def test_a_budget_that_is_too_small_still_gives_two_launches() -> None:
     launcher = FakeLauncher(wall_ns=noisy(400 * MS, 0.2, 0.2))
-    assert counts(measured(launcher, limits=Limits(budget_s=0.1))) == (2, 3)
+    assert counts(measured(launcher, limits=Limits(budget_s=0.1))) == (2, PILOT_TURNS)
 
 
 def test_launches_and_turns_are_fixed_when_asked_for() -> None:

@@ -177,10 +177,10 @@ def _explain(comparison: Comparison, evidence: _Evidence, decision: Decision) ->
     change = f"{_percent(ratio.value - 1)} ({_percent(ratio.low - 1)} .. {_percent(ratio.high - 1)})"
     limit = _percent(evidence.fail_limit)
     if decision is Decision.REGRESSED:
-        return f"{change} is beyond {limit}: p = {evidence.p_fail:.1g}, at most {comparison.alpha:.1g} fails"
+        return f"{change} is beyond {limit}: p = {evidence.p_fail:.1g}, at most {comparison.alpha:.2g} fails"
     if decision is Decision.IMPROVED:
         mirrored = _percent(1 / (1 + evidence.fail_limit) - 1)
-        return f"{change} is below {mirrored}: p = {evidence.p_improve:.1g}, at most {comparison.alpha:.1g} counts"
+        return f"{change} is below {mirrored}: p = {evidence.p_improve:.1g}, at most {comparison.alpha:.2g} counts"
     widened = evidence.effect > comparison.effect
     judged = f"judged at {_percent(evidence.effect)}: the noise hides {_percent(comparison.effect)}" if widened else ""
     if decision is Decision.PASSED:
@@ -193,7 +193,7 @@ def _what_settles(comparison: Comparison, evidence: _Evidence) -> str:
     n, m = len(comparison.new), len(comparison.reference)
     strictest = min(comparison.alpha, comparison.beta)
     if stats.smallest_p(n, m) > strictest:
-        return f"{_launches(n)} against {m} stored cannot reach p <= {strictest:.1g}; {_count_that_can(strictest, m)}"
+        return f"{_launches(n)} against {m} stored cannot reach p <= {strictest:.2g}; {_count_that_can(strictest, m)}"
     low, high, _ = stats.shift_bounds(
         _logs(comparison.new), _logs(comparison.reference), min(comparison.alpha, 0.5), min(comparison.beta, 0.5)
     )

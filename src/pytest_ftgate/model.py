@@ -320,6 +320,18 @@ class Row(Struct, frozen=True, kw_only=True):
     error: WorkloadError | None = None
 
 
+class Arrival(Struct, frozen=True, kw_only=True):
+    """A row on its way from where it was measured to where the report is made.
+
+    `position` is the cell's place in the plan: reports of several workers arrive in any order.
+    """
+
+    table: str
+    reference: str
+    position: int
+    row: Row
+
+
 class Table(Struct, frozen=True, kw_only=True):
     """One test (one tandem): its rows in declared order; `reference` is the executor that ratios refer to."""
 

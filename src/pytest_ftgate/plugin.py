@@ -19,7 +19,7 @@ import pytest
 
 from . import functional, marker, options, plan, xdist
 from .errors import FtgateError
-from .model import Cell, Decision, Plan, Report, Row, Source, Spec, Target
+from .model import Arrival, Cell, Decision, Plan, Report, Source, Spec, Target
 from .progress import Progress, mode_of
 from .pythons import parse_target
 from .reports import json as json_report
@@ -300,7 +300,8 @@ class Run:
         self.progress = Progress(_stream(config), self._mode())
         self.session = Session(run_config(config, self.seed), config.rootpath, self.id, Watch(self.progress))
         self.collected: list[str] = []
-        self.payloads: dict[str, Row] = {}
+        self.arrivals: dict[str, Arrival] = {}
+        self.plain = False
         self.report: Report | None = None
         if not self.is_worker and config.pluginmanager.hasplugin("xdist"):
             config.pluginmanager.register(xdist.Handover(self.id, self.seed))
@@ -330,12 +331,13 @@ class Run:
         shown = capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext()
         try:
             with shown:
-                row = self.session.row(item.nodeid)
+                arrival = self.session.arrival(item.nodeid)
         except FtgateError as error:
             raise pytest.fail.Exception(str(error), pytrace=False) from None
         finally:
             self.progress.clear()
-        item.stash[ROW] = row
+        item.stash[ARRIVAL] = arrival
+        row = arrival.row
         text = (
             terminal.verdict_lines(row, width=100, color=False, unicode=True, verbosity=1).strip() or row.verdict.reason
         )
@@ -350,10 +352,10 @@ class Run:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """The samples travel with the item's report: a worker that crashes later loses nothing."""
         report = yield
-        row = item.stash.get(ROW, None)
-        if row is not None and report.when == "call":
-            report.__dict__["ftgate"] = msgspec.json.encode(row).decode()
-            report.__dict__["ftgate_decision"] = row.verdict.decision.value
+        arrival = item.stash.get(ARRIVAL, None)
+        if arrival is not None and report.when == "call":
+            report.__dict__["ftgate"] = msgspec.json.encode(arrival).decode()
+            report.__dict__["ftgate_decision"] = arrival.row.verdict.decision.value
         return report
 
     @pytest.hookimpl(tryfirst=True)
@@ -372,15 +374,16 @@ class Run:
         """Gather what arrived, in the controller or in the only process."""
         payload = getattr(report, "ftgate", None)
         if payload is not None and not self.is_worker:
-            self.payloads[report.nodeid] = msgspec.json.decode(payload, type=Row)
+            self.arrivals[report.nodeid] = msgspec.json.decode(payload, type=Arrival)
+        self.plain = self.plain or (payload is None and report.when == "call")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Make the report, update baselines, write what was asked for."""
         self.progress.end()
-        if self.is_worker or not self.payloads:
+        if self.is_worker or not self.arrivals:
             return
-        if session.exitstatus == pytest.ExitCode.OK and self._nothing_measured(session):
+        if session.exitstatus == pytest.ExitCode.OK and self._nothing_measured():
             self.trouble = "nothing was measured: every cell is unsupported here"
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
         try:
@@ -389,24 +392,28 @@ class Run:
             self.trouble = str(error)
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
-    def _nothing_measured(self, session: pytest.Session) -> bool:
+    def _nothing_measured(self) -> bool:
         """A gate that gated nothing must not look green."""
-        unsupported = all(row.verdict.decision is Decision.UNSUPPORTED for row in self.payloads.values())
-        return unsupported and all(CELL in item.stash for item in session.items)
+        decisions = {arrival.row.verdict.decision for arrival in self.arrivals.values()}
+        return decisions == {Decision.UNSUPPORTED} and not self.plain
 
     trouble = ""
 
     def _finish(self) -> None:
-        narrowed = self.config.getoption("ftgate_python") or os.environ.get("FTGATE_PYTHON")
-        self.report = self.session.report(
-            self.payloads.values(), version("pytest-ftgate"), None if narrowed else self.collected
-        )
+        collected = None if self._narrowed() else self.collected
+        self.report = self.session.report(self.arrivals.values(), version("pytest-ftgate"), collected)
+        self.report = self.session.updated(self.report)
         text = json_report.render(self.report)
         self.session.keep(text)
         for target in value_of(self.config, "report"):
             path = self.config.invocation_params.dir / target.partition(":")[2]
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
+
+    def _narrowed(self) -> bool:
+        """Whether this run was not shown all cells of its tests, so that it cannot say which baselines are unused."""
+        targets = self.config.getoption("ftgate_python") or os.environ.get("FTGATE_PYTHON")
+        return bool(targets) or not self.collected or any("[" in argument for argument in self.config.args)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The tables and verdicts."""
@@ -426,7 +433,7 @@ class Run:
             terminalreporter.write_line(f"ftgate: {self.trouble}", red=True)
 
 
-ROW = pytest.StashKey[Row]()
+ARRIVAL = pytest.StashKey[Arrival]()
 
 
 class Watch:

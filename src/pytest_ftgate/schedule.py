@@ -15,7 +15,7 @@ from pytest_ftgate import stats
 from pytest_ftgate.model import Struct
 
 TURNS_STANDARD_ERROR = 0.02
-"""The standard error of a launch's low-quantile log value that its turns are to bring: that between launches is more."""
+"""The standard error of a launch's log value that its turns are to bring; what differs between launches is more."""
 LEAST_LAUNCHES = 2
 RESOLUTIONS_PER_VALUE = 1000
 
@@ -28,7 +28,7 @@ class Costs(Struct, frozen=True, kw_only=True):
 
 
 def turns_wanted(
-    walls: Sequence[Sequence[float]],
+    ratios: Sequence[Sequence[float]],
     costs: Costs,
     budget_ns: float,
     launches: int,
@@ -36,12 +36,12 @@ def turns_wanted(
     at_least: int = 3,
     at_most: int = 60,
 ) -> int:
-    """The turns a launch should take so that its low-quantile log value has a standard error of about 2 %.
+    """The turns a launch should take so that the median of its ratios has a standard error of about 2 %.
 
-    `walls` holds, for each side, the wall times of the first launch's turns (any unit, positive): the noisiest side
+    `ratios` holds, for each cell, its first turns over the candle's beside them (positive): the noisiest cell
     decides. `budget_ns` is for all `launches` together; `at_least` holds even where it does not suffice.
     """
-    noise = max((_quantile_noise(turns) for turns in walls if len(turns) > 1), default=0.0)
+    noise = max((_median_noise(cell) for cell in ratios if len(cell) > 1), default=0.0)
     wanted = math.ceil(min((noise / TURNS_STANDARD_ERROR) ** 2, at_most))
     affordable = (budget_ns / max(1, launches) - costs.launch_ns) / max(1.0, costs.turn_ns)
     return max(at_least, math.floor(min(wanted, affordable)))
@@ -94,12 +94,6 @@ def share(budget_ns: float, remaining: int) -> float:
     return max(0.0, budget_ns) / max(1, remaining)
 
 
-def _quantile_noise(turns: Sequence[float]) -> float:
-    """The standard error, times sqrt(turns), of the 25 % quantile of log turns.
-
-    sqrt(p (1 - p)) over the density at the quantile, which is taken as the mean density of the lower half: half of
-    the turns over the width from the smallest to the median. What disturbs the upper half is not counted.
-    """
-    logs = np.log(np.asarray(turns, dtype=np.float64))
-    p = stats.DEFAULT_QUANTILE
-    return math.sqrt(p * (1 - p)) * float(np.median(logs) - logs.min()) / 0.5
+def _median_noise(ratios: Sequence[float]) -> float:
+    """The standard error, times sqrt(turns), of the median of log ratios, as if they were normal."""
+    return math.sqrt(math.pi / 2) * stats.gini_deviation(np.log(np.asarray(ratios, dtype=np.float64)))

@@ -15,11 +15,12 @@ from typing import Protocol
 import filelock
 import msgspec
 
-from . import baselines, figures, gate, pythons, stats
+from . import baselines, figures, gate, pythons, schedule, stats
 from .errors import FtgateError
 from .launch import Launcher, ProcessLauncher, install_runner
 from .machine import read_machine
 from .model import (
+    Arrival,
     Cell,
     Comparison,
     Decision,
@@ -113,9 +114,11 @@ class Session:
     def row(self, nodeid: str) -> Row:
         """The verdict on a cell; its whole tandem is measured at the first call for one of its cells."""
         if nodeid not in self._rows:
-            tandem = next(tandem for tandem in self.plan.tandems if any(cell.nodeid == nodeid for cell in tandem.cells))
-            self._rows.update({row.cell.nodeid: row for row in self._shared(tandem)})
+            self._rows.update({row.cell.nodeid: row for row in self._shared(self._tandem(nodeid))})
         return self._rows[nodeid]
+
+    def _tandem(self, nodeid: str) -> Tandem:
+        return next(tandem for tandem in self.plan.tandems if any(cell.nodeid == nodeid for cell in tandem.cells))
 
     def _shared(self, tandem: Tandem) -> list[Row]:
         """Measured once in a run, whichever process asks first: the others read what it wrote."""
@@ -225,17 +228,15 @@ class Session:
         if self.config.budget_s is None:
             return self.config.test_budget_s
         left = self.config.budget_s - (time.monotonic() - self.started)
-        measured = {row.cell.nodeid for row in self._rows.values()}
-        tandems = sum(any(cell.nodeid not in measured for cell in tandem.cells) for tandem in self.plan.tandems)
-        return max(1.0, min(self.config.test_budget_s, left / max(1, tandems)))
+        to_come = len(self.plan.tandems) - sum(1 for _ in self.run.glob("*.json"))
+        return max(1.0, min(self.config.test_budget_s, schedule.share(left * 1e9, to_come) / 1e9))
 
     def _stored_loops(self, cells: Sequence[Cell]) -> int | None:
         """Loops of the baseline, so that a value spreads dispatch over as many calls as the stored one did."""
-        for cell in cells:
-            entry = self.entry(cell)
-            if isinstance(entry, baselines.Entry):
-                return _launches(entry)[0].loops
-        return None
+        if "all" in self.config.update:
+            return None
+        stored = (entry for cell in cells if isinstance(entry := self.entry(cell), baselines.Entry))
+        return next((_launches(entry)[0].loops for entry in stored), None)
 
     # -- judging -----------------------------------------------------------------------------------------------
 
@@ -350,13 +351,20 @@ class Session:
 
     # -- the end -----------------------------------------------------------------------------------------------
 
-    def report(self, rows: Iterable[Row], version: str, collected: Iterable[str] | None) -> Report:
-        """Everything, with what the update (if one was asked for) did to the baselines.
+    def arrival(self, nodeid: str) -> Arrival:
+        """The row of a cell (see `row`), with its place in the report."""
+        nodeids = [cell.nodeid for tandem in self.plan.tandems for cell in tandem.cells]
+        tandem = self._tandem(nodeid)
+        reference = tandem.spec.executors[0].label
+        return Arrival(table=tandem.key, reference=reference, position=nodeids.index(nodeid), row=self.row(nodeid))
+
+    def report(self, arrivals: Iterable[Arrival], version: str, collected: Iterable[str] | None) -> Report:
+        """Everything measured and judged.
 
         `collected` are all node ids before any was deselected; None leaves unused baselines unreported.
         """
-        tables = self._tables(list(rows))
-        report = Report(
+        tables = _tables(arrivals)
+        return Report(
             version=version,
             seed=self.config.seed,
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -367,16 +375,10 @@ class Session:
             unused_baselines=self._unused(collected),
             commit=commit_of(self.root),
         )
-        return msgspec.structs.replace(report, updates=self._update(report))
 
-    def _tables(self, rows: list[Row]) -> tuple[Table, ...]:
-        by_nodeid = {row.cell.nodeid: row for row in rows}
-        tables = []
-        for tandem in self.plan.tandems:
-            mine = tuple(by_nodeid[cell.nodeid] for cell in tandem.cells if cell.nodeid in by_nodeid)
-            if mine:
-                tables.append(Table(title=tandem.key, rows=mine, reference=tandem.spec.executors[0].label))
-        return tuple(tables)
+    def updated(self, report: Report) -> Report:
+        """The report with what the update, if one was asked for, did to the baselines."""
+        return msgspec.structs.replace(report, updates=self._update(report))
 
     def _unused(self, collected: Iterable[str] | None) -> tuple[str, ...]:
         if collected is None or not self.store.root.is_dir():
@@ -411,6 +413,16 @@ class Session:
         runs = sorted((self.folder / "runs").glob("*"), key=lambda path: path.stat().st_mtime)
         for old in runs[:-RUNS_KEPT]:
             shutil.rmtree(old, ignore_errors=True)
+
+
+def _tables(arrivals: Iterable[Arrival]) -> tuple[Table, ...]:
+    grouped: dict[str, list[Arrival]] = {}
+    for arrival in sorted(arrivals, key=lambda arrival: arrival.position):
+        grouped.setdefault(arrival.table, []).append(arrival)
+    return tuple(
+        Table(title=title, rows=tuple(arrival.row for arrival in group), reference=group[0].reference)
+        for title, group in grouped.items()
+    )
 
 
 def _launches(entry: baselines.Entry) -> list[baselines.StoredLaunch]:

@@ -23,7 +23,7 @@ from .runner.protocol import CHECK, COLD, MEASURED, WARMUP
 T = TypeVar("T")
 
 WINDOW_S = 0.2
-PILOT_TURNS = 3
+PILOT_TURNS = 5
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -317,13 +317,12 @@ class TandemRun:
         return max(0.0, self.limits.budget_s - (self.clock() - self.began)) * 1e9
 
     def _turns_wanted(self, sides: Sequence[Side], turn_ns: float) -> int:
-        walls = [side.walls for side in sides if side.entry.alive]
         began_ns = (self.clock() - self.began) * 1e9 - turn_ns * self._pilot_turns
         holds_ns = self.limits.hold_s * 1e9 * sum(entry.alive for entry in self.entries)
         # To come: a turn that checks results, and for memory half as many launches as were begun.
         launch_ns = 1.5 * began_ns + turn_ns + holds_ns
         return schedule.turns_wanted(
-            walls,
+            [_ratios_by_turn(sides, entry) for entry in self.entries if entry.alive],
             schedule.Costs(launch_ns=launch_ns, turn_ns=turn_ns),
             self.limits.budget_s * 1e9,
             self.wanted,
@@ -377,6 +376,13 @@ class TandemRun:
     def _compare_results(self) -> None:
         for entry, error in disagreements([entry for entry in self.entries if entry.alive]):
             entry.error = error
+
+
+def _ratios_by_turn(sides: Sequence[Side], entry: Entry) -> list[float]:
+    """A cell's turns of this round over its candle's beside them."""
+    own = next((side.walls for side in sides if side.entry is entry and not side.request.candle), [])
+    candle = next((side.walls for side in sides if side.entry is entry and side.request.candle), [])
+    return [wall / beside for wall, beside in zip(own, candle, strict=False)]
 
 
 def results_of(entry: Entry) -> frozenset[str]:

@@ -131,6 +131,8 @@ def close_report(report: dict[str, Any], worker: Worker, order: Order, result: A
     report["gil"] = gil_enabled()
     report["gil_module"] = watch.module
     report["counters"] = dict(worker.counters)
+    if report["error"] is None:
+        report["error"] = next((_uncountable(name, n) for name, n in worker.counters.items() if n - n != 0), None)
     report["timers"] = {name: (t.count, t.total_ns, t.max_ns) for name, t in worker.timers.items() if t.count}
     if report["error"] is None:
         try:
@@ -138,6 +140,10 @@ def close_report(report: dict[str, Any], worker: Worker, order: Order, result: A
         except Failure as failure:
             report["error"] = (failure.reason, failure.detail)
     return report
+
+
+def _uncountable(name: str, n: float) -> tuple[str, str]:
+    return (f"the counter {name!r} is {n}", "worker.count takes finite numbers.")
 
 
 def _add_result(report: dict[str, Any], order: Order, result: Any) -> None:
