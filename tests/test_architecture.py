@@ -343,3 +343,10 @@ def test_no_file_names_a_place_of_one_machine_or_a_registry() -> None:
 def test_such_a_place_is_found(place: str) -> None:
     assert places_in(f"see {place}")
     assert not places_in("see a/work/b, https://docs.pytest.org/root/, 1.10.0 and ./root/")
+
+
+def test_nothing_that_measures_reads_a_clock_that_may_step() -> None:
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "time":
+                assert node.attr not in ("time", "time_ns"), f"{path}: time.{node.attr} steps; use time.monotonic"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import time
 from pathlib import Path
 
@@ -328,6 +330,101 @@ def test_a_gil_that_comes_back_names_the_module(bench: Bench) -> None:
         handle.turn(COLD)
     assert failed.value.error.reason == "the GIL came back on: module 'oldext' turned it on"
     assert "3.14t[gil=on]" in failed.value.error.detail
+
+
+OLD_EXTENSION = """
+#include <Python.h>
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "oldext", 0, -1, 0};
+PyMODINIT_FUNC PyInit_oldext(void) { return PyModule_Create(&definition); }
+"""
+
+
+def old_extension(bench: Bench) -> None:
+    """Build `oldext` beside the workload."""
+    python = bench.executables["3.14t"]
+    ask = "import sysconfig; print(sysconfig.get_path('include'), sysconfig.get_config_var('EXT_SUFFIX'))"
+    include, suffix = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=True).stdout.split()
+    source = bench.folder / "oldext.c"
+    source.write_text(OLD_EXTENSION, encoding="utf-8")
+    build = ["cc", "-shared", "-fPIC", f"-I{include}", "-o", str(bench.folder / f"oldext{suffix}"), str(source)]
+    subprocess.run(build, check=True, capture_output=True)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler to build the extension with")
+@pytest.mark.parametrize("executor", [THREADS, SPAWN], ids=lambda executor: executor.label)
+def test_a_real_extension_that_turns_the_gil_on_is_named(bench: Bench, executor: Executor) -> None:
+    old_extension(bench)
+    bench.write("""
+        @ftgate.compare(threads)
+        def test_it(worker):
+            import oldext
+    """)
+    handle = bench.start(executor, build="3.14t")
+    handle.ready()
+    with pytest.raises(LaunchFailed) as failed:
+        handle.turn(COLD)
+    assert failed.value.error.reason == "the GIL came back on: module 'oldext' turned it on"
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler to build the extension with")
+@pytest.mark.parametrize("executor", [FORK, SPAWN], ids=lambda executor: executor.label)
+def test_a_pools_worker_that_turns_the_gil_on_is_an_error(bench: Bench, executor: Executor) -> None:
+    old_extension(bench)
+    bench.write("""
+        def task(n):
+            import oldext
+            return n
+
+        @ftgate.compare(threads)
+        def test_it(executor):
+            return list(executor.map(task, range(4)))
+    """)
+    handle = bench.start(executor, build="3.14t", body="executor")
+    handle.ready()
+    handle.turn(COLD)
+    with pytest.raises(LaunchFailed) as failed:
+        handle.finish()
+    assert failed.value.error.reason == "the GIL came back on: module 'oldext' turned it on"
+
+
+def test_fork_in_a_process_that_has_threads(bench: Bench) -> None:
+    bench.write("""
+        import threading
+        import time
+
+        lock = threading.Lock()
+
+        def tick():
+            while True:
+                with lock:
+                    time.sleep(0.001)
+
+        threading.Thread(target=tick, daemon=True).start()
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            # The thread is not there after a fork; its lock may be taken for ever.
+            return lock.acquire(timeout=0.5) in (True, False)
+    """)
+    handle = bench.start(FORK, timeout_s=20.0)
+    handle.ready()
+    handle.turn(COLD)
+    handle.turn(MEASURED)
+    assert handle.finish().results == ("True; True",)
+
+
+def test_serial_workers_share_their_window(bench: Bench) -> None:
+    bench.write("""
+        import time
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            time.sleep(0.002)
+    """)
+    handle = bench.start(SERIAL, workers=4, reuse="pool")
+    handle.ready()
+    turn = handle.turn(MEASURED, 1, 80_000_000)
+    assert turn.rate == pytest.approx(turn.ops * 1e9 / turn.work_ns, rel=0.02)
 
 
 @pytest.mark.parametrize("executor", ALL, ids=lambda executor: executor.label)

@@ -261,14 +261,16 @@ def test_loops_are_no_matter_of_windows() -> None:
 
 
 def loops_of(launcher: FakeLauncher) -> set[int]:
-    return {event.at.loops for event in launcher.of(MEASURED)}
+    assert {event.at.loops for event in launcher.of(MEASURED, candle=True)} == {1}  # it is long enough by itself
+    return {event.at.loops for event in launcher.of(MEASURED, candle=False)}
 
 
 def test_loops_are_calibrated_on_the_shortest_side_and_shared() -> None:
     launcher = FakeLauncher(wall_ns=lambda at: 3_000 if at.label == LABELS[0] else MS)
     samples = run_of(launcher).measure()
     assert loops_of(launcher) == {50}  # 50 x 3 us is the first that reaches 0.1 ms
-    assert {launch.loops for sample in samples for launch in (*sample.launches, *sample.candle)} == {50}
+    assert {launch.loops for sample in samples for launch in sample.launches} == {50}
+    assert {launch.loops for sample in samples for launch in sample.candle} == {1}
 
 
 def test_a_long_iteration_needs_no_loops() -> None:
@@ -288,7 +290,7 @@ def test_loops_of_the_baseline_are_kept() -> None:
     launcher = FakeLauncher(wall_ns=steady(3_000))
     run_of(launcher, loops=7).measure()
     assert loops_of(launcher) == {7}
-    assert {event.at.loops for event in launcher.of(WARMUP)} == {7}
+    assert {event.at.loops for event in launcher.of(WARMUP, candle=False)} == {7}
 
 
 def test_without_a_warm_up_the_cold_turn_calibrates() -> None:
@@ -296,7 +298,7 @@ def test_without_a_warm_up_the_cold_turn_calibrates() -> None:
     measured(launcher, "threads", warmup=0.0, limits=Limits(launches=2, turns=3))
     assert not launcher.of(WARMUP, candle=False)
     assert len(launcher.of(WARMUP, candle=True)) == 2
-    assert loops_of(launcher) == {50}  # the candle's warm-up is the shortest turn
+    assert loops_of(launcher) == {5}  # 5 x 30 us
     launcher.wall_ns = lambda at: 30_000 if at.event == COLD or at.candle else 3_000
     launcher.events.clear()
     measured(launcher, "threads", warmup=0.0, limits=Limits(launches=2, turns=3))

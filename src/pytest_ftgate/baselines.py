@@ -299,7 +299,7 @@ def _stored_memory(launch: Launch) -> StoredMemory:
 
 
 def turn_values(launch: StoredLaunch) -> tuple[float, ...]:
-    """Nanoseconds per iteration of each turn, or per operation for a body with a duration."""
+    """Nanoseconds per iteration of each turn, or per operation for a body with a duration; NaN without one."""
     return _values(launch.wall_ns, launch.loops, launch.ops_per_s)
 
 
@@ -309,10 +309,10 @@ def candle_values(launch: StoredLaunch) -> tuple[float, ...]:
 
 
 def _values(wall_ns: Sequence[int], loops: int, ops_per_s: Sequence[float]) -> tuple[float, ...]:
-    """A window in which no operation ended has no value, and counts as none."""
+    """A window in which no operation ended has no value: NaN, so that a turn keeps its place."""
     if ops_per_s:
-        return tuple(1e9 / rate for rate in ops_per_s if rate > 0)
-    return tuple(wall / loops for wall in wall_ns if wall > 0)
+        return tuple(1e9 / rate if rate > 0 else math.nan for rate in ops_per_s)
+    return tuple(wall / loops if wall > 0 else math.nan for wall in wall_ns)
 
 
 def wall_ratios(stored: Entry | Recording, estimator: stats.Estimator = stats.PAIRED) -> tuple[float, ...]:
@@ -325,13 +325,21 @@ def wall_ratios(stored: Entry | Recording, estimator: stats.Estimator = stats.PA
 
 def paired_turns(stored: Entry | Recording) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
     """The turns of each launch with those of the candle, for the launches that have both."""
-    sides = ((turn_values(launch), candle_values(launch)) for launch in _launches(stored))
+    sides = (_neighbours(turn_values(launch), candle_values(launch)) for launch in _launches(stored))
     return [(own, candle) for own, candle in sides if own and candle]
+
+
+def _neighbours(own: Sequence[float], candle: Sequence[float]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Both sides without the turns in which either has no value, so that what is paired was beside each other."""
+    lost = {turn for side in (own, candle) for turn, value in enumerate(side) if math.isnan(value)}
+    first, second = (tuple(value for turn, value in enumerate(side) if turn not in lost) for side in (own, candle))
+    return first, second
 
 
 def wall_floors_ns(stored: Entry | Recording, quantile: float) -> tuple[float, ...]:
     """A value a launch: the floor of its turns, in nanoseconds per iteration or operation."""
-    return tuple(stats.floor(values, quantile) for values in map(turn_values, _launches(stored)) if values)
+    launches = ([value for value in turn_values(launch) if not math.isnan(value)] for launch in _launches(stored))
+    return tuple(stats.floor(values, quantile) for values in launches if values)
 
 
 def uss_bytes(stored: Entry | Recording) -> tuple[float, ...]:

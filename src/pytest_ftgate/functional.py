@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import sys
 import warnings
 from typing import Any
@@ -12,7 +11,7 @@ from .model import Cell, Spec
 from .runner import loading
 from .runner.crews import make_crew
 from .runner.gilwatch import watch
-from .runner.kinds import make_kind
+from .runner.kinds import context_of, make_kind
 from .runner.protocol import Failure, Unsupported
 from .runner.worker import CHECKING, VALUES, Order
 
@@ -29,16 +28,16 @@ def run_here(cell: Cell, spec: Spec) -> None:
         raise Unsupported(f"sub-interpreters need CPython 3.14 or newer, this is {sys.version.split()[0]}")
     setup = {**setup_of(cell, spec, candle=False), "switch_s": None}
     declared, owner = loading.declaration(setup)
-    context = _context(cell)
+    context = context_of(cell.executor.kind, cell.executor.method)
     kind = make_kind(cell.executor.kind, cell.executor.method, context)
     try:
-        shared = None if declared.shared is None else _owned(declared.shared, owner)(kind)
+        shared = None if declared.shared is None else loading.owned(declared.shared, owner)(kind)
         outcome = _turn(setup, shared, context, VALUES if declared.check is not None else 0)
     finally:
         kind.close()
     if declared.check is not None:
         values = [report["value"] for report in outcome.reports]
-        _owned(declared.check, owner)(values[0] if setup["shape"] == "executor" else values)
+        loading.owned(declared.check, owner)(values[0] if setup["shape"] == "executor" else values)
 
 
 def _turn(setup: dict[str, Any], shared: Any, context: Any, flags: int) -> Any:
@@ -51,15 +50,3 @@ def _turn(setup: dict[str, Any], shared: Any, context: Any, flags: int) -> Any:
             return crew.turn(Order(1, 0, CHECKING | flags), lambda: None)
         finally:
             crew.close()
-
-
-def _owned(function: Any, owner: Any) -> Any:
-    return function if owner is None else function.__get__(owner)
-
-
-def _context(cell: Cell) -> Any:
-    if cell.executor.kind != "processes":
-        return None
-    if cell.executor.method not in multiprocessing.get_all_start_methods():
-        raise Unsupported(f"this platform has no start method {cell.executor.method!r}")
-    return multiprocessing.get_context(cell.executor.method)

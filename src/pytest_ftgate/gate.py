@@ -173,11 +173,9 @@ def _decide(comparison: Comparison, evidence: _Evidence) -> Decision:
 
 def _explain(comparison: Comparison, evidence: _Evidence, decision: Decision) -> str:
     """The reason in one line; nothing for a cell that passed at the effect asked for."""
-    ratio = evidence.ratio
-    change = f"{_percent(ratio.value - 1)} ({_percent(ratio.low - 1)} .. {_percent(ratio.high - 1)})"
-    limit = _percent(evidence.fail_limit)
+    change, limit = _percent(evidence.ratio.value - 1), _percent(evidence.fail_limit)
     if decision is Decision.REGRESSED:
-        return f"{change} is beyond {limit}: p = {evidence.p_fail:.1g}, at most {comparison.alpha:.2g} fails"
+        return f"{change} is beyond {limit}; p of at most {comparison.alpha:.2g} fails"
     if decision is Decision.IMPROVED:
         mirrored = _percent(1 / (1 + evidence.fail_limit) - 1)
         return f"{change} is below {mirrored}: p = {evidence.p_improve:.1g}, at most {comparison.alpha:.2g} counts"

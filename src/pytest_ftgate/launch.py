@@ -24,7 +24,6 @@ from .runner.protocol import HOLD, PROTOCOL
 
 FLOOD_BYTES = 4 << 20
 TAIL_BYTES = 16 << 10
-PADDING = 4096
 START_TIMEOUT_S = 120.0
 
 
@@ -125,14 +124,16 @@ def setup_of(cell: Cell, spec: Spec, *, candle: bool) -> dict[str, Any]:
         "params": {param.name: param.literal for param in cell.params},
         "switch_s": switch_ns / 1e9 if switch_ns else None,
         "candle": candle,
+        "gil_note": None,
     }
 
 
 def job_of(request: Request, result: Path, control: tuple[int, int]) -> dict[str, Any]:
     """The job file's content; every word of it is plain JSON."""
+    setup = setup_of(request.cell, request.spec, candle=request.candle)
     return {
         "protocol": PROTOCOL,
-        "setup": setup_of(request.cell, request.spec, candle=request.candle),
+        "setup": {**setup, "gil_note": None if request.expect_gil else f"{result}.gil"},
         "fresh": request.spec.reuse == "fresh",
         "expect_gil": request.expect_gil,
         "control": list(control),

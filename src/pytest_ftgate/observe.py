@@ -17,6 +17,7 @@ MARK = "FTGATE_LAUNCH"
 TRACKER = "from multiprocessing.resource_tracker import main"
 FORKSERVER = "from multiprocessing.forkserver import main"
 _SMALL_COST = 0.02  # the share of the time that looking at memory may take
+_LEAST_LOOKS = 6  # but so many looks there are, whatever they cost: nothing is timed meanwhile
 
 
 def tree(pid: int) -> list[psutil.Process]:
@@ -83,8 +84,8 @@ def watch_memory(
 ) -> tuple[MemoryPoint, ...]:
     """Look at the tree of `pid` for `seconds`, while its workers are held at work.
 
-    The interval widens until looking takes at most 2 % of the time. The tree is taken at the start, when the workers
-    are all there, and again after a look at which one of its processes had ended.
+    The interval widens until looking takes at most 2 % of the time, or some six looks are left. The tree is taken at
+    the start, when the workers are all there, and again after a look at which one of its processes had ended.
     """
     ends = clock() + seconds
     processes = tree(pid)
@@ -97,7 +98,8 @@ def watch_memory(
         else:
             points.append(point)
         spent = clock() - began
-        sleep(max(0.0, min(max(interval_s, spent / _SMALL_COST), ends - clock())))
+        rest = min(spent / _SMALL_COST, seconds / _LEAST_LOOKS)
+        sleep(max(0.0, min(max(interval_s, rest), ends - clock())))
     return tuple(points)
 
 

@@ -303,7 +303,7 @@ class Run:
         self.arrivals: dict[str, Arrival] = {}
         self.plain = False
         self.report: Report | None = None
-        if not self.is_worker and config.pluginmanager.hasplugin("xdist"):
+        if not self.is_worker:
             config.pluginmanager.register(xdist.Handover(self.id, self.seed))
 
     def _mode(self) -> Any:
@@ -332,7 +332,7 @@ class Run:
         try:
             with shown:
                 arrival = self.session.arrival(item.nodeid)
-        except FtgateError as error:
+        except (FtgateError, OSError) as error:  # a full disk or a folder that cannot be written names its file itself
             raise pytest.fail.Exception(str(error), pytrace=False) from None
         finally:
             self.progress.clear()

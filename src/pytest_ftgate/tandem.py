@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 WINDOW_S = 0.2
 PILOT_TURNS = 5
+HOLD_ITERATIONS = 1.25
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -179,10 +180,15 @@ class TandemRun:
         side.latest = side.handle.turn(COLD, 1, self._window_ns)
 
     def _measured_turn(self, side: Side) -> None:
-        turn = side.handle.turn(MEASURED, self.loops or 1, self._window_ns)
-        value = figures.turn_value(turn, self.loops or 1, per_op=bool(self._window_ns))
+        loops = self._loops_of(side)
+        turn = side.handle.turn(MEASURED, loops, self._window_ns)
+        value = figures.turn_value(turn, loops, per_op=bool(self._window_ns))
         if math.isfinite(value):  # a window in which no operation ended has no value
             side.walls.append(value)
+
+    def _loops_of(self, side: Side) -> int:
+        """The candle is long enough for the clock by itself."""
+        return 1 if side.request.candle else self.loops or 1
 
     def _warm_up(self, sides: list[Side]) -> None:
         for number in range(max(1, self._warmups)):
@@ -193,11 +199,12 @@ class TandemRun:
             self.loops = self._calibrated(sides)
 
     def _warm(self, side: Side) -> None:
-        side.latest = side.handle.turn(WARMUP, self.loops or 1, self._window_ns)
+        side.latest = side.handle.turn(WARMUP, self._loops_of(side), self._window_ns)
 
     def _calibrated(self, sides: Sequence[Side]) -> int | None:
-        """Loops from each side's last turn so far: a warm-up, or the cold one where no warm-up was asked for."""
-        walls = [side.latest.wall_ns for side in sides if side.entry.alive and side.latest is not None]
+        """Loops from each cell's last turn so far: a warm-up, or the cold one where no warm-up was asked for."""
+        cells = [side for side in sides if side.entry.alive and not side.request.candle]
+        walls = [side.latest.wall_ns for side in cells if side.latest is not None]
         return schedule.calibrated_loops(walls, self.resolution_ns) if walls else None
 
     def _memory_round(self) -> None:
@@ -209,12 +216,19 @@ class TandemRun:
                 handle = self.launcher.start(request)
                 try:
                     handle.ready()
-                    points = handle.hold(int(self.limits.hold_s * 1e9))
+                    points = handle.hold(self._hold_ns(entry))
                     launch = launch_of(handle.finish(), request, self.done, started_at, memory=points)
                 finally:
                     handle.kill()
                 if points:  # a launch at which no look succeeded says nothing of memory
                     entry.memory.append(launch)
+
+    def _hold_ns(self, entry: Entry) -> int:
+        """Long enough that every part of an iteration is there to be seen."""
+        longest = max(
+            (turn.wall_ns / launch.loops for launch in entry.launches[-1:] for turn in launch.turns), default=0
+        )
+        return int(max(self.limits.hold_s * 1e9, 0 if self._window_ns else HOLD_ITERATIONS * longest))
 
     # -- sides -------------------------------------------------------------------------------------------------
 
@@ -272,7 +286,7 @@ class TandemRun:
             side.request,
             self.done,
             side.started_at,
-            loops=self.loops or 1,
+            loops=self._loops_of(side),
             window_ns=self._window_ns,
         )
         (side.entry.candle if side.request.candle else side.entry.launches).append(launch)

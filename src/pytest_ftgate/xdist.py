@@ -24,4 +24,6 @@ class Handover:
 def handed_over(config: pytest.Config) -> tuple[str, int] | None:
     """The controller's run and seed in a worker; None in the controller and without xdist."""
     given = getattr(config, "workerinput", None)
-    return None if given is None else (given["ftgate_run"], given["ftgate_seed"])
+    if given is None or "ftgate_run" not in given:
+        return None
+    return given["ftgate_run"], given["ftgate_seed"]

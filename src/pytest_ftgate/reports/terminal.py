@@ -141,7 +141,7 @@ def verdict_lines(row: Row, *, width: int, color: bool, unicode: bool, verbosity
 def _header(report: Report, style: Style) -> list[str]:
     run = [f"pytest-ftgate {report.version}", report.started_at]
     if report.commit:
-        run.append(f"commit {report.commit[:COMMIT_DIGITS]}")
+        run.append(f"commit {_commit(report.commit)}")
     entries = [("run", style.separator.join(filter(None, run))), ("machine", _machine(report.machine, style))]
     for number, interpreter in enumerate(report.interpreters):
         entries.append(("" if number else "python", _interpreter(interpreter, style)))
@@ -178,6 +178,11 @@ def _interpreter(interpreter: Interpreter, style: Style) -> str:
     ]
     parts += [interpreter.build, interpreter.executable]
     return style.separator.join(parts)
+
+
+def _commit(commit: str) -> str:
+    """A commit's first digits, and the `+` of a tree that was not clean."""
+    return commit[:COMMIT_DIGITS] + ("+" if commit.endswith("+") else "")
 
 
 def _footer(report: Report, style: Style) -> list[str]:
@@ -362,7 +367,7 @@ def _measured(row: Row, style: Style) -> list[str]:
         lines += _wrapped(_plain(each.reason), style, indent=17)
     if verdict.reason and not any(each.reason and each.reason in verdict.reason for each in shown):
         lines += _wrapped(_plain(verdict.reason), style, indent=6)
-    held = [verdict.baseline, verdict.commit[:COMMIT_DIGITS]]
+    held = [verdict.baseline, _commit(verdict.commit)]
     if any(held):
         lines += _entry("against", " at ".join(filter(None, held)), style, indent=6, column=11)
     return lines

@@ -179,7 +179,8 @@ class PipeCrew:
         if self.hub is not None:
             self.hub.release(Order(0, 0, STOP))
             for worker in self.workers:
-                worker.join()
+                if worker.ident is not None:  # one that could not be started cannot be joined
+                    worker.join()
         self._drop()
 
 
@@ -291,6 +292,8 @@ class SerialCrew:
         reports = [run(body, worker, part, False) for worker in self.workers]
         cpu_ns += process_time_ns()
         raise_first_error(reports)
+        for report in reports:  # they share the turn one after the other: only over the whole of it do rates add up
+            report["begin_ns"], report["end_ns"] = reports[0]["begin_ns"], reports[-1]["end_ns"]
         return Outcome(0, reports[-1]["end_ns"] - began, 0, cpu_ns, reports)
 
     def close(self) -> None:
@@ -370,12 +373,11 @@ class PoolCrew:
         """One iteration; reading the workers' CPU time is left out of the clock."""
         from .worker import run
 
-        kept = self.pool is not None
-        before = _children_cpu_ns() if kept else 0
+        before = _children_cpu_ns()  # of a kept pool, and of a Manager that outlives the turns
         gc.collect()
         before += process_time_ns()
         began = now_ns()
-        if not kept:
+        if self.pool is None:
             self.pool = make_pool(self.setup, self.shared, self.context)
         went = now_ns()
         released()

@@ -96,6 +96,17 @@ class InterpreterKind(Kind):
         return super().__getattr__(name)
 
 
+def context_of(kind: str, method: str | None) -> Any:
+    """The multiprocessing context of a processes cell, None for others. Raises Unsupported."""
+    if kind != "processes":
+        return None
+    import multiprocessing
+
+    if method not in multiprocessing.get_all_start_methods():
+        raise Unsupported(f"this platform has no start method {method!r}")
+    return multiprocessing.get_context(method)
+
+
 def make_kind(kind: str, method: str | None, context: Any = None) -> Kind:
     """The kind of an executor; `context` is the multiprocessing context of a processes cell."""
     if kind == "processes":

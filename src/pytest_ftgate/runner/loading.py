@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     # What a worker needs to find its body: plain, so that it travels to any worker.
     # Keys: module, path, qualname, import_mode, sys_path, kind, method, workers, shape, params (name -> literal),
-    # switch_s, candle.
+    # switch_s, candle, gil_note (a file that a pool's worker writes when it ends with the GIL, or None).
     Setup = dict[str, Any]
 
 
@@ -132,6 +132,11 @@ def declaration(setup: Setup) -> tuple[Declaration, Any]:
     return found.__ftgate__, instance
 
 
+def owned(function: Any, instance: Any) -> Any:
+    """A function bound to the test's instance, where it has one."""
+    return function if instance is None else function.__get__(instance)
+
+
 _bodies: dict[tuple[Any, ...], Body] = {}
 
 
@@ -164,7 +169,7 @@ def _load_body(setup: Setup) -> Body:
     declared, instance = declaration(setup)
     function = declared.body_for(setup["kind"], setup["method"])
     is_async = bool(function.__code__.co_flags & 0x80)  # CO_COROUTINE, without importing inspect
-    call = function if instance is None else function.__get__(instance)
+    call = owned(function, instance)
     params, shape = literals(setup["params"]), shape_of(function)
     if not _leads(function, shape, instance is not None):
         call = _by_name(call, shape, params)

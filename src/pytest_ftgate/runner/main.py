@@ -12,7 +12,7 @@ from . import loading
 from .clock import resolution_ns
 from .crews import make_crew
 from .gilwatch import gil_enabled, watch
-from .kinds import make_kind
+from .kinds import context_of, make_kind
 from .protocol import CHECK, COLD, HOLD, MEASURED, PROTOCOL, Failure, ProtocolError, Unsupported
 from .worker import CHECKING, VALUES, Order, explain
 
@@ -65,17 +65,14 @@ class Cell:
         body = loading.body(self.setup)
         if not self.setup["candle"]:
             self.setup = {**self.setup, "shape": body.shape}
-        context = _context(self.setup)
+        context = context_of(self.setup["kind"], self.setup["method"])
         self.kind = make_kind(self.setup["kind"], self.setup["method"], context)
         self.crew = make_crew(self.setup, self._share(), job["fresh"], context)
 
     def _share(self) -> Any:
         if self.declaration is None or self.declaration.shared is None:
             return None
-        return self._owned(self.declaration.shared)(self.kind)
-
-    def _owned(self, function: Any) -> Any:
-        return function if self.owner is None else function.__get__(self.owner)
+        return loading.owned(self.declaration.shared, self.owner)(self.kind)
 
     def turn(self, message: dict[str, Any], released: Any) -> dict[str, Any]:
         """One turn as told; what it took, in ns."""
@@ -97,7 +94,7 @@ class Cell:
             self.record.results.add("; ".join(report["result"] for report in outcome.reports))
             return
         values = [report["value"] for report in outcome.reports]
-        check = self._owned(self.declaration.check)  # type: ignore[union-attr]
+        check = loading.owned(self.declaration.check, self.owner)  # type: ignore[union-attr]
         check(values[0] if self.setup["shape"] == "executor" else values)
 
     def check_gil(self, enabled: bool, module: str) -> None:
@@ -114,6 +111,10 @@ class Cell:
         """End what is kept between turns."""
         self.crew.close()
         self.kind.close()
+        note = self.setup["gil_note"]
+        if note and os.path.exists(note):
+            with open(note, encoding="utf-8") as file:
+                self.check_gil(True, file.read())
 
 
 class Record:
@@ -164,16 +165,6 @@ def _turn(outcome: Outcome) -> dict[str, Any]:
         "ops": sum(report["ops"] for report in outcome.reports),
         "rate": rate,
     }
-
-
-def _context(setup: dict[str, Any]) -> Any:
-    if setup["kind"] != "processes":
-        return None
-    import multiprocessing
-
-    if setup["method"] not in multiprocessing.get_all_start_methods():
-        raise Unsupported(f"this platform has no start method {setup['method']!r}")
-    return multiprocessing.get_context(setup["method"])
 
 
 def _read_job(path: str) -> dict[str, Any]:
@@ -234,6 +225,7 @@ def main(argv: list[str]) -> int:
     _write_result(job["result"], result)
     control.send({"event": "closed"})
     # The controller looks for children left behind before it lets this process end.
-    control.receive()
+    if control.receive() is None:
+        os.killpg(0, signal.SIGKILL)
     sys.stdout.flush()
     return 0

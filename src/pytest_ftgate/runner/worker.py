@@ -13,6 +13,7 @@ from .protocol import Failure, Unsupported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from .loading import Body, Setup
@@ -296,4 +297,25 @@ def start_pool_worker(setup: Setup, shared: Any) -> None:
     watch.install()
     if not setup["candle"]:
         loading.load_module(setup)
+    if setup["gil_note"] and setup["kind"] in ("processes", "interpreters"):
+        _at_end(setup["kind"], lambda: note_gil(setup["gil_note"]))
     shared_state = shared
+
+
+def _at_end(kind: str, act: Callable[[], None]) -> None:
+    """Call `act` when this worker of a pool ends; atexit is not run in forked children."""
+    if kind == "processes":
+        from multiprocessing.util import Finalize
+
+        Finalize(None, act, exitpriority=0)
+    else:
+        import atexit
+
+        atexit.register(act)
+
+
+def note_gil(path: str) -> None:
+    """Leave a note when this worker has the GIL: tasks of a pool report to nobody, and a check in each would cost."""
+    if gil_enabled():
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(watch.module)
