@@ -29,7 +29,7 @@ demo: setup ## measure an example on both builds and show the verdicts (under 3 
 	DEMO_SLOWER=1 $(DEMO) || test $$? -eq 1
 
 examples: setup ## every example at full length, against its stored baselines
-	$(PY) -m pytest --ftgate examples/scenario1_overhead examples/scenario2_shared_set
+	$(PY) -m pytest --ftgate --ftgate-test-time 4m examples/scenario1_overhead examples/scenario2_shared_set
 
 test: lint ## lint, check types, run every test
 	$(PY) -m pytest tests

@@ -53,15 +53,14 @@ def test_scenario_1_has_its_shape(tmp_path: Path, executables: dict[str, str]) -
     cells = measured(tmp_path, executables, "--ftgate-turns=5", "-k", "fresh", OVERHEAD)
     for build in BUILDS:
         threads, fork, forkserver, spawn = (cells[f"{build}-{name}-w8"] for name in ("threads", *METHODS))
-        # On two cores the work itself weighs more than starting threads or forks: those two are told apart by the
-        # start alone.
-        assert value(threads.start_ns) < value(fork.start_ns) < value(spawn.start_ns)
-        assert wall(threads) < wall(spawn)
-        assert wall(fork) < wall(forkserver) * 1.5 < wall(spawn)
-        if build == "3.14t":
-            assert wall(spawn) > 10 * wall(threads)
-        assert value(fork.uss_bytes) < value(threads.uss_bytes) < value(fork.pss_bytes)
+        # On two cores the work weighs more than starting threads or forks: those two are told apart by the start.
+        assert value(threads.start_ns) < value(fork.start_ns) < value(forkserver.start_ns) < value(spawn.start_ns)
+        assert max(wall(threads), wall(fork)) < wall(spawn)
+        assert value(threads.uss_bytes) < value(fork.pss_bytes)
         assert value(spawn.uss_bytes) > 3 * value(threads.uss_bytes)
+    threads, fork, spawn = (cells[f"3.14t-{name}-w8"] for name in ("threads", "fork", "spawn"))
+    assert wall(spawn) > 7 * wall(threads)  # one short launch; the committed baselines are held to more
+    assert value(fork.uss_bytes) < value(threads.uss_bytes)
 
 
 def test_scenario_1_in_a_pool_pays_the_start_once(tmp_path: Path, executables: dict[str, str]) -> None:
@@ -115,10 +114,14 @@ def test_the_committed_baselines_have_the_write_ups_shape() -> None:
     def typical(test: str, label: str) -> float:
         return median(baselines.wall_floors_ns(stored(test)[label][0], figures.QUANTILE))
 
+    def fresh(label: str) -> float:
+        return typical(f"{OVERHEAD}::test_fresh_workers", f"{label}-w8")
+
+    # As the write-up has it: threads without the GIL beside processes of the GIL build; and on one build alone.
+    assert fresh("3.14t-threads") < fresh("3.14-fork") < fresh("3.14-forkserver") < fresh("3.14-spawn")
+    assert fresh("3.14t-threads") < fresh("3.14t-fork") < fresh("3.14t-forkserver")
+    assert fresh("3.14t-spawn") > 10 * fresh("3.14t-threads")
     for build in BUILDS:
-        spawn = typical(f"{OVERHEAD}::test_fresh_workers", f"{build}-spawn-w8")
-        fork = typical(f"{OVERHEAD}::test_fresh_workers", f"{build}-fork-w8")
-        assert spawn > 5 * fork
         for count in ("w2", "w8"):
             threads = typical(f"{SHARED_SET}::test_shared_set", f"{build}-threads-{count}")
             for name in METHODS:
