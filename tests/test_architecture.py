@@ -342,7 +342,7 @@ def test_no_file_names_a_place_of_one_machine_or_a_registry() -> None:
 @pytest.mark.parametrize("place", ["/wor" + "k/main", " /roo" + "t/.local", "https://pypi" + ".org/simple"])
 def test_such_a_place_is_found(place: str) -> None:
     assert places_in(f"see {place}")
-    assert not places_in("see a/work/b, https://docs.pytest.org/root/, 1.10.0 and ./root/")
+    assert not places_in(f"see a/{'work'}/b, https://docs.pytest.org/{'root'}/, 1.10.0 and ./{'root'}/")
 
 
 def test_nothing_that_measures_reads_a_clock_that_may_step() -> None:
