@@ -298,7 +298,7 @@ class Run:
         )
         self.id, self.seed = given or fresh
         self.progress = Progress(_stream(config), self._mode())
-        self.session = Session(run_config(config, self.seed), config.rootpath, self.id, Watch(self.progress))
+        self.session = Session(run_config(config, self.seed), config.rootpath, self.id, Watch(self.progress, config))
         self.collected: list[str] = []
         self.arrivals: dict[str, Arrival] = {}
         self.plain = False
@@ -439,11 +439,15 @@ ARRIVAL = pytest.StashKey[Arrival]()
 class Watch:
     """What the session tells, shown as progress."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, config: pytest.Config) -> None:
         self.progress = progress
+        self.config = config
 
     def begin(self, title: str, cells: Sequence[str]) -> None:
-        """A tandem begins."""
+        """A tandem begins, on a line of its own: pytest's own line of letters goes on after it."""
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None and self.config.get_verbosity() >= 0:
+            reporter.ensure_newline()
         self.progress.begin(title, cells)
 
     def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None) -> None:
