@@ -124,8 +124,9 @@ def test_the_committed_baselines_have_the_write_ups_shape() -> None:
     for build in BUILDS:
         for count in ("w2", "w8"):
             threads = typical(f"{SHARED_SET}::test_shared_set", f"{build}-threads-{count}")
-            for name in METHODS:
-                assert typical(f"{SHARED_SET}::test_shared_set", f"{build}-{name}-{count}") > 10 * threads
+            times = [typical(f"{SHARED_SET}::test_shared_set", f"{build}-{name}-{count}") for name in METHODS]
+            assert min(times) > 10 * threads
+            assert max(times) < 1.5 * min(times)  # it is the Manager that takes the time, not the start method
 
 
 def test_a_baseline_file_names_no_place_of_the_machine_it_was_made_on() -> None:
