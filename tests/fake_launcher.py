@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
+import msgspec
+
+import report_by_hand
 from pytest_ftgate.launch import CellUnsupported, Finished, LaunchFailed, Request
 from pytest_ftgate.model import (
     BodyKind,
     Cell,
     Executor,
-    Interpreter,
     MemoryPoint,
     Settings,
     Source,
@@ -239,23 +241,7 @@ def unsupported(reason: str) -> CellUnsupported:
 
 # -- tandems to run them with --------------------------------------------------------------------------------------
 
-GIL = Interpreter(
-    executable="/opt/python/bin/python3.14",
-    version="3.14.7",
-    implementation="cpython",
-    free_threaded=False,
-    gil_enabled=True,
-    jit_available=False,
-    jit_enabled=False,
-    pgo=False,
-    lto=False,
-    shared=True,
-    debug=False,
-    compiler="GCC 14.2.0",
-    config_args="",
-    found="PATH",
-    build="source package 3.14.7-1",
-)
+GIL = msgspec.structs.replace(report_by_hand.GIL, config_args="", build="source package 3.14.7-1", start_methods=())
 EXECUTORS = {
     "serial": Executor(kind="serial"),
     "threads": Executor(kind="threads"),

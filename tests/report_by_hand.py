@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from pytest_ftgate.model import (
     Cell,
     Decision,
@@ -50,23 +52,12 @@ GIL = Interpreter(
     build="gcc 14.2.0, no PGO, no LTO, built from source",
     start_methods=("fork", "forkserver", "spawn"),
 )
-FREE_THREADED = Interpreter(
+FREE_THREADED = msgspec.structs.replace(
+    GIL,
     executable="/opt/python/bin/python3.14t",
-    version="3.14.7",
-    implementation="cpython",
     free_threaded=True,
     gil_enabled=False,
-    jit_available=False,
-    jit_enabled=False,
-    pgo=False,
-    lto=False,
-    shared=True,
-    debug=False,
-    compiler="GCC 14.2.0",
     config_args="--disable-gil --enable-shared",
-    found="PATH",
-    build="gcc 14.2.0, no PGO, no LTO, built from source",
-    start_methods=("fork", "forkserver", "spawn"),
 )
 
 TOO_OLD = "sub-interpreters need Python 3.14 or newer: take 3.13 out of pythons, or this executor out of the test"

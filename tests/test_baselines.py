@@ -14,13 +14,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import report_by_hand
 from pytest_ftgate import baselines
 from pytest_ftgate.baselines import BaselineError, Change, Entry, Store, TestBaseline
 from pytest_ftgate.model import (
     Cell,
     Decision,
     Executor,
-    Interpreter,
     Launch,
     Machine,
     MemoryPoint,
@@ -40,22 +40,12 @@ TEST = "tests/test_words.py::TestA::test_count"
 RECORDED = "2026-01-02T03:04:05+00:00"
 COMMIT = "1a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d"
 
-PYTHON = Interpreter(
+PYTHON = msgspec.structs.replace(
+    report_by_hand.FREE_THREADED,
     executable="/opt/python/bin/python3.14t",
-    version="3.14.7",
-    implementation="cpython",
-    free_threaded=True,
-    gil_enabled=False,
-    jit_available=False,
-    jit_enabled=False,
-    pgo=False,
-    lto=False,
-    shared=True,
-    debug=False,
-    compiler="GCC 14.2.0",
     config_args="'--disable-gil' '--enable-shared'",
-    found="PATH",
     build="source package 3.14.7-1",
+    start_methods=(),
 )
 MACHINE = Machine(
     fingerprint="linux-x86_64-2c-1a2b3c4d",

@@ -103,6 +103,7 @@ class Session:
         self._launcher = launcher
         self._found: dict[str, Found] = {}
         self._rows: dict[str, Row] = {}
+        self._hypotheses: int | None = None
         self._entries: dict[str, baselines.Entry | FtgateError | None] = {}
 
     # -- what is to be done ------------------------------------------------------------------------------------
@@ -259,7 +260,9 @@ class Session:
         return sum(1 + bool(baselines.uss_bytes(entry)) for entry in stored)
 
     def _alpha_beta(self) -> tuple[float, float]:
-        return gate.split_alpha(self.config.alpha, BETA, max(1, self.hypotheses()))
+        if self._hypotheses is None:  # the same for every cell: the plan and what is stored stand before measuring
+            self._hypotheses = self.hypotheses()
+        return gate.split_alpha(self.config.alpha, BETA, max(1, self._hypotheses))
 
     def _rows_of(self, tandem: Tandem, samples: Sequence[Sample], early: Mapping[str, Row]) -> list[Row]:
         by_nodeid = {sample.cell.nodeid: sample for sample in samples}

@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import math
 import random
+import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Protocol, TypeVar
 
-from . import figures, schedule, stats
+from . import figures, schedule
 from .launch import CellUnsupported, Handle, Launcher, LaunchFailed, Request, launch_of
 from .model import Cell, Interpreter, Launch, Sample, Spec, Struct, Tandem, Turn, WorkloadError
 from .runner.protocol import CHECK, COLD, MEASURED, WARMUP
@@ -182,9 +183,7 @@ class TandemRun:
     def _measured_turn(self, side: Side) -> None:
         loops = self._loops_of(side)
         turn = side.handle.turn(MEASURED, loops, self._window_ns)
-        value = figures.turn_value(turn, loops, per_op=bool(self._window_ns))
-        if math.isfinite(value):  # a window in which no operation ended has no value
-            side.walls.append(value)
+        side.walls.append(figures.turn_value(turn, loops, per_op=bool(self._window_ns)))
 
     def _loops_of(self, side: Side) -> int:
         """The candle is long enough for the clock by itself."""
@@ -375,11 +374,9 @@ class TandemRun:
     def _ratios(self, entry: Entry) -> list[float]:
         found = []
         for launch, candle in zip(entry.launches, entry.candle, strict=False):
-            pairs = list(zip(self._values(launch), self._values(candle), strict=False))
-            known = [pair for pair in pairs if all(map(math.isfinite, pair))]
-            if known:
-                ratio = stats.turns_ratio([own for own, _ in known], [beside for _, beside in known], stats.PAIRED)
-                found.append(math.log(ratio))
+            ratios = _by_turn(self._values(launch), self._values(candle))
+            if ratios:
+                found.append(statistics.median(map(math.log, ratios)))
         return found
 
     def _values(self, launch: Launch) -> list[float]:
@@ -396,7 +393,13 @@ def _ratios_by_turn(sides: Sequence[Side], entry: Entry) -> list[float]:
     """A cell's turns of this round over its candle's beside them."""
     own = next((side.walls for side in sides if side.entry is entry and not side.request.candle), [])
     candle = next((side.walls for side in sides if side.entry is entry and side.request.candle), [])
-    return [wall / beside for wall, beside in zip(own, candle, strict=False)]
+    return _by_turn(own, candle)
+
+
+def _by_turn(own: Sequence[float], candle: Sequence[float]) -> list[float]:
+    """The ratios of neighbours; a turn in which either has no value (NaN: no operation ended) is left out whole."""
+    ratios = (wall / beside for wall, beside in zip(own, candle, strict=False))
+    return [ratio for ratio in ratios if math.isfinite(ratio)]
 
 
 def results_of(entry: Entry) -> frozenset[str]:
