@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_ftgate.launch import Handle, ProcessLauncher, Request, install_runner
+from pytest_ftgate.launch import Handle, ProcessLauncher, Request, Side, install_runner
 from pytest_ftgate.model import BodyKind, Cell, Executor, Param, Settings, Source, Spec, Target
 from pytest_ftgate.pythons import environment_variables, find_interpreter, parse_target
 
@@ -47,7 +47,7 @@ class Bench:
         body: BodyKind = "worker",
         workers: int = 2,
         reuse: str = "fresh",
-        candle: bool = False,
+        side: Side = "own",
         settings: Settings = Settings(),
         params: tuple[Param, ...] = (),
         timeout_s: float = 30.0,
@@ -73,7 +73,7 @@ class Bench:
             cell=cell,
             spec=spec,
             python=self.executables[build],
-            candle=candle,
+            side=side,
             expect_gil=build == "3.14" if expect_gil is None else expect_gil,
             environment=environment_variables(settings),
             hash_seed=7,

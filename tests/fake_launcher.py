@@ -10,11 +10,14 @@ from typing import NamedTuple
 import msgspec
 
 import report_by_hand
-from pytest_ftgate.launch import CellUnsupported, Finished, LaunchFailed, Request
+from pytest_ftgate.launch import CellUnsupported, Finished, Held, LaunchFailed, Request, Side
 from pytest_ftgate.model import (
+    Barrier,
     BodyKind,
     Cell,
     Executor,
+    LockSite,
+    LockWaits,
     MemoryPoint,
     Settings,
     Source,
@@ -23,9 +26,11 @@ from pytest_ftgate.model import (
     Target,
     Timer,
     Turn,
+    Waits,
     WorkloadError,
 )
-from pytest_ftgate.runner.protocol import COLD, HOLD, MEASURED
+from pytest_ftgate.runner.locks.sites import bucket_of
+from pytest_ftgate.runner.protocol import BARRIER, COLD, HOLD, MEASURED, WARMUP
 
 MS = 1_000_000
 MIB = 1 << 20
@@ -46,13 +51,18 @@ class At(NamedTuple):
     """A moment of a launch: `order` counts the timing launches of this side, `number` its turns of one kind."""
 
     label: str
-    candle: bool
+    side: Side
     event: str
     start: int
     order: int
     number: int = 0
     loops: int = 1
     window_ns: int = 0
+
+    @property
+    def candle(self) -> bool:
+        """Whether it is the candle's."""
+        return self.side == "candle"
 
 
 class Event(NamedTuple):
@@ -74,7 +84,7 @@ def noisy(wall_ns: float, between: float, within: float = 0.0, seed: int = 0) ->
     """Log-normal durations: deviations between launches and within one; a cell and its candle vary apart."""
 
     def wall(at: At) -> float:
-        side = f"{seed}/{at.label}/{at.candle}/{at.order}"
+        side = f"{seed}/{at.label}/{at.side}/{at.order}"
         launch = random.Random(side).lognormvariate(0, between)
         return wall_ns * launch * random.Random(f"{side}/{at.event}/{at.number}").lognormvariate(0, within)
 
@@ -96,6 +106,8 @@ class FakeLauncher:
         self.clock = clock or Clock()
         self.wall_ns = wall_ns or steady(20 * MS)
         self.startup_ns: Callable[[At], float] = steady(50 * MS)
+        self.waited_ns: Callable[[At], float] = lambda _: 0
+        self.watched: Callable[[At], float] = lambda _: 1.0
         self.memory: Callable[[At], tuple[MemoryPoint, ...]] = lambda _: memory_of(20 * MIB)
         self.results: Callable[[At], tuple[str, ...]] = lambda _: ("42",)
         self.trouble: Callable[[At], BaseException | None] = lambda _: None
@@ -103,13 +115,13 @@ class FakeLauncher:
         self.requests: list[Request] = []
         self.handles: list[FakeHandle] = []
         self.events: list[Event] = []
-        self.starts: Counter[tuple[str, bool]] = Counter()
-        self.orders: Counter[tuple[str, bool]] = Counter()
+        self.starts: Counter[tuple[str, Side]] = Counter()
+        self.orders: Counter[tuple[str, Side]] = Counter()
         self.at_work = 0
 
     def start(self, request: Request) -> FakeHandle:
         """Start one, at no cost: it works when it is told to."""
-        side = (request.cell.label, request.candle)
+        side = (request.cell.label, request.side)
         handle = FakeHandle(self, request, len(self.handles), self.starts[side])
         self.starts[side] += 1
         handle.happen("start")
@@ -123,12 +135,12 @@ class FakeLauncher:
         """Handles that were neither finished nor killed."""
         return frozenset(handle.index for handle in self.handles if handle.alive)
 
-    def of(self, *kinds: str, candle: bool | None = None, label: str | None = None) -> list[Event]:
+    def of(self, *kinds: str, side: Side | None = None, label: str | None = None) -> list[Event]:
         """Events of these kinds, in order."""
         return [
             event
             for event in self.events
-            if event.at.event in kinds and candle in (None, event.at.candle) and label in (None, event.at.label)
+            if event.at.event in kinds and side in (None, event.at.side) and label in (None, event.at.label)
         ]
 
 
@@ -143,7 +155,8 @@ class FakeHandle:
         self.is_ready = False
         self.killed = False
         self.start = start
-        self.order = launcher.orders[request.cell.label, request.candle]
+        self.order = launcher.orders[request.cell.label, request.side]
+        self.warmed_ops = 0
         self.taken: Counter[str] = Counter()
         self.cold: Turn | None = None
         self.turns: list[Turn] = []
@@ -151,7 +164,7 @@ class FakeHandle:
     def at(self, event: str, loops: int = 1, window_ns: int = 0) -> At:
         """This moment."""
         cell, number = self.request.cell, self.taken[event]
-        return At(cell.label, self.request.candle, event, self.start, self.order, number, loops, window_ns)
+        return At(cell.label, self.request.side, event, self.start, self.order, number, loops, window_ns)
 
     def happen(self, event: str, spent_ns: float = 0.0, loops: int = 1, window_ns: int = 0) -> None:
         """Let the clock pass and write it down; raises what is scripted for this moment."""
@@ -178,11 +191,11 @@ class FakeHandle:
         """A turn of the scripted duration; of a window, as many operations as fit."""
         assert self.alive
         assert self.is_ready
-        assert kind != HOLD
+        assert kind not in (HOLD, BARRIER)
         one_ns = self.launcher.wall_ns(self.at(kind, loops, window_ns))
         wall_ns = window_ns or round(one_ns * loops)
         if kind == COLD:
-            self.launcher.orders[self.request.cell.label, self.request.candle] += 1
+            self.launcher.orders[self.request.cell.label, self.request.side] += 1
         self.happen(kind, wall_ns, loops, window_ns)
         turn = Turn(
             start_ns=wall_ns // 10,
@@ -197,15 +210,37 @@ class FakeHandle:
             self.cold = turn
         if kind == MEASURED:
             self.turns.append(turn)
+        if kind == WARMUP:
+            self.warmed_ops += turn.ops
         return turn
 
-    def hold(self, window_ns: int) -> tuple[MemoryPoint, ...]:
-        """A held turn."""
+    def hold(self, window_ns: int, watched: bool) -> Held:
+        """A held turn of as many operations as fit; one that is watched takes `watched` times as long for each."""
         assert self.alive
         assert self.is_ready
-        points = self.launcher.memory(self.at(HOLD))
+        at = self.at(HOLD)
+        one_ns = self.launcher.wall_ns(at) * (self.launcher.watched(at) if watched else 1.0)
+        points = self.launcher.memory(at) if watched else ()
         self.happen(HOLD, window_ns, 1, window_ns)
-        return points
+        turn = Turn(
+            start_ns=0,
+            work_ns=window_ns,
+            join_ns=0,
+            wall_ns=window_ns,
+            cpu_ns=window_ns,
+            ops=1,
+            rate=1e9 / one_ns if one_ns else 0.0,
+        )
+        return Held(turn=turn, memory=points, waits=Waits(unavailable="scripted") if watched else None)
+
+    def barrier(self, loops: int, window_ns: int) -> Barrier:
+        """A turn, and a look at memory at its end."""
+        assert self.alive
+        assert self.is_ready
+        at = self.at(BARRIER, loops, window_ns)
+        points = self.launcher.memory(at) or memory_of(20 * MIB)
+        self.happen(BARRIER, window_ns or self.launcher.wall_ns(at) * loops, loops, window_ns)
+        return Barrier(ops=loops, point=points[0])
 
     def finish(self) -> Finished:
         """The record; the launch has ended."""
@@ -219,7 +254,26 @@ class FakeHandle:
             timers={"ack": Timer(count=1, total_ns=10, max_ns=10)},
             results=self.launcher.results(self.at("finish")),
             gil_enabled=self.request.expect_gil,
+            locks=self.locks() if self.request.side == "locks" else None,
         )
+
+    def locks(self) -> LockWaits:
+        """What a lock probe would have seen: at one site, in each turn one wait of `waited_ns` a worker."""
+        one_ns = round(self.launcher.waited_ns(self.at("finish")))
+        count = self.request.cell.workers * len(self.turns) if one_ns else 0
+        site = LockSite(
+            file="work.py",
+            line=7,
+            kind="Lock",
+            waits_for="lock",
+            contended=count,
+            total_ns=count * one_ns,
+            max_ns=one_ns,
+            histogram={bucket_of(one_ns): count},
+        )
+        wall_ns = sum(turn.wall_ns for turn in self.turns)
+        ops = sum(turn.ops for turn in self.turns)
+        return LockWaits(wall_ns=wall_ns, ops=ops, counted_ops=self.warmed_ops, sites=(site,) if count else ())
 
     def kill(self) -> None:
         """The end, whatever was before."""

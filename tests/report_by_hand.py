@@ -18,18 +18,24 @@ from pytest_ftgate.model import (
     MetricVerdict,
     Param,
     Report,
+    RoleFigures,
     Row,
     Sample,
+    SiteFigures,
     Table,
     Target,
     Timer,
     Turn,
     Verdict,
+    WaitFigures,
+    WaitsFor,
     WorkloadError,
 )
 
+KIB = 2.0**10
 MIB = 2.0**20
 TOKENISE = "tests/test_words.py::test_tokenise"
+CACHE = "tests/test_cache.py::test_lookup"
 SHARED_SET = "tests/test_shared.py::TestSet::test_insert"
 BASELINE = "baselines/tests/test_words.py/test_tokenise.json"
 COMMIT = "1a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d"
@@ -61,6 +67,11 @@ FREE_THREADED = msgspec.structs.replace(
 )
 
 TOO_OLD = "sub-interpreters need Python 3.14 or newer: take 3.13 out of pythons, or this executor out of the test"
+TOO_COSTLY = (
+    "the lock probe made it 1.31x slower (limit 1.25x): its waits cannot stand for the workload alone; "
+    "do more between two acquisitions"
+)
+NO_CLASSIFIER = "its waits cannot be told apart: a lock (parked) was seen 60 times as asleep"
 TRACEBACK = "\n".join(
     ["Traceback (most recent call last):"]
     + [f'  File "words.py", line {line}, in step_{line}\n    step_{line + 1}()' for line in range(1, 8)]
@@ -214,8 +225,196 @@ def shared_set() -> Table:
     return Table(title=f"{SHARED_SET}, 8 workers, size=10_000_000", rows=rows, reference="3.14t-threads", note=note)
 
 
+def site(
+    file: str,
+    line: int,
+    kind: str,
+    share: float,
+    waits_for: WaitsFor = "lock",
+    name: str = "",
+    ratio: float | None = 0.45,
+) -> SiteFigures:
+    """A site whose other figures follow from its share of 8 workers' time."""
+    return SiteFigures(
+        file=file,
+        line=line,
+        kind=kind,
+        waits_for=waits_for,
+        name=name,
+        share=share,
+        contended_per_s=share * 3846,
+        contended_ratio=ratio,
+        p50_ns=share * 38_500,
+        p95_ns=share * 257_000,
+        p99_ns=share * 673_000,
+        max_ns=share * 4_490_000,
+        total_ns=share * 8e9,
+        contended=int(share * 3846),
+    )
+
+
+SITES = (
+    site("src/words/cache.py", 12, "Lock", 0.231, name="cache"),
+    site("src/words/storage/backends/segmented_log/compaction_of_segments.py", 1408, "RLock", 0.062, ratio=None),
+    site("src/words/index.py", 77, "Condition", 0.0154),
+    site("src/words/index.py", 31, "Lock", 0.0036),
+    site("src/words/feed.py", 9, "Queue", 0.121, "queue", ratio=0.038),
+)
+
+
+def around(value: float, spread: float) -> Interval:
+    """A 95 % interval of +- spread."""
+    return Interval(value=value, low=value - spread, high=value + spread, level=0.95)
+
+
+def role(processes: int, uss_mib: float, pss_mib: float | None = None, rss_mib: float | None = None) -> RoleFigures:
+    """Steady figures with peaks a little above them."""
+    steady = [None if mib is None else mib * MIB for mib in (uss_mib, pss_mib, rss_mib)]
+    uss, pss, rss = steady
+    uss_peak, pss_peak, rss_peak = (None if each is None else each * 1.03 for each in steady)
+    return RoleFigures(
+        processes=processes,
+        steady_uss=uss,
+        steady_pss=pss,
+        steady_rss=rss,
+        peak_uss=uss_peak,
+        peak_pss=pss_peak,
+        peak_rss=rss_peak,
+    )
+
+
+def probed(base: Figures, **fields: object) -> Figures:
+    """The same figures with what the lock and memory launches gave."""
+    cost = {"lock_cost": around(1.03, 0.02), "memory_cost": around(1.008, 0.004)}
+    floors = {"floor_uss_bytes": 8.1 * MIB, "floor_pss_bytes": 8.4 * MIB}
+    return msgspec.structs.replace(base, **{"gil_enabled": False, **cost, **floors, **fields})
+
+
+def parted(metric: Metric, decision: Decision, points: float, spread: float, p: float) -> MetricVerdict:
+    """The verdict on a share."""
+    interval = Interval(value=points, low=points - spread, high=points + spread, level=0.992)
+    return MetricVerdict(metric=metric, decision=decision, points=interval, p_fail=p, p_pass=1 - p)
+
+
+def cache_threads() -> tuple[Row, ...]:
+    """Threads around one lock: it waits and grows without the GIL, and waits for the GIL with it."""
+    waiting = parted(Metric.LOCK_WAIT, Decision.REGRESSED, 0.0412, 0.021, 0.00018)
+    worse = judged(Metric.SCALING, Decision.REGRESSED, 0.877, 0.03, 0.0003)
+    passed = judged(Metric.WALL, Decision.PASSED, 1.004, 0.012, 0.0004)
+    refused = MetricVerdict(metric=Metric.LOCK_WAIT, decision=Decision.INCONCLUSIVE, reason=TOO_COSTLY)
+    alone = probed(
+        figures(12.1, 1.0, 12.3, 12.6, 0.99),
+        lock_wait_share=0.0,
+        queue_wait_share=0.0,
+        waits=WaitFigures(running=0.97, runnable=0.01, asleep=0.02, cores={"main": 0.98}, voluntary_per_s=12.0),
+        memory={"tree": role(1, 12.3, 12.6, 21.0), "main": role(1, 12.3, 12.6, 21.0)},
+    )
+    busy = {"main": 0.02, **{f"worker {index}": 0.231 - index / 100 for index in range(8)}}
+    eight = probed(
+        figures(7.03, 1.0, 24.2, 24.5, 1.81),
+        lock_wait_share=0.3120,
+        queue_wait_share=0.121,
+        sites=SITES,
+        waits=WaitFigures(
+            running=0.225,
+            runnable=0.021,
+            lock=0.31,
+            queue=0.12,
+            unattributed=0.32,
+            asleep=0.004,
+            voluntary_per_s=1200.0,
+            involuntary_per_s=300.0,
+            cores=busy,
+        ),
+        memory={"tree": role(1, 24.2, 24.5, 33.0)},
+        growth_bytes=around(102 * KIB, 2 * KIB),
+        scaling=around(1.72, 0.06),
+        efficiency=1.72 / 8,
+        serial_fraction=0.52,
+    )
+    gil = probed(
+        figures(14.8, 2.11, 15.5, 15.8, 0.99),
+        gil_enabled=True,
+        lock_wait_share=0.412,
+        queue_wait_share=0.0,
+        sites=(site("src/words/cache.py", 12, "Lock", 0.412, name="cache"),),
+        lock_cost=around(1.31, 0.06),
+        waits=WaitFigures(running=0.125, runnable=0.004, gil=0.45, lock=0.41, unattributed=0.011, cores=busy),
+        memory={"tree": role(1, 15.5, 15.8, 24.0), "main": role(1, 15.5, 15.8, 24.0)},
+        growth_bytes=around(300.0, 420.0),
+        scaling=around(0.86, 0.04),
+        efficiency=0.86 / 8,
+        serial_fraction=1.19,
+    )
+    return (
+        Row(cell=cell(CACHE, "3.14t", "threads", 1), verdict=verdict(Decision.PASSED, passed), figures=alone),
+        Row(
+            cell=cell(CACHE, "3.14t", "threads", 8),
+            verdict=verdict(Decision.REGRESSED, passed, waiting, worse),
+            figures=eight,
+        ),
+        Row(
+            cell=cell(CACHE, "3.14", "threads", 8),
+            verdict=verdict(Decision.INCONCLUSIVE, passed, refused),
+            figures=gil,
+        ),
+    )
+
+
+def cache_processes() -> tuple[Row, ...]:
+    """Processes with a server, and an interpreter in which waits cannot be told."""
+    steady = parted(Metric.LOCK_WAIT, Decision.PASSED, 0.0, 0.002, 0.9998)
+    shared = probed(
+        figures(29.4, 4.18, 93.6, 106.9, 1.7),
+        lock_wait_share=0.0003,
+        queue_wait_share=0.0,
+        sites=(site("src/words/cache.py", 12, "multiprocessing.Lock", 0.0003, name="cache"),),
+        waits=WaitFigures(
+            running=0.18,
+            process=0.79,
+            runnable=0.03,
+            cores={"main": 0.04, "worker 0": 0.41, "worker 1": 0.43, "forkserver": 0.0, "Manager": 0.82},
+            voluntary_per_s=41_300.0,
+            involuntary_per_s=2.5,
+        ),
+        memory={
+            "main": role(1, 9.1, 10.3, 21.4),
+            "workers": role(8, 67.2, 78.1, 164.0),
+            "servers": role(2, 17.3, 18.5, 39.0),
+            "tree": role(11, 93.6, 106.9, 224.4),
+        },
+        scaling=around(6.94, 0.11),
+        efficiency=6.94 / 8,
+        serial_fraction=0.0218,
+    )
+    unknown = probed(
+        figures(7.9, 1.12, 61.0, 61.4, 1.9),
+        lock_wait_share=0.0,
+        memory={"tree": role(1, 61.0, 61.4, 73.2), "main": role(1, 61.0, 61.4, 73.2)},
+        waits=WaitFigures(unavailable=NO_CLASSIFIER, cores={"main": 1.9}),
+    )
+    return (
+        Row(
+            cell=cell(CACHE, "3.14", "forkserver", 8),
+            verdict=verdict(Decision.PASSED, steady),
+            figures=shared,
+        ),
+        Row(
+            cell=cell(CACHE, "3.15t", "interpreters", 8),
+            verdict=Verdict(decision=Decision.NO_BASELINE),
+            figures=unknown,
+        ),
+    )
+
+
+def cache() -> Table:
+    """Two worker counts in one table, with everything that the lock and memory launches give."""
+    rows = (*cache_threads(), *cache_processes())
+    return Table(title=f"{CACHE} (1 and 8 workers)", rows=rows, reference="3.14t-threads")
+
+
 def report() -> Report:
-    """Both tables, with all that stands around them."""
+    """All tables, with all that stands around them."""
     return Report(
         version="0.1.0",
         seed=20260102,
@@ -233,7 +432,7 @@ def report() -> Report:
             memory_limit_bytes=8 * 2**30,
         ),
         interpreters=(GIL, FREE_THREADED),
-        tables=(tokenise(), shared_set()),
+        tables=(tokenise(), cache(), shared_set()),
         unused_baselines=("baselines/tests/test_words.py/test_gone.json",),
         commit=COMMIT,
     )

@@ -22,6 +22,7 @@ FLOORS = (
     "runner/",
     "__init__",
     "model",
+    "roles",
     "stats",
     "gate",
     "schedule",
@@ -29,12 +30,16 @@ FLOORS = (
     "machine",
     "pythons/",
     "observe",
+    "waits",
+    "lockwaits",
     "figures",
     "launch",
     "tandem",
     "baselines",
     "reports/__init__",
     "reports/units",
+    "reports/lines",
+    "reports/beneath",
     "reports/terminal",
     "reports/json",
     "reports/baseline",
@@ -53,7 +58,7 @@ PURE = ("stats", "gate", "schedule", "plan", "figures", "reports/")
 PYTEST = ("plugin", "xdist")
 # Besides launches: provisioning runs uv and compilers, the commit is git's to tell, the doctor looks at a child, and
 # a functional run gives the runner's crew a context, as the runner itself does.
-PROCESSES = ("launch", "pythons/", "session", "doctor", "functional")
+PROCESSES = ("launch", "waits", "pythons/", "session", "doctor", "functional")
 PRINTING = ("cli", "commands/")
 
 

@@ -9,19 +9,23 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 import msgspec
 import pytest
 
 import report_by_hand
-from pytest_ftgate import baselines
+from pytest_ftgate import baselines, figures
 from pytest_ftgate.baselines import BaselineError, Change, Entry, Store, TestBaseline
 from pytest_ftgate.model import (
+    Barrier,
     Cell,
     Decision,
     Executor,
     Launch,
+    LockSite,
+    LockWaits,
     Machine,
     MemoryPoint,
     Reuse,
@@ -104,6 +108,48 @@ def make_sample(
         memory=(held(4, uss, uss + 4096, None), held(5, uss)),
         reuse=reuse,
         error=error,
+    )
+
+
+ROOT = PurePosixPath("/opt/someone/project")
+
+
+def lock_site(line: int, *, file: str = f"{ROOT}/src/words.py", waits: int = 3, **fields: Any) -> LockSite:
+    made: dict[str, Any] = {"kind": "Lock", "waits_for": "lock", "total_ns": 1000 * waits, "max_ns": 2000}
+    histogram = {95: waits - 1, 7: 1} if waits else {}
+    return LockSite(file=file, line=line, contended=waits, histogram=histogram, **(made | fields))
+
+
+def contended_sample(label: str = "3.14t-threads-w2") -> Sample:
+    """A sample with everything that is stored beside timing: a one-worker cell, barriers, lock launches."""
+    waits = LockWaits(
+        wall_ns=20_000,
+        ops=40,
+        sites=(
+            lock_site(9, waits=4, name="cache"),
+            lock_site(9, waits=0),
+            lock_site(5, waits_for="queue", kind="Queue"),
+            lock_site(3, file="/opt/python/lib/python3.14t/logging/__init__.py", waits=1),
+        ),
+    )
+    points = held(0, 4_000_000, None, 4_100_000).memory
+    fixed = msgspec.structs.replace(held(4, 5_000_000), barriers=tuple(Barrier(ops=2, point=each) for each in points))
+    return msgspec.structs.replace(
+        make_sample(label),
+        single=tuple(launch(order, 3000, 3300, loops=3) for order in (0, 2)),
+        memory=(fixed,),
+        locks=(
+            Launch(order=7, hash_seed=1, started_at=RECORDED, locks=waits),
+            Launch(order=6, hash_seed=2, started_at=RECORDED, locks=LockWaits(wall_ns=20_000, ops=40)),
+            Launch(order=8, hash_seed=2, started_at=RECORDED, locks=LockWaits(wall_ns=0, ops=0)),
+            Launch(order=9, hash_seed=2, started_at=RECORDED),
+        ),
+    )
+
+
+def contended_change() -> Change:
+    return baselines.entry_from_sample(
+        contended_sample(), recorded_at=RECORDED, commit=COMMIT, seed=11, machine=MACHINE, root=ROOT
     )
 
 
@@ -279,6 +325,108 @@ def test_uss_is_the_median_of_a_launch_and_none_where_there_is_none() -> None:
     assert baselines.uss_bytes(recording) == ()
 
 
+# ---- contention and footprint
+
+
+def test_a_lock_share_is_of_the_workers_time_and_apart_from_queues() -> None:
+    recording = baselines.recording_from_sample(contended_sample())
+    assert baselines.lock_shares(recording) == pytest.approx((0.0, 5000 / (2 * 20_000)))
+    assert baselines.lock_shares(entry_of(change())) == ()
+
+
+def test_a_scaling_is_the_work_done_in_the_time_of_one_worker() -> None:
+    recording = baselines.recording_from_sample(contended_sample())
+    assert baselines.scalings(recording) == pytest.approx((1.0, 1.0))  # 2 workers, 1000 ns alone, 2000 ns together
+    assert baselines.scalings(entry_of(change())) == ()
+
+
+@pytest.mark.parametrize("body", ["worker", "executor"])
+@pytest.mark.parametrize("windows", [False, True])
+def test_stored_values_are_those_of_the_figures(store: Store, body: str, windows: bool) -> None:
+    made = contended_sample()
+    launches, single = made.launches, made.single
+    if windows:
+        launches, single = (
+            tuple(msgspec.structs.replace(each, window_ns=5) for each in side) for side in (launches, single)
+        )
+    cell = msgspec.structs.replace(made.cell, body=body)
+    made = msgspec.structs.replace(
+        made, cell=cell, launches=launches, single=single, duration_s=1.0 if windows else None
+    )
+    changed = baselines.entry_from_sample(made, recorded_at=RECORDED, commit="", seed=0, machine=MACHINE, root=ROOT)
+    store.save(TEST, [changed])
+    stored = store.lookup(made.cell.nodeid, MACHINE.fingerprint, build_key(PYTHON))
+    assert stored is not None
+    assert baselines.scalings(stored) == pytest.approx(figures.scaling_values(made))
+    assert len(baselines.scalings(stored)) == 2
+    assert baselines.lock_shares(stored) == pytest.approx(figures.lock_share_values(made))
+    assert stored.recordings[0] == entry_of(changed).recordings[0]
+    shown = baselines.summary(stored)
+    assert shown.scaling == pytest.approx(baselines.scalings(stored)[0])
+    assert shown.lock_share == pytest.approx(0.0625)
+
+
+def test_a_lock_launch_takes_one_line_and_names_no_place_on_the_machine(store: Store) -> None:
+    store.save(TEST, [contended_change()])
+    text = store.path(TEST).read_text(encoding="utf-8")
+    assert "/opt" not in text
+    lines = [line.strip().rstrip(",") for line in text.splitlines() if line.rstrip(",").endswith('"workers": 2}')]
+    first, second = lines
+    assert "sites" not in first
+    expected = (
+        '{"hash_seed": 1, "ops": 40, "order": 7, "sites": ['
+        '{"contended": 1, "file": "lib/python3.14t/logging/__init__.py", "histogram": [[7, 1]], "kind": "Lock", '
+        '"line": 3, "max_ns": 2000, "total_ns": 1000, "waits_for": "lock"}, '
+        '{"contended": 3, "file": "src/words.py", "histogram": [[7, 1], [95, 2]], "kind": "Queue", '
+        '"line": 5, "max_ns": 2000, "total_ns": 3000, "waits_for": "queue"}, '
+        '{"contended": 4, "file": "src/words.py", "histogram": [[7, 1], [95, 3]], "kind": "Lock", '
+        '"line": 9, "max_ns": 2000, "name": "cache", "total_ns": 4000, "waits_for": "lock"}], '
+        f'"started_at": "{RECORDED}", "wall_ns": 20000, "workers": 2}}'
+    )
+    assert second == expected
+
+
+def test_barriers_stand_beside_the_looks(store: Store) -> None:
+    store.save(TEST, [contended_change()])
+    (line,) = (line for line in store.path(TEST).read_text(encoding="utf-8").splitlines() if "barrier_ops" in line)
+    assert line.strip() == (
+        '{"barrier_ops": [2, 2, 2], "barrier_rss_bytes": [90000, 90000, 90000], '
+        '"barrier_uss_bytes": [4000000, null, 4100000], "hash_seed": 3, "order": 4, "rss_bytes": [90000], '
+        f'"started_at": "{RECORDED}", "uss_bytes": [5000000]}}'
+    )
+    stored = store.load(TEST)
+    assert stored is not None
+    assert baselines.uss_bytes(entry_of(contended_change())) == (5_000_000.0,)
+
+
+@pytest.mark.parametrize(
+    ("file", "kept"),
+    [
+        ("/opt/someone/project/src/words.py", "src/words.py"),
+        ("/opt/someone/project/.venv/lib/python3.14/site-packages/a/b.py", "lib/python3.14/site-packages/a/b.py"),
+        ("/opt/someone/projects/words.py", "words.py"),
+        ("/usr/lib/python3.14t/queue.py", "lib/python3.14t/queue.py"),
+        ("/usr/lib64/python3.14/queue.py", "lib64/python3.14/queue.py"),
+        ("/a/lib/python3.13/b/lib/python3.14/c.py", "lib/python3.14/c.py"),
+        ("/a/mylib/python3.14/c.py", "c.py"),
+        ("/usr/lib/python3/words.py", "words.py"),
+        ("tests/words.py", "tests/words.py"),
+        ("../elsewhere/words.py", "words.py"),
+        ("<string>", "<string>"),
+        ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap>"),
+        ("", ""),
+    ],
+)
+def test_a_portable_name_is_told_from_the_project_or_the_installation(file: str, kept: str) -> None:
+    assert baselines.portable(file, ROOT) == kept
+    assert "someone" not in baselines.portable(file, None)
+
+
+def test_a_project_inside_an_installation_is_still_the_project() -> None:
+    root = PurePosixPath("/usr/lib/python3.14/site-packages/project")
+    assert baselines.portable(f"{root}/words.py", root) == "words.py"
+
+
 @pytest.mark.parametrize("broken", [{"error": WorkloadError(reason="it hung")}, {"launches": ()}])
 def test_a_sample_without_figures_is_no_baseline(broken: dict[str, object]) -> None:
     sample = msgspec.structs.replace(make_sample(), **broken)
@@ -413,6 +561,37 @@ BROKEN: dict[str, tuple[Damage, str]] = {
 }
 
 
+BROKEN_LAUNCHES: dict[str, tuple[Damage, str]] = {
+    "uneven single": (
+        swap('"single_loops"', '"single_ops_per_s": [1.0], "single_loops"'),
+        r"launches\[0\]\.single_ops_per_s: its length is not that of single_wall_ns, 2",
+    ),
+    "no work": (swap('"work_ratio": 2', '"work_ratio": 0'), r"work_ratio: Expected `int` >= 1"),
+    "uneven barriers": (
+        swap('"barrier_ops": [2, 2, 2]', '"barrier_ops": [2, 2]'),
+        r"memory\[0\]\.barrier_rss_bytes: its length is not that of barrier_ops, 2",
+    ),
+    "uneven looks": (
+        swap('"uss_bytes": [5000000]', '"uss_bytes": [5000000, 1]'),
+        r"memory\[0\]\.uss_bytes: its length is not that of rss_bytes, 1",
+    ),
+    "lost waits": (swap("[[7, 1], [95, 2]]", "[[7, 1]]"), r"locks\[1\]\.sites\[1\]\.histogram: its waits are 1, not 3"),
+    "buckets": (swap("[[7, 1], [95, 2]]", "[[95, 1], [7, 2]]"), r"locks\[1\]\.sites\[1\]\.histogram: its buckets"),
+    "waits for": (swap('"waits_for": "queue"', '"waits_for": "godot"'), r"Invalid enum value 'godot'"),
+    "no time": (swap('"wall_ns": 20000', '"wall_ns": 0'), r"wall_ns: Expected `int` >= 1"),
+}
+
+
+@pytest.mark.parametrize("name", list(BROKEN_LAUNCHES))
+def test_a_broken_launch_is_named_with_its_place(store: Store, name: str) -> None:
+    damage, place = BROKEN_LAUNCHES[name]
+    store.save(TEST, [contended_change()])
+    path = store.path(TEST)
+    path.write_text(damage(path.read_text(encoding="utf-8")), encoding="utf-8")
+    with pytest.raises(BaselineError, match=place):
+        store.load(TEST)
+
+
 @pytest.mark.parametrize("name", list(BROKEN))
 def test_a_broken_file_is_named_with_its_place_and_never_written_over(store: Store, name: str) -> None:
     damage, place = BROKEN[name]
@@ -466,7 +645,8 @@ def test_a_full_disk_leaves_the_old_file_whole(store: Store, monkeypatch: pytest
 
 CHILD = """
 import sys
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Any
 import msgspec
 from pytest_ftgate.baselines import Change, Entry, Store
 from pytest_ftgate.model import Machine
@@ -667,6 +847,14 @@ def test_a_plan_writes_nothing_and_its_application_what_it_says(store: Store) ->
     assert stored == TestBaseline(
         schema=1, statistic=1, test=TEST, machines=stored.machines, cells={"new": {change().key: entry_of(change())}}
     )
+
+
+def test_what_an_update_writes_names_files_from_the_root(store: Store) -> None:
+    plan = baselines.update_plan("new", [make_row(contended_sample())], store, fingerprint=MACHINE.fingerprint)
+    baselines.apply_updates(plan, store, machine=MACHINE, recorded_at=RECORDED, commit=COMMIT, seed=11, root=ROOT)
+    stored = store.load(TEST)
+    assert stored is not None
+    assert stored.cells["3.14t-threads-w2"][contended_change().key] == entry_of(contended_change())
 
 
 def test_a_difference_holds_both_sides(store: Store) -> None:

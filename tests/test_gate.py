@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 
+import msgspec
 import numpy as np
 import pytest
 
 from pytest_ftgate import gate, stats
-from pytest_ftgate.model import Comparison, Decision, Metric, MetricVerdict
+from pytest_ftgate.model import Comparison, Decision, Interval, Metric, MetricVerdict
 
 PAGES = 64 * 4096.0
 STORED = (0.98, 1.01, 1.0, 0.99, 1.02, 1.0, 1.01, 0.985, 1.005, 0.995, 1.015, 0.99)
@@ -39,6 +40,26 @@ def wall(
 def uss(new: tuple[float, ...], reference: tuple[float, ...]) -> Comparison:
     return Comparison(
         metric=Metric.USS, new=new, reference=reference, unit="B", margin=0.02, effect=0.10, floor=PAGES, alpha=0.0005
+    )
+
+
+def scaling(new: tuple[float, ...], reference: tuple[float, ...] = STORED) -> Comparison:
+    return Comparison(
+        metric=Metric.SCALING, new=new, reference=reference, unit="x", margin=0.02, effect=0.05, alpha=5e-4, beta=0.0025
+    )
+
+
+def share(new: tuple[float, ...], reference: tuple[float, ...], *, beta: float = 0.0025) -> Comparison:
+    return Comparison(
+        metric=Metric.LOCK_WAIT,
+        new=new,
+        reference=reference,
+        unit="of the workers' time",
+        margin=0.25,
+        effect=0.5,
+        floor=0.01,
+        alpha=5e-4,
+        beta=beta,
     )
 
 
@@ -185,6 +206,179 @@ class TestFloor:
         assert gate.compare(uss((20e6,) * 8, stored)).decision is Decision.PASSED
         assert gate.compare(uss((20e6 - PAGES,) * 8, stored)).decision is Decision.PASSED
         assert gate.compare(uss((12e6,) * 8, stored)).decision is Decision.IMPROVED
+
+
+class TestScaling:
+    def test_a_fall_regresses_and_reads_as_one(self) -> None:
+        verdict = gate.compare(scaling(times(0.8)))
+        assert verdict.decision is Decision.REGRESSED
+        assert verdict.points is None
+        assert verdict.ratio is not None
+        assert verdict.ratio.low < verdict.ratio.value < verdict.ratio.high
+        assert verdict.ratio.value == pytest.approx(0.8, abs=0.01)
+        assert verdict.reason == "-20 % is beyond -2 %; p of at most 0.0005 fails"
+
+    def test_a_rise_improves(self) -> None:
+        verdict = gate.compare(scaling(times(1.3)))
+        assert verdict.decision is Decision.IMPROVED
+        assert verdict.reason.startswith("+30 % is above +2 %: p = 8e-06")
+
+    def test_the_same_passes_without_a_word(self) -> None:
+        verdict = gate.compare(scaling(times(1.0)))
+        assert (verdict.decision, verdict.reason) == (Decision.PASSED, "")
+
+    @pytest.mark.parametrize(
+        ("ratio", "decision"),
+        [(1.0, "passed"), (1 / 1.02, "passed"), (1 / 1.021, "regressed"), (1.02, "passed"), (1.021, "improved")],
+    )
+    def test_without_variance_the_limits_are_sharp(self, ratio: float, decision: str) -> None:
+        assert gate.compare(scaling((1.7 * ratio,) * 8, (1.7,) * 12)).decision is Decision(decision)
+
+    def test_is_the_wall_verdict_of_the_inverse(self) -> None:
+        rng = np.random.default_rng(41)
+        for _ in range(50):
+            new, reference = np.exp(rng.normal(rng.normal(0, 0.1), 0.03, 8)), np.exp(rng.normal(0, 0.03, 12))
+            ours = gate.compare(scaling(tuple(new), tuple(reference)))
+            walls = gate.compare(wall(tuple(1 / new), tuple(1 / reference)))
+            assert (ours.decision, ours.p_fail, ours.p_pass) == (walls.decision, walls.p_fail, walls.p_pass)
+
+    def test_a_straddling_interval_reads_from_the_good_side(self) -> None:
+        rng = np.random.default_rng(1)
+        new, reference = np.exp(rng.normal(-0.05, 0.05, 8)), np.exp(rng.normal(0, 0.05, 12))
+        verdict = gate.compare(scaling(tuple(new), tuple(reference)))
+        assert verdict.decision is Decision.INCONCLUSIVE
+        pattern = r"interval (\S+) % \.\. (\S+) % neither stays above (\S+) % nor lies below -2 %"
+        match = re.search(pattern, verdict.reason)
+        assert match
+        low, high, effect = map(float, match.groups())
+        assert low <= effect < -4.8
+        assert high >= -2
+        assert f"judged at {match[3]} %: the noise hides -4.8 %" in verdict.reason
+
+    def test_no_scaling_at_all_is_an_error(self) -> None:
+        assert gate.compare(scaling((1.0, 0.0))).reason == "a new launch gave scaling = 0.0 x: not a positive number"
+
+
+class TestLockWaitShare:
+    @pytest.mark.parametrize(
+        ("before", "now", "decision"),
+        [
+            (0.0, 0.0, "passed"),
+            (0.0, 0.01, "passed"),
+            (0.0, 0.011, "regressed"),
+            (0.1, 0.135, "passed"),
+            (0.1, 0.1351, "regressed"),
+            (0.1, 0.4, "regressed"),
+            (0.135, 0.1, "passed"),
+            (0.1351, 0.1, "improved"),
+            (0.011, 0.0, "improved"),
+            (0.01, 0.0, "passed"),
+        ],
+    )
+    def test_without_variance_the_limits_are_sharp(self, before: float, now: float, decision: str) -> None:
+        verdict = gate.compare(share((now,) * 8, (before,) * 12))
+        assert verdict.decision is Decision(decision)
+        assert verdict.ratio is None
+        assert verdict.points is not None
+        assert verdict.points.value == pytest.approx(now - before)
+
+    def test_reasons_are_points(self) -> None:
+        worse = gate.compare(share((0.22,) * 8, (0.1,) * 12))
+        assert worse.reason == "+12 points is beyond +3.5 points; p of at most 0.0005 fails"
+        better = gate.compare(share((0.02,) * 8, (0.1,) * 12))
+        assert better.reason == "-8 points is below -1.5 points: p = 8e-06, at most 0.0005 counts"
+        assert gate.compare(share((0.1,) * 8, (0.1,) * 12)).reason == ""
+
+    def test_the_p_values_are_those_of_the_moved_values(self) -> None:
+        rng = np.random.default_rng(42)
+        for _ in range(50):
+            new = [max(0.0, round(wait, 2)) for wait in rng.normal(0.05, 0.05, 8).tolist()]
+            reference = [max(0.0, round(wait, 2)) for wait in rng.normal(0.04, 0.05, 12).tolist()]
+            verdict = gate.compare(share(tuple(new), tuple(reference)))
+            assert verdict.p_fail == stats.mann_whitney(new, [1.25 * wait + 0.01 for wait in reference])
+            limits = [1.5 * wait + 0.02 for wait in reference]
+            assert verdict.p_pass == stats.mann_whitney(new, limits, alternative="less")
+            differences = np.sort(np.subtract.outer(new, reference).ravel())
+            assert verdict.points is not None
+            assert verdict.points.value == pytest.approx(np.median(differences))
+            assert verdict.points.low in differences
+            assert verdict.points.high in differences
+
+    def test_many_zeros_pass_and_ask_for_more_work(self) -> None:
+        verdict = gate.compare(share((0.0,) * 6 + (0.001, 0.002), (0.0,) * 9 + (0.004,) * 3))
+        assert verdict.decision is Decision.PASSED
+        expected = "6 of 8 launches and 9 of 12 stored launches saw no wait: a longer workload would see more of it"
+        assert verdict.reason == expected
+
+    def test_waits_in_most_launches_or_in_none_ask_for_nothing(self) -> None:
+        for new in ((0.0,) * 8, (0.0,) * 4 + (0.001,) * 4, (0.001,) * 8):
+            assert gate.compare(share(new, (0.0,) * 12)).reason == ""
+
+    def test_straddling_says_so_in_points_and_does_not_widen(self) -> None:
+        rng = np.random.default_rng(43)
+        new, reference = rng.uniform(0.05, 0.3, 8), rng.uniform(0.02, 0.25, 12)
+        verdict = gate.compare(share(tuple(new), tuple(reference)))
+        assert verdict.decision is Decision.INCONCLUSIVE
+        middle = float(np.median(reference))
+        match = re.search(r"neither stays below (\S+) points nor lies above (\S+) points; about", verdict.reason)
+        assert match
+        assert float(match[1]) == pytest.approx(100 * (0.5 * middle + 0.02), abs=0.051)
+        assert float(match[2]) == pytest.approx(100 * (0.25 * middle + 0.01), abs=0.051)
+        assert "judged at" not in verdict.reason
+
+    def test_too_few_launches_and_rare_waits_are_both_said(self) -> None:
+        verdict = gate.compare(share((0.0, 0.0, 0.2), (0.0,) * 8))
+        assert verdict.decision is Decision.INCONCLUSIVE
+        first, last = verdict.reason.split("; ")[0], verdict.reason.split("; ")[-1]
+        assert first == "3 launches against 8 stored cannot reach p <= 0.0005"
+        assert last == "2 of 3 launches saw no wait: a longer workload would see more of it"
+
+    @pytest.mark.parametrize("value", [-0.1, math.nan, math.inf])
+    def test_no_share_is_an_error(self, value: float) -> None:
+        verdict = gate.compare(share((0.0, value), (0.1,)))
+        assert verdict.decision is Decision.ERROR
+        assert f"lock_wait_share = {value} of the workers' time: not a share of 0 or more" in verdict.reason
+
+    @pytest.mark.parametrize(("spread", "passing"), [(0.1, 300), (0.3, 200), (0.6, 0)])
+    def test_unchanged_hardly_ever_regresses(self, spread: float, passing: int) -> None:
+        rng = np.random.default_rng(44)
+        decisions = []
+        for _ in range(300):
+            waits = 0.15 * rng.lognormal(0, spread, 20)
+            decisions.append(gate.compare(share(tuple(waits[:8]), tuple(waits[8:]))).decision)
+        assert decisions.count(Decision.REGRESSED) <= 1
+        assert decisions.count(Decision.IMPROVED) <= 1
+        assert decisions.count(Decision.PASSED) >= passing
+
+    def test_at_the_limit_it_fails_no_more_often_than_alpha(self) -> None:
+        rng = np.random.default_rng(45)
+        failed = 0
+        for _ in range(1000):
+            new, reference = 1.25 * rng.gamma(4, 0.02, 8) + 0.01, rng.gamma(4, 0.02, 8)
+            comparison = msgspec.structs.replace(share(tuple(new), tuple(reference)), alpha=0.05)
+            failed += gate.compare(comparison).decision is Decision.REGRESSED
+        assert 20 <= failed <= 50 + 3 * math.sqrt(1000 * 0.05 * 0.95)
+
+
+class TestRefused:
+    def test_a_slow_probe_refuses_with_its_figures(self) -> None:
+        verdict = gate.refused(Metric.LOCK_WAIT, Interval(value=1.42, low=1.3, high=1.5, level=0.94), 0.25)
+        assert verdict is not None
+        assert (verdict.metric, verdict.decision) == (Metric.LOCK_WAIT, Decision.INCONCLUSIVE)
+        assert verdict.reason.startswith("the lock probe made it 1.42x slower (limit 1.25x): its waits cannot stand")
+
+    def test_noise_and_nothing_refuse_nothing(self) -> None:
+        for low in (0.9, 1.2, 1.25):
+            assert gate.refused(Metric.LOCK_WAIT, Interval(value=1.42, low=low, high=9.0, level=0.94), 0.25) is None
+        assert gate.refused(Metric.USS, None, 0.02) is None
+
+    def test_every_metric_names_what_looked(self) -> None:
+        cost = Interval(value=2.0, low=1.9, high=2.1, level=0.95)
+        found = {metric: gate.refused(metric, cost, 0.25) for metric in Metric}
+        assert all(verdict is not None and "2.00x slower (limit 1.25x)" in verdict.reason for verdict in found.values())
+        memory = found[Metric.USS]
+        assert memory is not None
+        assert memory.reason.startswith("being watched made it")
 
 
 class TestReachableEffect:

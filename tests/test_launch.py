@@ -29,7 +29,7 @@ def request_of(spec: Spec | None = None, *, settings: Settings | None = None, **
         "cell": cell,
         "spec": spec or spec_of("fork", workers=3),
         "python": "/opt/env/bin/python",
-        "candle": False,
+        "side": "own",
         "expect_gil": False,
         "environment": {},
         "hash_seed": 7,
@@ -49,25 +49,29 @@ def test_a_job_holds_what_the_runner_needs_and_is_plain_json(tmp_path: Path) -> 
     assert (job["fresh"], job["expect_gil"]) == (True, False)
     setup = job["setup"]
     assert (setup["kind"], setup["method"], setup["workers"], setup["shape"]) == ("processes", "fork", 3, "worker")
-    assert (setup["module"], setup["qualname"], setup["candle"]) == ("test_work", "test_work", False)
+    assert (setup["module"], setup["qualname"], setup["candle"]) == ("test_work", "test_work", "")
 
 
-def test_a_pool_and_a_candle_are_said() -> None:
-    job = launch.job_of(request_of(spec_of("fork", reuse="pool"), candle=True), Path("result.json"), (5, 6))
-    assert (job["fresh"], job["setup"]["candle"]) == (False, True)
+@pytest.mark.parametrize(
+    ("side", "said"),
+    [("own", ("", False)), ("candle", ("burn", False)), ("locks", ("", True)), ("empty", ("empty", False))],
+)
+def test_a_pool_and_what_a_launch_runs_are_said(side: str, said: tuple[str, bool]) -> None:
+    job = launch.job_of(request_of(spec_of("fork", reuse="pool"), side=side), Path("result.json"), (5, 6))
+    assert (job["fresh"], job["setup"]["candle"], job["locks"]) == (False, *said)
 
 
 @pytest.mark.parametrize(("interval_ns", "seconds"), [(None, None), (100_000, 0.0001)])
 def test_the_switch_interval_travels_in_seconds(interval_ns: int | None, seconds: float | None) -> None:
     request = request_of(settings=Settings(switchinterval_ns=interval_ns))
-    assert launch.setup_of(request.cell, request.spec, candle=False)["switch_s"] == seconds
+    assert launch.setup_of(request.cell, request.spec)["switch_s"] == seconds
 
 
 def test_parameters_travel_as_literals() -> None:
     request = request_of()
     params = (Param(name="size", literal="10"), Param(name="text", literal="'a'"))
     cell = msgspec.structs.replace(request.cell, params=params)
-    assert launch.setup_of(cell, request.spec, candle=False)["params"] == {"size": "10", "text": "'a'"}
+    assert launch.setup_of(cell, request.spec)["params"] == {"size": "10", "text": "'a'"}
 
 
 # -- the environment -----------------------------------------------------------------------------------------------
@@ -111,7 +115,7 @@ def names_in(folder: Path) -> set[str]:
 def test_the_copy_is_light_and_complete(tmp_path: Path) -> None:
     home = install_runner(tmp_path)
     package = Path(launch.__file__).parent
-    light = {f"pytest_ftgate/{path.relative_to(package).as_posix()}" for path in package.glob("runner/*.py")}
+    light = {f"pytest_ftgate/{path.relative_to(package).as_posix()}" for path in package.rglob("runner/**/*.py")}
     assert names_in(home) == light | {"pytest_ftgate/__init__.py"}
     assert home.is_absolute()
     assert [path.name for path in tmp_path.iterdir()] == [home.name]

@@ -48,26 +48,25 @@ def test_a_path_says_later_what_it_is(target: str) -> None:
     assert [choice.target.spec for choice in choices(spec(INTERPRETERS), [parse_target(target)])] == [target]
 
 
-def test_a_tandem_is_a_test_with_its_parameters_and_workers() -> None:
+def test_a_tandem_is_a_test_with_its_parameters_at_all_worker_counts() -> None:
     four = (Param(name="n", literal="4"), Param(name="text", literal="'a]b['"))
     cells = [
         cell("t.py::test_it[3.14-threads-w2-four]", params=four),
         cell("t.py::test_it[3.14-threads-w2-five]", params=(Param(name="n", literal="5"),)),
         cell("t.py::test_it[3.14-spawn-w2-four]", SPAWN, params=four),
         cell("t.py::test_it[3.14-spawn-w1-four]", SPAWN, workers=1, params=four),
-        cell("t.py::test_other[3.14-threads-w2]"),
+        cell("t.py::test_other[3.14-threads-w1]", workers=1),
     ]
     own = spec(THREADS, SPAWN)
     plan = plan_of((own, cell) for cell in cells)
-    assert [tandem.cells for tandem in plan.tandems] == [(cells[0], cells[2]), (cells[1],), (cells[3],), (cells[4],)]
+    assert [tandem.cells for tandem in plan.tandems] == [(cells[0], cells[2], cells[3]), (cells[1],), (cells[4],)]
     assert [tandem.key for tandem in plan.tandems] == [
-        "t.py::test_it (2 workers, n=4, text='a]b[')",
+        "t.py::test_it (1 and 2 workers, n=4, text='a]b[')",
         "t.py::test_it (2 workers, n=5)",
-        "t.py::test_it (1 worker, n=4, text='a]b[')",
-        "t.py::test_other (2 workers)",
+        "t.py::test_other (1 worker)",
     ]
     assert all(tandem.spec is own for tandem in plan.tandems)
-    assert tandem_key(cells[0]) == plan.tandems[0].key
+    assert tandem_key(plan.tandems[0].cells) == plan.tandems[0].key
 
 
 def test_nothing_selected() -> None:

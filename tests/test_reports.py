@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 import report_by_hand
+from pytest_ftgate.baselines import Difference, Summary, Update
 from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.model import (
     Decision,
@@ -24,14 +25,19 @@ from pytest_ftgate.model import (
     Metric,
     MetricVerdict,
     Report,
+    RoleFigures,
     Row,
     Sample,
     Table,
     Verdict,
+    WaitFigures,
     WorkloadError,
 )
 from pytest_ftgate.reports import json, terminal, units
-from report_by_hand import MIB, cell
+from pytest_ftgate.reports.baseline import render_diff, update_lines
+from pytest_ftgate.reports.beneath import beneath as block_of
+from pytest_ftgate.reports.lines import Style, phrases, shortened
+from report_by_hand import KIB, MIB, around, cell, role, site
 
 GOLDEN = Path(__file__).parent / "golden"
 TERMINALS: dict[str, dict[str, Any]] = {
@@ -194,6 +200,50 @@ def test_interval_has_the_unit_of_its_value() -> None:
     assert units.half_width(interval(0, 0, 0)) == ""
 
 
+def test_intervals_of_bytes_and_ratios() -> None:
+    assert units.size_ends(interval(102 * KIB, 100 * KIB, 104 * KIB)) == "[100, 104]"
+    assert units.size_ends(interval(0.9 * MIB, 0, 2 * MIB)) == "[0, 2048]"
+    assert units.ratio_ends(interval(1.03, 1.01, 1.052)) == "[1.01, 1.05]"
+    assert units.ratio_ends(interval(17.93, 17.0, 18.04)) == "[17.0, 18.0]"
+
+
+@pytest.mark.parametrize(
+    ("fraction", "text"),
+    [
+        (0, "0"),
+        (1e-9, "<0.1 %"),
+        (0.00049, "<0.1 %"),
+        (0.0005, "0.1 %"),
+        (0.312, "31.2 %"),
+        (0.9996, "100 %"),
+        (1.0, "100 %"),
+        (math.nan, "nan %"),
+    ],
+)
+def test_share(fraction: float, text: str) -> None:
+    assert units.share(fraction) == text
+
+
+@pytest.mark.parametrize(
+    ("fraction", "text"),
+    [(0, "0 %"), (0.001, "<1 %"), (0.006, "1 %"), (0.48, "48 %"), (0.997, ">99 %"), (1.0, "100 %"), (1.02, "102 %")],
+)
+def test_whole_share(fraction: float, text: str) -> None:
+    assert units.whole_share(fraction) == text
+
+
+@pytest.mark.parametrize(
+    ("difference", "text"),
+    [(0.0412, "+4.1 points"), (-0.3, "-30.0 points"), (0.0, "0.0 points"), (-0.0001, "0.0 points")],
+)
+def test_points(difference: float, text: str) -> None:
+    assert units.points(difference) == text
+
+
+def test_fewer_digits_of_what_is_known_less_well() -> None:
+    assert [units.time(ns, digits=2) for ns in (12_300, 1_234, 155_000, 996)] == ["12 µs", "1.2 µs", "155 µs", "996 ns"]
+
+
 # ---- the terminal
 
 
@@ -209,9 +259,10 @@ def test_every_decision_has_a_status_of_its_own() -> None:
     assert all(status.category == decision.value for decision, status in terminal.STATUS.items())
 
 
+@pytest.mark.parametrize("verbosity", [0, 1])
 @pytest.mark.parametrize("width", [60, 72, 80, 100, 120, 200])
-def test_lines_fit_except_what_must_not_be_broken(width: int) -> None:
-    for line in shown(report_by_hand.report(), width).splitlines():
+def test_lines_fit_except_what_must_not_be_broken(width: int, verbosity: int) -> None:
+    for line in shown(report_by_hand.report(), width, verbosity=verbosity).splitlines():
         copied = "pytest --ftgate" in line or "::" in line or "│" in line or "baselines/" in line
         assert len(line) <= width or copied, line
 
@@ -344,6 +395,261 @@ def test_lines_of_one_cell() -> None:
     assert text.startswith("  regressed: 3.14-fork-w8\n")
     passed = report_by_hand.tokenise().rows[0]
     assert terminal.verdict_lines(passed, width=80, color=False, unicode=True) == ""
+
+
+# ---- beneath a row
+
+
+def beneath(verbosity: int = 0, width: int = 120, *, unicode: bool = True, workers: int = 8, **fields: Any) -> str:
+    """The lines beneath a row of these figures, each without its indentation."""
+    of = cell("t.py::test", "3.14t", "threads", workers)
+    one = Row(cell=of, verdict=Verdict(decision=Decision.PASSED), figures=Figures(**fields))
+    style = Style(width, color=False, unicode=unicode, verbosity=verbosity)
+    return "\n".join(line.strip() for line in block_of(one, style))
+
+
+def test_nothing_measured_is_nothing_beneath() -> None:
+    assert beneath() == ""
+    assert beneath(1) == ""
+
+
+def test_table_of_several_worker_counts_has_distinct_labels_and_a_scaling() -> None:
+    for width in (40, 60, 80, 120):
+        text = shown(msgspec.structs.replace(report_by_hand.report(), tables=(report_by_hand.cache(),)), width)
+        labels = re.findall(r"^  (3\.1\S+)  ", text, re.MULTILINE)
+        assert len(set(labels)) == len(labels) == 5, width
+    head, one, eight, *_ = [line for line in text.splitlines() if "verdict" in line or re.match(r"  3\.1", line)]
+    assert re.split(r"\s{2,}", head.strip())[4:] == ["scaling", "USS", "PSS", "lock wait", "verdict"]
+    assert re.split(r"\s{2,}", one.strip())[-2:] == ["0", "passed"]
+    assert "1.72x" in eight
+    assert re.split(r"\s{2,}", eight.strip())[-2:] == ["31.2 %", "regressed"]
+
+
+def test_lock_wait_that_was_not_measured_is_an_empty_place() -> None:
+    rows = [row(figures=Figures(lock_wait_share=share)) for share in (None, 0.0, 0.0001)]
+    lines = [line for line in shown(one_table(*rows)).splitlines() if line.startswith("  3.14t")]
+    assert [line.split("w8")[1].strip() for line in lines] == ["passed", "0  passed", "<0.1 %  passed"]
+
+
+def test_worst_sites_are_shown_and_the_rest_counted() -> None:
+    sites = tuple(site("app.py", line, "Lock", line / 1000) for line in range(1, 60, 10))
+    short = beneath(sites=sites, lock_wait_share=0.156)
+    assert re.findall(r"app.py:(\d+)", short) == ["51", "41"]
+    assert short.endswith("3 more sites: 6.3 % of the time together (-v)")
+    full = beneath(1, sites=sites, lock_wait_share=0.156)
+    assert re.findall(r"app.py:(\d+)", full) == ["51", "41", "31", "21", "11"]
+    assert full.endswith("1 more site: 0.1 % of the time")
+
+
+def test_site_line_says_all_that_is_known() -> None:
+    fields: dict[str, Any] = {"lock_wait_share": 0.312, "sites": (site("app.py", 12, "Lock", 0.312, name="cache"),)}
+    assert beneath(width=160, **fields) == (
+        'lock     app.py:12 Lock "cache"  31.2 % of the time, 45 % contended (1.20 k/s), '
+        "p50 12 µs, p95 80 µs, p99 210 µs, max 1.4 ms"
+    )
+    gil = beneath(width=160, gil_enabled=True, **fields)
+    assert 'Lock "cache"  31.2 % of the time (with the wait for the GIL), 45 %' in gil
+    task = (site("app.py", 12, "asyncio.Lock", 0.312),)
+    assert "(with" not in beneath(gil_enabled=True, lock_wait_share=0.312, sites=task)
+    unknown = (site("", 0, "multiprocessing.Lock", 0.312),)
+    assert beneath(sites=unknown, lock_wait_share=0.312).startswith(
+        "lock     line unknown: multiprocessing.Lock  31.2 %"
+    )
+    uncounted = (site("app.py", 12, "Queue", 0.312, "queue", ratio=None),)
+    assert "queue    app.py:12 Queue  31.2 % of the time, 1.20 k/s waited, p50" in beneath(
+        lock_wait_share=0.0, queue_wait_share=0.312, sites=uncounted
+    )
+
+
+def test_queues_come_after_locks_and_do_not_push_them_out() -> None:
+    sites = (*(site("q.py", line, "Queue", 0.3, "queue") for line in (1, 2, 3)), site("a.py", 1, "Lock", 0.02))
+    names = re.findall(r"^(lock|queue)", beneath(sites=sites, lock_wait_share=0.02), re.MULTILINE)
+    assert names == ["lock", "queue", "queue"]
+
+
+def test_sites_that_hardly_wait_are_counted_when_asked() -> None:
+    small = (site("a.py", 1, "Lock", 0.004), site("a.py", 2, "Lock", 0.003))
+    assert beneath(sites=small, lock_wait_share=0.007) == ""
+    assert beneath(1, sites=small, lock_wait_share=0.007) == "lock     2 sites: 0.7 % of the time together"
+    assert beneath(1, lock_wait_share=0.0) == "lock     no wait seen"
+
+
+def test_cost_of_looking_stands_beside_the_figure() -> None:
+    sites = (site("a.py", 1, "Lock", 0.2), site("a.py", 2, "Lock", 0.1))
+    fields: dict[str, Any] = {"sites": sites, "lock_wait_share": 0.3}
+    cheap, dear = (fields | {"lock_cost": around(value, 0.02)} for value in (1.03, 1.31))
+    assert "probe" not in beneath(width=200, **cheap)
+    assert beneath(1, width=200, **cheap).splitlines()[0].endswith("; probe 1.03x [1.01, 1.05]")
+    assert beneath(width=200, **dear).splitlines()[0].endswith("; probe 1.31x [1.29, 1.33]")
+    assert beneath(width=200, **dear).count("probe") == 1
+    once = interval(1.31, 1.31, 1.31, level=0.0)
+    assert beneath(width=200, **dear | {"lock_cost": once}).splitlines()[0].endswith("; probe 1.31x")
+
+
+@pytest.mark.parametrize(
+    ("path", "room", "text"),
+    [
+        ("app.py", 20, "app.py"),
+        ("src/words/storage/cache.py", 20, "…/storage/cache.py"),
+        ("src/words/cache_of_all_the_words.py", 20, "…of_all_the_words.py"),
+        ("a/b/exactly_twenty.py", 20, "…/exactly_twenty.py"),
+    ],
+)
+def test_long_path_gives_way_from_the_left(path: str, room: int, text: str) -> None:
+    assert shortened(path, room, Style(80, color=False, unicode=True, verbosity=0)) == text
+
+
+def test_long_path_in_ascii() -> None:
+    style = Style(80, color=False, unicode=False, verbosity=0)
+    assert shortened("src/words/storage/cache.py", 22, style) == ".../storage/cache.py"
+    deep = (site("src/" + "deeper/" * 20 + "cache.py", 7, "Lock", 0.5),)
+    line = beneath(sites=deep, lock_wait_share=0.5, width=80, unicode=False).splitlines()[0]
+    assert re.match(r"lock     \.\.\.(/deeper)+/cache\.py:7 Lock  50\.0 %", line)
+
+
+def test_names_cannot_colour_the_terminal() -> None:
+    odd = (site("a.py", 1, "Lock", 0.5, name="\x1b[31mred\x07\nlock"),)
+    text = beneath(sites=odd, lock_wait_share=0.5)
+    assert 'Lock "red lock"  50.0 %' in text
+
+
+@pytest.mark.parametrize(
+    ("scaling", "fields", "text"),
+    [
+        (1.72, {"efficiency": 0.215, "serial_fraction": 0.52}, "1.72x of 8 (efficiency 22 %, serial fraction 52 %)"),
+        (0.86, {"efficiency": 0.11, "serial_fraction": 1.19}, "0.86x of 8 (efficiency 11 %, slower than one worker)"),
+        (8.4, {"efficiency": 1.05, "serial_fraction": -0.007}, "8.40x of 8 (efficiency 105 %)"),
+        (2.0, {}, "2.00x of 8"),
+    ],
+)
+def test_scaling(scaling: float, fields: dict[str, Any], text: str) -> None:
+    assert beneath(scaling=around(scaling, 0.05), **fields) == f"scaling  {text}"
+
+
+def test_growth_is_shown_unasked_only_when_it_is_certain_and_not_tiny() -> None:
+    assert beneath(growth_bytes=around(102 * KIB, 2 * KIB)) == "grows    102 KiB an iteration [100, 104]"
+    for doubtful in (
+        around(102 * KIB, 103 * KIB),
+        around(1000, 10),
+        around(-50 * KIB, KIB),
+        interval(9e9, 9e9, 9e9, 0),
+    ):
+        assert beneath(growth_bytes=doubtful) == ""
+        assert beneath(1, growth_bytes=doubtful).startswith("growth   ")
+
+
+def test_waits_leave_out_what_is_hardly_there() -> None:
+    waits = WaitFigures(running=0.48, runnable=0.02, gil=0.496, asleep=0.004)
+    text = beneath(1, waits=waits, memory_cost=around(1.01, 0.004))
+    assert text.splitlines()[0] == "waits    running 48 %, runnable 2 %, GIL 50 %; watched 1.01x [1.01, 1.01]"
+    assert beneath(waits=waits) == ""
+
+
+def test_waits_that_are_not_there() -> None:
+    assert (
+        beneath(1, waits=WaitFigures(unavailable="needs Linux's /proc"))
+        == "waits    not available: needs Linux's /proc"
+    )
+    assert beneath(1, waits=WaitFigures()).startswith("waits    nothing was seen\n")
+
+
+def test_cores_of_many_workers_are_a_range() -> None:
+    few = WaitFigures(unavailable="x", cores={"main": 0.02, "worker 0": 0.98, "worker 1": 0.9})
+    assert beneath(1, waits=few).endswith("cpu      main 0.02, worker 0 0.98, worker 1 0.90 cores")
+    many = WaitFigures(unavailable="x", cores={f"worker {index}": index / 10 for index in range(6)} | {"Manager": 1.0})
+    assert beneath(1, waits=many).endswith("cpu      Manager 1.00, 6 workers 0.00 to 0.50 cores")
+
+
+def test_memory_of_one_process_is_a_line_and_of_several_a_grid() -> None:
+    alone = {"tree": role(1, 12.3), "main": role(1, 12.3)}
+    assert beneath(1, memory=alone) == "memory   USS steady 12.3 MiB (peak >= 12.7 MiB)"
+    several = {"workers": role(8, 67.2), "main": role(1, 9.1), "tree": role(9, 76.3)}
+    lines = beneath(1, memory=several, memory_cost=around(1.01, 0.01)).splitlines()
+    assert [line.split()[0] for line in lines] == ["memory", "tree", "main", "workers", "watched"]
+    assert lines[0].split() == ["memory", "USS", "peak", ">="]
+    assert beneath(memory=several) == ""
+
+
+def test_floor_shows_the_share_of_the_workload() -> None:
+    text = beneath(1, 200, floor_uss_bytes=8.1 * MIB, floor_pss_bytes=9 * MIB, memory={"tree": role(1, 12.3, 8.9)})
+    assert "; USS floor 8.10 MiB, workload 4.20 MiB above it; PSS floor 9.00 MiB, workload 0 B above it" in text
+    assert beneath(1, floor_uss_bytes=8.1 * MIB) == "memory   USS floor 8.10 MiB"
+
+
+def test_memory_by_role_replaces_what_phases_say_of_it() -> None:
+    fields: dict[str, Any] = {"rss_bytes": 21 * MIB, "uss_peak_bytes": 12.7 * MIB}
+    assert beneath(1, **fields) == "RSS 21.0 MiB; USS peak >= 12.7 MiB"
+    peak = RoleFigures(processes=1, peak_uss=12.7 * MIB)
+    assert beneath(1, memory={"tree": peak}, **fields) == "memory   USS peak >= 12.7 MiB"
+
+
+def test_phrases_are_broken_between_parts() -> None:
+    style = Style(40, color=False, unicode=True, verbosity=0)
+    lines = phrases("lock", ["one part of this", "another part", "last part;", "x" * 20 + " " + "y" * 20], style, 2, 6)
+    assert lines == [
+        "  lock  one part of this, another part,",
+        "        last part; xxxxxxxxxxxxxxxxxxxx",
+        "        yyyyyyyyyyyyyyyyyyyy",
+    ]
+
+
+# ---- findings of shares and scaling
+
+
+def test_share_changes_by_points_and_scaling_by_percent() -> None:
+    eight = report_by_hand.cache().rows[1]
+    text = terminal.verdict_lines(eight, width=100, color=False, unicode=True)
+    assert "  lock wait  31.2 %, +4.1 points (99.2 % CI +2.0 to +6.2), p = 0.0002\n" in text
+    assert "  scaling    1.72x, -12.3 % (99.2 % CI -15.3 % to -9.3 %), p = 0.0003\n" in text
+    assert set(terminal.METRICS) == set(Metric)
+
+
+def test_refused_verdict_gives_its_reason_beside_the_figure() -> None:
+    refused = MetricVerdict(metric=Metric.LOCK_WAIT, decision=Decision.INCONCLUSIVE, reason="the probe cost 1.31x")
+    verdict = Verdict(decision=Decision.INCONCLUSIVE, metrics=(refused,), reason=f"lock_wait_share: {refused.reason}")
+    measured = row(verdict=verdict, figures=Figures(lock_wait_share=0.4))
+    assert "      lock wait  40.0 %\n                 the probe cost 1.31x\n" in shown(one_table(measured))
+    assert "      lock wait  the probe cost 1.31x\n" in shown(one_table(row(verdict=verdict)))
+
+
+# ---- baselines
+
+
+def summary_of(lock_share: float | None = None, scaling: float | None = None) -> Summary:
+    return Summary(
+        wall_ns=2e6,
+        candle_ratio=1.2,
+        uss_bytes=MIB,
+        launches=9,
+        lock_share=lock_share,
+        scaling=scaling,
+        commit="c" * 40,
+    )
+
+
+def difference(old: Summary, new: Summary) -> Difference:
+    return Difference(nodeid="t.py::test[3.14t-threads-w8]", decision=Decision.PASSED, old=old, new=new)
+
+
+def test_diff_has_lock_wait_and_scaling_where_a_row_has_them() -> None:
+    plain, full = summary_of(), summary_of(0.312, 1.72)
+    assert "lock wait" not in render_diff([difference(plain, plain)])
+    head, *lines = render_diff([difference(summary_of(0.271, 1.96), full), difference(plain, plain)]).splitlines()[1:]
+    assert re.split(r"\s{2,}", head.strip())[7:] == ["lock wait", "change", "scaling", "change", "verdict", "baseline"]
+    first, second = (re.split(r"\s{2,}", line.strip())[7:11] for line in lines)
+    assert first == ["27.1 % -> 31.2 %", "+4.1 points", "1.96x -> 1.72x", "-12.2 %"]
+    assert second == ["-", "-", "-", "-"]
+
+
+def test_share_that_was_zero_has_a_change_too() -> None:
+    assert "  0 -> 31.2 %  +31.2 points  " in render_diff([difference(summary_of(0.0), summary_of(0.312))])
+
+
+def test_update_says_lock_wait_and_scaling() -> None:
+    old, new = summary_of(0.271, 1.96), summary_of(0.312, 1.72)
+    update = Update(nodeid="t.py::test[x]", action="record", old=old, new=new, reason="")
+    (line,) = update_lines([update])
+    assert line.endswith("lock wait 31.2 % (was 27.1 %, +4.1 points), scaling 1.72x (was 1.96x, -12.2 %)")
 
 
 # ---- JSON

@@ -94,7 +94,7 @@ def test_every_executor_gives_a_pool(bench: Bench, executor: Executor, build: st
 @pytest.mark.parametrize("executor", ALL, ids=lambda executor: executor.label)
 def test_the_candle_burns_under_every_executor(bench: Bench, executor: Executor) -> None:
     bench.write(WORKLOAD)
-    handle = bench.start(executor, candle=True)
+    handle = bench.start(executor, side="candle")
     handle.ready()
     handle.turn(COLD)
     assert handle.turn(MEASURED).ops == 2
@@ -662,7 +662,7 @@ def test_memory_that_workers_hold_is_seen(bench: Bench, executor: Executor, buil
     for mib in (1, 1, 33):
         handle = bench.start(executor, build=build, params=(Param(name="mib", literal=str(mib)),))
         handle.ready()
-        points = handle.hold(800_000_000)
+        points = handle.hold(800_000_000, True).memory
         handle.finish()
         assert {point.processes for point in points} == {points[0].processes}
         uss[mib] = max(point.uss_bytes or 0 for point in points)

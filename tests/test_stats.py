@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import combinations, product
+from itertools import combinations, combinations_with_replacement, permutations, product
 
 import numpy as np
 import pytest
-from scipy.stats import mannwhitneyu, t, wilcoxon
+from scipy.stats import kendalltau, mannwhitneyu, t, theilslopes, wilcoxon
 
 from pytest_ftgate import stats
 from pytest_ftgate.stats import Alternative
@@ -218,6 +218,199 @@ class TestHodgesLehmann:
         before = stats.hodges_lehmann_interval(new, reference, 0.9)
         after = stats.hodges_lehmann_interval(new + math.log(1e9), reference + math.log(1e9), 0.9)
         assert (after.value, after.low, after.high) == pytest.approx((before.value, before.low, before.high))
+
+
+class TestLocation:
+    def test_is_the_median_of_the_means_of_pairs(self) -> None:
+        rng = np.random.default_rng(20)
+        for n in (1, 2, 5, 12):
+            values = rng.normal(3, 1, n)
+            means = [(a + b) / 2 for a, b in combinations_with_replacement(values, 2)]
+            assert stats.location(values, 0.9).value == pytest.approx(np.median(means))
+
+    @pytest.mark.parametrize("level", [0.5, 0.8, 0.95, 0.99])
+    def test_interval_holds_what_the_test_does_not_reject(self, level: float) -> None:
+        values = np.random.default_rng(21).normal(1, 1, 11)
+        interval = stats.location(values, level)
+        error, step = (1 - level) / 2, 1e-6
+        assert stats.signed_rank(values, shift=interval.low - step) <= error
+        assert stats.signed_rank(values, shift=interval.low + step) > error
+        assert stats.signed_rank(values, shift=interval.high + step, alternative="less") <= error
+        assert stats.signed_rank(values, shift=interval.high - step, alternative="less") > error
+        assert interval.low <= interval.value <= interval.high
+        assert interval.level >= level
+
+    @pytest.mark.parametrize(("n", "level"), [(1, 0.0), (2, 0.5), (3, 0.75), (5, 0.9375)])
+    def test_level_out_of_reach_gives_the_widest_and_says_so(self, n: int, level: float) -> None:
+        values = [float(value) for value in range(1, n + 1)]
+        interval = stats.location(values, 0.95)
+        assert (interval.low, interval.high, interval.level) == (1.0, float(n), level)
+
+    def test_zero_variance(self) -> None:
+        interval = stats.location([0.1] * 8, 0.95)
+        assert (interval.low, interval.value, interval.high) == (0.1, 0.1, 0.1)
+
+    def test_nothing_and_not_finite(self) -> None:
+        for values in ([], [1.0, math.nan]):
+            with pytest.raises(ValueError, match="needed"):
+                stats.location(values, 0.95)
+
+    def test_covers_as_often_as_it_says(self) -> None:
+        rng = np.random.default_rng(22)
+        tries = [stats.location(rng.normal(0.3, 1, 9), 0.9) for _ in range(1500)]
+        hits = sum(interval.low <= 0.3 <= interval.high for interval in tries)
+        level = tries[0].level
+        assert level >= 0.9
+        assert hits / len(tries) == pytest.approx(level, abs=3 * math.sqrt(level * (1 - level) / len(tries)))
+
+
+class TestRatioInterval:
+    def test_cancels_the_weather_of_launches_and_of_turns(self) -> None:
+        rng = np.random.default_rng(23)
+        weather = [np.exp(rng.normal(0, 1, 7)) for _ in range(6)]
+        interval = stats.ratio_interval([(1.42 * turns, turns) for turns in weather], 0.95)
+        assert (interval.low, interval.value, interval.high) == pytest.approx((1.42, 1.42, 1.42))
+        assert interval.level == pytest.approx(1 - 2 / 2**6)
+
+    def test_a_launch_is_one_value_however_many_its_turns(self) -> None:
+        one, many = ([2.0], [1.0]), ([3.0] * 50, [1.0] * 50)
+        interval = stats.ratio_interval([one, many], 0.95)
+        assert (interval.low, interval.high, interval.level) == pytest.approx((2.0, 3.0, 0.5))
+        assert interval.value == pytest.approx(math.sqrt(6))
+
+    def test_of_a_single_launch_its_turns_speak(self) -> None:
+        interval = stats.ratio_interval([([2.0, 3.0, 4.0, 9.0], [2.0, 2.0, 2.0])], 0.95)
+        assert (interval.low, interval.high) == pytest.approx((1.0, 2.0))
+        assert interval.level == 0.75
+
+    def test_exchanging_the_sides_inverts_it(self) -> None:
+        rng = np.random.default_rng(24)
+        launches = [(rng.lognormal(0.3, 0.2, 5), rng.lognormal(0, 0.2, 5)) for _ in range(7)]
+        there = stats.ratio_interval(launches, 0.9)
+        back = stats.ratio_interval([(beside, own) for own, beside in launches], 0.9)
+        assert (back.value, back.low, back.high) == pytest.approx((1 / there.value, 1 / there.high, 1 / there.low))
+
+    def test_refuses_nothing_and_what_is_not_positive(self) -> None:
+        with pytest.raises(ValueError, match="at least one value"):
+            stats.ratio_interval([], 0.9)
+        with pytest.raises(ValueError, match="no turns"):
+            stats.ratio_interval([([], [])], 0.9)
+        with pytest.raises(ValueError, match="positive"):
+            stats.ratio_interval([([1.0], [0.0])], 0.9)
+
+    def test_neighbours_stay_beside_each_other(self) -> None:
+        nan = math.nan
+        assert stats.neighbours([1.0, nan, 3.0, 4.0], [5.0, 6.0, nan]) == ((1.0, 4.0), (5.0,))
+
+
+def enumerated_pairs(sizes: Sequence[int]) -> list[float]:
+    """P(at least u pairs of unlike groups ascend), over all orders of that many unlike values."""
+    groups = [group for group, size in enumerate(sizes) for _ in range(size)]
+    pairs = [(i, j) for i, j in combinations(range(len(groups)), 2) if groups[i] != groups[j]]
+    counts = [sum(order[i] < order[j] for i, j in pairs) for order in permutations(range(len(groups)))]
+    return [sum(count >= u for count in counts) / len(counts) for u in range(len(pairs) + 1)]
+
+
+class TestTheilSen:
+    @pytest.mark.parametrize("sizes", [(1,), (1, 1), (1, 1, 1, 1, 1), (1, 1, 2), (2, 2, 2), (1, 2, 3), (3, 3)])
+    def test_the_null_distribution_is_the_enumerated_one(self, sizes: tuple[int, ...]) -> None:
+        assert list(stats._rank_sum_tail(*sizes)) == pytest.approx(enumerated_pairs(sizes))
+
+    @pytest.mark.parametrize("n", [3, 5, 12, 25])
+    def test_agrees_with_scipy(self, n: int) -> None:
+        rng = np.random.default_rng([30, n])
+        xs, ys = np.sort(rng.integers(0, 9, n)).astype(float), rng.normal(0, 1, n)
+        xs[-1] += 1
+        theirs = theilslopes(ys, xs, alpha=0.9)
+        assert stats.theil_sen(xs, ys) == pytest.approx(theirs.slope)
+        ours = stats.theil_sen_interval(xs, ys, 0.9)
+        assert ours.value == pytest.approx(theirs.slope)
+        if n == 25:  # SciPy's is the normal approximation: good enough here to be within a few ordered slopes
+            slopes = np.sort(stats._slopes(xs, ys))
+            for bound, other in ((ours.low, theirs.low_slope), (ours.high, theirs.high_slope)):
+                assert abs(int(np.searchsorted(slopes, bound)) - int(np.searchsorted(slopes, other))) <= 4
+
+    @pytest.mark.parametrize("level", [0.5, 0.9, 0.95])
+    def test_interval_holds_what_kendalls_test_does_not_reject(self, level: float) -> None:
+        rng = np.random.default_rng(31)
+        xs, ys = np.arange(9.0), rng.normal(0, 1, 9).cumsum()
+        interval = stats.theil_sen_interval(xs, ys, level)
+        step = 1e-6
+
+        def p(slope: float, side: Alternative) -> float:
+            return float(kendalltau(xs, ys - slope * xs, method="exact", alternative=side).pvalue)
+
+        error = (1 - level) / 2
+        assert p(interval.low - step, "greater") <= error < p(interval.low + step, "greater")
+        assert p(interval.high + step, "less") <= error < p(interval.high - step, "less")
+        assert interval.level >= level
+
+    def test_the_order_of_the_points_does_not_matter(self) -> None:
+        rng = np.random.default_rng(34)
+        xs, ys = rng.integers(0, 5, 9).astype(float), rng.normal(0, 1, 9)
+        shuffled = rng.permutation(9)
+        assert stats.theil_sen([2.0, 1.0, 0.0], [0.0, 1.0, 2.0]) == -1.0
+        there, back = (stats.theil_sen_interval(xs[order], ys[order], 0.9) for order in (np.arange(9), shuffled))
+        assert there == back
+
+    def test_a_step_of_the_allocator_is_no_growth(self) -> None:
+        xs = [8.0 * look for look in range(10)]
+        ys = [1e6 + (4e6 if look >= 9 else 0.0) for look in range(10)]
+        interval = stats.theil_sen_interval(xs, ys, 0.95)
+        assert (interval.low, interval.value) == (0.0, 0.0)
+
+    def test_a_leak_under_noise_is_seen(self) -> None:
+        rng = np.random.default_rng(32)
+        xs = np.arange(12.0)
+        launches = [(xs, 2e7 + 102_400 * xs + 4096 * rng.integers(0, 9, 12)) for _ in range(6)]
+        interval = stats.slope_interval(launches, 0.95)
+        assert interval.value == pytest.approx(102_400, rel=0.03)
+        assert 0 < interval.low < interval.value < interval.high
+        assert interval.level == pytest.approx(1 - 2 / 2**6)
+        alone = stats.slope_interval(launches[:1], 0.95)
+        assert alone == stats.theil_sen_interval(*launches[0], 0.95)
+        assert alone.low < 102_400 < alone.high
+
+    def test_zero_variance(self) -> None:
+        flat = ([1.0, 2.0, 3.0, 4.0], [5.0] * 4)
+        for launches in ([flat], [flat] * 4):
+            interval = stats.slope_interval(launches, 0.95)
+            assert (interval.low, interval.value, interval.high) == (0.0, 0.0, 0.0)
+            assert not math.isnan(interval.level)
+
+    def test_no_slope(self) -> None:
+        with pytest.raises(ValueError, match="two points that differ"):
+            stats.theil_sen([1.0, 1.0], [1.0, 2.0])
+        with pytest.raises(ValueError, match="2 xs and 1 ys"):
+            stats.theil_sen([1.0, 2.0], [1.0])
+        with pytest.raises(ValueError, match="needed"):
+            stats.slope_interval([], 0.95)
+
+    def test_covers_as_often_as_it_says_with_ties(self) -> None:
+        rng = np.random.default_rng(33)
+        xs = np.array([0.0, 0.0, 1.0, 1.0, 2.0, 3.0])
+        tries = [stats.theil_sen_interval(xs, 0.5 * xs + rng.gumbel(0, 1, 6), 0.9) for _ in range(1500)]
+        hits = sum(interval.low <= 0.5 <= interval.high for interval in tries)
+        level = tries[0].level
+        assert level >= 0.9
+        assert hits / len(tries) == pytest.approx(level, abs=3 * math.sqrt(level * (1 - level) / len(tries)))
+
+
+class TestAmdahl:
+    @pytest.mark.parametrize("serial", [0.0, 0.05, 0.5, 1.0])
+    @pytest.mark.parametrize("workers", [2, 8, 64])
+    def test_inverts_the_law(self, serial: float, workers: int) -> None:
+        speed_up = 1 / (serial + (1 - serial) / workers)
+        assert stats.amdahl(speed_up, workers) == pytest.approx(serial, abs=1e-12)
+
+    def test_better_than_perfect_and_worse_than_none(self) -> None:
+        assert stats.amdahl(2.2, 2) < 0
+        assert stats.amdahl(0.5, 2) == 3.0
+
+    @pytest.mark.parametrize(("scaling", "workers"), [(1.0, 1), (0.0, 2), (-1.0, 2), (math.nan, 2)])
+    def test_no_serial_fraction(self, scaling: float, workers: int) -> None:
+        with pytest.raises(ValueError, match="no serial fraction"):
+            stats.amdahl(scaling, workers)
 
 
 class TestEstimators:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise, permutations
 
 import msgspec
@@ -26,9 +26,22 @@ from fake_launcher import (
     tandem_of,
     unsupported,
 )
+from pytest_ftgate.launch import Side
 from pytest_ftgate.model import Sample, Settings, Tandem
-from pytest_ftgate.runner.protocol import CHECK, COLD, HOLD, MEASURED, WARMUP
-from pytest_ftgate.tandem import PILOT_TURNS, Limits, Ready, TandemRun
+from pytest_ftgate.runner.protocol import BARRIER, CHECK, COLD, HOLD, MEASURED, WARMUP
+from pytest_ftgate.tandem import (
+    BARE_HOLDS,
+    BARRIERS,
+    FLOORS,
+    GROWTH_AT_LEAST,
+    GROWTH_AT_MOST,
+    GROWTHS,
+    LOCK_TURNS,
+    PILOT_TURNS,
+    Limits,
+    Ready,
+    TandemRun,
+)
 
 TURNS = (COLD, WARMUP, MEASURED, CHECK)
 READY = Ready(interpreter=GIL, python="/opt/env/bin/python", key="build", environment={"A": "1"})
@@ -89,16 +102,16 @@ def test_never_two_at_once() -> None:
     run_of(launcher).measure()
     working = [event for event in launcher.events if event.ended_ns > event.began_ns]
     assert all(later.began_ns >= event.ended_ns for event, later in pairwise(working))
-    assert {event.at.event for event in working} == {"ready", *TURNS, HOLD, "finish"}
+    assert {event.at.event for event in working} == {"ready", *TURNS, HOLD, BARRIER, "finish"}
 
 
 def test_all_sides_of_a_round_are_started_together() -> None:
     launcher = FakeLauncher()
     run_of(launcher).measure()
     for events in rounds(launcher).values():
-        sides = {(event.at.label, event.at.candle) for event in events}
-        assert sides == {(label, candle) for label in LABELS for candle in (False, True)}
-        assert all(len(event.alive) == 6 for event in events)
+        sides = {(event.at.label, event.at.side) for event in events}
+        assert sides == {(label, side) for label in LABELS for side in ("own", "candle", "locks")}
+        assert all(len(event.alive) == 9 for event in events)
     for event in launcher.of(COLD):
         ready = [other for other in launcher.of("ready") if other.handle in event.alive]
         assert all(other.ended_ns <= event.began_ns for other in ready)
@@ -109,8 +122,9 @@ def test_turns_are_shuffled_within_each_turn_and_none_is_left_out() -> None:
     run_of(launcher, limits=Limits(launches=3, turns=8)).measure()
     orders, candles_first = [], []
     for events in rounds(launcher).values():
-        for begin in range(0, len(events), 6):
-            turn = events[begin : begin + 6]
+        bare = [event for event in events if event.at.side != "locks"]
+        for begin in range(0, len(bare), 6):
+            turn = bare[begin : begin + 6]
             assert {event.at.number for event in turn} == {begin // 6}
             assert len({event.handle for event in turn}) == 6
             # Each cell beside its candle: neighbours see the same machine.
@@ -132,19 +146,106 @@ def test_every_cell_takes_turns_with_a_candle_of_its_own() -> None:
     assert [sample.cell.label for sample in samples] == list(LABELS)
 
 
+def test_the_lock_probe_takes_the_first_turns_of_a_round_beside_the_bare_launch() -> None:
+    launcher = FakeLauncher()
+    launcher.waited_ns = steady(3 * MS)
+    samples = run_of(launcher, limits=Limits(launches=3, turns=LOCK_TURNS + 3)).measure()
+    for sample in samples:
+        assert [launch.order for launch in sample.locks] == [0, 1, 2]
+        assert {len(launch.turns) for launch in sample.locks} == {LOCK_TURNS}
+        assert {len(launch.turns) for launch in sample.launches} == {LOCK_TURNS + 3}
+        assert not any(launch.locks for launch in sample.launches)
+        waits = [launch.locks for launch in sample.locks if launch.locks]
+        assert [(w.ops, w.counted_ops, w.sites[0].total_ns) for w in waits] == [(5, 1, 2 * 5 * 3 * MS)] * 3
+    turns = [event for event in launcher.of(MEASURED) if event.at.number < LOCK_TURNS]
+    for begin in range(0, len(turns), 3):
+        # The three sides of a cell are neighbours, the probe at either end.
+        three = turns[begin : begin + 3]
+        assert len({event.at.label for event in three}) == 1
+        assert three[1].at.side != "locks"
+    assert not launcher.of(CHECK, side="locks")
+
+
+def test_worker_counts_of_one_executor_take_turns_beside_each_other() -> None:
+    launcher = FakeLauncher(wall_ns=lambda at: (10 if "w1" in at.label else 40) * MS)
+    samples = run_of(launcher, of_counts(1, 4)).measure()
+    for turn in chunks([event for event in launcher.of(MEASURED) if event.at.side != "locks"], 8):
+        families = [event.at.label.rpartition("-")[0] for event in turn]
+        assert families[:4] == [families[0]] * 4 != families[4:] == [families[4]] * 4
+    alone, four = samples[0], samples[2]
+    assert (alone.cell.workers, four.cell.workers) == (1, 4)
+    assert alone.single == ()
+    assert four.single == alone.launches
+    assert [launch.order for launch in four.launches] == [launch.order for launch in four.single]
+
+
+def test_another_number_of_workers_may_give_another_result() -> None:
+    launcher = FakeLauncher()
+    launcher.results = lambda at: ("1",) if "w1" in at.label else ("1; 1; 1; 1",)
+    assert [sample.error for sample in run_of(launcher, of_counts(1, 4)).measure()] == [None] * 4
+
+
+def of_counts(*counts: int) -> Tandem:
+    """Threads and fork at each of these worker counts."""
+    tandems = [tandem_of(spec=spec_of("threads", "fork", workers=count)) for count in counts]
+    return Tandem(key="k", spec=tandems[0].spec, cells=tuple(cell for tandem in tandems for cell in tandem.cells))
+
+
+def chunks(events: list[Event], size: int) -> Iterator[list[Event]]:
+    return (events[begin : begin + size] for begin in range(0, len(events), size))
+
+
 def test_memory_is_looked_at_in_launches_of_their_own() -> None:
     launcher = FakeLauncher()
     samples = run_of(launcher).measure()
     held = {event.handle for event in launcher.of(HOLD)}
     assert len(held) == 9
     assert not held & {event.handle for event in launcher.of(*TURNS)}
-    assert all(event.alive == {event.handle} for event in launcher.of(HOLD))
-    assert not launcher.of(HOLD, candle=True)
+    assert all(event.alive == {event.handle} for event in launcher.of(HOLD, BARRIER))
+    assert {event.at.side for event in launcher.of(HOLD)} == {"own"}
+    assert {event.at.side for event in launcher.of(BARRIER)} == {"own", "empty"}
     for sample in samples:
+        assert [len(launch.barriers) for launch in sample.memory] == [BARRIERS] * 3
+        assert [len(launch.barriers) for launch in sample.floor] == [BARRIERS] * FLOORS
+        assert not any(launch.memory for launch in sample.floor)
         assert [launch.order for launch in sample.memory] == [0, 1, 2]
         assert {point.uss_bytes for launch in sample.memory for point in launch.memory} == {20 * MIB}
         assert not any(launch.memory for launch in sample.launches)
         assert not any(launch.turns for launch in sample.memory)
+
+
+@pytest.mark.parametrize(
+    ("executor", "reuse", "launches"), [("threads", "fresh", GROWTHS), ("fork", "pool", GROWTHS), ("fork", "fresh", 0)]
+)
+def test_growth_has_launches_of_its_own_where_something_can_grow(executor: str, reuse: str, launches: int) -> None:
+    launcher = FakeLauncher()
+    (sample,) = measured(launcher, executor, reuse=reuse, limits=Limits(launches=GROWTHS + 2, turns=1))
+    assert len(sample.growth) == launches
+    assert len(sample.growth_floor) == min(launches, FLOORS)
+    assert {len(launch.barriers) for launch in (*sample.growth, *sample.growth_floor)} <= {GROWTH_AT_MOST}
+    settled = [request for request in launcher.requests if request.settled]
+    assert Counter(request.side for request in settled) == Counter(own=launches, empty=min(launches, FLOORS))
+
+
+def test_looks_at_barriers_are_as_many_as_time_allows() -> None:
+    found = []
+    for wall_ns in (20 * MS, 100 * MS, 1000 * MS):
+        launcher = FakeLauncher(wall_ns=steady(wall_ns))
+        (sample,) = measured(launcher, "threads", limits=Limits(launches=1, turns=1))
+        found.append(len(sample.growth[0].barriers))
+    assert found == [GROWTH_AT_MOST, 5, GROWTH_AT_LEAST]
+
+
+def test_what_being_watched_costs_is_seen_by_holding_it_bare_as_well() -> None:
+    launcher = FakeLauncher(wall_ns=steady(2 * MS))
+    launcher.watched = steady(1.5)
+    (sample,) = measured(launcher, "threads", limits=Limits(launches=BARE_HOLDS + 2, turns=1))
+    seen = [launch.looking for launch in sample.memory]
+    assert seen[BARE_HOLDS:] == [None, None]
+    for looking in seen[:BARE_HOLDS]:
+        assert looking is not None
+        assert [*looking.bare_ns, *looking.watched_ns] == pytest.approx([2 * MS, 3 * MS])
+    assert len(sample.floor) == FLOORS
 
 
 def test_cold_turns_warm_ups_and_checks_are_kept_apart() -> None:
@@ -157,15 +258,20 @@ def test_cold_turns_warm_ups_and_checks_are_kept_apart() -> None:
             assert launch.cold.wall_ns == 900 * MS
     for handle in {event.handle for event in launcher.of(*TURNS)}:
         kinds = [event.at.event for event in launcher.of(*TURNS) if event.handle == handle]
-        warmups = 1 if launcher.handles[handle].request.candle else 2
-        assert kinds == [COLD, *[WARMUP] * warmups, *[MEASURED] * 3, CHECK]
+        side = launcher.handles[handle].request.side
+        warmups = 1 if side == "candle" else 2
+        assert kinds == [COLD, *[WARMUP] * warmups, *[MEASURED] * 3, *([] if side == "locks" else [CHECK])]
     assert all(event.at.loops == 1 for event in launcher.of(COLD, CHECK))
 
 
 def test_each_launch_gets_a_hash_seed_and_a_layout_of_its_own() -> None:
     launcher = FakeLauncher()
     run_of(launcher).measure()
-    assert len({request.hash_seed for request in launcher.requests}) == len(launcher.requests) == 27
+    assert (
+        len({request.hash_seed for request in launcher.requests})
+        == len(launcher.requests)
+        == 3 * (3 * 4 + FLOORS) + GROWTHS + FLOORS
+    )
     assert len({request.padding for request in launcher.requests}) > 20
     assert all(0 < request.hash_seed < 2**32 and 0 <= request.padding < 4096 for request in launcher.requests)
 
@@ -194,7 +300,7 @@ def test_a_timeout_of_the_test_goes_before_that_of_the_run() -> None:
     launcher = FakeLauncher()
     measured(launcher, limits=Limits(launches=1, turns=1, timeout_s=7.0))
     measured(launcher, limits=Limits(launches=1, turns=1, timeout_s=7.0), timeout_s=3.0)
-    assert [request.timeout_s for request in launcher.requests] == [7.0] * 6 + [3.0] * 6
+    assert [request.timeout_s for request in launcher.requests] == [7.0] * 12 + [3.0] * 12
 
 
 def test_progress_names_every_cell_and_the_time_that_is_left() -> None:
@@ -205,8 +311,8 @@ def test_progress_names_every_cell_and_the_time_that_is_left() -> None:
     assert {phase for _, phase, *_ in told.said} >= {"turns", "memory", "warm-up"}
     assert {left for _, _, done, _, left in told.said if not done} == {None}
     third = [left for _, _, done, _, left in told.said if done == 2]
-    # The launches are alike, so that the third takes as long as the first two did on average.
-    assert third[0] == pytest.approx(launcher.clock() / 3)
+    # The rounds are nearly alike: only the first two look at an empty workload as well.
+    assert third[0] == pytest.approx(launcher.clock() / 3, rel=0.2)
 
 
 # -- windows of a duration -----------------------------------------------------------------------------------------
@@ -218,8 +324,8 @@ def test_a_duration_takes_turns_by_windows() -> None:
     windows = {event.at.window_ns for event in launcher.of(*TURNS)}
     assert windows == {200 * MS}
     assert not launcher.of(CHECK)
-    assert len(launcher.of(WARMUP, candle=False)) == 2 * 2 * 3  # 2 cells, 2 launches, 0.5 s by windows of 0.2 s
-    assert len(launcher.of(WARMUP, candle=True)) == 2 * 2
+    assert len(launcher.of(WARMUP, side="own")) == 2 * 2 * 3  # 2 cells, 2 launches, 0.5 s by windows of 0.2 s
+    assert len(launcher.of(WARMUP, side="candle")) == 2 * 2
     for sample in samples:
         assert sample.duration_s == 1.0
         assert all(launch.window_ns == 200 * MS and len(launch.turns) == 5 for launch in sample.launches)
@@ -261,8 +367,8 @@ def test_loops_are_no_matter_of_windows() -> None:
 
 
 def loops_of(launcher: FakeLauncher) -> set[int]:
-    assert {event.at.loops for event in launcher.of(MEASURED, candle=True)} == {1}  # it is long enough by itself
-    return {event.at.loops for event in launcher.of(MEASURED, candle=False)}
+    assert {event.at.loops for event in launcher.of(MEASURED, side="candle")} == {1}  # it is long enough by itself
+    return {event.at.loops for event in launcher.of(MEASURED, side="own")}
 
 
 def test_loops_are_calibrated_on_the_shortest_side_and_shared() -> None:
@@ -290,14 +396,14 @@ def test_loops_of_the_baseline_are_kept() -> None:
     launcher = FakeLauncher(wall_ns=steady(3_000))
     run_of(launcher, loops=7).measure()
     assert loops_of(launcher) == {7}
-    assert {event.at.loops for event in launcher.of(WARMUP, candle=False)} == {7}
+    assert {event.at.loops for event in launcher.of(WARMUP, side="own")} == {7}
 
 
 def test_without_a_warm_up_the_cold_turn_calibrates() -> None:
     launcher = FakeLauncher(wall_ns=lambda at: 30_000 if at.event == COLD else 3_000)
     measured(launcher, "threads", warmup=0.0, limits=Limits(launches=2, turns=3))
-    assert not launcher.of(WARMUP, candle=False)
-    assert len(launcher.of(WARMUP, candle=True)) == 2
+    assert not launcher.of(WARMUP, side="own")
+    assert len(launcher.of(WARMUP, side="candle")) == 2
     assert loops_of(launcher) == {5}  # 5 x 30 us
     launcher.wall_ns = lambda at: 30_000 if at.event == COLD or at.candle else 3_000
     launcher.events.clear()
@@ -345,13 +451,13 @@ def test_a_slow_machine_and_its_candle_alike_take_no_more() -> None:
     assert counts(measured(launcher, limits=AMPLE)) == (5, PILOT_TURNS)
 
 
-@pytest.mark.parametrize("budget_s", [12.0, 30.0, 60.0])
+@pytest.mark.parametrize("budget_s", [20.0, 30.0, 60.0])
 def test_the_budget_is_kept(budget_s: float) -> None:
     launcher = FakeLauncher(wall_ns=noisy(40 * MS, 0.2, 0.2))
     samples = measured(launcher, limits=Limits(budget_s=budget_s))
-    launches, turns = counts(samples)
+    launches = len(samples[0].launches)
     assert launches >= 5
-    assert turns > 3
+    assert min(len(launch.turns) for sample in samples for launch in sample.launches) > 3
     one_round = launcher.clock() / launches
     assert budget_s - 2 * one_round < launcher.clock() < budget_s + one_round
 
@@ -386,12 +492,12 @@ MOMENTS = ["start", "ready", COLD, WARMUP, MEASURED, CHECK, "finish"]
 
 
 def at_moment(
-    event: str, error: BaseException, *, start: int = 2, candle: bool = False
+    event: str, error: BaseException, *, start: int = 2, side: Side = "own"
 ) -> Callable[[At], BaseException | None]:
     """Trouble of the fork cell in its second timing launch (memory launches are started in between)."""
 
     def trouble(at: At) -> BaseException | None:
-        here = at.label == LABELS[1] and at.candle == candle and at.event == event and at.start == start
+        here = at.label == LABELS[1] and at.side == side and at.event == event and at.start == start
         return error if here else None
 
     return trouble
@@ -437,11 +543,19 @@ def test_a_cell_that_cannot_be_is_unsupported_and_no_error(event: str) -> None:
 
 def test_a_failing_candle_is_named() -> None:
     launcher = FakeLauncher()
-    launcher.trouble = at_moment(MEASURED, failed("hung"), start=1, candle=True)
+    launcher.trouble = at_moment(MEASURED, failed("hung"), start=1, side="candle")
     threads, fork, _ = run_of(launcher).measure()
     assert fork.error is not None
     assert fork.error.reason == "the standard candle beside it hung"
     assert threads.error is None
+
+
+def test_a_failure_that_only_the_lock_probe_meets_says_so() -> None:
+    launcher = FakeLauncher()
+    launcher.trouble = at_moment(MEASURED, failed("hung"), start=1, side="locks")
+    _, fork, _ = run_of(launcher).measure()
+    assert fork.error is not None
+    assert fork.error.reason == "with the lock probe it hung"
 
 
 def test_nothing_is_measured_on_when_every_cell_failed() -> None:
@@ -450,7 +564,7 @@ def test_nothing_is_measured_on_when_every_cell_failed() -> None:
     samples = run_of(launcher, limits=AMPLE).measure()
     assert all(sample.error for sample in samples)
     assert not launcher.of(MEASURED, HOLD)
-    assert len(launcher.handles) == 6
+    assert len(launcher.handles) == 9
     assert not launcher.alive
 
 
@@ -471,7 +585,7 @@ def test_every_launch_is_ended_once_all_went_well() -> None:
     launcher = FakeLauncher()
     run_of(launcher).measure()
     ends = Counter((event.handle, event.at.event) for event in launcher.of("finish", "kill"))
-    assert ends == Counter({(index, end): 1 for index in range(27) for end in ("finish", "kill")})
+    assert ends == Counter({(index, end): 1 for index in range(47) for end in ("finish", "kill")})
 
 
 def test_a_launch_at_which_no_look_succeeded_says_nothing_of_memory() -> None:

@@ -16,17 +16,30 @@ import statistics
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from filelock import FileLock, Timeout
 
-from pytest_ftgate import stats
+from pytest_ftgate import figures, stats
 from pytest_ftgate.errors import FtgateError
-from pytest_ftgate.model import Decision, Launch, Machine, Reuse, Row, Sample, Struct, Turn
+from pytest_ftgate.model import (
+    Decision,
+    Launch,
+    LockSite,
+    LockWaits,
+    Machine,
+    Reuse,
+    Row,
+    Sample,
+    Struct,
+    Turn,
+    WaitsFor,
+)
 from pytest_ftgate.pythons import build_key
 
+_INSTALLED = re.compile(r".*(?:^|/)(lib(?:64)?/python\d+\.\d+t?/.*)", re.DOTALL)
 SCHEMA = 1
 STATISTIC = 1
 LOCK_TIMEOUT_S = 60.0
@@ -65,11 +78,12 @@ class StoredInterpreter(Stored, omit_defaults=False, frozen=True, kw_only=True):
 
 
 class StoredLaunch(Stored, frozen=True, kw_only=True):
-    """The turns of one timing launch, and those of the candle that took turns with it.
+    """The turns of one timing launch, of the candle and of the one-worker cell that took turns with it.
 
-    All arrays have an item a turn. `wall_ns` spans `loops` iterations (of the candle: `candle_loops`).
-    `ops`, `ops_per_s` and `candle_ops_per_s` are filled for bodies with a duration alone: there a turn's value is
-    nanoseconds per operation, and the wall time is merely the window's.
+    All arrays have an item a turn. `wall_ns` spans `loops` iterations (of the candle: `candle_loops`, of the
+    one-worker cell: `single_loops`). `ops` and all `ops_per_s` are filled for bodies with a duration alone: there a
+    turn's value is nanoseconds per operation, and the wall time is merely the window's. `work_ratio` is how much more
+    a turn's value does than one of the one-worker cell: the workers, where each runs a body of its own.
     """
 
     order: int
@@ -86,10 +100,17 @@ class StoredLaunch(Stored, frozen=True, kw_only=True):
     candle_wall_ns: tuple[Natural, ...] = ()
     candle_loops: Count = 1
     candle_ops_per_s: tuple[Rate, ...] = ()
+    single_wall_ns: tuple[Natural, ...] = ()
+    single_loops: Count = 1
+    single_ops_per_s: tuple[Rate, ...] = ()
+    work_ratio: Count = 1
 
 
 class StoredMemory(Stored, frozen=True, kw_only=True):
-    """One memory launch: an item a look; None where there was no such figure, empty where there never was."""
+    """One memory launch: an item a look; None where there was no such figure, empty where there never was.
+
+    The `barrier_` arrays have an item a barrier: its body calls, and the tree's figures after them.
+    """
 
     order: int
     hash_seed: int
@@ -97,6 +118,40 @@ class StoredMemory(Stored, frozen=True, kw_only=True):
     rss_bytes: tuple[Natural, ...]
     uss_bytes: tuple[Natural | None, ...] = ()
     pss_bytes: tuple[Natural | None, ...] = ()
+    written_bytes: tuple[Natural | None, ...] = ()
+    barrier_ops: tuple[Natural, ...] = ()
+    barrier_rss_bytes: tuple[Natural, ...] = ()
+    barrier_uss_bytes: tuple[Natural | None, ...] = ()
+    barrier_pss_bytes: tuple[Natural | None, ...] = ()
+
+
+class StoredSite(Stored, frozen=True, kw_only=True):
+    """The waits at one creation site of one lock launch, as LockSite has them; `file` names no place on a machine.
+
+    `histogram` holds (bucket, waits) with buckets ascending.
+    """
+
+    file: str
+    line: Natural
+    kind: str
+    waits_for: WaitsFor
+    name: str = ""
+    contended: Natural = 0
+    total_ns: Natural = 0
+    max_ns: Natural = 0
+    histogram: tuple[tuple[Natural, Count], ...] = ()
+
+
+class StoredLocks(Stored, frozen=True, kw_only=True):
+    """What one lock launch saw in its measured turns together; sites that nothing waited at are left out."""
+
+    order: int
+    hash_seed: int
+    started_at: str
+    workers: Count
+    wall_ns: Count
+    ops: Natural = 0
+    sites: tuple[StoredSite, ...] = ()
 
 
 class Recording(Stored, frozen=True, kw_only=True):
@@ -107,6 +162,7 @@ class Recording(Stored, frozen=True, kw_only=True):
     seed: int
     launches: tuple[StoredLaunch, ...]
     memory: tuple[StoredMemory, ...] = ()
+    locks: tuple[StoredLocks, ...] = ()
 
 
 class Entry(Stored, frozen=True, kw_only=True):
@@ -141,7 +197,10 @@ class Change(Struct, frozen=True, kw_only=True):
 
 
 class Summary(Struct, frozen=True, kw_only=True):
-    """Medians over launches for people: nanoseconds per iteration (or operation), ratio to the candle, bytes."""
+    """Medians over launches for people: nanoseconds per iteration (or operation), ratio to the candle, bytes.
+
+    `lock_share` and `scaling` are the judge's: a fraction, and throughput over that of one worker.
+    """
 
     wall_ns: float | None
     candle_ratio: float | None
@@ -149,6 +208,8 @@ class Summary(Struct, frozen=True, kw_only=True):
     launches: int
     recorded_at: str = ""
     commit: str = ""
+    lock_share: float | None = None
+    scaling: float | None = None
 
 
 class Difference(Struct, frozen=True, kw_only=True):
@@ -220,10 +281,12 @@ def _shortened(name: str) -> str:
 # ---- from samples to stored form and to the judge's numbers
 
 
-def entry_from_sample(sample: Sample, *, recorded_at: str, commit: str, seed: int, machine: Machine) -> Change:
+def entry_from_sample(
+    sample: Sample, *, recorded_at: str, commit: str, seed: int, machine: Machine, root: PurePath | None = None
+) -> Change:
     """The change that makes this sample the cell's baseline: one new recording in place of the old ones.
 
-    Raises BaselineError for a sample that holds an error or no launch.
+    `root` is the project's, see `portable`. Raises BaselineError for a sample that holds an error or no launch.
     """
     if sample.error or not sample.launches:
         reason = sample.error.reason if sample.error else "it has no timing launch"
@@ -233,34 +296,64 @@ def entry_from_sample(sample: Sample, *, recorded_at: str, commit: str, seed: in
         executor=sample.cell.executor.label,
         workers=sample.cell.workers,
         reuse=sample.reuse,
-        recordings=(recording_from_sample(sample, recorded_at=recorded_at, commit=commit, seed=seed),),
+        recordings=(recording_from_sample(sample, recorded_at=recorded_at, commit=commit, seed=seed, root=root),),
     )
     key = entry_key(machine.fingerprint, build_key(sample.interpreter))
     return Change(label=split_nodeid(sample.cell.nodeid)[1], key=key, entry=entry, machine=machine)
 
 
-def recording_from_sample(sample: Sample, *, recorded_at: str = "", commit: str = "", seed: int = 0) -> Recording:
-    """All launches of a sample in stored form; new and stored values then go through the same functions."""
-    windows = sample.duration_s is not None
-    candles = {launch.order: launch for launch in sample.candle}
+def recording_from_sample(
+    sample: Sample, *, recorded_at: str = "", commit: str = "", seed: int = 0, root: PurePath | None = None
+) -> Recording:
+    """All launches of a sample in stored form; new and stored values then go through the same functions.
+
+    `root` is the project's: files below it are stored relative to it, see `portable`.
+    """
+    windows, work_ratio = sample.duration_s is not None, figures.work_ratio(sample)
+    candles, singles = ({launch.order: launch for launch in side} for side in (sample.candle, sample.single))
     return Recording(
         recorded_at=recorded_at,
         commit=commit,
         seed=seed,
         launches=tuple(
-            _stored_launch(launch, candles.get(launch.order), windows) for launch in _in_order(sample.launches)
+            _stored_launch(launch, candles.get(launch.order), singles.get(launch.order), windows, work_ratio)
+            for launch in _in_order(sample.launches)
         ),
         memory=tuple(_stored_memory(launch) for launch in _in_order(sample.memory)),
+        locks=tuple(
+            _stored_locks(launch, launch.locks, sample.cell.workers, root)
+            for launch in _in_order(sample.locks)
+            if launch.locks is not None and launch.locks.wall_ns > 0
+        ),
     )
+
+
+def portable(file: str, root: PurePath | None) -> str:
+    """A source file's name as it may be stored: with `/`, and naming no place on this machine.
+
+    Of a file of an installation what stands from its last `lib/pythonX.Y` on; else relative to `root` if it is below
+    it; else its name alone. A file that is not known ("") stays so.
+    """
+    if not file:
+        return ""
+    path = PurePath(file)
+    nowhere = not (path.is_absolute() or ".." in path.parts)
+    if root is not None and path.is_relative_to(root):
+        path, nowhere = path.relative_to(root), True
+    if installed := _INSTALLED.search(path.as_posix()):
+        return installed[1]
+    return path.as_posix() if nowhere else path.name
 
 
 def _in_order(launches: Iterable[Launch]) -> list[Launch]:
     return sorted(launches, key=lambda launch: launch.order)
 
 
-def _stored_launch(launch: Launch, candle: Launch | None, windows: bool) -> StoredLaunch:
+def _stored_launch(
+    launch: Launch, candle: Launch | None, single: Launch | None, windows: bool, work_ratio: int
+) -> StoredLaunch:
     turns = launch.turns
-    lit: tuple[Turn, ...] = candle.turns if candle else ()
+    lit, alone = (beside.turns if beside else () for beside in (candle, single))
     return StoredLaunch(
         order=launch.order,
         hash_seed=launch.hash_seed,
@@ -276,6 +369,10 @@ def _stored_launch(launch: Launch, candle: Launch | None, windows: bool) -> Stor
         candle_wall_ns=tuple(turn.wall_ns for turn in lit),
         candle_loops=candle.loops if candle else 1,
         candle_ops_per_s=_rates(lit) if windows else (),
+        single_wall_ns=tuple(turn.wall_ns for turn in alone),
+        single_loops=single.loops if single else 1,
+        single_ops_per_s=_rates(alone) if windows else (),
+        work_ratio=work_ratio if single else 1,
     )
 
 
@@ -285,16 +382,52 @@ def _rates(turns: Sequence[Turn]) -> tuple[float, ...]:
 
 
 def _stored_memory(launch: Launch) -> StoredMemory:
-    def known(figures: tuple[int | None, ...]) -> tuple[int | None, ...]:
-        return figures if any(figure is not None for figure in figures) else ()
-
+    looks, barriers = launch.memory, [barrier.point for barrier in launch.barriers]
     return StoredMemory(
         order=launch.order,
         hash_seed=launch.hash_seed,
         started_at=launch.started_at,
-        rss_bytes=tuple(point.rss_bytes for point in launch.memory),
-        uss_bytes=known(tuple(point.uss_bytes for point in launch.memory)),
-        pss_bytes=known(tuple(point.pss_bytes for point in launch.memory)),
+        rss_bytes=tuple(point.rss_bytes for point in looks),
+        uss_bytes=_known(point.uss_bytes for point in looks),
+        pss_bytes=_known(point.pss_bytes for point in looks),
+        written_bytes=_known(point.written_bytes for point in looks),
+        barrier_ops=tuple(barrier.ops for barrier in launch.barriers),
+        barrier_rss_bytes=tuple(point.rss_bytes for point in barriers),
+        barrier_uss_bytes=_known(point.uss_bytes for point in barriers),
+        barrier_pss_bytes=_known(point.pss_bytes for point in barriers),
+    )
+
+
+def _known(found: Iterable[int | None]) -> tuple[int | None, ...]:
+    """Empty where the platform has no such figure."""
+    kept = tuple(found)
+    return kept if any(figure is not None for figure in kept) else ()
+
+
+def _stored_locks(launch: Launch, locks: LockWaits, workers: int, root: PurePath | None) -> StoredLocks:
+    sites = (_stored_site(site, root) for site in locks.sites if site.contended)
+    return StoredLocks(
+        order=launch.order,
+        hash_seed=launch.hash_seed,
+        started_at=launch.started_at,
+        workers=workers,
+        wall_ns=locks.wall_ns,
+        ops=locks.ops,
+        sites=tuple(sorted(sites, key=lambda site: (site.file, site.line, site.kind, site.name, site.waits_for))),
+    )
+
+
+def _stored_site(site: LockSite, root: PurePath | None) -> StoredSite:
+    return StoredSite(
+        file=portable(site.file, root),
+        line=site.line,
+        kind=site.kind,
+        waits_for=site.waits_for,
+        name=site.name,
+        contended=site.contended,
+        total_ns=site.total_ns,
+        max_ns=site.max_ns,
+        histogram=tuple(sorted((bucket, waits) for bucket, waits in site.histogram.items() if waits)),
     )
 
 
@@ -306,6 +439,11 @@ def turn_values(launch: StoredLaunch) -> tuple[float, ...]:
 def candle_values(launch: StoredLaunch) -> tuple[float, ...]:
     """The same of the candle beside it; empty without one."""
     return _values(launch.candle_wall_ns, launch.candle_loops, launch.candle_ops_per_s)
+
+
+def single_values(launch: StoredLaunch) -> tuple[float, ...]:
+    """The same of the one-worker cell beside it; empty without one."""
+    return _values(launch.single_wall_ns, launch.single_loops, launch.single_ops_per_s)
 
 
 def _values(wall_ns: Sequence[int], loops: int, ops_per_s: Sequence[float]) -> tuple[float, ...]:
@@ -325,15 +463,8 @@ def wall_ratios(stored: Entry | Recording, estimator: stats.Estimator = stats.PA
 
 def paired_turns(stored: Entry | Recording) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
     """The turns of each launch with those of the candle, for the launches that have both."""
-    sides = (_neighbours(turn_values(launch), candle_values(launch)) for launch in _launches(stored))
+    sides = (stats.neighbours(turn_values(launch), candle_values(launch)) for launch in _launches(stored))
     return [(own, candle) for own, candle in sides if own and candle]
-
-
-def _neighbours(own: Sequence[float], candle: Sequence[float]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Both sides without the turns in which either has no value, so that what is paired was beside each other."""
-    lost = {turn for side in (own, candle) for turn, value in enumerate(side) if math.isnan(value)}
-    first, second = (tuple(value for turn, value in enumerate(side) if turn not in lost) for side in (own, candle))
-    return first, second
 
 
 def wall_floors_ns(stored: Entry | Recording, quantile: float) -> tuple[float, ...]:
@@ -344,8 +475,40 @@ def wall_floors_ns(stored: Entry | Recording, quantile: float) -> tuple[float, .
 
 def uss_bytes(stored: Entry | Recording) -> tuple[float, ...]:
     """A value a memory launch: the median USS over its looks; launches on platforms without USS give none."""
-    looks = ([figure for figure in launch.uss_bytes if figure is not None] for launch in _memory(stored))
+    return _medians(launch.uss_bytes for launch in _memory(stored))
+
+
+def unique_bytes(*sides: Entry | Recording) -> tuple[tuple[float, ...], ...]:
+    """What is judged of memory, for each side a value a memory launch: the written part of USS, as far as all have it.
+
+    Where a launch of either lacks it, and has USS, it is USS on all sides: the two are not to be compared.
+    """
+    if all(launch.written_bytes or not launch.uss_bytes for side in sides for launch in _memory(side)):
+        return tuple(_medians(launch.written_bytes for launch in _memory(side)) for side in sides)
+    return tuple(map(uss_bytes, sides))
+
+
+def _medians(launches: Iterable[tuple[int | None, ...]]) -> tuple[float, ...]:
+    looks = ([figure for figure in found if figure is not None] for found in launches)
     return tuple(float(statistics.median(figures)) for figures in looks if figures)
+
+
+def lock_shares(stored: Entry | Recording) -> tuple[float, ...]:
+    """A value a lock launch: time waited for locks over workers x wall time, queue wait apart."""
+    return tuple(
+        sum(site.total_ns for site in launch.sites if site.waits_for == "lock") / (launch.workers * launch.wall_ns)
+        for recording in _recordings(stored)
+        for launch in recording.locks
+    )
+
+
+def scalings(stored: Entry | Recording) -> tuple[float, ...]:
+    """A value a launch: throughput over that of the one-worker cell; launches without one beside them give none."""
+    sides = (
+        (launch.work_ratio, *stats.neighbours(single_values(launch), turn_values(launch)))
+        for launch in _launches(stored)
+    )
+    return tuple(work * stats.turns_ratio(single, own, stats.PAIRED) for work, single, own in sides if single and own)
 
 
 def _recordings(stored: Entry | Recording) -> tuple[Recording, ...]:
@@ -370,6 +533,8 @@ def summary(stored: Entry | Recording, quantile: float = stats.DEFAULT_QUANTILE)
         launches=sum(1 for _ in _launches(stored)),
         recorded_at=newest.recorded_at,
         commit=newest.commit,
+        lock_share=_median(lock_shares(stored)),
+        scaling=_median(scalings(stored)),
     )
 
 
@@ -421,7 +586,7 @@ def _on_one_line(path: tuple[str | int, ...]) -> bool:
     match path:
         case ("machines", _) | ("cells", _, _, "interpreter"):
             return True
-        case ("cells", _, _, "recordings", int(), "launches" | "memory", int()):
+        case ("cells", _, _, "recordings", int(), "launches" | "memory" | "locks", int()):
             return True
     return False
 
@@ -545,19 +710,41 @@ def _check_consistency(baseline: TestBaseline, name: str) -> None:
                 raise _broken(name, path + place, fault)
 
 
-# The arrays that have an item for each of another's.
-_BESIDE = dict.fromkeys(("start_ns", "join_ns", "cpu_ns", "ops", "ops_per_s"), "wall_ns")
-_BESIDE["candle_ops_per_s"] = "candle_wall_ns"
+# The arrays of a launch that have an item for each of another's.
+_BESIDE = {
+    "launches": dict.fromkeys(("start_ns", "join_ns", "cpu_ns", "ops", "ops_per_s"), "wall_ns")
+    | {"candle_ops_per_s": "candle_wall_ns", "single_ops_per_s": "single_wall_ns"},
+    "memory": dict.fromkeys(("uss_bytes", "pss_bytes", "written_bytes"), "rss_bytes")
+    | dict.fromkeys(("barrier_rss_bytes", "barrier_uss_bytes", "barrier_pss_bytes"), "barrier_ops"),
+}
 
 
 def _uneven(entry: Entry) -> Iterator[tuple[str, str]]:
-    """Arrays that have not an item a turn, as a badly resolved conflict leaves them."""
+    """What does not fit together within a launch, as a badly resolved conflict leaves it: place and fault."""
     for at, recording in enumerate(entry.recordings):
-        for index, launch in enumerate(recording.launches):
-            for name, first in _BESIDE.items():
-                turns = len(getattr(launch, first))
-                if len(getattr(launch, name)) not in (0, turns):
-                    yield f".recordings[{at}].launches[{index}].{name}", f"its length is not that of {first}, {turns}"
+        for field, beside in _BESIDE.items():
+            for index, launch in enumerate(getattr(recording, field)):
+                found = _unlike_lengths(launch, beside)
+                yield from ((f".recordings[{at}].{field}[{index}].{place}", fault) for place, fault in found)
+        for index, locks in enumerate(recording.locks):
+            faults = ((number, _histogram_fault(site)) for number, site in enumerate(locks.sites))
+            place = f".recordings[{at}].locks[{index}].sites"
+            yield from ((f"{place}[{number}].histogram", fault) for number, fault in faults if fault)
+
+
+def _unlike_lengths(launch: Stored, beside: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for name, first in beside.items():
+        items = len(getattr(launch, first))
+        if len(getattr(launch, name)) not in (0, items):
+            yield name, f"its length is not that of {first}, {items}"
+
+
+def _histogram_fault(site: StoredSite) -> str:
+    buckets = [bucket for bucket, _ in site.histogram]
+    if sorted(set(buckets)) != buckets:
+        return "its buckets do not ascend"
+    waits = sum(count for _, count in site.histogram)
+    return f"its waits are {waits}, not {site.contended} as contended says" if waits != site.contended else ""
 
 
 # ---- the folder
@@ -888,16 +1075,25 @@ def _action(difference: Difference, everything: bool, named: bool) -> tuple[Acti
 
 
 def apply_updates(
-    updates: Iterable[Update], store: Store, *, machine: Machine, recorded_at: str, commit: str, seed: int
+    updates: Iterable[Update],
+    store: Store,
+    *,
+    machine: Machine,
+    recorded_at: str,
+    commit: str,
+    seed: int,
+    root: PurePath | None = None,
 ) -> None:
-    """Write what a plan records, a file at a time.
+    """Write what a plan records, a file at a time; `root` is the project's, see `portable`.
 
     Raises BaselineError; each file before the one at fault is then written, each after it is as it was.
     """
     changes = (
         (
             split_nodeid(update.nodeid)[0],
-            entry_from_sample(update.sample, recorded_at=recorded_at, commit=commit, seed=seed, machine=machine),
+            entry_from_sample(
+                update.sample, recorded_at=recorded_at, commit=commit, seed=seed, machine=machine, root=root
+            ),
         )
         for update in updates
         if update.action == "record" and update.sample is not None

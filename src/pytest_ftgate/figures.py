@@ -3,25 +3,56 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate, chain
 from statistics import fmean, median
 
 from pytest_ftgate import stats
-from pytest_ftgate.model import Figures, Interval, Launch, MemoryPoint, Sample, Turn
+from pytest_ftgate.lockwaits import percentile
+from pytest_ftgate.model import (
+    Barrier,
+    Cell,
+    Figures,
+    Footprint,
+    Interval,
+    Launch,
+    LockSite,
+    LockWaits,
+    MemoryPoint,
+    RoleFigures,
+    Sample,
+    SiteFigures,
+    Turn,
+    WaitFigures,
+    Waits,
+    WaitsFor,
+)
 
 QUANTILE = 0.25
 NS_PER_S = 1e9
+INTERVAL_LEVEL = 0.95
+TREE = "tree"
+"""The key of the whole process tree beside those of its roles."""
+ELSEWHERE = ("multiprocessing.", "asyncio.")
+"""Kinds of lock that park no thread in the process: these wait for another process, or in the event loop."""
+
+Sides = list[tuple[tuple[float, ...], tuple[float, ...]]]
+"""A launch each: the turn values of a side, and those of its neighbours."""
 
 
 def figures(sample: Sample, *, reference: Sample | None, quantile: float = QUANTILE) -> Figures:
-    """The figures of one cell; each is None where its launches, turns or memory points are missing.
+    """The figures of one cell; each is None or empty where what it is made of was not measured.
 
     `reference` is the sample that `ratio` refers to, the cell's own included. `quantile` is that of the floor of a
-    launch. The wall interval is that of the geometric mean over launches.
+    launch. The wall interval is that of the geometric mean over launches, all others are exact, see `stats.location`.
+    `growth_bytes` is an iteration's: one body call in each worker.
     """
     values = launch_values(sample.launches, quantile=quantile)
     against = launch_values(reference.launches, quantile=quantile) if reference else {}
     candle = launch_values(sample.candle, quantile=quantile)
+    scaling = _scaling(sample)
+    workers = sample.cell.workers
     return Figures(
         wall_ns=_interval(values.values()),
         start_ns=_phase(sample.launches, lambda turn: turn.start_ns),
@@ -33,11 +64,26 @@ def figures(sample: Sample, *, reference: Sample | None, quantile: float = QUANT
         cores=_median(_cores(launch) for launch in sample.launches),
         rss_bytes=_memory(sample.memory, lambda point: point.rss_bytes),
         uss_bytes=_memory(sample.memory, lambda point: point.uss_bytes),
+        written_bytes=_memory(sample.memory, lambda point: point.written_bytes),
         uss_peak_bytes=_peak(sample.memory),
         pss_bytes=_memory(sample.memory, lambda point: point.pss_bytes),
         ops_per_s=_median(_rate(launch) for launch in sample.launches),
         counters_per_s=_counters(sample.launches),
         timers_mean_ns=_timers(sample.launches),
+        gil_enabled=_gil(sample.launches),
+        lock_wait_share=_median(lock_share_values(sample)),
+        queue_wait_share=_median(_shares(sample, waits_for="queue")),
+        sites=_sites(sample),
+        lock_cost=_cost(side_by_side(sample.locks, sample.launches)),
+        memory_cost=_cost([_looked(launch) for launch in sample.memory]),
+        waits=_waits(sample),
+        memory=_roles(sample.memory),
+        floor_uss_bytes=_steady(sample.floor, TREE, lambda part: part.uss_bytes),
+        floor_pss_bytes=_steady(sample.floor, TREE, lambda part: part.pss_bytes),
+        growth_bytes=_growth(sample.growth, sample.growth_floor),
+        scaling=scaling,
+        efficiency=scaling.value / workers if scaling else None,
+        serial_fraction=stats.amdahl(scaling.value, workers) if scaling and workers > 1 else None,
     )
 
 
@@ -141,3 +187,279 @@ def _timers(launches: Sequence[Launch]) -> dict[str, float]:
             if timer.count > 0:
                 means.setdefault(name, []).append(timer.total_ns / timer.count)
     return {name: float(median(values)) for name, values in sorted(means.items())}
+
+
+def _gil(launches: Sequence[Launch]) -> bool | None:
+    """Whether any launch ran with the GIL: an import may turn it on in one and not in another."""
+    measured = [launch.gil_enabled for launch in launches if launch.turns]
+    return any(measured) if measured else None
+
+
+# ---- side by side
+
+
+def side_by_side(launches: Iterable[Launch], beside: Iterable[Launch]) -> Sides:
+    """The turn values of the launches that took turns with each other, in the order of launches.
+
+    Turns are neighbours from the first on: a launch that took part in fewer of them did so in the first.
+    """
+    others = {launch.order: _turn_values(launch) for launch in beside}
+    own = {launch.order: _turn_values(launch) for launch in launches}
+    pairs = (stats.neighbours(own[order], others[order]) for order in sorted(own.keys() & others.keys()))
+    return [(first, second) for first, second in pairs if first and second]
+
+
+def _turn_values(launch: Launch) -> list[float]:
+    return [turn_value(turn, launch.loops, launch.window_ns > 0) for turn in launch.turns]
+
+
+def _looked(launch: Launch) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The windows in which a launch was watched, and the bare ones beside them; neither where one has no value."""
+    if launch.looking is None:
+        return (), ()
+    watched, bare = (
+        [value if value > 0 else math.nan for value in side]
+        for side in (launch.looking.watched_ns, launch.looking.bare_ns)
+    )
+    return stats.neighbours(watched, bare)
+
+
+def _cost(sides: Sides) -> Interval | None:
+    """What a probe costs: the time with it over the time without."""
+    measured = [(own, beside) for own, beside in sides if own and beside]
+    return stats.ratio_interval(measured, INTERVAL_LEVEL) if measured else None
+
+
+def scaling_values(sample: Sample) -> tuple[float, ...]:
+    """A value a launch, in their order: throughput over that of the one-worker cell that took turns with it.
+
+    The median over its turns of the one-worker turn over its own, times the work that it does meanwhile. Empty
+    without a one-worker cell beside it.
+    """
+    sides = side_by_side(sample.single, sample.launches)
+    return tuple(work_ratio(sample) * stats.turns_ratio(single, own, stats.PAIRED) for single, own in sides)
+
+
+def work_ratio(sample: Sample) -> int:
+    """How much more a turn value of the cell does than one of its one-worker cell.
+
+    Each worker runs a body of its own; an executor's body does the same work whatever its workers, and the value of a
+    window is that of one operation.
+    """
+    windows = any(launch.window_ns > 0 for launch in sample.launches)
+    return sample.cell.workers if sample.cell.body == "worker" and not windows else 1
+
+
+def _scaling(sample: Sample) -> Interval | None:
+    sides = side_by_side(sample.single, sample.launches)
+    if not sides:
+        return None
+    times, ratio = work_ratio(sample), stats.ratio_interval(sides, INTERVAL_LEVEL)
+    return Interval(value=times * ratio.value, low=times * ratio.low, high=times * ratio.high, level=ratio.level)
+
+
+# ---- locks
+
+
+def lock_share_values(sample: Sample) -> tuple[float, ...]:
+    """A value a lock launch, in their order: time waited for locks over workers x wall time, queue wait apart."""
+    return _shares(sample, waits_for="lock")
+
+
+def _shares(sample: Sample, *, waits_for: WaitsFor, but: tuple[str, ...] = ()) -> tuple[float, ...]:
+    """The same of lock or of queue wait; `but` are beginnings of kinds that are left out."""
+    shares = []
+    for locks in _lock_waits(sample):
+        waited = sum(
+            site.total_ns for site in locks.sites if site.waits_for == waits_for and not site.kind.startswith(but)
+        )
+        shares.append(waited / (sample.cell.workers * locks.wall_ns))
+    return tuple(shares)
+
+
+def _lock_waits(sample: Sample) -> list[LockWaits]:
+    launches = sorted(sample.locks, key=lambda launch: launch.order)
+    return [launch.locks for launch in launches if launch.locks is not None and launch.locks.wall_ns > 0]
+
+
+def _sites(sample: Sample) -> tuple[SiteFigures, ...]:
+    """Each creation site over all lock launches; the one that was waited for longest comes first."""
+    launches = _lock_waits(sample)
+    groups: dict[tuple[str, int, str, str, WaitsFor], list[tuple[LockWaits, LockSite]]] = {}
+    for locks in launches:
+        for site in locks.sites:
+            key = (site.file, site.line, site.kind, site.name, site.waits_for)
+            groups.setdefault(key, []).append((locks, site))
+    wall_ns = sum(locks.wall_ns for locks in launches)
+    found = [_site(groups[key], wall_ns, sample.cell) for key in sorted(groups)]
+    return tuple(sorted(found, key=lambda site: -site.total_ns))
+
+
+def _site(seen: Sequence[tuple[LockWaits, LockSite]], wall_ns: int, cell: Cell) -> SiteFigures:
+    """One site; `seen` are the launches that know it, `wall_ns` is that of all launches."""
+    first, sites = seen[0][1], [site for _, site in seen]
+    histogram: Counter[int] = Counter()
+    for site in sites:
+        histogram.update(site.histogram)
+    total_ns, contended = sum(site.total_ns for site in sites), sum(site.contended for site in sites)
+    max_ns = max(site.max_ns for site in sites)
+    # A bucket may end above the longest wait in it.
+    p50, p95, p99 = (min(percentile(histogram, q), float(max_ns)) for q in (0.5, 0.95, 0.99))
+    return SiteFigures(
+        file=first.file,
+        line=first.line,
+        kind=first.kind,
+        waits_for=first.waits_for,
+        name=first.name,
+        share=total_ns / (cell.workers * wall_ns),
+        contended_per_s=contended / (wall_ns / NS_PER_S),
+        contended_ratio=_contended_ratio(seen),
+        p50_ns=p50,
+        p95_ns=p95,
+        p99_ns=p99,
+        max_ns=float(max_ns),
+        total_ns=float(total_ns),
+        contended=contended,
+    )
+
+
+def _contended_ratio(seen: Sequence[tuple[LockWaits, LockSite]]) -> float | None:
+    """Contended acquisitions an operation over all acquisitions an operation, which were counted in a turn apart."""
+    counted = [(locks, site) for locks, site in seen if site.acquisitions is not None and locks.counted_ops > 0]
+    ops = sum(locks.ops for locks, _ in counted)
+    acquired = sum(site.acquisitions or 0 for _, site in counted)
+    if not ops or not acquired:
+        return None
+    acquired_per_op = acquired / sum(locks.counted_ops for locks, _ in counted)
+    return min(1.0, sum(site.contended for _, site in counted) / ops / acquired_per_op)
+
+
+# ---- where threads wait
+
+
+def _waits(sample: Sample) -> WaitFigures | None:
+    """The medians over memory launches; of launches that all say why there are none, the first reason."""
+    seen = [launch.waits for launch in sample.memory if launch.waits is not None]
+    usable = [waits for waits in seen if not waits.unavailable and waits.span_s > 0]
+    reasons = [waits.unavailable for waits in seen if waits.unavailable]
+    if not usable:
+        return WaitFigures(unavailable=reasons[0], cores=_cores_by_process(seen)) if reasons else None
+    running, runnable, gil, parked, process, asleep = _fractions(usable)
+    lock, queue = (_median(_shares(sample, waits_for=what, but=ELSEWHERE)) or 0.0 for what in ("lock", "queue"))
+    lock = min(parked, lock)
+    queue = min(parked - lock, queue)
+    return WaitFigures(
+        running=running,
+        runnable=runnable,
+        gil=gil,
+        lock=lock,
+        queue=queue,
+        process=process,
+        unattributed=parked - lock - queue,
+        asleep=asleep,
+        voluntary_per_s=_per_second(usable, lambda waits: waits.voluntary_switches),
+        involuntary_per_s=_per_second(usable, lambda waits: waits.involuntary_switches),
+        cores=_cores_by_process(seen),
+    )
+
+
+def _fractions(waits: Sequence[Waits]) -> list[float]:
+    """Running, runnable, GIL, parked, process, asleep: medians over launches, then made to sum to 1."""
+    parts = [
+        [part / each.span_s for part in (each.running_s, each.runnable_s, each.gil_s, each.parked_s, each.process_s)]
+        + [each.asleep_s / each.span_s]
+        for each in waits
+    ]
+    middles = [median(part) for part in zip(*parts, strict=True)]
+    whole = sum(middles)
+    return [middle / whole for middle in middles] if whole > 0 else middles
+
+
+def _per_second(waits: Sequence[Waits], count_of: Callable[[Waits], int]) -> float:
+    return _median(count_of(each) / each.watched_s for each in waits if each.watched_s > 0) or 0.0
+
+
+def _cores_by_process(waits: Sequence[Waits]) -> dict[str, float]:
+    names = sorted({name for each in waits for name in each.cores})
+    return {name: float(median(each.cores[name] for each in waits if name in each.cores)) for name in names}
+
+
+# ---- memory by role
+
+
+def _roles(launches: Sequence[Launch]) -> dict[str, RoleFigures]:
+    """The figures of the tree and of each role that was ever seen."""
+    points = [point for launch in launches for point in _points(launch)]
+    names = sorted({name for point in points for name in point.roles})
+    return {name: _role(launches, name) for name in ([TREE] if points else []) + names}
+
+
+def _role(launches: Sequence[Launch], name: str) -> RoleFigures:
+    processes = _steady(launches, name, lambda part: part.processes)
+    if processes is None:
+        processes = _median(_median(_parts(_points(launch), name, lambda part: part.processes)) for launch in launches)
+    return RoleFigures(
+        processes=round(processes or 0),
+        steady_rss=_steady(launches, name, lambda part: part.rss_bytes),
+        steady_uss=_steady(launches, name, lambda part: part.uss_bytes),
+        steady_pss=_steady(launches, name, lambda part: part.pss_bytes),
+        peak_rss=_highest(launches, name, lambda part: part.rss_bytes),
+        peak_uss=_highest(launches, name, lambda part: part.uss_bytes),
+        peak_pss=_highest(launches, name, lambda part: part.pss_bytes),
+    )
+
+
+def _points(launch: Launch) -> list[MemoryPoint]:
+    """All looks at a launch, those at barriers included."""
+    return list(chain(launch.memory, (barrier.point for barrier in launch.barriers)))
+
+
+def _parts(points: Iterable[MemoryPoint], name: str, figure_of: Callable[[Footprint], int | None]) -> list[int | None]:
+    """A figure of the tree, or of a role in the looks that saw it."""
+    parts = (point if name == TREE else point.roles.get(name) for point in points)
+    return [figure_of(part) for part in parts if part is not None]
+
+
+def _steady(launches: Sequence[Launch], name: str, figure_of: Callable[[Footprint], int | None]) -> float | None:
+    """The median over launches of the median over barriers but the first, if there are more."""
+    later = ([barrier.point for barrier in launch.barriers[1:] or launch.barriers] for launch in launches)
+    return _median(_median(_parts(points, name, figure_of)) for points in later)
+
+
+def _highest(launches: Sequence[Launch], name: str, figure_of: Callable[[Footprint], int | None]) -> float | None:
+    """The median over launches of the largest figure of any look."""
+    seen = (_parts(_points(launch), name, figure_of) for launch in launches)
+    return _median(max((figure for figure in looks if figure is not None), default=None) for looks in seen)
+
+
+def _growth(launches: Sequence[Launch], floor: Sequence[Launch]) -> Interval | None:
+    """Bytes that an iteration leaves behind, from what the tree wrote to by each barrier above an empty workload's.
+
+    That one grows too for a while, where a forked child and its parent cease to share what they write to.
+    """
+    empty = [_unique_at(floor, index) for index in range(max((len(launch.barriers) for launch in floor), default=0))]
+    lines = [line for launch in launches if (line := _line(launch.barriers, empty)) is not None]
+    return stats.slope_interval(lines, INTERVAL_LEVEL) if lines else None
+
+
+def _unique_at(launches: Sequence[Launch], index: int) -> float | None:
+    points = (launch.barriers[index].point for launch in launches if index < len(launch.barriers))
+    return _median(point.steadiest_bytes for point in points)
+
+
+def _line(barriers: Sequence[Barrier], empty: Sequence[float | None]) -> tuple[list[float], list[float]] | None:
+    """Iterations so far and bytes, at each barrier but the first that has a figure; None where these make no slope.
+
+    What is loaded once is there after the first, and is no growth. Beyond the last barrier of the empty workload its
+    figure stays what it was there.
+    """
+    known = [unique or 0.0 for unique in empty] or [0.0]
+    beneath = known + known[-1:] * max(0, len(barriers) - len(known))
+    iterations = list(accumulate(barrier.ops for barrier in barriers))
+    looks = [
+        (float(so_far), float(unique) - below)
+        for so_far, barrier, below in list(zip(iterations, barriers, beneath, strict=False))[1:]
+        if (unique := barrier.point.steadiest_bytes) is not None
+    ]
+    xs, ys = [look[0] for look in looks], [look[1] for look in looks]
+    return (xs, ys) if xs and xs[0] < xs[-1] else None

@@ -9,7 +9,7 @@ from typing import Any
 from .launch import setup_of
 from .model import Cell, Spec
 from .runner import loading
-from .runner.crews import make_crew
+from .runner.crews import Onlooker, make_crew
 from .runner.gilwatch import watch
 from .runner.kinds import context_of, make_kind
 from .runner.protocol import Failure, Unsupported
@@ -26,7 +26,7 @@ def run_here(cell: Cell, spec: Spec) -> None:
     __tracebackhide__ = True
     if cell.executor.kind == "interpreters" and sys.version_info < (3, 14):
         raise Unsupported(f"sub-interpreters need CPython 3.14 or newer, this is {sys.version.split()[0]}")
-    setup = {**setup_of(cell, spec, candle=False), "switch_s": None}
+    setup = {**setup_of(cell, spec), "switch_s": None}
     declared, owner = loading.declaration(setup)
     context = context_of(cell.executor.kind, cell.executor.method)
     kind = make_kind(cell.executor.kind, cell.executor.method, context)
@@ -47,6 +47,6 @@ def _turn(setup: dict[str, Any], shared: Any, context: Any, flags: int) -> Any:
         watch.install()  # once, before several threads would
         crew = make_crew(setup, shared, True, context)
         try:
-            return crew.turn(Order(1, 0, CHECKING | flags), lambda: None)
+            return crew.turn(Order(1, 0, CHECKING | flags), Onlooker())
         finally:
             crew.close()

@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from statistics import NormalDist, median
 
+import msgspec
+
 from pytest_ftgate import stats
-from pytest_ftgate.model import Comparison, Decision, Interval, MetricVerdict, Struct, Verdict
+from pytest_ftgate.model import Comparison, Decision, Interval, Metric, MetricVerdict, Struct, Verdict
 
 INTERVAL_LEVEL = 0.95
 WIDEST_EFFECT = 0.25
@@ -15,6 +17,13 @@ PASS_POWER = 0.8
 """An unchanged cell's chance to pass at a widened effect."""
 MOST_LAUNCHES = 200
 """Asking for more is no advice."""
+
+_PROBES = {
+    Metric.LOCK_WAIT: ("the lock probe", "its waits", "do more between two acquisitions"),
+    Metric.USS: ("being watched", "its memory", "a workload that lasts longer is looked at less often"),
+}
+"""Of a metric: what looked, what is not to be believed, and the mend."""
+_OTHER_PROBE = ("its probe", "what it shows", "a workload that lasts longer might be slowed less")
 
 _SEVERITY = (
     Decision.ERROR,
@@ -28,14 +37,19 @@ _SEVERITY = (
 
 
 class _Evidence(Struct, frozen=True, kw_only=True):
-    """What the exact tests say of one comparison; limits and effect as fractions of the reference (0.02: 2 %)."""
+    """What the exact tests say of one comparison, as shifts on the metric's scale (see `_scaled`): more is worse.
 
-    ratio: Interval
+    Limits and effect are those at the median of the side that they move; `asked` is the effect before widening.
+    """
+
+    shift: Interval
     p_fail: float
     p_improve: float
     p_pass: float
     fail_limit: float
+    improve_limit: float
     effect: float
+    asked: float
     larger: bool
     smaller: bool
 
@@ -44,26 +58,47 @@ def compare(comparison: Comparison) -> MetricVerdict:
     """The decision on one metric from per-launch values of both sides.
 
     Regressed: the exact rank-sum test rejects new <= (1 + margin) reference + floor at `alpha`, and the Hodges-Lehmann
-    ratio lies beyond that limit too. Improved: the same with the sides exchanged. Passed: it rejects
-    new >= (1 + effect) reference at `beta`, the effect widened where `reachable_effect` says so, which the reason
-    then tells. Otherwise inconclusive, with what would settle it. Nothing stored: no baseline. A value that is not
-    positive and finite, or no new value at all, is an error verdict; nothing is raised.
+    change lies beyond that limit too. Improved: the same with the sides exchanged. Passed: it rejects
+    new >= (1 + effect) reference at `beta`, the effect widened where `reachable_effect` says so, which the reason then
+    tells. Otherwise inconclusive, with what would settle it. Nothing stored: no baseline.
+
+    Of SCALING more is better: its inverse is judged, while `ratio` is new / reference of the scaling itself. LOCK_WAIT
+    is a share, 0 included: it is judged as it is, to pass below (1 + effect) reference + 2 floor, no effect is widened,
+    and `points` is new - reference (0.01 is a point). A value that is not finite, not positive (of a share: negative),
+    or no new value at all, is an error verdict; nothing is raised.
     """
     if not comparison.reference:
         reason = "nothing is stored to compare with"
         return MetricVerdict(metric=comparison.metric, decision=Decision.NO_BASELINE, reason=reason)
     if fault := _fault(comparison):
         return MetricVerdict(metric=comparison.metric, decision=Decision.ERROR, reason=fault)
-    evidence = _weigh(comparison)
-    decision = _decide(comparison, evidence)
+    costs = _as_costs(comparison)
+    evidence = _weigh(costs)
+    decision = _decide(costs, evidence)
+    share = comparison.metric is Metric.LOCK_WAIT
     return MetricVerdict(
         metric=comparison.metric,
         decision=decision,
-        ratio=evidence.ratio,
+        ratio=None if share else _ratio(comparison.metric, evidence.shift),
+        points=evidence.shift if share else None,
         p_fail=evidence.p_fail,
         p_pass=evidence.p_pass,
-        reason=_explain(comparison, evidence, decision),
+        reason=_explain(costs, evidence, decision),
     )
+
+
+def refused(metric: Metric, cost: Interval | None, limit: float) -> MetricVerdict | None:
+    """The verdict on a metric whose probe slowed the workload too much to be believed; None where it did not.
+
+    `cost` is the time with the probe over the time without it, `limit` the slowdown allowed as a fraction (0.25:
+    25 %). The interval's low end counts, so that noise refuses nothing; without a cost nothing is refused.
+    """
+    if cost is None or cost.low <= 1 + limit:
+        return None
+    probe, figure, mend = _PROBES.get(metric, _OTHER_PROBE)
+    slower = f"{probe} made it {cost.value:.2f}x slower (limit {1 + limit:.2f}x)"
+    reason = f"{slower}: {figure} cannot stand for the workload alone; {mend}"
+    return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason)
 
 
 def judge(metrics: Sequence[MetricVerdict], *, baseline: str = "", commit: str = "") -> Verdict:
@@ -123,86 +158,144 @@ def _pooled_deviation(new: Sequence[float], reference: Sequence[float]) -> float
 
 def _fault(comparison: Comparison) -> str:
     """Why the values cannot be compared, or nothing."""
+    share = comparison.metric is Metric.LOCK_WAIT
+    wanted = "a share of 0 or more" if share else "a positive number"
     for side, values in (("new", comparison.new), ("stored", comparison.reference)):
         if not values:
             return f"no {side} launch gave a value of {comparison.metric}"
         for value in values:
-            if not (math.isfinite(value) and value > 0):
-                return f"a {side} launch gave {comparison.metric} = {value} {comparison.unit}: not a positive number"
+            if not (math.isfinite(value) and (value > 0 or (share and value == 0))):
+                return f"a {side} launch gave {comparison.metric} = {value} {comparison.unit}: not {wanted}"
     return ""
 
 
-def _weigh(comparison: Comparison) -> _Evidence:
-    new, reference = _logs(comparison.new), _logs(comparison.reference)
+def _as_costs(comparison: Comparison) -> Comparison:
+    """The same with values of which less is better."""
+    if comparison.metric is not Metric.SCALING:
+        return comparison
+    new, reference = (tuple(1 / value for value in side) for side in (comparison.new, comparison.reference))
+    return msgspec.structs.replace(comparison, new=new, reference=reference)
+
+
+def _scaled(metric: Metric, values: Sequence[float]) -> list[float]:
+    """Values on the scale on which a change is a shift: logs; of a share, which may be 0, the values themselves."""
+    return list(values) if metric is Metric.LOCK_WAIT else _logs(values)
+
+
+def _moved(values: Sequence[float], fraction: float, floor: float) -> list[float]:
+    return [(1 + fraction) * value + floor for value in values]
+
+
+def _weigh(costs: Comparison) -> _Evidence:
+    metric = costs.metric
+    new, reference = _scaled(metric, costs.new), _scaled(metric, costs.reference)
     new_limit, reference_limit = (
-        _logs([(1 + comparison.margin) * value + comparison.floor for value in side])
-        for side in (comparison.new, comparison.reference)
+        _scaled(metric, _moved(side, costs.margin, costs.floor)) for side in (costs.new, costs.reference)
     )
-    effect, p_pass = _pass(comparison)
-    shift = stats.hodges_lehmann_interval(new, reference, INTERVAL_LEVEL)
-    ratio = Interval(value=math.exp(shift.value), low=math.exp(shift.low), high=math.exp(shift.high), level=shift.level)
+    effect, p_pass = _pass(costs)
+    passes = _pass_floor(costs)
     return _Evidence(
-        ratio=ratio,
+        shift=stats.hodges_lehmann_interval(new, reference, INTERVAL_LEVEL),
         p_fail=stats.mann_whitney(new, reference_limit),
         p_improve=stats.mann_whitney(new_limit, reference, alternative="less"),
         p_pass=p_pass,
-        fail_limit=comparison.margin + comparison.floor / median(comparison.reference),
-        effect=effect,
+        fail_limit=_limit(metric, costs.reference, costs.margin, costs.floor),
+        improve_limit=-_limit(metric, costs.new, costs.margin, costs.floor),
+        effect=_limit(metric, costs.reference, effect, passes),
+        asked=_limit(metric, costs.reference, costs.effect, passes),
         larger=stats.hodges_lehmann(new, reference_limit) > 0,
         smaller=stats.hodges_lehmann(new_limit, reference) < 0,
     )
 
 
-def _pass(comparison: Comparison) -> tuple[float, float]:
+def _pass_floor(costs: Comparison) -> float:
+    """What the pass limit adds to (1 + effect) reference: without it, no launch that waits passes where none did."""
+    return 2 * costs.floor if costs.metric is Metric.LOCK_WAIT else 0.0
+
+
+def _limit(metric: Metric, side: Sequence[float], fraction: float, floor: float) -> float:
+    """How far a side's median moves, on the metric's scale, by (1 + fraction) value + floor."""
+    middle = median(side)
+    before, after = _scaled(metric, [middle, *_moved([middle], fraction, floor)])
+    return after - before
+
+
+def _pass(costs: Comparison) -> tuple[float, float]:
     """The effect that is judged at and the p-value there: the one asked for, unless only a wider one can be met."""
-    new, reference = _logs(comparison.new), _logs(comparison.reference)
-    p_asked = stats.mann_whitney(new, reference, shift=math.log1p(comparison.effect), alternative="less")
-    if p_asked <= comparison.beta:
-        return comparison.effect, p_asked
-    effect = reachable_effect(comparison.new, comparison.reference, comparison.effect, comparison.beta)
-    return effect, stats.mann_whitney(new, reference, shift=math.log1p(effect), alternative="less")
+
+    def p_at(effect: float) -> float:
+        limits = _moved(costs.reference, effect, _pass_floor(costs))
+        return stats.mann_whitney(_scaled(costs.metric, costs.new), _scaled(costs.metric, limits), alternative="less")
+
+    p_asked = p_at(costs.effect)
+    if p_asked <= costs.beta or costs.metric is Metric.LOCK_WAIT:
+        return costs.effect, p_asked
+    effect = reachable_effect(costs.new, costs.reference, costs.effect, costs.beta)
+    return effect, p_at(effect)
 
 
-def _decide(comparison: Comparison, evidence: _Evidence) -> Decision:
-    if evidence.p_fail <= comparison.alpha and evidence.larger:
+def _decide(costs: Comparison, evidence: _Evidence) -> Decision:
+    if evidence.p_fail <= costs.alpha and evidence.larger:
         return Decision.REGRESSED
-    if evidence.p_improve <= comparison.alpha and evidence.smaller:
+    if evidence.p_improve <= costs.alpha and evidence.smaller:
         return Decision.IMPROVED
-    return Decision.PASSED if evidence.p_pass <= comparison.beta else Decision.INCONCLUSIVE
+    return Decision.PASSED if evidence.p_pass <= costs.beta else Decision.INCONCLUSIVE
 
 
-def _explain(comparison: Comparison, evidence: _Evidence, decision: Decision) -> str:
-    """The reason in one line; nothing for a cell that passed at the effect asked for."""
-    change, limit = _percent(evidence.ratio.value - 1), _percent(evidence.fail_limit)
+def _explain(costs: Comparison, evidence: _Evidence, decision: Decision) -> str:
+    """The reason in one line; nothing for a cell that passed at the effect asked for with waits to compare."""
+    metric, change = costs.metric, _change(costs.metric, evidence.shift.value)
     if decision is Decision.REGRESSED:
-        return f"{change} is beyond {limit}; p of at most {comparison.alpha:.2g} fails"
+        limit = _change(metric, evidence.fail_limit)
+        return f"{change} is beyond {limit}; p of at most {costs.alpha:.2g} fails"
     if decision is Decision.IMPROVED:
-        mirrored = _percent(1 / (1 + evidence.fail_limit) - 1)
-        return f"{change} is below {mirrored}: p = {evidence.p_improve:.1g}, at most {comparison.alpha:.2g} counts"
-    widened = evidence.effect > comparison.effect
-    judged = f"judged at {_percent(evidence.effect)}: the noise hides {_percent(comparison.effect)}" if widened else ""
-    if decision is Decision.PASSED:
-        return judged
-    return "; ".join(part for part in (judged, _what_settles(comparison, evidence)) if part)
+        limit, side = _change(metric, evidence.improve_limit), "above" if metric is Metric.SCALING else "below"
+        return f"{change} is {side} {limit}: p = {evidence.p_improve:.1g}, at most {costs.alpha:.2g} counts"
+    notes = [_widened(metric, evidence), _hardly_waited(costs)]
+    if decision is not Decision.PASSED:
+        notes.insert(1, _what_settles(costs, evidence))
+    return "; ".join(note for note in notes if note)
 
 
-def _what_settles(comparison: Comparison, evidence: _Evidence) -> str:
+def _widened(metric: Metric, evidence: _Evidence) -> str:
+    if evidence.effect <= evidence.asked:
+        return ""
+    return f"judged at {_change(metric, evidence.effect)}: the noise hides {_change(metric, evidence.asked)}"
+
+
+def _hardly_waited(costs: Comparison) -> str:
+    """Of a share: that most launches of a side, but not all, saw no wait, and what to do about it."""
+    if costs.metric is not Metric.LOCK_WAIT:
+        return ""
+    sides = (("", costs.new), (" stored", costs.reference))
+    counts = ((name, sum(value == 0 for value in side), len(side)) for name, side in sides)
+    rare = [f"{none} of {total}{name} launches" for name, none, total in counts if total > none > total / 2]
+    return f"{' and '.join(rare)} saw no wait: a longer workload would see more of it" if rare else ""
+
+
+def _what_settles(costs: Comparison, evidence: _Evidence) -> str:
     """Why it is inconclusive and about how many launches would decide."""
-    n, m = len(comparison.new), len(comparison.reference)
-    strictest = min(comparison.alpha, comparison.beta)
+    n, m = len(costs.new), len(costs.reference)
+    strictest = min(costs.alpha, costs.beta)
     if stats.smallest_p(n, m) > strictest:
         return f"{_launches(n)} against {m} stored cannot reach p <= {strictest:.2g}; {_count_that_can(strictest, m)}"
-    low, high, _ = stats.shift_bounds(
-        _logs(comparison.new), _logs(comparison.reference), min(comparison.alpha, 0.5), min(comparison.beta, 0.5)
-    )
-    value, fail, effect = math.log(evidence.ratio.value), math.log1p(evidence.fail_limit), math.log1p(evidence.effect)
-    straddles = (
-        f"the interval {_percent(math.expm1(low))} .. {_percent(math.expm1(high))} neither stays below "
-        f"{_percent(evidence.effect)} nor lies above {_percent(evidence.fail_limit)}"
-    )
+    new, reference = _scaled(costs.metric, costs.new), _scaled(costs.metric, costs.reference)
+    low, high, _ = stats.shift_bounds(new, reference, min(costs.alpha, 0.5), min(costs.beta, 0.5))
+    straddles = _straddles(costs.metric, low, high, evidence)
+    value, fail, effect = evidence.shift.value, evidence.fail_limit, evidence.effect
     if value - fail > effect - value:
         return f"{straddles}; {_estimate(n, m, value - low, value - fail)}"
     return f"{straddles}; {_estimate(n, m, high - value, effect - value)}"
+
+
+def _straddles(metric: Metric, low: float, high: float, evidence: _Evidence) -> str:
+    """The interval beside the limits; of the scaling, which is better where it is more, all the other way round."""
+    first, last = (high, low) if metric is Metric.SCALING else (low, high)
+    stays, lies = ("above", "below") if metric is Metric.SCALING else ("below", "above")
+    return (
+        f"the interval {_change(metric, first)} .. {_change(metric, last)} neither stays {stays} "
+        f"{_change(metric, evidence.effect)} nor lies {lies} {_change(metric, evidence.fail_limit)}"
+    )
 
 
 def _estimate(n: int, m: int, half_width: float, gap: float) -> str:
@@ -234,6 +327,21 @@ def _launches(count: int) -> str:
 
 def _logs(values: Sequence[float]) -> list[float]:
     return [math.log(value) for value in values]
+
+
+def _ratio(metric: Metric, shift: Interval) -> Interval:
+    """New / reference of the metric itself, from the log-ratio of its costs."""
+    low, value, high = (math.exp(bound) for bound in (shift.low, shift.value, shift.high))
+    if metric is Metric.SCALING:
+        return Interval(value=1 / value, low=1 / high, high=1 / low, level=shift.level)
+    return Interval(value=value, low=low, high=high, level=shift.level)
+
+
+def _change(metric: Metric, shift: float) -> str:
+    """A shift of the costs as the change of the metric: `+7 %`; of a share `+1.2 points`."""
+    if metric is Metric.LOCK_WAIT:
+        return _percent(shift).removesuffix(" %") + " points"
+    return _percent(math.expm1(-shift if metric is Metric.SCALING else shift))
 
 
 def _percent(fraction: float) -> str:

@@ -13,32 +13,56 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, Literal, NoReturn, Protocol
 
 import msgspec
 
-from . import observe
+from . import lockwaits, observe
 from .errors import FtgateError
-from .model import Cell, Launch, MemoryPoint, Spec, Struct, Timer, Turn, WorkloadError
-from .runner.protocol import HOLD, PROTOCOL
+from .model import Barrier, Cell, Launch, LockWaits, MemoryPoint, Spec, Struct, Timer, Turn, Waits, WorkloadError
+from .roles import Roles
+from .runner import candle as stand_ins
+from .runner.locks.sites import FOLDER, OFF, WINDOW
+from .runner.protocol import BARRIER, HOLD, PROTOCOL
+from .waits import Watch
 
 FLOOD_BYTES = 4 << 20
 TAIL_BYTES = 16 << 10
 START_TIMEOUT_S = 120.0
+LOCKS = "locks"
+SETTLED = {"MIMALLOC_PURGE_DELAY": "0"}
+"""The free-threaded builds' allocator keeps freed pages for a while otherwise, which hides a leak or looks like one."""
+WATCHED = 0.8
+"""The part of a held window that is watched: its middle, when every worker is at work."""
+STARTHOOK = "pytest_ftgate/runner/starthook"
+
+Side = Literal["own", "candle", "locks", "empty"]
+"""What a launch runs: the workload, the candle beside it, the workload with the lock probe, or nothing."""
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """One launch to start: a cell, or the candle that burns under the cell's executor."""
+    """One launch to start: a cell's workload, or what stands in for it under the cell's executor.
+
+    `waits_unavailable` says why threads' waits cannot be told on this interpreter; empty where they can.
+    With `settled` the allocator gives back at once what is freed, so that growth is the workload's and not its caches'.
+    """
 
     cell: Cell
     spec: Spec
     python: str
-    candle: bool
+    side: Side
     expect_gil: bool
     environment: dict[str, str]
     hash_seed: int
     padding: int
     timeout_s: float
+    waits_unavailable: str = ""
+    settled: bool = False
+
+    @property
+    def stand_in(self) -> str:
+        """The runner's word for what stands in for the workload; empty for the workload itself."""
+        return {"candle": stand_ins.BURN, "empty": stand_ins.EMPTY}.get(self.side, "")
 
 
 class Finished(Struct, frozen=True, kw_only=True):
@@ -50,6 +74,15 @@ class Finished(Struct, frozen=True, kw_only=True):
     timers: dict[str, Timer]
     results: tuple[str, ...]
     gil_enabled: bool
+    locks: LockWaits | None = None
+
+
+class Held(Struct, frozen=True, kw_only=True):
+    """A turn during which the workers were held at work, and what was seen of them if they were watched."""
+
+    turn: Turn
+    memory: tuple[MemoryPoint, ...] = ()
+    waits: Waits | None = None
 
 
 class LaunchFailed(Exception):
@@ -75,8 +108,12 @@ class Handle(Protocol):
         """One turn. Raises LaunchFailed or CellUnsupported."""
         ...
 
-    def hold(self, window_ns: int) -> tuple[MemoryPoint, ...]:
-        """One turn held for `window_ns` while its memory is watched from outside."""
+    def hold(self, window_ns: int, watched: bool) -> Held:
+        """One turn held for `window_ns`, its memory and its threads' waits watched from outside or not."""
+        ...
+
+    def barrier(self, loops: int, window_ns: int) -> Barrier:
+        """One turn that is not timed, and a look at memory when all is parked after a collection."""
         ...
 
     def finish(self) -> Finished:
@@ -106,9 +143,10 @@ class _Result(msgspec.Struct):
     timers: dict[str, Timer] = {}
     results: tuple[str, ...] = ()
     gil_enabled: bool = False
+    warmed_ops: int = 0
 
 
-def setup_of(cell: Cell, spec: Spec, *, candle: bool) -> dict[str, Any]:
+def setup_of(cell: Cell, spec: Spec, *, stand_in: str = "") -> dict[str, Any]:
     """What a worker needs to find its body, in plain words that travel to any worker."""
     switch_ns = cell.target.settings.switchinterval_ns
     return {
@@ -123,20 +161,22 @@ def setup_of(cell: Cell, spec: Spec, *, candle: bool) -> dict[str, Any]:
         "shape": cell.body,
         "params": {param.name: param.literal for param in cell.params},
         "switch_s": switch_ns / 1e9 if switch_ns else None,
-        "candle": candle,
+        "candle": stand_in,
         "gil_note": None,
     }
 
 
 def job_of(request: Request, result: Path, control: tuple[int, int]) -> dict[str, Any]:
     """The job file's content; every word of it is plain JSON."""
-    setup = setup_of(request.cell, request.spec, candle=request.candle)
+    setup = setup_of(request.cell, request.spec, stand_in=request.stand_in)
     return {
         "protocol": PROTOCOL,
         "setup": {**setup, "gil_note": None if request.expect_gil else f"{result}.gil"},
         "fresh": request.spec.reuse == "fresh",
         "expect_gil": request.expect_gil,
         "control": list(control),
+        "locks": request.side == "locks",
+        "settled": request.settled,
         "result": str(result),
     }
 
@@ -158,6 +198,13 @@ def launch_environment(request: Request, mark: str, runner: Path, inherited: Map
     }
 
 
+def lock_environment(runner: Path, folder: Path) -> dict[str, str]:
+    """What turns the lock probe on in every process and interpreter of a launch; makes the folder they write to."""
+    folder.mkdir()
+    (folder / WINDOW).write_bytes(bytes((OFF,)))
+    return {FOLDER: str(folder), "PYTHONPATH": os.pathsep.join((str(runner / STARTHOOK), str(runner)))}
+
+
 class ProcessLauncher:
     """Real launches: one fresh interpreter each, in a session of its own."""
 
@@ -176,16 +223,21 @@ class ProcessLauncher:
         mark = next(self.marks)
         # The folder's name is padded too: its length is part of the layout that argv has on the stack.
         folder = self.work / f"{mark}{'-' * (request.padding % 16)}"
+        environment = launch_environment(request, mark, self.runner, os.environ)
         to_child, from_parent = os.pipe()
         to_parent, from_child = os.pipe()
         try:
             folder.mkdir(parents=True)
+            if request.settled:
+                environment |= SETTLED
+            if request.side == "locks":
+                environment |= lock_environment(self.runner, folder / LOCKS)
             job = folder / "job.json"
             content = json.dumps(job_of(request, folder / "result.json", (to_child, from_child)))
             job.write_text(content, encoding="utf-8")
             process = subprocess.Popen(
                 [request.python, "-P", "-s", str(self.runner / "pytest_ftgate" / "runner"), str(job)],
-                env=launch_environment(request, mark, self.runner, os.environ),
+                env=environment,
                 pass_fds=(to_child, from_child),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -202,7 +254,7 @@ class ProcessLauncher:
         finally:
             os.close(to_child)
             os.close(from_child)
-        return ProcessHandle(process, folder, mark, (to_parent, from_parent), request.timeout_s, self.clock)
+        return ProcessHandle(process, folder, mark, (to_parent, from_parent), request, self.clock)
 
 
 class ProcessHandle:
@@ -214,14 +266,16 @@ class ProcessHandle:
         folder: Path,
         mark: str,
         control: tuple[int, int],
-        timeout_s: float,
+        request: Request,
         clock: Callable[[], float],
     ) -> None:
         self.process = process
         self.folder = folder
         self.mark = mark
         self.reader, self.writer = control
-        self.timeout_s = timeout_s
+        self.request = request
+        self.look_s = 0.0
+        self.timeout_s = request.timeout_s
         self.clock = clock
         self.output = bytearray()
         self.printed = 0
@@ -246,15 +300,28 @@ class ProcessHandle:
         message = self._await("turn", self.timeout_s + window_ns / 1e9, f"a {kind} iteration")
         return msgspec.convert(message["turn"], Turn)
 
-    def hold(self, window_ns: int) -> tuple[MemoryPoint, ...]:
-        """One turn held while its memory is watched; the first and last tenth are left out."""
-        self._send({"do": "turn", "kind": HOLD, "loops": 1, "window_ns": window_ns})
-        self._await("released", self.timeout_s, "starting its workers")
-        seconds = window_ns / 1e9
-        time.sleep(seconds * 0.1)
-        points = observe.watch_memory(self.process.pid, seconds * 0.8)
-        self._await("turn", self.timeout_s + seconds, "a held iteration")
-        return points
+    def hold(self, window_ns: int, watched: bool) -> Held:
+        """One turn held, the first and last tenth of it not watched."""
+        seconds = max(window_ns / 1e9, observe.hold_needed_s(self.look_s) / WATCHED)
+        self._send({"do": "turn", "kind": HOLD, "loops": 1, "window_ns": round(seconds * 1e9)})
+        released = self._await("released", self.timeout_s, "starting its workers")
+        memory: tuple[MemoryPoint, ...] = ()
+        waits: Waits | None = None
+        if watched:
+            time.sleep(seconds * (1 - WATCHED) / 2)
+            memory, waits = self._watch(self._roles(released), seconds * WATCHED)
+        message = self._await("turn", self.timeout_s + seconds, "a held iteration")
+        return Held(turn=msgspec.convert(message["turn"], Turn), memory=memory, waits=waits)
+
+    def barrier(self, loops: int, window_ns: int) -> Barrier:
+        """One turn, and a look at what is left of it; see Handle."""
+        self._send({"do": "turn", "kind": BARRIER, "loops": loops, "window_ns": window_ns})
+        parked = self._await("parked", self.timeout_s + window_ns / 1e9, "an iteration")
+        point = self._look(self._roles(parked))
+        self._send({"do": "go on"})
+        turn = msgspec.convert(self._await("turn", self.timeout_s, "ending its workers")["turn"], Turn)
+        workers = self.request.cell.workers if self.request.cell.body == "worker" else 1
+        return Barrier(ops=max(1, round(turn.ops / workers)), point=point)
 
     def finish(self) -> Finished:
         """Let the launch end by itself; raises LaunchFailed when it left processes behind."""
@@ -262,6 +329,7 @@ class ProcessHandle:
         self._await("closed", self.timeout_s, "ending its workers")
         left = observe.leftovers(self.process.pid, self.mark)
         result = self._result()
+        locks = self._locks(result) if self.request.side == "locks" else None
         if left:
             raise LaunchFailed(
                 WorkloadError(
@@ -273,8 +341,8 @@ class ProcessHandle:
             self._wait_exit(self.timeout_s)
         finally:
             self.kill()
-        fields = {name: getattr(result, name) for name in Finished.__struct_fields__}
-        return Finished(**fields)
+        fields = {name: getattr(result, name) for name in Finished.__struct_fields__ if name != "locks"}
+        return Finished(**fields, locks=locks)
 
     def kill(self) -> None:
         """End it and everything it started."""
@@ -288,6 +356,38 @@ class ProcessHandle:
         if self.process.stdout is not None:
             self.process.stdout.close()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    # -- what is seen ------------------------------------------------------------------------------------------
+
+    def _roles(self, message: dict[str, Any]) -> Roles:
+        return msgspec.convert({**message["roles"], "main": self.process.pid}, Roles, strict=False)
+
+    def _watch(self, roles: Roles, seconds: float) -> tuple[tuple[MemoryPoint, ...], Waits]:
+        memory, waits = observe.MemoryWatch(roles), Watch(roles, refused=self.request.waits_unavailable)
+        waits.start()
+        observe.watch(seconds, (memory, waits))
+        return tuple(memory.points), waits.finish()
+
+    def _look(self, roles: Roles) -> MemoryPoint:
+        """A look at rest; what it costs says how long workers must be held for enough of them."""
+        try:
+            point = observe.barrier_point(roles)
+        except ProcessLookupError as error:
+            raise LaunchFailed(WorkloadError(reason=str(error), detail=self._tail())) from error
+        processes = observe.tree(roles.main)
+        began = self.clock()
+        observe.memory_point(processes, roles)
+        self.look_s = self.clock() - began
+        return point
+
+    def _locks(self, result: _Result) -> LockWaits:
+        """The waits of all processes and interpreters of this launch; each wrote its file as it ended."""
+        return LockWaits(
+            wall_ns=sum(turn.wall_ns for turn in result.turns),
+            ops=sum(turn.ops for turn in result.turns),
+            counted_ops=result.warmed_ops,
+            sites=lockwaits.read(self.folder / LOCKS),
+        )
 
     # -- the pipes ---------------------------------------------------------------------------------------------
 
@@ -395,26 +495,27 @@ def launch_of(
     *,
     loops: int = 1,
     window_ns: int = 0,
-    memory: tuple[MemoryPoint, ...] = (),
+    **seen: Any,
 ) -> Launch:
-    """A launch's record in the words of a sample."""
+    """A launch's record in the words of a sample; `seen` is what was seen of it from outside, by Launch's names."""
     return Launch(
         order=order,
         hash_seed=request.hash_seed,
         started_at=started_at,
         loops=loops,
         window_ns=window_ns,
-        memory=memory,
         cold=finished.cold,
         turns=finished.turns,
         counters=finished.counters,
         timers=finished.timers,
         results=finished.results,
         gil_enabled=finished.gil_enabled,
+        locks=finished.locks,
+        **seen,
     )
 
 
-LIGHT = ("__init__.py", "runner/*.py")
+LIGHT = ("__init__.py", "runner/*.py", "runner/*/*.py")
 
 
 def install_runner(folder: Path) -> Path:

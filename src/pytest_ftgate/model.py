@@ -11,7 +11,8 @@ ExecutorKind = Literal["serial", "threads", "processes", "interpreters", "tasks"
 StartMethod = Literal["fork", "forkserver", "spawn"]
 Reuse = Literal["fresh", "pool"]
 BodyKind = Literal["worker", "executor"]
-Probe = Literal["time", "memory"]
+Role = Literal["main", "workers", "servers", "others"]
+WaitsFor = Literal["lock", "queue"]
 
 
 class Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -168,20 +169,117 @@ class Timer(Struct, frozen=True, kw_only=True):
     max_ns: int
 
 
-class MemoryPoint(Struct, frozen=True, kw_only=True):
-    """One look at the process tree from outside; None where the platform has no such figure."""
+class Footprint(Struct, frozen=True, kw_only=True):
+    """What a part of the process tree occupied at one look; None where the platform has no such figure.
 
-    at_ns: int
+    `written_bytes` is the part of USS that was written to: the rest are clean pages of files, such as the interpreter's
+    own code, and whether these are unique depends on who else runs the same interpreter just then.
+    """
+
     rss_bytes: int
     uss_bytes: int | None
     pss_bytes: int | None
     processes: int
+    written_bytes: int | None = None
+
+    @property
+    def steadiest_bytes(self) -> int | None:
+        """The written part of USS where the platform tells it apart, else USS."""
+        return self.uss_bytes if self.written_bytes is None else self.written_bytes
+
+
+class MemoryPoint(Footprint, frozen=True, kw_only=True):
+    """One look at the process tree from outside: the sum over the tree, and over the processes of each role.
+
+    `roles` maps a Role to its part: `main` (the measured process, with the workers that are threads in it),
+    `workers` (worker processes), `servers` (multiprocessing's forkserver, a Manager) and `others`.
+    """
+
+    at_ns: int
+    roles: dict[str, Footprint] = {}
+
+
+class Barrier(Struct, frozen=True, kw_only=True):
+    """A look at a fixed point: an iteration of `ops` body calls has ended, garbage is collected, all are parked."""
+
+    ops: int
+    point: MemoryPoint
+
+
+class Looking(Struct, frozen=True, kw_only=True):
+    """What being watched from outside cost: ns an operation in windows of one launch, one bare and one watched a pair.
+
+    Both have the same length; `watched_ns[i]` and `bare_ns[i]` were neighbours in time.
+    """
+
+    bare_ns: tuple[float, ...] = ()
+    watched_ns: tuple[float, ...] = ()
+
+
+class Waits(Struct, frozen=True, kw_only=True):
+    """Where the workers' threads were while they were watched from outside, in thread-seconds.
+
+    `span_s` is the time watched times the threads; running and runnable are the scheduler's own account, the rest is
+    what samples of the sleeping threads say: `gil_s` waiting for the GIL, `parked_s` in a futex private to the process
+    (a lock, or what a lock is inside the interpreter), `process_s` for another process (a semaphore that is shared, a
+    pipe, a local socket), `asleep_s` anything else (sleep, network, disk). `unavailable` says why there are none.
+    `cores` maps a process (`main`, `worker 0`, `forkserver`, `Manager`) to its CPU time over the time watched.
+    """
+
+    span_s: float = 0.0
+    running_s: float = 0.0
+    runnable_s: float = 0.0
+    gil_s: float = 0.0
+    parked_s: float = 0.0
+    process_s: float = 0.0
+    asleep_s: float = 0.0
+    samples: int = 0
+    watched_s: float = 0.0
+    voluntary_switches: int = 0
+    involuntary_switches: int = 0
+    cores: dict[str, float] = {}
+    unavailable: str = ""
+
+
+class LockSite(Struct, frozen=True, kw_only=True):
+    """The waits at one creation site of one launch, merged over its threads, processes and interpreters.
+
+    `histogram` maps a bucket (see runner/locks/sites.py: sixteen to an octave of ns) to waits in it; `acquisitions`
+    counts all acquisitions of the turn in which they were counted, None where they were not. `waits_for` is `queue`
+    for an item, an event or a permit, `lock` for a lock that another holds.
+    """
+
+    file: str
+    line: int
+    kind: str
+    waits_for: WaitsFor
+    name: str = ""
+    contended: int = 0
+    total_ns: int = 0
+    max_ns: int = 0
+    histogram: dict[int, int] = {}
+    acquisitions: int | None = None
+
+
+class LockWaits(Struct, frozen=True, kw_only=True):
+    """What the lock probe of one launch saw in its measured turns.
+
+    `wall_ns` and `ops` are those of the measured turns together, `counted_ops` the body calls of the turn in which
+    acquisitions were counted (0: none was).
+    """
+
+    wall_ns: int
+    ops: int
+    counted_ops: int = 0
+    sites: tuple[LockSite, ...] = ()
 
 
 class Launch(Struct, frozen=True, kw_only=True):
     """What one fresh interpreter gave: the unit of replication.
 
     `window_ns` is set where turns are windows of a duration: there the time of one operation is the value.
+    A timing launch has turns alone. A lock launch has turns and `locks`. A memory launch has `memory` (looks while all
+    workers are held at work), `barriers`, `looking` and `waits`.
     """
 
     order: int
@@ -194,6 +292,10 @@ class Launch(Struct, frozen=True, kw_only=True):
     counters: dict[str, float] = {}
     timers: dict[str, Timer] = {}
     memory: tuple[MemoryPoint, ...] = ()
+    barriers: tuple[Barrier, ...] = ()
+    looking: Looking | None = None
+    waits: Waits | None = None
+    locks: LockWaits | None = None
     gil_enabled: bool = False
     results: tuple[str, ...] = ()
 
@@ -208,7 +310,11 @@ class WorkloadError(Struct, frozen=True, kw_only=True):
 class Sample(Struct, frozen=True, kw_only=True):
     """All launches of one cell in this run, with those of the candle that took turns with it.
 
-    `reuse` and `duration_s` are the spec's: they say which stored launches these can be compared with.
+    Launches of the same `order` took turns with each other: `launches` (bare), `candle`, `locks` (with the lock probe)
+    and `single` (bare, the same cell with one worker; empty for the one-worker cell itself). `floor` are memory
+    launches of an empty workload in the same cell. `growth` are launches of many barriers in which the allocator gives
+    back at once what is freed, `growth_floor` the same of an empty workload; there are none where workers end with
+    each iteration. `reuse` and `duration_s` are the spec's: they say which stored launches these can be compared with.
     """
 
     cell: Cell
@@ -217,6 +323,11 @@ class Sample(Struct, frozen=True, kw_only=True):
     launches: tuple[Launch, ...] = ()
     candle: tuple[Launch, ...] = ()
     memory: tuple[Launch, ...] = ()
+    locks: tuple[Launch, ...] = ()
+    floor: tuple[Launch, ...] = ()
+    growth: tuple[Launch, ...] = ()
+    growth_floor: tuple[Launch, ...] = ()
+    single: tuple[Launch, ...] = ()
     error: WorkloadError | None = None
     unsupported: str | None = None
     reuse: Reuse = "fresh"
@@ -237,6 +348,8 @@ class Metric(StrEnum):
 
     WALL = "wall"
     USS = "uss"
+    LOCK_WAIT = "lock_wait_share"
+    SCALING = "scaling"
 
 
 class Decision(StrEnum):
@@ -255,7 +368,9 @@ class Comparison(Struct, frozen=True, kw_only=True):
     """New launches against stored ones, one metric, as numbers per launch.
 
     `new` and `reference` are per-launch values: for wall the ratio to the candle of the same tandem
-    (dimensionless), for USS bytes. `absolute` is the new median in `unit`.
+    (dimensionless), for USS bytes, for the lock-wait share a fraction, for scaling a ratio of which more is better.
+    The fail limit is (1 + margin) reference + floor, the latter in `unit`; the pass limit (1 + effect) reference, of
+    the lock-wait share with twice the floor.
     """
 
     metric: Metric
@@ -270,11 +385,15 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
 
 class MetricVerdict(Struct, frozen=True, kw_only=True):
-    """The decision on one metric: Hodges-Lehmann ratio new / reference with its interval, and the p-values."""
+    """The decision on one metric: the Hodges-Lehmann change with its interval, and the p-values.
+
+    `ratio` is new / reference; of a share, which may be zero, it is None and `points` is new - reference.
+    """
 
     metric: Metric
     decision: Decision
     ratio: Interval | None = None
+    points: Interval | None = None
     p_fail: float | None = None
     p_pass: float | None = None
     reason: str = ""
@@ -290,6 +409,62 @@ class Verdict(Struct, frozen=True, kw_only=True):
     commit: str = ""
 
 
+class SiteFigures(Struct, frozen=True, kw_only=True):
+    """One creation site over all lock launches of a cell.
+
+    `share` is wait time over workers x wall time; `contended_ratio` is contended over all acquisitions, None where
+    counting them would have distorted; percentiles and maximum in ns, over contended acquisitions alone.
+    """
+
+    file: str
+    line: int
+    kind: str
+    waits_for: WaitsFor
+    name: str
+    share: float
+    contended_per_s: float
+    contended_ratio: float | None
+    p50_ns: float
+    p95_ns: float
+    p99_ns: float
+    max_ns: float
+    total_ns: float
+    contended: int
+
+
+class WaitFigures(Struct, frozen=True, kw_only=True):
+    """Fractions of the workers' time (their sum is 1), and the scheduler's figures.
+
+    `lock` and `queue` are the part of the parked time that the lock launches explain, `unattributed` the rest of it.
+    Switches are per second over all workers' threads; `cores` maps a process to the cores it kept busy.
+    """
+
+    running: float = 0.0
+    runnable: float = 0.0
+    gil: float = 0.0
+    lock: float = 0.0
+    queue: float = 0.0
+    process: float = 0.0
+    unattributed: float = 0.0
+    asleep: float = 0.0
+    voluntary_per_s: float = 0.0
+    involuntary_per_s: float = 0.0
+    cores: dict[str, float] = {}
+    unavailable: str = ""
+
+
+class RoleFigures(Struct, frozen=True, kw_only=True):
+    """Bytes, medians over memory launches: steady at barriers after a collection, peak as sampled (a lower bound)."""
+
+    processes: int
+    steady_rss: float | None = None
+    steady_uss: float | None = None
+    steady_pss: float | None = None
+    peak_rss: float | None = None
+    peak_uss: float | None = None
+    peak_pss: float | None = None
+
+
 class Figures(Struct, frozen=True, kw_only=True):
     """What a row of the table shows; None where it was not measured."""
 
@@ -303,11 +478,26 @@ class Figures(Struct, frozen=True, kw_only=True):
     cores: float | None = None
     rss_bytes: float | None = None
     uss_bytes: float | None = None
+    written_bytes: float | None = None
     uss_peak_bytes: float | None = None
     pss_bytes: float | None = None
     ops_per_s: float | None = None
     counters_per_s: dict[str, float] = {}
     timers_mean_ns: dict[str, float] = {}
+    gil_enabled: bool | None = None
+    lock_wait_share: float | None = None
+    queue_wait_share: float | None = None
+    sites: tuple[SiteFigures, ...] = ()
+    lock_cost: Interval | None = None
+    memory_cost: Interval | None = None
+    waits: WaitFigures | None = None
+    memory: dict[str, RoleFigures] = {}
+    floor_uss_bytes: float | None = None
+    floor_pss_bytes: float | None = None
+    growth_bytes: Interval | None = None
+    scaling: Interval | None = None
+    efficiency: float | None = None
+    serial_fraction: float | None = None
 
 
 class Row(Struct, frozen=True, kw_only=True):

@@ -204,7 +204,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="test_time",
-        help="budget of one test (all its cells at one worker count)",
+        help="budget of one test for each of its worker counts",
         parse=seconds,
         default=90.0,
         metavar="TIME",
@@ -237,6 +237,13 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(name="memory_margin", help="as margin, for USS", parse=fraction, default=0.02, metavar="SHARE"),
     Option(name="memory_effect", help="as effect, for USS", parse=fraction, default=0.10, metavar="SHARE"),
+    Option(
+        name="probe_cost",
+        help="a figure is not judged where looking at it made the workload slower by more than this",
+        parse=fraction,
+        default=0.25,
+        metavar="SHARE",
+    ),
     Option(
         name="alpha",
         help="chance of a false alarm in a whole run, split over everything that gates",

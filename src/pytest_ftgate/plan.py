@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from .errors import FtgateError
-from .model import Cell, Executor, Plan, Spec, Struct, Tandem, Target
+from .model import Cell, Executor, Param, Plan, Spec, Struct, Tandem, Target
 
 INTERPRETERS_SINCE = (3, 14)
 
@@ -50,20 +50,29 @@ def _too_old(target: Target) -> bool:
     return (int(parts[0]), int(parts[1])) < INTERPRETERS_SINCE
 
 
-def tandem_key(cell: Cell) -> str:
-    """What the cells of one tandem share: the test, its parameters and the worker count."""
-    test = cell.nodeid.partition("[")[0]
-    params = ", ".join(f"{param.name}={param.literal}" for param in cell.params)
-    workers = f"{cell.workers} worker{'s' if cell.workers != 1 else ''}"
-    return f"{test} ({workers}{', ' if params else ''}{params})"
+def tandem_key(cells: Sequence[Cell]) -> str:
+    """What the cells of one tandem share, as a title: the test, its worker counts and its parameters."""
+    counts = sorted({cell.workers for cell in cells})
+    workers = f"{' and '.join(map(str, counts))} worker{'' if counts == [1] else 's'}"
+    params = [f"{param.name}={param.literal}" for param in cells[0].params]
+    return f"{_test(cells[0])} ({', '.join([workers, *params])})"
+
+
+def _test(cell: Cell) -> str:
+    return cell.nodeid.partition("[")[0]
 
 
 def plan_of(collected: Iterable[tuple[Spec, Cell]]) -> Plan:
-    """The plan of the cells that were selected, in the order of their first cells."""
-    specs: dict[str, Spec] = {}
-    grouped: dict[str, list[Cell]] = {}
+    """The plan of the cells that were selected, in the order of their first cells.
+
+    All worker counts of a test take turns in one tandem: how a cell scales is a ratio of neighbours in time.
+    """
+    grouped: dict[tuple[str, tuple[Param, ...]], list[tuple[Spec, Cell]]] = {}
     for spec, cell in collected:
-        key = tandem_key(cell)
-        specs.setdefault(key, spec)
-        grouped.setdefault(key, []).append(cell)
-    return Plan(tandems=tuple(Tandem(key=key, spec=specs[key], cells=tuple(cells)) for key, cells in grouped.items()))
+        grouped.setdefault((_test(cell), cell.params), []).append((spec, cell))
+    return Plan(tandems=tuple(_tandem(group) for group in grouped.values()))
+
+
+def _tandem(group: Sequence[tuple[Spec, Cell]]) -> Tandem:
+    cells = tuple(cell for _, cell in group)
+    return Tandem(key=tandem_key(cells), spec=group[0][0], cells=cells)

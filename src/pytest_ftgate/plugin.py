@@ -83,6 +83,7 @@ def run_config(config: pytest.Config, seed: int) -> RunConfig:
         "memory_margin",
         "memory_effect",
         "alpha",
+        "probe_cost",
         "install",
     )
     values = {name: value_of(config, name) for name in names}

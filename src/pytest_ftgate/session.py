@@ -15,7 +15,7 @@ from typing import Protocol
 import filelock
 import msgspec
 
-from . import baselines, figures, gate, pythons, schedule, stats
+from . import baselines, figures, gate, pythons, schedule, stats, waits
 from .errors import FtgateError
 from .launch import Launcher, ProcessLauncher, install_runner
 from .machine import read_machine
@@ -24,7 +24,9 @@ from .model import (
     Cell,
     Comparison,
     Decision,
+    Figures,
     Interpreter,
+    Interval,
     Machine,
     Metric,
     MetricVerdict,
@@ -32,6 +34,7 @@ from .model import (
     Report,
     Row,
     Sample,
+    Settings,
     Struct,
     Table,
     Tandem,
@@ -49,6 +52,13 @@ RUNS_KEPT = 5
 PAGE_BYTES = 4096
 USS_FLOOR_PAGES = 64
 BETA = 0.05
+LOCK_WAIT_LIMITS = (0.25, 0.5, 0.01)
+"""Margin and effect of the share as fractions, and the point that is no change at all."""
+NO_NEW = {
+    Metric.USS: "the baseline has figures and no launch of this run gave one: its processes ended before the look",
+    Metric.LOCK_WAIT: "the baseline has figures and no launch of this run gave one",
+}
+"""Without a new value. Scaling is not judged then: the cell with one worker was not selected, or has its own error."""
 
 
 class RunConfig(Struct, frozen=True, kw_only=True):
@@ -67,6 +77,7 @@ class RunConfig(Struct, frozen=True, kw_only=True):
     memory_margin: float
     memory_effect: float
     alpha: float
+    probe_cost: float
     install: tuple[str, ...] | None
 
 
@@ -161,8 +172,19 @@ class Session:
             python=str(python),
             key=pythons.build_key(interpreter),
             environment=pythons.environment_variables(target.settings),
+            waits_unavailable=self._waits_unavailable(interpreter, str(python), target.settings),
         )
         return Found(ready=ready)
+
+    def _waits_unavailable(self, interpreter: Interpreter, python: str, settings: Settings) -> str:
+        """Why the waits of this target's threads cannot be told apart; empty where they can."""
+        self.watcher.advance(interpreter.name, "self-test", 0, 0, None)
+        return waits.patterns_hold(
+            f"{pythons.build_key(interpreter)}{'-gil-' + settings.gil if settings.gil else ''}",
+            python,
+            self.folder / "selftests",
+            environment=pythons.environment_variables(settings),
+        )
 
     # -- measuring ---------------------------------------------------------------------------------------------
 
@@ -211,7 +233,7 @@ class Session:
         needed = [stats.launches_for(alpha, launches) for launches in stored if launches]
         floor = RECORD_LAUNCHES if recording else max([CHECK_LAUNCHES, *(min(n, MOST_FLOOR) for n in needed)])
         return Limits(
-            budget_s=self._budget_s() * (2 if recording else 1),
+            budget_s=self._budget_s() * (2 if recording else 1) * len({cell.workers for cell in cells}),
             floor=floor,
             launches=self.config.launches,
             turns=self.config.turns,
@@ -257,7 +279,7 @@ class Session:
         """How many tests may raise a false alarm in this run: the gating metrics of every cell with a baseline."""
         cells = [cell for tandem in self.plan.tandems for cell in tandem.cells]
         stored = [entry for cell in cells if isinstance(entry := self.entry(cell), baselines.Entry)]
-        return sum(1 + bool(baselines.uss_bytes(entry)) for entry in stored)
+        return sum(map(_gating, stored))
 
     def _alpha_beta(self) -> tuple[float, float]:
         if self._hypotheses is None:  # the same for every cell: the plan and what is stored stand before measuring
@@ -272,20 +294,20 @@ class Session:
                 rows.append(early[cell.nodeid])
                 continue
             sample = by_nodeid[cell.nodeid]
-            reference = _reference(tandem, cell, by_nodeid)
+            shown = figures.figures(sample, reference=_reference(tandem, cell, by_nodeid))
             rows.append(
                 Row(
                     cell=cell,
-                    verdict=self.judge(sample),
-                    figures=figures.figures(sample, reference=reference),
+                    verdict=self.judge(sample, shown),
+                    figures=shown,
                     sample=sample,
                     error=sample.error,
                 )
             )
         return rows
 
-    def judge(self, sample: Sample) -> Verdict:
-        """The verdict on a sample from its stored baseline."""
+    def judge(self, sample: Sample, shown: Figures) -> Verdict:
+        """The verdict on a sample from its stored baseline; `shown` are its figures, the cost of looking among them."""
         if sample.unsupported is not None:
             return Verdict(decision=Decision.UNSUPPORTED, reason=sample.unsupported)
         if sample.error is not None:
@@ -299,49 +321,58 @@ class Session:
         newest = entry.recordings[-1]
         path = self.store.path(baselines.split_nodeid(sample.cell.nodeid)[0])
         return gate.judge(
-            self._metrics(sample, entry),
+            self._metrics(sample, entry, shown),
             baseline=f"{_relative(path, self.root)} ({newest.recorded_at})",
             commit=newest.commit,
         )
 
-    def _metrics(self, sample: Sample, entry: baselines.Entry) -> list[MetricVerdict]:
-        alpha, beta = self._alpha_beta()
-        config = self.config
+    def _metrics(self, sample: Sample, entry: baselines.Entry, shown: Figures) -> list[MetricVerdict]:
         new = baselines.recording_from_sample(sample)
         estimator = stats.blind_estimator(baselines.paired_turns(entry))
-        wall = Comparison(
-            metric=Metric.WALL,
-            new=baselines.wall_ratios(new, estimator),
-            reference=baselines.wall_ratios(entry, estimator),
-            unit="x candle",
-            margin=config.margin,
-            effect=config.effect,
-            alpha=alpha,
-            beta=beta,
-        )
-        memory = self._memory_verdict(baselines.uss_bytes(new), baselines.uss_bytes(entry))
-        return [gate.compare(wall), *memory]
+        time_ratios = baselines.wall_ratios(new, estimator), baselines.wall_ratios(entry, estimator)
+        beside = {
+            Metric.USS: baselines.unique_bytes(new, entry),
+            Metric.LOCK_WAIT: (baselines.lock_shares(new), baselines.lock_shares(entry)),
+            Metric.SCALING: (baselines.scalings(new), baselines.scalings(entry)),
+        }
+        costs = {Metric.USS: shown.memory_cost, Metric.LOCK_WAIT: shown.lock_cost}
+        verdicts = [self._verdict(Metric.WALL, *time_ratios, None)]
+        for metric, (values, stored) in beside.items():
+            if stored and (values or metric in NO_NEW):
+                verdicts.append(self._verdict(metric, values, stored, costs.get(metric)))
+        return verdicts
 
-    def _memory_verdict(self, new: tuple[float, ...], stored: tuple[float, ...]) -> list[MetricVerdict]:
-        """The verdict on USS in bytes; none where the baseline has no figure of it."""
-        if not stored:
-            return []
-        if not new:
-            reason = "the baseline has figures and no launch of this run gave one: its processes ended before the look"
-            return [MetricVerdict(metric=Metric.USS, decision=Decision.INCONCLUSIVE, reason=reason)]
+    def _verdict(
+        self, metric: Metric, new: tuple[float, ...], stored: tuple[float, ...], cost: Interval | None
+    ) -> MetricVerdict:
+        """The verdict on one metric that the baseline has; refused where looking at it cost too much."""
+        refused = gate.refused(metric, cost, self.config.probe_cost)
+        if refused is not None:
+            return refused
+        if not new and metric is not Metric.WALL:
+            return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=NO_NEW[metric])
+        return gate.compare(self._comparison(metric, new, stored))
+
+    def _comparison(self, metric: Metric, new: tuple[float, ...], stored: tuple[float, ...]) -> Comparison:
+        config = self.config
+        units = {Metric.WALL: "x candle", Metric.USS: "bytes", Metric.LOCK_WAIT: "of the time", Metric.SCALING: "x"}
+        limits = {
+            Metric.USS: (config.memory_margin, config.memory_effect, USS_FLOOR_PAGES * PAGE_BYTES),
+            Metric.LOCK_WAIT: LOCK_WAIT_LIMITS,
+        }
+        margin, effect, floor = limits.get(metric, (config.margin, config.effect, 0.0))
         alpha, beta = self._alpha_beta()
-        uss = Comparison(
-            metric=Metric.USS,
+        return Comparison(
+            metric=metric,
             new=new,
             reference=stored,
-            unit="bytes",
-            margin=self.config.memory_margin,
-            effect=self.config.memory_effect,
-            floor=USS_FLOOR_PAGES * PAGE_BYTES,
+            unit=units[metric],
+            margin=margin,
+            effect=effect,
+            floor=floor,
             alpha=alpha,
             beta=beta,
         )
-        return [gate.compare(uss)]
 
     def _why_none(self, sample: Sample) -> str:
         test, label = baselines.split_nodeid(sample.cell.nodeid)
@@ -404,6 +435,7 @@ class Session:
             recorded_at=report.started_at,
             commit=report.commit,
             seed=report.seed,
+            root=self.root,
         )
         return update_lines(plan)
 
@@ -428,6 +460,12 @@ def _tables(arrivals: Iterable[Arrival]) -> tuple[Table, ...]:
     )
 
 
+def _gating(entry: baselines.Entry) -> int:
+    """How many metrics of a stored cell gate: its time, and whatever else it has figures of."""
+    beside = (baselines.uss_bytes(entry), baselines.lock_shares(entry), baselines.scalings(entry))
+    return 1 + sum(map(bool, beside))
+
+
 def _launches(entry: baselines.Entry) -> list[baselines.StoredLaunch]:
     return [launch for recording in entry.recordings for launch in recording.launches]
 
@@ -436,7 +474,7 @@ def _reference(tandem: Tandem, cell: Cell, samples: Mapping[str, Sample]) -> Sam
     """The sample of the first executor on the same target: what the ratio of a row refers to."""
     first = tandem.spec.executors[0]
     for other in tandem.cells:
-        if other.executor == first and other.target == cell.target:
+        if other.executor == first and other.target == cell.target and other.workers == cell.workers:
             return samples.get(other.nodeid)
     return None
 

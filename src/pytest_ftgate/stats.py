@@ -100,9 +100,8 @@ def hodges_lehmann_interval(new: Values, reference: Values, level: float) -> Int
     `Interval.level` is the level that the interval really has, at least `level`; where so few values cannot reach
     `level` it is that of the widest interval there is. Raises ValueError as `hodges_lehmann` does.
     """
-    error = (1 - level) / 2
-    low, high, reached = shift_bounds(new, reference, error, error)
-    return Interval(value=hodges_lehmann(new, reference), low=low, high=high, level=reached)
+    tail = _rank_sum_tail(*sorted((len(new), len(reference))))
+    return _interval(_differences(new, reference), tail, level)
 
 
 def shift_bounds(new: Values, reference: Values, low_error: float, high_error: float) -> tuple[float, float, float]:
@@ -111,12 +110,92 @@ def shift_bounds(new: Values, reference: Values, low_error: float, high_error: f
     `low_error` and `high_error` (each at most 0.5) are the chances, one a side, that the bound misses the shift: the
     p-values at which `mann_whitney` rejects. A bound that cannot be that sure is the widest there is.
     """
-    differences = np.sort(_differences(new, reference))
     tail = _rank_sum_tail(*sorted((len(new), len(reference))))
-    pairs = len(differences)
-    low_wins, high_wins = (min(_critical(tail, error), pairs) for error in (low_error, high_error))
-    low, high = float(differences[pairs - low_wins]), float(differences[high_wins - 1])
-    return low, high, max(0.0, 1 - tail[low_wins] - tail[high_wins])
+    return _bounds(_differences(new, reference), tail, low_error, high_error)
+
+
+def location(values: Values, level: float) -> Interval:
+    """The centre of values that scatter symmetrically, in their unit, with the exact interval of `signed_rank`.
+
+    The one-sample estimate of Hodges & Lehmann (1963): the median of the means of all pairs, a value with itself
+    included; its interval holds the shifts that `signed_rank` does not reject. `Interval.level` is the level that it
+    really has: five values reach 0.9375 at most, one has level 0. Raises ValueError for none, or for one that is not
+    finite.
+    """
+    array = _finite(values)
+    first, second = np.triu_indices(len(array))
+    # Half of each first: the mean of two that are equal is then that value to the last bit, and never overflows.
+    means = array[first] / 2 + array[second] / 2
+    return _interval(means, _signed_rank_tail(len(array)), level)
+
+
+def ratio_interval(launches: Sequence[tuple[Values, Values]], level: float) -> Interval:
+    """How much longer one side takes than the side that took turns with it, as a ratio over all launches.
+
+    `launches` holds the positive turns of both sides, neighbours at the same place (see `neighbours`). A launch's
+    value is the PAIRED `turns_ratio`, the interval is that of the `location` of their logs; of a single launch the
+    turns' own ratios are taken, which leaves out what differs between launches. Raises ValueError for no launch, no
+    turns, or one that is not positive.
+    """
+    ratios: Values = [turns_ratio(own, beside, PAIRED) for own, beside in launches]
+    if len(launches) == 1:
+        own, beside = launches[0]
+        pairs = min(len(own), len(beside))
+        ratios = _positive(own[:pairs]) / _positive(beside[:pairs])
+    logs = location(np.log(_positive(ratios)), level)
+    low, value, high = (math.exp(bound) for bound in (logs.low, logs.value, logs.high))
+    return Interval(value=value, low=low, high=high, level=logs.level)
+
+
+def neighbours(own: Values, beside: Values) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Both sides without the turns in which either is NaN, so that what is paired stood beside each other."""
+    lost = {turn for side in (own, beside) for turn, value in enumerate(side) if math.isnan(value)}
+    first, second = (tuple(value for turn, value in enumerate(side) if turn not in lost) for side in (own, beside))
+    return first, second
+
+
+def theil_sen(xs: Values, ys: Values) -> float:
+    """The slope of ys over xs: the median of the slopes between all pairs of points (Sen 1968).
+
+    One step among many points, as an allocator takes it, does not move it. Points with the same x pair with others
+    alone. Raises ValueError for sides of unlike length, a value that is not finite, and without two unlike xs.
+    """
+    return float(np.median(_slopes(xs, ys)))
+
+
+def theil_sen_interval(xs: Values, ys: Values, level: float) -> Interval:
+    """`theil_sen` with the exact interval of Sen (1968), "Estimates of the regression coefficient based on Kendall's
+    tau": the slopes that Kendall's test does not reject.
+
+    It takes the deviations of the points from the line to be exchangeable: within one launch at best nearly so.
+    `Interval.level` is the level that it really has. Raises ValueError as `theil_sen` does.
+    """
+    slopes = _slopes(xs, ys)
+    groups = sorted(int(count) for count in np.unique(_finite(xs), return_counts=True)[1])
+    return _interval(slopes, _rank_sum_tail(*groups), level)
+
+
+def slope_interval(launches: Sequence[tuple[Values, Values]], level: float) -> Interval:
+    """The slope over all launches, each given as its (xs, ys), in the unit of y over that of x.
+
+    A launch's value is its `theil_sen`, the interval is that of their `location`; of a single launch it is
+    `theil_sen_interval`. Raises ValueError for no launch, and as those do.
+    """
+    if len(launches) == 1:
+        return theil_sen_interval(*launches[0], level)
+    return location([theil_sen(xs, ys) for xs, ys in launches], level)
+
+
+def amdahl(scaling: float, workers: int) -> float:
+    """The serial fraction at which Amdahl's law gives that speed-up: (1/S - 1/N) / (1 - 1/N).
+
+    The measure of Karp & Flatt (1990), "Measuring parallel processor performance": 0 for perfect scaling, 1 for none,
+    above 1 where more workers are slower, and negative where they do better than N times. Raises ValueError for a
+    scaling that is not positive and for fewer than two workers.
+    """
+    if not scaling > 0 or workers < 2:
+        raise ValueError(f"a scaling of {scaling} over {workers} workers has no serial fraction")
+    return (1 / scaling - 1 / workers) / (1 - 1 / workers)
 
 
 def critical_fraction(n: int, m: int, alpha: float) -> float | None:
@@ -215,21 +294,27 @@ def _wins(new: Floats, reference: Floats, shift: float, alternative: Alternative
 
 
 @lru_cache(maxsize=64)
-def _rank_sum_tail(n: int, m: int) -> tuple[float, ...]:
-    """P(at least u of the n x m pairs support the alternative) for u = 0 .. n m, under the null.
+def _rank_sum_tail(*sizes: int) -> tuple[float, ...]:
+    """P(at least u of the pairs support the alternative) for each u, under the null, for groups of these sizes.
 
-    The numbers of orders are the coefficients of the Gaussian binomial [n + m, n], multiplied up in whole numbers:
-    prod (1 - q^(m + i)) / (1 - q^i), i = 1 .. n. They read the same from both ends, so half of them do.
+    A pair has its members in two groups: two groups give the rank sum, n groups of one value Kendall's statistic.
+    The numbers of orders are the coefficients of the Gaussian multinomial, multiplied up in whole numbers a group of
+    n beside the m before it: prod (1 - q^(m + i)) / (1 - q^i), i = 1 .. n. They read the same from both ends, so half
+    of them do. `sizes` ascend.
     """
-    half = n * m // 2
-    orders = [1] + [0] * half
-    for i in range(1, n + 1):
-        for k in range(half, m + i - 1, -1):
-            orders[k] -= orders[k - m - i]
-        for k in range(i, half + 1):
-            orders[k] += orders[k - i]
-    orders += reversed(orders[: n * m - half])
-    return _tail(orders, math.comb(n + m, n))
+    pairs = (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
+    half = pairs // 2
+    orders, cases, m = [1] + [0] * half, 1, 0
+    for n in reversed(sizes):
+        for i in range(1, n + 1) if m else ():
+            for k in range(half, m + i - 1, -1):
+                orders[k] -= orders[k - m - i]
+            for k in range(i, half + 1):
+                orders[k] += orders[k - i]
+        m += n
+        cases *= math.comb(m, n)
+    orders += reversed(orders[: pairs - half])
+    return _tail(orders, cases)
 
 
 @lru_cache(maxsize=64)
@@ -254,6 +339,36 @@ def _tail(counts: Sequence[int], total: int) -> tuple[float, ...]:
 def _critical(tail: Sequence[float], alpha: float) -> int:
     """The smallest statistic with tail probability <= alpha; len(tail) when there is none. `tail` falls."""
     return bisect_left(tail, -alpha, key=lambda probability: -probability)
+
+
+def _interval(shifts: Floats, tail: Sequence[float], level: float) -> Interval:
+    """The median of the shifts with its two-sided interval, see `_bounds`."""
+    error = (1 - level) / 2
+    low, high, reached = _bounds(shifts, tail, error, error)
+    return Interval(value=float(np.median(shifts)), low=low, high=high, level=reached)
+
+
+def _bounds(shifts: Floats, tail: Sequence[float], low_error: float, high_error: float) -> tuple[float, float, float]:
+    """(low, high, level): the shifts at which a test that counts how many of `shifts` lie beyond begins to reject.
+
+    `tail` is the null distribution of that count. A bound that cannot be as sure as asked is the widest there is.
+    """
+    ordered, pairs = np.sort(shifts), len(shifts)
+    low_wins, high_wins = (min(_critical(tail, error), pairs) for error in (low_error, high_error))
+    low, high = float(ordered[pairs - low_wins]), float(ordered[high_wins - 1])
+    return low, high, max(0.0, 1 - tail[low_wins] - tail[high_wins])
+
+
+def _slopes(xs: Values, ys: Values) -> Floats:
+    """The slopes between all pairs of points that differ in x."""
+    across, up = _finite(xs), _finite(ys)
+    if len(across) != len(up):
+        raise ValueError(f"{len(across)} xs and {len(up)} ys make no points")
+    first, second = np.triu_indices(len(across), k=1)
+    run, rise = across[second] - across[first], up[second] - up[first]
+    if not run.any():
+        raise ValueError("a slope needs two points that differ in x")
+    return np.asarray(rise[run != 0] / run[run != 0], dtype=np.float64)
 
 
 def _differences(new: Values, reference: Values) -> Floats:

@@ -16,16 +16,29 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Protocol, TypeVar
 
+import msgspec
+
 from . import figures, schedule
-from .launch import CellUnsupported, Handle, Launcher, LaunchFailed, Request, launch_of
-from .model import Cell, Interpreter, Launch, Sample, Spec, Struct, Tandem, Turn, WorkloadError
+from .launch import CellUnsupported, Handle, Held, Launcher, LaunchFailed, Request, launch_of
+from .launch import Side as SideName
+from .model import Barrier, Cell, Interpreter, Launch, Looking, Sample, Spec, Struct, Tandem, Turn, WorkloadError
 from .runner.protocol import CHECK, COLD, MEASURED, WARMUP
 
 T = TypeVar("T")
 
 WINDOW_S = 0.2
 PILOT_TURNS = 5
+LOCK_TURNS = 5
+"""Turns that the launch with the lock probe takes beside the bare one, the first of a round."""
 HOLD_ITERATIONS = 1.25
+BARRIERS = 3
+"""Looks at barriers in a memory launch: the first is its warm-up."""
+GROWTH_WARMUPS, GROWTH_AT_LEAST, GROWTH_AT_MOST = 4, 4, 8
+GROWTH_S = 0.5
+"""Looks at barriers in a launch that is after growth: as many as fit this time, between these numbers."""
+BARRIER_WINDOW_NS = 50_000_000
+BARE_HOLDS, FLOORS, GROWTHS = 3, 2, 3
+"""Memory launches of a cell that also hold bare, launches of an empty workload, and launches that are after growth."""
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -49,6 +62,7 @@ class Ready(Struct, frozen=True, kw_only=True):
     python: str
     key: str
     environment: dict[str, str]
+    waits_unavailable: str = ""
 
 
 class Listener(Protocol):
@@ -67,7 +81,11 @@ class Entry:
         self.ready = ready
         self.launches: list[Launch] = []
         self.candle: list[Launch] = []
+        self.locks: list[Launch] = []
         self.memory: list[Launch] = []
+        self.floor: list[Launch] = []
+        self.growth: list[Launch] = []
+        self.growth_floor: list[Launch] = []
         self.error: WorkloadError | None = None
         self.unsupported: str | None = None
 
@@ -76,8 +94,17 @@ class Entry:
         """Whether this cell is still measured."""
         return self.error is None and self.unsupported is None
 
-    def sample(self, spec: Spec) -> Sample:
-        """All of it, frozen."""
+    @property
+    def family(self) -> tuple[str, str]:
+        """What the cells of one executor and target share, whatever their worker count."""
+        return self.cell.target.spec, self.cell.executor.label
+
+    def of(self, side: SideName) -> list[Launch]:
+        """The launches of a side that takes turns."""
+        return {"own": self.launches, "candle": self.candle, "locks": self.locks}[side]
+
+    def sample(self, spec: Spec, single: Sequence[Launch] = ()) -> Sample:
+        """All of it, frozen; `single` are the launches of the one-worker cell beside it."""
         return Sample(
             reuse=spec.reuse,
             duration_s=spec.duration_s,
@@ -86,14 +113,19 @@ class Entry:
             key=self.ready.key,
             launches=tuple(self.launches),
             candle=tuple(self.candle),
+            locks=tuple(self.locks),
             memory=tuple(self.memory),
+            floor=tuple(self.floor),
+            growth=tuple(self.growth),
+            growth_floor=tuple(self.growth_floor),
+            single=tuple(single),
             error=self.error,
             unsupported=self.unsupported,
         )
 
 
 class Side:
-    """One launch of a round: a cell, or the candle beside it."""
+    """One launch of a round: a cell, the candle beside it, or the cell with the lock probe."""
 
     def __init__(self, entry: Entry, request: Request, handle: Handle) -> None:
         self.entry = entry
@@ -101,7 +133,12 @@ class Side:
         self.handle = handle
         self.walls: list[float] = []
         self.latest: Turn | None = None
-        self.started_at = datetime.now(UTC).isoformat(timespec="seconds")
+        self.started_at = _now()
+
+    @property
+    def name(self) -> SideName:
+        """Which side of its cell it is."""
+        return self.request.side
 
 
 class TandemRun:
@@ -131,6 +168,7 @@ class TandemRun:
         self.wanted = limits.launches or limits.floor
         self.done = 0
         self.turn_ns = 0.0
+        self.probed_s = 0.0
         self.began = clock()
 
     def measure(self) -> list[Sample]:
@@ -142,7 +180,12 @@ class TandemRun:
             self.done += 1
             self._plan_rest((self.clock() - began) * 1e9)
         self._compare_results()
-        return [entry.sample(self.spec) for entry in self.entries]
+        return [entry.sample(self.spec, self._single(entry)) for entry in self.entries]
+
+    def _single(self, entry: Entry) -> list[Launch]:
+        """The launches of the same cell with one worker; none for that cell itself."""
+        alone = (other for other in self.entries if other.family == entry.family and other.cell.workers == 1)
+        return next((other.launches for other in alone if other is not entry), [])
 
     # -- rounds ------------------------------------------------------------------------------------------------
 
@@ -153,26 +196,38 @@ class TandemRun:
             self._warm_up(sides)
             self._take_turns(sides)
             if not self._window_ns:
-                self._each(sides, "checking results", lambda side: side.handle.turn(CHECK, 1, 0))
+                self._each(_bare(sides), "checking results", lambda side: side.handle.turn(CHECK, 1, 0))
             self._each(sides, "ending", self._finish)
 
     def _take_turns(self, sides: list[Side]) -> None:
         began = self.clock()
+        self.probed_s = 0.0
         taken = 0
         while taken < (self.turns or self._pilot_turns):
-            self._each(self._turn_order(sides), "turns", self._measured_turn)
+            self._each(self._turn_order(sides, probed=taken < LOCK_TURNS), "turns", self._measured_turn)
             taken += 1
+            bare_s = self.clock() - began - self.probed_s
             if taken == self._pilot_turns and self.turns is None:
-                self.turns = self._turns_wanted(sides, (self.clock() - began) * 1e9 / taken)
-        self.turn_ns = (self.clock() - began) * 1e9 / max(1, taken)
+                self.turns = self._turns_wanted(sides, bare_s * 1e9 / taken)
+        self.turn_ns = (self.clock() - began - self.probed_s) * 1e9 / max(1, taken)
 
-    def _turn_order(self, sides: Sequence[Side]) -> list[Side]:
+    def _turn_order(self, sides: Sequence[Side], probed: bool) -> list[Side]:
         """Random order of cells, each beside its candle, which of the two comes first being random too.
 
-        Neighbours in time see the same machine: its speed changes within milliseconds.
+        Neighbours in time see the same machine: its speed changes within milliseconds. So the worker counts of one
+        executor stand beside each other, and the launch with the lock probe before or after its bare one.
         """
-        pairs = [[side for side in sides if side.entry is entry] for entry in self.entries]
-        return [side for pair in self._shuffled(pairs) for side in self._shuffled(pair)]
+        families: dict[tuple[str, str], list[Entry]] = {}
+        for entry in self.entries:
+            families.setdefault(entry.family, []).append(entry)
+        entries = [entry for family in self._shuffled(list(families.values())) for entry in self._shuffled(family)]
+        return [side for entry in entries for side in self._turns_of(entry, sides, probed)]
+
+    def _turns_of(self, entry: Entry, sides: Sequence[Side], probed: bool) -> list[Side]:
+        own = [side for side in sides if side.entry is entry]
+        pair = self._shuffled([side for side in own if side.name != "locks"])
+        probe = [side for side in own if side.name == "locks"] if probed else []
+        return probe + pair if self.rng.random() < 0.5 else pair + probe
 
     def _ready(self, side: Side) -> None:
         self.resolution_ns = max(self.resolution_ns, side.handle.ready())
@@ -182,17 +237,20 @@ class TandemRun:
 
     def _measured_turn(self, side: Side) -> None:
         loops = self._loops_of(side)
+        began = self.clock()
         turn = side.handle.turn(MEASURED, loops, self._window_ns)
+        if side.name == "locks":
+            self.probed_s += self.clock() - began
         side.walls.append(figures.turn_value(turn, loops, per_op=bool(self._window_ns)))
 
     def _loops_of(self, side: Side) -> int:
         """The candle is long enough for the clock by itself."""
-        return 1 if side.request.candle else self.loops or 1
+        return 1 if side.name == "candle" else self.loops or 1
 
     def _warm_up(self, sides: list[Side]) -> None:
         for number in range(max(1, self._warmups)):
             # The candle is ours and needs one warm-up, whatever the workload asks for itself.
-            warming = [side for side in sides if number < (1 if side.request.candle else self._warmups)]
+            warming = [side for side in sides if number < (1 if side.name == "candle" else self._warmups)]
             self._each(warming, "warm-up", self._warm)
         if self.loops is None and not self._window_ns:
             self.loops = self._calibrated(sides)
@@ -202,63 +260,125 @@ class TandemRun:
 
     def _calibrated(self, sides: Sequence[Side]) -> int | None:
         """Loops from each cell's last turn so far: a warm-up, or the cold one where no warm-up was asked for."""
-        cells = [side for side in sides if side.entry.alive and not side.request.candle]
+        cells = [side for side in sides if side.entry.alive and side.name == "own"]
         walls = [side.latest.wall_ns for side in cells if side.latest is not None]
         return schedule.calibrated_loops(walls, self.resolution_ns) if walls else None
 
     def _memory_round(self) -> None:
         for entry in self._shuffled([entry for entry in self.entries if entry.alive]):
             self._tell(entry, "memory")
-            request = self._request(entry, candle=False)
-            started_at = datetime.now(UTC).isoformat(timespec="seconds")
             with self._blame(entry):
-                handle = self.launcher.start(request)
-                try:
-                    handle.ready()
-                    points = handle.hold(self._hold_ns(entry))
-                    launch = launch_of(handle.finish(), request, self.done, started_at, memory=points)
-                finally:
-                    handle.kill()
-                if points:  # a launch at which no look succeeded says nothing of memory
+                launch = self._memory_launch(entry)
+                if launch.memory:  # a launch at which no look succeeded says nothing of memory
                     entry.memory.append(launch)
+                if self.done < GROWTHS and self._can_grow(entry):
+                    entry.growth.append(self._growth_launch(entry, "own"))
+            with self._blame(entry, "an empty workload in its place "):
+                if entry.alive and self.done < FLOORS:
+                    entry.floor.append(self._floor_launch(entry))
+                if entry.growth and self.done < FLOORS:
+                    entry.growth_floor.append(self._growth_launch(entry, "empty"))
+
+    def _can_grow(self, entry: Entry) -> bool:
+        """Whether what is left behind could stay: a worker process that ends with its iteration takes it along."""
+        return entry.cell.executor.kind != "processes" or self.spec.reuse == "pool"
+
+    def _memory_launch(self, entry: Entry) -> Launch:
+        """Looks at barriers first, which also warm it up; then it is held at work, watched and bare in random order."""
+        request = self._request(entry, "own")
+        started_at = _now()
+        handle = self.launcher.start(request)
+        try:
+            handle.ready()
+            barriers = self._barriers(handle, BARRIERS)
+            ways = self._shuffled([True, False]) if self.done < BARE_HOLDS else [True]
+            held = {watched: handle.hold(self._hold_ns(entry), watched) for watched in ways}
+            finished = handle.finish()
+        finally:
+            handle.kill()
+        seen = held[True]
+        return launch_of(
+            finished,
+            request,
+            self.done,
+            started_at,
+            memory=seen.memory,
+            waits=seen.waits,
+            barriers=barriers,
+            looking=_looking(held),
+        )
+
+    def _floor_launch(self, entry: Entry) -> Launch:
+        """What the interpreter and the executor take by themselves."""
+        return self._barrier_launch(self._request(entry, "empty"), BARRIERS)
+
+    def _growth_launch(self, entry: Entry, side: SideName) -> Launch:
+        """More barriers after some warm-ups, while the allocator keeps nothing of what is freed."""
+        count = GROWTH_WARMUPS + self._growth_barriers(self._longest_ns(entry))
+        launch = self._barrier_launch(self._request(entry, side, settled=True), count)
+        return msgspec.structs.replace(launch, barriers=launch.barriers[GROWTH_WARMUPS:])
+
+    def _barrier_launch(self, request: Request, count: int) -> Launch:
+        started_at = _now()
+        handle = self.launcher.start(request)
+        try:
+            handle.ready()
+            barriers = self._barriers(handle, count)
+            return launch_of(handle.finish(), request, self.done, started_at, barriers=barriers)
+        finally:
+            handle.kill()
+
+    def _barriers(self, handle: Handle, count: int) -> tuple[Barrier, ...]:
+        window_ns = min(self._window_ns, BARRIER_WINDOW_NS)
+        return tuple(handle.barrier(1 if window_ns else self.loops or 1, window_ns) for _ in range(count))
+
+    def _growth_barriers(self, wall_ns: float) -> int:
+        one_ns = max(BARRIER_WINDOW_NS if self._window_ns else wall_ns, 1.0)
+        return max(GROWTH_AT_LEAST, min(GROWTH_AT_MOST, int(GROWTH_S * 1e9 / one_ns)))
 
     def _hold_ns(self, entry: Entry) -> int:
         """Long enough that every part of an iteration is there to be seen."""
-        longest = max(
-            (turn.wall_ns / launch.loops for launch in entry.launches[-1:] for turn in launch.turns), default=0
-        )
-        return int(max(self.limits.hold_s * 1e9, 0 if self._window_ns else HOLD_ITERATIONS * longest))
+        longest = 0.0 if self._window_ns else HOLD_ITERATIONS * self._longest_ns(entry) / max(1, self.loops or 1)
+        return int(max(self.limits.hold_s * 1e9, longest))
+
+    @staticmethod
+    def _longest_ns(entry: Entry) -> float:
+        return max((float(turn.wall_ns) for launch in entry.launches[-1:] for turn in launch.turns), default=0.0)
 
     # -- sides -------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _sides(self) -> Iterator[list[Side]]:
         """All sides of a round, started together; none is left when the round ends, however it ends."""
-        wanted = [(entry, candle) for entry in self.entries if entry.alive for candle in (False, True)]
+        names: tuple[SideName, ...] = ("own", "candle", "locks")
+        wanted = [(entry, name) for entry in self.entries if entry.alive for name in names]
         sides: list[Side] = []
         with contextlib.ExitStack() as running:
-            for entry, candle in self._shuffled(wanted):
+            # The bare ones act first: a workload that fails by itself must not be blamed on what is beside it.
+            for entry, name in sorted(self._shuffled(wanted), key=lambda side: names.index(side[1])):
                 if entry.alive:
-                    with self._blame(entry, candle):
-                        request = self._request(entry, candle)
+                    with self._blame(entry, BLAMED[name]):
+                        request = self._request(entry, name)
                         handle = self.launcher.start(request)
                         running.callback(handle.kill)
                         sides.append(Side(entry, request, handle))
             yield sides
 
-    def _request(self, entry: Entry, candle: bool) -> Request:
+    def _request(self, entry: Entry, side: SideName, settled: bool = False) -> Request:
         gil_on = entry.cell.target.settings.gil == "on"
         free = entry.ready.interpreter.free_threaded and not gil_on
         return Request(
             cell=entry.cell,
             spec=self.spec,
             python=entry.ready.python,
-            candle=candle,
+            side=side,
             expect_gil=not free,
             environment=entry.ready.environment,
             hash_seed=self.rng.randrange(1, 2**32),
             padding=self.rng.randrange(4096),
             timeout_s=self.spec.timeout_s or self.limits.timeout_s,
+            waits_unavailable=entry.ready.waits_unavailable,
+            settled=settled,
         )
 
     def _each(self, sides: Sequence[Side], phase: str, act: Callable[[Side], object]) -> None:
@@ -266,17 +386,16 @@ class TandemRun:
         for side in sides:
             if side.entry.alive:
                 self._tell(side.entry, phase)
-                with self._blame(side.entry, side.request.candle):
+                with self._blame(side.entry, BLAMED[side.name]):
                     act(side)
 
     @contextlib.contextmanager
-    def _blame(self, entry: Entry, candle: bool = False) -> Iterator[None]:
+    def _blame(self, entry: Entry, prefix: str = "") -> Iterator[None]:
         try:
             yield
         except CellUnsupported as reason:
             entry.unsupported = str(reason)
         except LaunchFailed as failure:
-            prefix = "the standard candle beside it " if candle else ""
             entry.error = WorkloadError(reason=prefix + failure.error.reason, detail=failure.error.detail)
 
     def _finish(self, side: Side) -> None:
@@ -288,7 +407,7 @@ class TandemRun:
             loops=self._loops_of(side),
             window_ns=self._window_ns,
         )
-        (side.entry.candle if side.request.candle else side.entry.launches).append(launch)
+        side.entry.of(side.name).append(launch)
 
     def _tell(self, entry: Entry, phase: str) -> None:
         self.listener.advance(entry.cell.label, phase, self.done, self.wanted, self._left_s())
@@ -331,9 +450,9 @@ class TandemRun:
 
     def _turns_wanted(self, sides: Sequence[Side], turn_ns: float) -> int:
         began_ns = (self.clock() - self.began) * 1e9 - turn_ns * self._pilot_turns
-        holds_ns = self.limits.hold_s * 1e9 * sum(entry.alive for entry in self.entries)
-        # To come: a turn that checks results, and for memory half as many launches as were begun.
-        launch_ns = 1.5 * began_ns + turn_ns + holds_ns
+        # To come: a turn that checks results, and the memory launches, two for three that were begun. What the lock
+        # probe's turns took is in `began_ns`.
+        launch_ns = began_ns * 5 / 3 + turn_ns + sum(map(self._memory_ns, _bare(sides)))
         return schedule.turns_wanted(
             [_ratios_by_turn(sides, entry) for entry in self.entries if entry.alive],
             schedule.Costs(launch_ns=launch_ns, turn_ns=turn_ns),
@@ -342,6 +461,15 @@ class TandemRun:
             at_least=self._pilot_turns,
             at_most=self._most_turns,
         )
+
+    def _memory_ns(self, side: Side) -> float:
+        """What the memory launches of a side's cell will take once they are started; nothing for a candle."""
+        if side.name != "own" or not side.walls:
+            return 0.0
+        wall_ns = self._window_ns or statistics.median(side.walls) * self._loops_of(side)
+        barrier_ns = min(self._window_ns, BARRIER_WINDOW_NS) or wall_ns
+        growth = GROWTH_WARMUPS + self._growth_barriers(wall_ns) if self._can_grow(side.entry) else 0
+        return 2 * (BARRIERS + growth) * barrier_ns + 2 * max(self.limits.hold_s * 1e9, wall_ns)
 
     def _plan_rest(self, round_ns: float) -> None:
         values = [self._ratios(entry) for entry in self.entries if entry.alive]
@@ -389,10 +517,33 @@ class TandemRun:
             entry.error = error
 
 
+BLAMED: dict[SideName, str] = {
+    "own": "",
+    "candle": "the standard candle beside it ",
+    "locks": "with the lock probe it ",
+}
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _bare(sides: Sequence[Side]) -> list[Side]:
+    return [side for side in sides if side.name != "locks"]
+
+
+def _looking(held: Mapping[bool, Held]) -> Looking | None:
+    """The time of an operation bare and watched; None where it was not held both ways, or nothing was done."""
+    values = {watched: figures.turn_value(seen.turn, 1, per_op=True) for watched, seen in held.items()}
+    if len(values) < 2 or not all(map(math.isfinite, values.values())):
+        return None
+    return Looking(bare_ns=(values[False],), watched_ns=(values[True],))
+
+
 def _ratios_by_turn(sides: Sequence[Side], entry: Entry) -> list[float]:
     """A cell's turns of this round over its candle's beside them."""
-    own = next((side.walls for side in sides if side.entry is entry and not side.request.candle), [])
-    candle = next((side.walls for side in sides if side.entry is entry and side.request.candle), [])
+    walls = {side.name: side.walls for side in sides if side.entry is entry}
+    own, candle = walls.get("own", []), walls.get("candle", [])
     return _by_turn(own, candle)
 
 
@@ -410,8 +561,15 @@ def results_of(entry: Entry) -> frozenset[str]:
 def disagreements(entries: Sequence[Entry]) -> list[tuple[Entry, WorkloadError]]:
     """Cells whose results differ from the other cells', or from one iteration to the next.
 
-    What most cells gave is taken as right; among equals, what the first cell gave.
+    What most cells gave is taken as right; among equals, what the first cell gave. Cells with another number of workers
+    may give another result.
     """
+    counts = dict.fromkeys(entry.cell.workers for entry in entries)
+    groups = ([entry for entry in entries if entry.cell.workers == count] for count in counts)
+    return [found for group in groups for found in _disagreements(group)]
+
+
+def _disagreements(entries: Sequence[Entry]) -> list[tuple[Entry, WorkloadError]]:
     mend = "If it may differ, assert what must hold with @test.check, or return nothing."
     found = []
     steady = [entry for entry in entries if len(results_of(entry)) == 1]

@@ -98,7 +98,7 @@ def accept_run(args: argparse.Namespace) -> int:
         return _nothing(f"the last run has no cell {', '.join(unknown)}; nothing was stored")
     modes = ["all" if args.all else "new", *args.cells]
     plan = update_plan(modes, rows, store, fingerprint=report.machine.fingerprint)
-    _apply(plan, store, report)
+    _apply(plan, store, report, _rootdir(args))
     for line in update_lines(plan, naming=ACCEPT, unicode=_unicode()):
         print(line)
     return REGRESSED if any(update.action == "refuse" for update in plan) else FINE
@@ -117,9 +117,15 @@ def prune_unused(args: argparse.Namespace) -> int:
     return _print(render_prune(cells, done=False) + "remove them with: ftgate baseline prune --yes\n")
 
 
-def _apply(plan: Sequence[Update], store: Store, report: Report) -> None:
+def _apply(plan: Sequence[Update], store: Store, report: Report, root: Path) -> None:
     apply_updates(
-        plan, store, machine=report.machine, recorded_at=report.started_at, commit=report.commit, seed=report.seed
+        plan,
+        store,
+        machine=report.machine,
+        recorded_at=report.started_at,
+        commit=report.commit,
+        seed=report.seed,
+        root=root,
     )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 from pytest_ftgate.baselines import Difference, Entry, Summary, TestBaseline, Update, split_nodeid, summary
 from pytest_ftgate.model import Machine
@@ -14,6 +15,7 @@ NOTHING = "-"
 SHORT_COMMIT = 12
 UPDATE_OPTION = "--ftgate-update="
 KEPT = "has a baseline"
+NO_SUMMARY = Summary(wall_ns=None, candle_ratio=None, uss_bytes=None, launches=0)
 
 
 def render_list(baselines: Iterable[TestBaseline]) -> str:
@@ -31,12 +33,14 @@ def render_list(baselines: Iterable[TestBaseline]) -> str:
 
 def render_test(baseline: TestBaseline, *, unicode: bool = True) -> str:
     """The stored figures of one test: medians over launches, and the machines and interpreters they are of."""
-    header = ("cell", "machine", "build", "wall", "to candle", "USS", "launches", "recordings", "recorded", "commit")
+    entries = [(label, key, entry, summary(entry)) for label, key, entry in _entries(baseline)]
+    shown = _shown([short for *_, short in entries], unicode)
+    heads = [figure.name for figure in shown]
+    header = ("cell", "machine", "build", *heads, "launches", "recordings", "recorded", "commit")
     rows = []
     interpreters = set()
-    for label, key, entry in _entries(baseline):
-        short = summary(entry)
-        figures = (_time(short.wall_ns, unicode), _ratio(short.candle_ratio), _size(short.uss_bytes))
+    for label, key, entry, short in entries:
+        figures = [figure.text(short) for figure in shown]
         counts = (str(short.launches), str(len(entry.recordings)))
         rows.append((label, *_place(key), *figures, *counts, *_when(short)))
         interpreters.add(f"build {_place(key)[1]}: {_built(entry)}")
@@ -46,11 +50,12 @@ def render_test(baseline: TestBaseline, *, unicode: bool = True) -> str:
 
 def render_diff(differences: Sequence[Difference], *, unicode: bool = True) -> str:
     """The cells of a run beside their baselines, a block a test; `was -> is` and the change of each figure."""
-    header = ("cell", "wall", "change", "to candle", "change", "USS", "change", "verdict", "baseline")
     blocks = []
     for test, group in groupby(differences, key=lambda difference: split_nodeid(difference.nodeid)[0]):
         cells = list(group)
-        rows = [_diff_row(difference, unicode) for difference in cells]
+        shown = _shown([side for each in cells for side in (each.old, each.new) if side], unicode)
+        header = ("cell", *(head for figure in shown for head in (figure.name, "change")), "verdict", "baseline")
+        rows = [_diff_row(difference, shown) for difference in cells]
         labelled = ((split_nodeid(difference.nodeid)[1], difference.reason) for difference in cells)
         notes = [f"  {label}: {reason}" for label, reason in labelled if reason]
         blocks.append([test, *_table(header, rows), *notes])
@@ -86,35 +91,67 @@ def _update_line(update: Update, naming: str, unicode: bool) -> str:
     return f"skipped {update.nodeid}: {update.reason}"
 
 
+class _Figure(NamedTuple):
+    """One figure of a summary: its name, where it stands, how it is written, and how its change is."""
+
+    name: str
+    of: Callable[[Summary], float | None]
+    written: Callable[[float], str]
+    changed: Callable[[float, float], str]
+
+    def text(self, short: Summary) -> str:
+        """The figure as people read it."""
+        value = self.of(short)
+        return NOTHING if value is None else self.written(value)
+
+    def change(self, before: Summary, after: Summary) -> str:
+        """From one summary to another, where both have it."""
+        was, now = self.of(before), self.of(after)
+        return NOTHING if was is None or now is None else self.changed(was, now)
+
+
+def _every_figure(unicode: bool) -> tuple[_Figure, ...]:
+    return (
+        _Figure("wall", lambda short: short.wall_ns, lambda ns: units.time(ns, unicode=unicode), _relative),
+        _Figure("to candle", lambda short: short.candle_ratio, units.ratio, _relative),
+        _Figure("USS", lambda short: short.uss_bytes, units.size, _relative),
+        _Figure("lock wait", lambda short: short.lock_share, units.share, lambda was, now: units.points(now - was)),
+        _Figure("scaling", lambda short: short.scaling, units.ratio, _relative),
+    )
+
+
+def _shown(summaries: Iterable[Summary], unicode: bool) -> list[_Figure]:
+    """The figures that every test has, and those that any of these has."""
+    known = list(summaries)
+    every = _every_figure(unicode)
+    return [*every[:3], *(figure for figure in every[3:] if any(figure.of(short) is not None for short in known))]
+
+
+def _relative(before: float, after: float) -> str:
+    return units.change(after / before) if before else NOTHING
+
+
 def _figures(old: Summary | None, new: Summary | None, unicode: bool) -> str:
     """`wall 1.83 ms (was 1.75 ms, +4.6 %), to candle 0.92x (was 0.91x, +1.1 %), USS 24.3 MiB (was ...)`."""
-    empty = Summary(wall_ns=None, candle_ratio=None, uss_bytes=None, launches=0)
-    was, now = old or empty, new or empty
-    figures = (
-        ("wall", _time(was.wall_ns, unicode), _time(now.wall_ns, unicode), _change(was.wall_ns, now.wall_ns)),
-        ("to candle", _ratio(was.candle_ratio), _ratio(now.candle_ratio), _change(was.candle_ratio, now.candle_ratio)),
-        ("USS", _size(was.uss_bytes), _size(now.uss_bytes), _change(was.uss_bytes, now.uss_bytes)),
-    )
-    shown = (
-        f"{name} {after}" + (f" (was {before}, {change})" if change != NOTHING else "")
-        for name, before, after, change in figures
-        if after != NOTHING
-    )
-    return ", ".join(shown)
+    was, now = old or NO_SUMMARY, new or NO_SUMMARY
+    texts = []
+    for figure in _every_figure(unicode):
+        change = figure.change(was, now)
+        if figure.of(now) is not None:
+            aside = f" (was {figure.text(was)}, {change})" if change != NOTHING else ""
+            texts.append(f"{figure.name} {figure.text(now)}{aside}")
+    return ", ".join(texts)
 
 
-def _diff_row(difference: Difference, unicode: bool) -> tuple[str, ...]:
-    empty = Summary(wall_ns=None, candle_ratio=None, uss_bytes=None, launches=0)
-    was, now = difference.old or empty, difference.new or empty
+def _diff_row(difference: Difference, shown: Iterable[_Figure]) -> tuple[str, ...]:
+    was, now = difference.old or NO_SUMMARY, difference.new or NO_SUMMARY
     recorded, commit = _when(was)
+    figures = [
+        text for figure in shown for text in (_arrow(figure.text(was), figure.text(now)), figure.change(was, now))
+    ]
     return (
         split_nodeid(difference.nodeid)[1],
-        _arrow(_time(was.wall_ns, unicode), _time(now.wall_ns, unicode)),
-        _change(was.wall_ns, now.wall_ns),
-        _arrow(_ratio(was.candle_ratio), _ratio(now.candle_ratio)),
-        _change(was.candle_ratio, now.candle_ratio),
-        _arrow(_size(was.uss_bytes), _size(now.uss_bytes)),
-        _change(was.uss_bytes, now.uss_bytes),
+        *figures,
         str(difference.decision),
         f"{recorded} {commit}" if difference.old else NOTHING,
     )
@@ -124,22 +161,6 @@ def _arrow(before: str, after: str) -> str:
     if before == NOTHING:
         return after
     return f"{before} -> {after}"
-
-
-def _change(before: float | None, after: float | None) -> str:
-    return units.change(after / before) if before and after is not None else NOTHING
-
-
-def _time(ns: float | None, unicode: bool) -> str:
-    return NOTHING if ns is None else units.time(ns, unicode=unicode)
-
-
-def _ratio(value: float | None) -> str:
-    return NOTHING if value is None else units.ratio(value)
-
-
-def _size(n_bytes: float | None) -> str:
-    return NOTHING if n_bytes is None else units.size(n_bytes)
 
 
 def _entries(baseline: TestBaseline) -> list[tuple[str, str, Entry]]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from pytest_ftgate.model import (
@@ -23,12 +22,13 @@ from pytest_ftgate.model import (
     WorkloadError,
 )
 from pytest_ftgate.reports import units
+from pytest_ftgate.reports.beneath import beneath
+from pytest_ftgate.reports.lines import GAP, Style, entry, plain, wrapped
 
 Value = TypeVar("Value")
 
 DETAIL_LINES = 12
 COMMIT_DIGITS = 10
-GAP = "  "
 
 
 class Status(NamedTuple):
@@ -50,7 +50,7 @@ STATUS: dict[Decision, Status] = {
     Decision.UNSUPPORTED: Status("unsupported", "u", "UNSUPPORTED", {"yellow": True}),
 }
 
-METRICS = {Metric.WALL: "wall time", Metric.USS: "USS"}
+METRICS = {Metric.WALL: "wall time", Metric.USS: "USS", Metric.LOCK_WAIT: "lock wait", Metric.SCALING: "scaling"}
 WORST_FIRST = (
     Decision.REGRESSED,
     Decision.ERROR,
@@ -60,42 +60,24 @@ WORST_FIRST = (
     Decision.NO_BASELINE,
     Decision.UNSUPPORTED,
 )
-SGR = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
 LAYOUTS = tuple(
     tuple(layout.split())
     for layout in (
-        "cell time ends ratio cores uss pss ops verdict",
-        "cell time ends ratio cores uss ops verdict",
-        "cell time ends ratio cores uss verdict",
-        "short time ends ratio cores uss verdict",
-        "short time half ratio cores uss verdict",
-        "short time half ratio uss verdict",
-        "short time half ratio verdict",
+        "cell time ends ratio cores scaling uss pss lock ops verdict",
+        "cell time ends ratio cores scaling uss lock ops verdict",
+        "cell time ends ratio cores scaling uss lock verdict",
+        "short time ends ratio cores scaling uss lock verdict",
+        "short time half ratio cores scaling uss lock verdict",
+        "short time half ratio cores uss lock verdict",
+        "short time half ratio uss lock verdict",
+        "short time half ratio uss locks verdict",
+        "short time half ratio locks verdict",
+        "short time ratio locks verdict",
         "short time ratio verdict",
     )
 )
 """From the widest table down: what a narrower terminal goes without."""
-
-
-class Style(NamedTuple):
-    """What the stream can show: its width in columns, colour, and characters beyond ASCII; how much is asked for."""
-
-    width: int
-    color: bool
-    unicode: bool
-    verbosity: int
-
-    def paint(self, text: str, *names: str) -> str:
-        """The text in the named colours, or as it is."""
-        if not (self.color and names and text):
-            return text
-        return f"\x1b[{';'.join(SGR[name] for name in names)}m{text}\x1b[0m"
-
-    @property
-    def separator(self) -> str:
-        """What stands between the parts of a line."""
-        return " · " if self.unicode else ", "
 
 
 class Column(NamedTuple):
@@ -146,7 +128,7 @@ def _header(report: Report, style: Style) -> list[str]:
     for number, interpreter in enumerate(report.interpreters):
         entries.append(("" if number else "python", _interpreter(interpreter, style)))
     entries.append(("seed", f"{report.seed} (repeat with --ftgate-seed {report.seed})"))
-    return [line for name, text in entries for line in _entry(name, text, style, indent=0, column=9)]
+    return [line for name, text in entries for line in entry(name, text, style, indent=0, column=9)]
 
 
 def _machine(machine: Machine, style: Style) -> str:
@@ -188,17 +170,17 @@ def _commit(commit: str) -> str:
 def _footer(report: Report, style: Style) -> list[str]:
     lines: list[str] = []
     for update in report.updates:
-        lines += _entry("updated", update, style, indent=0, column=9)
+        lines += entry("updated", update, style, indent=0, column=9)
     if report.unused_baselines:
         count = len(report.unused_baselines)
         text = f"{count} baseline{'s' if count > 1 else ''} of cells that are no longer there, drop with"
-        lines += [*_entry("unused", text, style, indent=0, column=9), " " * 9 + "ftgate baseline prune"]
+        lines += [*entry("unused", text, style, indent=0, column=9), " " * 9 + "ftgate baseline prune"]
         lines += [" " * 9 + name for name in report.unused_baselines]
     counts = Counter(row.verdict.decision for table in report.tables for row in table.rows)
     if counts[Decision.NO_BASELINE] and not report.updates:
         count = counts[Decision.NO_BASELINE]
         text = f"{count} cell{'s have' if count > 1 else ' has'} no baseline, record with"
-        lines += [*_entry("new", text, style, indent=0, column=9), " " * 9 + "pytest --ftgate --ftgate-update"]
+        lines += [*entry("new", text, style, indent=0, column=9), " " * 9 + "pytest --ftgate --ftgate-update"]
     return [*lines, *([""] if lines else []), *_totals(counts, report.wall_s, style)]
 
 
@@ -255,7 +237,7 @@ def _grid(table: Table, style: Style) -> list[str]:
     for number, row in enumerate(table.rows):
         texts = [column.padded(column.texts[number]) for column in columns]
         texts[-1] = style.paint(texts[-1].rstrip(), *_colors(row.verdict.decision))
-        lines += [GAP.join(["", *texts]), *_extras(row, style)]
+        lines += [GAP.join(["", *texts]), *beneath(row, style)]
     return lines
 
 
@@ -274,6 +256,7 @@ def _every_column(table: Table, style: Style) -> dict[str, Column]:
     walls = [each.wall_ns for each in figures]
     times = [None if wall is None else wall.value for wall in walls]
     known = [None if wall is None or wall.level <= 0 else wall for wall in walls]
+    locks = [each.lock_wait_share for each in figures]
     interval = _interval_head(known)
     labels = tuple(row.cell.label or row.cell.executor.label for row in table.rows)
     return {
@@ -286,6 +269,9 @@ def _every_column(table: Table, style: Style) -> dict[str, Column]:
         "cores": _column("cores", (each.cores for each in figures), units.cores),
         "uss": _column("USS", (each.uss_bytes for each in figures), units.size),
         "pss": _column("PSS", (each.pss_bytes for each in figures), units.size),
+        "lock": _column("lock wait", locks, units.share),
+        "locks": _column("lock", locks, units.share),
+        "scaling": _column("scaling", (each.scaling.value if each.scaling else None for each in figures), units.ratio),
         "ops": _column("ops/s", (each.ops_per_s for each in figures), units.rate),
         "verdict": Column("verdict", tuple(row.verdict.decision.value for row in table.rows), left=True),
     }
@@ -307,35 +293,6 @@ def _shortened(labels: tuple[str, ...]) -> tuple[str, ...]:
     while len(parts) > 1 and min(map(len, parts)) > 1 and len({part[-1] for part in parts}) == 1:
         parts = [part[:-1] for part in parts]
     return tuple(map("-".join, parts))
-
-
-def _extras(row: Row, style: Style) -> list[str]:
-    """The block under a row: the workload's own counters and timers; when asked for, phases and memory."""
-    figures = row.figures
-    parts = [f"{name} {units.rate(value)}" for name, value in sorted(figures.counters_per_s.items())]
-    parts += [
-        f"{name} {units.time(ns, unicode=style.unicode)} mean" for name, ns in sorted(figures.timers_mean_ns.items())
-    ]
-    if style.verbosity > 0:
-        parts += _phases(figures, style)
-    lines = textwrap.wrap("; ".join(parts), style.width - 6, break_long_words=False, break_on_hyphens=False)
-    return ["      " + style.paint(line, "dim") for line in lines]
-
-
-def _phases(figures: Figures, style: Style) -> Iterator[str]:
-    for name, ns in (
-        ("start", figures.start_ns),
-        ("work", figures.work_ns),
-        ("join", figures.join_ns),
-        ("cold", figures.cold_ns),
-    ):
-        if ns is not None:
-            yield f"{name} {units.time(ns, unicode=style.unicode)}"
-    if figures.candle_ratio is not None:
-        yield f"{units.ratio(figures.candle_ratio)} the candle"
-    for name, n_bytes in (("RSS", figures.rss_bytes), ("USS peak", figures.uss_peak_bytes)):
-        if n_bytes is not None:
-            yield f"{name} {units.size(n_bytes)}"
 
 
 # ---- what needs attention
@@ -363,32 +320,54 @@ def _measured(row: Row, style: Style) -> list[str]:
     shown = [each for each in verdict.metrics if style.verbosity > 0 or each.decision is verdict.decision]
     lines = _named(row, style)
     for each in shown:
-        lines += _entry(METRICS[each.metric], _metric(each, row.figures, style), style, indent=6, column=11)
-        lines += _wrapped(_plain(each.reason), style, indent=17)
+        first, *rest = [text for text in (_metric(each, row.figures, style), each.reason) if text] or [""]
+        lines += entry(METRICS[each.metric], first, style, indent=6, column=11)
+        lines += wrapped(plain(" ".join(rest)), style, indent=17)
     if verdict.reason and not any(each.reason and each.reason in verdict.reason for each in shown):
-        lines += _wrapped(_plain(verdict.reason), style, indent=6)
+        lines += wrapped(plain(verdict.reason), style, indent=6)
     held = [verdict.baseline, _commit(verdict.commit)]
     if any(held):
-        lines += _entry("against", " at ".join(filter(None, held)), style, indent=6, column=11)
+        lines += entry("against", " at ".join(filter(None, held)), style, indent=6, column=11)
     return lines
 
 
 def _metric(judged: MetricVerdict, figures: Figures, style: Style) -> str:
     """`4.09 ms, +31.2 % (95 % CI +28.1 % to +34.0 %), p = 0.0002`: what it is now and its change."""
-    parts = [_now(judged.metric, figures, style)]
-    if judged.ratio is not None:
-        ends = f"{units.change(judged.ratio.low)} to {units.change(judged.ratio.high)}"
-        parts.append(f"{units.change(judged.ratio.value)} ({units.level(judged.ratio.level)} CI {ends})")
+    parts = [_now(judged.metric, figures, style), _change(judged)]
     p = {Decision.PASSED: judged.p_pass, Decision.IMPROVED: None}.get(judged.decision, judged.p_fail)
     if p is not None:
         parts.append(units.p_value(p))
     return ", ".join(filter(None, parts))
 
 
-def _now(metric: Metric, figures: Figures, style: Style) -> str:
-    if metric is Metric.WALL:
-        return units.time(figures.wall_ns.value, unicode=style.unicode) if figures.wall_ns else ""
+def _memory_now(figures: Figures) -> str:
+    """What was written to is what is judged, where the platform tells it apart; `USS` alone elsewhere."""
+    if figures.written_bytes is not None:
+        return f"{units.size(figures.written_bytes)} written"
     return units.size(figures.uss_bytes) if figures.uss_bytes is not None else ""
+
+
+def _now(metric: Metric, figures: Figures, style: Style) -> str:
+    match metric:
+        case Metric.WALL:
+            return units.time(figures.wall_ns.value, unicode=style.unicode) if figures.wall_ns else ""
+        case Metric.USS:
+            return _memory_now(figures)
+        case Metric.LOCK_WAIT:
+            return units.share(figures.lock_wait_share) if figures.lock_wait_share is not None else ""
+        case Metric.SCALING:
+            return units.ratio(figures.scaling.value) if figures.scaling else ""
+
+
+def _change(judged: MetricVerdict) -> str:
+    """The change with its interval: in percent, or in percentage points of a share."""
+    if judged.points is not None:
+        return _with_ends(judged.points, units.points, units.signed_points)
+    return _with_ends(judged.ratio, units.change, units.change) if judged.ratio else ""
+
+
+def _with_ends(change: Interval, shown: Callable[[float], str], end: Callable[[float], str]) -> str:
+    return f"{shown(change.value)} ({units.level(change.level)} CI {end(change.low)} to {end(change.high)})"
 
 
 def _commands(row: Row, style: Style) -> list[str]:
@@ -403,8 +382,8 @@ def _commands(row: Row, style: Style) -> list[str]:
 def _failed(row: Row, style: Style) -> list[str]:
     """The reason, and the last lines of what the workload said."""
     error = row.error or (row.sample.error if row.sample else None) or WorkloadError(reason=row.verdict.reason)
-    lines = [*_named(row, style), *_wrapped(_plain(error.reason) or "it could not be measured", style, indent=6)]
-    said = _plain(error.detail).rstrip().splitlines()
+    lines = [*_named(row, style), *wrapped(plain(error.reason) or "it could not be measured", style, indent=6)]
+    said = plain(error.detail).rstrip().splitlines()
     kept = said if style.verbosity > 0 else said[-DETAIL_LINES:]
     bar = "│" if style.unicode else "|"
     if len(kept) < len(said):
@@ -421,7 +400,7 @@ def _unsupported(rows: Sequence[Row], style: Style) -> list[str]:
     lines: list[str] = []
     for reason, labels in cells.items():
         lines += _worded(Decision.UNSUPPORTED, ", ".join(labels), style)
-        lines += _wrapped(_plain(reason), style, indent=6)
+        lines += wrapped(plain(reason), style, indent=6)
     return lines
 
 
@@ -434,34 +413,9 @@ def _named(row: Row, style: Style) -> list[str]:
 
 def _worded(decision: Decision, text: str, style: Style) -> list[str]:
     """The decision in its colour, and what it is about."""
-    first, *rest = _wrapped(f"{decision}: {text}", style, indent=2, hanging=6)
+    first, *rest = wrapped(f"{decision}: {text}", style, indent=2, hanging=6)
     return [first.replace(decision.value, style.paint(decision.value, *_colors(decision)), 1), *rest]
-
-
-def _entry(name: str, text: str, style: Style, indent: int, column: int) -> list[str]:
-    """A dim name and its text, wrapped in a column of its own."""
-    first, *rest = _wrapped(_plain(text), style, indent=indent + column) or [" " * (indent + column)]
-    return [" " * indent + style.paint(name, "dim") + first[indent + len(name) :], *rest]
-
-
-def _wrapped(text: str, style: Style, indent: int, hanging: int | None = None) -> list[str]:
-    return textwrap.wrap(
-        text,
-        style.width,
-        initial_indent=" " * indent,
-        subsequent_indent=" " * (indent if hanging is None else hanging),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def _colors(decision: Decision) -> tuple[str, ...]:
     return tuple(STATUS[decision].markup)
-
-
-_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f]")
-
-
-def _plain(text: str) -> str:
-    """A workload's own text without what would move the cursor or colour the terminal."""
-    return _CONTROL.sub("", text.replace("\r\n", "\n").replace("\t", "    "))

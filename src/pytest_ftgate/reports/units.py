@@ -51,24 +51,31 @@ def _spelled(name: str, unicode: bool) -> str:
     return name if unicode else name.replace("µ", "u")
 
 
-def _with_unit(value: float, scales: tuple[Scale, ...], unicode: bool = True) -> str:
+def _with_unit(value: float, scales: tuple[Scale, ...], unicode: bool = True, digits: int = DIGITS) -> str:
     scale = _fit(value, scales)
     scaled = value / scale.size
     # Whole bytes and the like stay whole; a fraction of the smallest unit keeps its digits.
-    decimals = 0 if scale is scales[0] and value.is_integer() else _decimals(scaled)
+    decimals = 0 if scale is scales[0] and value.is_integer() else _decimals(scaled, digits)
     return f"{_fixed(scaled, decimals)} {_spelled(scale.name, unicode)}"
 
 
-def time(ns: float, *, unicode: bool = True) -> str:
-    """A time in nanoseconds as `1.83 ms`; `us` stands for `µs` where the stream is not Unicode."""
-    return _with_unit(float(ns), TIMES, unicode)
+def _ends(interval: Interval, scales: tuple[Scale, ...]) -> str:
+    size = _fit(interval.value, scales).size
+    decimals = _decimals(interval.value / size)
+    return f"[{_fixed(interval.low / size, decimals)}, {_fixed(interval.high / size, decimals)}]"
+
+
+def time(ns: float, *, unicode: bool = True, digits: int = DIGITS) -> str:
+    """A time in nanoseconds as `1.83 ms`; `us` stands for `µs` where the stream is not Unicode.
+
+    `digits` is for what is known less well, such as a percentile out of a histogram.
+    """
+    return _with_unit(float(ns), TIMES, unicode, digits)
 
 
 def time_ends(interval: Interval) -> str:
     """The ends of an interval of nanoseconds in the unit and with the decimals of its value: `[1.80, 1.87]`."""
-    size = _fit(interval.value, TIMES).size
-    decimals = _decimals(interval.value / size)
-    return f"[{_fixed(interval.low / size, decimals)}, {_fixed(interval.high / size, decimals)}]"
+    return _ends(interval, TIMES)
 
 
 def half_width(interval: Interval, *, unicode: bool = True) -> str:
@@ -84,6 +91,11 @@ def size(n_bytes: float) -> str:
     return _with_unit(float(n_bytes), SIZES)
 
 
+def size_ends(interval: Interval) -> str:
+    """The ends of an interval of bytes in the unit and with the decimals of its value: `[100, 104]`."""
+    return _ends(interval, SIZES)
+
+
 def rate(per_s: float) -> str:
     """A number per second as `1.10 M/s`."""
     scale = _fit(float(per_s), RATES)
@@ -92,8 +104,18 @@ def rate(per_s: float) -> str:
 
 def ratio(value: float) -> str:
     """A ratio as `1.70x`, `17.9x`, `0.56x`."""
+    return f"{_fixed(value, _ratio_decimals(value))}x"
+
+
+def ratio_ends(interval: Interval) -> str:
+    """The ends of an interval of ratios with the decimals of its value: `[1.01, 1.05]`."""
+    decimals = _ratio_decimals(interval.value)
+    return f"[{_fixed(interval.low, decimals)}, {_fixed(interval.high, decimals)}]"
+
+
+def _ratio_decimals(value: float) -> int:
     decimals = _decimals(value)
-    return f"{_fixed(value, min(decimals, 2) if abs(value) >= 0.1 else decimals)}x"
+    return min(decimals, 2) if abs(value) >= 0.1 else decimals
 
 
 def cores(value: float) -> str:
@@ -110,6 +132,31 @@ def change(value: float) -> str:
     """The change that a ratio new / reference stands for: 1.046 is `+4.6 %`; nothing at this precision is `0.0 %`."""
     text = _percent(value - 1)
     return text if text.startswith("-") or float(text.split()[0]) == 0 else f"+{text}"
+
+
+def share(fraction: float) -> str:
+    """A share of time as `31.2 %`: `0` where there was none at all, `<0.1 %` where it rounds to none."""
+    if fraction == 0:
+        return "0"
+    return "<0.1 %" if 0 < fraction < 0.0005 else _percent(fraction)
+
+
+def whole_share(fraction: float) -> str:
+    """A share in whole percents, `48 %`, for what is sampled or counted coarsely; `<1 %`, and `>99 %`, at the edges."""
+    if 0 < fraction < 0.005:
+        return "<1 %"
+    return ">99 %" if 0.995 <= fraction < 1 else f"{_fixed(100 * fraction, 0)} %"
+
+
+def signed_points(fraction: float) -> str:
+    """A difference of two shares in percentage points without the word: 0.041 is `+4.1`."""
+    text = _fixed(100 * fraction, 1)
+    return text if text.startswith("-") or float(text) == 0 else f"+{text}"
+
+
+def points(fraction: float) -> str:
+    """A difference of two shares as `+4.1 points`."""
+    return f"{signed_points(fraction)} points"
 
 
 def level(value: float) -> str:

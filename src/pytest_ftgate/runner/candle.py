@@ -9,6 +9,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+BURN, EMPTY = "burn", "empty"
+"""What stands in for a workload: the candle, or nothing at all, which shows the interpreter's own floor."""
 ROUNDS = 20_000
 
 
@@ -34,3 +36,20 @@ async def task_body(worker: Any) -> int:
 def executor_body(executor: Any, workers: int) -> list[int]:
     """The candle as a body that drives a pool: one task a worker."""
     return list(executor.map(burn, range(workers)))
+
+
+def idle_body(worker: Any) -> None:
+    """Nothing, in every worker."""
+
+
+async def idle_task(worker: Any) -> None:
+    """Nothing, in every task."""
+
+
+def idle(_: object = None) -> None:
+    """Nothing, in a worker of a pool."""
+
+
+def idle_executor(executor: Any, workers: int) -> None:
+    """Nothing, once in each worker of a pool as far as it deals them out evenly."""
+    list(executor.map(idle, range(workers)))

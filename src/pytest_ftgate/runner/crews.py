@@ -11,17 +11,40 @@ from time import process_time_ns
 
 from . import loading
 from .clock import now_ns
+from .gilwatch import gil_enabled
 from .protocol import Failure, Unsupported
-from .worker import LENGTH, ORDER, STOP, Order, Port, Worker, call_async, close_report, explain, run, serve
+from .worker import (
+    HOLDING,
+    LENGTH,
+    ORDER,
+    PARK,
+    STOP,
+    Order,
+    Port,
+    Worker,
+    call_async,
+    close_report,
+    explain,
+    run,
+    serve,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from .loading import Setup
 
-    Released = Callable[[], None]
+
+class Onlooker:
+    """Told when all workers are at work, and in a turn with PARK when all are parked; this one does nothing."""
+
+    def released(self, crew: Any) -> None:
+        """All workers have been let go."""
+
+    def parked(self, crew: Any) -> None:
+        """Every worker has done its part and collected its garbage, and waits until this returns."""
 
 
 class Outcome:
@@ -138,7 +161,7 @@ class PipeCrew:
         self.workers = [self.make(index, hub) for index in range(self.setup["workers"])]
         return hub
 
-    def turn(self, order: Order, released: Released) -> Outcome:
+    def turn(self, order: Order, onlooker: Onlooker) -> Outcome:
         """One iteration; the clock covers starting what is not started, the work, and joining what is not kept."""
         new = self.hub is None
         hub = self.hub or self.build()
@@ -149,8 +172,10 @@ class PipeCrew:
             self._start(hub)
         went = now_ns()
         hub.release(order)
-        released()
+        onlooker.released(self)
         reports = hub.collect()
+        if order.flags & PARK:
+            self._park(hub, onlooker)
         if self.fresh:
             for worker in self.workers:
                 worker.join()
@@ -162,6 +187,16 @@ class PipeCrew:
             self._drop()
         raise_first_error(reports)
         return Outcome(went - began, ended - went, joined - ended, cpu_ns, reports)
+
+    def _park(self, hub: Hub, onlooker: Onlooker) -> None:
+        gc.collect()
+        onlooker.parked(self)
+        if self.fresh:  # they wait for another order, as those that are kept do
+            hub.release(Order(0, 0, STOP))
+
+    def roles(self) -> dict[str, Any]:
+        """Which processes are what, for those who look from outside; see Roles."""
+        return roles(())
 
     def _start(self, hub: Hub) -> None:
         for worker in self.workers:
@@ -226,7 +261,11 @@ class ProcessCrew(PipeCrew):
 
     def servers_cpu_ns(self) -> int:
         """CPU time of the Manager and other processes that the workload started with multiprocessing."""
-        return _children_cpu_ns({worker.pid for worker in self.workers})
+        return _children_cpu_ns(worker.pid for worker in self.workers)
+
+    def roles(self) -> dict[str, Any]:
+        """The workers are processes of their own."""
+        return roles(worker.pid for worker in self.workers)
 
     def _death(self, index: int) -> str:
         worker = self.workers[index]
@@ -254,6 +293,10 @@ class InterpreterCrew(PipeCrew):
 
         return Thread(target=self._live, args=(index, hub))
 
+    def roles(self) -> dict[str, Any]:
+        """The workers are threads of this process, and have GILs of their own where there are any."""
+        return roles((), own_gils=gil_enabled())
+
     def _live(self, index: int, hub: Hub) -> None:
         from concurrent.interpreters import create  # type: ignore[import-not-found, unused-ignore]
 
@@ -279,7 +322,7 @@ class SerialCrew:
         self.shared = shared
         self.workers: list[Worker] = []
 
-    def turn(self, order: Order, released: Released) -> Outcome:
+    def turn(self, order: Order, onlooker: Onlooker) -> Outcome:
         """One iteration; a window is split between the workers."""
         body = loading.body(self.setup)
         if self.fresh or not self.workers:
@@ -288,13 +331,18 @@ class SerialCrew:
         gc.collect()
         cpu_ns = -process_time_ns()
         began = now_ns()
-        released()
+        onlooker.released(self)
         reports = [run(body, worker, part, False) for worker in self.workers]
         cpu_ns += process_time_ns()
+        _park_here(order, onlooker, self)
         raise_first_error(reports)
         for report in reports:  # they share the turn one after the other: only over the whole of it do rates add up
             report["begin_ns"], report["end_ns"] = reports[0]["begin_ns"], reports[-1]["end_ns"]
         return Outcome(0, reports[-1]["end_ns"] - began, 0, cpu_ns, reports)
+
+    def roles(self) -> dict[str, Any]:
+        """The main thread works itself."""
+        return roles((), main_works=True)
 
     def close(self) -> None:
         """Nothing is kept."""
@@ -312,16 +360,21 @@ class TaskCrew:
         self.workers: list[Worker] = []
         self.runner = asyncio.Runner()
 
-    def turn(self, order: Order, released: Released) -> Outcome:
+    def turn(self, order: Order, onlooker: Onlooker) -> Outcome:
         """One iteration: start the tasks, let them go together, gather them."""
         if self.fresh or not self.workers:
             self.workers = [Worker(index, self.setup["workers"], self.shared) for index in range(self.setup["workers"])]
         gc.collect()
-        outcome: Outcome = self.runner.run(self._turn(order, released))
+        outcome: Outcome = self.runner.run(self._turn(order, onlooker))
+        _park_here(order, onlooker, self)
         raise_first_error(outcome.reports)
         return outcome
 
-    async def _turn(self, order: Order, released: Released) -> Outcome:
+    def roles(self) -> dict[str, Any]:
+        """The main thread works itself."""
+        return roles((), main_works=True)
+
+    async def _turn(self, order: Order, onlooker: Onlooker) -> Outcome:
         import asyncio
 
         ready, go = asyncio.Semaphore(0), asyncio.Event()
@@ -332,7 +385,7 @@ class TaskCrew:
             await ready.acquire()
         went = now_ns()
         go.set()
-        released()
+        onlooker.released(self)
         reports = await asyncio.gather(*running)
         joined = now_ns()
         cpu_ns += process_time_ns()
@@ -369,27 +422,33 @@ class PoolCrew:
         self.pool: Any = None
         self.caller = Worker(0, setup["workers"], shared)
 
-    def turn(self, order: Order, released: Released) -> Outcome:
+    def turn(self, order: Order, onlooker: Onlooker) -> Outcome:
         """One iteration; reading the workers' CPU time is left out of the clock."""
-        from .worker import run
-
         before = _children_cpu_ns()  # of a kept pool, and of a Manager that outlives the turns
         gc.collect()
         before += process_time_ns()
         began = now_ns()
         if self.pool is None:
             self.pool = make_pool(self.setup, self.shared, self.context)
-        went = now_ns()
-        released()
         body = loading.body(self.setup)
+        if order.flags & HOLDING:
+            body.call(self.pool)  # so that the pool's workers are there to be looked at
+        went = now_ns()
+        onlooker.released(self)
         bound = loading.Body(lambda _: body.call(self.pool), "executor", False)
         report = run(bound, self.caller, order, False)
         cpu_ns = max(0, process_time_ns() + _children_cpu_ns() - before)
+        _park_here(order, onlooker, self)
         closing = now_ns()
         if self.fresh:
             self.close()
         raise_first_error([report])
         return Outcome(went - began, report["end_ns"] - went, now_ns() - closing, cpu_ns, [report])
+
+    def roles(self) -> dict[str, Any]:
+        """The main thread drives the pool; its workers may be processes."""
+        processes = getattr(self.pool, "_processes", None) or ()
+        return roles(processes, main_works=True, own_gils=self.setup["kind"] == "interpreters" and gil_enabled())
 
     def close(self) -> None:
         """Shut the pool down and wait for its workers."""
@@ -418,24 +477,53 @@ def make_pool(setup: Setup, shared: Any, context: Any) -> Any:
     return InlineExecutor()
 
 
-def _children_cpu_ns(without: Container[int | None] = ()) -> int:
-    """CPU time of multiprocessing's living children in ns, from the scheduler's own figures; 0 where it has none."""
+def _park_here(order: Order, onlooker: Onlooker, crew: Any) -> None:
+    """Where the main thread works itself, or for a pool: nothing is at work once the body has returned."""
+    if order.flags & PARK:
+        gc.collect()
+        onlooker.parked(crew)
+
+
+def _children(without: Iterable[int | None]) -> list[Any]:
+    """Multiprocessing's living children but for these pids."""
     if "multiprocessing" not in sys.modules:
-        return 0
+        return []
     from multiprocessing import active_children
 
-    return sum(_cpu_ns(child.pid) for child in active_children() if child.pid not in without)
+    left_out = set(without)
+    return [child for child in active_children() if child.pid not in left_out]
+
+
+def roles(workers: Iterable[int | None], main_works: bool = False, own_gils: bool = False) -> dict[str, Any]:
+    """What the controller cannot tell from outside, in the words of its Roles: the workers' pids, the Managers' with
+    their names, whether the main thread works itself or merely waits, and whether workers have GILs of their own."""
+    pids = list(workers)
+    servers = {str(child.pid): child.name for child in _children(pids) if "Manager" in child.name}
+    return {"workers": pids, "servers": servers, "main_works": main_works, "own_gils": own_gils}
+
+
+def _children_cpu_ns(without: Iterable[int | None] = ()) -> int:
+    """CPU time of multiprocessing's living children in ns, from the scheduler's own figures; 0 where it has none."""
+    return sum(_cpu_ns(child.pid) for child in _children(without))
 
 
 def _cpu_ns(pid: int | None) -> int:
     spent = 0
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/schedstat") as file:
-                spent += int(file.read().split()[0])
+            spent += int(_read(f"/proc/{pid}/task/{thread}/schedstat").split()[0])
     except (OSError, ValueError, IndexError):
         pass
     return spent
+
+
+def _read(path: str) -> bytes:
+    """A short file without the buffers of a file object: they would be seen as the workload's memory."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(descriptor, 256)
+    finally:
+        os.close(descriptor)
 
 
 def make_crew(setup: Setup, shared: Any, fresh: bool, context: Any) -> Any:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     # What a worker needs to find its body: plain, so that it travels to any worker.
     # Keys: module, path, qualname, import_mode, sys_path, kind, method, workers, shape, params (name -> literal),
-    # switch_s, candle, gil_note (a file that a pool's worker writes when it ends with the GIL, or None).
+    # switch_s, candle (what stands in for the workload: "burn" or "empty", else ""), gil_note (a file that a pool's
+    # worker writes when it ends with the GIL, or None).
     Setup = dict[str, Any]
 
 
@@ -158,11 +159,13 @@ def body(setup: Setup) -> Body:
 def _load_candle(setup: Setup) -> Body:
     from . import candle
 
+    empty = setup["candle"] == candle.EMPTY
     if setup["shape"] == "executor":
-        return Body(lambda executor: candle.executor_body(executor, setup["workers"]), "executor", False)
+        drive = candle.idle_executor if empty else candle.executor_body
+        return Body(lambda executor: drive(executor, setup["workers"]), "executor", False)
     if setup["kind"] == "tasks":
-        return Body(candle.task_body, "worker", True)
-    return Body(candle.worker_body, "worker", False)
+        return Body(candle.idle_task if empty else candle.task_body, "worker", True)
+    return Body(candle.idle_body if empty else candle.worker_body, "worker", False)
 
 
 def _load_body(setup: Setup) -> Body:

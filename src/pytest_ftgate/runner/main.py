@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
 import sys
-from functools import partial
 
 from . import loading
 from .clock import resolution_ns
-from .crews import make_crew
+from .crews import Onlooker, make_crew
 from .gilwatch import gil_enabled, watch
 from .kinds import context_of, make_kind
-from .protocol import CHECK, COLD, HOLD, MEASURED, PROTOCOL, Failure, ProtocolError, Unsupported
-from .worker import CHECKING, VALUES, Order, explain
+from .protocol import (
+    BARRIER,
+    CHECK,
+    COLD,
+    HOLD,
+    MEASURED,
+    PROTOCOL,
+    WARMUP,
+    Failure,
+    ProtocolError,
+    Unsupported,
+)
+from .worker import CHECKING, HOLDING, PARK, VALUES, Order, explain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,11 +59,52 @@ class Control:
             pass
 
 
+class Holding(Onlooker):
+    """Says when the workers are at work, for a look at them meanwhile."""
+
+    def __init__(self, control: Control) -> None:
+        self.control = control
+
+    def released(self, crew: Any) -> None:
+        """The workers go on without waiting."""
+        self.control.send({"event": "released", "roles": crew.roles()})
+
+
+class Parking(Onlooker):
+    """Says when all are parked, and keeps them so until the controller has looked."""
+
+    def __init__(self, control: Control, settled: bool) -> None:
+        self.control = control
+        self.settled = settled
+
+    def parked(self, crew: Any) -> None:
+        """Waits for the controller; without one nothing of this launch may go on."""
+        if self.settled:
+            _settle()
+        self.control.send({"event": "parked", "roles": crew.roles()})
+        if self.control.receive() is None:
+            os.killpg(0, signal.SIGKILL)
+
+
+def _settle() -> None:
+    """Let a free-threaded build's allocator take over what threads that have ended left, and give it back."""
+    from threading import Thread
+
+    thread = Thread(target=lambda: [bytes(size) for size in range(0, 4096, 64)])
+    thread.start()
+    thread.join()
+    gc.collect()
+
+
+FLAGS = {COLD: CHECKING, CHECK: CHECKING, HOLD: HOLDING, BARRIER: PARK}
+
+
 class Cell:
     """The cell that this launch measures: its crew, its shared state and its record."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.setup = job["setup"]
+        self.probe = _lock_probe() if job["locks"] else None
         self.expects_gil_off = job["expect_gil"] is False
         self.record = Record()
         loading.prepare(self.setup)
@@ -74,13 +126,17 @@ class Cell:
             return None
         return loading.owned(self.declaration.shared, self.owner)(self.kind)
 
-    def turn(self, message: dict[str, Any], released: Any) -> dict[str, Any]:
+    def turn(self, message: dict[str, Any], onlooker: Onlooker) -> dict[str, Any]:
         """One turn as told; what it took, in ns."""
         kind = message["kind"]
-        checking = kind in (COLD, CHECK)
+        flags = FLAGS.get(kind, 0)
+        checking = bool(flags & CHECKING)
         checks_itself = self.declaration is not None and self.declaration.check is not None
-        flags = (CHECKING if checking else 0) | (VALUES if checking and checks_itself else 0)
-        outcome = self.crew.turn(Order(message["loops"], message["window_ns"], flags), released)
+        if checking and checks_itself:
+            flags |= VALUES
+        self._open_window(kind)
+        outcome = self.crew.turn(Order(message["loops"], message["window_ns"], flags), onlooker)
+        self._open_window("")
         for report in outcome.reports:
             self.check_gil(report["gil"], report["gil_module"])
         if checking and not message["window_ns"]:
@@ -88,6 +144,12 @@ class Cell:
         turn = _turn(outcome)
         self.record.add(kind, turn, outcome)
         return turn
+
+    def _open_window(self, kind: str) -> None:
+        """In a lock launch a warm-up counts acquisitions, and a measured turn records waits: never both."""
+        if self.probe is not None:
+            states = {WARMUP: self.probe.COUNT, MEASURED: self.probe.RECORD}
+            self.probe.set_window(states.get(kind, self.probe.OFF))
 
     def _check(self, outcome: Outcome, checks_itself: bool) -> None:
         if not checks_itself:
@@ -111,6 +173,8 @@ class Cell:
         """End what is kept between turns."""
         self.crew.close()
         self.kind.close()
+        if self.probe is not None:
+            self.probe.book.write()
         note = self.setup["gil_note"]
         if note and os.path.exists(note):
             with open(note, encoding="utf-8") as file:
@@ -126,11 +190,14 @@ class Record:
         self.counters: dict[str, float] = {}
         self.timers: dict[str, list[int]] = {}
         self.results: set[str] = set()
+        self.warmed_ops = 0
 
     def add(self, kind: str, turn: dict[str, Any], outcome: Outcome) -> None:
-        """Keep a cold or measured turn; warm-ups and checks leave no figures."""
+        """Keep a cold or measured turn; warm-ups, checks and barriers leave no figures."""
         if kind == COLD:
             self.cold = turn
+        if kind == WARMUP:
+            self.warmed_ops += turn["ops"]
         if kind not in (MEASURED, HOLD):
             return
         self.turns.append(turn)
@@ -150,6 +217,7 @@ class Record:
             "counters": self.counters,
             "timers": timers,
             "results": sorted(self.results),
+            "warmed_ops": self.warmed_ops,
         }
 
 
@@ -185,11 +253,16 @@ def _write_result(path: str, result: dict[str, Any]) -> None:
     os.replace(unfinished, path)
 
 
-def _nothing() -> None:
-    """What most turns do when their workers are released."""
+def _lock_probe() -> Any:
+    """The lock probe; the start hook has put it in place. Raises Failure where it did not."""
+    from . import locks
+
+    if not locks.active():
+        raise Failure("the lock probe is not at work: something keeps this interpreter from importing sitecustomize")
+    return locks
 
 
-def _take_turns(cell: Cell, control: Control) -> None:
+def _take_turns(cell: Cell, control: Control, settled: bool) -> None:
     while True:
         message = control.receive()
         if message is None:
@@ -199,8 +272,8 @@ def _take_turns(cell: Cell, control: Control) -> None:
         if message["do"] == "finish":
             cell.close()
             return
-        released = {"event": "released"} if message["kind"] == HOLD else None
-        turn = cell.turn(message, partial(control.send, released) if released else _nothing)
+        onlookers: dict[str, Onlooker] = {HOLD: Holding(control), BARRIER: Parking(control, settled)}
+        turn = cell.turn(message, onlookers.get(message["kind"]) or Onlooker())
         control.send({"event": "turn", "turn": turn})
 
 
@@ -213,7 +286,7 @@ def main(argv: list[str]) -> int:
     try:
         cell = Cell(job)
         control.send({"event": "ready", "resolution_ns": resolution_ns()})
-        _take_turns(cell, control)
+        _take_turns(cell, control, job["settled"])
     except Unsupported as unsupported:
         result["unsupported"] = str(unsupported)
     except BaseException as error:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 PROTOCOL = 1
 
-# Kinds of turn. `cold`, `warmup` and `check` are kept out of the measured turns; only `cold` and `check`
-# look at results, so that no comparison of results sits in a timing.
+# Kinds of turn. `cold`, `warmup`, `check` and `barrier` are kept out of the measured turns; only `cold` and `check`
+# look at results, so that no comparison of results sits in a timing. At the end of a `barrier` turn everything is
+# parked, after a collection, until the controller has looked.
 COLD = "cold"
 WARMUP = "warmup"
 MEASURED = "measured"
 CHECK = "check"
 HOLD = "hold"
+BARRIER = "barrier"
 
 
 class ProtocolError(Exception):

@@ -1,0 +1,22 @@
+"""Which process of a launch does what, as the launch itself told it."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Roles(msgspec.Struct, frozen=True, kw_only=True):
+    """The processes of a launch at the time of a held window.
+
+    `workers` are the pids of worker processes in the order of their index, empty where the workers are threads or
+    interpreters of `main`; `servers` maps a pid to its name (`forkserver`, `Manager`). `main_works` says that the main
+    thread of `main` runs the workload itself (serial, tasks, executor bodies): elsewhere it only waits for reports.
+    `own_gils` says that sub-interpreters with a GIL of their own are at work: only then is a wait with a timeout on
+    the heap one for a GIL, elsewhere it is an extension module's or that of a lock of 3.13.
+    """
+
+    main: int
+    workers: tuple[int, ...] = ()
+    servers: dict[int, str] = {}
+    main_works: bool = False
+    own_gils: bool = False

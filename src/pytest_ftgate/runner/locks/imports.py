@@ -1,0 +1,76 @@
+"""Patches a module right after it was executed: what wraps it is imported only then."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any
+
+HERE = __name__.rpartition(".")[0]
+PATCHES = {
+    "queue": f"{HERE}.threads:patch_queue",
+    "multiprocessing.synchronize": f"{HERE}.processes:patch_synchronize",
+    "multiprocessing.queues": f"{HERE}.processes:patch_queues",
+    "multiprocessing.util": f"{HERE}.processes:patch_util",
+    "asyncio.locks": f"{HERE}.tasks:patch_locks",
+    "asyncio.queues": f"{HERE}.tasks:patch_queues",
+}
+"""Module -> our module:function that patches it; the function takes the module."""
+
+
+def hook() -> None:
+    """Patch what is loaded already, and see to it that the rest is patched when it is imported."""
+    sys.meta_path.insert(0, _Finder())
+    for name in PATCHES:
+        module = sys.modules.get(name)
+        if module is not None:
+            patch(module)
+
+
+def patch(module: ModuleType) -> None:
+    """Apply what PATCHES says. An error of ours is an error of that import: a half-patched launch must not go on."""
+    where, _, function = PATCHES[module.__name__].partition(":")
+    getattr(import_module(where), function)(module)
+
+
+class _Finder:
+    """Finds by the finders after it, and wraps the loader of a module that is to be patched."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """As importlib asks for it; None, that is "not mine", for all modules but those of PATCHES."""
+        if name not in PATCHES:
+            return None
+        for finder in tuple(sys.meta_path):
+            find = getattr(finder, "find_spec", None)
+            spec: ModuleSpec | None = None if finder is self or find is None else find(name, path, target)
+            if spec is not None:
+                if hasattr(spec.loader, "exec_module"):
+                    spec.loader = _Loader(spec.loader)  # type: ignore[assignment]
+                return spec
+        return None
+
+
+class _Loader:
+    """Loads as the loader it wraps and patches then; the module never gets to see it."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Execute, then patch."""
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        patch(module)

@@ -1,0 +1,354 @@
+"""The lock probe for multiprocessing: semaphores, what is built of them, queues, and each child's file.
+
+A semaphore is shared by processes, its site is not: the process that made it knows the line, every other one knows the
+semaphore by its name, which is the key that joins their files. Under fork there is no name and no need of one: the
+child inherits the site itself.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from _thread import get_ident
+from functools import partial, wraps
+
+from .noting import ATTRIBUTE, Noted, clock, joined, kind_of
+from .sites import COUNT, RECORD, book
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType, ModuleType
+    from typing import Any
+
+PACKAGE = "multiprocessing"
+PASSED = frozenset(("context", "synchronize", "queues", "sharedctypes"))
+"""Modules of it that make a lock because somebody asked them to."""
+WHOLES = frozenset(
+    f"{name}.__init__" for name in ("Condition", "Event", "Barrier", "Queue", "JoinableQueue", "SimpleQueue")
+)
+"""What makes semaphores for itself."""
+LOCKS = ("multiprocessing.Lock", "multiprocessing.RLock")
+LAST = -10_000
+"""The priority of a finalizer that runs after all others."""
+
+reacquiring: set[int] = set()
+"""Threads inside Condition.wait: taking the lock back is part of that wait."""
+
+
+def patch_synchronize(module: ModuleType) -> None:
+    """Time the semaphores, Condition, Event and Barrier of multiprocessing.synchronize, just executed."""
+    patched: Any = module
+    _patch_semaphores(patched.SemLock)
+    _patch_condition(patched.Condition)
+    _patch_whole(patched.Event, lambda event: event._flag)
+    _patch_wait(patched.Event, "wait", _event_waits)
+    _patch_whole(patched.Barrier, lambda barrier: barrier._cond._wait_semaphore)
+    _patch_wait(patched.Barrier, "wait", _barrier_waits)
+
+
+def patch_queues(module: ModuleType) -> None:
+    """Time Queue, JoinableQueue and SimpleQueue of multiprocessing.queues, just executed."""
+    patched: Any = module
+    _patch_whole(patched.Queue, lambda queue: queue._sem)
+    _patch_whole(patched.JoinableQueue, lambda queue: queue._sem)
+    _patch_whole(patched.SimpleQueue, lambda queue: queue._rlock)
+    _patch_wait(patched.Queue, "get", _get_waits)
+    _patch_wait(patched.Queue, "put", _put_waits)
+    _patch_wait(patched.JoinableQueue, "put", _put_waits)
+    _patch_wait(patched.JoinableQueue, "join", _join_waits)
+    _patch_wait(patched.SimpleQueue, "get", _get_waits)
+
+
+def patch_util(module: ModuleType) -> None:
+    """Every child that multiprocessing starts leaves its file when it ends by itself: `atexit` does not run in all.
+
+    One that is terminated leaves none: a Pool's workers at the end of `with Pool()`, unless it was closed and joined.
+    A handler for SIGTERM would save it, and now and then hang the child: one that blocks on a semaphore just after the
+    signal came, before Python looked, would not learn of it.
+    """
+    patched: Any = module
+
+    def register(_: Any) -> None:
+        patched.Finalize(None, book.write, exitpriority=LAST)
+
+    # A child clears its finalizers first and runs these after; the registry holds the book by a weak reference.
+    patched.register_after_fork(book, register)
+
+
+# -- who asked, and for what ---------------------------------------------------------------------------------------
+
+
+def asked(frame: FrameType | None) -> tuple[FrameType | None, int]:
+    """The frame that asked multiprocessing for a thing, and how many wholes of multiprocessing's the thing is inside.
+
+    `frame` is that of the call. A Lock has 0; that of a Queue 1; that of the Condition of an Event 2.
+    """
+    depth = 0
+    while frame is not None:
+        package, _, module = (frame.f_globals.get("__name__") or "").partition(".")
+        if package == PACKAGE and module in PASSED:
+            depth += frame.f_code.co_qualname in WHOLES
+        elif frame.f_globals is not globals():
+            break
+        frame = frame.f_back
+    return frame, depth
+
+
+def _marked(make_name: Callable[[], str], depth: int) -> str:
+    """A semaphore's name that tells other processes: part of something (its depth), or inner (0)."""
+    return f"{make_name()}-{depth}"
+
+
+def depth_of(name: str | None) -> int | None:
+    """The depth in a semaphore's name; None for one that is no part, or where there is no name."""
+    tail = (name or "").rpartition("-")[2]
+    return int(tail) if tail.isdigit() and len(tail) < 3 else None
+
+
+def noted_of(thing: Any) -> Noted | None:
+    """Where the waits of `thing` go; None for an inner one."""
+    noted = thing.__dict__.get(ATTRIBUTE)
+    if type(noted) is str:  # came with its attributes from another process
+        noted = joined(noted, kind_of(thing, PACKAGE), "queue") if noted else None
+        thing.__dict__[ATTRIBUTE] = noted
+    return noted if noted.__class__ is Noted else None
+
+
+def _rename(thing: Any, name: str) -> None:
+    """`_ftgate_rename`: the waits of `thing`, and of a lock that it made for its users, stand under `name`."""
+    lock = thing.__dict__.get("_lock")
+    for noted in (noted_of(thing), noted_of(lock) if getattr(lock, "_ftgate_whole", False) else None):
+        if noted is not None:
+            noted.rename(name)
+
+
+# -- semaphores ----------------------------------------------------------------------------------------------------
+
+
+def _patch_semaphores(cls: Any) -> None:
+    init, getstate, setstate, enter = cls.__init__, cls.__getstate__, cls.__setstate__, cls.__enter__
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        frame, depth = asked(sys._getframe(1))
+        site = book.site(frame, *_kind(self))
+        if site is None or depth:
+            self._make_name = partial(_marked, cls._make_name, 0 if site is None else depth)
+        init(self, *args, **kwargs)
+        self.__dict__.pop("_make_name", None)
+        if site is not None and not depth:
+            _time(self, Noted(site, self._semlock.name or ""))
+
+    def __getstate__(self: Any) -> Any:
+        state = getstate(self)
+        noted = noted_of(self)
+        if noted is not None:
+            noted.share()
+        return state
+
+    def __setstate__(self: Any, state: Any) -> None:
+        setstate(self, state)
+        key = self._semlock.name
+        if key and depth_of(key) is None:
+            _time(self, joined(key, *_kind(self)))
+
+    def __enter__(self: Any) -> Any:
+        timed = self._ftgate_enter
+        return enter(self) if timed is None else timed()
+
+    cls._ftgate_rename, cls._ftgate_enter = _rename, None
+    cls.__init__, cls.__getstate__, cls.__setstate__, cls.__enter__ = __init__, __getstate__, __setstate__, __enter__
+
+
+def _kind(semaphore: Any) -> tuple[str, str]:
+    kind = kind_of(semaphore, PACKAGE)
+    return kind, "lock" if kind in LOCKS else "queue"
+
+
+def _time(semaphore: Any, noted: Noted) -> None:
+    """Give one semaphore a timed `acquire`; `release` stays the bound C method."""
+    setattr(semaphore, ATTRIBUTE, noted)
+    raw, window = semaphore._semlock.acquire, book.window
+    semaphore.acquire = acquire = _timed_acquire(raw, noted)
+
+    def enter() -> bool:
+        return acquire() if window[0] == COUNT else raw(False) or acquire()
+
+    semaphore._ftgate_enter = enter
+
+
+def _timed_acquire(raw: Callable[..., bool], noted: Noted) -> Callable[..., bool]:
+    window = book.window
+
+    def acquire(block: bool = True, timeout: float | None = None) -> bool:
+        """As multiprocessing's; see `SemLock.acquire`."""
+        got = raw(False, timeout)  # the timeout is looked at here too: a wrong one raises
+        if not got and block and (timeout is None or timeout > 0):
+            if window[0] == RECORD and not (reacquiring and get_ident() in reacquiring):
+                began = clock()
+                got = raw(True, timeout)
+                noted.wait(clock() - began)
+            else:
+                got = raw(True, timeout)
+        if window[0] == COUNT and got and get_ident() not in reacquiring:
+            noted.count()
+        return got
+
+    return acquire
+
+
+# -- what is built of semaphores -----------------------------------------------------------------------------------
+
+
+def _patch_condition(cls: Any) -> None:
+    """`wait` as queue wait; the lock that a Condition makes for itself as lock wait, under the Condition's kind."""
+    init, getstate, setstate = cls.__init__, cls.__getstate__, cls.__setstate__
+
+    def __init__(self: Any, lock: Any = None, **kwargs: Any) -> None:
+        frame, depth = asked(sys._getframe(1))
+        init(self, lock, **kwargs)
+        kind = kind_of(self, PACKAGE)
+        waits = None if depth else book.site(frame, kind, "queue")
+        if waits is not None:
+            setattr(self, ATTRIBUTE, Noted(waits, self._wait_semaphore._semlock.name or ""))
+            locks = None if lock else book.site(frame, kind, "lock")
+            if locks is not None:
+                _own(self, Noted(locks, self._lock._semlock.name or ""))
+
+    def __getstate__(self: Any) -> Any:
+        state = getstate(self)
+        noted = noted_of(self)
+        if noted is not None:
+            noted.share()
+        return state
+
+    def __setstate__(self: Any, state: Any) -> None:
+        setstate(self, state)
+        key, lock_key = self._wait_semaphore._semlock.name, self._lock._semlock.name
+        if depth_of(key) == 1:
+            kind = kind_of(self, PACKAGE)
+            setattr(self, ATTRIBUTE, joined(key, kind, "queue"))
+            if depth_of(lock_key) == 1:
+                _own(self, joined(lock_key, kind, "lock"))
+
+    cls._ftgate_rename = _rename
+    cls.__init__, cls.__getstate__, cls.__setstate__ = __init__, __getstate__, __setstate__
+    cls.wait = _timed_condition_wait(cls.wait)
+
+
+def _own(condition: Any, noted: Noted) -> None:
+    """Time the lock that a Condition made for itself."""
+    condition._lock._ftgate_whole = True
+    _time(condition._lock, noted)
+    condition._make_methods()
+
+
+def _timed_condition_wait(original: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(original)
+    def wait(self: Any, timeout: float | None = None) -> Any:
+        noted = noted_of(self)
+        if noted is None or not self._lock._semlock._is_mine():
+            return original(self, timeout)
+        began = clock() if book.window[0] == RECORD else None
+        thread = get_ident()
+        reacquiring.add(thread)
+        try:
+            return original(self, timeout)
+        finally:
+            reacquiring.discard(thread)
+            if began is not None:
+                noted.wait(clock() - began)
+
+    return wait
+
+
+def _patch_whole(cls: Any, semaphore_of: Callable[[Any], Any]) -> None:
+    """Give each `cls` its site; the name of the semaphore that `semaphore_of` tells is its key."""
+    init = cls.__init__
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        noted = None
+        if ATTRIBUTE not in self.__dict__:
+            frame, depth = asked(sys._getframe(1))
+            site = None if depth else book.site(frame, kind_of(self, PACKAGE), "queue")
+            noted = site and Noted(site)
+            setattr(self, ATTRIBUTE, noted)
+        init(self, *args, **kwargs)
+        if noted is not None:
+            noted.key = semaphore_of(self)._semlock.name or ""
+
+    cls._ftgate_rename = _rename
+    cls.__init__ = __init__
+    if "__getstate__" in cls.__dict__:
+        _patch_state(cls, semaphore_of)
+
+
+def _patch_state(cls: Any, semaphore_of: Callable[[Any], Any]) -> None:
+    getstate, setstate = cls.__getstate__, cls.__setstate__
+
+    def __getstate__(self: Any) -> Any:
+        state = getstate(self)
+        noted = noted_of(self)
+        if noted is not None:
+            noted.share()
+        return state
+
+    def __setstate__(self: Any, state: Any) -> None:
+        setstate(self, state)
+        if ATTRIBUTE not in self.__dict__:  # Barrier.__init__ comes through here too
+            key = semaphore_of(self)._semlock.name
+            setattr(self, ATTRIBUTE, joined(key, kind_of(self, PACKAGE), "queue") if depth_of(key) else None)
+
+    cls.__getstate__, cls.__setstate__ = __getstate__, __setstate__
+
+
+def _patch_wait(cls: Any, name: str, waits: Callable[..., bool]) -> None:
+    """Time `cls.name` as a whole where `waits`, called with the same arguments, says that it is not ready at once."""
+    original = getattr(cls, name)
+
+    @wraps(original)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if book.window[0] != RECORD:
+            return original(self, *args, **kwargs)
+        noted = noted_of(self)
+        if noted is None or not waits(self, *args, **kwargs):
+            return original(self, *args, **kwargs)
+        began = clock()
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            noted.wait(clock() - began)
+
+    setattr(cls, name, method)
+
+
+# Each looks without holding anything: another thread or process may come between, and its place in the queue is then
+# a wait that is not seen, or a wait of no length that is.
+
+
+def _event_waits(event: Any, timeout: float | None = None) -> bool:
+    return (timeout is None or timeout > 0) and bool(event._flag._semlock._is_zero())
+
+
+def _barrier_waits(barrier: Any, timeout: float | None = None) -> bool:
+    broken, filling = -2, 0
+    state = barrier._state
+    return bool(state != broken and (state != filling or barrier._count + 1 < barrier._parties))
+
+
+def _get_waits(queue: Any, block: bool = True, timeout: float | None = None) -> bool:
+    if not block or (timeout is not None and timeout <= 0) or queue._reader.closed:
+        return False
+    return bool(queue._rlock._semlock._is_zero() or not queue._poll())
+
+
+def _put_waits(queue: Any, item: Any = None, block: bool = True, timeout: float | None = None, **_: Any) -> bool:
+    return bool(block and (timeout is None or timeout > 0) and queue._sem._semlock._is_zero())
+
+
+def _join_waits(queue: Any) -> bool:
+    return not queue._unfinished_tasks._semlock._is_zero()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=reacquiring.clear)

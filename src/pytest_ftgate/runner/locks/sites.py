@@ -1,0 +1,244 @@
+"""Where waits are kept: a tally a lock, a site a line that creates locks, one file a process and interpreter.
+
+What a contended acquisition costs is paid while its lock is held, so it is one append to the lock's own list, which
+the lock itself protects. Lists become histograms between turns, and at the end a file.
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import allocate_lock
+from importlib import import_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType, FrameType
+    from typing import Any
+
+    _Key = tuple[int, int, str, str]
+
+FOLDER = "FTGATE_LOCKS"
+"""The environment variable that holds a launch's folder for lock waits; the start hook is at work where it is set."""
+WINDOW = "window"
+"""The file in it whose one byte every process of the launch sees: what is to be kept now."""
+OFF, RECORD, COUNT = 0, 1, 2
+
+LINEAR = 16
+"""Buckets to an octave, so that a bucket is at most 6.25 % wide."""
+
+# Locks that these make are their own inner ones: what they wait for is timed as a whole, or is not the workload's.
+# A lock that other parts of the standard library make (logging's, say) is one that the workload contends for.
+INNER = ("threading", "asyncio", "concurrent.futures", "multiprocessing", "_weakrefset", "importlib", "pytest_ftgate")
+BUT = ("multiprocessing.managers",)
+"""Serves locks that the workload asked for."""
+THROUGH = ("queue", "pytest_ftgate.runner.locks.threads")
+"""Modules whose locks belong to whoever called them."""
+
+
+def bucket_of(wait_ns: int) -> int:
+    """The bucket of a wait: exact below 32 ns, then sixteen to an octave. Merging two histograms is adding counts."""
+    if wait_ns < 2 * LINEAR:
+        return max(0, wait_ns)
+    shift = wait_ns.bit_length() - 5
+    return (shift << 4) + (wait_ns >> shift)
+
+
+def bounds_of(bucket: int) -> tuple[int, int]:
+    """The waits of a bucket in ns: lowest, and the first above it. The inverse of `bucket_of`."""
+    if bucket < 2 * LINEAR:
+        return bucket, bucket + 1
+    shift = (bucket >> 4) - 1
+    low = (bucket - (shift << 4)) << shift
+    return low, low + (1 << shift)
+
+
+class Tally:
+    """One lock's waits in ns, and its acquisitions while they are counted. Whoever holds the lock writes it."""
+
+    __slots__ = ("acquired", "waits")
+
+    def __init__(self) -> None:
+        self.waits: list[int] = []
+        self.acquired = 0
+
+
+class Site:
+    """One line that creates locks of a kind, or one lock that the user named.
+
+    `key` is set where a lock is shared between processes: one of them knows the line, all know the key.
+    """
+
+    __slots__ = (
+        "acquired",
+        "contended",
+        "file",
+        "histogram",
+        "key",
+        "kind",
+        "line",
+        "max_ns",
+        "name",
+        "tallies",
+        "total_ns",
+        "waits_for",
+    )
+
+    def __init__(self, file: str, line: int, kind: str, waits_for: str, name: str = "", key: str = "") -> None:
+        self.file = file
+        self.line = line
+        self.kind = kind
+        self.waits_for = waits_for
+        self.name = name
+        self.key = key
+        self.tallies: list[Tally] = []
+        self.forget()
+
+    def forget(self) -> None:
+        """As if nothing had waited: after a fork, where the parent writes what was before. Locks keep their tallies."""
+        for tally in self.tallies:
+            tally.waits.clear()
+            tally.acquired = 0
+        self.histogram: dict[int, int] = {}
+        self.contended = self.total_ns = self.max_ns = self.acquired = 0
+
+    def tally(self) -> Tally:
+        """A new tally; one a lock, and none before it waits."""
+        tally = Tally()
+        self.tallies.append(tally)
+        return tally
+
+    def fold(self) -> None:
+        """The lists of waits become the histogram. While workers wait, or at the end: it takes a while."""
+        for tally in tuple(self.tallies):
+            # In place, a copy and a cut: what another thread appends meanwhile is kept for the next fold.
+            waits = tally.waits[:]
+            del tally.waits[: len(waits)]
+            self.acquired += tally.acquired
+            tally.acquired = 0
+            for wait_ns in waits:
+                bucket = bucket_of(wait_ns)
+                self.histogram[bucket] = self.histogram.get(bucket, 0) + 1
+            self.contended += len(waits)
+            self.total_ns += sum(waits)
+            self.max_ns = max(self.max_ns, max(waits, default=0))
+
+    def as_json(self) -> dict[str, Any]:
+        """In the words of the file that the controller reads."""
+        names = ("file", "line", "kind", "waits_for", "name", "key", "contended", "total_ns", "max_ns", "acquired")
+        found = {name: getattr(self, name) for name in names}
+        return {**found, "histogram": {str(bucket): count for bucket, count in self.histogram.items()}}
+
+
+class Book:
+    """All sites of this process and interpreter, and the byte that says what is to be kept now.
+
+    `counters` are called with whether acquisitions are to be counted from now on, at each change of that.
+    """
+
+    def __init__(self) -> None:
+        self.window: Any = bytearray((OFF,))
+        self.folder = ""
+        self.counters: list[Callable[[bool], None]] = []
+        self._sites: dict[Any, Site] = {}
+        self._known: dict[_Key, Site | None] = {}
+        self._codes: list[CodeType] = []
+        self._raw = allocate_lock()
+
+    def open(self, folder: str) -> None:
+        """Share the launch's window byte; the file is there before any process of the launch starts."""
+        from mmap import mmap
+
+        with open(os.path.join(folder, WINDOW), "r+b") as file:
+            self.window = memoryview(mmap(file.fileno(), 1))
+        self.folder = folder
+
+    def site(self, frame: FrameType | None, kind: str, waits_for: str) -> Site | None:
+        """The site of a lock that `frame` creates; None for an inner lock, which is left alone.
+
+        `frame` is that of the call; frames of modules in THROUGH are passed by, to whoever called them.
+        """
+        if frame is None:
+            return None
+        # The code's id: its hash walks over all of its instructions.
+        key = (id(frame.f_code), frame.f_lasti, kind, waits_for)
+        found = self._known.get(key, _UNKNOWN)
+        return self._first(frame, key) if found is _UNKNOWN else found
+
+    def _first(self, frame: FrameType | None, key: _Key) -> Site | None:
+        """The site of a line that is seen for the first time, and of a line in THROUGH, which has many."""
+        first = frame
+        module = ""
+        while frame is not None and (module := frame.f_globals.get("__name__") or "") in THROUGH:
+            frame = frame.f_back
+        if frame is None:
+            return None
+        if frame is not first:
+            return self.site(frame, *key[2:])
+        site = None
+        if not is_inner(module):
+            site = self.add(key, Site(frame.f_code.co_filename, frame.f_lineno, *key[2:]))
+        self._codes.append(frame.f_code)  # An id is only good while the object lives.
+        self._known[key] = site
+        return site
+
+    def add(self, key: Any, site: Site) -> Site:
+        """Keep a site under a key of any hashable kind; the one that is there already wins."""
+        with self._raw:
+            return self._sites.setdefault(key, site)
+
+    def renamed(self, site: Site, name: str) -> Site:
+        """The site of a lock of `site` that the user named: one for each name."""
+        key = (site.file, site.line, site.kind, site.waits_for, name, site.key)
+        return self.add(key, Site(site.file, site.line, site.kind, site.waits_for, name, site.key))
+
+    def fold(self) -> None:
+        """Fold every site; see Site.fold."""
+        for site in tuple(self._sites.values()):
+            site.fold()
+
+    def forget(self) -> None:
+        """In a forked child: what was before is the parent's to write."""
+        self._raw = allocate_lock()
+        for site in tuple(self._sites.values()):
+            site.forget()
+
+    def write(self) -> None:
+        """Leave this process's file, whole or not at all; called again it replaces it. Never raises: it is no workload.
+
+        A site that nothing waited at is written too where another process may need its line (it has a key).
+        """
+        import json
+
+        self.fold()
+        sites = [site.as_json() for site in self._sites.values() if site.contended or site.acquired or site.key]
+        if not (sites and self.folder):
+            return
+        path = os.path.join(self.folder, f"{os.getpid()}-{_interpreter()}.json")
+        try:
+            with open(path + ".part", "w", encoding="utf-8") as file:
+                json.dump(sites, file)
+            os.replace(path + ".part", path)
+        except OSError:
+            pass
+
+
+def is_inner(module: str) -> bool:
+    """Whether locks that this module makes are inner ones."""
+    return module not in BUT and module.startswith(INNER) and module.partition(".")[0] in _FIRST
+
+
+_UNKNOWN: Any = object()
+_FIRST = frozenset(name.partition(".")[0] for name in INNER)
+
+
+def _interpreter() -> int:
+    """This interpreter's number among those of the process; 0 is the main one."""
+    try:
+        return int(import_module("_interpreters").get_current()[0])
+    except ImportError:
+        return 0
+
+
+book = Book()
+"""This process's and interpreter's own; a module is never shared between interpreters."""

@@ -1,0 +1,169 @@
+"""The lock probe for asyncio: a task that must wait is timed from outside the loop's own method, which is unchanged."""
+
+from __future__ import annotations
+
+import sys
+from functools import wraps
+
+from .noting import ATTRIBUTE, Noted, clock, kind_of, rename
+from .sites import OFF, RECORD, book
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+    from typing import Any
+
+PACKAGE = "asyncio"
+
+reacquiring: set[Any] = set()
+"""Tasks inside Condition.wait: taking the lock back is part of that wait."""
+
+
+def patch_locks(module: ModuleType) -> None:
+    """Time Lock, Condition, Semaphore, BoundedSemaphore, Event and Barrier of asyncio.locks, just executed."""
+    patched: Any = module
+    _patch_init(patched.Lock, "lock")
+    _patch_condition(patched.Condition)
+    for cls in (patched.Semaphore, patched.BoundedSemaphore, patched.Event, patched.Barrier):
+        _patch_init(cls, "queue")
+    _patch_acquire(patched.Lock, _lock_waits)
+    _patch_acquire(patched.Semaphore, lambda semaphore: semaphore.locked())
+    _patch_wait(patched.Event, "wait", lambda event: not event._value)
+    _patch_wait(patched.Barrier, "wait", _barrier_waits)
+
+
+def patch_queues(module: ModuleType) -> None:
+    """Time Queue of asyncio.queues, just executed; PriorityQueue and LifoQueue inherit from it."""
+    queue: Any = module.Queue  # type: ignore[attr-defined, unused-ignore]
+    _patch_init(queue, "queue")
+    _patch_wait(queue, "get", lambda queue: queue.empty() and not getattr(queue, "_is_shutdown", False))
+    _patch_put(queue)
+    _patch_wait(queue, "join", lambda queue: queue._unfinished_tasks > 0)
+
+
+def _patch_init(cls: Any, waits_for: str) -> None:
+    """Give each `cls` its site: the line that constructs it. One that asyncio constructs is an inner one."""
+    init = cls.__init__
+
+    @wraps(init)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        if ATTRIBUTE not in self.__dict__:
+            site = book.site(sys._getframe(1), kind_of(self, PACKAGE), waits_for)
+            setattr(self, ATTRIBUTE, site and Noted(site))
+        init(self, *args, **kwargs)
+
+    cls._ftgate_rename = rename
+    cls.__init__ = __init__
+
+
+def _patch_condition(cls: Any) -> None:
+    """`wait` as queue wait; the lock that a Condition makes for itself as lock wait, under the Condition's kind."""
+    init, original = cls.__init__, cls.wait
+
+    @wraps(init)
+    def __init__(self: Any, lock: Any = None) -> None:
+        frame, kind = sys._getframe(1), kind_of(self, PACKAGE)
+        waits, locks = book.site(frame, kind, "queue"), book.site(frame, kind, "lock")
+        setattr(self, ATTRIBUTE, waits and Noted(waits))
+        init(self, lock)
+        if lock is None and locks is not None:
+            setattr(self._lock, ATTRIBUTE, Noted(locks))
+            self._ftgate_own = self._lock
+
+    def _rename(self: Any, name: str) -> None:
+        rename(self, name)
+        rename(self.__dict__.get("_ftgate_own"), name)
+
+    @wraps(original)
+    async def wait(self: Any) -> Any:
+        noted = getattr(self, ATTRIBUTE, None)
+        if not noted or not self.locked():
+            return await original(self)
+        began = clock() if book.window[0] == RECORD else None
+        task = _current_task()
+        reacquiring.add(task)
+        try:
+            return await original(self)
+        finally:
+            reacquiring.discard(task)
+            if began is not None:
+                noted.wait(clock() - began)
+
+    cls.__init__, cls.wait, cls._ftgate_rename = __init__, wait, _rename
+
+
+def _patch_acquire(cls: Any, waits: Callable[[Any], bool]) -> None:
+    """Time `acquire` where it must wait, and count it while acquisitions are counted."""
+    original = cls.acquire
+
+    @wraps(original)
+    async def acquire(self: Any) -> Any:
+        state = book.window[0]
+        if state == OFF or (state == RECORD and not waits(self)):
+            return await original(self)
+        noted = getattr(self, ATTRIBUTE, None)
+        if not noted or (reacquiring and _current_task() in reacquiring):
+            return await original(self)
+        if state == RECORD:
+            return await _timed(noted, original(self))
+        got = await original(self)
+        noted.count()
+        return got
+
+    cls.acquire = acquire
+
+
+def _patch_wait(cls: Any, name: str, waits: Callable[[Any], bool]) -> None:
+    """Time `cls.name`, which takes no arguments, where `waits` says that it is not ready at once."""
+    original = getattr(cls, name)
+
+    @wraps(original)
+    async def method(self: Any) -> Any:
+        if book.window[0] == RECORD and waits(self) and (noted := getattr(self, ATTRIBUTE, None)):
+            return await _timed(noted, original(self))
+        return await original(self)
+
+    setattr(cls, name, method)
+
+
+def _patch_put(cls: Any) -> None:
+    """Time `put` where the queue is full."""
+    original = cls.put
+
+    @wraps(original)
+    async def put(self: Any, item: Any) -> Any:
+        if book.window[0] == RECORD and _put_waits(self) and (noted := getattr(self, ATTRIBUTE, None)):
+            return await _timed(noted, original(self, item))
+        return await original(self, item)
+
+    cls.put = put
+
+
+async def _timed(noted: Noted, waiting: Any) -> Any:
+    """A wait that is cancelled was a wait; what cancelled it passes through untouched."""
+    began = clock()
+    try:
+        return await waiting
+    finally:
+        noted.wait(clock() - began)
+
+
+def _lock_waits(lock: Any) -> bool:
+    return lock._locked or (bool(lock._waiters) and any(not waiter.cancelled() for waiter in lock._waiters))
+
+
+def _barrier_waits(barrier: Any) -> bool:
+    if barrier.broken:
+        return False
+    return bool(barrier._state.value != "filling" or barrier._count + 1 < barrier._parties)
+
+
+def _put_waits(queue: Any) -> bool:
+    return bool(queue.full()) and not getattr(queue, "_is_shutdown", False)
+
+
+def _current_task() -> Any:
+    from asyncio.tasks import current_task
+
+    return current_task()

@@ -1,0 +1,467 @@
+"""Locks of threads: what `threading` and `queue` give is timed, at its creation site, where it has to wait.
+
+Every wrapper tries first and reads the clock only when that fails, and keeps a wait while it holds the lock it waited
+for: the lock itself protects its tally. No lock of ours is taken on the way.
+"""
+
+from __future__ import annotations
+
+import _thread
+import sys
+import threading
+import time
+from _thread import allocate_lock
+
+from .sites import RECORD, Site, Tally, book
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+    from typing import Any, NoReturn, SupportsIndex
+
+_clock = time.perf_counter_ns
+_RawLock: type = type(allocate_lock())
+_RawRLock = _thread.RLock
+_getframe = sys._getframe
+_rlock_factory = threading.RLock
+
+
+def keep(lock: Any, waited_ns: int) -> None:
+    """Append a wait to the tally of any object that has `_ftgate_site` and `_ftgate_tally`."""
+    (lock._ftgate_tally or _tally(lock)).waits.append(waited_ns)
+
+
+def _tally(lock: Any) -> Tally:
+    """The lock's first tally: made when it waits, or is counted, for the first time."""
+    tally: Tally = lock._ftgate_site.tally()
+    lock._ftgate_tally = tally
+    return tally
+
+
+def _deferring() -> Callable[[object], object]:
+    """What frees an object that threads share from the counting of its references, where an interpreter has that.
+
+    Without the GIL each look at a slot of a lock that another thread made is an atomic count up and one down: measured,
+    half of what the wrapper then costs. An interpreter that has no such call counts on.
+    """
+    if getattr(sys, "_is_gil_enabled", lambda: True)():
+        return id
+    try:
+        from ctypes import c_int, py_object, pythonapi
+
+        defer = pythonapi.PyUnstable_Object_EnableDeferredRefcount
+    except (ImportError, AttributeError):
+        return id
+    defer.argtypes, defer.restype = (py_object,), c_int
+    return defer
+
+
+_defer = _deferring()
+
+
+class _Posing(type):
+    """Metaclass: the raw locks that the standard library's own code is given are instances too."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return type.__instancecheck__(cls, instance) or type(instance) is cls.__dict__.get("_ftgate_raw")
+
+
+class _Timed(metaclass=_Posing):
+    """A raw lock in a class's clothes. Its bound C methods stand in slots: what needs no look costs no Python frame."""
+
+    __slots__ = ("__exit__", "__weakref__", "_acquire", "_ftgate_site", "_ftgate_tally", "release")
+    _ftgate_raw: type
+    _acquire: Callable[..., bool]
+    _ftgate_site: Site
+    _ftgate_tally: Tally | None
+    release: Callable[[], None]
+
+    @classmethod
+    def _at(cls, raw: Any, site: Site) -> Any:
+        """The lock `raw` as one of `site`."""
+        lock: Any = object.__new__(cls)
+        lock._acquire = raw.acquire
+        lock.__exit__ = raw.__exit__
+        lock.release = raw.release
+        lock._ftgate_site = site
+        lock._ftgate_tally = None
+        return lock
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        # isinstance() asks the type first and this next: for code that asks whether it has a raw one.
+        kind = type(self)
+        return kind._ftgate_raw if "_ftgate_raw" in kind.__dict__ else kind
+
+    def __enter__(self) -> bool:
+        if self._acquire(False):
+            return True
+        return self._wait()
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """As a raw lock's, errors included; what blocks is timed."""
+        if timeout == -1:
+            return self._acquire(False) or (self._wait() if blocking else False)
+        allocate_lock().acquire(blocking, timeout)  # Raises what a raw lock would.
+        return self._acquire(False) or (self._wait(timeout) if timeout else False)
+
+    def _wait(self, timeout: float = -1) -> bool:
+        """Block; the wait is kept if the window is open, one that times out too."""
+        tally = self._ftgate_tally or self._first()
+        if book.window[0] != RECORD:
+            return self._acquire(True, timeout)
+        start = _clock()
+        got = self._acquire(True, timeout)
+        tally.waits.append(_clock() - start)
+        return got
+
+    def _first(self) -> Tally:
+        """Before the first wait, as late as that: what is deferred is freed by a garbage collection, no earlier."""
+        for shared in (self._acquire, self.__exit__):  # type: ignore[attr-defined]
+            _defer(shared)
+        return _tally(self)
+
+    def _acquire_now(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """For a Condition, which keeps a bound method: one that follows when acquisitions are counted."""
+        return self.acquire(blocking, timeout)
+
+    @property
+    def _raw(self) -> Any:
+        return self._acquire.__self__  # type: ignore[attr-defined]
+
+    def locked(self) -> bool:
+        """As a raw lock's."""
+        return bool(self._raw.locked())
+
+    def _at_fork_reinit(self) -> None:
+        self._raw._at_fork_reinit()
+
+    def __repr__(self) -> str:
+        raw = self._raw
+        own = repr(raw).replace(f" at {id(raw):#x}", f" at {id(self):#x}")
+        kind = type(self)
+        return own if "_ftgate_raw" in kind.__dict__ else own.replace("_thread.RLock", kind.__name__)
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raw = type(self)._ftgate_raw
+        name = raw.__name__ if int(protocol) < 2 else f"{raw.__module__}.{raw.__name__}"
+        raise TypeError(f"cannot pickle {name!r} object")
+
+
+class Lock(_Timed):
+    """What `threading.Lock` is with the probe on."""
+
+    __slots__ = ()
+    _ftgate_raw = _RawLock
+
+    def __new__(cls) -> Any:
+        """A lock of the caller's line, or a raw one where the caller is of the standard library."""
+        site = book.site(_getframe(1), "Lock", "lock")
+        return allocate_lock() if site is None else cls._at(allocate_lock(), site)
+
+    def __init_subclass__(cls) -> None:
+        raise TypeError("type '_thread.lock' is not an acceptable base type")
+
+    # What a Condition takes of a lock: taking it back inside Condition.wait() is part of that wait, not one more.
+
+    def _release_save(self) -> None:
+        self.release()
+
+    def _acquire_restore(self, state: object) -> None:
+        self._acquire()
+
+    def _is_owned(self) -> bool:
+        if self._acquire(False):
+            self.release()
+            return False
+        return True
+
+    # Obsolete names that a raw lock still has.
+
+    def acquire_lock(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """As `acquire`."""
+        return self.acquire(blocking, timeout)
+
+    def release_lock(self) -> None:
+        """As `release`."""
+        self.release()
+
+    locked_lock = _Timed.locked
+
+
+class RLock(_Timed):
+    """What `threading.RLock` is with the probe on: taking it again never waits, and counts for nothing."""
+
+    __slots__ = ()
+    _ftgate_raw = _RawRLock
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """As Lock's."""
+        if args or kwargs:
+            _rlock_factory(*args, **kwargs)  # Warns or raises as this version does.
+        site = book.site(_getframe(1), "RLock", "lock")
+        if site is None and cls is RLock:
+            return _RawRLock()
+        return cls._at(_RawRLock(), site or Site("", 0, "RLock", "lock"))
+
+
+def _of_raw(name: str) -> property:
+    """The raw lock's own bound method: what a Condition takes at its creation, and what costs no frame later."""
+    return property(lambda self: getattr(self._raw, name))
+
+
+for _name in ("_release_save", "_acquire_restore", "_is_owned", "_recursion_count"):
+    setattr(RLock, _name, _of_raw(_name))
+
+
+def _counting_enter(self: Lock) -> bool:
+    self._acquire()
+    (self._ftgate_tally or _tally(self)).acquired += 1
+    return True
+
+
+def _counting_acquire(self: Lock, blocking: bool = True, timeout: float = -1) -> bool:
+    got = self._acquire(blocking, timeout)
+    if got:
+        (self._ftgate_tally or _tally(self)).acquired += 1
+    return got
+
+
+def _counting_rlock_acquire(self: RLock, blocking: bool = True, timeout: float = -1) -> bool:
+    got = self._acquire(blocking, timeout)
+    if got and self._raw._recursion_count() == 1:
+        (self._ftgate_tally or _tally(self)).acquired += 1
+    return got
+
+
+def _counting_rlock_enter(self: RLock) -> bool:
+    return _counting_rlock_acquire(self)
+
+
+_VARIANTS: tuple[tuple[type, Any, Any], ...] = (
+    (Lock, _counting_enter, _counting_acquire),
+    (RLock, _counting_rlock_enter, _counting_rlock_acquire),
+)
+
+
+def _count(counting: bool) -> None:
+    """Swap the methods for those that count acquisitions, or back."""
+    for cls, enter, acquire in _VARIANTS:
+        cls.__enter__ = enter if counting else _Timed.__enter__  # type: ignore[attr-defined]
+        cls.acquire = acquire if counting else _Timed.acquire  # type: ignore[attr-defined]
+
+
+# The classes below are patched in place: they stay the same objects, whatever has subclassed or pickled them by name.
+
+_condition_init = threading.Condition.__init__
+_condition_wait = threading.Condition.wait
+_semaphore_init = threading.Semaphore.__init__
+_semaphore_acquire = threading.Semaphore.acquire
+_bounded_code = threading.BoundedSemaphore.__init__.__code__
+_event_init = threading.Event.__init__
+_event_wait = threading.Event.wait
+_event_is_set = threading.Event.is_set
+_barrier_init = threading.Barrier.__init__
+_barrier_wait = threading.Barrier.wait
+
+
+def _condition_init_at(self: Any, lock: Any = None) -> None:
+    frame = _getframe(1)
+    site = book.site(frame, "Condition", "queue")
+    if site is not None and lock is None:
+        lock = RLock._at(_RawRLock(), book.site(frame, "Condition", "lock") or site)
+    _condition_init(self, lock)
+    if site is not None:
+        self._ftgate_site = site
+    if type(lock) is Lock or type(lock) is RLock:
+        self.acquire = lock._acquire_now
+
+
+def _condition_wait_timed(self: Any, timeout: float | None = None) -> bool:
+    if self._ftgate_site is None or book.window[0] != RECORD or (timeout is not None and timeout <= 0):
+        return _condition_wait(self, timeout)
+    start = _clock()
+    got = _condition_wait(self, timeout)
+    keep(self, _clock() - start)
+    return got
+
+
+def _condition_rename(self: Any, name: str) -> None:
+    """The condition, and its lock where it made that itself."""
+    _rename(self, name)
+    site = getattr(self._lock, "_ftgate_site", None)
+    if site is not None and site.kind == "Condition":
+        _rename(self._lock, name)
+
+
+def _rename(lock: Any, name: str) -> None:
+    if lock._ftgate_site is not None:
+        lock._ftgate_site = book.renamed(lock._ftgate_site, name)
+        lock._ftgate_tally = None
+
+
+def _semaphore_init_at(self: Any, value: int = 1) -> None:
+    frame: Any = _getframe(1)
+    bounded = isinstance(self, threading.BoundedSemaphore)
+    if frame.f_code is _bounded_code:
+        frame = frame.f_back
+    _semaphore_init(self, value)
+    self._ftgate_site = book.site(frame, "BoundedSemaphore" if bounded else "Semaphore", "queue")
+
+
+def _semaphore_acquire_timed(self: Any, blocking: bool = True, timeout: float | None = None) -> bool:
+    if self._ftgate_site is None or not blocking:
+        return _semaphore_acquire(self, blocking, timeout)
+    if _semaphore_acquire(self, False):
+        return True
+    if book.window[0] != RECORD or (timeout is not None and timeout <= 0):
+        return _semaphore_acquire(self, blocking, timeout)
+    start = _clock()
+    got = _semaphore_acquire(self, blocking, timeout)
+    keep(self, _clock() - start)
+    return got
+
+
+def _event_init_at(self: Any) -> None:
+    _event_init(self)
+    self._ftgate_site = book.site(_getframe(1), "Event", "queue")
+
+
+def _event_wait_timed(self: Any, timeout: float | None = None) -> bool:
+    if (
+        self._ftgate_site is None
+        or _event_is_set(self)
+        or book.window[0] != RECORD
+        or (timeout is not None and timeout <= 0)
+    ):
+        return _event_wait(self, timeout)
+    start = _clock()
+    got = _event_wait(self, timeout)
+    keep(self, _clock() - start)
+    return got
+
+
+def _barrier_init_at(
+    self: Any, parties: int, action: Callable[[], None] | None = None, timeout: float | None = None
+) -> None:
+    _barrier_init(self, parties, action, timeout)
+    self._ftgate_site = book.site(_getframe(1), "Barrier", "queue")
+
+
+def _barrier_wait_timed(self: Any, timeout: float | None = None) -> int:
+    if self._ftgate_site is None or book.window[0] != RECORD or self.broken:
+        return _barrier_wait(self, timeout)
+    start = _clock()
+    try:
+        index = _barrier_wait(self, timeout)
+    except threading.BrokenBarrierError:
+        keep(self, _clock() - start)
+        raise
+    if index != self.parties - 1:  # The last one to come waits for nobody.
+        keep(self, _clock() - start)
+    return index
+
+
+def patch() -> None:
+    """Patch `threading`, which this module imports; once."""
+    book.counters.append(_count)
+    _pose(Lock, _RawLock, "Lock")
+    _pose(RLock, _RawRLock, "RLock")
+    threading.Lock = Lock
+    threading.RLock = RLock
+    _replace(threading.Condition, __init__=_condition_init_at, wait=_condition_wait_timed)
+    threading.Condition._ftgate_rename = _condition_rename  # type: ignore[attr-defined]
+    _replace(
+        threading.Semaphore,
+        __init__=_semaphore_init_at,
+        acquire=_semaphore_acquire_timed,
+        __enter__=_semaphore_acquire_timed,
+    )
+    _replace(threading.Event, __init__=_event_init_at, wait=_event_wait_timed)
+    _replace(threading.Barrier, __init__=_barrier_init_at, wait=_barrier_wait_timed)
+
+
+def _pose(cls: type, raw: type, name: str, module: str = "threading") -> None:
+    """Found, and pickled, by the name that it takes."""
+    cls.__module__ = module
+    cls.__name__ = cls.__qualname__ = name
+    cls.__doc__ = raw.__doc__
+
+
+def _replace(cls: Any, **methods: Any) -> None:
+    """Put methods in place of the class's own; objects without a site (inner ones) have the class's None."""
+    cls._ftgate_site = cls._ftgate_tally = None
+    for name, method in methods.items():
+        old = getattr(cls, name)
+        method.__name__, method.__qualname__, method.__doc__ = old.__name__, old.__qualname__, old.__doc__
+        method.__annotations__ = {}
+        setattr(cls, name, method)
+
+
+def patch_queue(module: ModuleType) -> None:
+    """Patch module `queue`: its queues are their maker's, and SimpleQueue is timed."""
+    queue: Any = module
+    make = queue.Queue.__init__
+
+    def init_at(self: Any, maxsize: int = 0) -> None:
+        make(self, maxsize)
+        frame = _getframe(1)
+        lock = book.site(frame, type(self).__name__, "lock")
+        if lock is not None and type(self.mutex) is Lock:
+            self.mutex._ftgate_site = lock
+            waits = book.site(frame, type(self).__name__, "queue")
+            for condition in (self.not_empty, self.not_full, self.all_tasks_done):
+                condition._ftgate_site = waits
+
+    def rename(self: Any, name: str) -> None:
+        for part in (self.mutex, self.not_empty, self.not_full, self.all_tasks_done):
+            if getattr(part, "_ftgate_site", None) is not None:
+                _rename(part, name)
+
+    _replace(queue.Queue, __init__=init_at)
+    queue.Queue._ftgate_rename = rename
+    if isinstance(queue.SimpleQueue, type) and queue.SimpleQueue.__module__ == "_queue":
+        queue.SimpleQueue = _simple_queue(queue.SimpleQueue, queue.Empty)
+
+
+def _simple_queue(raw: Any, empty: type[Exception]) -> Any:
+    """A subclass of the C queue whose `get` is timed where it blocks."""
+    get_raw = raw.get
+
+    class SimpleQueue(raw, metaclass=_Posing):  # type: ignore[misc]
+        __slots__ = ("_ftgate_site", "_ftgate_tally")
+        _ftgate_raw = raw
+
+        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+            site = book.site(_getframe(1), "SimpleQueue", "queue")
+            if site is None and cls is SimpleQueue:
+                return raw(*args, **kwargs)
+            queue = raw.__new__(cls, *args, **kwargs)
+            queue._ftgate_site = site or Site("", 0, "SimpleQueue", "queue")
+            queue._ftgate_tally = None
+            return queue
+
+        def get(self, block: bool = True, timeout: float | None = None) -> Any:
+            if not block:
+                return get_raw(self, block, timeout)
+            if timeout is None:
+                try:
+                    return get_raw(self, False)
+                except empty:
+                    pass
+            return self._wait(timeout)
+
+        def _wait(self, timeout: float | None) -> Any:
+            free = timeout is not None and (not self.empty() or timeout <= 0)
+            if free or book.window[0] != RECORD:
+                return get_raw(self, True, timeout)
+            start = _clock()
+            try:
+                return get_raw(self, True, timeout)
+            finally:
+                keep(self, _clock() - start)
+
+    _pose(SimpleQueue, raw, "SimpleQueue", "queue")
+    SimpleQueue.get.__doc__ = raw.get.__doc__
+    return SimpleQueue

@@ -1,0 +1,154 @@
+"""`python -P -s selftest.py`: threads and children in known states, for the one who classifies waits from outside.
+
+Prints one line of JSON, `{"gil": bool, "states": [[pid, thread id, state], ...]}`, and ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+import threading
+import time
+from multiprocessing import get_context
+from queue import Empty, SimpleQueue
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FOREVER_S = 60.0
+
+# Both busy threads of an interpreter, told through a pipe: what `os.write` of a line does is atomic.
+_BUSY = """
+import os, threading
+def busy():
+    os.write({pipe}, f"{{os.getpid()}} {{threading.get_native_id()}} {state}\\n".encode())
+    while True:
+        sum(range(1000))
+"""
+_IN_INTERPRETER = """
+threading.Thread(target=busy).start()
+busy()
+"""
+
+
+def _tell(pipe: int, state: str) -> None:
+    os.write(pipe, f"{os.getpid()} {threading.get_native_id()} {state}\n".encode())
+
+
+def _child(pipe: int, state: str, wait: Callable[[], object]) -> int:
+    """Fork a child that waits; forked before there are threads."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        _tell(pipe, state)
+        wait()
+    finally:
+        os._exit(0)
+
+
+def _thread(pipe: int, state: str, wait: Callable[[], object]) -> None:
+    def live() -> None:
+        _tell(pipe, state)
+        wait()
+
+    threading.Thread(target=live, daemon=True).start()
+
+
+def children(pipe: int) -> list[int]:
+    """Children that wait for a semaphore and for a pipe; their pids."""
+    taken = get_context("fork").Lock()
+    taken.acquire()
+    end, other = os.pipe()
+    return [
+        _child(pipe, "process a shared semaphore", taken.acquire),
+        _child(pipe, "process a shared semaphore with a timeout", lambda: taken.acquire(timeout=FOREVER_S)),
+        _child(pipe, "process a pipe", lambda: _read(end, other)),
+        _child(pipe, "process a poll of a pipe", lambda: _poll(end)),
+    ]
+
+
+def _read(descriptor: int, other: int) -> None:
+    os.close(other)
+    os.read(descriptor, 1)
+
+
+def _poll(descriptor: int) -> None:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    poll.poll(FOREVER_S * 1000)
+
+
+def _wait_for(condition: threading.Condition) -> None:
+    with condition:
+        condition.wait()
+
+
+def _get(queue: SimpleQueue[int]) -> None:
+    try:
+        queue.get(timeout=FOREVER_S)
+    except Empty:
+        pass
+
+
+def threads(pipe: int) -> int:
+    """Threads that wait in every way of the standard library's, and two that are busy; how many."""
+    lock, again = threading.Lock(), threading.RLock()
+    lock.acquire()
+    again.acquire()
+    waits: dict[str, Callable[[], object]] = {
+        "parked a lock": lock.acquire,
+        "parked a lock with a timeout": lambda: lock.acquire(timeout=FOREVER_S),
+        "parked a re-entrant lock": again.acquire,
+        "parked a condition": lambda: _wait_for(threading.Condition()),
+        "parked an event with a timeout": lambda: threading.Event().wait(FOREVER_S),
+        "parked a queue with a timeout": lambda: _get(SimpleQueue()),
+        "asleep a sleep": lambda: time.sleep(FOREVER_S),
+    }
+    for state, wait in waits.items():
+        _thread(pipe, state, wait)
+    names: dict[str, Callable[[], None]] = {}
+    exec(_BUSY.format(pipe=pipe, state="busy two threads"), names)
+    for _ in range(2):
+        threading.Thread(target=names["busy"], daemon=True).start()
+    return len(waits) + 2
+
+
+def interpreters(pipe: int) -> int:
+    """Two busy threads in an interpreter of their own, where there are any; how many."""
+    try:
+        from concurrent.interpreters import create  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        return 0
+    code = _BUSY.format(pipe=pipe, state="busy two threads of a sub-interpreter") + _IN_INTERPRETER
+    threading.Thread(target=create().exec, args=(code,), daemon=True).start()
+    return 2
+
+
+def main() -> None:
+    """Bring everything into its state, say so, and stay until the standard input ends."""
+    sys.setswitchinterval(0.005)
+    end, pipe = os.pipe()
+    pids = children(pipe)
+    try:
+        expected = len(pids) + interpreters(pipe) + threads(pipe)
+        told = b""
+        while told.count(b"\n") < expected:
+            told += os.read(end, 65536)
+        states = [line.split(" ", 2) for line in told.decode().splitlines()]
+        gil = bool(getattr(sys, "_is_gil_enabled", lambda: True)())
+        line = {"gil": gil, "states": [[int(pid), int(thread), state] for pid, thread, state in states]}
+        os.write(1, json.dumps(line).encode() + b"\n")
+        os.read(0, 1)
+    finally:
+        for pid in pids:
+            os.kill(pid, 9)
+            os.waitpid(pid, 0)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,715 @@
+"""Where the threads of a measured process tree wait, seen from outside and without attaching. Linux alone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import select
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple, Protocol
+
+import filelock
+import msgspec
+
+from .errors import FtgateError
+from .model import Struct, Waits
+from .pythons.describe import scrubbed_environment
+from .roles import Roles
+
+Where = Literal["running", "gil", "parked", "process", "asleep"]
+
+SELF_TEST: Final = Path(__file__).parent / "runner" / "selftest.py"
+VERSION: Final = 1  # of what is looked at and of what the self-test asks: another one tests again
+_LOOK_S: Final = 0.002  # between looks, at best
+_ACCOUNT_S: Final = 0.1  # between readings of the scheduler's account and of the list of threads, at best
+_LOOK_SHARE: Final = 0.015  # of the time; together with the account's at most 2 % of it
+_ACCOUNT_SHARE: Final = 0.004
+_WAKE_S: Final = 30e-6  # CPU time of a sleep and a wake-up between steps, as measured
+_LOOKS_A_STEP: Final = 64  # threads; more of them are looked at in turns
+_OPEN_FILES: Final = 256
+
+_PRIVATE: Final = 0x80  # FUTEX_PRIVATE_FLAG
+_STACK_BYTES: Final = 16 << 10  # how far above the stack pointer the frames stand in which a thread parks
+_GIL_BYTES: Final = 256  # a GIL's two conditions stand so near to each other
+
+
+class Calls(NamedTuple):
+    """Numbers of the system calls in which threads wait, on one architecture."""
+
+    futex: int
+    descriptor: frozenset[int]  # read, write, send, receive, accept: the first argument is a descriptor
+    poll: frozenset[int]
+    select: frozenset[int]
+    process: frozenset[int]  # wait for a child, lock a file
+
+
+CALLS: Final = {
+    "x86_64": Calls(
+        futex=202,
+        descriptor=frozenset({0, 1, 19, 20, 42, 43, 44, 45, 46, 47, 288}),
+        poll=frozenset({7, 271}),
+        select=frozenset({23, 270}),
+        process=frozenset({61, 72, 73, 247}),
+    ),
+    "aarch64": Calls(
+        futex=98,
+        descriptor=frozenset({63, 64, 65, 66, 202, 203, 206, 207, 211, 212, 242}),
+        poll=frozenset({73}),
+        select=frozenset({72}),
+        process=frozenset({25, 32, 95, 260}),
+    ),
+}
+
+
+class Account(NamedTuple):
+    """The scheduler's account of one thread: ns on a core and ns in a run queue, and switches, since it began."""
+
+    running_ns: int
+    runnable_ns: int
+    voluntary: int
+    involuntary: int
+
+
+class Reader(Protocol):
+    """What the kernel tells of other processes; None, or nothing, of one that is gone. Raises PermissionError."""
+
+    def threads(self, pid: int) -> list[int]:
+        """The ids of its threads."""
+        ...
+
+    def call(self, pid: int, thread: int) -> bytes | None:
+        """The system call it is in: number, six arguments, stack pointer, program counter; or `running`."""
+        ...
+
+    def account(self, pid: int, thread: int) -> Account | None:
+        """The scheduler's account."""
+        ...
+
+    def cpu_s(self, pid: int) -> float | None:
+        """CPU time of a process with all threads it ever had, in s."""
+        ...
+
+    def maps(self, pid: int) -> str:
+        """Its address space, in the kernel's words."""
+        ...
+
+    def link(self, pid: int, name: str) -> str:
+        """Where `exe` or `fd/3` leads; empty when nowhere."""
+        ...
+
+    def memory(self, pid: int, address: int, size: int) -> bytes:
+        """`size` bytes of its memory, or fewer."""
+        ...
+
+    def local_sockets(self, pid: int) -> frozenset[str]:
+        """The inodes of the Unix sockets that it could have."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what is kept open."""
+        ...
+
+
+class Proc:
+    """The real reader. What is read at each look is kept open, as long as there are not too many threads."""
+
+    def __init__(self) -> None:
+        self._calls: dict[int, int] = {}  # of a thread's id, which is one of its machine's as long as it lives
+
+    def threads(self, pid: int) -> list[int]:
+        """See Reader."""
+        with _gone():
+            return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+        return []
+
+    def call(self, pid: int, thread: int) -> bytes | None:
+        """See Reader."""
+        kept = self._calls.get(thread)
+        try:
+            if kept is not None:
+                return os.pread(kept, 256, 0)
+            return self._first_call(pid, thread)
+        except (FileNotFoundError, ProcessLookupError):
+            if kept is not None:  # its id may be another's soon
+                os.close(self._calls.pop(thread))
+            return None
+
+    def _first_call(self, pid: int, thread: int) -> bytes:
+        path = f"/proc/{pid}/task/{thread}/syscall"
+        if len(self._calls) >= _OPEN_FILES:
+            return _read(path)
+        descriptor = self._calls[thread] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return os.pread(descriptor, 256, 0)
+
+    def account(self, pid: int, thread: int) -> Account | None:
+        """See Reader."""
+        folder = f"/proc/{pid}/task/{thread}"
+        with _gone():
+            running, runnable = _read(f"{folder}/schedstat").split()[:2]
+            status = _read(f"{folder}/status")
+            if b"\nState:\tZ" not in status:  # ended, but nobody has asked for its exit code yet
+                switches = [int(line.split()[1]) for line in status.splitlines() if b"_switches" in line]
+                return Account(int(running), int(runnable), *switches)
+        return None
+
+    def cpu_s(self, pid: int) -> float | None:
+        """See Reader. A process's clock, as clock_getcpuclockid gives it: no clock ticks, ended threads included."""
+        try:
+            return time.clock_gettime(((~pid) << 3) | 2)
+        except OSError:
+            return None
+
+    def maps(self, pid: int) -> str:
+        """See Reader."""
+        with _gone():
+            return os.fsdecode(_read(f"/proc/{pid}/maps"))
+        return ""
+
+    def link(self, pid: int, name: str) -> str:
+        """See Reader."""
+        with _gone():
+            return os.readlink(f"/proc/{pid}/{name}")
+        return ""
+
+    def memory(self, pid: int, address: int, size: int) -> bytes:
+        """See Reader. Reading it attaches to nothing and stops nothing."""
+        with contextlib.suppress(OSError, OverflowError), open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
+            file.seek(address)
+            return file.read(size)
+        return b""
+
+    def local_sockets(self, pid: int) -> frozenset[str]:
+        """See Reader."""
+        with _gone():
+            rows = [line.split() for line in os.fsdecode(_read(f"/proc/{pid}/net/unix")).splitlines()[1:]]
+            return frozenset(row[6] for row in rows if len(row) > 6)
+        return frozenset()
+
+    def close(self) -> None:
+        """See Reader."""
+        for descriptor in self._calls.values():
+            os.close(descriptor)
+        self._calls.clear()
+
+
+def _gone() -> contextlib.suppress:
+    return contextlib.suppress(FileNotFoundError, ProcessLookupError)
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        return file.readall()
+
+
+# -- one process ---------------------------------------------------------------------------------------------------
+
+
+class Sleepers:
+    """Says what the sleeping threads of one process wait for."""
+
+    def __init__(self, pid: int, reader: Reader, calls: Calls, *, own_gils: bool) -> None:
+        self.pid = pid
+        self._reader = reader
+        self._calls = calls
+        self._own_gils = own_gils
+        self._known: dict[bytes, Where] = {}
+        self._gils: set[int] = set()
+        self._interpreter: list[tuple[int, int]] = []
+        self._shared: list[tuple[int, int]] = []
+        self._has_maps = False
+        self._sockets: frozenset[str] | None = None
+
+    def where(self, line: bytes) -> Where:
+        """The state that a line of `syscall` tells of; a thread that sleeps on is looked at once."""
+        if line.startswith(b"running"):
+            return "running"
+        known = self._known.get(line)
+        if known is None:
+            known = self._known[line] = self._look(line.split())
+        return known
+
+    def forget(self) -> None:
+        """Drop what may have changed: descriptors are used again, and memory is mapped."""
+        self._known.clear()
+        self._has_maps = False
+        self._sockets = None
+
+    def _look(self, words: list[bytes]) -> Where:
+        if len(words) < 9:  # -1: it sleeps outside of any call, in a page fault
+            return "asleep"
+        number, first, second = int(words[0]), int(words[1], 16), int(words[2], 16)
+        if number == self._calls.futex:
+            return self._futex(first, second, timed=words[4] != b"0x0", stack=int(words[7], 16))
+        if number in self._calls.process:
+            return "process"
+        return "process" if any(map(self._is_local, self._descriptors(number, first, second))) else "asleep"
+
+    def _futex(self, address: int, operation: int, *, timed: bool, stack: int) -> Where:
+        """A private futex is the GIL's when it is in the interpreter's own static memory, where the runtime stands.
+
+        One on the waiter's stack is a lock's (since 3.14), a queue's, an event's, or of the interpreter's inner
+        mutexes. A GIL of a sub-interpreter is on the heap, always waited for with a timeout but for the short time in
+        which a thread that was asked to drop it waits for the other to have it.
+        """
+        if not operation & _PRIVATE:
+            return "process" if self._is_shared(address) else "parked"
+        if 0 <= address - stack < _STACK_BYTES:
+            return "parked"
+        if self._is_interpreters(address):
+            return "gil"
+        if self._own_gils and timed:
+            self._gils.add(address)
+            return "gil"
+        return "gil" if any(abs(address - gil) < _GIL_BYTES for gil in self._gils) else "parked"
+
+    def _is_interpreters(self, address: int) -> bool:
+        if not self._interpreter:
+            self._read_maps()
+        return _within(address, self._interpreter)
+
+    def _is_shared(self, address: int) -> bool:
+        if not _within(address, self._shared) and not self._has_maps:
+            self._read_maps()
+        return _within(address, self._shared)
+
+    def _read_maps(self) -> None:
+        self._has_maps = True
+        text = self._reader.maps(self.pid)
+        self._interpreter = writable_statics(text, self._reader.link(self.pid, "exe"))
+        self._shared = [span for span, mode, _ in _mappings(text) if mode.endswith("s")]
+
+    def _descriptors(self, number: int, first: int, second: int) -> Iterator[int]:
+        if number in self._calls.descriptor:
+            yield first
+        elif number in self._calls.poll and first:
+            table = self._reader.memory(self.pid, first, 8 * min(second, 64))
+            yield from (row[0] for row in struct.iter_unpack("ihh", table[: len(table) // 8 * 8]))
+        elif number in self._calls.select and second:
+            table = self._reader.memory(self.pid, second, (min(first, 1024) + 7) // 8)
+            yield from (bit for bit in range(8 * len(table)) if table[bit // 8] >> bit % 8 & 1)
+
+    def _is_local(self, descriptor: int) -> bool:
+        target = self._reader.link(self.pid, f"fd/{descriptor}")
+        if target.startswith("socket:["):
+            if self._sockets is None:
+                self._sockets = self._reader.local_sockets(self.pid)
+            return target[8:-1] in self._sockets
+        return target.startswith("pipe:[")
+
+
+def writable_statics(maps: str, executable: str) -> list[tuple[int, int]]:
+    """The address ranges of the interpreter's own static memory: what its executable and its library map to write.
+
+    What follows without a name and without a gap is the part of it that a file does not fill.
+    """
+    found: list[tuple[int, int]] = []
+    for span, mode, path in _mappings(maps):
+        own = path == executable or os.path.basename(path).startswith("libpython")
+        rest = not path and bool(found) and span[0] == found[-1][1]
+        if mode.startswith("rw") and (own or rest):
+            found.append(span)
+    return found
+
+
+def _mappings(maps: str) -> Iterator[tuple[tuple[int, int], str, str]]:
+    for line in maps.splitlines():
+        span, mode, _, _, _, *path = line.split(maxsplit=5)
+        low, _, high = span.partition("-")
+        yield (int(low, 16), int(high, 16)), mode, path[0] if path else ""
+
+
+def _within(address: int, spans: list[tuple[int, int]]) -> bool:
+    return any(low <= address < high for low, high in spans)
+
+
+# -- a process tree ------------------------------------------------------------------------------------------------
+
+
+class _Thread:
+    """One thread while it was watched."""
+
+    __slots__ = ("account", "began", "began_s", "looks", "seen_s", "sleepers", "thread")
+
+    def __init__(self, sleepers: Sleepers, thread: int, account: Account, now_s: float) -> None:
+        self.sleepers = sleepers
+        self.thread = thread
+        self.began = self.account = account
+        self.began_s = self.seen_s = now_s
+        self.looks: Counter[Where] = Counter()
+
+    def split(self) -> tuple[float, dict[Where, float], float]:
+        """Its span, and what it did of it: running, runnable apart, and where it slept; in s."""
+        span = self.seen_s - self.began_s
+        running = min(span, (self.account.running_ns - self.began.running_ns) / 1e9)
+        runnable = min(span - running, (self.account.runnable_ns - self.began.runnable_ns) / 1e9)
+        rest = span - running - runnable
+        asleep = {where: looks for where, looks in self.looks.items() if where != "running"}
+        slept: dict[Where, float] = {where: rest * looks / sum(asleep.values()) for where, looks in asleep.items()}
+        if not slept and self.looks:  # never seen asleep: what is left is what the account has not got to yet
+            running += rest
+        elif not slept:
+            slept["asleep"] = rest
+        return span, {"running": running, **slept}, runnable
+
+
+class Watch:
+    """Watches a launch's threads through a held window; one thread, no waiting of its own.
+
+    `start()`, then again and again `step()` when `due_s` has passed, then `finish()`. A step does what is due and
+    takes so little that all of them together stay at 2 % of the time: with more threads, they come less often.
+    `refused` says why nothing is watched: from there on every call is cheap, and `finish()` says it too.
+    """
+
+    def __init__(
+        self,
+        roles: Roles,
+        *,
+        refused: str = "",
+        reader: Reader | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        cost_clock: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self.roles = roles
+        self.unavailable = refused or unsupported()
+        self._reader = reader or Proc()
+        self._clock = clock
+        self._cost_clock = cost_clock
+        self._threads: list[_Thread] = []
+        self._past: list[_Thread] = []
+        self._sleepers: list[Sleepers] = []
+        self._cpu: dict[int, tuple[float, float]] = {}
+        self._turn = 0
+        self._look_at = self._account_at = self._began_s = 0.0
+        self._cost_s = 0.0
+
+    def start(self) -> None:
+        """The window begins: read every account."""
+        calls = CALLS.get(platform.machine())
+        if calls is None or self.unavailable:
+            return
+        workers = dict.fromkeys([self.roles.main, *self.roles.workers])
+        self._sleepers = [Sleepers(pid, self._reader, calls, own_gils=self.roles.own_gils) for pid in workers]
+        self._began_s = self._look_at = self._clock()
+        self._allowed(self._account)
+
+    @property
+    def due_s(self) -> float:
+        """Seconds until the next step has something to do; infinite where nothing is watched."""
+        if self.unavailable:
+            return float("inf")
+        return max(0.0, min(self._look_at, self._account_at) - self._clock())
+
+    def step(self) -> None:
+        """Do what is due."""
+        if self.unavailable:
+            return
+        now = self._clock()
+        if now >= self._account_at:
+            self._allowed(self._account)
+        if now >= self._look_at:
+            self._allowed(self._look)
+
+    def run(self, seconds: float, sleep: Callable[[float], None] = time.sleep) -> None:
+        """Step for so long, for one who has nothing else to do meanwhile."""
+        ends = self._clock() + seconds
+        while (left := ends - self._clock()) > 0:
+            sleep(min(left, self.due_s))
+            self.step()
+
+    def finish(self) -> Waits:
+        """The window ends: what was seen in it."""
+        if not self.unavailable:
+            self._allowed(self._account)
+        self._reader.close()
+        if self.unavailable:
+            return Waits(unavailable=self.unavailable)
+        watched_s = self._clock() - self._began_s
+        return _summed([*self._past, *self._threads], watched_s, self._cores(watched_s))
+
+    def _allowed(self, part: Callable[[], None]) -> None:
+        try:
+            part()
+        except PermissionError as error:
+            self.unavailable = _forbidden(error)
+
+    # -- the parts of a step ---------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        began = self._cost_clock()
+        threads = self._threads
+        for _ in range(min(len(threads), _LOOKS_A_STEP)):
+            self._turn = (self._turn + 1) % len(threads)
+            thread = threads[self._turn]
+            line = self._reader.call(thread.sleepers.pid, thread.thread)
+            if line:
+                thread.looks[thread.sleepers.where(line)] += 1
+        spent = self._cost_clock() - began + _WAKE_S
+        self._cost_s = spent if not self._cost_s else 0.8 * self._cost_s + 0.2 * spent
+        self._look_at = self._clock() + max(_LOOK_S, self._cost_s / _LOOK_SHARE)
+
+    def _account(self) -> None:
+        """Read the account of every thread; those that came are watched from now on, those that went until now."""
+        began = self._cost_clock()
+        known = {(thread.sleepers.pid, thread.thread): thread for thread in self._threads}
+        live = []
+        for sleepers in self._sleepers:
+            sleepers.forget()
+            for number in self._watched(sleepers.pid):
+                account = self._reader.account(sleepers.pid, number)
+                if account is None:
+                    continue
+                thread = known.pop((sleepers.pid, number), None)
+                now = self._clock()
+                if thread is None:
+                    thread = _Thread(sleepers, number, account, now)
+                thread.account, thread.seen_s = account, now
+                live.append(thread)
+        self._past += known.values()
+        self._threads = live
+        self._read_cores()
+        spent = self._cost_clock() - began
+        self._account_at = self._clock() + max(_ACCOUNT_S, spent / _ACCOUNT_SHARE)
+
+    def _watched(self, pid: int) -> list[int]:
+        threads = self._reader.threads(pid)
+        if pid == self.roles.main and not self.roles.main_works:
+            return [thread for thread in threads if thread != pid]
+        return threads
+
+    def _read_cores(self) -> None:
+        for pid in (self.roles.main, *self.roles.workers, *self.roles.servers):
+            cpu_s = self._reader.cpu_s(pid)
+            if cpu_s is not None:
+                self._cpu[pid] = (self._cpu.get(pid, (cpu_s, 0.0))[0], cpu_s)
+
+    def _cores(self, watched_s: float) -> dict[str, float]:
+        names = {pid: f"worker {index}" for index, pid in enumerate(self.roles.workers)}
+        names |= {self.roles.main: "main", **self.roles.servers}
+        cores: dict[str, float] = {}
+        for pid in (self.roles.main, *self.roles.workers, *self.roles.servers):
+            began, ended = self._cpu.get(pid, (0.0, 0.0))
+            cores[names[pid]] = cores.get(names[pid], 0.0) + (ended - began) / watched_s
+        return cores
+
+
+def _summed(threads: list[_Thread], watched_s: float, cores: dict[str, float]) -> Waits:
+    span_s = runnable_s = 0.0
+    spent: defaultdict[Where, float] = defaultdict(float)
+    for thread in threads:
+        span, parts, runnable = thread.split()
+        span_s += span
+        runnable_s += runnable
+        for where, seconds in parts.items():
+            spent[where] += seconds
+    return Waits(
+        span_s=span_s,
+        running_s=spent["running"],
+        runnable_s=runnable_s,
+        gil_s=spent["gil"],
+        parked_s=spent["parked"],
+        process_s=spent["process"],
+        asleep_s=spent["asleep"],
+        samples=sum(thread.looks.total() for thread in threads),
+        watched_s=watched_s,
+        voluntary_switches=sum(thread.account.voluntary - thread.began.voluntary for thread in threads),
+        involuntary_switches=sum(thread.account.involuntary - thread.began.involuntary for thread in threads),
+        cores=cores,
+    )
+
+
+def _forbidden(error: PermissionError) -> str:
+    path = error.filename or "/proc/PID/task/TID/syscall"
+    mend = "(kernel.yama.ptrace_scope 0 or 1; in a container the capability SYS_PTRACE)"
+    return f"{path} may not be read: allow this process to trace its own children {mend}"
+
+
+def unsupported() -> str:
+    """Why the waits cannot be seen on this machine, whatever the interpreter; empty when they can."""
+    if not sys.platform.startswith("linux"):
+        return f"{platform.system()} does not tell what another process's threads wait for: Linux does"
+    if platform.machine() not in CALLS:
+        return f"the system calls of {platform.machine()} are not known here: those of {' and '.join(CALLS)} are"
+    missing = [name for name in ("schedstat", "syscall") if not os.path.exists(f"/proc/self/task/{os.getpid()}/{name}")]
+    return f"this kernel has no /proc/PID/task/TID/{missing[0]}" if missing else ""
+
+
+# -- the patterns hold, or nothing is said -------------------------------------------------------------------------
+
+_ROUNDS = 60
+_SETTLE_S = (0.15, 0.5, 1.5)  # before the looks of each try
+_AGREED = 0.9
+_DISAGREES = "its waits cannot be told apart"
+_TIMEOUT_S = 20.0
+
+
+class Patterns(Struct, frozen=True, kw_only=True):
+    """What a self-test said, as it is kept: `reason` is empty when the patterns hold."""
+
+    version: int
+    build: str
+    kernel: str
+    libc: str
+    reason: str
+
+
+def patterns_hold(
+    key: str,
+    python: str,
+    folder: Path,
+    *,
+    environment: Mapping[str, str] | None = None,
+    test: Callable[[str, Mapping[str, str] | None], str] | None = None,
+) -> str:
+    """Empty when the waits of the interpreter `python` can be told apart, else why not.
+
+    `key` is its build key, GIL state included; `environment` is what sets that state. The self-test runs once: its
+    answer is kept in `folder/KEY.json`, until the kernel, the C library or the version of the patterns is another.
+    Raises FtgateError when `folder` cannot be written.
+    """
+    reason = unsupported()
+    if reason:
+        return reason
+    path = folder / f"{key}.json"
+    wanted = Patterns(version=VERSION, build=key, kernel=platform.release(), libc=_libc(), reason="")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(folder / f"{key}.lock"):
+            kept = _kept(path, wanted)
+            if kept is None:
+                reason = (test or self_test)(python, environment)
+                if not reason or reason.startswith(_DISAGREES):  # anything else may be mended without a trace
+                    _keep(path, msgspec.structs.replace(wanted, reason=reason))
+                return reason
+    except OSError as error:
+        mend = "make room there, or make it writable"
+        raise FtgateError(f"{folder}: the answer of a self-test cannot be kept: {error.strerror}; {mend}") from error
+    return f"{kept} (remove {path} to test again)" if kept else ""
+
+
+def _libc() -> str:
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        return os.confstr("CS_GNU_LIBC_VERSION") or ""
+    return ""
+
+
+def _kept(path: Path, wanted: Patterns) -> str | None:
+    try:
+        kept = msgspec.json.decode(path.read_bytes(), type=Patterns)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return kept.reason if msgspec.structs.replace(kept, reason="") == wanted else None
+
+
+def _keep(path: Path, patterns: Patterns) -> None:
+    unfinished = path.with_suffix(f".{os.getpid()}")
+    unfinished.write_bytes(msgspec.json.encode(patterns) + b"\n")
+    unfinished.replace(path)
+
+
+def self_test(python: str, environment: Mapping[str, str] | None = None) -> str:
+    """Look at threads in known states under the interpreter `python`: why they cannot be told apart, or nothing.
+
+    `environment` is added to a scrubbed one. Takes about a second; a disagreement is tried again, since a loaded
+    machine may not have brought every thread into its state.
+    """
+    reason = unsupported()
+    for settle_s in () if reason else _SETTLE_S:
+        try:
+            with _known_states(python, environment or {}) as (gil, states):
+                time.sleep(settle_s)
+                reason = _disagreement(gil, states)
+        except (OSError, ValueError, KeyError) as error:
+            reason = f"its self-test does not run: {error}"
+        if not reason:
+            break
+    return reason
+
+
+class _State(NamedTuple):
+    pid: int
+    thread: int
+    state: str
+
+    @property
+    def name(self) -> str:
+        return self.state.partition(" ")[2]
+
+    @property
+    def where(self) -> str:
+        return self.state.partition(" ")[0]
+
+
+@contextlib.contextmanager
+def _known_states(python: str, environment: Mapping[str, str]) -> Iterator[tuple[bool, list[_State]]]:
+    process = subprocess.Popen(
+        [python, "-P", "-s", str(SELF_TEST)],
+        env={**scrubbed_environment(), **environment},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    with process:
+        try:
+            assert process.stdout is not None
+            told: dict[str, Any] = json.loads(_line(process.stdout.fileno()))
+            yield told["gil"], [_State(*state) for state in told["states"]]
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def _line(descriptor: int) -> bytes:
+    ends = time.monotonic() + _TIMEOUT_S
+    line = b""
+    while not line.endswith(b"\n"):
+        ready, _, _ = select.select([descriptor], [], [], max(0.0, ends - time.monotonic()))
+        chunk = os.read(descriptor, 65536) if ready else b""
+        if not chunk:
+            raise ValueError("it ended without an answer" if ready else f"no answer within {_TIMEOUT_S:g} s")
+        line += chunk
+    return line
+
+
+def _disagreement(gil: bool, states: list[_State]) -> str:
+    reader = Proc()
+    own_gils = gil and any("sub-interpreter" in state.state for state in states)
+    calls = CALLS[platform.machine()]
+    sleepers = {state.pid: Sleepers(state.pid, reader, calls, own_gils=own_gils) for state in states}
+    looks: dict[_State, Counter[Where]] = {state: Counter() for state in states}
+    try:
+        for _ in range(_ROUNDS):
+            for state, seen in looks.items():
+                seen[sleepers[state.pid].where(reader.call(state.pid, state.thread) or b"")] += 1
+            time.sleep(_LOOK_S)
+    except PermissionError as error:
+        return _forbidden(error)
+    finally:
+        reader.close()
+    return next((wrong for state, seen in looks.items() if (wrong := disagrees(state.state, seen, gil=gil))), "")
+
+
+def disagrees(state: str, seen: Mapping[Where, int], *, gil: bool) -> str:
+    """Why looks at a thread in a known state do not tell that state; empty when they do.
+
+    `state` is a word and a name, such as `parked a lock`. Threads that are `busy` wait for the GIL where there is one
+    and never where there is none. Some looks may differ: a thread may have been on its way.
+    """
+    where, _, name = state.partition(" ")
+    expected = ("gil" if gil else "running") if where == "busy" else where
+    looks = sum(seen.values())
+    asked = looks - seen.get("running", 0) if expected == "gil" else looks
+    right = seen.get(expected, 0)  # type: ignore[call-overload]
+    if right and right >= _AGREED * asked:
+        return ""
+    told = ", ".join(f"{count} times as {word}" for word, count in sorted(seen.items()))
+    return f"{_DISAGREES}: {name} ({expected}) was seen {told}"
