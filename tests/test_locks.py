@@ -129,19 +129,23 @@ def test_folding_adds_up_and_forgetting_keeps_the_locks_tallies() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "inner"),
+    ("module", "function", "inner"),
     [
-        ("threading", True),
-        ("concurrent.futures.thread", True),
-        ("multiprocessing.pool", True),
-        ("multiprocessing.managers", False),
-        ("logging", False),
-        ("threading_of_mine", False),
-        ("__main__", False),
+        ("threading", "Event.__init__", True),
+        ("concurrent.futures.thread", "f", True),
+        ("multiprocessing.pool", "f", True),
+        ("multiprocessing.managers", "Server.serve_forever", True),
+        ("multiprocessing.managers", "Server.create", False),
+        ("logging", "Server.create", False),
+        ("threading_of_mine", "f", False),
+        ("__main__", "f", False),
     ],
 )
-def test_inner_locks_are_those_of_the_modules_that_are_timed_as_a_whole(module: str, inner: bool) -> None:
-    assert is_inner(module) is inner
+def test_inner_locks_are_those_of_the_modules_that_are_timed_as_a_whole(
+    module: str, function: str, inner: bool
+) -> None:
+    code = compile("", "f.py", "exec").replace(co_qualname=function)
+    assert is_inner(module, code) is inner
 
 
 # Ground truth

@@ -117,3 +117,25 @@ def test_percentiles_at_the_ends() -> None:
     assert percentile({}, 0.5) == 0.0
     with pytest.raises(ValueError, match="between 0 and 1"):
         percentile(histogram, 50)
+
+
+def test_a_file_that_a_full_disk_cut_is_an_error_and_one_that_was_being_written_is_none(tmp_path: Path) -> None:
+    (tmp_path / "12-0.json.part").write_bytes(b"[")
+    assert read(tmp_path) == ()
+    (tmp_path / "13-0.json.broken").write_bytes(b"[")
+    with pytest.raises(FtgateError, match=r"13-0\.json\.broken: the lock waits of one process are not whole"):
+        read(tmp_path)
+
+
+def test_what_a_process_writes_is_read_whatever_its_names_hold(tmp_path: Path) -> None:
+    names = ("plain", 'quo"te\\', "n\newline", "\u00fc\u20ac", "\U0001f600", "\x00")
+    sites = []
+    for name in names:
+        site = Site(name, 3, "Lock", "lock", name)
+        site.tally().waits += [1, 100, 5_000_000]
+        site.fold()
+        sites.append(site.as_json())
+    (tmp_path / "1-0.json").write_text(f"[{','.join(sites)}]", encoding="utf-8")
+    found = read(tmp_path)
+    assert {site.file for site in found} == {site.name for site in found} == set(names)
+    assert all(sum(site.histogram.values()) == site.contended == 3 for site in found)

@@ -382,11 +382,15 @@ class ProcessHandle:
 
     def _locks(self, result: _Result) -> LockWaits:
         """The waits of all processes and interpreters of this launch; each wrote its file as it ended."""
+        try:
+            sites = lockwaits.read(self.folder / LOCKS)
+        except FtgateError as error:
+            raise LaunchFailed(WorkloadError(reason=str(error))) from error
         return LockWaits(
             wall_ns=sum(turn.wall_ns for turn in result.turns),
             ops=sum(turn.ops for turn in result.turns),
             counted_ops=result.warmed_ops,
-            sites=lockwaits.read(self.folder / LOCKS),
+            sites=sites,
         )
 
     # -- the pipes ---------------------------------------------------------------------------------------------

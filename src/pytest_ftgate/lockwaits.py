@@ -10,7 +10,7 @@ import msgspec
 
 from .errors import FtgateError
 from .model import LockSite, Struct, WaitsFor
-from .runner.locks.sites import bounds_of
+from .runner.locks.sites import BROKEN, bounds_of
 
 
 class Written(Struct, frozen=True, kw_only=True):
@@ -55,6 +55,8 @@ class _Sum:
 
 def read(folder: Path) -> tuple[LockSite, ...]:
     """All `*.json` of a launch's folder, merged. Raises FtgateError that names a file that cannot be understood."""
+    for broken in folder.glob("*" + BROKEN):
+        raise FtgateError(f"{broken}: the lock waits of one process are not whole; make room on the disk")
     return merged(_decoded(path) for path in sorted(folder.glob("*.json")))
 
 

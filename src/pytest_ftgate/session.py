@@ -294,7 +294,7 @@ class Session:
                 rows.append(early[cell.nodeid])
                 continue
             sample = by_nodeid[cell.nodeid]
-            shown = figures.figures(sample, reference=_reference(tandem, cell, by_nodeid))
+            shown = self._shown(figures.figures(sample, reference=_reference(tandem, cell, by_nodeid)))
             rows.append(
                 Row(
                     cell=cell,
@@ -305,6 +305,12 @@ class Session:
                 )
             )
         return rows
+
+    def _shown(self, found: Figures) -> Figures:
+        """Sites as people name them: below the root, else from the library on."""
+        replace = msgspec.structs.replace
+        sites = (replace(site, file=baselines.portable(site.file, self.root)) for site in found.sites)
+        return replace(found, sites=tuple(sites))
 
     def judge(self, sample: Sample, shown: Figures) -> Verdict:
         """The verdict on a sample from its stored baseline; `shown` are its figures, the cost of looking among them."""

@@ -52,7 +52,7 @@ def parse(text: str | bytes, *, origin: str = "the report") -> Report:
 def _writable(value: Any) -> Any:
     """The same builtins without what JSON cannot hold."""
     if isinstance(value, dict):
-        return {_writable(key): _writable(item) for key, item in value.items()}
+        return {_writable(str(key)): _writable(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_writable(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):

@@ -17,6 +17,7 @@ PATCHES = {
     "queue": f"{HERE}.threads:patch_queue",
     "multiprocessing.synchronize": f"{HERE}.processes:patch_synchronize",
     "multiprocessing.queues": f"{HERE}.processes:patch_queues",
+    "multiprocessing.pool": f"{HERE}.processes:patch_pool",
     "multiprocessing.util": f"{HERE}.processes:patch_util",
     "asyncio.locks": f"{HERE}.tasks:patch_locks",
     "asyncio.queues": f"{HERE}.tasks:patch_queues",

@@ -60,12 +60,43 @@ def patch_queues(module: ModuleType) -> None:
     _patch_wait(patched.SimpleQueue, "get", _get_waits)
 
 
+def patch_pool(module: ModuleType) -> None:
+    """Workers of a Pool leave their file also between tasks: the end of `with Pool()` terminates them."""
+    patched: Any = module
+    original = patched.worker
+
+    @wraps(original)
+    def worker(inqueue: Any, outqueue: Any, *args: Any, **kwargs: Any) -> Any:
+        own_process = hasattr(outqueue, "_reader")  # a ThreadPool's queue has none
+        return original(inqueue, _Leaving(outqueue) if own_process else outqueue, *args, **kwargs)
+
+    patched.worker = worker
+
+
+class _Leaving:
+    """A Pool's queue of results; before one is put, waits are written, for at most a twentieth of the time."""
+
+    def __init__(self, queue: Any) -> None:
+        self._reader = queue._reader
+        self._put = queue.put
+        self._due = 0
+
+    def put(self, result: Any) -> None:
+        """As the queue's own."""
+        began = clock()
+        if began >= self._due:
+            book.write()
+            ended = clock()
+            self._due = ended + 20 * (ended - began)
+        self._put(result)
+
+
 def patch_util(module: ModuleType) -> None:
     """Every child that multiprocessing starts leaves its file when it ends by itself: `atexit` does not run in all.
 
-    One that is terminated leaves none: a Pool's workers at the end of `with Pool()`, unless it was closed and joined.
-    A handler for SIGTERM would save it, and now and then hang the child: one that blocks on a semaphore just after the
-    signal came, before Python looked, would not learn of it.
+    One that is terminated leaves what it wrote before (see `patch_pool`). A handler for SIGTERM would save the rest,
+    and now and then hang the child: one that blocks on a semaphore just after the signal came, before Python looked,
+    would not learn of it.
     """
     patched: Any = module
 

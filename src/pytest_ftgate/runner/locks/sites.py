@@ -23,6 +23,8 @@ FOLDER = "FTGATE_LOCKS"
 WINDOW = "window"
 """The file in it whose one byte every process of the launch sees: what is to be kept now."""
 OFF, RECORD, COUNT = 0, 1, 2
+BROKEN = ".broken"
+"""The end of a file's name that a full disk has cut."""
 
 LINEAR = 16
 """Buckets to an octave, so that a bucket is at most 6.25 % wide."""
@@ -30,8 +32,8 @@ LINEAR = 16
 # Locks that these make are their own inner ones: what they wait for is timed as a whole, or is not the workload's.
 # A lock that other parts of the standard library make (logging's, say) is one that the workload contends for.
 INNER = ("threading", "asyncio", "concurrent.futures", "multiprocessing", "_weakrefset", "importlib", "pytest_ftgate")
-BUT = ("multiprocessing.managers",)
-"""Serves locks that the workload asked for."""
+SERVED = ("multiprocessing.managers", "Server.create")
+"""Module and function that make the locks which a workload asks a Manager for."""
 THROUGH = ("queue", "pytest_ftgate.runner.locks.threads")
 """Modules whose locks belong to whoever called them."""
 
@@ -123,11 +125,12 @@ class Site:
             self.total_ns += sum(waits)
             self.max_ns = max(self.max_ns, max(waits, default=0))
 
-    def as_json(self) -> dict[str, Any]:
-        """In the words of the file that the controller reads."""
-        names = ("file", "line", "kind", "waits_for", "name", "key", "contended", "total_ns", "max_ns", "acquired")
-        found = {name: getattr(self, name) for name in names}
-        return {**found, "histogram": {str(bucket): count for bucket, count in self.histogram.items()}}
+    def as_json(self) -> str:
+        """In the words of the file that the controller reads. Without `json`, whose import every child would pay."""
+        texts = [f'"{name}":{_quoted(getattr(self, name))}' for name in ("file", "kind", "waits_for", "name", "key")]
+        counts = [f'"{name}":{getattr(self, name)}' for name in _COUNTS]
+        histogram = ",".join([f'"{bucket}":{count}' for bucket, count in self.histogram.items()])
+        return '{%s,%s,"histogram":{%s}}' % (",".join(texts), ",".join(counts), histogram)  # noqa: UP031
 
 
 class Book:
@@ -176,7 +179,7 @@ class Book:
         if frame is not first:
             return self.site(frame, *key[2:])
         site = None
-        if not is_inner(module):
+        if not is_inner(module, frame.f_code):
             site = self.add(key, Site(frame.f_code.co_filename, frame.f_lineno, *key[2:]))
         self._codes.append(frame.f_code)  # An id is only good while the object lives.
         self._known[key] = site
@@ -204,30 +207,56 @@ class Book:
             site.forget()
 
     def write(self) -> None:
-        """Leave this process's file, whole or not at all; called again it replaces it. Never raises: it is no workload.
+        """Leave this process's file; called again it replaces it. Never raises: it is no workload.
+
+        Where the disk is full a broken one is left, which the controller takes for an error.
 
         A site that nothing waited at is written too where another process may need its line (it has a key).
         """
-        import json
-
         self.fold()
         sites = [site.as_json() for site in self._sites.values() if site.contended or site.acquired or site.key]
         if not (sites and self.folder):
             return
+        text = f"[{','.join(sites)}]".encode()
         path = os.path.join(self.folder, f"{os.getpid()}-{_interpreter()}.json")
         try:
-            with open(path + ".part", "w", encoding="utf-8") as file:
-                json.dump(sites, file)
-            os.replace(path + ".part", path)
+            os.replace(path + ".part", path if _written(path + ".part", text) else path + BROKEN)
         except OSError:
             pass
 
 
-def is_inner(module: str) -> bool:
-    """Whether locks that this module makes are inner ones."""
-    return module not in BUT and module.startswith(INNER) and module.partition(".")[0] in _FIRST
+def _written(path: str, text: bytes) -> bool:
+    """Whether there was room for all of it."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        return os.write(descriptor, text) == len(text)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
 
 
+def is_inner(module: str, code: CodeType) -> bool:
+    """Whether locks that this code of a module makes are inner ones."""
+    if module.partition(".")[0] not in _FIRST or not module.startswith(INNER):
+        return False
+    return (module, code.co_qualname) != SERVED
+
+
+def _quoted(text: str) -> str:
+    """A JSON string."""
+    return '"' + "".join([letter if letter in _PLAIN else _escaped(letter) for letter in text]) + '"'
+
+
+def _escaped(letter: str) -> str:
+    code = ord(letter)
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    return f"\\u{0xD7C0 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+
+
+_COUNTS = ("line", "contended", "total_ns", "max_ns", "acquired")
+_PLAIN = frozenset(map(chr, range(32, 127))) - frozenset('"\\')
 _UNKNOWN: Any = object()
 _FIRST = frozenset(name.partition(".")[0] for name in INNER)
 

@@ -7,10 +7,10 @@ for: the lock itself protects its tally. No lock of ours is taken on the way.
 from __future__ import annotations
 
 import _thread
-import sys
 import threading
 import time
 from _thread import allocate_lock
+from sys import _getframe
 
 from .sites import RECORD, Site, Tally, book
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 _clock = time.perf_counter_ns
 _RawLock: type = type(allocate_lock())
 _RawRLock = _thread.RLock
-_getframe = sys._getframe
 _rlock_factory = threading.RLock
 
 
@@ -37,27 +36,6 @@ def _tally(lock: Any) -> Tally:
     tally: Tally = lock._ftgate_site.tally()
     lock._ftgate_tally = tally
     return tally
-
-
-def _deferring() -> Callable[[object], object]:
-    """What frees an object that threads share from the counting of its references, where an interpreter has that.
-
-    Without the GIL each look at a slot of a lock that another thread made is an atomic count up and one down: measured,
-    half of what the wrapper then costs. An interpreter that has no such call counts on.
-    """
-    if getattr(sys, "_is_gil_enabled", lambda: True)():
-        return id
-    try:
-        from ctypes import c_int, py_object, pythonapi
-
-        defer = pythonapi.PyUnstable_Object_EnableDeferredRefcount
-    except (ImportError, AttributeError):
-        return id
-    defer.argtypes, defer.restype = (py_object,), c_int
-    return defer
-
-
-_defer = _deferring()
 
 
 class _Posing(type):
@@ -108,19 +86,13 @@ class _Timed(metaclass=_Posing):
 
     def _wait(self, timeout: float = -1) -> bool:
         """Block; the wait is kept if the window is open, one that times out too."""
-        tally = self._ftgate_tally or self._first()
         if book.window[0] != RECORD:
             return self._acquire(True, timeout)
         start = _clock()
         got = self._acquire(True, timeout)
-        tally.waits.append(_clock() - start)
+        waited_ns = _clock() - start
+        (self._ftgate_tally or _tally(self)).waits.append(waited_ns)
         return got
-
-    def _first(self) -> Tally:
-        """Before the first wait, as late as that: what is deferred is freed by a garbage collection, no earlier."""
-        for shared in (self._acquire, self.__exit__):  # type: ignore[attr-defined]
-            _defer(shared)
-        return _tally(self)
 
     def _acquire_now(self, blocking: bool = True, timeout: float = -1) -> bool:
         """For a Condition, which keeps a bound method: one that follows when acquisitions are counted."""
