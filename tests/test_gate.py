@@ -365,7 +365,9 @@ class TestRefused:
         verdict = gate.refused(Metric.LOCK_WAIT, Interval(value=1.42, low=1.3, high=1.5, level=0.94), 0.25)
         assert verdict is not None
         assert (verdict.metric, verdict.decision) == (Metric.LOCK_WAIT, Decision.INCONCLUSIVE)
-        assert verdict.reason.startswith("the lock probe made it 1.42x slower (limit 1.25x): its waits cannot stand")
+        assert verdict.reason.startswith(
+            "the lock probe made it 1.42x slower (limit 1.25x, --ftgate-probe-cost): its waits cannot stand"
+        )
 
     def test_noise_and_nothing_refuse_nothing(self) -> None:
         for low in (0.9, 1.2, 1.25):
@@ -375,7 +377,10 @@ class TestRefused:
     def test_every_metric_names_what_looked(self) -> None:
         cost = Interval(value=2.0, low=1.9, high=2.1, level=0.95)
         found = {metric: gate.refused(metric, cost, 0.25) for metric in Metric}
-        assert all(verdict is not None and "2.00x slower (limit 1.25x)" in verdict.reason for verdict in found.values())
+        assert all(
+            verdict is not None and "2.00x slower (limit 1.25x, --ftgate-probe-cost)" in verdict.reason
+            for verdict in found.values()
+        )
         memory = found[Metric.USS]
         assert memory is not None
         assert memory.reason.startswith("being watched made it")

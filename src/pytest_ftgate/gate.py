@@ -96,7 +96,7 @@ def refused(metric: Metric, cost: Interval | None, limit: float) -> MetricVerdic
     if cost is None or cost.low <= 1 + limit:
         return None
     probe, figure, mend = _PROBES.get(metric, _OTHER_PROBE)
-    slower = f"{probe} made it {cost.value:.2f}x slower (limit {1 + limit:.2f}x)"
+    slower = f"{probe} made it {cost.value:.2f}x slower (limit {1 + limit:.2f}x, --ftgate-probe-cost)"
     reason = f"{slower}: {figure} cannot stand for the workload alone; {mend}"
     return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason)
 
