@@ -214,7 +214,7 @@ class FakeHandle:
             self.warmed_ops += turn.ops
         return turn
 
-    def hold(self, window_ns: int, watched: bool) -> Held:
+    def hold(self, window_ns: int, watched: bool, one_ns: float = 0.0) -> Held:
         """A held turn of as many operations as fit; one that is watched takes `watched` times as long for each."""
         assert self.alive
         assert self.is_ready

@@ -68,8 +68,8 @@ FREE_THREADED = msgspec.structs.replace(
 
 TOO_OLD = "sub-interpreters need Python 3.14 or newer: take 3.13 out of pythons, or this executor out of the test"
 TOO_COSTLY = (
-    "the lock probe made it 1.31x slower (limit 1.25x, --ftgate-probe-cost): its waits cannot stand for the workload alone; "
-    "do more between two acquisitions"
+    "the lock probe made it 1.31x slower (limit 1.25x, --ftgate-probe-cost): its waits cannot stand for the workload "
+    "alone; do more between two acquisitions"
 )
 NO_CLASSIFIER = "its waits cannot be told apart: a lock (parked) was seen 60 times as asleep"
 TRACEBACK = "\n".join(

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from pytest_ftgate import doctor
 from pytest_ftgate.commands import doctor as command
 from pytest_ftgate.commands.pythons import Progress, duration_text, outcome_text
 from pytest_ftgate.doctor import Diagnosis, Lack, Probes, TargetState, bytes_text, diagnose, read_probes, to_text
@@ -80,6 +81,7 @@ def test_the_text_is_aligned_and_holds_every_figure() -> None:
         "3.14.7t-1a2b3c4d",
         "not found",
         "0.25 over the last minute",
+        "can be told apart (self-test)",
     ):
         assert word in text
     assert text.endswith("lacks\n  - PSS cannot be read\n    mend: Linux 4.14+")
@@ -193,3 +195,15 @@ def test_progress_is_one_line_on_a_terminal_and_rare_elsewhere(terminal: bool, m
             "3.14: compiling 15 (16 s)\n",
             "3.14: compiling 30 (31 s)\n",
         ]
+
+
+def test_waits_that_cannot_be_told_apart_are_a_lack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executables: dict[str, str]
+) -> None:
+    monkeypatch.setattr(doctor, "self_test", lambda python, environment: f"{Path(python).name} differs")
+    found = doctor.diagnose([executables["3.14t"]], tmp_path)
+    (state,) = found.targets
+    assert state.waits_unavailable.endswith("differs")
+    assert any("where threads of" in lack.what and "differs" in lack.what for lack in found.lacks)
+    text = to_text(found)
+    assert "not available" in text

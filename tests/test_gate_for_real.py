@@ -101,7 +101,7 @@ def test_a_regression_fails_the_run_and_names_the_cell(project: Project) -> None
     larger = project.run(*FAST)
     assert larger.ret == 1
     assert decisions(project) == dict.fromkeys(cells, "regressed")
-    larger.stdout.fnmatch_lines(["*regressed: 3.14-threads-w1*", "*USS*MiB written, +*"])
+    larger.stdout.fnmatch_lines(["*regressed: 3.14-threads-w1*", "*USS*MiB, +*"])
 
     project.write()
     mended = project.run(*FAST)

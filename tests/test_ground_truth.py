@@ -353,3 +353,35 @@ def test_processes_are_told_apart_by_their_roles(bench: Bench, executor: Executo
     servers = {"servers": 1} if executor == FORKSERVER else {}
     assert {name: count for name, count in counts.items() if count} == {"main": 1, **workers, **servers}
     assert sum(role.rss_bytes for role in found.point.roles.values()) == found.point.rss_bytes
+
+
+@pytest.mark.parametrize("executor", [THREADS, FORK], ids=lambda executor: executor.label)
+def test_workers_that_meet_in_their_body_are_held_to_the_end(bench: Bench, executor: Executor) -> None:
+    bench.write("""
+        import time
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            time.sleep(0.001 * (1 + worker.index))
+            worker.shared.wait()
+
+        @test_it.shared
+        def state(kind):
+            return kind.Barrier(2)
+    """)
+    handle = bench.start(executor, build="3.14t")
+    handle.ready()
+    held = handle.hold(200_000_000, True, 2_000_000)
+    assert held.turn.ops == 2 * 100
+    assert held.memory
+    handle.finish()
+
+
+def test_what_ends_before_the_window_does_is_watched_no_longer(bench: Bench) -> None:
+    bench.write(BUSY)
+    handle = bench.start(THREADS, build="3.14t")
+    handle.ready()
+    held = handle.hold(30_000_000_000, True, 5_000_000_000)  # it takes a thousandth of what it was said to take
+    assert held.turn.ops == 2 * 6
+    assert held.turn.wall_ns < 20_000_000_000
+    handle.finish()

@@ -270,7 +270,7 @@ def test_each_launch_gets_a_hash_seed_and_a_layout_of_its_own() -> None:
     assert (
         len({request.hash_seed for request in launcher.requests})
         == len(launcher.requests)
-        == 3 * (3 * 4 + FLOORS) + GROWTHS + FLOORS
+        == 3 * (3 * 4 + FLOORS) + 3 + FLOORS  # growth too is looked at in each of the three rounds
     )
     assert len({request.padding for request in launcher.requests}) > 20
     assert all(0 < request.hash_seed < 2**32 and 0 <= request.padding < 4096 for request in launcher.requests)
@@ -451,7 +451,7 @@ def test_a_slow_machine_and_its_candle_alike_take_no_more() -> None:
     assert counts(measured(launcher, limits=AMPLE)) == (5, PILOT_TURNS)
 
 
-@pytest.mark.parametrize("budget_s", [20.0, 30.0, 60.0])
+@pytest.mark.parametrize("budget_s", [30.0, 45.0, 60.0])
 def test_the_budget_is_kept(budget_s: float) -> None:
     launcher = FakeLauncher(wall_ns=noisy(40 * MS, 0.2, 0.2))
     samples = measured(launcher, limits=Limits(budget_s=budget_s))

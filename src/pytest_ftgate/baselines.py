@@ -123,6 +123,7 @@ class StoredMemory(Stored, frozen=True, kw_only=True):
     barrier_rss_bytes: tuple[Natural, ...] = ()
     barrier_uss_bytes: tuple[Natural | None, ...] = ()
     barrier_pss_bytes: tuple[Natural | None, ...] = ()
+    barrier_written_bytes: tuple[Natural | None, ...] = ()
 
 
 class StoredSite(Stored, frozen=True, kw_only=True):
@@ -395,6 +396,7 @@ def _stored_memory(launch: Launch) -> StoredMemory:
         barrier_rss_bytes=tuple(point.rss_bytes for point in barriers),
         barrier_uss_bytes=_known(point.uss_bytes for point in barriers),
         barrier_pss_bytes=_known(point.pss_bytes for point in barriers),
+        barrier_written_bytes=_known(point.written_bytes for point in barriers),
     )
 
 
@@ -474,18 +476,18 @@ def wall_floors_ns(stored: Entry | Recording, quantile: float) -> tuple[float, .
 
 
 def uss_bytes(stored: Entry | Recording) -> tuple[float, ...]:
-    """A value a memory launch: the median USS over its looks; launches on platforms without USS give none."""
-    return _medians(launch.uss_bytes for launch in _memory(stored))
+    """A value a memory launch: the median USS over its looks; launches on platforms without USS give none.
 
-
-def unique_bytes(*sides: Entry | Recording) -> tuple[tuple[float, ...], ...]:
-    """What is judged of memory, for each side a value a memory launch: the written part of USS, as far as all have it.
-
-    Where a launch of either lacks it, and has USS, it is USS on all sides: the two are not to be compared.
+    It is the part of USS that was written to, where all launches have that.
     """
+    return uss_of_sides(stored)[0]
+
+
+def uss_of_sides(*sides: Entry | Recording) -> tuple[tuple[float, ...], ...]:
+    """`uss_bytes` of each side, fit to be compared: where any launch lacks the written part, it is all of USS."""
     if all(launch.written_bytes or not launch.uss_bytes for side in sides for launch in _memory(side)):
         return tuple(_medians(launch.written_bytes for launch in _memory(side)) for side in sides)
-    return tuple(map(uss_bytes, sides))
+    return tuple(_medians(launch.uss_bytes for launch in _memory(side)) for side in sides)
 
 
 def _medians(launches: Iterable[tuple[int | None, ...]]) -> tuple[float, ...]:
@@ -715,7 +717,9 @@ _BESIDE = {
     "launches": dict.fromkeys(("start_ns", "join_ns", "cpu_ns", "ops", "ops_per_s"), "wall_ns")
     | {"candle_ops_per_s": "candle_wall_ns", "single_ops_per_s": "single_wall_ns"},
     "memory": dict.fromkeys(("uss_bytes", "pss_bytes", "written_bytes"), "rss_bytes")
-    | dict.fromkeys(("barrier_rss_bytes", "barrier_uss_bytes", "barrier_pss_bytes"), "barrier_ops"),
+    | dict.fromkeys(
+        ("barrier_rss_bytes", "barrier_uss_bytes", "barrier_pss_bytes", "barrier_written_bytes"), "barrier_ops"
+    ),
 }
 
 

@@ -15,12 +15,14 @@ from .pythons import (
     InterpreterNotFound,
     UvMissing,
     cache_folder,
+    environment_variables,
     find_environments,
     find_interpreter,
     find_uv,
     parse_target,
     settings_unsupported,
 )
+from .waits import self_test
 
 ENVIRONMENTS: Final = Path(".ftgate") / "envs"
 
@@ -33,11 +35,15 @@ class Lack(Struct, frozen=True):
 
 
 class TargetState(Struct, frozen=True):
-    """One target: its interpreter when there is one, and its finished environments in this project."""
+    """One target: its interpreter when there is one, and its finished environments in this project.
+
+    `waits_unavailable` says why it cannot be told where its threads wait; empty where it can.
+    """
 
     spec: str
     interpreter: Interpreter | None
     environments: tuple[str, ...] = ()
+    waits_unavailable: str = ""
 
 
 class Probes(Struct, frozen=True):
@@ -142,7 +148,13 @@ def _target_state(spec: str, project: Path, lacks: list[Lack]) -> TargetState:
             Lack(what=f"{spec} has no working multiprocessing", mend="use a build with semaphores (/dev/shm mounted)")
         )
     environments = tuple(str(folder) for folder in find_environments(interpreter, project / ENVIRONMENTS))
-    return TargetState(spec=spec, interpreter=interpreter, environments=environments)
+    refused = self_test(interpreter.executable, environment_variables(target.settings))
+    if refused:
+        what = f"where threads of {spec} wait cannot be told: {refused}"
+        lacks.append(
+            Lack(what=what, mend="the waits of its cells are shown as not available; nothing else depends on it")
+        )
+    return TargetState(spec=spec, interpreter=interpreter, environments=environments, waits_unavailable=refused)
 
 
 def _uv(lacks: list[Lack]) -> str | None:
@@ -218,6 +230,7 @@ def _target_rows(state: TargetState) -> list[tuple[str, str]]:
         ("JIT", jit),
         ("configure", interpreter.config_args or "not known"),
         ("start methods", ", ".join(interpreter.start_methods) or "none"),
+        ("waits", "not available" if state.waits_unavailable else "can be told apart (self-test)"),
         ("environment", ", ".join(state.environments) or "not made yet (made by the first run)"),
     ]
 

@@ -63,8 +63,7 @@ def figures(sample: Sample, *, reference: Sample | None, quantile: float = QUANT
         candle_ratio=paired_ratio(values, candle),
         cores=_median(_cores(launch) for launch in sample.launches),
         rss_bytes=_memory(sample.memory, lambda point: point.rss_bytes),
-        uss_bytes=_memory(sample.memory, lambda point: point.uss_bytes),
-        written_bytes=_memory(sample.memory, lambda point: point.written_bytes),
+        uss_bytes=_memory(sample.memory, lambda point: point.steadiest_bytes),
         uss_peak_bytes=_peak(sample.memory),
         pss_bytes=_memory(sample.memory, lambda point: point.pss_bytes),
         ops_per_s=_median(_rate(launch) for launch in sample.launches),
@@ -78,7 +77,7 @@ def figures(sample: Sample, *, reference: Sample | None, quantile: float = QUANT
         memory_cost=_cost([_looked(launch) for launch in sample.memory]),
         waits=_waits(sample),
         memory=_roles(sample.memory),
-        floor_uss_bytes=_steady(sample.floor, TREE, lambda part: part.uss_bytes),
+        floor_uss_bytes=_steady(sample.floor, TREE, lambda part: part.steadiest_bytes),
         floor_pss_bytes=_steady(sample.floor, TREE, lambda part: part.pss_bytes),
         growth_bytes=_growth(sample.growth, sample.growth_floor),
         scaling=scaling,
@@ -159,7 +158,8 @@ def _memory(launches: Sequence[Launch], bytes_of: Callable[[MemoryPoint], int | 
 
 def _peak(launches: Sequence[Launch]) -> float | None:
     """The largest USS seen at any point: a lower bound, as the platform keeps no peak of it."""
-    seen = [point.uss_bytes for launch in launches for point in launch.memory if point.uss_bytes is not None]
+    points = (point.steadiest_bytes for launch in launches for point in launch.memory)
+    seen = [unique for unique in points if unique is not None]
     return float(max(seen)) if seen else None
 
 
@@ -292,7 +292,8 @@ def _sites(sample: Sample) -> tuple[SiteFigures, ...]:
             groups.setdefault(key, []).append((locks, site))
     wall_ns = sum(locks.wall_ns for locks in launches)
     found = [_site(groups[key], wall_ns, sample.cell) for key in sorted(groups)]
-    return tuple(sorted(found, key=lambda site: -site.total_ns))
+    waited = (site for site in found if site.contended)  # others were counted, and nobody ever waited there
+    return tuple(sorted(waited, key=lambda site: -site.total_ns))
 
 
 def _site(seen: Sequence[tuple[LockWaits, LockSite]], wall_ns: int, cell: Cell) -> SiteFigures:
@@ -401,10 +402,10 @@ def _role(launches: Sequence[Launch], name: str) -> RoleFigures:
     return RoleFigures(
         processes=round(processes or 0),
         steady_rss=_steady(launches, name, lambda part: part.rss_bytes),
-        steady_uss=_steady(launches, name, lambda part: part.uss_bytes),
+        steady_uss=_steady(launches, name, lambda part: part.steadiest_bytes),
         steady_pss=_steady(launches, name, lambda part: part.pss_bytes),
         peak_rss=_highest(launches, name, lambda part: part.rss_bytes),
-        peak_uss=_highest(launches, name, lambda part: part.uss_bytes),
+        peak_uss=_highest(launches, name, lambda part: part.steadiest_bytes),
         peak_pss=_highest(launches, name, lambda part: part.pss_bytes),
     )
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
+import select
 import selectors
 import shutil
 import signal
@@ -108,8 +110,12 @@ class Handle(Protocol):
         """One turn. Raises LaunchFailed or CellUnsupported."""
         ...
 
-    def hold(self, window_ns: int, watched: bool) -> Held:
-        """One turn held for `window_ns`, its memory and its threads' waits watched from outside or not."""
+    def hold(self, window_ns: int, watched: bool, one_ns: float = 0.0) -> Held:
+        """One turn held for `window_ns`, its memory and its threads' waits watched from outside or not.
+
+        With `one_ns`, what a call of the body takes, each worker calls it as often as fills the window: the same
+        number, since workers may meet in it. Without, each calls it until the window has passed.
+        """
         ...
 
     def barrier(self, loops: int, window_ns: int) -> Barrier:
@@ -300,17 +306,18 @@ class ProcessHandle:
         message = self._await("turn", self.timeout_s + window_ns / 1e9, f"a {kind} iteration")
         return msgspec.convert(message["turn"], Turn)
 
-    def hold(self, window_ns: int, watched: bool) -> Held:
+    def hold(self, window_ns: int, watched: bool, one_ns: float = 0.0) -> Held:
         """One turn held, the first and last tenth of it not watched."""
         seconds = max(window_ns / 1e9, observe.hold_needed_s(self.look_s) / WATCHED)
-        self._send({"do": "turn", "kind": HOLD, "loops": 1, "window_ns": round(seconds * 1e9)})
+        loops = math.ceil(seconds * 1e9 / one_ns) if one_ns else 1
+        self._send({"do": "turn", "kind": HOLD, "loops": loops, "window_ns": 0 if one_ns else round(seconds * 1e9)})
         released = self._await("released", self.timeout_s, "starting its workers")
         memory: tuple[MemoryPoint, ...] = ()
         waits: Waits | None = None
         if watched:
             time.sleep(seconds * (1 - WATCHED) / 2)
             memory, waits = self._watch(self._roles(released), seconds * WATCHED)
-        message = self._await("turn", self.timeout_s + seconds, "a held iteration")
+        message = self._await("turn", max(self.timeout_s, 2 * loops * one_ns / 1e9) + seconds, "a held iteration")
         return Held(turn=msgspec.convert(message["turn"], Turn), memory=memory, waits=waits)
 
     def barrier(self, loops: int, window_ns: int) -> Barrier:
@@ -365,8 +372,14 @@ class ProcessHandle:
     def _watch(self, roles: Roles, seconds: float) -> tuple[tuple[MemoryPoint, ...], Waits]:
         memory, waits = observe.MemoryWatch(roles), Watch(roles, refused=self.request.waits_unavailable)
         waits.start()
-        observe.watch(seconds, (memory, waits))
-        return tuple(memory.points), waits.finish()
+        observe.watch(seconds, (memory, waits), over=self._said_more)
+        # A look at workers that had ended meanwhile is none.
+        points = memory.points[:-1] if self._said_more() else memory.points
+        return tuple(points), waits.finish()
+
+    def _said_more(self) -> bool:
+        """Whether the launch has sent a message that nobody has taken yet."""
+        return b"\n" in self.inbox or bool(select.select([self.reader], [], [], 0)[0])
 
     def _look(self, roles: Roles) -> MemoryPoint:
         """A look at rest; what it costs says how long workers must be held for enough of them."""

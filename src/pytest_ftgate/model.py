@@ -413,7 +413,7 @@ class SiteFigures(Struct, frozen=True, kw_only=True):
     """One creation site over all lock launches of a cell.
 
     `share` is wait time over workers x wall time; `contended_ratio` is contended over all acquisitions, None where
-    counting them would have distorted; percentiles and maximum in ns, over contended acquisitions alone.
+    these were not counted; percentiles and maximum in ns, over contended acquisitions alone.
     """
 
     file: str
@@ -454,7 +454,10 @@ class WaitFigures(Struct, frozen=True, kw_only=True):
 
 
 class RoleFigures(Struct, frozen=True, kw_only=True):
-    """Bytes, medians over memory launches: steady at barriers after a collection, peak as sampled (a lower bound)."""
+    """Bytes, medians over memory launches: steady at barriers after a collection, peak as sampled (a lower bound).
+
+    USS is the part that was written to, as everywhere among the figures (see Footprint).
+    """
 
     processes: int
     steady_rss: float | None = None
@@ -466,7 +469,11 @@ class RoleFigures(Struct, frozen=True, kw_only=True):
 
 
 class Figures(Struct, frozen=True, kw_only=True):
-    """What a row of the table shows; None where it was not measured."""
+    """What a row of the table shows; None where it was not measured.
+
+    USS is the part of it that was written to, where the platform tells it apart: what psutil calls USS stands in the
+    sample's points.
+    """
 
     wall_ns: Interval | None = None
     start_ns: float | None = None
@@ -478,7 +485,6 @@ class Figures(Struct, frozen=True, kw_only=True):
     cores: float | None = None
     rss_bytes: float | None = None
     uss_bytes: float | None = None
-    written_bytes: float | None = None
     uss_peak_bytes: float | None = None
     pss_bytes: float | None = None
     ops_per_s: float | None = None

@@ -212,10 +212,11 @@ def watch(
     samplers: Sequence[Sampler],
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
+    over: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Drive `samplers` for `seconds`, each whenever it is due; sleeps in between."""
+    """Drive `samplers` for `seconds` or until what is watched is `over`, each whenever due; sleeps in between."""
     ends = clock() + seconds
-    while clock() < ends:
+    while clock() < ends and not over():
         for sampler in samplers:
             if sampler.due_s <= 0:
                 sampler.step()

@@ -231,9 +231,10 @@ class Session:
         stored = [len(_launches(entry)) for cell in cells if isinstance(entry := self.entry(cell), baselines.Entry)]
         alpha, _ = self._alpha_beta()
         needed = [stats.launches_for(alpha, launches) for launches in stored if launches]
+        counts = len({cell.workers for cell in cells})
         floor = RECORD_LAUNCHES if recording else max([CHECK_LAUNCHES, *(min(n, MOST_FLOOR) for n in needed)])
         return Limits(
-            budget_s=self._budget_s() * (2 if recording else 1) * len({cell.workers for cell in cells}),
+            budget_s=self._budget_s(self.config.test_budget_s * (2 if recording else 1) * counts),
             floor=floor,
             launches=self.config.launches,
             turns=self.config.turns,
@@ -247,12 +248,13 @@ class Session:
         named = any(baselines.names(pattern, cell.nodeid) for pattern in self.config.update)
         return named or "all" in self.config.update or self.entry(cell) is None
 
-    def _budget_s(self) -> float:
+    def _budget_s(self, wanted_s: float) -> float:
+        """What a test may take: `wanted_s`, or its share of what is left of the run's budget if that is less."""
         if self.config.budget_s is None:
-            return self.config.test_budget_s
+            return wanted_s
         left = self.config.budget_s - (time.monotonic() - self.started)
         to_come = len(self.plan.tandems) - sum(1 for _ in self.run.glob("*.json"))
-        return max(1.0, min(self.config.test_budget_s, schedule.share(left * 1e9, to_come) / 1e9))
+        return max(1.0, min(wanted_s, schedule.share(left * 1e9, to_come) / 1e9))
 
     def _stored_loops(self, cells: Sequence[Cell]) -> int | None:
         """Loops of the baseline, so that a value spreads dispatch over as many calls as the stored one did."""
@@ -337,7 +339,7 @@ class Session:
         estimator = stats.blind_estimator(baselines.paired_turns(entry))
         time_ratios = baselines.wall_ratios(new, estimator), baselines.wall_ratios(entry, estimator)
         beside = {
-            Metric.USS: baselines.unique_bytes(new, entry),
+            Metric.USS: baselines.uss_of_sides(new, entry),
             Metric.LOCK_WAIT: (baselines.lock_shares(new), baselines.lock_shares(entry)),
             Metric.SCALING: (baselines.scalings(new), baselines.scalings(entry)),
         }

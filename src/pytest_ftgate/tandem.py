@@ -37,7 +37,7 @@ GROWTH_WARMUPS, GROWTH_AT_LEAST, GROWTH_AT_MOST = 4, 4, 8
 GROWTH_S = 0.5
 """Looks at barriers in a launch that is after growth: as many as fit this time, between these numbers."""
 BARRIER_WINDOW_NS = 50_000_000
-BARE_HOLDS, FLOORS, GROWTHS = 3, 2, 3
+BARE_HOLDS, FLOORS, GROWTHS = 3, 2, 5
 """Memory launches of a cell that also hold bare, launches of an empty workload, and launches that are after growth."""
 
 
@@ -292,7 +292,7 @@ class TandemRun:
             handle.ready()
             barriers = self._barriers(handle, BARRIERS)
             ways = self._shuffled([True, False]) if self.done < BARE_HOLDS else [True]
-            held = {watched: handle.hold(self._hold_ns(entry), watched) for watched in ways}
+            held = {watched: handle.hold(self._hold_ns(entry), watched, self._call_ns(entry)) for watched in ways}
             finished = handle.finish()
         finally:
             handle.kill()
@@ -340,6 +340,11 @@ class TandemRun:
         """Long enough that every part of an iteration is there to be seen."""
         longest = 0.0 if self._window_ns else HOLD_ITERATIONS * self._longest_ns(entry) / max(1, self.loops or 1)
         return int(max(self.limits.hold_s * 1e9, longest))
+
+    def _call_ns(self, entry: Entry) -> float:
+        """What a call of the body takes in every worker, in ns; 0 where turns are windows."""
+        calls = [turn.work_ns / launch.loops for launch in entry.launches[-1:] for turn in launch.turns]
+        return 0.0 if self._window_ns else max(1.0, statistics.median(calls or [1e6]))
 
     @staticmethod
     def _longest_ns(entry: Entry) -> float:

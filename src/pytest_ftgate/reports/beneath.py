@@ -20,7 +20,9 @@ SITE_SHARE = 0.01
 WAIT_SHARE = 0.005
 PROBE_COST = 1.05
 """A probe that costs less goes unmentioned until asked for."""
-GROWTH_BYTES = 2**10
+GROWTH_BYTES = 2**12
+GROWTH_LEVEL = 0.9
+"""Growth of a page an iteration, seen at this level, is shown unasked."""
 WORKERS = 4
 """So many workers' cores are listed one by one."""
 
@@ -184,7 +186,7 @@ def _growth(figures: Figures, style: Style) -> list[str]:
     if growth is None:
         return []
     text = f"{units.size(growth.value)} an iteration{_ends(growth, units.size_ends)}"
-    if growth.level > 0 and growth.low > 0 and growth.value >= GROWTH_BYTES:
+    if growth.level >= GROWTH_LEVEL and growth.low > 0 and growth.value >= GROWTH_BYTES:
         return _line("grows", [text], style)
     return _line("growth", [text], style) if style.verbosity > 0 else []
 

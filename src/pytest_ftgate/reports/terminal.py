@@ -340,19 +340,12 @@ def _metric(judged: MetricVerdict, figures: Figures, style: Style) -> str:
     return ", ".join(filter(None, parts))
 
 
-def _memory_now(figures: Figures) -> str:
-    """What was written to is what is judged, where the platform tells it apart; `USS` alone elsewhere."""
-    if figures.written_bytes is not None:
-        return f"{units.size(figures.written_bytes)} written"
-    return units.size(figures.uss_bytes) if figures.uss_bytes is not None else ""
-
-
 def _now(metric: Metric, figures: Figures, style: Style) -> str:
     match metric:
         case Metric.WALL:
             return units.time(figures.wall_ns.value, unicode=style.unicode) if figures.wall_ns else ""
         case Metric.USS:
-            return _memory_now(figures)
+            return units.size(figures.uss_bytes) if figures.uss_bytes is not None else ""
         case Metric.LOCK_WAIT:
             return units.share(figures.lock_wait_share) if figures.lock_wait_share is not None else ""
         case Metric.SCALING:
