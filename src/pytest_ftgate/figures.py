@@ -290,19 +290,19 @@ def _sites(sample: Sample) -> tuple[SiteFigures, ...]:
         for site in locks.sites:
             key = (site.file, site.line, site.kind, site.name, site.waits_for)
             groups.setdefault(key, []).append((locks, site))
-    wall_ns = sum(locks.wall_ns for locks in launches)
-    found = [_site(groups[key], wall_ns, sample.cell) for key in sorted(groups)]
+    found = [_site(groups[key], launches, sample.cell.workers) for key in sorted(groups)]
     waited = (site for site in found if site.contended)  # others were counted, and nobody ever waited there
     return tuple(sorted(waited, key=lambda site: -site.total_ns))
 
 
-def _site(seen: Sequence[tuple[LockWaits, LockSite]], wall_ns: int, cell: Cell) -> SiteFigures:
-    """One site; `seen` are the launches that know it, `wall_ns` is that of all launches."""
+def _site(seen: Sequence[tuple[LockWaits, LockSite]], launches: Sequence[LockWaits], workers: int) -> SiteFigures:
+    """One site; `seen` are those of all `launches` that know it. Its share is a median over launches, as that of all."""
     first, sites = seen[0][1], [site for _, site in seen]
     histogram: Counter[int] = Counter()
     for site in sites:
         histogram.update(site.histogram)
-    total_ns, contended = sum(site.total_ns for site in sites), sum(site.contended for site in sites)
+    waited = {id(locks): site.total_ns for locks, site in seen}
+    contended = sum(site.contended for site in sites)
     max_ns = max(site.max_ns for site in sites)
     # A bucket may end above the longest wait in it.
     p50, p95, p99 = (min(percentile(histogram, q), float(max_ns)) for q in (0.5, 0.95, 0.99))
@@ -312,14 +312,14 @@ def _site(seen: Sequence[tuple[LockWaits, LockSite]], wall_ns: int, cell: Cell) 
         kind=first.kind,
         waits_for=first.waits_for,
         name=first.name,
-        share=total_ns / (cell.workers * wall_ns),
-        contended_per_s=contended / (wall_ns / NS_PER_S),
+        share=float(median(waited.get(id(locks), 0) / (workers * locks.wall_ns) for locks in launches)),
+        contended_per_s=contended / (sum(locks.wall_ns for locks in launches) / NS_PER_S),
         contended_ratio=_contended_ratio(seen),
         p50_ns=p50,
         p95_ns=p95,
         p99_ns=p99,
         max_ns=float(max_ns),
-        total_ns=float(total_ns),
+        total_ns=float(sum(waited.values())),
         contended=contended,
     )
 
