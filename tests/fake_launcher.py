@@ -271,9 +271,9 @@ class FakeHandle:
             max_ns=one_ns,
             histogram={bucket_of(one_ns): count},
         )
-        wall_ns = sum(turn.wall_ns for turn in self.turns)
+        work_ns = sum(turn.work_ns for turn in self.turns)
         ops = sum(turn.ops for turn in self.turns)
-        return LockWaits(wall_ns=wall_ns, ops=ops, counted_ops=self.warmed_ops, sites=(site,) if count else ())
+        return LockWaits(work_ns=work_ns, ops=ops, counted_ops=self.warmed_ops, sites=(site,) if count else ())
 
     def kill(self) -> None:
         """The end, whatever was before."""

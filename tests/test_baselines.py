@@ -123,7 +123,7 @@ def lock_site(line: int, *, file: str = f"{ROOT}/src/words.py", waits: int = 3, 
 def contended_sample(label: str = "3.14t-threads-w2") -> Sample:
     """A sample with everything that is stored beside timing: a one-worker cell, barriers, lock launches."""
     waits = LockWaits(
-        wall_ns=20_000,
+        work_ns=20_000,
         ops=40,
         sites=(
             lock_site(9, waits=4, name="cache"),
@@ -140,8 +140,8 @@ def contended_sample(label: str = "3.14t-threads-w2") -> Sample:
         memory=(fixed,),
         locks=(
             Launch(order=7, hash_seed=1, started_at=RECORDED, locks=waits),
-            Launch(order=6, hash_seed=2, started_at=RECORDED, locks=LockWaits(wall_ns=20_000, ops=40)),
-            Launch(order=8, hash_seed=2, started_at=RECORDED, locks=LockWaits(wall_ns=0, ops=0)),
+            Launch(order=6, hash_seed=2, started_at=RECORDED, locks=LockWaits(work_ns=20_000, ops=40)),
+            Launch(order=8, hash_seed=2, started_at=RECORDED, locks=LockWaits(work_ns=0, ops=0)),
             Launch(order=9, hash_seed=2, started_at=RECORDED),
         ),
     )
@@ -381,7 +381,7 @@ def test_a_lock_launch_takes_one_line_and_names_no_place_on_the_machine(store: S
         '"line": 5, "max_ns": 2000, "total_ns": 3000, "waits_for": "queue"}, '
         '{"contended": 4, "file": "src/words.py", "histogram": [[7, 1], [95, 3]], "kind": "Lock", '
         '"line": 9, "max_ns": 2000, "name": "cache", "total_ns": 4000, "waits_for": "lock"}], '
-        f'"started_at": "{RECORDED}", "wall_ns": 20000, "workers": 2}}'
+        f'"started_at": "{RECORDED}", "work_ns": 20000, "workers": 2}}'
     )
     assert second == expected
 
@@ -578,7 +578,7 @@ BROKEN_LAUNCHES: dict[str, tuple[Damage, str]] = {
     "lost waits": (swap("[[7, 1], [95, 2]]", "[[7, 1]]"), r"locks\[1\]\.sites\[1\]\.histogram: its waits are 1, not 3"),
     "buckets": (swap("[[7, 1], [95, 2]]", "[[95, 1], [7, 2]]"), r"locks\[1\]\.sites\[1\]\.histogram: its buckets"),
     "waits for": (swap('"waits_for": "queue"', '"waits_for": "godot"'), r"Invalid enum value 'godot'"),
-    "no time": (swap('"wall_ns": 20000', '"wall_ns": 0'), r"wall_ns: Expected `int` >= 1"),
+    "no time": (swap('"work_ns": 20000', '"work_ns": 0'), r"work_ns: Expected `int` >= 1"),
 }
 
 

@@ -282,7 +282,7 @@ def site(*waits_ns: int, line: int = 3, waits_for: str = "lock", **fields: Any) 
 def locked(
     order: int, *sites: LockSite, wall_ms: float = 10, ops: int = 100, counted: int = 0, **fields: Any
 ) -> Launch:
-    seen = LockWaits(wall_ns=int(wall_ms * MS), ops=ops, counted_ops=counted, sites=sites)
+    seen = LockWaits(work_ns=int(wall_ms * MS), ops=ops, counted_ops=counted, sites=sites)
     return Launch(order=order, hash_seed=0, started_at="", locks=seen, **fields)
 
 
@@ -312,7 +312,7 @@ def test_sites_merge_over_launches_and_the_longest_wait_comes_first() -> None:
     )
     cache, lock = figures(sample(locks=launches), reference=None).sites
     assert (cache.file, cache.line, cache.kind, cache.name, cache.waits_for) == ("words.py", 9, "Lock", "cache", "lock")
-    assert cache.share == pytest.approx(25 / (2 * 40))
+    assert cache.share == pytest.approx(25 / (2 * 10) / 2)  # the median of a launch with it and one without
     assert cache.max_ns == 20 * MS >= cache.p99_ns
     assert lock.contended == 800
     assert lock.contended_per_s == pytest.approx(800 / 0.04)

@@ -193,6 +193,49 @@ def test_a_launch_without_the_start_hook_is_an_error(bench: Bench, monkeypatch: 
         handle.ready()
 
 
+POOLED = """
+    import threading
+    import time
+
+    LOCK = threading.Lock()  # of each worker's module
+
+    def task(number):
+        started = [threading.Thread(target=hold) for _ in range(2)]
+        for thread in started:
+            thread.start()
+        for thread in started:
+            thread.join()
+        return number
+
+    def hold():
+        with LOCK:
+            time.sleep(0.02)
+
+    @ftgate.compare(threads)
+    def test_it(executor):
+        list(executor.map(task, range(2)))
+"""
+
+
+@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("reuse", ["fresh", "pool"])
+@pytest.mark.parametrize("executor", [SERIAL, THREADS, *PROCESSES, INTERPRETERS], ids=lambda executor: executor.label)
+def test_workers_of_a_pool_are_seen_too(bench: Bench, executor: Executor, reuse: str, build: str) -> None:
+    path = bench.write(POOLED)
+    handle = bench.start(executor, build=build, side="locks", workers=2, reuse=reuse, body="executor")
+    handle.ready()
+    for kind in (COLD, WARMUP, MEASURED, MEASURED):
+        handle.turn(kind)
+    waits = handle.finish().locks
+    assert waits is not None
+    site = site_of(waits)
+    assert (site.file, site.kind) == (str(path), "Lock")
+    # Two tasks a turn, each with two threads of which one waits; those of one process meet at the same lock.
+    least = 4 if executor in (SERIAL, THREADS) else 2
+    assert least <= site.contended <= 6
+    assert site.total_ns > site.contended * 15_000_000
+
+
 # -- waits from outside --------------------------------------------------------------------------------------------
 
 BUSY = """

@@ -688,7 +688,7 @@ def test_json_survives_numbers_and_text_that_it_cannot_hold() -> None:
     endless = Figures(wall_ns=interval(1e6, -math.inf, math.inf), counters_per_s={"n": math.nan})
     of = cell("t.py::test", "3.14t", "threads", 8)
     site = LockSite(file="a.py", line=1, kind="Lock", waits_for="lock", contended=3, histogram={64: 1, 99: 2})
-    waits = LockWaits(wall_ns=1, ops=1, sites=(site,))
+    waits = LockWaits(work_ns=1, ops=1, sites=(site,))
     launch = Launch(order=0, hash_seed=0, started_at="", results=("caf\udce9",), locks=waits)
     odd = Row(
         cell=of,

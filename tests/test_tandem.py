@@ -249,13 +249,13 @@ def test_what_being_watched_costs_is_seen_by_holding_it_bare_as_well() -> None:
 
 
 def test_cold_turns_warm_ups_and_checks_are_kept_apart() -> None:
-    launcher = FakeLauncher(wall_ns=lambda at: 900 * MS if at.event != MEASURED else 20 * MS)
+    launcher = FakeLauncher(wall_ns=lambda at: 90 * MS if at.event != MEASURED else 20 * MS)
     samples = measured(launcher, limits=Limits(launches=2, turns=3), warmup=2.0)
     for sample in samples:
         for launch in sample.launches:
             assert [turn.wall_ns for turn in launch.turns] == [20 * MS] * 3
             assert launch.cold is not None
-            assert launch.cold.wall_ns == 900 * MS
+            assert launch.cold.wall_ns == 90 * MS
     for handle in {event.handle for event in launcher.of(*TURNS)}:
         kinds = [event.at.event for event in launcher.of(*TURNS) if event.handle == handle]
         side = launcher.handles[handle].request.side
@@ -460,6 +460,23 @@ def test_the_budget_is_kept(budget_s: float) -> None:
     assert min(len(launch.turns) for sample in samples for launch in sample.launches) > 3
     one_round = launcher.clock() / launches
     assert budget_s - 2 * one_round < launcher.clock() < budget_s + one_round
+
+
+def test_what_only_informs_is_left_out_where_iterations_are_long() -> None:
+    launcher = FakeLauncher(wall_ns=steady(1000 * MS))
+    samples = measured(launcher, limits=Limits(budget_s=40.0))
+    for sample in samples:
+        assert (sample.growth, sample.floor) == ((), ())
+        assert {len(launch.turns) for launch in sample.locks} == {2}
+        assert {len(launch.barriers) for launch in sample.memory} == {2}
+        assert all(launch.looking is None for launch in sample.memory)
+    assert len(samples[0].launches) == 2
+    assert launcher.clock() < 2 * 2 * (7 + 7 + 4 + 4) + 10  # calls of own, candle, locks, memory; two cells, two rounds
+    short = FakeLauncher(wall_ns=steady(5 * MS))
+    sample, _ = measured(short, limits=Limits(budget_s=40.0))
+    assert sample.growth
+    assert sample.floor
+    assert {len(launch.turns) for launch in sample.locks} == {LOCK_TURNS}
 
 
 def test_a_budget_that_is_too_small_still_gives_two_launches() -> None:

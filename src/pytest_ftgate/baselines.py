@@ -150,7 +150,7 @@ class StoredLocks(Stored, frozen=True, kw_only=True):
     hash_seed: int
     started_at: str
     workers: Count
-    wall_ns: Count
+    work_ns: Count
     ops: Natural = 0
     sites: tuple[StoredSite, ...] = ()
 
@@ -324,7 +324,7 @@ def recording_from_sample(
         locks=tuple(
             _stored_locks(launch, launch.locks, sample.cell.workers, root)
             for launch in _in_order(sample.locks)
-            if launch.locks is not None and launch.locks.wall_ns > 0
+            if launch.locks is not None and launch.locks.work_ns > 0
         ),
     )
 
@@ -413,7 +413,7 @@ def _stored_locks(launch: Launch, locks: LockWaits, workers: int, root: PurePath
         hash_seed=launch.hash_seed,
         started_at=launch.started_at,
         workers=workers,
-        wall_ns=locks.wall_ns,
+        work_ns=locks.work_ns,
         ops=locks.ops,
         sites=tuple(sorted(sites, key=lambda site: (site.file, site.line, site.kind, site.name, site.waits_for))),
     )
@@ -498,7 +498,7 @@ def _medians(launches: Iterable[tuple[int | None, ...]]) -> tuple[float, ...]:
 def lock_shares(stored: Entry | Recording) -> tuple[float, ...]:
     """A value a lock launch: time waited for locks over workers x wall time, queue wait apart."""
     return tuple(
-        sum(site.total_ns for site in launch.sites if site.waits_for == "lock") / (launch.workers * launch.wall_ns)
+        sum(site.total_ns for site in launch.sites if site.waits_for == "lock") / (launch.workers * launch.work_ns)
         for recording in _recordings(stored)
         for launch in recording.locks
     )

@@ -12,7 +12,6 @@ from pytest_ftgate import stats
 from pytest_ftgate.lockwaits import percentile
 from pytest_ftgate.model import (
     Barrier,
-    Cell,
     Figures,
     Footprint,
     Interval,
@@ -273,13 +272,13 @@ def _shares(sample: Sample, *, waits_for: WaitsFor, but: tuple[str, ...] = ()) -
         waited = sum(
             site.total_ns for site in locks.sites if site.waits_for == waits_for and not site.kind.startswith(but)
         )
-        shares.append(waited / (sample.cell.workers * locks.wall_ns))
+        shares.append(waited / (sample.cell.workers * locks.work_ns))
     return tuple(shares)
 
 
 def _lock_waits(sample: Sample) -> list[LockWaits]:
     launches = sorted(sample.locks, key=lambda launch: launch.order)
-    return [launch.locks for launch in launches if launch.locks is not None and launch.locks.wall_ns > 0]
+    return [launch.locks for launch in launches if launch.locks is not None and launch.locks.work_ns > 0]
 
 
 def _sites(sample: Sample) -> tuple[SiteFigures, ...]:
@@ -296,7 +295,7 @@ def _sites(sample: Sample) -> tuple[SiteFigures, ...]:
 
 
 def _site(seen: Sequence[tuple[LockWaits, LockSite]], launches: Sequence[LockWaits], workers: int) -> SiteFigures:
-    """One site; `seen` are those of all `launches` that know it. Its share is a median over launches, as that of all."""
+    """One site; `seen` are those of `launches` that know it. Its share is a median over launches, as that of all."""
     first, sites = seen[0][1], [site for _, site in seen]
     histogram: Counter[int] = Counter()
     for site in sites:
@@ -312,8 +311,8 @@ def _site(seen: Sequence[tuple[LockWaits, LockSite]], launches: Sequence[LockWai
         kind=first.kind,
         waits_for=first.waits_for,
         name=first.name,
-        share=float(median(waited.get(id(locks), 0) / (workers * locks.wall_ns) for locks in launches)),
-        contended_per_s=contended / (sum(locks.wall_ns for locks in launches) / NS_PER_S),
+        share=float(median(waited.get(id(locks), 0) / (workers * locks.work_ns) for locks in launches)),
+        contended_per_s=contended / (sum(locks.work_ns for locks in launches) / NS_PER_S),
         contended_ratio=_contended_ratio(seen),
         p50_ns=p50,
         p95_ns=p95,

@@ -12,6 +12,7 @@ from pytest_ftgate import stats
 from pytest_ftgate.model import Comparison, Decision, Interval, Metric, MetricVerdict, Struct, Verdict
 
 INTERVAL_LEVEL = 0.95
+COST_LEVEL = 0.9
 WIDEST_EFFECT = 0.25
 PASS_POWER = 0.8
 """An unchanged cell's chance to pass at a widened effect."""
@@ -91,9 +92,10 @@ def refused(metric: Metric, cost: Interval | None, limit: float) -> MetricVerdic
     """The verdict on a metric whose probe slowed the workload too much to be believed; None where it did not.
 
     `cost` is the time with the probe over the time without it, `limit` the slowdown allowed as a fraction (0.25:
-    25 %). The interval's low end counts, so that noise refuses nothing; without a cost nothing is refused.
+    25 %). The interval's low end counts, at a level of 90 % at least, so that noise refuses nothing; without a cost
+    nothing is refused.
     """
-    if cost is None or cost.low <= 1 + limit:
+    if cost is None or cost.level < COST_LEVEL or cost.low <= 1 + limit:
         return None
     probe, figure, mend = _PROBES.get(metric, _OTHER_PROBE)
     slower = f"{probe} made it {cost.value:.2f}x slower (limit {1 + limit:.2f}x, --ftgate-probe-cost)"

@@ -400,7 +400,7 @@ class ProcessHandle:
         except FtgateError as error:
             raise LaunchFailed(WorkloadError(reason=str(error))) from error
         return LockWaits(
-            wall_ns=sum(turn.wall_ns for turn in result.turns),
+            work_ns=sum(turn.work_ns for turn in result.turns),
             ops=sum(turn.ops for turn in result.turns),
             counted_ops=result.warmed_ops,
             sites=sites,

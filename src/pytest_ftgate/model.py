@@ -264,11 +264,11 @@ class LockSite(Struct, frozen=True, kw_only=True):
 class LockWaits(Struct, frozen=True, kw_only=True):
     """What the lock probe of one launch saw in its measured turns.
 
-    `wall_ns` and `ops` are those of the measured turns together, `counted_ops` the body calls of the turn in which
-    acquisitions were counted (0: none was).
+    `work_ns` (from the workers' common release until the last has finished) and `ops` are those of the measured turns
+    together, `counted_ops` the body calls of the turns in which acquisitions were counted (0: none was).
     """
 
-    wall_ns: int
+    work_ns: int
     ops: int
     counted_ops: int = 0
     sites: tuple[LockSite, ...] = ()
@@ -412,8 +412,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
 class SiteFigures(Struct, frozen=True, kw_only=True):
     """One creation site over all lock launches of a cell.
 
-    `share` is wait time over workers x wall time; `contended_ratio` is contended over all acquisitions, None where
-    these were not counted; percentiles and maximum in ns, over contended acquisitions alone.
+    `share` is wait time over workers x the time of their work; `contended_ratio` is contended over all acquisitions,
+    None where these were not counted; percentiles and maximum in ns, over contended acquisitions alone.
     """
 
     file: str

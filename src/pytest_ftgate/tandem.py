@@ -37,7 +37,7 @@ GROWTH_WARMUPS, GROWTH_AT_LEAST, GROWTH_AT_MOST = 4, 4, 8
 GROWTH_S = 0.5
 """Looks at barriers in a launch that is after growth: as many as fit this time, between these numbers."""
 BARRIER_WINDOW_NS = 50_000_000
-BARE_HOLDS, FLOORS, GROWTHS = 3, 2, 5
+BARE_HOLDS, FLOORS, GROWTHS = 5, 2, 5
 """Memory launches of a cell that also hold bare, launches of an empty workload, and launches that are after growth."""
 
 
@@ -202,9 +202,10 @@ class TandemRun:
     def _take_turns(self, sides: list[Side]) -> None:
         began = self.clock()
         self.probed_s = 0.0
+        probed_turns = self._probed_turns(sides)
         taken = 0
         while taken < (self.turns or self._pilot_turns):
-            self._each(self._turn_order(sides, probed=taken < LOCK_TURNS), "turns", self._measured_turn)
+            self._each(self._turn_order(sides, probed=taken < probed_turns), "turns", self._measured_turn)
             taken += 1
             bare_s = self.clock() - began - self.probed_s
             if taken == self._pilot_turns and self.turns is None:
@@ -249,11 +250,14 @@ class TandemRun:
 
     def _warm_up(self, sides: list[Side]) -> None:
         for number in range(max(1, self._warmups)):
-            # The candle is ours and needs one warm-up, whatever the workload asks for itself.
-            warming = [side for side in sides if number < (1 if side.name == "candle" else self._warmups)]
+            warming = [side for side in sides if number < self._warmups_of(side)]
             self._each(warming, "warm-up", self._warm)
         if self.loops is None and not self._window_ns:
             self.loops = self._calibrated(sides)
+
+    def _warmups_of(self, side: Side) -> int:
+        """The candle is ours and needs one, whatever the workload asks for; the lock probe counts in its own."""
+        return {"candle": 1, "locks": max(1, self._warmups)}.get(side.name, self._warmups)
 
     def _warm(self, side: Side) -> None:
         side.latest = side.handle.turn(WARMUP, self._loops_of(side), self._window_ns)
@@ -274,24 +278,42 @@ class TandemRun:
                 if self.done < GROWTHS and self._can_grow(entry):
                     entry.growth.append(self._growth_launch(entry, "own"))
             with self._blame(entry, "an empty workload in its place "):
-                if entry.alive and self.done < FLOORS:
+                if entry.alive and self.done < FLOORS and self._spares(BARRIERS * self._longest_ns(entry), 0.15):
                     entry.floor.append(self._floor_launch(entry))
                 if entry.growth and self.done < FLOORS:
                     entry.growth_floor.append(self._growth_launch(entry, "empty"))
 
     def _can_grow(self, entry: Entry) -> bool:
-        """Whether what is left behind could stay: a worker process that ends with its iteration takes it along."""
-        return entry.cell.executor.kind != "processes" or self.spec.reuse == "pool"
+        """Whether what is left behind could stay, and can be looked at in a fair part of the budget.
+
+        A worker process that ends with its iteration takes it along.
+        """
+        if entry.cell.executor.kind == "processes" and self.spec.reuse == "fresh":
+            return False
+        wall_ns = self._longest_ns(entry)
+        return self._spares((GROWTH_WARMUPS + self._growth_barriers(wall_ns)) * wall_ns, 0.2)
+
+    def _spares(self, cost_ns: float, share: float) -> bool:
+        """Whether something that informs but does not decide takes at most this share of a round, for all cells."""
+        alive = sum(entry.alive for entry in self.entries)
+        return cost_ns * alive <= share * self.limits.budget_s * 1e9 / max(1, self.wanted)
+
+    def _probed_turns(self, sides: Sequence[Side]) -> int:
+        """Fewer turns with the lock probe where iterations are long: they have more waits in them, too."""
+        walls = [side.latest.wall_ns for side in sides if side.name == "locks" and side.latest is not None]
+        return LOCK_TURNS if self._spares(LOCK_TURNS * max(walls, default=0), 0.25) else 2
 
     def _memory_launch(self, entry: Entry) -> Launch:
         """Looks at barriers first, which also warm it up; then it is held at work, watched and bare in random order."""
+        wall_ns = self._longest_ns(entry)
         request = self._request(entry, "own")
         started_at = _now()
         handle = self.launcher.start(request)
         try:
             handle.ready()
-            barriers = self._barriers(handle, BARRIERS)
-            ways = self._shuffled([True, False]) if self.done < BARE_HOLDS else [True]
+            barriers = self._barriers(handle, BARRIERS if self._spares(BARRIERS * wall_ns, 0.15) else 2)
+            both = self.done < BARE_HOLDS and self._spares(max(self._hold_ns(entry), wall_ns), 0.1)
+            ways = self._shuffled([True, False]) if both else [True]
             held = {watched: handle.hold(self._hold_ns(entry), watched, self._call_ns(entry)) for watched in ways}
             finished = handle.finish()
         finally:
@@ -474,7 +496,7 @@ class TandemRun:
         wall_ns = self._window_ns or statistics.median(side.walls) * self._loops_of(side)
         barrier_ns = min(self._window_ns, BARRIER_WINDOW_NS) or wall_ns
         growth = GROWTH_WARMUPS + self._growth_barriers(wall_ns) if self._can_grow(side.entry) else 0
-        return 2 * (BARRIERS + growth) * barrier_ns + 2 * max(self.limits.hold_s * 1e9, wall_ns)
+        return (BARRIERS + 2 * growth) * barrier_ns + 2 * max(self.limits.hold_s * 1e9, wall_ns)
 
     def _plan_rest(self, round_ns: float) -> None:
         values = [self._ratios(entry) for entry in self.entries if entry.alive]

@@ -20,6 +20,7 @@ SITE_SHARE = 0.01
 WAIT_SHARE = 0.005
 PROBE_COST = 1.05
 """A probe that costs less goes unmentioned until asked for."""
+SUPERLINEAR = 1.05
 GROWTH_BYTES = 2**12
 GROWTH_LEVEL = 0.9
 """Growth of a page an iteration, seen at this level, is shown unasked."""
@@ -174,6 +175,8 @@ def _scaling(row: Row, style: Style) -> list[str]:
         aside.append(f"efficiency {units.whole_share(figures.efficiency)}")
     if figures.scaling.value < 1:
         aside.append("slower than one worker")
+    elif figures.efficiency is not None and figures.efficiency > SUPERLINEAR:
+        aside.append("more than linear: does the body split its work?")
     elif figures.serial_fraction is not None and figures.serial_fraction >= 0:
         aside.append(f"serial fraction {units.whole_share(figures.serial_fraction)}")
     text = f"{units.ratio(figures.scaling.value)}{ends} of {row.cell.workers}"

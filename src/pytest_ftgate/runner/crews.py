@@ -166,6 +166,8 @@ class PipeCrew:
         new = self.hub is None
         hub = self.hub or self.build()
         gc.collect()
+        if order.flags & PARK:
+            gc.freeze()  # forked workers collect too: without this they would write to all that they share
         cpu_ns = -self.servers_cpu_ns() - process_time_ns()
         began = now_ns()
         if new:
@@ -185,6 +187,8 @@ class PipeCrew:
         ended = max(report.get("end_ns", went) for report in reports)
         if self.fresh:
             self._drop()
+        if order.flags & PARK:
+            gc.unfreeze()
         raise_first_error(reports)
         return Outcome(went - began, ended - went, joined - ended, cpu_ns, reports)
 
@@ -446,9 +450,10 @@ class PoolCrew:
         return Outcome(went - began, report["end_ns"] - went, now_ns() - closing, cpu_ns, [report])
 
     def roles(self) -> dict[str, Any]:
-        """The main thread drives the pool; its workers may be processes."""
+        """The main thread drives the pool and mostly waits for it, unless it works itself."""
+        kind = self.setup["kind"]
         processes = getattr(self.pool, "_processes", None) or ()
-        return roles(processes, main_works=True, own_gils=self.setup["kind"] == "interpreters" and gil_enabled())
+        return roles(processes, main_works=kind == "serial", own_gils=kind == "interpreters" and gil_enabled())
 
     def close(self) -> None:
         """Shut the pool down and wait for its workers."""

@@ -137,6 +137,8 @@ class Cell:
         self._open_window(kind)
         outcome = self.crew.turn(Order(message["loops"], message["window_ns"], flags), onlooker)
         self._open_window("")
+        if self.probe is not None:
+            self.probe.fold()
         for report in outcome.reports:
             self.check_gil(report["gil"], report["gil_module"])
         if checking and not message["window_ns"]:

@@ -275,7 +275,7 @@ def serve(setup: Setup, index: int, port: Port, shared: Any, fresh: bool, own_cp
         order = port.wait()
         if order is None:
             return
-        sync_probe()
+        tell_probe("sync")
         if own_cpu and not fresh:
             worker._cpu_ns = process_time_ns()
         report = run(body, worker, order, own_cpu)
@@ -284,13 +284,15 @@ def serve(setup: Setup, index: int, port: Port, shared: Any, fresh: bool, own_cp
         port.send(report)
         if fresh and not order.flags & PARK:
             return
+        if own_cpu:
+            tell_probe("fold")  # threads share main's, and main folds it
 
 
-def sync_probe() -> None:
-    """The lock probe, where this process has it, does what the launch's window says now."""
+def tell_probe(what: str) -> None:
+    """Call a function of the lock probe, where this process and interpreter have it."""
     probe = sys.modules.get("pytest_ftgate.runner.locks")
     if probe is not None:
-        probe.sync()
+        getattr(probe, what)()
 
 
 def serve_process(setup: Setup, index: int, go: tuple[Any, Any], report: Any, shared: Any, fresh: bool) -> None:
