@@ -17,6 +17,7 @@ class Script:
     """One script in a folder of its own, run by real interpreters with the probe on."""
 
     def __init__(self, folder: Path, source: str) -> None:
+        folder.mkdir(exist_ok=True)
         self.path = folder / "workload.py"
         self.path.write_text(textwrap.dedent(source), encoding="utf-8")
         self.home = install_runner(folder / "runner")

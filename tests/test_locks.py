@@ -117,15 +117,19 @@ def test_folding_adds_up_and_forgetting_keeps_the_locks_tallies() -> None:
     tallies[0].waits += [10, 1000, 1010]
     tallies[1].waits += [70_000]
     tallies[1].acquired = 4
+    tallies[0].counts += [None, None]
+    site.fold()
+    tallies[1].acquired += 3
     site.fold()
     site.fold()
-    assert (site.contended, site.total_ns, site.max_ns, site.acquired) == (4, 72_020, 70_000, 4)
+    assert (site.contended, site.total_ns, site.max_ns, site.acquired) == (4, 72_020, 70_000, 9)
     assert site.histogram == {10: 1, bucket_of(1000): 2, bucket_of(70_000): 1}
     tallies[0].waits.append(5)
     site.forget()
     tallies[0].waits.append(7)  # As a lock does after a fork: it knows its tally, not its site's list.
+    tallies[1].acquired += 1
     site.fold()
-    assert (site.contended, site.total_ns, site.max_ns, site.acquired) == (1, 7, 7, 0)
+    assert (site.contended, site.total_ns, site.max_ns, site.acquired) == (1, 7, 7, 1)
 
 
 @pytest.mark.parametrize(
@@ -452,10 +456,197 @@ def test_no_wait_is_lost_while_others_are_folded(probe: Probe) -> None:
     assert site["contended"] == sum(site["histogram"].values()) == 20 * 4 * 20
 
 
+def test_no_acquisition_is_lost_or_counted_twice_while_others_are_folded(probe: Probe) -> None:
+    """Of a lock, whose holder counts alone, and of a semaphore that several hold at once."""
+    script = dedented("""
+        import multiprocessing, threading, time
+        from pytest_ftgate.runner import locks
+        lock = threading.Lock()
+        permits = multiprocessing.Semaphore(4)
+        locks.set_window(locks.COUNT)
+
+        def worker():
+            for _ in range(5000):
+                with lock: pass
+                with permits: pass
+
+        threads = [threading.Thread(target=worker) for _ in range(4)]
+        for thread in threads: thread.start()
+        while any(thread.is_alive() for thread in threads): locks.fold()
+        locks.set_window(locks.OFF)
+    """)
+    ran = probe.good(script)
+    for text in ("lock =", "permits ="):
+        (site,) = ran.at(text, script)
+        assert site["acquired"] == 4 * 5000
+
+
+def test_locks_are_created_at_new_lines_while_others_are_folded(probe: Probe) -> None:
+    script = dedented("""
+        import threading
+        from pytest_ftgate.runner import locks
+
+        def worker(number):
+            for line in range(1500):
+                code = compile("\\n" * line + "lock = threading.Lock()", f"made{number}.py", "exec")
+                exec(code, {"threading": threading})
+
+        threads = [threading.Thread(target=worker, args=(number,)) for number in range(2)]
+        for thread in threads: thread.start()
+        while any(thread.is_alive() for thread in threads): locks.fold()
+        print(len({(site.file, site.line) for site in locks.book._sites.values() if site.file.startswith("made")}))
+    """)
+    assert probe.good(script).out.split() == [str(2 * 1500)]
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_a_process_that_is_not_told_of_a_window_records_its_waits(probe: Probe, told: bool) -> None:
+    """A pool's worker that boots, or is forked, while main counts: it is never told that main does so no more."""
+    script = dedented("""
+        import threading, time
+        from pytest_ftgate.runner import locks
+        kinds = threading.Lock, threading.RLock
+        made = [kind() for kind in kinds for _ in range(2)]
+        if TOLD: locks.sync()
+
+        def take(lock, enters):
+            if enters:
+                with lock: pass
+            else:
+                lock.acquire(); lock.release()
+
+        def use():
+            for number, lock in enumerate(made):
+                lock.acquire()
+                thread = threading.Thread(target=take, args=(lock, number % 2))
+                thread.start()
+                time.sleep(0.03)
+                lock.release()
+                thread.join()
+
+        use()
+        locks.book.window[0] = locks.RECORD | 1 << 2
+        use()
+    """).replace("TOLD", str(told))
+    ran = probe.good(script, window=COUNT)
+    acquired = 4 if told else 0  # Those of some processes alone would be no share of all.
+    assert sorted((site["kind"], site["contended"], site["acquired"]) for site in ran.sites) == [
+        ("Lock", 2, acquired),
+        ("RLock", 2, acquired),
+    ]
+
+
+def test_no_wait_that_straddles_two_windows_is_kept(probe: Probe) -> None:
+    """The pause between the turns would be charged to the lock."""
+    turns = "from pytest_ftgate.runner.locks import OFF, RECORD, set_window\n"
+    once = WAITS.replace("    end()\n", "    set_window(RECORD)\n    end()\n")
+    assert once != WAITS
+    assert [site for site in probe.good(turns + once).sites if site["waits_for"] == "queue"] == []
+    locks = CONTENDED.replace(
+        "    lock.release()\n", "    set_window(OFF)\n    set_window(RECORD)\n    lock.release()\n"
+    )
+    assert locks != CONTENDED
+    assert probe.good(turns + locks).sites == []
+    missed = TIMEOUTS.replace("TIMED", "True").replace("thread.join()", "AGAIN").replace("0.02", "0.3")
+    again = "\nwhile thread.is_alive(): time.sleep(0.02); set_window(RECORD)\n"
+    assert probe.good(turns + "import time\n" + missed.replace("AGAIN", again)).sites == []
+
+
+def test_openings_of_the_window_are_told_apart(probe: Probe) -> None:
+    script = dedented("""
+        from pytest_ftgate.runner import locks
+        window = locks.book.window
+        for state in (locks.RECORD, locks.OFF, locks.COUNT, locks.OFF, locks.OFF):
+            locks.set_window(state)
+            print(window[0] & 3, window[0] >> 2)
+        for _ in range(62): locks.set_window(locks.RECORD)
+        print(window[0] & 3, window[0] >> 2)
+    """)
+    assert probe.good(script, window=OFF).out.splitlines() == ["1 1", "0 1", "2 2", "0 2", "0 2", "1 0"]
+
+
+# Whatever runs in between
+
+REENTERED = dedented("""
+    import faulthandler, multiprocessing, sys, threading
+    from pytest_ftgate.runner import locks
+    faulthandler.dump_traceback_later(60, exit=True)
+    lines = 0
+    permits = multiprocessing.Semaphore(2)
+
+    def create():
+        global lines
+        lines += 1
+        exec(compile("\\n" * lines + "lock = threading.Lock()", "made.py", "exec"), {"threading": threading})
+
+    def between(frame, event, argument):
+        if "locks" in frame.f_code.co_filename:
+            frame.f_trace_opcodes = True
+            if event == "opcode":
+                create()
+                with permits: pass
+            return between
+
+    locks.set_window(locks.COUNT)
+    sys.settrace(between)
+    create()
+    with permits: pass
+    locks.named(threading.Lock(), "named")
+    sys.settrace(None)
+    made = {site.line for site in locks.book._sites.values() if site.file == "made.py"}
+    assert made == set(range(2, lines + 2)), (lines, len(made))
+    assert lines > 100
+""")
+
+
+def test_a_signal_or_finalizer_that_creates_locks_never_blocks(probe: Probe) -> None:
+    """What runs between any two instructions of ours creates locks and uses them, as a handler may: nothing is held."""
+    probe.good(REENTERED)
+
+
+# Whose line it is
+
+
+def test_a_lock_that_generated_code_creates_is_its_callers(probe: Probe) -> None:
+    script = dedented("""
+        import dataclasses, queue, threading, time
+
+        @dataclasses.dataclass
+        class Shared:
+            lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+            items: queue.Queue = dataclasses.field(default_factory=queue.Queue)
+
+        def wait_for(lock):
+            lock.acquire()
+            thread = threading.Thread(target=lambda: lock.acquire() and lock.release())
+            thread.start()
+            time.sleep(0.02)
+            lock.release()
+            thread.join()
+
+        first = Shared()
+        second = Shared()
+        for lock in (first.lock, second.lock, second.items.mutex): wait_for(lock)
+        made = []
+        # Called by the standard library alone.
+        thread = threading.Thread(target=eval, args=("made.append(Shared().lock)", globals()))
+        thread.start()
+        thread.join()
+        wait_for(made[0])
+    """)
+    ran = probe.good(script)
+    assert [site["kind"] for site in ran.at("first =", script)] == ["Lock"]
+    assert sorted(site["kind"] for site in ran.at("second =", script)) == ["Lock", "Queue"]
+    (other,) = [site for site in ran.sites if site["file"] != str(probe.folder / "script.py")]
+    assert (other["file"], other["contended"]) == ("<string>", 1)
+
+
 # As without it
 
 BEHAVIOUR = dedented("""
     import copy, inspect, pickle, queue, re, sys, threading, warnings, weakref, _thread
+    if "pytest_ftgate.runner.locks" in sys.modules:
+        sys.modules["pytest_ftgate.runner.locks"].sync()
 
     def error_of(action):
         try: action()

@@ -351,8 +351,51 @@ def test_a_manager_works_and_its_server_times_its_locks(
     script = Script(tmp_path, SERVED)
     sites = script.run(executables[build], method)
     assert {Path(site.file).name for site in sites} == {"managers.py"}
-    (lock,) = [site for site in sites if site.waits_for == "lock" and site.kind == "Lock"]
+    (lock,) = [site for site in sites if site.waits_for == "lock" and site.kind == "Manager.Lock"]
     assert lock.contended >= 1
+    assert {site.kind.partition(".")[0] for site in sites} == {"Manager"}
+
+
+STRADDLING = """
+    import multiprocessing as mp
+    import threading, time
+    from pytest_ftgate.runner.locks import RECORD, set_window
+
+    def main():
+        lock, event, items = mp.Lock(), mp.Event(), mp.SimpleQueue()
+        condition = mp.Condition()
+
+        def wait():
+            with condition:
+                condition.wait()
+
+        def notify():
+            with condition:
+                condition.notify()
+
+        lock.acquire()
+        for wait, end in (
+            (lock.acquire, lock.release),
+            (event.wait, event.set),
+            (items.get, lambda: items.put(1)),
+            (wait, notify),
+        ):
+            thread = threading.Thread(target=wait)
+            thread.start()
+            time.sleep(0.05)
+            set_window(RECORD)
+            end()
+            thread.join()
+
+    main()
+"""
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_no_wait_that_straddles_two_windows_is_kept(tmp_path: Path, executables: dict[str, str], build: str) -> None:
+    kept = Script(tmp_path, STRADDLING.replace("            set_window(RECORD)\n", "")).run(executables[build])
+    assert len([site for site in kept if site.contended]) >= 4
+    assert Script(tmp_path / "again", STRADDLING).run(executables[build]) == ()
 
 
 SEMANTICS = (

@@ -135,6 +135,48 @@ def test_each_primitive_at_its_line_and_no_inner_lock(tmp_path: Path, executable
     assert waits["asyncio.Condition", "lock"].contended == 1
 
 
+STRADDLING = """
+    import asyncio
+    from pytest_ftgate.runner.locks import RECORD, set_window
+
+    async def main():
+        lock, event, items, full = asyncio.Lock(), asyncio.Event(), asyncio.Queue(), asyncio.Queue(1)
+        condition = asyncio.Condition()
+        await lock.acquire()
+        full.put_nowait(1)
+
+        async def wait():
+            async with condition:
+                await condition.wait()
+
+        async def notify():
+            async with condition:
+                condition.notify()
+
+        waiting = [asyncio.create_task(wait) for wait in
+                   (lock.acquire(), event.wait(), items.get(), full.put(1), full.join(), wait())]
+        await asyncio.sleep(0.02)
+        set_window(RECORD)
+        lock.release()
+        event.set()
+        items.put_nowait(1)
+        for _ in range(2):
+            full.get_nowait()
+            full.task_done()
+            await asyncio.sleep(0)
+        await notify()
+        await asyncio.gather(*waiting)
+
+    asyncio.run(main())
+"""
+
+
+def test_no_wait_that_straddles_two_windows_is_kept(tmp_path: Path, executables: dict[str, str], build: str) -> None:
+    kept = Script(tmp_path, STRADDLING.replace("        set_window(RECORD)\n", "")).run(executables[build])
+    assert sum(site.contended for site in kept) == 6
+    assert Script(tmp_path / "again", STRADDLING).run(executables[build]) == ()
+
+
 SEMANTICS = """
     import asyncio, copy, inspect, pickle
 

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import platform
+import random
 import subprocess
 import sys
 import textwrap
@@ -19,7 +20,18 @@ from pytest_ftgate import waits
 from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.model import Waits
 from pytest_ftgate.roles import Roles
-from pytest_ftgate.waits import CALLS, Account, Calls, Proc, Sleepers, Watch, disagrees, patterns_hold, self_test
+from pytest_ftgate.waits import (
+    CALLS,
+    UNBORN,
+    Account,
+    Calls,
+    Proc,
+    Sleepers,
+    Watch,
+    disagrees,
+    patterns_hold,
+    self_test,
+)
 
 pytestmark = pytest.mark.skipif(bool(waits.unsupported()), reason="only Linux tells")
 BUILDS = pytest.mark.parametrize("build", ["3.14", "3.14t"])
@@ -69,12 +81,12 @@ def program(executables: dict[str, str]) -> Iterator[Program]:
             pass
 
 
-def watched(roles: Roles, seconds: float = WINDOW_S) -> Waits:
-    watch = Watch(roles)
+def watched(roles: Roles, seconds: float = WINDOW_S, refused: str = "") -> Waits:
+    watch = Watch(roles, refused=refused)
     watch.start()
     watch.run(seconds)
     seen = watch.finish()
-    assert seen.unavailable == ""
+    assert seen.unavailable == refused
     return seen
 
 
@@ -250,10 +262,86 @@ def test_threads_come_and_go(program: Program) -> None:
     ready()
     sys.stdin.read()
     """
-    seen = watched(Roles(main=program("3.14", code).pid), 0.8)
-    # One waits all the time for one that sleeps; of a short one the part is missed that no account falls into.
-    assert seen.parked_s == pytest.approx(seen.watched_s, rel=0.1)
-    assert 0.2 * seen.watched_s < seen.asleep_s < 1.05 * seen.watched_s
+    running = program("3.14", code)
+
+    def judge() -> None:  # one waits all the time for one that sleeps
+        seen = watched(Roles(main=running.pid), 0.8)
+        assert seen.parked_s == pytest.approx(seen.watched_s, rel=0.1)
+        assert seen.asleep_s == pytest.approx(seen.watched_s, rel=0.1)
+
+    until(judge)
+
+
+@BUILDS
+def test_threads_that_live_shorter_than_an_accounts_turn_are_seen(program: Program, build: str) -> None:
+    code = """
+    def short():
+        while True:
+            threads = [threading.Thread(target=time.sleep, args=(0.02,)) for _ in range(4)]
+            for thread in threads: thread.start()
+            for thread in threads: thread.join()
+    threading.Thread(target=short, daemon=True).start()
+    ready()
+    sys.stdin.read()
+    """
+    running = program(build, code)
+
+    def judge() -> None:
+        seen = watched(Roles(main=running.pid))
+        assert fraction(seen, "asleep") == pytest.approx(0.8, abs=0.08)
+        assert fraction(seen, "parked") == pytest.approx(0.2, abs=0.08)
+        assert seen.span_s == pytest.approx(5 * seen.watched_s, rel=0.15)
+        assert seen.voluntary_switches > 20
+
+    until(judge)
+
+
+@BUILDS
+def test_without_patterns_the_scheduler_tells_what_it_knows(program: Program, build: str) -> None:
+    code = (
+        BUSY
+        + """
+def naps():
+    while True: time.sleep(0.002)
+threading.Thread(target=busy, daemon=True).start()
+threading.Thread(target=naps, daemon=True).start()
+ready()
+for _ in sys.stdin: ready(time.process_time())
+"""
+    )
+    running = program(build, code)
+
+    def judge() -> None:
+        began = running.ask("now")
+        seen = watched(Roles(main=running.pid), refused="the patterns are others")
+        spent_s = running.ask("now") - began
+        assert seen.span_s == pytest.approx(2 * seen.watched_s, rel=0.05)
+        assert seen.running_s == pytest.approx(spent_s, rel=0.1)
+        assert 0 < seen.runnable_s < seen.span_s - seen.running_s
+        assert (seen.gil_s, seen.parked_s, seen.process_s, seen.asleep_s, seen.samples) == (0, 0, 0, 0, 0)
+        assert seen.voluntary_switches > 20
+        assert seen.cores["main"] * seen.watched_s == pytest.approx(spent_s, rel=0.1)
+
+    until(judge)
+
+
+def test_off_linux_there_are_cores(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    head = BUSY + "threading.Thread(target=busy, daemon=True).start()\n"
+    ask = "ready()\nfor _ in sys.stdin: ready(time.process_time())"
+    running, idle = program("3.14", head + ask), program("3.14", ask)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(Proc, "threads", lambda reader, pid: [])  # nor is there a /proc
+
+    def judge() -> None:
+        began = running.ask("now")
+        seen = watched(Roles(main=idle.pid, workers=(running.pid, 2**22 + 1)), refused="not Linux")
+        spent_s = running.ask("now") - began
+        assert seen == Waits(unavailable="not Linux", watched_s=seen.watched_s, cores=seen.cores)
+        assert seen.cores["worker 0"] * seen.watched_s == pytest.approx(spent_s, rel=0.1)  # ticks of 10 ms
+        assert seen.cores["main"] < 0.05
+        assert seen.cores["worker 1"] == 0
+
+    until(judge)
 
 
 def test_many_threads_take_turns_and_do_not_use_up_descriptors(program: Program) -> None:
@@ -285,6 +373,23 @@ def test_a_process_that_ended_leaves_what_was_seen_of_it(program: Program) -> No
     assert seen.cores["main"] > 0
 
 
+@pytest.mark.parametrize("system", ["linux", "darwin"])
+def test_a_process_that_ended_unseen_is_no_error(
+    program: Program, monkeypatch: pytest.MonkeyPatch, system: str
+) -> None:
+    running = program("3.14", "threading.Thread(target=time.sleep, args=(60,)).start()\nready()\nsys.stdin.read()")
+    monkeypatch.setattr(sys, "platform", system)
+    watch = Watch(Roles(main=running.pid), refused="the patterns are others")
+    watch.start()
+    watch.run(0.05)
+    running.process.kill()
+    running.process.wait()
+    watch.run(0.25)
+    seen = watch.finish()
+    assert seen.cores["main"] >= 0
+    assert seen.span_s < seen.watched_s
+
+
 # -- what a call means ---------------------------------------------------------------------------------------------
 
 MAPS = """\
@@ -311,7 +416,9 @@ class Told:
         self.map_reads = 0
         self.costs_s: Callable[[float], None] = lambda seconds: None
         self.look_s = 0.0
-        self.accounts: Callable[[int], Account] = lambda thread: Account(0, 0, 0, 0)
+        self.accounts: Callable[[int], Account | None] = lambda thread: UNBORN
+        self.cpu: Callable[[int], float | None] = lambda pid: 0.0
+        self.dropped: list[int] = []
 
     def threads(self, pid: int) -> list[int]:
         return [thread for thread in self.calls if thread // 1000 == pid // 1000]
@@ -325,7 +432,7 @@ class Told:
         return self.accounts(thread)
 
     def cpu_s(self, pid: int) -> float | None:
-        return 0.0
+        return self.cpu(pid)
 
     def maps(self, pid: int) -> str:
         self.map_reads += 1
@@ -339,6 +446,9 @@ class Told:
 
     def local_sockets(self, pid: int) -> frozenset[str]:
         return frozenset({"77"})
+
+    def drop(self, thread: int) -> None:
+        self.dropped.append(thread)
 
     def close(self) -> None:
         pass
@@ -522,6 +632,105 @@ def test_the_account_goes_before_the_looks() -> None:
     assert seen.voluntary_switches == pytest.approx(100, abs=2)
 
 
+class Births(Told):
+    """Always `count` threads, each of which lives `life_s` at mean, first sleeps and then runs for the rest."""
+
+    def __init__(self, count: int, life_s: float, sleeps: float) -> None:
+        super().__init__()
+        self.clock = Clock()
+        self.count, self.life_s, self.sleeps = count, life_s, sleeps
+        self.random = random.Random(7)
+        self.lives: dict[int, tuple[float, float]] = {}
+        self.born = 1000
+        self.ended = [100.0] * count  # of the latest thread of each place
+        self.accounts = self.told
+        self.account_s = self.list_s = 0.0
+
+    def threads(self, pid: int) -> list[int]:
+        self.costs_s(self.list_s)
+        now = self.clock.now_s
+        for place in range(self.count):
+            while self.ended[place] <= now:
+                self.born += 1
+                began, self.ended[place] = (
+                    self.ended[place],
+                    self.ended[place] + self.random.uniform(0.5, 1.5) * self.life_s,
+                )
+                self.lives[self.born] = began, self.ended[place]
+        return [number for number, (began, ended) in self.lives.items() if began <= now < ended]
+
+    def call(self, pid: int, thread: int) -> bytes | None:
+        super().call(pid, thread)
+        began, ended = self.lives[thread]
+        now = self.clock.now_s
+        if now >= ended:
+            return None
+        return line(230) if now - began < self.sleeps * (ended - began) else b"running"
+
+    def told(self, thread: int) -> Account | None:
+        self.costs_s(self.account_s)
+        began, ended = self.lives[thread]
+        now = self.clock.now_s
+        awake_s = max(0.0, now - began - self.sleeps * (ended - began))
+        return None if now >= ended else Account(int(awake_s * 1e9), 0, 1, 0)
+
+    def watched(self, look_s: float = 0.0, account_s: float = 0.0, list_s: float = 0.0, seconds: float = 4.0) -> Waits:
+        self.costs_s, self.look_s, self.account_s, self.list_s = self.clock.work, look_s, account_s, list_s
+        watch = Watch(Roles(main=1000), reader=self, clock=self.clock, cost_clock=lambda: self.clock.cpu_s)
+        watch.start()
+        watch.run(seconds, self.clock.sleep)
+        return watch.finish()
+
+
+@pytest.mark.parametrize("count", [1, 4, 100])
+@pytest.mark.parametrize("life_s", [0.003, 0.02, 0.3])
+@pytest.mark.parametrize("sleeps", [1.0, 0.7, 0.0])
+def test_lives_of_any_length_are_seen_in_full(count: int, life_s: float, sleeps: float) -> None:
+    births = Births(count, life_s, sleeps)
+    seen = births.watched()
+    assert seen.span_s == pytest.approx(count * seen.watched_s, rel=0.1)
+    assert fraction(seen, "asleep") == pytest.approx(sleeps, abs=0.07)
+    assert fraction(seen, "running") == pytest.approx(1 - sleeps, abs=0.07)
+    assert parts_of(seen) == pytest.approx(seen.span_s)
+    assert births.born - 1000 - count <= len(births.dropped) + births.born - len(set(births.asked)) - 1000
+
+
+@pytest.mark.parametrize(("count", "life_s"), [(4, 0.02), (4, 0.002), (100, 0.02), (300, 0.3)])
+def test_births_do_not_cost_more_either(count: int, life_s: float) -> None:
+    births = Births(count, life_s, 1.0)
+    seen = births.watched(look_s=2e-6, account_s=45e-6, list_s=6e-6 + count * 0.5e-6)
+    assert births.clock.cpu_s <= 0.02 * seen.watched_s
+    assert seen.span_s == pytest.approx(count * seen.watched_s, rel=0.2)
+    assert fraction(seen, "asleep") > 0.95
+
+
+# -- whose threads -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("workers", "main_works", "looked_at"),
+    [
+        ((), False, {1001, 1002}),
+        ((), True, {1000, 1001, 1002}),
+        ((2000, 3000), False, {2000, 2001, 3000}),
+        ((2000, 3000), True, {1000, 1001, 1002, 2000, 2001, 3000}),
+    ],
+)
+def test_the_workers_threads_are_watched(workers: tuple[int, ...], main_works: bool, looked_at: set[int]) -> None:
+    """With worker processes, main's threads feed them: they are none of the workers'. Their cores are shown."""
+    reader, clock = Told(dict.fromkeys((1000, 1001, 1002, 2000, 2001, 3000), line(230))), Clock()
+    reader.cpu = lambda pid: clock.now_s * pid / 1000
+    roles = Roles(main=1000, workers=workers, main_works=main_works)
+    watch = Watch(roles, reader=reader, clock=clock, cost_clock=lambda: clock.cpu_s)
+    watch.start()
+    watch.run(1.0, clock.sleep)
+    seen = watch.finish()
+    assert set(reader.asked) == looked_at
+    assert seen.span_s == pytest.approx(len(looked_at) * seen.watched_s)
+    expected = {"main": 1.0} | {f"worker {index}": 2.0 + index for index in range(len(workers))}
+    assert seen.cores == pytest.approx(expected)
+
+
 # -- refused rather than guessed -----------------------------------------------------------------------------------
 
 
@@ -563,30 +772,83 @@ def test_what_disagrees() -> None:
     assert disagrees("asleep a sleep", {}, gil=False)
 
 
-def test_a_watch_that_is_refused_does_nothing() -> None:
+def half_busy(clock: Clock) -> Told:
+    """A thread that runs half of the time, waits a tenth for a core, and is switched a hundred times a second."""
     reader = Told({1001: line(230)})
-    watch = Watch(Roles(main=1000), refused="the patterns are others", reader=reader)
+
+    def account(thread: int) -> Account:
+        passed = clock.now_s - 90.0
+        return Account(int(5e8 * passed), int(1e8 * passed), int(100 * passed), int(10 * passed))
+
+    reader.accounts = account
+    reader.cpu = lambda pid: 0.5 * clock.now_s
+    return reader
+
+
+def test_a_watch_that_is_refused_looks_at_no_sleeper() -> None:
+    clock = Clock()
+    reader = half_busy(clock)
+    watch = Watch(Roles(main=1000), refused="the patterns are others", reader=reader, clock=clock)
     watch.start()
-    watch.step()
-    assert watch.due_s == float("inf")
-    assert watch.finish() == Waits(unavailable="the patterns are others")
+    watch.run(1.0, clock.sleep)
+    seen = watch.finish()
     assert reader.asked == []
+    assert seen.unavailable == "the patterns are others"
+    assert seen.span_s == pytest.approx(seen.watched_s)
+    assert seen.running_s == pytest.approx(0.5, rel=0.01)
+    assert seen.runnable_s == pytest.approx(0.1, rel=0.01)
+    assert (seen.gil_s, seen.parked_s, seen.process_s, seen.asleep_s, seen.samples) == (0, 0, 0, 0, 0)
+    assert (seen.voluntary_switches, seen.involuntary_switches) == (100, 10)
+    assert seen.cores == pytest.approx({"main": 0.5})
 
 
-def test_what_may_not_be_read_is_refused_with_the_mend() -> None:
-    reader = Told({1001: line(230)})
+def test_what_lives_shortly_is_accounted_without_a_look() -> None:
+    births = Births(4, 0.02, 0.0)
+    watch = Watch(Roles(main=1000), refused="x", reader=births, clock=births.clock, cost_clock=lambda: 0.0)
+    watch.start()
+    watch.run(2.0, births.clock.sleep)
+    seen = watch.finish()
+    assert births.asked == []
+    assert seen.span_s == pytest.approx(4 * seen.watched_s, rel=0.1)
+    assert seen.running_s > 0.8 * seen.span_s
+    assert seen.voluntary_switches > 200
+
+
+def test_looks_that_are_forbidden_are_refused_with_the_mend() -> None:
+    clock = Clock()
+    reader = half_busy(clock)
 
     def forbidden(seconds: float) -> None:
-        raise PermissionError(1, "Operation not permitted", "/proc/1000/task/1001/syscall")
+        if clock.now_s > 100.5:
+            raise PermissionError(1, "Operation not permitted", "/proc/1000/task/1001/syscall")
 
     reader.costs_s = forbidden
-    watch = Watch(Roles(main=1000), reader=reader)
+    watch = Watch(Roles(main=1000), reader=reader, clock=clock, cost_clock=lambda: clock.cpu_s)
     watch.start()
-    watch.run(0.01)
+    watch.run(1.0, clock.sleep)
     seen = watch.finish()
-    assert seen.span_s == 0
     assert "/proc/1000/task/1001/syscall may not be read" in seen.unavailable
     assert "ptrace_scope" in seen.unavailable
+    assert (seen.running_s, seen.asleep_s, seen.samples) == (pytest.approx(0.5, rel=0.01), 0, 0)
+    assert seen.cores == pytest.approx({"main": 0.5})
+
+
+def test_where_not_even_the_account_may_be_read_there_are_cores() -> None:
+    clock = Clock()
+    reader = half_busy(clock)
+
+    def forbidden(thread: int) -> Account:
+        raise PermissionError(1, "Operation not permitted", "/proc/1000/task/1001/schedstat")
+
+    reader.accounts = forbidden
+    watch = Watch(Roles(main=1000), reader=reader, clock=clock, cost_clock=lambda: clock.cpu_s)
+    watch.start()
+    watch.run(1.0, clock.sleep)
+    seen = watch.finish()
+    assert "/proc/1000/task/1001/schedstat may not be read" in seen.unavailable
+    expected = Waits(unavailable=seen.unavailable, watched_s=seen.watched_s, cores=seen.cores)
+    assert seen == expected
+    assert seen.cores == pytest.approx({"main": 0.5})
 
 
 def test_another_system_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -338,12 +338,15 @@ def _contended_ratio(seen: Sequence[tuple[LockWaits, LockSite]]) -> float | None
 
 
 def _waits(sample: Sample) -> WaitFigures | None:
-    """The medians over memory launches; of launches that all say why there are none, the first reason."""
+    """The medians over memory launches; of launches that all say why there are none, the first reason.
+
+    Those have the scheduler's figures alone: running and runnable, switches, cores.
+    """
     seen = [launch.waits for launch in sample.memory if launch.waits is not None]
     usable = [waits for waits in seen if not waits.unavailable and waits.span_s > 0]
     reasons = [waits.unavailable for waits in seen if waits.unavailable]
     if not usable:
-        return WaitFigures(unavailable=reasons[0], cores=_cores_by_process(seen)) if reasons else None
+        return _scheduled(seen, reasons[0]) if reasons else None
     running, runnable, gil, parked, process, asleep = _fractions(usable)
     lock, queue = (_median(_shares(sample, waits_for=what, but=ELSEWHERE)) or 0.0 for what in ("lock", "queue"))
     lock = min(parked, lock)
@@ -359,6 +362,19 @@ def _waits(sample: Sample) -> WaitFigures | None:
         asleep=asleep,
         voluntary_per_s=_per_second(usable, lambda waits: waits.voluntary_switches),
         involuntary_per_s=_per_second(usable, lambda waits: waits.involuntary_switches),
+        cores=_cores_by_process(seen),
+    )
+
+
+def _scheduled(seen: Sequence[Waits], reason: str) -> WaitFigures:
+    """What there is without samples; the fractions are zero where not even the scheduler's account could be read."""
+    accounted = [waits for waits in seen if waits.span_s > 0]
+    return WaitFigures(
+        unavailable=reason,
+        running=_median(waits.running_s / waits.span_s for waits in accounted) or 0.0,
+        runnable=_median(waits.runnable_s / waits.span_s for waits in accounted) or 0.0,
+        voluntary_per_s=_per_second(accounted, lambda waits: waits.voluntary_switches),
+        involuntary_per_s=_per_second(accounted, lambda waits: waits.involuntary_switches),
         cores=_cores_by_process(seen),
     )
 

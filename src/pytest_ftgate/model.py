@@ -222,7 +222,8 @@ class Waits(Struct, frozen=True, kw_only=True):
     `span_s` is the time watched times the threads; running and runnable are the scheduler's own account, the rest is
     what samples of the sleeping threads say: `gil_s` waiting for the GIL, `parked_s` in a futex private to the process
     (a lock, or what a lock is inside the interpreter), `process_s` for another process (a semaphore that is shared, a
-    pipe, a local socket), `asleep_s` anything else (sleep, network, disk). `unavailable` says why there are none.
+    pipe, a local socket), `asleep_s` anything else (sleep, network, disk). `unavailable` says why there are no samples:
+    then these four are 0, and the others what the system tells without them, off Linux `cores` alone.
     `cores` maps a process (`main`, `worker 0`, `forkserver`, `Manager`) to its CPU time over the time watched.
     """
 

@@ -19,6 +19,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import filelock
 import msgspec
+import psutil
 
 from .errors import FtgateError
 from .model import Struct, Waits
@@ -30,11 +31,13 @@ Where = Literal["running", "gil", "parked", "process", "asleep"]
 SELF_TEST: Final = Path(__file__).parent / "runner" / "selftest.py"
 VERSION: Final = 1  # of what is looked at and of what the self-test asks: another one tests again
 _LOOK_S: Final = 0.002  # between looks, at best
-_ACCOUNT_S: Final = 0.1  # between readings of the scheduler's account and of the list of threads, at best
-_LOOK_SHARE: Final = 0.015  # of the time; together with the account's at most 2 % of it
+_LIST_S: Final = 0.005  # between lists of the threads, at best: many live shorter than an account's turn
+_ACCOUNT_S: Final = 0.1  # between readings of the scheduler's account of every thread, at best
+_LOOK_SHARE: Final = 0.015  # of the time, lists included; together with the account's at most 2 % of it
 _ACCOUNT_SHARE: Final = 0.004
 _WAKE_S: Final = 30e-6  # CPU time of a sleep and a wake-up between steps, as measured
 _LOOKS_A_STEP: Final = 64  # threads; more of them are looked at in turns
+_ACCOUNTS_A_LIST: Final = 8  # of threads that came: an account costs what thirty looks do
 _OPEN_FILES: Final = 256
 
 _PRIVATE: Final = 0x80  # FUTEX_PRIVATE_FLAG
@@ -52,6 +55,7 @@ class Calls(NamedTuple):
     process: frozenset[int]  # wait for a child, lock a file
 
 
+NO_CALLS: Final = Calls(futex=-1, descriptor=frozenset(), poll=frozenset(), select=frozenset(), process=frozenset())
 CALLS: Final = {
     "x86_64": Calls(
         futex=202,
@@ -79,6 +83,9 @@ class Account(NamedTuple):
     involuntary: int
 
 
+UNBORN: Final = Account(0, 0, 0, 0)
+
+
 class Reader(Protocol):
     """What the kernel tells of other processes; None, or nothing, of one that is gone. Raises PermissionError."""
 
@@ -95,7 +102,7 @@ class Reader(Protocol):
         ...
 
     def cpu_s(self, pid: int) -> float | None:
-        """CPU time of a process with all threads it ever had, in s."""
+        """CPU time of a process with all threads it ever had, in s; on any system, and never PermissionError."""
         ...
 
     def maps(self, pid: int) -> str:
@@ -114,8 +121,12 @@ class Reader(Protocol):
         """The inodes of the Unix sockets that it could have."""
         ...
 
+    def drop(self, thread: int) -> None:
+        """Let go of what is kept open of a thread that ended."""
+        ...
+
     def close(self) -> None:
-        """Let go of what is kept open."""
+        """Let go of all that is kept open."""
         ...
 
 
@@ -139,8 +150,7 @@ class Proc:
                 return os.pread(kept, 256, 0)
             return self._first_call(pid, thread)
         except (FileNotFoundError, ProcessLookupError):
-            if kept is not None:  # its id may be another's soon
-                os.close(self._calls.pop(thread))
+            self.drop(thread)
             return None
 
     def _first_call(self, pid: int, thread: int) -> bytes:
@@ -162,11 +172,18 @@ class Proc:
         return None
 
     def cpu_s(self, pid: int) -> float | None:
-        """See Reader. A process's clock, as clock_getcpuclockid gives it: no clock ticks, ended threads included."""
-        try:
-            return time.clock_gettime(((~pid) << 3) | 2)
-        except OSError:
+        """See Reader. A process's clock, as clock_getcpuclockid gives it: no clock ticks, ended threads included.
+
+        Off Linux psutil's user and system time.
+        """
+        if _on_linux():
+            with contextlib.suppress(OSError):
+                return time.clock_gettime(((~pid) << 3) | 2)
             return None
+        with contextlib.suppress(psutil.Error):
+            times = psutil.Process(pid).cpu_times()
+            return float(times.user + times.system)
+        return None
 
     def maps(self, pid: int) -> str:
         """See Reader."""
@@ -194,6 +211,12 @@ class Proc:
             return frozenset(row[6] for row in rows if len(row) > 6)
         return frozenset()
 
+    def drop(self, thread: int) -> None:
+        """See Reader. Its id may be another's soon."""
+        kept = self._calls.pop(thread, None)
+        if kept is not None:
+            os.close(kept)
+
     def close(self) -> None:
         """See Reader."""
         for descriptor in self._calls.values():
@@ -203,6 +226,10 @@ class Proc:
 
 def _gone() -> contextlib.suppress:
     return contextlib.suppress(FileNotFoundError, ProcessLookupError)
+
+
+def _on_linux() -> bool:
+    return sys.platform.startswith("linux")
 
 
 def _read(path: str) -> bytes:
@@ -335,22 +362,57 @@ def _within(address: int, spans: list[tuple[int, int]]) -> bool:
 
 
 class _Thread:
-    """One thread while it was watched."""
+    """One thread while it was watched, from `came_s` to `seen_s`; two accounts enclose `began_s` to `told_s` of it.
 
-    __slots__ = ("account", "began", "began_s", "looks", "seen_s", "sleepers", "thread")
+    `before` is the account from which switches count: that of a thread that came under watch starts at nothing.
+    `since` are the looks since the latest account.
+    """
 
-    def __init__(self, sleepers: Sleepers, thread: int, account: Account, now_s: float) -> None:
+    __slots__ = (
+        "account",
+        "before",
+        "began",
+        "began_s",
+        "came_s",
+        "looks",
+        "number",
+        "seen_s",
+        "since",
+        "sleepers",
+        "told_s",
+    )
+
+    def __init__(self, sleepers: Sleepers, number: int, came_s: float, before: Account = UNBORN) -> None:
         self.sleepers = sleepers
-        self.thread = thread
-        self.began = self.account = account
-        self.began_s = self.seen_s = now_s
+        self.number = number
+        self.before = self.began = self.account = before
+        self.came_s = self.began_s = self.told_s = self.seen_s = came_s
         self.looks: Counter[Where] = Counter()
+        self.since: Counter[Where] = Counter()
+
+    def sight(self, where: Where) -> None:
+        """What a look says."""
+        self.looks[where] += 1
+        self.since[where] += 1
+
+    def forget(self) -> None:
+        """Drop the looks."""
+        self.looks.clear()
+        self.since.clear()
+
+    def tell(self, account: Account, now_s: float) -> None:
+        """What the scheduler says now."""
+        self.account, self.told_s, self.seen_s = account, now_s, now_s
+        self.since.clear()
 
     def split(self) -> tuple[float, dict[Where, float], float]:
         """Its span, and what it did of it: running, runnable apart, and where it slept; in s."""
-        span = self.seen_s - self.began_s
-        running = min(span, (self.account.running_ns - self.began.running_ns) / 1e9)
-        runnable = min(span - running, (self.account.runnable_ns - self.began.runnable_ns) / 1e9)
+        span, told = self.seen_s - self.came_s, self.told_s - self.began_s
+        running = min(told, (self.account.running_ns - self.began.running_ns) / 1e9)
+        runnable = min(told - running, (self.account.runnable_ns - self.began.runnable_ns) / 1e9)
+        awake, queued = self._awake()
+        running += (span - told) * (awake - queued)
+        runnable += (span - told) * queued
         rest = span - running - runnable
         asleep = {where: looks for where, looks in self.looks.items() if where != "running"}
         slept: dict[Where, float] = {where: rest * looks / sum(asleep.values()) for where, looks in asleep.items()}
@@ -360,13 +422,32 @@ class _Thread:
             slept["asleep"] = rest
         return span, {"running": running, **slept}, runnable
 
+    def _awake(self) -> tuple[float, float]:
+        """The part that it was awake of the time that no two accounts enclose, and in a run queue of it.
+
+        The looks tell it, which do not know a run queue from a core; without looks what it did since it began.
+        """
+        running = (self.account.running_ns - self.before.running_ns) / 1e9
+        runnable = (self.account.runnable_ns - self.before.runnable_ns) / 1e9
+        looks = self.since or self.looks
+        if looks:
+            awake = looks["running"] / looks.total()
+        else:
+            awake = min(1.0, (running + runnable) / max(1e-9, self.told_s - self.came_s))
+        return awake, awake * runnable / (running + runnable) if running + runnable > 0 else 0.0
+
 
 class Watch:
     """Watches a launch's threads through a held window; one thread, no waiting of its own.
 
     `start()`, then again and again `step()` when `due_s` has passed, then `finish()`. A step does what is due and
     takes so little that all of them together stay at 2 % of the time: with more threads, they come less often.
-    `refused` says why nothing is watched: from there on every call is cheap, and `finish()` says it too.
+    The threads of the worker processes are watched, without those of `main` unless it works itself; where there are
+    none all threads of `main`, without its main thread unless that works itself. CPU time is taken of all processes.
+    A thread that came or went between two lists did so half-way: one that lives shorter than that is seen sometimes,
+    and then stands for the others.
+    `refused` says why no look at a sleeper can be trusted: the accounts and the CPU time are taken all the same, as
+    far as the system has them, and `finish()` says the reason too. So it is where the looks turn out to be forbidden.
     """
 
     def __init__(
@@ -388,35 +469,35 @@ class Watch:
         self._sleepers: list[Sleepers] = []
         self._cpu: dict[int, tuple[float, float]] = {}
         self._turn = 0
-        self._look_at = self._account_at = self._began_s = 0.0
+        self._began_s = self._look_at = self._account_at = self._listed_s = clock()
         self._cost_s = 0.0
 
     def start(self) -> None:
         """The window begins: read every account."""
-        calls = CALLS.get(platform.machine())
-        if calls is None or self.unavailable:
-            return
-        workers = dict.fromkeys([self.roles.main, *self.roles.workers])
-        self._sleepers = [Sleepers(pid, self._reader, calls, own_gils=self.roles.own_gils) for pid in workers]
-        self._began_s = self._look_at = self._clock()
-        self._allowed(self._account)
+        calls = CALLS.get(platform.machine(), NO_CALLS)
+        main = () if self.roles.workers and not self.roles.main_works else (self.roles.main,)
+        self._sleepers = [
+            Sleepers(pid, self._reader, calls, own_gils=self.roles.own_gils)
+            for pid in dict.fromkeys((*main, *self.roles.workers))
+        ]
+        began = self._cost_clock()
+        self._began_s = self._look_at = self._listed_s = self._clock()
+        self._allowed(self._begin)
+        self._read_cores()
+        self._account_again(began)
 
     @property
     def due_s(self) -> float:
-        """Seconds until the next step has something to do; infinite where nothing is watched."""
-        if self.unavailable:
-            return float("inf")
+        """Seconds until the next step has something to do."""
         return max(0.0, min(self._look_at, self._account_at) - self._clock())
 
     def step(self) -> None:
         """Do what is due."""
-        if self.unavailable:
-            return
         now = self._clock()
         if now >= self._account_at:
-            self._allowed(self._account)
+            self._account()
         if now >= self._look_at:
-            self._allowed(self._look)
+            self._look()
 
     def run(self, seconds: float, sleep: Callable[[float], None] = time.sleep) -> None:
         """Step for so long, for one who has nothing else to do meanwhile."""
@@ -427,57 +508,116 @@ class Watch:
 
     def finish(self) -> Waits:
         """The window ends: what was seen in it."""
-        if not self.unavailable:
-            self._allowed(self._account)
+        self._account()
         self._reader.close()
-        if self.unavailable:
-            return Waits(unavailable=self.unavailable)
         watched_s = self._clock() - self._began_s
-        return _summed([*self._past, *self._threads], watched_s, self._cores(watched_s))
+        threads = [*self._past, *self._threads]
+        if not self.unavailable:
+            return _summed(threads, watched_s, self._cores(watched_s))
+        for thread in threads:  # looks that came before they were forbidden are too few to go by
+            thread.forget()
+        seen = _summed(threads, watched_s, self._cores(watched_s))
+        return msgspec.structs.replace(seen, asleep_s=0.0, unavailable=self.unavailable)
 
     def _allowed(self, part: Callable[[], None]) -> None:
+        """Where not even the accounts may be read, CPU time is all there is."""
         try:
             part()
         except PermissionError as error:
-            self.unavailable = _forbidden(error)
+            self.unavailable = self.unavailable or _forbidden(error)
+            self._sleepers, self._threads, self._past = [], [], []
 
     # -- the parts of a step ---------------------------------------------------------------------------------------
 
+    def _begin(self) -> None:
+        for sleepers in self._sleepers:
+            for number in self._watched(sleepers.pid):
+                account = self._reader.account(sleepers.pid, number)
+                if account is not None:
+                    self._threads.append(_Thread(sleepers, number, self._clock(), account))
+
     def _look(self) -> None:
+        """Look at the threads, or at the next of many, and at all that came."""
         began = self._cost_clock()
+        came: list[_Thread] = []
+        if self._clock() - self._listed_s >= _LIST_S:
+            self._allowed(lambda: came.extend(self._list()))
         threads = self._threads
         for _ in range(min(len(threads), _LOOKS_A_STEP)):
             self._turn = (self._turn + 1) % len(threads)
-            thread = threads[self._turn]
-            line = self._reader.call(thread.sleepers.pid, thread.thread)
-            if line:
-                thread.looks[thread.sleepers.where(line)] += 1
+            self._sight(threads[self._turn])
+        for thread in came:
+            self._sight(thread)
+        threads += came
         spent = self._cost_clock() - began + _WAKE_S
         self._cost_s = spent if not self._cost_s else 0.8 * self._cost_s + 0.2 * spent
-        self._look_at = self._clock() + max(_LOOK_S, self._cost_s / _LOOK_SHARE)
+        self._look_at = self._clock() + max(_LIST_S if self.unavailable else _LOOK_S, self._cost_s / _LOOK_SHARE)
+
+    def _sight(self, thread: _Thread) -> None:
+        if self.unavailable:
+            return
+        try:
+            line = self._reader.call(thread.sleepers.pid, thread.number)
+            if line:
+                thread.sight(thread.sleepers.where(line))
+        except PermissionError as error:
+            self.unavailable = _forbidden(error)
+
+    def _list(self) -> list[_Thread]:
+        """The threads that came since the last list; those that went are ended."""
+        now = self._clock()
+        found = {number: sleepers for sleepers in self._sleepers for number in self._watched(sleepers.pid)}
+        live = []
+        for thread in self._threads:
+            if found.pop(thread.number, None) is None:
+                self._end(thread, now)
+            else:
+                thread.seen_s = now
+                live.append(thread)
+        came_s = (self._listed_s + now) / 2
+        self._threads, self._listed_s = live, now
+        came = [_Thread(sleepers, number, came_s) for number, sleepers in found.items()]
+        for thread in came:
+            thread.seen_s = now
+        return [thread for place, thread in enumerate(came) if place >= _ACCOUNTS_A_LIST or self._is_told(thread)]
+
+    def _is_told(self, thread: _Thread) -> bool:
+        """The first account of a thread that came; whether it is still there."""
+        account = self._reader.account(thread.sleepers.pid, thread.number)
+        if account is not None:
+            now = self._clock()
+            thread.tell(account, now)
+            thread.began, thread.began_s = account, now
+        return account is not None
+
+    def _end(self, thread: _Thread, now: float) -> None:
+        thread.seen_s = (thread.seen_s + now) / 2
+        self._past.append(thread)
+        self._reader.drop(thread.number)
 
     def _account(self) -> None:
-        """Read the account of every thread; those that came are watched from now on, those that went until now."""
+        """Read the account of every known thread, and the CPU time of every process."""
         began = self._cost_clock()
-        known = {(thread.sleepers.pid, thread.thread): thread for thread in self._threads}
-        live = []
-        for sleepers in self._sleepers:
-            sleepers.forget()
-            for number in self._watched(sleepers.pid):
-                account = self._reader.account(sleepers.pid, number)
-                if account is None:
-                    continue
-                thread = known.pop((sleepers.pid, number), None)
-                now = self._clock()
-                if thread is None:
-                    thread = _Thread(sleepers, number, account, now)
-                thread.account, thread.seen_s = account, now
-                live.append(thread)
-        self._past += known.values()
-        self._threads = live
+        self._allowed(self._read_accounts)
         self._read_cores()
+        self._account_again(began)
+
+    def _account_again(self, began: float) -> None:
         spent = self._cost_clock() - began
         self._account_at = self._clock() + max(_ACCOUNT_S, spent / _ACCOUNT_SHARE)
+
+    def _read_accounts(self) -> None:
+        for sleepers in self._sleepers:
+            sleepers.forget()
+        live = []
+        for thread in self._threads:
+            account = self._reader.account(thread.sleepers.pid, thread.number)
+            if account is None:
+                self._end(thread, self._clock())
+            else:
+                thread.tell(account, self._clock())
+                live.append(thread)
+        self._threads = live
 
     def _watched(self, pid: int) -> list[int]:
         threads = self._reader.threads(pid)
@@ -497,7 +637,8 @@ class Watch:
         cores: dict[str, float] = {}
         for pid in (self.roles.main, *self.roles.workers, *self.roles.servers):
             began, ended = self._cpu.get(pid, (0.0, 0.0))
-            cores[names[pid]] = cores.get(names[pid], 0.0) + (ended - began) / watched_s
+            busy = (ended - began) / watched_s if watched_s > 0 else 0.0
+            cores[names[pid]] = cores.get(names[pid], 0.0) + busy
         return cores
 
 
@@ -520,8 +661,8 @@ def _summed(threads: list[_Thread], watched_s: float, cores: dict[str, float]) -
         asleep_s=spent["asleep"],
         samples=sum(thread.looks.total() for thread in threads),
         watched_s=watched_s,
-        voluntary_switches=sum(thread.account.voluntary - thread.began.voluntary for thread in threads),
-        involuntary_switches=sum(thread.account.involuntary - thread.began.involuntary for thread in threads),
+        voluntary_switches=sum(thread.account.voluntary - thread.before.voluntary for thread in threads),
+        involuntary_switches=sum(thread.account.involuntary - thread.before.involuntary for thread in threads),
         cores=cores,
     )
 
@@ -534,7 +675,7 @@ def _forbidden(error: PermissionError) -> str:
 
 def unsupported() -> str:
     """Why the waits cannot be seen on this machine, whatever the interpreter; empty when they can."""
-    if not sys.platform.startswith("linux"):
+    if not _on_linux():
         return f"{platform.system()} does not tell what another process's threads wait for: Linux does"
     if platform.machine() not in CALLS:
         return f"the system calls of {platform.machine()} are not known here: those of {' and '.join(CALLS)} are"

@@ -227,7 +227,7 @@ def _cpu(figures: Figures, style: Style) -> list[str]:
     if waits is None:
         return []
     groups = [_cores(waits.cores)] if waits.cores else []
-    if waits.runnable > 0 or not waits.unavailable:
+    if waits.running + waits.runnable > 0 or not waits.unavailable:
         groups.append([f"run-queue wait {units.whole_share(waits.runnable)}"])
     if waits.voluntary_per_s > 0 or waits.involuntary_per_s > 0:
         voluntary = f"switches {units.rate(waits.voluntary_per_s)} voluntary"

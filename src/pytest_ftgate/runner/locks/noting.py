@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from _thread import allocate_lock
 from time import perf_counter_ns
 
 from .sites import Site, book
@@ -17,8 +15,6 @@ if TYPE_CHECKING:
 clock = perf_counter_ns
 ATTRIBUTE = "_ftgate_noted"
 """Where an object keeps its `Noted`; None on an inner one."""
-
-_counting = allocate_lock()
 
 
 class Noted:
@@ -34,14 +30,17 @@ class Noted:
         self.site = site
         self.key = key
 
-    def wait(self, wait_ns: int) -> None:
-        """Keep one wait; any thread may, also one that did not get the lock in time."""
-        self._tally().waits.append(wait_ns)
+    def wait(self, wait_ns: int, window: int) -> None:
+        """Keep one wait that began when the window's byte was `window`, if it is that still.
+
+        Any thread may, also one that did not get the lock in time.
+        """
+        if book.window[0] == window:
+            self._tally().waits.append(wait_ns)
 
     def count(self) -> None:
-        """Count one acquisition."""
-        with _counting:
-            self._tally().acquired += 1
+        """Count one acquisition; several may hold a semaphore at once, and an append is atomic."""
+        self._tally().counts.append(None)
 
     def _tally(self) -> Tally:
         """Asked for each time: a fork makes the site forget those that it had."""
@@ -82,12 +81,3 @@ def rename(thing: Any, name: str) -> None:
     noted = getattr(thing, ATTRIBUTE, None)
     if isinstance(noted, Noted):
         noted.rename(name)
-
-
-def _after_fork() -> None:
-    global _counting
-    _counting = allocate_lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

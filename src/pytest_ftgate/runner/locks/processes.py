@@ -13,7 +13,7 @@ from _thread import get_ident
 from functools import partial, wraps
 
 from .noting import ATTRIBUTE, Noted, clock, joined, kind_of
-from .sites import COUNT, RECORD, book
+from .sites import COUNT, RECORD, STATE, book
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def _time(semaphore: Any, noted: Noted) -> None:
     semaphore.acquire = acquire = _timed_acquire(raw, noted)
 
     def enter() -> bool:
-        return acquire() if window[0] == COUNT else raw(False) or acquire()
+        return acquire() if window[0] & STATE == COUNT else raw(False) or acquire()
 
     semaphore._ftgate_enter = enter
 
@@ -215,13 +215,14 @@ def _timed_acquire(raw: Callable[..., bool], noted: Noted) -> Callable[..., bool
         """As multiprocessing's; see `SemLock.acquire`."""
         got = raw(False, timeout)  # the timeout is looked at here too: a wrong one raises
         if not got and block and (timeout is None or timeout > 0):
-            if window[0] == RECORD and not (reacquiring and get_ident() in reacquiring):
+            opened = window[0]
+            if opened & STATE == RECORD and not (reacquiring and get_ident() in reacquiring):
                 began = clock()
                 got = raw(True, timeout)
-                noted.wait(clock() - began)
+                noted.wait(clock() - began, opened)
             else:
                 got = raw(True, timeout)
-        if window[0] == COUNT and got and get_ident() not in reacquiring:
+        if window[0] & STATE == COUNT and got and get_ident() not in reacquiring:
             noted.count()
         return got
 
@@ -280,15 +281,15 @@ def _timed_condition_wait(original: Callable[..., Any]) -> Callable[..., Any]:
         noted = noted_of(self)
         if noted is None or not self._lock._semlock._is_mine():
             return original(self, timeout)
-        began = clock() if book.window[0] == RECORD else None
+        opened, began = book.window[0], clock()
         thread = get_ident()
         reacquiring.add(thread)
         try:
             return original(self, timeout)
         finally:
             reacquiring.discard(thread)
-            if began is not None:
-                noted.wait(clock() - began)
+            if opened & STATE == RECORD:
+                noted.wait(clock() - began, opened)
 
     return wait
 
@@ -339,7 +340,8 @@ def _patch_wait(cls: Any, name: str, waits: Callable[..., bool]) -> None:
 
     @wraps(original)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if book.window[0] != RECORD:
+        opened = book.window[0]
+        if opened & STATE != RECORD:
             return original(self, *args, **kwargs)
         noted = noted_of(self)
         if noted is None or not waits(self, *args, **kwargs):
@@ -348,7 +350,7 @@ def _patch_wait(cls: Any, name: str, waits: Callable[..., bool]) -> None:
         try:
             return original(self, *args, **kwargs)
         finally:
-            noted.wait(clock() - began)
+            noted.wait(clock() - began, opened)
 
     setattr(cls, name, method)
 

@@ -7,7 +7,6 @@ the lock itself protects. Lists become histograms between turns, and at the end 
 from __future__ import annotations
 
 import os
-from _thread import allocate_lock
 from importlib import import_module
 
 TYPE_CHECKING = False
@@ -21,8 +20,16 @@ if TYPE_CHECKING:
 FOLDER = "FTGATE_LOCKS"
 """The environment variable that holds a launch's folder for lock waits; the start hook is at work where it is set."""
 WINDOW = "window"
-"""The file in it whose one byte every process of the launch sees: what is to be kept now."""
+"""The file in it whose one byte every process of the launch sees: what is to be kept now, and which opening it is.
+
+The byte is state | (opening % OPENINGS) << 2. A wait is kept if it began in RECORD and the byte is the same at its end.
+One that straddles two turns would be charged with the pause between them.
+"""
 OFF, RECORD, COUNT = 0, 1, 2
+STATE = 3
+"""The bits of the byte that hold one of OFF, RECORD and COUNT."""
+OPENINGS = 64
+"""How many openings of the window the byte tells apart."""
 BROKEN = ".broken"
 """The end of a file's name that a full disk has cut."""
 
@@ -33,7 +40,7 @@ LINEAR = 16
 # A lock that other parts of the standard library make (logging's, say) is one that the workload contends for.
 INNER = ("threading", "asyncio", "concurrent.futures", "multiprocessing", "_weakrefset", "importlib", "pytest_ftgate")
 SERVED = ("multiprocessing.managers", "Server.create")
-"""Module and function that make the locks which a workload asks a Manager for."""
+"""Module and function that make the locks which a workload asks a Manager for; their kinds begin with "Manager."."""
 THROUGH = ("queue", "pytest_ftgate.runner.locks.threads")
 """Modules whose locks belong to whoever called them."""
 
@@ -56,13 +63,18 @@ def bounds_of(bucket: int) -> tuple[int, int]:
 
 
 class Tally:
-    """One lock's waits in ns, and its acquisitions while they are counted. Whoever holds the lock writes it."""
+    """One lock's waits in ns, and its acquisitions while they are counted. Whoever holds the lock writes it.
 
-    __slots__ = ("acquired", "waits")
+    `acquired` is all since the start, of which `folded` is in the site's number. Where several may hold at once they
+    append to `counts` instead, whatever it be.
+    """
+
+    __slots__ = ("acquired", "counts", "folded", "waits")
 
     def __init__(self) -> None:
         self.waits: list[int] = []
-        self.acquired = 0
+        self.counts: list[None] = []
+        self.acquired = self.folded = 0
 
 
 class Site:
@@ -100,7 +112,8 @@ class Site:
         """As if nothing had waited: after a fork, where the parent writes what was before. Locks keep their tallies."""
         for tally in self.tallies:
             tally.waits.clear()
-            tally.acquired = 0
+            tally.counts.clear()
+            tally.acquired = tally.folded = 0
         self.histogram: dict[int, int] = {}
         self.contended = self.total_ns = self.max_ns = self.acquired = 0
 
@@ -111,13 +124,19 @@ class Site:
         return tally
 
     def fold(self) -> None:
-        """The lists of waits become the histogram. While workers wait, or at the end: it takes a while."""
+        """The lists of waits become the histogram. While workers wait, or at the end: it takes a while.
+
+        Other threads may write the tallies meanwhile, but not fold.
+        """
         for tally in tuple(self.tallies):
             # In place, a copy and a cut: what another thread appends meanwhile is kept for the next fold.
             waits = tally.waits[:]
             del tally.waits[: len(waits)]
-            self.acquired += tally.acquired
-            tally.acquired = 0
+            counted = len(tally.counts)
+            del tally.counts[:counted]
+            acquired = tally.acquired  # Only its lock's holder writes it: not set back here.
+            self.acquired += counted + acquired - tally.folded
+            tally.folded = acquired
             for wait_ns in waits:
                 bucket = bucket_of(wait_ns)
                 self.histogram[bucket] = self.histogram.get(bucket, 0) + 1
@@ -146,7 +165,6 @@ class Book:
         self._sites: dict[Any, Site] = {}
         self._known: dict[_Key, Site | None] = {}
         self._codes: list[CodeType] = []
-        self._raw = allocate_lock()
 
     def open(self, folder: str) -> None:
         """Share the launch's window byte; the file is there before any process of the launch starts."""
@@ -159,7 +177,8 @@ class Book:
     def site(self, frame: FrameType | None, kind: str, waits_for: str) -> Site | None:
         """The site of a lock that `frame` creates; None for an inner lock, which is left alone.
 
-        `frame` is that of the call; frames of modules in THROUGH are passed by, to whoever called them.
+        `frame` is that of the call. Frames of modules in THROUGH, and of generated code that has no file (a
+        dataclass's `__init__`), are passed by, to whoever called them.
         """
         if frame is None:
             return None
@@ -168,27 +187,36 @@ class Book:
         found = self._known.get(key, _UNKNOWN)
         return self._first(frame, key) if found is _UNKNOWN else found
 
-    def _first(self, frame: FrameType | None, key: _Key) -> Site | None:
-        """The site of a line that is seen for the first time, and of a line in THROUGH, which has many."""
-        first = frame
-        module = ""
-        while frame is not None and (module := frame.f_globals.get("__name__") or "") in THROUGH:
-            frame = frame.f_back
-        if frame is None:
+    def _first(self, frame: FrameType, key: _Key) -> Site | None:
+        """The site of a line that is seen for the first time, and of a line that is passed by, which has many."""
+        whose = _user_of(frame)
+        if whose is None:
             return None
-        if frame is not first:
-            return self.site(frame, *key[2:])
-        site = None
-        if not is_inner(module, frame.f_code):
-            site = self.add(key, Site(frame.f_code.co_filename, frame.f_lineno, *key[2:]))
-        self._codes.append(frame.f_code)  # An id is only good while the object lives.
-        self._known[key] = site
+        if whose is not frame:
+            return self.site(whose, *key[2:])
+        site = self._sites.get(key)
+        if site is None:
+            self._codes.append(frame.f_code)  # An id is only good while the object lives.
+            site = self._made(frame, key)
+        if site is None or not _generated(frame):  # Another caller of generated code may be another site.
+            self._known[key] = site
         return site
 
+    def _made(self, frame: FrameType, key: _Key) -> Site | None:
+        module, code, (_, _, kind, waits_for) = _module(frame), frame.f_code, key
+        if is_inner(module, code):
+            return None
+        if (module, code.co_qualname) == SERVED:
+            kind = f"Manager.{kind}"
+        return self.add(key, Site(code.co_filename, frame.f_lineno, kind, waits_for))
+
     def add(self, key: Any, site: Site) -> Site:
-        """Keep a site under a key of any hashable kind; the one that is there already wins."""
-        with self._raw:
-            return self._sites.setdefault(key, site)
+        """Keep a site under a key of any hashable kind; the one that is there already wins.
+
+        No lock is held: what a signal or a finalizer runs in between may create locks too. For keys of the built-in
+        types this one call is atomic.
+        """
+        return self._sites.setdefault(key, site)
 
     def renamed(self, site: Site, name: str) -> Site:
         """The site of a lock of `site` that the user named: one for each name."""
@@ -197,14 +225,17 @@ class Book:
 
     def fold(self) -> None:
         """Fold every site; see Site.fold."""
-        for site in tuple(self._sites.values()):
+        for site in self._all():
             site.fold()
 
     def forget(self) -> None:
         """In a forked child: what was before is the parent's to write."""
-        self._raw = allocate_lock()
-        for site in tuple(self._sites.values()):
+        for site in self._all():
             site.forget()
+
+    def _all(self) -> list[Site]:
+        """Other threads may add sites meanwhile: `list` of a dict's values is atomic on both builds, `tuple` is not."""
+        return list(self._sites.values())
 
     def write(self) -> None:
         """Leave this process's file; called again it replaces it. Never raises: it is no workload.
@@ -214,7 +245,7 @@ class Book:
         A site that nothing waited at is written too where another process may need its line (it has a key).
         """
         self.fold()
-        sites = [site.as_json() for site in self._sites.values() if site.contended or site.acquired or site.key]
+        sites = [site.as_json() for site in self._all() if site.contended or site.acquired or site.key]
         if not (sites and self.folder):
             return
         text = f"[{','.join(sites)}]".encode()
@@ -223,6 +254,31 @@ class Book:
             os.replace(path + ".part", path if _written(path + ".part", text) else path + BROKEN)
         except OSError:
             pass
+
+
+def _module(frame: FrameType) -> str:
+    return frame.f_globals.get("__name__") or ""
+
+
+def _generated(frame: FrameType) -> bool:
+    """Whether the code of a frame has no file: made by `exec`, as a dataclass's `__init__`, or frozen."""
+    return frame.f_code.co_filename.startswith("<")
+
+
+def _user_of(frame: FrameType | None) -> FrameType | None:
+    """The frame whose line a lock is created at, of those from `frame` up; `frame` itself where it is that line.
+
+    A line of generated code tells little: the line that called it is taken, unless that is the standard library's that
+    started the thread, say, or there is none.
+    """
+    while frame is not None and _module(frame) in THROUGH:
+        frame = frame.f_back
+    if frame is None or not _generated(frame) or is_inner(_module(frame), frame.f_code):
+        return frame
+    caller = frame.f_back
+    while caller is not None and (_generated(caller) or _module(caller) in THROUGH):
+        caller = caller.f_back
+    return frame if caller is None or is_inner(_module(caller), caller.f_code) else caller
 
 
 def _written(path: str, text: bytes) -> bool:

@@ -6,7 +6,7 @@ import sys
 from functools import wraps
 
 from .noting import ATTRIBUTE, Noted, clock, kind_of, rename
-from .sites import OFF, RECORD, book
+from .sites import OFF, RECORD, STATE, book
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,15 +80,15 @@ def _patch_condition(cls: Any) -> None:
         noted = getattr(self, ATTRIBUTE, None)
         if not noted or not self.locked():
             return await original(self)
-        began = clock() if book.window[0] == RECORD else None
+        opened, began = book.window[0], clock()
         task = _current_task()
         reacquiring.add(task)
         try:
             return await original(self)
         finally:
             reacquiring.discard(task)
-            if began is not None:
-                noted.wait(clock() - began)
+            if opened & STATE == RECORD:
+                noted.wait(clock() - began, opened)
 
     cls.__init__, cls.wait, cls._ftgate_rename = __init__, wait, _rename
 
@@ -99,14 +99,15 @@ def _patch_acquire(cls: Any, waits: Callable[[Any], bool]) -> None:
 
     @wraps(original)
     async def acquire(self: Any) -> Any:
-        state = book.window[0]
+        opened = book.window[0]
+        state = opened & STATE
         if state == OFF or (state == RECORD and not waits(self)):
             return await original(self)
         noted = getattr(self, ATTRIBUTE, None)
         if not noted or (reacquiring and _current_task() in reacquiring):
             return await original(self)
         if state == RECORD:
-            return await _timed(noted, original(self))
+            return await _timed(noted, original(self), opened)
         got = await original(self)
         noted.count()
         return got
@@ -120,8 +121,9 @@ def _patch_wait(cls: Any, name: str, waits: Callable[[Any], bool]) -> None:
 
     @wraps(original)
     async def method(self: Any) -> Any:
-        if book.window[0] == RECORD and waits(self) and (noted := getattr(self, ATTRIBUTE, None)):
-            return await _timed(noted, original(self))
+        opened = book.window[0]
+        if opened & STATE == RECORD and waits(self) and (noted := getattr(self, ATTRIBUTE, None)):
+            return await _timed(noted, original(self), opened)
         return await original(self)
 
     setattr(cls, name, method)
@@ -133,20 +135,21 @@ def _patch_put(cls: Any) -> None:
 
     @wraps(original)
     async def put(self: Any, item: Any) -> Any:
-        if book.window[0] == RECORD and _put_waits(self) and (noted := getattr(self, ATTRIBUTE, None)):
-            return await _timed(noted, original(self, item))
+        opened = book.window[0]
+        if opened & STATE == RECORD and _put_waits(self) and (noted := getattr(self, ATTRIBUTE, None)):
+            return await _timed(noted, original(self, item), opened)
         return await original(self, item)
 
     cls.put = put
 
 
-async def _timed(noted: Noted, waiting: Any) -> Any:
+async def _timed(noted: Noted, waiting: Any, opened: int) -> Any:
     """A wait that is cancelled was a wait; what cancelled it passes through untouched."""
     began = clock()
     try:
         return await waiting
     finally:
-        noted.wait(clock() - began)
+        noted.wait(clock() - began, opened)
 
 
 def _lock_waits(lock: Any) -> bool:

@@ -12,7 +12,7 @@ import time
 from _thread import allocate_lock
 from sys import _getframe
 
-from .sites import RECORD, Site, Tally, book
+from .sites import COUNT, RECORD, STATE, Site, Tally, book
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,9 +26,13 @@ _RawRLock = _thread.RLock
 _rlock_factory = threading.RLock
 
 
-def keep(lock: Any, waited_ns: int) -> None:
-    """Append a wait to the tally of any object that has `_ftgate_site` and `_ftgate_tally`."""
-    (lock._ftgate_tally or _tally(lock)).waits.append(waited_ns)
+def keep(lock: Any, waited_ns: int, opened: int) -> None:
+    """Append a wait to the tally of any object that has `_ftgate_site` and `_ftgate_tally`.
+
+    `opened` is the window's byte as the wait began: where it is another one now the wait is dropped.
+    """
+    if book.window[0] == opened:
+        (lock._ftgate_tally or _tally(lock)).waits.append(waited_ns)
 
 
 def _tally(lock: Any) -> Tally:
@@ -85,13 +89,16 @@ class _Timed(metaclass=_Posing):
         return self._acquire(False) or (self._wait(timeout) if timeout else False)
 
     def _wait(self, timeout: float = -1) -> bool:
-        """Block; the wait is kept if the window is open, one that times out too."""
-        if book.window[0] != RECORD:
+        """Block; the wait is kept if the window is open, and the same at its end, one that times out too."""
+        window = book.window
+        opened = window[0]
+        if opened & STATE != RECORD:
             return self._acquire(True, timeout)
         start = _clock()
         got = self._acquire(True, timeout)
         waited_ns = _clock() - start
-        (self._ftgate_tally or _tally(self)).waits.append(waited_ns)
+        if window[0] == opened:
+            (self._ftgate_tally or _tally(self)).waits.append(waited_ns)
         return got
 
     def _acquire_now(self, blocking: bool = True, timeout: float = -1) -> bool:
@@ -187,13 +194,20 @@ for _name in ("_release_save", "_acquire_restore", "_is_owned", "_recursion_coun
     setattr(RLock, _name, _of_raw(_name))
 
 
+# Each looks whether to count still: a process that is never told when the window changes keeps these for good.
+
+
 def _counting_enter(self: Lock) -> bool:
+    if book.window[0] & STATE != COUNT:
+        return _Timed.__enter__(self)
     self._acquire()
     (self._ftgate_tally or _tally(self)).acquired += 1
     return True
 
 
 def _counting_acquire(self: Lock, blocking: bool = True, timeout: float = -1) -> bool:
+    if book.window[0] & STATE != COUNT:
+        return _Timed.acquire(self, blocking, timeout)
     got = self._acquire(blocking, timeout)
     if got:
         (self._ftgate_tally or _tally(self)).acquired += 1
@@ -201,6 +215,8 @@ def _counting_acquire(self: Lock, blocking: bool = True, timeout: float = -1) ->
 
 
 def _counting_rlock_acquire(self: RLock, blocking: bool = True, timeout: float = -1) -> bool:
+    if book.window[0] & STATE != COUNT:
+        return _Timed.acquire(self, blocking, timeout)
     got = self._acquire(blocking, timeout)
     if got and self._raw._recursion_count() == 1:
         (self._ftgate_tally or _tally(self)).acquired += 1
@@ -251,11 +267,12 @@ def _condition_init_at(self: Any, lock: Any = None) -> None:
 
 
 def _condition_wait_timed(self: Any, timeout: float | None = None) -> bool:
-    if self._ftgate_site is None or book.window[0] != RECORD or (timeout is not None and timeout <= 0):
+    opened = book.window[0]
+    if self._ftgate_site is None or opened & STATE != RECORD or (timeout is not None and timeout <= 0):
         return _condition_wait(self, timeout)
     start = _clock()
     got = _condition_wait(self, timeout)
-    keep(self, _clock() - start)
+    keep(self, _clock() - start, opened)
     return got
 
 
@@ -263,7 +280,7 @@ def _condition_rename(self: Any, name: str) -> None:
     """The condition, and its lock where it made that itself."""
     _rename(self, name)
     site = getattr(self._lock, "_ftgate_site", None)
-    if site is not None and site.kind == "Condition":
+    if site is not None and site.kind.endswith("Condition"):
         _rename(self._lock, name)
 
 
@@ -287,11 +304,12 @@ def _semaphore_acquire_timed(self: Any, blocking: bool = True, timeout: float | 
         return _semaphore_acquire(self, blocking, timeout)
     if _semaphore_acquire(self, False):
         return True
-    if book.window[0] != RECORD or (timeout is not None and timeout <= 0):
+    opened = book.window[0]
+    if opened & STATE != RECORD or (timeout is not None and timeout <= 0):
         return _semaphore_acquire(self, blocking, timeout)
     start = _clock()
     got = _semaphore_acquire(self, blocking, timeout)
-    keep(self, _clock() - start)
+    keep(self, _clock() - start, opened)
     return got
 
 
@@ -301,16 +319,14 @@ def _event_init_at(self: Any) -> None:
 
 
 def _event_wait_timed(self: Any, timeout: float | None = None) -> bool:
-    if (
-        self._ftgate_site is None
-        or _event_is_set(self)
-        or book.window[0] != RECORD
-        or (timeout is not None and timeout <= 0)
-    ):
+    if self._ftgate_site is None or _event_is_set(self):
+        return _event_wait(self, timeout)
+    opened = book.window[0]
+    if opened & STATE != RECORD or (timeout is not None and timeout <= 0):
         return _event_wait(self, timeout)
     start = _clock()
     got = _event_wait(self, timeout)
-    keep(self, _clock() - start)
+    keep(self, _clock() - start, opened)
     return got
 
 
@@ -322,16 +338,17 @@ def _barrier_init_at(
 
 
 def _barrier_wait_timed(self: Any, timeout: float | None = None) -> int:
-    if self._ftgate_site is None or book.window[0] != RECORD or self.broken:
+    opened = book.window[0]
+    if self._ftgate_site is None or opened & STATE != RECORD or self.broken:
         return _barrier_wait(self, timeout)
     start = _clock()
     try:
         index = _barrier_wait(self, timeout)
     except threading.BrokenBarrierError:
-        keep(self, _clock() - start)
+        keep(self, _clock() - start, opened)
         raise
     if index != self.parties - 1:  # The last one to come waits for nobody.
-        keep(self, _clock() - start)
+        keep(self, _clock() - start, opened)
     return index
 
 
@@ -426,13 +443,14 @@ def _simple_queue(raw: Any, empty: type[Exception]) -> Any:
 
         def _wait(self, timeout: float | None) -> Any:
             free = timeout is not None and (not self.empty() or timeout <= 0)
-            if free or book.window[0] != RECORD:
+            opened = book.window[0]
+            if free or opened & STATE != RECORD:
                 return get_raw(self, True, timeout)
             start = _clock()
             try:
                 return get_raw(self, True, timeout)
             finally:
-                keep(self, _clock() - start)
+                keep(self, _clock() - start, opened)
 
     _pose(SimpleQueue, raw, "SimpleQueue", "queue")
     SimpleQueue.get.__doc__ = raw.get.__doc__
