@@ -557,6 +557,18 @@ def test_what_cannot_be_seen_says_why() -> None:
     assert figures(sample(memory=(blind, waited(1, unavailable="else"))), reference=None).waits == WaitFigures(
         unavailable="not Linux", cores={"main": 0.5}
     )
+    told = {"running_s": 5.0, "runnable_s": 2.0, "voluntary_switches": 50, "involuntary_switches": 5}
+    scheduled = waited(0, unavailable="no patterns", cores={"main": 0.5}, **told)
+    # Of a launch that could not even be accounted nothing but the cores is there.
+    unaccounted = waited(1, unavailable="not Linux", cores={"main": 0.7}, span_s=0.0)
+    assert figures(sample(memory=(scheduled, unaccounted)), reference=None).waits == WaitFigures(
+        unavailable="no patterns",
+        running=0.5,
+        runnable=0.2,
+        voluntary_per_s=10.0,
+        involuntary_per_s=1.0,
+        cores={"main": 0.6},
+    )
     seen = figures(sample(memory=(blind, waited(1, running_s=10.0))), reference=None).waits
     assert seen is not None
     assert (seen.unavailable, seen.running) == ("", 1.0)

@@ -555,6 +555,14 @@ def test_waits_that_are_not_there() -> None:
     assert beneath(1, waits=WaitFigures()).startswith("waits    nothing was seen\n")
 
 
+def test_the_scheduler_tells_without_waits() -> None:
+    waits = WaitFigures(unavailable="no patterns", running=0.5, voluntary_per_s=1200.0, cores={"main": 1.0})
+    assert beneath(1, waits=waits).splitlines() == [
+        "waits    not available: no patterns",
+        "cpu      main 1.00 cores; run-queue wait 0 %; switches 1.20 k/s voluntary, 0 /s involuntary",
+    ]
+
+
 def test_cores_of_many_workers_are_a_range() -> None:
     few = WaitFigures(unavailable="x", cores={"main": 0.02, "worker 0": 0.98, "worker 1": 0.9})
     assert beneath(1, waits=few).endswith("cpu      main 0.02, worker 0 0.98, worker 1 0.90 cores")

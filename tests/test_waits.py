@@ -94,9 +94,12 @@ def fraction(seen: Waits, *parts: str) -> float:
     return sum(float(getattr(seen, f"{part}_s")) for part in parts) / seen.span_s
 
 
-def gil_half(seen: Waits) -> float:
-    """The GIL's part of a thread's time but for the time that other jobs of the machine took from it."""
-    return seen.gil_s / (seen.gil_s + seen.running_s)
+def assert_one_runs(seen: Waits) -> None:
+    """Of two threads with one GIL one runs and one waits, but for the time that other jobs took the cores from them."""
+    taken = fraction(seen, "runnable")
+    assert 0.45 - taken < fraction(seen, "running") < 0.55
+    assert max(0.1, 0.45 - taken) < fraction(seen, "gil") < 0.55
+    assert fraction(seen, "gil", "running", "runnable") > 0.95
 
 
 def until(judge: Callable[[], None], tries: int = 6) -> None:
@@ -123,8 +126,7 @@ def test_two_busy_threads_wait_for_the_gil_half_of_the_time_or_never(program: Pr
     def judge() -> None:
         seen = watched(Roles(main=running.pid))
         if build == "3.14":
-            assert 0.4 < gil_half(seen) < 0.6
-            assert fraction(seen, "gil", "running", "runnable") > 0.95
+            assert_one_runs(seen)
         else:
             assert fraction(seen, "gil") == 0
             assert fraction(seen, "running", "runnable") > 0.95
@@ -152,7 +154,7 @@ def test_the_gil_of_a_sub_interpreter_is_one_too(program: Program, build: str) -
     def judge() -> None:
         seen = watched(Roles(main=running.pid, own_gils=build == "3.14"))
         if build == "3.14":
-            assert 0.4 < gil_half(seen) < 0.6
+            assert_one_runs(seen)
         else:
             assert fraction(seen, "gil") == 0
         assert fraction(seen, "gil", "running", "runnable") > 0.95
@@ -642,22 +644,21 @@ class Births(Told):
         self.random = random.Random(7)
         self.lives: dict[int, tuple[float, float]] = {}
         self.born = 1000
-        self.ended = [100.0] * count  # of the latest thread of each place
+        self.places = [0] * count  # who lives there
+        self.lives[0] = 0.0, 100.0
         self.accounts = self.told
         self.account_s = self.list_s = 0.0
 
     def threads(self, pid: int) -> list[int]:
         self.costs_s(self.list_s)
-        now = self.clock.now_s
-        for place in range(self.count):
-            while self.ended[place] <= now:
+        for place, number in enumerate(self.places):
+            ends = self.lives[number][1]
+            while ends <= self.clock.now_s:
                 self.born += 1
-                began, self.ended[place] = (
-                    self.ended[place],
-                    self.ended[place] + self.random.uniform(0.5, 1.5) * self.life_s,
-                )
-                self.lives[self.born] = began, self.ended[place]
-        return [number for number, (began, ended) in self.lives.items() if began <= now < ended]
+                began, ends = ends, ends + self.random.uniform(0.5, 1.5) * self.life_s
+                self.lives[self.born] = began, ends
+                self.places[place] = self.born
+        return list(self.places)
 
     def call(self, pid: int, thread: int) -> bytes | None:
         super().call(pid, thread)
@@ -674,7 +675,7 @@ class Births(Told):
         awake_s = max(0.0, now - began - self.sleeps * (ended - began))
         return None if now >= ended else Account(int(awake_s * 1e9), 0, 1, 0)
 
-    def watched(self, look_s: float = 0.0, account_s: float = 0.0, list_s: float = 0.0, seconds: float = 4.0) -> Waits:
+    def watched(self, look_s: float = 0.0, account_s: float = 0.0, list_s: float = 0.0, seconds: float = 2.0) -> Waits:
         self.costs_s, self.look_s, self.account_s, self.list_s = self.clock.work, look_s, account_s, list_s
         watch = Watch(Roles(main=1000), reader=self, clock=self.clock, cost_clock=lambda: self.clock.cpu_s)
         watch.start()
@@ -682,7 +683,7 @@ class Births(Told):
         return watch.finish()
 
 
-@pytest.mark.parametrize("count", [1, 4, 100])
+@pytest.mark.parametrize("count", [4, 100])
 @pytest.mark.parametrize("life_s", [0.003, 0.02, 0.3])
 @pytest.mark.parametrize("sleeps", [1.0, 0.7, 0.0])
 def test_lives_of_any_length_are_seen_in_full(count: int, life_s: float, sleeps: float) -> None:
@@ -692,14 +693,15 @@ def test_lives_of_any_length_are_seen_in_full(count: int, life_s: float, sleeps:
     assert fraction(seen, "asleep") == pytest.approx(sleeps, abs=0.07)
     assert fraction(seen, "running") == pytest.approx(1 - sleeps, abs=0.07)
     assert parts_of(seen) == pytest.approx(seen.span_s)
-    assert births.born - 1000 - count <= len(births.dropped) + births.born - len(set(births.asked)) - 1000
+    assert set(births.asked) - set(births.threads(1000)) <= set(births.dropped)  # nothing is kept of those that went
 
 
 @pytest.mark.parametrize(("count", "life_s"), [(4, 0.02), (4, 0.002), (100, 0.02), (300, 0.3)])
 def test_births_do_not_cost_more_either(count: int, life_s: float) -> None:
     births = Births(count, life_s, 1.0)
-    seen = births.watched(look_s=2e-6, account_s=45e-6, list_s=6e-6 + count * 0.5e-6)
-    assert births.clock.cpu_s <= 0.02 * seen.watched_s
+    seen = births.watched(seconds=4.0, look_s=2e-6, account_s=45e-6, list_s=6e-6 + count * 0.5e-6)
+    first_and_last_s = 2 * count * 45e-6  # accounts: of these there are so many in any window
+    assert births.clock.cpu_s <= 0.02 * seen.watched_s + first_and_last_s
     assert seen.span_s == pytest.approx(count * seen.watched_s, rel=0.2)
     assert fraction(seen, "asleep") > 0.95
 
@@ -810,7 +812,7 @@ def test_what_lives_shortly_is_accounted_without_a_look() -> None:
     seen = watch.finish()
     assert births.asked == []
     assert seen.span_s == pytest.approx(4 * seen.watched_s, rel=0.1)
-    assert seen.running_s > 0.8 * seen.span_s
+    assert seen.running_s > 0.6 * seen.span_s  # what came before the first account, and after the last, is unknown
     assert seen.voluntary_switches > 200
 
 
@@ -829,7 +831,8 @@ def test_looks_that_are_forbidden_are_refused_with_the_mend() -> None:
     seen = watch.finish()
     assert "/proc/1000/task/1001/syscall may not be read" in seen.unavailable
     assert "ptrace_scope" in seen.unavailable
-    assert (seen.running_s, seen.asleep_s, seen.samples) == (pytest.approx(0.5, rel=0.01), 0, 0)
+    assert seen.running_s == pytest.approx(0.5, rel=0.01)
+    assert (seen.asleep_s, seen.samples) == (0, 0)
     assert seen.cores == pytest.approx({"main": 0.5})
 
 

@@ -30,14 +30,13 @@ Where = Literal["running", "gil", "parked", "process", "asleep"]
 
 SELF_TEST: Final = Path(__file__).parent / "runner" / "selftest.py"
 VERSION: Final = 1  # of what is looked at and of what the self-test asks: another one tests again
-_LOOK_S: Final = 0.002  # between looks, at best
-_LIST_S: Final = 0.005  # between lists of the threads, at best: many live shorter than an account's turn
+_LOOK_S: Final = 0.002  # between looks, at best; each begins with a list of the threads: many do not live long
 _ACCOUNT_S: Final = 0.1  # between readings of the scheduler's account of every thread, at best
 _LOOK_SHARE: Final = 0.015  # of the time, lists included; together with the account's at most 2 % of it
 _ACCOUNT_SHARE: Final = 0.004
 _WAKE_S: Final = 30e-6  # CPU time of a sleep and a wake-up between steps, as measured
 _LOOKS_A_STEP: Final = 64  # threads; more of them are looked at in turns
-_ACCOUNTS_A_LIST: Final = 8  # of threads that came: an account costs what thirty looks do
+_ACCOUNTS_A_LOOK: Final = 8  # of threads that came: one costs what thirty looks do
 _OPEN_FILES: Final = 256
 
 _PRIVATE: Final = 0x80  # FUTEX_PRIVATE_FLAG
@@ -444,8 +443,8 @@ class Watch:
     takes so little that all of them together stay at 2 % of the time: with more threads, they come less often.
     The threads of the worker processes are watched, without those of `main` unless it works itself; where there are
     none all threads of `main`, without its main thread unless that works itself. CPU time is taken of all processes.
-    A thread that came or went between two lists did so half-way: one that lives shorter than that is seen sometimes,
-    and then stands for the others.
+    A thread that came or went between two looks did so half-way: one that lives shorter than that is seen sometimes,
+    and then stands for those that are not.
     `refused` says why no look at a sleeper can be trusted: the accounts and the CPU time are taken all the same, as
     far as the system has them, and `finish()` says the reason too. So it is where the looks turn out to be forbidden.
     """
@@ -540,8 +539,7 @@ class Watch:
         """Look at the threads, or at the next of many, and at all that came."""
         began = self._cost_clock()
         came: list[_Thread] = []
-        if self._clock() - self._listed_s >= _LIST_S:
-            self._allowed(lambda: came.extend(self._list()))
+        self._allowed(lambda: came.extend(self._list()))
         threads = self._threads
         for _ in range(min(len(threads), _LOOKS_A_STEP)):
             self._turn = (self._turn + 1) % len(threads)
@@ -551,7 +549,7 @@ class Watch:
         threads += came
         spent = self._cost_clock() - began + _WAKE_S
         self._cost_s = spent if not self._cost_s else 0.8 * self._cost_s + 0.2 * spent
-        self._look_at = self._clock() + max(_LIST_S if self.unavailable else _LOOK_S, self._cost_s / _LOOK_SHARE)
+        self._look_at = self._clock() + max(_LOOK_S, self._cost_s / _LOOK_SHARE)
 
     def _sight(self, thread: _Thread) -> None:
         if self.unavailable:
@@ -564,7 +562,7 @@ class Watch:
             self.unavailable = _forbidden(error)
 
     def _list(self) -> list[_Thread]:
-        """The threads that came since the last list; those that went are ended."""
+        """The threads that came since the last look; those that went are ended."""
         now = self._clock()
         found = {number: sleepers for sleepers in self._sleepers for number in self._watched(sleepers.pid)}
         live = []
@@ -579,7 +577,7 @@ class Watch:
         came = [_Thread(sleepers, number, came_s) for number, sleepers in found.items()]
         for thread in came:
             thread.seen_s = now
-        return [thread for place, thread in enumerate(came) if place >= _ACCOUNTS_A_LIST or self._is_told(thread)]
+        return [thread for place, thread in enumerate(came) if place >= _ACCOUNTS_A_LOOK or self._is_told(thread)]
 
     def _is_told(self, thread: _Thread) -> bool:
         """The first account of a thread that came; whether it is still there."""
