@@ -17,7 +17,7 @@ help: ## say what there is
 
 setup: $(VENV)/.pythons ## make .venv and have the target interpreters
 
-DEMO := $(PY) -m pytest --ftgate --ftgate-baselines .ftgate/demo-baselines --ftgate-test-time 25s examples/demo
+DEMO := $(PY) -m pytest --ftgate --ftgate-baselines .ftgate/demo-baselines --ftgate-test-time 40s examples/demo
 
 demo: setup ## measure an example on both builds and show the verdicts (under 3 minutes)
 	@rm -rf .ftgate/demo-baselines
