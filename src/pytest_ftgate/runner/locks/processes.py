@@ -154,11 +154,25 @@ def _rename(thing: Any, name: str) -> None:
             noted.rename(name)
 
 
+def _sharing(getstate: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A `__getstate__` that first leaves what the process that unpickles it will not know."""
+
+    @wraps(getstate)
+    def __getstate__(self: Any) -> Any:
+        state = getstate(self)
+        noted = noted_of(self)
+        if noted is not None:
+            noted.share()
+        return state
+
+    return __getstate__
+
+
 # -- semaphores ----------------------------------------------------------------------------------------------------
 
 
 def _patch_semaphores(cls: Any) -> None:
-    init, getstate, setstate, enter = cls.__init__, cls.__getstate__, cls.__setstate__, cls.__enter__
+    init, setstate, enter = cls.__init__, cls.__setstate__, cls.__enter__
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         frame, depth = asked(sys._getframe(1))
@@ -169,13 +183,6 @@ def _patch_semaphores(cls: Any) -> None:
         self.__dict__.pop("_make_name", None)
         if site is not None and not depth:
             _time(self, Noted(site, self._semlock.name or ""))
-
-    def __getstate__(self: Any) -> Any:
-        state = getstate(self)
-        noted = noted_of(self)
-        if noted is not None:
-            noted.share()
-        return state
 
     def __setstate__(self: Any, state: Any) -> None:
         setstate(self, state)
@@ -188,7 +195,8 @@ def _patch_semaphores(cls: Any) -> None:
         return enter(self) if timed is None else timed()
 
     cls._ftgate_rename, cls._ftgate_enter = _rename, None
-    cls.__init__, cls.__getstate__, cls.__setstate__, cls.__enter__ = __init__, __getstate__, __setstate__, __enter__
+    cls.__getstate__ = _sharing(cls.__getstate__)
+    cls.__init__, cls.__setstate__, cls.__enter__ = __init__, __setstate__, __enter__
 
 
 def _kind(semaphore: Any) -> tuple[str, str]:
@@ -234,7 +242,7 @@ def _timed_acquire(raw: Callable[..., bool], noted: Noted) -> Callable[..., bool
 
 def _patch_condition(cls: Any) -> None:
     """`wait` as queue wait; the lock that a Condition makes for itself as lock wait, under the Condition's kind."""
-    init, getstate, setstate = cls.__init__, cls.__getstate__, cls.__setstate__
+    init, setstate = cls.__init__, cls.__setstate__
 
     def __init__(self: Any, lock: Any = None, **kwargs: Any) -> None:
         frame, depth = asked(sys._getframe(1))
@@ -247,13 +255,6 @@ def _patch_condition(cls: Any) -> None:
             if locks is not None:
                 _own(self, Noted(locks, self._lock._semlock.name or ""))
 
-    def __getstate__(self: Any) -> Any:
-        state = getstate(self)
-        noted = noted_of(self)
-        if noted is not None:
-            noted.share()
-        return state
-
     def __setstate__(self: Any, state: Any) -> None:
         setstate(self, state)
         key, lock_key = self._wait_semaphore._semlock.name, self._lock._semlock.name
@@ -264,7 +265,8 @@ def _patch_condition(cls: Any) -> None:
                 _own(self, joined(lock_key, kind, "lock"))
 
     cls._ftgate_rename = _rename
-    cls.__init__, cls.__getstate__, cls.__setstate__ = __init__, __getstate__, __setstate__
+    cls.__getstate__ = _sharing(cls.__getstate__)
+    cls.__init__, cls.__setstate__ = __init__, __setstate__
     cls.wait = _timed_condition_wait(cls.wait)
 
 
@@ -316,14 +318,7 @@ def _patch_whole(cls: Any, semaphore_of: Callable[[Any], Any]) -> None:
 
 
 def _patch_state(cls: Any, semaphore_of: Callable[[Any], Any]) -> None:
-    getstate, setstate = cls.__getstate__, cls.__setstate__
-
-    def __getstate__(self: Any) -> Any:
-        state = getstate(self)
-        noted = noted_of(self)
-        if noted is not None:
-            noted.share()
-        return state
+    setstate = cls.__setstate__
 
     def __setstate__(self: Any, state: Any) -> None:
         setstate(self, state)
@@ -331,7 +326,8 @@ def _patch_state(cls: Any, semaphore_of: Callable[[Any], Any]) -> None:
             key = semaphore_of(self)._semlock.name
             setattr(self, ATTRIBUTE, joined(key, kind_of(self, PACKAGE), "queue") if depth_of(key) else None)
 
-    cls.__getstate__, cls.__setstate__ = __getstate__, __setstate__
+    cls.__getstate__ = _sharing(cls.__getstate__)
+    cls.__setstate__ = __setstate__
 
 
 def _patch_wait(cls: Any, name: str, waits: Callable[..., bool]) -> None:
