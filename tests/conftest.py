@@ -13,6 +13,13 @@ from pytest_ftgate.model import BodyKind, Cell, Executor, Param, Settings, Sourc
 from pytest_ftgate.pythons import environment_variables, find_interpreter, parse_target
 
 BUILDS = ("3.14", "3.14t")
+SERIAL = Executor(kind="serial")
+THREADS = Executor(kind="threads")
+FORK = Executor(kind="processes", method="fork")
+FORKSERVER = Executor(kind="processes", method="forkserver")
+SPAWN = Executor(kind="processes", method="spawn")
+INTERPRETERS = Executor(kind="interpreters")
+TASKS = Executor(kind="tasks")
 
 
 @pytest.fixture(scope="session")

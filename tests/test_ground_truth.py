@@ -7,18 +7,11 @@ from statistics import median
 
 import pytest
 
-from conftest import BUILDS, Bench
+from conftest import BUILDS, FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench
 from pytest_ftgate.launch import Handle, Held
 from pytest_ftgate.model import Barrier, Executor, LockSite, LockWaits, Param, Waits
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
 
-SERIAL = Executor(kind="serial")
-THREADS = Executor(kind="threads")
-FORK = Executor(kind="processes", method="fork")
-FORKSERVER = Executor(kind="processes", method="forkserver")
-SPAWN = Executor(kind="processes", method="spawn")
-INTERPRETERS = Executor(kind="interpreters")
-TASKS = Executor(kind="tasks")
 PROCESSES = (FORK, FORKSERVER, SPAWN)
 ALL = (SERIAL, THREADS, *PROCESSES, INTERPRETERS, TASKS)
 MIB = 1 << 20

@@ -11,19 +11,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from conftest import BUILDS, Bench
+from conftest import BUILDS, FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench
 from pytest_ftgate import observe
 from pytest_ftgate.launch import CellUnsupported, LaunchFailed, ProcessHandle, install_runner
 from pytest_ftgate.model import Executor, Param, Settings
 from pytest_ftgate.runner.protocol import CHECK, COLD, MEASURED, WARMUP
 
-SERIAL = Executor(kind="serial")
-THREADS = Executor(kind="threads")
-FORK = Executor(kind="processes", method="fork")
-FORKSERVER = Executor(kind="processes", method="forkserver")
-SPAWN = Executor(kind="processes", method="spawn")
-INTERPRETERS = Executor(kind="interpreters")
-TASKS = Executor(kind="tasks")
 ALL = (SERIAL, THREADS, FORK, FORKSERVER, SPAWN, INTERPRETERS, TASKS)
 POOLS = ALL[:-1]
 

@@ -496,7 +496,7 @@ def _medians(launches: Iterable[tuple[int | None, ...]]) -> tuple[float, ...]:
 
 
 def lock_shares(stored: Entry | Recording) -> tuple[float, ...]:
-    """A value a lock launch: time waited for locks over workers x wall time, queue wait apart."""
+    """A value a lock launch: time waited for locks over workers x time at work, queue wait apart."""
     return tuple(
         sum(site.total_ns for site in launch.sites if site.waits_for == "lock") / (launch.workers * launch.work_ns)
         for recording in _recordings(stored)

@@ -261,7 +261,7 @@ def _scaling(sample: Sample) -> Interval | None:
 
 
 def lock_share_values(sample: Sample) -> tuple[float, ...]:
-    """A value a lock launch, in their order: time waited for locks over workers x wall time, queue wait apart."""
+    """A value a lock launch, in their order: time waited for locks over workers x time at work, queue wait apart."""
     return _shares(sample, waits_for="lock")
 
 

@@ -434,7 +434,7 @@ class SiteFigures(Struct, frozen=True, kw_only=True):
 
 
 class WaitFigures(Struct, frozen=True, kw_only=True):
-    """Fractions of the workers' time (their sum is 1), and the scheduler's figures.
+    """Fractions of the workers' time, and the scheduler's figures. Their sum is 1 unless some are `unavailable`.
 
     `lock` and `queue` are the part of the parked time that the lock launches explain, `unattributed` the rest of it.
     Switches are per second over all workers' threads; `cores` maps a process to the cores it kept busy.

@@ -38,7 +38,7 @@ def patch_queues(module: ModuleType) -> None:
     queue: Any = module.Queue  # type: ignore[attr-defined, unused-ignore]
     _patch_init(queue, "queue")
     _patch_wait(queue, "get", lambda queue: queue.empty() and not getattr(queue, "_is_shutdown", False))
-    _patch_put(queue)
+    _patch_wait(queue, "put", _put_waits)
     _patch_wait(queue, "join", lambda queue: queue._unfinished_tasks > 0)
 
 
@@ -116,31 +116,17 @@ def _patch_acquire(cls: Any, waits: Callable[[Any], bool]) -> None:
 
 
 def _patch_wait(cls: Any, name: str, waits: Callable[[Any], bool]) -> None:
-    """Time `cls.name`, which takes no arguments, where `waits` says that it is not ready at once."""
+    """Time `cls.name`, whatever it takes, where `waits` says that the object is not ready at once."""
     original = getattr(cls, name)
 
     @wraps(original)
-    async def method(self: Any) -> Any:
+    async def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         opened = book.window[0]
         if opened & STATE == RECORD and waits(self) and (noted := getattr(self, ATTRIBUTE, None)):
-            return await _timed(noted, original(self), opened)
-        return await original(self)
+            return await _timed(noted, original(self, *args, **kwargs), opened)
+        return await original(self, *args, **kwargs)
 
     setattr(cls, name, method)
-
-
-def _patch_put(cls: Any) -> None:
-    """Time `put` where the queue is full."""
-    original = cls.put
-
-    @wraps(original)
-    async def put(self: Any, item: Any) -> Any:
-        opened = book.window[0]
-        if opened & STATE == RECORD and _put_waits(self) and (noted := getattr(self, ATTRIBUTE, None)):
-            return await _timed(noted, original(self, item), opened)
-        return await original(self, item)
-
-    cls.put = put
 
 
 async def _timed(noted: Noted, waiting: Any, opened: int) -> Any:
