@@ -193,14 +193,16 @@ POOLED = """
     LOCK = threading.Lock()  # of each worker's module
 
     def task(number):
-        started = [threading.Thread(target=hold) for _ in range(2)]
+        ready = threading.Barrier(2)
+        started = [threading.Thread(target=hold, args=(ready,)) for _ in range(2)]
         for thread in started:
             thread.start()
         for thread in started:
             thread.join()
         return number
 
-    def hold():
+    def hold(ready):
+        ready.wait()
         with LOCK:
             time.sleep(0.02)
 
