@@ -58,6 +58,7 @@ class At(NamedTuple):
     number: int = 0
     loops: int = 1
     window_ns: int = 0
+    reference: bool = False
 
     @property
     def candle(self) -> bool:
@@ -81,10 +82,10 @@ def steady(wall_ns: float) -> Callable[[At], float]:
 
 
 def noisy(wall_ns: float, between: float, within: float = 0.0, seed: int = 0) -> Callable[[At], float]:
-    """Log-normal durations: deviations between launches and within one; a cell and its candle vary apart."""
+    """Log-normal durations: deviations between launches and within one; a cell and what is beside it vary apart."""
 
     def wall(at: At) -> float:
-        side = f"{seed}/{at.label}/{at.side}/{at.order}"
+        side = f"{seed}/{at.label}/{at.side}/{at.order}{'/reference' if at.reference else ''}"
         launch = random.Random(side).lognormvariate(0, between)
         return wall_ns * launch * random.Random(f"{side}/{at.event}/{at.number}").lognormvariate(0, within)
 
@@ -112,20 +113,22 @@ class FakeLauncher:
         self.results: Callable[[At], tuple[str, ...]] = lambda _: ("42",)
         self.trouble: Callable[[At], BaseException | None] = lambda _: None
         self.resolution_ns: Callable[[At], float] = lambda _: 50.0
+        self.on_start: Callable[[Request], object] = lambda _: None
         self.requests: list[Request] = []
         self.handles: list[FakeHandle] = []
         self.events: list[Event] = []
-        self.starts: Counter[tuple[str, Side]] = Counter()
-        self.orders: Counter[tuple[str, Side]] = Counter()
+        self.starts: Counter[tuple[str, Side, bool]] = Counter()
+        self.orders: Counter[tuple[str, Side, bool]] = Counter()
         self.at_work = 0
 
     def start(self, request: Request) -> FakeHandle:
         """Start one, at no cost: it works when it is told to."""
-        side = (request.cell.label, request.side)
+        side = (request.cell.label, request.side, request.reference)
         handle = FakeHandle(self, request, len(self.handles), self.starts[side])
         self.starts[side] += 1
         handle.happen("start")
         self.requests.append(request)
+        self.on_start(request)
         self.handles.append(handle)
         handle.alive = True
         return handle
@@ -155,7 +158,8 @@ class FakeHandle:
         self.is_ready = False
         self.killed = False
         self.start = start
-        self.order = launcher.orders[request.cell.label, request.side]
+        self.side = (request.cell.label, request.side, request.reference)
+        self.order = launcher.orders[self.side]
         self.warmed_ops = 0
         self.taken: Counter[str] = Counter()
         self.cold: Turn | None = None
@@ -164,7 +168,8 @@ class FakeHandle:
     def at(self, event: str, loops: int = 1, window_ns: int = 0) -> At:
         """This moment."""
         cell, number = self.request.cell, self.taken[event]
-        return At(cell.label, self.request.side, event, self.start, self.order, number, loops, window_ns)
+        side, reference = self.request.side, self.request.reference
+        return At(cell.label, side, event, self.start, self.order, number, loops, window_ns, reference)
 
     def happen(self, event: str, spent_ns: float = 0.0, loops: int = 1, window_ns: int = 0) -> None:
         """Let the clock pass and write it down; raises what is scripted for this moment."""
@@ -195,7 +200,7 @@ class FakeHandle:
         one_ns = self.launcher.wall_ns(self.at(kind, loops, window_ns))
         wall_ns = window_ns or round(one_ns * loops)
         if kind == COLD:
-            self.launcher.orders[self.request.cell.label, self.request.side] += 1
+            self.launcher.orders[self.side] += 1
         self.happen(kind, wall_ns, loops, window_ns)
         turn = Turn(
             start_ns=wall_ns // 10,

@@ -24,18 +24,27 @@ FLOORS = (
     "model",
     "roles",
     "stats",
+    "sequential",
     "gate",
     "schedule",
     "plan",
     "machine",
+    "noise",
     "pythons/",
     "observe",
     "waits",
     "lockwaits",
     "figures",
+    "thresholds",
+    "contracts",
     "launch",
+    "entries",
     "tandem",
     "baselines",
+    "comparisons",
+    "trees",
+    "judging",
+    "course",
     "reports/__init__",
     "reports/units",
     "reports/lines",
@@ -54,11 +63,22 @@ FLOORS = (
     "plugin",
     "cli",
 )
-PURE = ("stats", "gate", "schedule", "plan", "figures", "reports/")
+PURE = (
+    "stats",
+    "sequential",
+    "gate",
+    "schedule",
+    "plan",
+    "figures",
+    "contracts",
+    "thresholds",
+    "comparisons",
+    "reports/",
+)
 PYTEST = ("plugin", "xdist")
 # Besides launches: provisioning runs uv and compilers, the commit is git's to tell, the doctor looks at a child, and
 # a functional run gives the runner's crew a context, as the runner itself does.
-PROCESSES = ("launch", "waits", "pythons/", "session", "doctor", "functional")
+PROCESSES = ("launch", "waits", "pythons/", "trees", "session", "doctor", "functional")
 PRINTING = ("cli", "commands/")
 
 

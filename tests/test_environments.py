@@ -242,3 +242,31 @@ def test_the_stamp_is_json_with_the_install_arguments(maker: Maker) -> None:
     python = maker.python("-e", ".")
     stamp = json.loads((python.parent.parent / module.STAMP).read_text(encoding="utf-8"))
     assert json.loads(stamp["install"]) == ["-e", "."]
+
+
+def test_an_environment_whose_project_is_gone_or_that_nobody_used_is_removed(maker: Maker, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    own = maker.python().parent.parent
+    others = [
+        ensure_environment(maker.interpreter, root=maker.root, project=project, install=()).parent.parent
+        for project in (gone, tmp_path)
+    ]
+    gone.rmdir()
+    os.utime(others[1] / module.STAMP, (0, 0))
+    assert sorted(module.prune_environments(maker.root)) == sorted(others)
+    assert [folder for folder in (own, *others) if folder.exists()] == [own]
+    os.utime(own / module.STAMP, (0, 0))
+    maker.python()  # used again
+    assert module.prune_environments(maker.root) == []
+    assert module.prune_environments(maker.root, kept_unused_s=-1) == [own]
+
+
+def test_an_environment_of_an_older_version_is_left_and_made_anew(maker: Maker) -> None:
+    python = maker.python()
+    path = python.parent.parent / module.STAMP
+    stamp = json.loads(path.read_text(encoding="utf-8"))
+    del stamp["project"]
+    path.write_text(json.dumps(stamp), encoding="utf-8")
+    assert module.prune_environments(maker.root, kept_unused_s=-1) == []
+    assert maker.made()

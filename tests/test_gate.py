@@ -8,9 +8,11 @@ import re
 import msgspec
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from scipy.stats import t
 
-from pytest_ftgate import gate, stats
-from pytest_ftgate.model import Comparison, Decision, Interval, Metric, MetricVerdict
+from pytest_ftgate import gate, sequential, stats
+from pytest_ftgate.model import Comparison, Decision, Interval, Look, Metric, MetricVerdict, Test
 
 PAGES = 64 * 4096.0
 STORED = (0.98, 1.01, 1.0, 0.99, 1.02, 1.0, 1.01, 0.985, 1.005, 0.995, 1.015, 0.99)
@@ -360,6 +362,470 @@ class TestLockWaitShare:
         assert 20 <= failed <= 50 + 3 * math.sqrt(1000 * 0.05 * 0.95)
 
 
+def looked(
+    new: NDArray[np.float64],
+    reference: NDArray[np.float64],
+    *,
+    test: Test = "pairs",
+    final: bool = False,
+    hypotheses: int = 60,
+    at_most: int = 40,
+) -> Comparison:
+    """Wall times of launches that took turns, with the looks of one of so many hypotheses."""
+    alpha, beta = gate.split_alpha(0.01, sequential.BETA, hypotheses)
+    return Comparison(
+        metric=Metric.WALL,
+        new=tuple(new),
+        reference=tuple(reference),
+        unit="ns",
+        margin=0.02,
+        effect=0.05,
+        alpha=alpha,
+        beta=beta,
+        test=test,
+        looks=sequential.spend(alpha, beta, test, at_most=at_most, reference=len(reference)),
+        final=final,
+    )
+
+
+def sides(
+    rng: np.random.Generator, ratio: float, count: int = 40, *, noise: float = 0.03, weather: float = 0.2
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Times in ns of both sides of so many pairs: the weather of a pair hits both."""
+    common = 2e7 * rng.lognormal(0, weather, count)
+    spread = noise / math.sqrt(2)
+    return ratio * common * rng.lognormal(0, spread, count), common * rng.lognormal(0, spread, count)
+
+
+class TestPairs:
+    def test_weather_of_pairs_does_not_matter(self) -> None:
+        new, reference = sides(np.random.default_rng(51), 1.1)
+        verdict = gate.compare(looked(new, reference))
+        assert verdict.decision is Decision.REGRESSED
+        assert verdict.ratio is not None
+        assert verdict.ratio.low < 1.1 < verdict.ratio.high
+        unpaired = gate.compare(looked(new, reference, test="ranks", final=True))
+        assert unpaired.decision is Decision.INCONCLUSIVE
+
+    def test_p_values_and_interval_are_those_of_the_signed_rank(self) -> None:
+        rng = np.random.default_rng(52)
+        for _ in range(30):
+            new, reference = sides(rng, 1.03, 12)
+            comparison = msgspec.structs.replace(looked(new, reference), looks=(), floor=1e5)
+            verdict = gate.compare(comparison)
+            moved = np.log(new) - np.log(1.02 * reference + 1e5)
+            assert verdict.p_fail == stats.signed_rank(moved)
+            expected = stats.location(np.log(new) - np.log(reference), gate.INTERVAL_LEVEL)
+            assert verdict.ratio is not None
+            assert math.log(verdict.ratio.low) == pytest.approx(expected.low, abs=1e-9)
+            assert math.log(verdict.ratio.value) == pytest.approx(expected.value, abs=1e-9)
+
+    @pytest.mark.parametrize("test", ["pairs", "blocks"])
+    @pytest.mark.parametrize(
+        ("ratio", "decision"),
+        [
+            (1.0, Decision.PASSED),
+            (1.02, Decision.PASSED),
+            (1.021, Decision.REGRESSED),
+            (1 / 1.02, Decision.PASSED),
+            (1 / 1.021, Decision.IMPROVED),
+        ],
+    )
+    def test_without_variance_the_limits_are_sharp(self, test: Test, ratio: float, decision: Decision) -> None:
+        """Rounding is no rank: 1.02 x 7.3 is not above 7.3 by more than 2 %, however it is written."""
+        for value in (7.3, 1.0, 2.1e7, 3.3e-4):
+            new, reference = np.full(16, value * ratio), np.full(16, value)
+            comparison = msgspec.structs.replace(looked(new, reference, test=test), looks=())
+            verdict = gate.compare(comparison)
+            assert verdict.decision is decision
+            assert verdict.p_fail is not None
+            assert verdict.p_pass is not None
+
+    def test_the_unit_does_not_matter(self) -> None:
+        rng = np.random.default_rng(53)
+        for ratio in (0.9, 1.0, 1.03, 1.2):
+            new, reference = sides(rng, ratio)
+            for test in ("pairs", "blocks", "ranks"):
+                small = gate.compare(looked(new, reference, test=test))
+                large = gate.compare(looked(1e-9 * new, 1e-9 * reference, test=test))
+                assert (small.decision, small.p_fail, small.p_pass) == (large.decision, large.p_fail, large.p_pass)
+
+    @pytest.mark.parametrize("test", ["pairs", "blocks", "ranks"])
+    def test_exchanging_the_sides_exchanges_worse_and_better(self, test: Test) -> None:
+        rng, seen = np.random.default_rng(54), set()
+        for _ in range(60):
+            new, reference = sides(rng, math.exp(rng.normal(0, 0.08)), 24, noise=0.02, weather=0.02)
+            there = msgspec.structs.replace(looked(new, reference, test=test, hypotheses=1), looks=(), beta=0.0)
+            back = msgspec.structs.replace(there, new=there.reference, reference=there.new)
+            one, other = gate.compare(there).decision, gate.compare(back).decision
+            seen.add(one)
+            assert (one is Decision.REGRESSED) == (other is Decision.IMPROVED)
+            assert (one is Decision.IMPROVED) == (other is Decision.REGRESSED)
+        assert {Decision.REGRESSED, Decision.IMPROVED} <= seen
+
+    def test_scaling_is_the_inverse(self) -> None:
+        new, reference = sides(np.random.default_rng(55), 1.1)
+        walls = gate.compare(looked(new, reference))
+        inverse = msgspec.structs.replace(looked(1 / new, 1 / reference), metric=Metric.SCALING)
+        verdict = gate.compare(inverse)
+        assert (verdict.decision, verdict.launches) == (walls.decision, walls.launches)
+        assert verdict.ratio is not None
+        assert walls.ratio is not None
+        assert verdict.ratio.value == pytest.approx(1 / walls.ratio.value)
+
+    @pytest.mark.parametrize("metric", [Metric.TAIL, Metric.RATIO])
+    def test_tail_and_ratio_are_judged_as_the_time_is(self, metric: Metric) -> None:
+        for ratio in (1.0, 1.1):
+            comparison = looked(*sides(np.random.default_rng(56), ratio))
+            verdict = gate.compare(msgspec.structs.replace(comparison, metric=metric))
+            assert msgspec.structs.replace(verdict, metric=Metric.WALL) == gate.compare(comparison)
+
+    @pytest.mark.parametrize("test", ["pairs", "blocks"])
+    def test_shares_of_mostly_nothing(self, test: Test) -> None:
+        rng = np.random.default_rng(57)
+        reference = np.where(rng.random(40) < 0.7, 0.0, 0.004)
+        for new, decision in (
+            (np.zeros(40), Decision.PASSED),
+            (np.where(rng.random(40) < 0.7, 0.0, 0.004), Decision.PASSED),
+            (reference + 0.06, Decision.REGRESSED),
+        ):
+            comparison = msgspec.structs.replace(
+                looked(new, reference, test=test), metric=Metric.LOCK_WAIT, margin=0.25, effect=0.5, floor=0.01
+            )
+            verdict = gate.compare(comparison)
+            assert verdict.decision is decision
+            assert verdict.points is not None
+            assert verdict.points.value == pytest.approx(np.median(new - reference), abs=0.005)
+
+    def test_a_floor_beyond_the_effect_passes_what_does_not_fail(self) -> None:
+        """A millisecond that does not matter is no reason to stay undecided at two."""
+        comparison = looked(np.full(16, 2.4e6), np.full(16, 2e6))
+        assert gate.compare(msgspec.structs.replace(comparison, floor=1e6)).decision is Decision.PASSED
+        assert gate.compare(comparison).decision is Decision.REGRESSED
+
+    def test_a_reference_without_a_value_is_named(self) -> None:
+        empty, ones = np.empty(0), np.ones(3)
+        assert gate.compare(looked(ones, empty)).reason == "the reference gave no value"
+        assert "a reference launch gave wall = 0.0" in gate.compare(looked(ones, np.zeros(3))).reason
+
+
+class TestBlocks:
+    def test_p_values_are_those_of_the_block_rank_sum(self) -> None:
+        rng = np.random.default_rng(58)
+        for count in (8, 13, 16):
+            new, reference = sides(rng, 1.02, count)
+            verdict = gate.compare(msgspec.structs.replace(looked(new, reference, test="blocks"), looks=()))
+            assert verdict.p_fail == stats.block_rank_sum(np.log(new), np.log(1.02 * reference))
+            assert verdict.launches == count
+
+    def test_less_than_a_block_decides_nothing(self) -> None:
+        for count in (1, 2, 3):
+            for final in (False, True):
+                comparison = looked(np.full(count, 2.0), np.ones(count), test="blocks", final=final)
+                verdict = gate.compare(comparison)
+                assert verdict.decision is Decision.INCONCLUSIVE
+                assert verdict.p_fail == 1.0
+                assert verdict.more is not None
+                assert verdict.more + count == 12
+                assert f"{count} round" in verdict.reason
+
+
+class TestLooks:
+    @pytest.mark.parametrize("test", ["pairs", "blocks"])
+    @pytest.mark.parametrize("ratio", [0.9, 1.0, 1.03, 1.05, 1.1])
+    def test_a_decision_is_frozen(self, test: Test, ratio: float) -> None:
+        rng, frozen = np.random.default_rng(59), 0
+        for _ in range(5):
+            new, reference = sides(rng, ratio, weather=0.2 if test == "pairs" else 0.0)
+            first, whole = None, looked(new, reference, test=test)
+            for count in (3, 4, 6, 7, 9, 13, 15, 16, 20, 23, 26, 32, 39, 40):
+                for final in (False, True) if first else (False,):
+                    part = looked(new[:count], reference[:count], test=test, final=final)
+                    verdict = gate.compare(msgspec.structs.replace(part, looks=whole.looks))
+                    assert first is None or verdict == first
+                first = verdict if gate.settled(verdict) else None
+            if first:
+                frozen += 1
+                assert first.launches in {look.launches for look in whole.looks}
+        assert frozen >= 3
+
+    def test_between_looks_nothing_is_decided(self) -> None:
+        new, reference = np.full(40, 1.5), np.ones(40)
+        for count in range(1, 16):
+            assert gate.compare(looked(new[:count], reference[:count])).decision is Decision.INCONCLUSIVE
+        assert gate.compare(looked(new[:16], reference[:16])).decision is Decision.REGRESSED
+
+    def test_at_the_end_what_is_left_is_spent(self) -> None:
+        new, reference = np.full(15, 1.5), np.ones(15)
+        assert gate.compare(looked(new, reference)).decision is Decision.INCONCLUSIVE
+        verdict = gate.compare(looked(new, reference, final=True))
+        assert (verdict.decision, verdict.launches) == (Decision.REGRESSED, 15)
+        assert verdict.reason.endswith("p of at most 0.00017 fails")
+
+    def test_what_was_spent_is_not_left(self) -> None:
+        """13 pairs reach 0.00012: enough of 0.0002, not of what a look before that had a part of."""
+        new, reference = np.full(13, 1.5), np.ones(13)
+        comparison = msgspec.structs.replace(looked(new, reference, final=True), alpha=2e-4)
+        for spent, decision in ((5e-5, Decision.REGRESSED), (1e-4, Decision.INCONCLUSIVE)):
+            looks = (Look(launches=6, alpha=spent, beta=0.0), Look(launches=20, alpha=1e-4, beta=0.0))
+            assert gate.compare(msgspec.structs.replace(comparison, looks=looks)).decision is decision
+
+    def test_only_the_end_widens(self) -> None:
+        rng, widened = np.random.default_rng(60), 0
+        for _ in range(20):
+            new, reference = sides(rng, 1.0, 10, noise=0.12)
+            assert "judged at" not in gate.compare(looked(new, reference)).reason
+            ended = gate.compare(looked(new, reference, final=True))
+            widened += ended.decision is Decision.PASSED and ended.reason.startswith("judged at +")
+            narrow = msgspec.structs.replace(looked(new, reference, final=True), widest=0.05)
+            assert "judged at" not in gate.compare(narrow).reason
+        assert widened >= 10
+
+    def test_no_more_is_advised_than_there_are_looks(self) -> None:
+        rng, advised = np.random.default_rng(61), 0
+        for count in (1, 3, 6, 9, 14, 22, 33):
+            for ratio in (0.9, 1.0, 1.04, 1.1):
+                new, reference = sides(rng, ratio, count, noise=0.04)
+                comparison = looked(new, reference)
+                verdict = gate.compare(comparison)
+                if gate.settled(verdict):
+                    assert verdict.more is None
+                elif verdict.more is not None:
+                    advised += 1
+                    assert count + verdict.more in {look.launches for look in comparison.looks}
+                    assert f"about {verdict.more} more pair" in verdict.reason
+        assert advised >= 8
+
+    def test_the_advised_number_settles_it(self) -> None:
+        rng, settled, tried = np.random.default_rng(62), 0, 0
+        while tried < 60:
+            new, reference = sides(rng, 1.06, 80)
+            early = gate.compare(looked(new[:12], reference[:12], at_most=80))
+            if early.more is None:
+                continue
+            count = 12 + early.more
+            later = gate.compare(looked(new[:count], reference[:count], at_most=80))
+            tried, settled = tried + 1, settled + gate.settled(later)
+        assert settled >= 0.6 * tried
+
+    @pytest.mark.parametrize("test", ["pairs", "blocks"])
+    def test_unchanged_passes_and_a_tenth_more_fails(self, test: Test) -> None:
+        rng = np.random.default_rng(63)
+        weather = np.ones(40) if test == "blocks" else rng.lognormal(0, 0.2, 40)
+        for ratio, decision in ((1.0, Decision.PASSED), (1.1, Decision.REGRESSED)):
+            decisions = []
+            for _ in range(60):
+                new, reference = weather * rng.lognormal(0, 0.02, (2, 40))
+                decisions.append(gate.compare(looked(ratio * new, reference, test=test)).decision)
+            assert decisions.count(decision) >= 59
+
+    @pytest.mark.parametrize("test", ["pairs", "blocks"])
+    def test_at_the_limit_it_fails_no_more_often_than_alpha(self, test: Test) -> None:
+        rng, failed = np.random.default_rng(64), 0
+        looks = sequential.spend(0.05, 0.0, test, at_most=16)
+        for _ in range(500):
+            new, reference = np.exp(rng.normal(0, 0.03, (2, 16)))
+            comparison = looked(1.02 * new, reference, test=test, final=True)
+            comparison = msgspec.structs.replace(comparison, alpha=0.05, beta=0.0, looks=looks)
+            failed += gate.compare(comparison).decision is Decision.REGRESSED
+        assert 5 <= failed <= 25 + 3 * math.sqrt(500 * 0.05 * 0.95)
+
+    def test_never_a_nan(self) -> None:
+        rng = np.random.default_rng(65)
+        for test in ("pairs", "blocks", "ranks"):
+            for count in (1, 2, 4, 5, 8, 16):
+                for new, reference in (
+                    (np.ones(count), np.ones(count)),
+                    (np.full(count, 1e-300), np.full(count, 1e300)),
+                    (np.full(count, 1e300), np.full(count, 1e-300)),
+                    (rng.integers(1, 3, count).astype(float), rng.integers(1, 3, count).astype(float)),
+                ):
+                    for final in (False, True):
+                        verdict = gate.compare(looked(new, reference, test=test, final=final))
+                        assert verdict.p_fail is not None
+                        assert verdict.p_pass is not None
+                        assert verdict.ratio is not None
+                        assert 0 < verdict.p_fail <= 1
+                        assert 0 < verdict.p_pass <= 1
+                        assert 0 < verdict.ratio.low <= verdict.ratio.value <= verdict.ratio.high < math.inf
+                        assert "nan" not in verdict.reason
+
+
+class TestImproved:
+    def test_a_clear_gain_need_not_wait_for_alpha(self) -> None:
+        verdict = gate.compare(looked(np.full(6, 0.8), np.ones(6)))
+        assert (verdict.decision, verdict.launches) == (Decision.IMPROVED, 6)
+        assert verdict.reason == "-20 % is below -4.8 %: p = 0.02, at most 0.016 counts"
+
+    def test_a_small_one_passes(self) -> None:
+        verdict = gate.compare(looked(np.full(6, 0.96), np.ones(6)))
+        assert (verdict.decision, verdict.launches) == (Decision.PASSED, 6)
+
+    def test_unchanged_never_improves(self) -> None:
+        rng = np.random.default_rng(66)
+        for _ in range(100):
+            assert gate.compare(looked(*sides(rng, 1.0))).decision is Decision.PASSED
+
+
+class TestPredict:
+    @staticmethod
+    def predicted(
+        factor: float, recordings: list[tuple[float, ...]], metric: Metric = Metric.WALL, floor: float = 0.0
+    ) -> MetricVerdict:
+        comparison = msgspec.structs.replace(wall(times(factor), ()), metric=metric, floor=floor)
+        return gate.predict(comparison, recordings)
+
+    def test_only_what_no_recording_would_do_fails(self) -> None:
+        recordings = [times(factor) for factor in (0.97, 1.0, 1.03, 1.01)]
+        for factor, decision in (
+            (1.0, Decision.INCONCLUSIVE),
+            (1.1, Decision.INCONCLUSIVE),
+            (1.4, Decision.REGRESSED),
+            (0.9, Decision.INCONCLUSIVE),
+            (0.65, Decision.IMPROVED),
+        ):
+            verdict = self.predicted(factor, recordings)
+            assert verdict.decision is decision
+            assert verdict.ratio is not None
+            assert verdict.ratio.low < factor / 1.0025 < verdict.ratio.high
+
+    def test_the_reason_says_how_many_and_how_far(self) -> None:
+        verdict = self.predicted(1.05, [STORED, STORED])
+        match = re.fullmatch(
+            r"\+\S+ % against 2 stored recordings, from which only a change beyond \+(\S+) % can be told: "
+            r"--ftgate-against or more recordings would settle it",
+            verdict.reason,
+        )
+        assert match
+        assert verdict.decision is Decision.INCONCLUSIVE
+        beyond = 1 + float(match[1]) / 100
+        assert self.predicted(beyond + 0.01, [STORED, STORED]).decision is Decision.REGRESSED
+        assert self.predicted(beyond - 0.01, [STORED, STORED]).decision is Decision.INCONCLUSIVE
+
+    def test_is_the_t_interval_of_the_next(self) -> None:
+        """With the prior's weight gone the bound is the textbook's, with the recording as the unit."""
+        centres = np.log([1.0, 1.04, 0.97, 1.02, 1.01])
+        prior = gate.PRIOR_FREEDOM * gate.PRIOR_DEVIATIONS[Metric.WALL] ** 2
+        freedom = gate.PRIOR_FREEDOM + 4
+        variance = (prior + ((centres - centres.mean()) ** 2).sum()) / freedom * (1 + 1 / 5)
+        bound = centres.mean() + math.log(1.02) + t.isf(5e-4, freedom) * math.sqrt(variance)
+        recordings = [(float(np.exp(centre)),) * 3 for centre in centres]
+        for step, decision in ((-1e-9, Decision.INCONCLUSIVE), (1e-9, Decision.REGRESSED)):
+            comparison = wall((math.exp(bound + step),) * 5, ())
+            assert gate.predict(comparison, recordings).decision is decision
+
+    def test_more_recordings_see_more(self) -> None:
+        few, many = (self.predicted(1.2, [STORED] * count).decision for count in (1, 12))
+        assert (few, many) == (Decision.INCONCLUSIVE, Decision.REGRESSED)
+
+    def test_launches_do_not_count_as_recordings(self) -> None:
+        once, often = self.predicted(1.1, [STORED]), self.predicted(1.1, [STORED * 50])
+        assert once == often
+
+    def test_recordings_that_differ_fail_less(self) -> None:
+        wild = [times(factor) for factor in (0.8, 1.3, 0.9, 1.1)]
+        assert self.predicted(1.4, wild).decision is Decision.INCONCLUSIVE
+
+    def test_scaling_and_shares(self) -> None:
+        assert self.predicted(0.6, [STORED] * 3, Metric.SCALING).decision is Decision.REGRESSED
+        assert self.predicted(1.7, [STORED] * 3, Metric.SCALING).decision is Decision.IMPROVED
+        quiet: list[tuple[float, ...]] = [(0.0,) * 8, (0.0,) * 8]
+        for value, decision in ((0.0, Decision.INCONCLUSIVE), (0.01, Decision.INCONCLUSIVE), (0.2, Decision.REGRESSED)):
+            verdict = gate.predict(share((value,) * 8, ()), quiet)
+            assert verdict.decision is decision
+            assert verdict.points is not None
+            assert verdict.points.value == pytest.approx(value)
+            assert verdict.ratio is None
+        assert gate.predict(share((0.0,) * 8, ()), [(0.3,) * 8] * 3).decision is Decision.IMPROVED
+
+    def test_a_floor_is_no_change(self) -> None:
+        assert self.predicted(1.4, [STORED] * 4, floor=0.0).decision is Decision.REGRESSED
+        assert self.predicted(1.4, [STORED] * 4, floor=0.5).decision is Decision.INCONCLUSIVE
+
+    def test_nothing_stored_and_no_number(self) -> None:
+        assert self.predicted(1.0, []).decision is Decision.NO_BASELINE
+        assert self.predicted(1.0, [(math.nan,)]).decision is Decision.ERROR
+        assert gate.predict(wall((), ()), [STORED]).decision is Decision.ERROR
+
+    def test_unchanged_hardly_ever_fails(self) -> None:
+        rng, worse = np.random.default_rng(67), 0
+        for _ in range(300):
+            steps = rng.normal(0, 0.04, 5)
+            recordings = [tuple(np.exp(step + rng.normal(0, 0.02, 6))) for step in steps[:4]]
+            comparison = wall(tuple(np.exp(steps[4] + rng.normal(0, 0.02, 6))), (), alpha=0.01)
+            worse += gate.predict(comparison, recordings).decision is Decision.REGRESSED
+        assert worse <= 3 + 3 * math.sqrt(3)
+
+
+class TestRequire:
+    TEXT = "threads.wall < 0.8 * serial.wall"
+
+    def required(self, values: list[float], *, final: bool = False) -> MetricVerdict:
+        alpha, beta = gate.split_alpha(0.01, sequential.BETA, 60)
+        looks = sequential.spend(alpha, beta, "pairs", at_most=40)
+        return gate.require(values, text=self.TEXT, looks=looks, alpha=alpha, beta=beta, final=final)
+
+    def test_holds_breaks_and_neither(self) -> None:
+        for value, decision, launches in (
+            (-0.1, Decision.PASSED, 6),
+            (0.1, Decision.BROKEN, 16),
+            (0.0, Decision.INCONCLUSIVE, 40),
+        ):
+            verdict = self.required([value] * 40)
+            assert (verdict.metric, verdict.contract) == (Metric.CONTRACT, self.TEXT)
+            assert (verdict.decision, verdict.launches) == (decision, launches)
+        assert (
+            self.required([0.1] * 40).reason
+            == "it did not hold in 16 of 16 launches: p = 2e-05, at most 3.1e-05 counts"
+        )
+        assert self.required([0.0] * 40).reason.startswith("it held in 0 of 40 launches; more launches will hardly")
+
+    def test_is_the_signed_rank_test(self) -> None:
+        rng = np.random.default_rng(68)
+        for _ in range(30):
+            values = rng.normal(rng.normal(0, 0.1), 0.1, 14)
+            verdict = gate.require(list(values), text="", alpha=0.01, beta=0.05)
+            assert verdict.p_fail == stats.signed_rank(values)
+            assert verdict.p_pass == stats.signed_rank(values, alternative="less")
+            opposite = gate.require(list(-values), text="", alpha=0.01, beta=0.05)
+            assert (verdict.p_fail, verdict.p_pass) == (opposite.p_pass, opposite.p_fail)
+
+    def test_no_launch_gave_a_value(self) -> None:
+        verdict = self.required([])
+        assert (verdict.decision, verdict.reason) == (Decision.INCONCLUSIVE, "no launch gave a value")
+        assert verdict.contract == self.TEXT
+
+    def test_a_decision_is_frozen(self) -> None:
+        rng = np.random.default_rng(69)
+        for mean in (-0.1, 0.0, 0.1):
+            values, first = rng.normal(mean, 0.08, 40).tolist(), None
+            for count in range(1, 41):
+                verdict = self.required(values[:count])
+                assert first is None or verdict == first
+                first = verdict if gate.settled(verdict) else None
+            assert (first is not None) == (mean != 0)
+
+    def test_says_how_many_more(self) -> None:
+        verdict = self.required([-0.1] * 3)
+        assert (verdict.more, verdict.reason) == (
+            3,
+            "it held in 3 of 3 launches; about 3 more launches would settle it",
+        )
+        at_the_end = self.required([0.1, 0.12, 0.13, 0.09], final=True)
+        assert at_the_end.decision is Decision.INCONCLUSIVE
+        assert at_the_end.more == 9
+        assert at_the_end.reason == "it held in 0 of 4 launches; 4 launches cannot reach p <= 0.00017; 13 would"
+
+    def test_breaks_no_more_often_than_alpha(self) -> None:
+        rng = np.random.default_rng(70)
+        looks = sequential.spend(0.05, 0.0, "pairs", at_most=12)
+        broken = sum(
+            gate.require(list(values), text="", looks=looks, alpha=0.05, beta=0.0).decision is Decision.BROKEN
+            for values in rng.standard_t(2, (600, 12))
+        )
+        assert 5 <= broken <= 30 + 3 * math.sqrt(600 * 0.05 * 0.95)
+
+
 class TestRefused:
     def test_a_slow_probe_refuses_with_its_figures(self) -> None:
         verdict = gate.refused(Metric.LOCK_WAIT, Interval(value=1.42, low=1.3, high=1.5, level=0.94), 0.25)
@@ -480,6 +946,8 @@ class TestJudge:
             ("passed improved", "improved"),
             ("improved inconclusive", "inconclusive"),
             ("inconclusive regressed", "regressed"),
+            ("inconclusive broken", "broken"),
+            ("broken regressed", "regressed"),
             ("regressed error", "error"),
             ("passed no_baseline", "passed"),
             ("inconclusive no_baseline", "inconclusive"),
@@ -505,9 +973,16 @@ class TestJudge:
         verdict = gate.judge(metrics, baseline="baselines/test_x.json", commit="abc")
         assert verdict.reason == "wall: slow; uss: large"
         assert verdict.metrics == tuple(metrics)
+        assert (verdict.road, verdict.why) == ("", "")
         assert (verdict.baseline, verdict.commit) == ("baselines/test_x.json", "abc")
+
+    def test_a_contract_is_named_by_its_text_and_the_road_is_kept(self) -> None:
+        broken = MetricVerdict(metric=Metric.CONTRACT, decision=Decision.BROKEN, reason="no", contract="scaling > 1.6")
+        verdict = gate.judge([broken], road="tandem", why="asked for")
+        assert verdict.reason == "scaling > 1.6: no"
+        assert (verdict.road, verdict.why) == ("tandem", "asked for")
 
 
 def test_split_alpha() -> None:
-    assert gate.split_alpha(0.01, 0.05, 20) == (0.0005, 0.0025)
+    assert gate.split_alpha(0.01, 0.05, 20) == (0.0005, 0.05)
     assert gate.split_alpha(0.01, 0.05, 0) == (0.01, 0.05)

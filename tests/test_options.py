@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from example import Example, assert_usage_error
-from pytest_ftgate import options, plugin
+from pytest_ftgate import options, plugin, thresholds
+from pytest_ftgate.model import Decision, Metric, Threshold
 from pytest_ftgate.options import OPTIONS, Option, OptionError, resolve
 from pytest_ftgate.pythons import TargetError
 
@@ -23,6 +24,10 @@ TEXTS = {
     options.fraction: ("2%", "0.03", "0"),
     options.probability: ("1%", "0.5", "0.02"),
     options.report_target: ("json:a", "json:b", "json:c:d"),
+    options.decision: ("improved", "no-baseline", "regressed"),
+    options.metric: ("wall", "tail", "lock_wait_share"),
+    options.revision: ("merge-base", "v1.0~2", "dist:numpy==2.1"),
+    thresholds.parse: ("wall:margin=3%", "tail:effect=80%,margin=.2", "uss:floor=1MiB"),
     str: ("--pre", "-e", "numpy"),
 }
 WRONG: dict[Callable[[str], Any], str] = {
@@ -36,6 +41,10 @@ WRONG: dict[Callable[[str], Any], str] = {
     options.fraction: "nan",
     options.probability: "100%",
     options.report_target: "xml:a",
+    options.decision: "regresed",
+    options.metric: "ratio",
+    options.revision: "dist:numpy",
+    thresholds.parse: "wall",
 }
 CHECKED = [option for option in OPTIONS if option.parse in WRONG]
 
@@ -137,6 +146,94 @@ def test_several_words_of_a_value() -> None:
         resolve(install, None, {"FTGATE_INSTALL": "'a"}, None)
 
 
+def test_lists_with_commas_or_repeated() -> None:
+    fail_on = options.by_name("fail_on")
+    both = (Decision.REGRESSED, Decision.NO_BASELINE)
+    assert resolve(fail_on, ["regressed,no-baseline"], {}, None) == both
+    assert resolve(fail_on, ["regressed", " no-baseline ,"], {}, None) == both
+    assert resolve(fail_on, None, {"FTGATE_FAIL_ON": "regressed, no-baseline"}, None) == both
+    assert resolve(fail_on, None, {}, ["regressed,", "no-baseline"]) == both
+    assert resolve(fail_on, [""], {}, None) == ()
+    assert resolve(fail_on, None, {}, None) == ("regressed", "broken")
+    metrics = options.by_name("metrics")
+    assert resolve(metrics, ["wall,uss, wall", "tail"], {}, None) == (Metric.WALL, Metric.USS, Metric.TAIL)
+    assert set(resolve(metrics, None, {}, None)) == {"wall", "tail", "uss", "lock_wait_share", "scaling"}
+    with pytest.raises(OptionError, match=r"--ftgate-metrics=,: takes at least one LIST"):
+        resolve(metrics, [","], {}, None)
+    with pytest.raises(OptionError, match=r"--ftgate-fail-on=wall,error: takes regressed, .*; errors always fail"):
+        resolve(fail_on, ["wall,error"], {}, None)
+
+
+def test_lists_in_an_ini_file(pytester: pytest.Pytester) -> None:
+    pytester.makeini(
+        """
+        [pytest]
+        ftgate_fail_on = regressed, improved
+        ftgate_escalate = no
+        ftgate_gate =
+            wall: margin=3%, effect=8%
+            uss: floor=1 MiB
+        """
+    )
+    config = pytester.parseconfig()
+    assert plugin.value_of(config, "fail_on") == (Decision.REGRESSED, Decision.IMPROVED)
+    assert plugin.value_of(config, "escalate") is False
+    assert plugin.value_of(config, "gate") == (
+        Threshold(metric=Metric.WALL, margin=0.03, effect=0.08),
+        Threshold(metric=Metric.USS, floor=2.0**20),
+    )
+
+
+def test_what_to_compare_with(pytester: pytest.Pytester) -> None:
+    def against(*args: str) -> Any:
+        return plugin.value_of(pytester.parseconfig(*args), "against")
+
+    assert against() is None
+    assert against("--ftgate-against") == "merge-base"
+    assert against("--ftgate-against", "--ftgate") == "merge-base"
+    assert against("--ftgate-against=main", "--ftgate-against", "v1") == "v1"
+
+
+@pytest.mark.parametrize(
+    "text", ["main", "origin/main", "HEAD~3^", "@{u}", "1a2b3c", "feature/x.y", "dist:a-b.c==1!2+x"]
+)
+def test_revisions(text: str) -> None:
+    assert options.revision(f" {text} ") == text
+
+
+@pytest.mark.parametrize("text", ["", "-x", "a..b", "tests/", "a b", "x:y", "dist:", "dist:a", "dist:a==", "dist:a=1"])
+def test_no_revisions(text: str) -> None:
+    with pytest.raises(ValueError, match=r"a branch, tag or commit, merge-base, or dist:NAME==VERSION"):
+        options.revision(text)
+
+
+def test_thresholds_of_each_place() -> None:
+    layers = options.threshold_layers(
+        {"gate": ["wall: margin=1%"], "margin": "2%", "effect": None},
+        {"FTGATE_MEMORY_EFFECT": "30%", "FTGATE_GATE": "'wall: floor=1 ms' tail:margin=7%"},
+        {"gate": ["uss: effect=20%"], "memory_margin": "1%", "effect": None, "margin": None},
+    )
+    of_time = [Threshold(metric=metric, margin=0.02) for metric in thresholds.LIKE_WALL]
+    from_environment = (
+        Threshold(metric=Metric.USS, effect=0.3),
+        Threshold(metric=Metric.WALL, floor=0.001),
+        Threshold(metric=Metric.TAIL, margin=0.07),
+    )
+    given, written = layers
+    assert given == (*from_environment, *of_time, Threshold(metric=Metric.WALL, margin=0.01))
+    assert written == (Threshold(metric=Metric.USS, margin=0.01), Threshold(metric=Metric.USS, effect=0.2))
+    wall = thresholds.effective(Metric.WALL, "tandem", cli=given, ini=written)
+    assert (wall.margin, wall.effect, wall.floor) == (0.01, 0.05, 0.001)
+    assert thresholds.effective(Metric.SCALING, "tandem", cli=given, ini=written).margin == 0.02
+    uss = thresholds.effective(Metric.USS, "tandem", cli=given, ini=written)
+    assert (uss.margin, uss.effect) == (0.01, 0.3)
+    assert options.threshold_layers({}, {}, {}) == ((), ())
+    with pytest.raises(OptionError, match=r"--ftgate-gate=wal:margin=1%: takes METRIC: .*did you mean 'wall'"):
+        options.threshold_layers({"gate": ["wal:margin=1%"]}, {}, {})
+    with pytest.raises(OptionError, match=r"ini option ftgate_margin=much: takes a share"):
+        options.threshold_layers({}, {}, {"margin": "much"})
+
+
 def test_units() -> None:
     assert [options.seconds(text) for text in ("90", "90s", "1.5m", "2min", "0.5h", "20ms", "5us", "100ns")] == [
         90, 90, 90, 120, 1800, 0.02, pytest.approx(5e-6), pytest.approx(1e-7),
@@ -162,7 +259,9 @@ def test_a_bad_value_elsewhere_is_a_usage_error(
     wrong = WRONG[option.parse]
     quoted = f"'{wrong}'" if option.many else wrong
     result = example.run_pytest("-o", f"{option.dest}={quoted}")
-    assert_usage_error(result, f"ini option {option.dest}", "invalid truth value" if option.flag else mend(option))
+    assert_usage_error(
+        result, f"ini option {option.dest}", "invalid truth value" if option.ini == "bool" else mend(option)
+    )
     monkeypatch.setenv(option.variable, quoted)
     assert_usage_error(example.run_pytest(), f"environment variable {option.variable}", mend(option))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,13 +25,25 @@ from fake_launcher import (
     tandem_of,
     unsupported,
 )
-from pytest_ftgate import gate, plan, session, stats
+from pytest_ftgate import gate, noise, plan, session, thresholds, trees
 from pytest_ftgate.baselines import BaselineError, split_nodeid, wall_ratios
-from pytest_ftgate.model import Cell, Comparison, Decision, Machine, Metric, MetricVerdict, Report, Tandem
-from pytest_ftgate.pythons import build_key
+from pytest_ftgate.entries import Ready
+from pytest_ftgate.judging import Standing
+from pytest_ftgate.model import (
+    Cell,
+    Comparison,
+    Decision,
+    Machine,
+    Metric,
+    MetricVerdict,
+    Report,
+    Requirement,
+    Tandem,
+    Threshold,
+)
+from pytest_ftgate.pythons import InstallError, build_key
 from pytest_ftgate.runner.protocol import MEASURED
 from pytest_ftgate.session import Found, RunConfig, Session
-from pytest_ftgate.tandem import Ready
 
 MACHINE = Machine(
     fingerprint="linux-x86_64-2c-1a2b3c4d",
@@ -52,13 +65,14 @@ CONFIG = RunConfig(
     launches=None,
     turns=None,
     timeout_s=60.0,
-    margin=0.05,
-    effect=0.15,
-    memory_margin=0.02,
-    memory_effect=0.10,
+    metrics=thresholds.GATING,
+    thresholds=(),
+    ini_thresholds=(),
     alpha=0.01,
     probe_cost=0.25,
     install=(),
+    against="",
+    escalate=True,
 )
 GIL_KEY = build_key(GIL)
 THREADS, FORK = f"{TEST}[3.14-threads-w2]", f"{TEST}[3.14-fork-w2]"
@@ -109,8 +123,14 @@ class Project:
         self.count = 0
         self.missing: dict[str, str] = {}
         self.machine = MACHINE
+        self.beside = True
         monkeypatch.setattr(session, "read_machine", lambda: self.machine)
-        monkeypatch.setattr(Session, "found", lambda _, cell: self.found(cell))
+        monkeypatch.setattr(noise, "calibration_ns", lambda *_: 5_000_000)
+        monkeypatch.setattr(noise, "unfit", lambda *_: "")  # what else runs on this machine says nothing of scripts
+        monkeypatch.setattr(trees, "lacks", lambda side, test: side.label == "without it")
+        monkeypatch.setattr(Session, "pair", lambda _, standing=None: self.pair(standing))
+        monkeypatch.setattr(Session, "relocated", lambda _, spec, side: spec)
+        monkeypatch.setattr(Session, "found", lambda _, cell, side=None: self.found(cell))
 
     def found(self, cell: Cell) -> Found:
         spec = cell.target.spec
@@ -123,6 +143,16 @@ class Project:
                 interpreter=interpreter, python="/opt/env/bin/python", key=build_key(interpreter), environment={}
             )
         )
+
+    def pair(self, standing: Standing | None) -> trees.Pair:
+        """Both sides, of which the reference's launches are scripted apart; none where there is no git."""
+        if not self.beside:
+            raise trees.AgainstError("no git here")
+        label = self.label if standing is None else "the baseline's commit"
+        sides = (trees.Side(label=name, commit="1eb3b87", root=str(self.root)) for name in (label, "work tree"))
+        return trees.Pair(reference=next(sides), changed=next(sides))
+
+    label = "main (1eb3b87)"
 
     def session(self, launcher: FakeLauncher, *tandems: Tandem, run: str = "", **changed: Any) -> Session:
         self.count += 1
@@ -162,8 +192,13 @@ def day(
 
 
 def cell_slower(factor: float, label: str = "3.14-threads-w2") -> Callable[[At], float]:
-    """One cell's own work costs `factor`, the candle beside it what it did."""
-    return lambda at: factor if at.label == label and not at.candle else 1.0
+    """One cell's own work costs `factor`, the candle and the reference beside it what they did."""
+    return lambda at: factor if at.label == label and not (at.candle or at.reference) else 1.0
+
+
+def points(text: str) -> tuple[Threshold, ...]:
+    """Thresholds as the command line has them."""
+    return tuple(thresholds.parse(each) for each in text.split(";"))
 
 
 # -- recording -----------------------------------------------------------------------------------------------------
@@ -207,7 +242,9 @@ def test_the_same_speeds_pass(project: Project) -> None:
     outcome = project.run()
     assert outcome.decision() is outcome.decision(FORK) is Decision.PASSED
     verdict = outcome.rows[THREADS].verdict
-    assert {metric.metric for metric in verdict.metrics} == {Metric.WALL, Metric.USS, Metric.LOCK_WAIT}
+    assert {each.metric for each in verdict.metrics} == {Metric.WALL, Metric.TAIL, Metric.USS, Metric.LOCK_WAIT}
+    assert (verdict.road, verdict.why) == ("stored", "")
+    assert outcome.rows[THREADS].beside is None
     assert verdict.baseline.startswith("baselines/test_work.py/test_work.json (")
     assert outcome.report.updates == ()
 
@@ -224,7 +261,9 @@ def test_a_slower_cell_regresses_by_its_wall_time(project: Project) -> None:
 def test_more_memory_in_each_worker_regresses_by_its_uss(project: Project) -> None:
     project.record()
     launcher = day()
-    launcher.memory = lambda at: memory_of((20 + (2 * 8 if at.label == "3.14-fork-w2" else 0)) * MIB)
+    launcher.memory = lambda at: memory_of(
+        (20 + (2 * 8 if at.label == "3.14-fork-w2" and not at.reference else 0)) * MIB
+    )
     outcome = project.run(launcher)
     assert outcome.decision(FORK) is Decision.REGRESSED
     assert outcome.reason(FORK).startswith("uss: +80 %")
@@ -242,7 +281,9 @@ def test_faster_or_smaller_is_improved(project: Project) -> None:
 
 def test_faster_by_more_memory_is_a_regression(project: Project) -> None:
     project.record()
-    outcome = project.run(day(cell_slower(0.7), uss_bytes=30 * MIB))
+    launcher = day(cell_slower(0.7))
+    launcher.memory = lambda at: memory_of((20 if at.reference else 30) * MIB)
+    outcome = project.run(launcher)
     assert outcome.decision() is Decision.REGRESSED
     assert outcome.metric(Metric.WALL).decision is Decision.IMPROVED
 
@@ -251,35 +292,40 @@ def test_too_few_launches_are_inconclusive_and_say_what_would_settle_it(project:
     project.record()
     outcome = project.run(day(cell_slower(1.3)), launches=2)
     assert outcome.decision() is Decision.INCONCLUSIVE
-    needed = stats.launches_for(0.01 / 6, 12)
-    assert "wall: 2 launches against 12 stored cannot reach p" in outcome.reason()
-    assert f"; {needed} would" in outcome.reason()
-    assert project.run(day(cell_slower(1.3)), launches=needed).decision() is Decision.REGRESSED
+    wall = outcome.metric(Metric.WALL)
+    assert "2 pairs cannot reach p" in wall.reason
+    assert wall.more is not None
+    settled = project.run(day(cell_slower(1.3)), launches=wall.launches + wall.more)
+    assert settled.decision() is Decision.REGRESSED
 
 
 @pytest.mark.parametrize(
-    ("factor", "margin", "decision"),
+    ("factor", "margin", "effect", "decision"),
     [
-        (1.03, 0.05, Decision.PASSED),
-        (1.08, 0.05, Decision.REGRESSED),
-        (1.08, 0.10, Decision.PASSED),
-        (1.03, 0.00, Decision.REGRESSED),
+        (1.01, 2, 5, Decision.PASSED),
+        (1.08, 2, 5, Decision.REGRESSED),
+        (1.08, 10, 15, Decision.PASSED),
+        (1.03, 0, 1, Decision.REGRESSED),
     ],
 )
 def test_a_slowdown_up_to_the_margin_is_none(
-    project: Project, factor: float, margin: float, decision: Decision
+    project: Project, factor: float, margin: int, effect: int, decision: Decision
 ) -> None:
-    project.record()
-    assert project.run(day(cell_slower(factor)), margin=margin).decision() is decision
+    limits = points(f"wall: margin={margin}%, effect={effect}%; tail: margin={margin}%, effect={effect + 10}%")
+    outcome = project.run(day(cell_slower(factor)), against="main", thresholds=limits)
+    assert outcome.decision() is decision
 
 
 def test_memory_has_a_margin_of_its_own_and_some_pages_are_forgiven(project: Project) -> None:
-    project.record()
-    grown = 20 * MIB + 200 * 1024
-    assert project.run(day(uss_bytes=grown), memory_margin=0.0).decision() is Decision.PASSED
-    grown = 20 * MIB * 104 // 100
-    assert project.run(day(uss_bytes=grown)).decision() is Decision.REGRESSED
-    assert project.run(day(uss_bytes=grown), memory_margin=0.05).decision() is Decision.PASSED
+    def grown_to(uss_bytes: int, limits: str = "uss: margin=2%") -> Decision:
+        launcher = day()
+        launcher.memory = lambda at: memory_of(20 * MIB if at.reference else uss_bytes)
+        return project.run(launcher, against="main", thresholds=points(limits)).decision()
+
+    assert grown_to(20 * MIB + 200 * 1024, "uss: margin=0%") is Decision.PASSED
+    assert grown_to(20 * MIB * 112 // 100) is Decision.REGRESSED
+    assert grown_to(20 * MIB * 112 // 100, "uss: margin=15%, effect=25%") is Decision.PASSED
+    assert grown_to(20 * MIB * 112 // 100, "uss: floor=4MiB, effect=30%") is Decision.PASSED
 
 
 def test_a_noisy_machine_is_not_called_a_regression(project: Project) -> None:
@@ -299,7 +345,7 @@ def test_a_machine_twice_as_slow_on_the_day_passes(project: Project) -> None:
 
 def test_a_slowdown_common_to_all_executors_is_not_cancelled(project: Project) -> None:
     project.record()
-    outcome = project.run(day(lambda at: 1.0 if at.candle else 1.3))
+    outcome = project.run(day(lambda at: 1.0 if at.candle or at.reference else 1.3))
     assert outcome.decision() is outcome.decision(FORK) is Decision.REGRESSED
     # Among each other they are as they were.
     assert outcome.rows[FORK].figures.ratio == pytest.approx(1.0, rel=0.01)
@@ -321,28 +367,22 @@ def test_alpha_is_split_over_what_gates_in_the_run(project: Project, monkeypatch
 
     monkeypatch.setattr(gate, "compare", spy)
     outcome = project.run(None, TWO, one, fresh)
-    # Wall time, USS and lock wait of three cells: what has no baseline cannot alarm.
-    assert outcome.session.hypotheses() == 9
-    assert len(seen) == 9
-    assert [comparison.alpha for comparison in seen] == pytest.approx([0.01 / 9] * 9)
-    assert [comparison.beta for comparison in seen] == pytest.approx([0.05 / 9] * 9)
-
-
-def test_more_hypotheses_ask_for_more_launches(project: Project) -> None:
-    many = [tandem_of(spec=spec_of("threads", "fork", nodeid=f"test_{n}.py::test_it")) for n in range(15)]
-    project.record(None, *many)
-    outcome = project.run(None, *many, alpha=0.0001)
-    needed = stats.launches_for(0.0001 / 90, 12)
-    assert needed > session.CHECK_LAUNCHES
-    assert {outcome.launches(cell.nodeid) for tandem in many for cell in tandem.cells} == {needed}
+    # Time, tail, USS and lock wait of three cells: what has no baseline cannot alarm, and nothing here scales.
+    assert outcome.session.hypotheses() == 12
+    assert [comparison.alpha for comparison in seen] == pytest.approx([0.01 / 12] * len(seen))
+    assert all(sum(look.alpha for look in comparison.looks) <= comparison.alpha for comparison in seen)
 
 
 def test_memory_that_was_never_seen_gates_nothing(project: Project) -> None:
     launcher = day(seed=1)
     launcher.memory = lambda _: memory_of(None)
-    assert project.record(launcher).session.hypotheses() == 0
+    project.record(launcher)
     outcome = project.run(day(uss_bytes=90 * MIB))
-    assert outcome.session.hypotheses() == 4  # wall time and lock wait
+    assert {each.metric for each in outcome.rows[THREADS].verdict.metrics} == {
+        Metric.WALL,
+        Metric.TAIL,
+        Metric.LOCK_WAIT,
+    }
     assert outcome.decision() is Decision.PASSED
 
 
@@ -371,7 +411,8 @@ def test_an_update_of_all_refuses_a_regressed_cell(project: Project) -> None:
     assert store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY) == old
     kept = store.lookup(FORK, MACHINE.fingerprint, GIL_KEY)
     assert kept is not None
-    assert kept.recordings[0].recorded_at == outcome.report.started_at
+    assert len(kept.recordings) == 2  # one more of what passed
+    assert kept.recordings[1].recorded_at == outcome.report.started_at
     assert any(THREADS in line and "refuse" in line for line in outcome.report.updates)
 
 
@@ -379,6 +420,9 @@ def test_an_update_takes_a_regressed_cell_that_is_named(project: Project) -> Non
     project.record()
     outcome = project.record(day(cell_slower(1.3), seed=5), update=THREADS)
     assert outcome.decision() is Decision.REGRESSED
+    stored = outcome.session.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
+    assert stored is not None
+    assert len(stored.recordings) == 1  # what changed begins anew
     assert project.run(day(cell_slower(1.3))).decision() is Decision.PASSED
     assert project.run().decision() is Decision.IMPROVED
 
@@ -435,12 +479,27 @@ def test_a_baseline_of_another_test_that_is_broken_hides_no_verdict(project: Pro
         list(outcome.session.store.baselines())
 
 
-def test_another_machine_or_build_has_no_baseline_and_says_whose_there_is(project: Project) -> None:
+def test_of_another_machine_only_what_travels_is_compared(project: Project) -> None:
     project.record()
     project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-64c-99999999")
-    outcome = project.run()
-    assert outcome.decision() is Decision.NO_BASELINE
-    assert f"of another machine or build ({MACHINE.fingerprint}/{GIL_KEY})" in outcome.reason()
+    outcome = project.run(day(lambda at: 0.4 if at.candle else 1.0))
+    assert outcome.decision() is outcome.decision(FORK) is Decision.PASSED
+    verdict = outcome.rows[FORK].verdict
+    assert verdict.road == "elsewhere"
+    assert f"recorded on another machine or build ({MACHINE.fingerprint}/{GIL_KEY})" in verdict.why
+    assert {each.metric for each in verdict.metrics} == {Metric.USS, Metric.LOCK_WAIT, Metric.RATIO}
+
+
+def test_of_another_machine_a_worse_ratio_is_measured_beside_its_commit_or_predicted(project: Project) -> None:
+    project.record()
+    project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-64c-99999999")
+    slower = cell_slower(1.3, "3.14-fork-w2")
+    assert project.run(day(slower)).rows[FORK].verdict.road == "tandem"
+    project.beside = False
+    doubled = project.run(day(cell_slower(2.0, "3.14-fork-w2")))
+    assert doubled.decision(FORK) is Decision.REGRESSED
+    assert doubled.rows[FORK].verdict.road == "elsewhere"
+    assert doubled.decision() is Decision.PASSED  # the reference executor itself has no ratio to judge
 
 
 def test_a_test_that_measures_something_else_now_has_no_baseline(project: Project) -> None:
@@ -485,7 +544,7 @@ def test_memory_that_cannot_be_seen_any_more_does_not_pass(project: Project) -> 
     launcher.memory = lambda _: ()
     outcome = project.run(launcher)
     assert outcome.decision() is Decision.INCONCLUSIVE
-    assert outcome.reason().startswith("uss: the baseline has figures and no launch of this run gave one")
+    assert "the other side has figures and this run none: its processes ended before the look" in outcome.reason()
     assert outcome.metric(Metric.WALL).decision is Decision.PASSED
 
 
@@ -566,10 +625,10 @@ def of_counts(*counts: int) -> Tandem:
 
 
 def waiting(share: float, slower: Callable[[At], float] = lambda _: 1.0, seed: int = 2) -> FakeLauncher:
-    """Launches whose workers wait for a lock for about that share of the time."""
+    """Launches whose workers wait for a lock for about that share of the time, where the reference waits for 10 %."""
     launcher = day(slower, seed=seed)
-    noise = noisy(share * 20 * MS, 0.05, seed=seed)
-    launcher.waited_ns = lambda at: noise(at) if share else 0
+    noise = noisy(20 * MS, 0.05, seed=seed)
+    launcher.waited_ns = lambda at: noise(at) * (0.10 if at.reference else share)
     return launcher
 
 
@@ -602,7 +661,8 @@ def test_a_figure_that_cost_too_much_to_see_is_not_judged(project: Project) -> N
 
 def test_watching_that_cost_too_much_refuses_memory_alone(project: Project) -> None:
     project.record()
-    launcher = day(uss_bytes=40 * MIB)
+    launcher = day()
+    launcher.memory = lambda at: memory_of((20 if at.reference else 40) * MIB)
     launcher.watched = lambda _: 1.5
     outcome = project.run(launcher)
     assert outcome.decision() is Decision.INCONCLUSIVE
@@ -614,7 +674,8 @@ def test_worse_scaling_regresses(project: Project) -> None:
     four = f"{TEST}[3.14-threads-w4]"
 
     def scaled(factor: float, seed: int) -> FakeLauncher:
-        return day(lambda at: factor if "w4" in at.label and at.side == "own" else 1.0, seed=seed)
+        own = {True: 2.0, False: factor}
+        return day(lambda at: own[at.reference] if "w4" in at.label and at.side == "own" else 1.0, seed=seed)
 
     project.record(scaled(2.0, 1), of_counts(1, 4))
     outcome = project.run(scaled(2.0, 2), of_counts(1, 4))
@@ -635,3 +696,182 @@ def test_without_its_one_worker_cell_scaling_is_not_judged(project: Project) -> 
     outcome = project.run(None, of_counts(4))
     assert outcome.decision(four) is Decision.PASSED
     assert Metric.SCALING not in {each.metric for each in outcome.rows[four].verdict.metrics}
+
+
+# -- roads ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_miss_is_measured_beside_the_commit_of_its_baseline(project: Project) -> None:
+    project.record()
+    outcome = project.run(day(cell_slower(1.3)))
+    row = outcome.rows[THREADS]
+    assert (row.verdict.decision, row.verdict.road) == (Decision.REGRESSED, "tandem")
+    assert row.verdict.baseline == "the baseline's commit"
+    assert "not clearly as stored" in row.verdict.why
+    assert row.beside is not None
+    assert row.beside.reference is not None
+    assert row.sample is not None
+    assert row.sample.candle  # the first sample stays: an update records it
+    assert outcome.rows[FORK].verdict.road == "stored"
+
+
+def test_a_day_that_the_candle_does_not_cancel_passes_beside_its_commit(project: Project) -> None:
+    project.record()
+    outcome = project.run(day(lambda at: 1.0 if at.candle else 1.3))  # the reference is as slow today
+    assert outcome.decision() is outcome.decision(FORK) is Decision.PASSED
+    assert outcome.rows[THREADS].verdict.road == "tandem"
+
+
+def test_where_no_commit_can_be_had_only_much_slower_fails(project: Project) -> None:
+    project.record()
+    project.beside = False
+    slower = project.run(day(cell_slower(1.2)))
+    assert (slower.decision(), slower.rows[THREADS].verdict.road) == (Decision.INCONCLUSIVE, "prediction")
+    assert slower.rows[THREADS].verdict.why == "no git here"
+    assert slower.decision(FORK) is Decision.PASSED
+    assert project.run(day(cell_slower(1.8))).decision() is Decision.REGRESSED
+
+
+def test_more_recordings_tell_smaller_regressions(project: Project) -> None:
+    project.record()
+    project.beside = False
+    assert project.run(day(cell_slower(1.25))).decision() is Decision.INCONCLUSIVE
+    for seed in range(20, 28):
+        project.record(day(seed=seed), update="all")
+    assert project.run(day(cell_slower(1.25))).decision() is Decision.REGRESSED
+
+
+def test_escalation_can_be_turned_off(project: Project) -> None:
+    project.record()
+    outcome = project.run(day(cell_slower(1.2)), escalate=False)
+    assert outcome.rows[THREADS].verdict.road == "prediction"
+    assert "--ftgate-escalate" in outcome.rows[THREADS].verdict.why
+
+
+def test_the_last_twenty_recordings_stay(project: Project) -> None:
+    project.record()
+    for seed in range(30, 52):
+        outcome = project.record(day(seed=seed), tandem_of("threads"), update="all")
+    stored = outcome.session.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
+    assert stored is not None
+    assert len(stored.recordings) == 20
+    assert stored.recordings[-1].recorded_at == outcome.report.started_at
+
+
+def test_against_a_revision_nothing_stored_is_needed(project: Project) -> None:
+    outcome = project.run(day(cell_slower(1.3, "3.14-fork-w2")), against="main")
+    assert outcome.decision() is Decision.PASSED
+    assert outcome.decision(FORK) is Decision.REGRESSED
+    verdict = outcome.rows[FORK].verdict
+    assert (verdict.road, verdict.why, verdict.baseline) == ("tandem", "--ftgate-against main", "main (1eb3b87)")
+    assert not [request for request in outcome.launcher.requests if request.side == "candle"]
+
+
+def test_a_reference_that_lacks_the_test_is_no_baseline(project: Project) -> None:
+    project.label = "without it"
+    outcome = project.run(against="main")
+    assert outcome.decision() is Decision.NO_BASELINE
+    assert outcome.reason() == "without it has no such test"
+    assert not any(request.reference for request in outcome.launcher.requests)
+
+
+def test_a_reference_that_cannot_be_installed_is_an_error(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ready(running: Session, cell: Cell, side: trees.Side | None = None) -> Ready:
+        if side is not None and side.label != "work tree":
+            raise InstallError("cannot install -e . (of old): no such package")
+        found = running.found(cell).ready
+        assert found is not None
+        return found
+
+    project.record()
+    monkeypatch.setattr(Session, "ready", ready)
+    outcome = project.run(against="main")
+    assert outcome.decision() is outcome.decision(FORK) is Decision.ERROR
+    assert "cannot install" in outcome.reason()
+    screened = project.run(day(cell_slower(1.2)))
+    assert screened.rows[THREADS].verdict.road == "prediction"
+    assert "cannot install" in screened.rows[THREADS].verdict.why
+
+
+def test_a_reference_that_fails_has_nothing_to_compare(project: Project) -> None:
+    launcher = day()
+    launcher.trouble = lambda at: failed("ValueError: old") if at.reference and at.event == MEASURED else None
+    outcome = project.run(launcher, against="main")
+    assert outcome.decision() is Decision.NO_BASELINE
+    assert outcome.reason().startswith("the reference fails: ")
+    assert outcome.reason().endswith("ValueError: old")
+
+
+def test_a_regression_that_the_machine_may_have_made_is_doubted(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.record()
+    project.beside = False
+    monkeypatch.setattr(noise, "unfit", lambda conditions, road: "others kept the cores busy" if conditions else "")
+    outcome = project.run(day(cell_slower(1.8)))
+    assert outcome.decision() is Decision.INCONCLUSIVE
+    assert "not believed: others kept the cores busy" in outcome.reason()
+    assert outcome.decision(FORK) is Decision.PASSED
+
+
+# -- contracts -----------------------------------------------------------------------------------------------------
+
+
+def required(*texts: str) -> Tandem:
+    spec = msgspec.structs.replace(
+        spec_of("threads", "fork"), requirements=tuple(Requirement(text=text) for text in texts)
+    )
+    return tandem_of(spec=spec)
+
+
+def test_a_contract_needs_no_baseline(project: Project) -> None:
+    slower = day(lambda at: 1.3 if at.label == "3.14-fork-w2" else 1.0)
+    holds = project.run(slower, required("threads.wall < 0.9 * processes[fork].wall", "uss < 64 MiB"))
+    assert holds.decision() is holds.decision(FORK) is Decision.PASSED
+    broken = project.run(day(), required("threads.wall < 0.9 * processes[fork].wall"))
+    assert broken.decision() is Decision.BROKEN
+    assert broken.decision(FORK) is Decision.NO_BASELINE  # it belongs to the cell that is named first
+    (verdict,) = broken.rows[THREADS].verdict.metrics
+    assert (verdict.metric, verdict.contract) == (Metric.CONTRACT, "threads.wall < 0.9 * processes[fork].wall")
+    assert broken.launches() < 30
+
+
+def test_a_contract_is_judged_beside_what_is_stored(project: Project) -> None:
+    project.record(None, required("uss < 64 MiB"))
+    outcome = project.run(day(cell_slower(1.3)), required("uss < 64 MiB"))
+    assert outcome.decision() is Decision.REGRESSED
+    assert outcome.metric(Metric.CONTRACT).decision is Decision.PASSED
+    assert outcome.rows[THREADS].verdict.road == "tandem"
+    too_much = project.run(day(uss_bytes=65 * MIB), required("uss < 64 MiB"), against="main")
+    assert too_much.decision() is Decision.BROKEN
+
+
+# -- a budget ------------------------------------------------------------------------------------------------------
+
+
+def test_a_budget_goes_where_the_decision_is_nearest(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher = day()
+    monkeypatch.setattr(time, "monotonic", launcher.clock)
+    quiet = tandem_of(spec=spec_of("threads", nodeid="test_quiet.py::test_it"))
+    loud = tandem_of(spec=spec_of("threads", nodeid="test_loud.py::test_it"))
+    calm, wild = noisy(20 * MS, 0.005, seed=3), noisy(20 * MS, 0.30, seed=3)
+    path = {"test_loud.py::test_it": wild, "test_quiet.py::test_it": calm}
+    starts: list[str] = []
+
+    def wall(at: At) -> float:
+        nodeid = launcher.requests[-1].spec.nodeid
+        return path[nodeid](at)
+
+    launcher.wall_ns = wall
+    launcher.on_start = lambda request: starts.append(request.spec.nodeid)
+    outcome = project.run(launcher, loud, quiet, against="main", budget_s=120.0)
+    assert launcher.clock() < 150
+    quiet_row, loud_row = (
+        outcome.rows[f"{name}::test_it[3.14-threads-w2]"] for name in ("test_quiet.py", "test_loud.py")
+    )
+    assert quiet_row.verdict.decision is Decision.PASSED
+    assert loud_row.verdict.decision is not Decision.REGRESSED
+    # Once every test has had its first rounds the quiet one is settled before the loud one goes on.
+    last_quiet = max(at for at, name in enumerate(starts) if name.startswith("test_quiet"))
+    assert starts[-1].startswith("test_loud")
+    assert last_quiet < len(starts) - 1

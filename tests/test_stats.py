@@ -9,9 +9,10 @@ from itertools import combinations, combinations_with_replacement, permutations,
 
 import numpy as np
 import pytest
-from scipy.stats import kendalltau, mannwhitneyu, t, theilslopes, wilcoxon
+from scipy.stats import binomtest, kendalltau, mannwhitneyu, t, theilslopes, wilcoxon
 
 from pytest_ftgate import stats
+from pytest_ftgate.model import Test
 from pytest_ftgate.stats import Alternative
 
 SIDES: tuple[Alternative, Alternative] = ("greater", "less")
@@ -173,6 +174,169 @@ class TestSignedRank:
             assert float((p <= 0.05).mean()) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / len(p))
 
 
+def every_block_rank_sum(size: int, blocks: int) -> list[int]:
+    """The wins of every way to order `blocks` blocks of `size` against `size` values without ties."""
+    of_one = every_number_of_wins(size, 2 * size)
+    return [sum(each) for each in product(of_one, repeat=blocks)]
+
+
+class TestBlockRankSum:
+    @pytest.mark.parametrize(("size", "blocks"), [(1, 1), (1, 6), (2, 1), (2, 4), (3, 2), (4, 1), (4, 2)])
+    def test_the_null_distribution_is_the_enumerated_one(self, size: int, blocks: int) -> None:
+        rng = np.random.default_rng([size, blocks])
+        cases = every_block_rank_sum(size, blocks)
+        for _ in range(30):
+            new, reference = rng.normal(rng.normal(), 1, (2, size * blocks))
+            wins = sum(
+                int((new[at : at + size, None] > reference[None, at : at + size]).sum())
+                for at in range(0, size * blocks, size)
+            )
+            expected = sum(case >= wins for case in cases) / len(cases)
+            assert stats.block_rank_sum(new, reference, size=size) == pytest.approx(expected, rel=1e-12)
+
+    @pytest.mark.parametrize("side", SIDES)
+    def test_one_block_is_the_rank_sum(self, side: Alternative) -> None:
+        rng = np.random.default_rng(11)
+        for _ in range(50):
+            new, reference = rng.normal(0.3, 1, 4), rng.normal(0, 1, 4)
+            expected = mannwhitneyu(new, reference + 0.2, alternative=side, method="exact").pvalue
+            p = stats.block_rank_sum(new, reference, shift=0.2, alternative=side)
+            assert p == pytest.approx(expected, rel=1e-12)
+
+    @pytest.mark.parametrize("side", SIDES)
+    def test_blocks_of_one_are_the_sign_test(self, side: Alternative) -> None:
+        rng = np.random.default_rng(12)
+        new, reference = rng.normal(0.3, 1, (2, 17))
+        supports = int((new > reference).sum() if side == "greater" else (new < reference).sum())
+        expected = binomtest(supports, 17, alternative="greater").pvalue
+        p = stats.block_rank_sum(new, reference, size=1, alternative=side)
+        assert p == pytest.approx(expected, rel=1e-12)
+
+    def test_ties_never_help(self) -> None:
+        for values in product((0.0, 1.0, 2.0), repeat=8):
+            new, reference = values[:4], values[4:]
+            cases = every_block_rank_sum(2, 2)
+            wins = sum(new[i] > reference[j] for i in range(4) for j in range(4) if i // 2 == j // 2)
+            p = stats.block_rank_sum(new, reference, size=2)
+            assert p == pytest.approx(sum(case >= wins for case in cases) / len(cases))
+            assert stats.block_rank_sum([a + 0.02 for a in new], reference, size=2) <= p
+
+    def test_what_drifts_between_blocks_cancels(self) -> None:
+        rng = np.random.default_rng(13)
+        new, reference = rng.normal(0.5, 1, 16), rng.normal(0, 1, 16)
+        drift = np.repeat([0.0, 100.0, -3.0, 1e4], 4)
+        assert stats.block_rank_sum(new + drift, reference + drift) == stats.block_rank_sum(new, reference)
+
+    def test_an_incomplete_block_is_left_out(self) -> None:
+        new, reference = [1.0, 2.0, 3.0, 4.0, -9.0, -9.0], [0.0] * 6
+        assert stats.block_rank_sum(new, reference) == stats.block_rank_sum(new[:4], reference[:4]) == 1 / 70
+        assert stats.block_rank_sum(new[:3], reference[:3]) == stats.block_rank_sum([], []) == 1.0
+
+    def test_greater_and_less_mirror_each_other(self) -> None:
+        rng = np.random.default_rng(14)
+        for _ in range(50):
+            new, reference = rng.integers(0, 5, 9).astype(float), rng.integers(0, 5, 9).astype(float)
+            p = stats.block_rank_sum(new, reference, shift=0.5)
+            assert p == stats.block_rank_sum(-new, -reference, shift=-0.5, alternative="less")
+            assert p == stats.block_rank_sum(reference, new, shift=-0.5, alternative="less")
+
+    def test_zero_variance_and_not_finite(self) -> None:
+        same = [3.0] * 12
+        assert stats.block_rank_sum(same, same) == stats.block_rank_sum(same, same, alternative="less") == 1.0
+        assert stats.block_rank_sum(same, same, shift=0.05, alternative="less") == stats.least_p("blocks", 12)
+        with pytest.raises(ValueError, match="finite"):
+            stats.block_rank_sum([math.nan] * 4, same)
+
+    def test_rejects_no_more_often_than_alpha(self) -> None:
+        rng = np.random.default_rng(15)
+        drift = np.repeat(rng.normal(0, 5, (2000, 3)), 4, axis=1)
+        new, reference = drift + rng.integers(0, 30, (2000, 12)), drift + rng.integers(0, 30, (2000, 12))
+        rejected = sum(stats.block_rank_sum(a, b) <= 0.05 for a, b in zip(new, reference, strict=True))
+        assert 50 <= rejected <= 100 + 3 * math.sqrt(2000 * 0.05 * 0.95)
+
+
+class TestBlockInterval:
+    @pytest.mark.parametrize("level", [0.8, 0.95])
+    def test_holds_what_the_test_does_not_reject(self, level: float) -> None:
+        rng = np.random.default_rng(16)
+        for rounds in (4, 8, 14):
+            new, reference = rng.normal(0.5, 1, rounds), rng.normal(0, 1, rounds)
+            interval = stats.block_interval(new, reference, level)
+            assert interval.low <= interval.value <= interval.high
+            error, beyond = (1 - level) / 2, 1e-9
+            for shift, rejects in ((interval.low, "greater"), (interval.high, "less")):
+                step = -beyond if rejects == "greater" else beyond
+                side: Alternative = "greater" if rejects == "greater" else "less"
+                assert stats.block_rank_sum(new, reference, shift=shift + step, alternative=side) <= error
+                assert stats.block_rank_sum(new, reference, shift=shift - step, alternative=side) > error
+            assert interval.level >= level
+
+    def test_is_the_median_within_blocks(self) -> None:
+        rng = np.random.default_rng(17)
+        new, reference = rng.normal(size=(2, 11))
+        within = [new[i] - reference[j] for i in range(8) for j in range(8) if i // 4 == j // 4]
+        assert stats.block_interval(new, reference, 0.9).value == pytest.approx(np.median(within))
+
+    def test_fewer_rounds_make_one_block(self) -> None:
+        interval = stats.block_interval([1.0, 2.0], [0.0, 0.0], 0.95)
+        assert (interval.low, interval.value, interval.high) == (1.0, 1.5, 2.0)
+        assert interval.level == pytest.approx(1 - 2 / 6)
+        with pytest.raises(ValueError, match="both sides"):
+            stats.block_interval([], [1.0], 0.95)
+
+    def test_bounds_have_errors_of_their_own(self) -> None:
+        rng = np.random.default_rng(18)
+        new, reference = rng.normal(0.5, 1, (2, 12))
+        low, high, level = stats.block_bounds(new, reference, 0.001, 0.2)
+        strict, loose = stats.block_interval(new, reference, 0.998), stats.block_interval(new, reference, 0.6)
+        assert (low, high) == (strict.low, loose.high)
+        assert 1 - 0.201 <= level < 1
+
+    def test_covers_as_often_as_it_says(self) -> None:
+        rng = np.random.default_rng(19)
+        drift = np.repeat(rng.normal(0, 3, (1500, 3)), 4, axis=1)
+        new, reference = drift + rng.normal(0.7, 1, (1500, 12)), drift + rng.normal(0, 1, (1500, 12))
+        found = [stats.block_interval(a, b, 0.9) for a, b in zip(new, reference, strict=True)]
+        missed = sum(not interval.low <= 0.7 <= interval.high for interval in found)
+        expected = 1500 * (1 - found[0].level)
+        assert abs(missed - expected) <= 4 * math.sqrt(expected)
+
+
+class TestNullTail:
+    @pytest.mark.parametrize("n", [0, 1, 3, 4, 7, 12, 40])
+    def test_least_is_its_last(self, n: int) -> None:
+        cases: tuple[tuple[Test, int], ...] = (("pairs", 0), ("blocks", 0), ("ranks", 5), ("ranks", 0))
+        for test, m in cases:
+            tail = stats.null_tail(test, n, m)
+            assert tail[0] == 1.0
+            assert tail[-1] == pytest.approx(stats.least_p(test, n, m), rel=1e-12)
+            assert list(tail) == sorted(tail, reverse=True)
+
+    def test_what_the_tests_give_at_best(self) -> None:
+        high, low = [float(i) for i in range(20, 32)], [float(i) for i in range(12)]
+        assert stats.mann_whitney(high, low) == stats.least_p("ranks", 12, 12)
+        assert stats.block_rank_sum(high, low) == stats.least_p("blocks", 12)
+        assert stats.signed_rank(high) == stats.least_p("pairs", 12) == 2**-12
+
+    def test_attainable_is_the_largest_below(self) -> None:
+        cases: tuple[tuple[Test, int, int], ...] = (("pairs", 9, 0), ("blocks", 9, 0), ("ranks", 6, 7))
+        for test, n, m in cases:
+            tail = stats.null_tail(test, n, m)
+            for level in (0.5, 0.04, 0.003, *tail):
+                found = stats.attainable(test, level, n, m)
+                assert found == max((p for p in tail if p <= level), default=0.0)
+        assert stats.attainable("pairs", 0.01, 6) == 0.0
+
+    @pytest.mark.parametrize("test", ["pairs", "blocks"])
+    def test_critical_fraction(self, test: Test) -> None:
+        tail = stats.null_tail(test, 12)
+        fraction = stats.critical_fraction(12, 0, 0.01, test)
+        assert fraction is not None
+        wins = round(fraction * (len(tail) - 1))
+        assert tail[wins] <= 0.01 < tail[wins - 1]
+        assert stats.critical_fraction(3, 0, 0.01, test) is None
+
+
 class TestHodgesLehmann:
     def test_is_the_median_difference(self) -> None:
         assert stats.hodges_lehmann([5.0, 7.0], [1.0, 2.0, 9.0]) == np.median([4, 3, -4, 6, 5, -2])
@@ -262,6 +426,16 @@ class TestLocation:
         level = tries[0].level
         assert level >= 0.9
         assert hits / len(tries) == pytest.approx(level, abs=3 * math.sqrt(level * (1 - level) / len(tries)))
+
+
+class TestLocationBounds:
+    def test_bounds_have_errors_of_their_own(self) -> None:
+        values = np.random.default_rng(24).normal(0.5, 1, 14)
+        low, high, level = stats.location_bounds(values, 0.001, 0.2)
+        assert (low, high) == (stats.location(values, 0.998).low, stats.location(values, 0.6).high)
+        assert 1 - 0.201 <= level < 1
+        assert stats.signed_rank(values, shift=low - 1e-9) <= 0.001 < stats.signed_rank(values, shift=low + 1e-9)
+        assert stats.location_bounds([1.0], 0.001, 0.2) == (1.0, 1.0, 0.0)
 
 
 class TestRatioInterval:
@@ -436,6 +610,21 @@ class TestEstimators:
         turns = [5.0, 1.0, 4.0, 2.0, 3.0]
         assert [stats.floor(turns, q) for q in (0.0, 0.25, 0.5, 0.125)] == [1.0, 2.0, 3.0, 1.5]
 
+    def test_tail(self) -> None:
+        turns = [float(turn) for turn in range(1, 12)]
+        assert (stats.tail(turns), stats.tail(turns, 1.0), stats.tail([3.0])) == (10.0, 11.0, 3.0)
+        with pytest.raises(ValueError, match="at least one"):
+            stats.tail([])
+
+    def test_a_convoy_moves_the_tail_alone(self) -> None:
+        beside = [1.0] * 20
+        own = [1.0] * 17 + [4.0] * 3
+        assert stats.tail_ratio(own, beside) == 4.0
+        assert stats.turns_ratio(own, beside, 0.25) == 1.0
+        assert stats.tail_ratio(beside, own) == 0.25
+        with pytest.raises(ValueError, match="positive"):
+            stats.tail_ratio([1.0], [0.0])
+
     def test_gini_deviation(self) -> None:
         rng = np.random.default_rng(13)
         assert stats.gini_deviation(rng.normal(5, 0.3, 20000)) == pytest.approx(0.3, rel=0.03)
@@ -493,3 +682,20 @@ class TestBlindEstimator:
         launches = [(rng.lognormal(0, 0.3, 12), rng.lognormal(0, 0.1, 12)) for _ in range(8)]
         scaled = [(own * 1e9, beside * 1e3) for own, beside in launches]
         assert stats.blind_estimator(launches) == stats.blind_estimator(scaled)
+
+    def test_exchanging_the_sides_of_any_pair_changes_nothing(self) -> None:
+        """The choice says nothing of the signs of the pairs' differences: the signed rank stays exact."""
+        rng, chosen = np.random.default_rng(71), set()
+        for _ in range(25):
+            common = rng.lognormal(0, rng.choice([0.0, 0.3]), (8, 1, 12))
+            apart = rng.lognormal(0, rng.choice([0.01, 0.1]), (8, 2, 12))
+            convoys = 1 + (rng.random((8, 2, 12)) < rng.choice([0.0, 0.3])) * rng.exponential(1, (8, 2, 12))
+            pairs = common * apart * convoys
+            estimator = stats.blind_estimator([(new, reference) for new, reference in pairs])
+            flipped = [pair[::-1] if flip else pair for pair, flip in zip(pairs, rng.random(8) < 0.5, strict=True)]
+            assert stats.blind_estimator([(new, reference) for new, reference in flipped]) == estimator
+            for factor in (1.07, 0.5, 1e6):
+                slower = [(factor * new, reference) for new, reference in flipped]
+                assert stats.blind_estimator(slower) == estimator
+            chosen.add(estimator)
+        assert len(chosen) >= 3

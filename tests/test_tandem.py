@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise, permutations
 
 import msgspec
@@ -26,6 +26,7 @@ from fake_launcher import (
     tandem_of,
     unsupported,
 )
+from pytest_ftgate.entries import EVERYTHING, Limits, Need, Ready
 from pytest_ftgate.launch import Side
 from pytest_ftgate.model import Sample, Settings, Tandem
 from pytest_ftgate.runner.protocol import BARRIER, CHECK, COLD, HOLD, MEASURED, WARMUP
@@ -38,8 +39,8 @@ from pytest_ftgate.tandem import (
     GROWTHS,
     LOCK_TURNS,
     PILOT_TURNS,
-    Limits,
-    Ready,
+    Judge,
+    Reference,
     TandemRun,
 )
 
@@ -684,3 +685,145 @@ def test_a_sample_says_what_it_can_be_compared_with() -> None:
     assert sample.launches[0].counters == {"inserts": 1.0}
     assert sample.launches[0].timers["ack"].total_ns == 10
     assert sample.launches[0].gil_enabled
+
+
+# -- beside a reference, and until a judge has decided -------------------------------------------------------------
+
+
+def beside(
+    launcher: FakeLauncher,
+    *,
+    judge: Judge | None = None,
+    limits: Limits = THREE,
+    executors: tuple[str, ...] = ("threads",),
+) -> TandemRun:
+    """Cells that take turns with a reference of their own."""
+    tandem = tandem_of(*executors)
+    old = msgspec.structs.replace(tandem.spec, source=msgspec.structs.replace(tandem.spec.source, path="old.py"))
+    there = msgspec.structs.replace(READY, python="/opt/reference/bin/python")
+    references = {cell.nodeid: Reference(spec=old, ready=there) for cell in tandem.cells}
+    return TandemRun(
+        tandem,
+        TARGETS,
+        launcher,
+        limits,
+        random.Random(1),
+        Told(),
+        launcher.clock,
+        judge=judge,
+        references=references,
+    )
+
+
+def test_a_reference_takes_every_turn_beside_its_cell_and_no_candle_is_lit() -> None:
+    launcher = FakeLauncher()
+    (sample,) = beside(launcher).measure()
+    assert not launcher.of(MEASURED, side="candle")
+    turns = [event.at.reference for event in launcher.of(MEASURED, side="own")]
+    assert {frozenset(turns[at : at + 2]) for at in range(0, len(turns), 2)} == {frozenset({True, False})}
+    assert len(set(zip(turns[::2], turns[1::2], strict=True))) == 2  # either comes first now and then
+    assert sample.reference is not None
+    orders = [[launch.order for launch in side.launches] for side in (sample, sample.reference)]
+    assert orders == [[0, 1, 2]] * 2
+    assert len(sample.memory) == len(sample.reference.memory) == 3
+    assert len(sample.locks) == len(sample.reference.locks) == 3
+    assert [sample.candle, sample.growth, sample.floor] == [(), (), ()]
+
+
+def test_a_reference_runs_its_own_code_in_its_own_environment() -> None:
+    launcher = FakeLauncher()
+    beside(launcher).measure()
+    asked = {(request.reference, request.python, request.spec.source.path) for request in launcher.requests}
+    assert asked == {(False, READY.python, "test_work.py"), (True, "/opt/reference/bin/python", "old.py")}
+
+
+def test_a_reference_that_fails_leaves_its_cell_measured() -> None:
+    launcher = FakeLauncher()
+    launcher.trouble = lambda at: failed("no such function") if at.reference and at.event == "ready" else None
+    (sample,) = beside(launcher).measure()
+    assert sample.error is None
+    assert len(sample.launches) == 3
+    assert sample.reference is not None
+    assert sample.reference.error is not None
+    assert not sample.reference.launches
+    assert not [event for event in launcher.of(MEASURED) if event.at.reference]
+
+
+def test_other_results_of_a_reference_are_no_error() -> None:
+    launcher = FakeLauncher()
+    launcher.results = lambda at: ("41",) if at.reference else ("42",)
+    (sample,) = beside(launcher).measure()
+    assert sample.error is None
+
+
+def test_only_what_a_judge_still_needs_is_measured() -> None:
+    launcher = FakeLauncher()
+    seen: list[int] = []
+
+    def judge(samples: Sequence[Sample]) -> dict[str, frozenset[Need]]:
+        seen.append(len(samples[0].launches))
+        threads, fork = (sample.cell.nodeid for sample in samples)
+        if len(seen) < 2:
+            return {threads: frozenset({"time"}), fork: frozenset({"memory"})}
+        return {threads: frozenset({"time"})} if len(seen) < 4 else {}
+
+    run = beside(launcher, judge=judge, limits=Limits(turns=4, at_most=40), executors=("threads", "fork"))
+    threads, fork = run.measure()
+    assert seen == [1, 2, 3, 4]
+    assert (len(threads.launches), len(threads.memory), len(threads.locks)) == (4, 1, 1)
+    assert (len(fork.launches), len(fork.memory), len(fork.locks)) == (1, 2, 1)
+    assert fork.reference is not None
+    assert len(fork.reference.memory) == 2
+
+
+def test_a_judge_gets_no_more_rounds_than_the_budget_has_room_for() -> None:
+    launcher = FakeLauncher()
+    limits = Limits(turns=4, at_most=40, budget_s=30.0)
+    beside(launcher, judge=lambda samples: {samples[0].cell.nodeid: EVERYTHING}, limits=limits).measure()
+    assert 20 < launcher.clock() < 33
+
+
+def test_time_that_is_granted_takes_the_place_of_the_budget() -> None:
+    launcher = FakeLauncher()
+    run = beside(
+        launcher,
+        judge=lambda samples: {samples[0].cell.nodeid: EVERYTHING},
+        limits=Limits(turns=4, at_most=40, budget_s=3.0),
+    )
+    while run.step():
+        pass
+    before = run.done
+    run.grant(10.0)
+    while run.step():
+        pass
+    assert run.done > before
+    assert launcher.clock() < 15
+
+
+def test_work_of_others_between_two_rounds_is_not_on_its_account() -> None:
+    launcher = FakeLauncher()
+    limits = Limits(turns=4, at_most=40, budget_s=10.0)
+    run = beside(launcher, judge=lambda samples: {samples[0].cell.nodeid: EVERYTHING}, limits=limits)
+    run.step()
+    left = run.wanted
+    launcher.clock.ns += 10**12
+    run.step()
+    assert abs(run.wanted - left) <= 1
+
+
+def test_the_machine_is_looked_at_before_between_and_after_rounds() -> None:
+    launcher = FakeLauncher()
+    looks: list[int] = []
+    tandem = tandem_of("threads")
+    run = TandemRun(
+        tandem,
+        TARGETS,
+        launcher,
+        THREE,
+        random.Random(1),
+        Told(),
+        launcher.clock,
+        between=lambda: looks.append(len(launcher.of(COLD, side="own"))),
+    )
+    run.measure()
+    assert looks == [0, 1, 2, 3]

@@ -43,6 +43,7 @@ _INSTALLED = re.compile(r".*(?:^|/)(lib(?:64)?/python\d+\.\d+t?/.*)", re.DOTALL)
 SCHEMA = 1
 STATISTIC = 1
 LOCK_TIMEOUT_S = 60.0
+RECORDINGS_KEPT = 20
 LONGEST_NAME = 180
 """Bytes of one file name; most file systems end at 255, and a suffix and a temporary name must fit."""
 
@@ -189,12 +190,16 @@ class TestBaseline(Stored, omit_defaults=False, frozen=True, kw_only=True):
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """One edit of a file: the entry to store under label and key, or None to remove what is there."""
+    """One edit of a file: the entry to store under label and key, or None to remove what is there.
+
+    With `append` its recordings join those that are there; the last RECORDINGS_KEPT stay.
+    """
 
     label: str
     key: str
     entry: Entry | None = None
     machine: Machine | None = None
+    append: bool = False
 
 
 class Summary(Struct, frozen=True, kw_only=True):
@@ -224,7 +229,7 @@ class Difference(Struct, frozen=True, kw_only=True):
 
 
 class Update(Struct, frozen=True, kw_only=True):
-    """What an update does with one cell, and why; `sample` is what a `record` stores."""
+    """What an update does with one cell, and why; `sample` is what a `record` stores, `append` beside what is there."""
 
     nodeid: str
     action: Action
@@ -232,6 +237,7 @@ class Update(Struct, frozen=True, kw_only=True):
     old: Summary | None = None
     new: Summary | None = None
     sample: Sample | None = None
+    append: bool = False
 
 
 # ---- names and keys
@@ -283,9 +289,16 @@ def _shortened(name: str) -> str:
 
 
 def entry_from_sample(
-    sample: Sample, *, recorded_at: str, commit: str, seed: int, machine: Machine, root: PurePath | None = None
+    sample: Sample,
+    *,
+    recorded_at: str,
+    commit: str,
+    seed: int,
+    machine: Machine,
+    root: PurePath | None = None,
+    append: bool = False,
 ) -> Change:
-    """The change that makes this sample the cell's baseline: one new recording in place of the old ones.
+    """The change that makes this sample the cell's baseline: one new recording, in place of the old ones or after them.
 
     `root` is the project's, see `portable`. Raises BaselineError for a sample that holds an error or no launch.
     """
@@ -300,7 +313,7 @@ def entry_from_sample(
         recordings=(recording_from_sample(sample, recorded_at=recorded_at, commit=commit, seed=seed, root=root),),
     )
     key = entry_key(machine.fingerprint, build_key(sample.interpreter))
-    return Change(label=split_nodeid(sample.cell.nodeid)[1], key=key, entry=entry, machine=machine)
+    return Change(label=split_nodeid(sample.cell.nodeid)[1], key=key, entry=entry, machine=machine, append=append)
 
 
 def recording_from_sample(
@@ -867,13 +880,22 @@ def _merged(old: TestBaseline, changes: Iterable[Change]) -> TestBaseline:
         if change.entry is None:
             builds.pop(change.key, None)
         else:
-            builds[change.key] = change.entry
+            builds[change.key] = _appended(builds.get(change.key), change)
         if change.machine is not None:
             machines[change.machine.fingerprint] = change.machine
     kept = {label: builds for label, builds in cells.items() if builds}
     used = {key.partition("/")[0] for builds in kept.values() for key in builds}
     known = {fingerprint: machine for fingerprint, machine in machines.items() if fingerprint in used}
     return TestBaseline(schema=SCHEMA, statistic=STATISTIC, test=old.test, machines=known, cells=kept)
+
+
+def _appended(old: Entry | None, change: Change) -> Entry:
+    """The entry of a change, after what is there where it appends; the last recordings stay."""
+    assert change.entry is not None
+    if old is None or not change.append:
+        return change.entry
+    recordings = (*old.recordings, *change.entry.recordings)
+    return msgspec.structs.replace(change.entry, recordings=recordings[-RECORDINGS_KEPT:])
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -1041,7 +1063,8 @@ def update_plan(modes: str | Sequence[str], rows: Sequence[Row], store: Store, *
     """What an update does with each cell of a run: a decision alone, nothing is written. Raises BaselineError.
 
     `modes` are `new`, `all` and names as `names` takes them. A cell without a baseline is recorded always, a changed
-    one by `all` or by name, a regressed one by name alone. A name that no cell has is a `skip` of its own.
+    one by `all` or by name, a regressed one by name alone. A recording joins those that are stored, unless the cell
+    changed: then it takes their place. A name that no cell has is a `skip` of its own.
     """
     asked = [modes] if isinstance(modes, str) else list(modes)
     patterns = [mode for mode in asked if mode not in ("new", "all")]
@@ -1062,7 +1085,14 @@ def _update(row: Row, difference: Difference, everything: bool, patterns: Sequen
         old=difference.old,
         new=difference.new,
         sample=row.sample if action == "record" else None,
+        append=action == "record" and _same(difference),
     )
+
+
+def _same(difference: Difference) -> bool:
+    """Whether a recording is one more of what is stored: a cell that changed begins anew."""
+    changed = difference.decision in (Decision.REGRESSED, Decision.IMPROVED)
+    return difference.old is not None and not difference.reason and not changed
 
 
 def _action(difference: Difference, everything: bool, named: bool) -> tuple[Action, str]:
@@ -1096,7 +1126,13 @@ def apply_updates(
         (
             split_nodeid(update.nodeid)[0],
             entry_from_sample(
-                update.sample, recorded_at=recorded_at, commit=commit, seed=seed, machine=machine, root=root
+                update.sample,
+                recorded_at=recorded_at,
+                commit=commit,
+                seed=seed,
+                machine=machine,
+                root=root,
+                append=update.append,
             ),
         )
         for update in updates

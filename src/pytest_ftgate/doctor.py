@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from .machine import ROOT, read_machine
+from .machine import ROOT, read_machine, read_text
 from .model import Interpreter, Machine, Struct
 from .pythons import (
     InterpreterNotFound,
@@ -246,8 +246,5 @@ def _probe_rows(probes: Probes) -> list[tuple[str, str]]:
 
 
 def _has(path: Path, word: str = "") -> bool:
-    try:
-        text = path.read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return False
+    text = read_text(path) or ""
     return bool(text.strip()) and word in text

@@ -202,10 +202,17 @@ def side_by_side(launches: Iterable[Launch], beside: Iterable[Launch]) -> Sides:
 
     Turns are neighbours from the first on: a launch that took part in fewer of them did so in the first.
     """
+    return list(sides_by_order(launches, beside).values())
+
+
+def sides_by_order(
+    launches: Iterable[Launch], beside: Iterable[Launch]
+) -> dict[int, tuple[tuple[float, ...], tuple[float, ...]]]:
+    """The same by the launches' order, which ascends."""
     others = {launch.order: _turn_values(launch) for launch in beside}
     own = {launch.order: _turn_values(launch) for launch in launches}
-    pairs = (stats.neighbours(own[order], others[order]) for order in sorted(own.keys() & others.keys()))
-    return [(first, second) for first, second in pairs if first and second]
+    pairs = {order: stats.neighbours(own[order], others[order]) for order in sorted(own.keys() & others.keys())}
+    return {order: (first, second) for order, (first, second) in pairs.items() if first and second}
 
 
 def _turn_values(launch: Launch) -> list[float]:
@@ -229,14 +236,21 @@ def _cost(sides: Sides) -> Interval | None:
     return stats.ratio_interval(measured, INTERVAL_LEVEL) if measured else None
 
 
-def scaling_values(sample: Sample) -> tuple[float, ...]:
-    """A value a launch, in their order: throughput over that of the one-worker cell that took turns with it.
+def scaling_values(sample: Sample) -> dict[int, float]:
+    """Launch order -> throughput over that of the one-worker cell that took turns with it.
 
     The median over its turns of the one-worker turn over its own, times the work that it does meanwhile. Empty
     without a one-worker cell beside it.
     """
-    sides = side_by_side(sample.single, sample.launches)
-    return tuple(work_ratio(sample) * stats.turns_ratio(single, own, stats.PAIRED) for single, own in sides)
+    sides = sides_by_order(sample.single, sample.launches)
+    ratios = {order: stats.turns_ratio(single, own, stats.PAIRED) for order, (single, own) in sides.items()}
+    return {order: work_ratio(sample) * ratio for order, ratio in ratios.items()}
+
+
+def uss_values(launches: Iterable[Launch]) -> dict[int, float]:
+    """Launch order -> median over its looks of the tree's USS in bytes, its written part where the platform has it."""
+    medians = {launch.order: _median(point.steadiest_bytes for point in launch.memory) for launch in launches}
+    return {order: value for order, value in sorted(medians.items()) if value is not None}
 
 
 def work_ratio(sample: Sample) -> int:
@@ -265,25 +279,29 @@ def lock_share_values(sample: Sample) -> tuple[float, ...]:
     return _shares(sample, waits_for="lock")
 
 
-def _shares(sample: Sample, *, waits_for: WaitsFor, but: tuple[str, ...] = ()) -> tuple[float, ...]:
-    """The same of lock or of queue wait; `but` are beginnings of kinds that are left out."""
-    shares = []
-    for locks in _lock_waits(sample):
+def shares_by_order(sample: Sample, waits_for: WaitsFor, but: tuple[str, ...] = ()) -> dict[int, float]:
+    """Launch order -> the same of lock or of queue wait; `but` are beginnings of kinds that are left out."""
+    shares = {}
+    for order, locks in _lock_waits(sample).items():
         waited = sum(
             site.total_ns for site in locks.sites if site.waits_for == waits_for and not site.kind.startswith(but)
         )
-        shares.append(waited / (sample.cell.workers * locks.work_ns))
-    return tuple(shares)
+        shares[order] = waited / (sample.cell.workers * locks.work_ns)
+    return shares
 
 
-def _lock_waits(sample: Sample) -> list[LockWaits]:
+def _shares(sample: Sample, *, waits_for: WaitsFor, but: tuple[str, ...] = ()) -> tuple[float, ...]:
+    return tuple(shares_by_order(sample, waits_for, but).values())
+
+
+def _lock_waits(sample: Sample) -> dict[int, LockWaits]:
     launches = sorted(sample.locks, key=lambda launch: launch.order)
-    return [launch.locks for launch in launches if launch.locks is not None and launch.locks.work_ns > 0]
+    return {launch.order: launch.locks for launch in launches if launch.locks is not None and launch.locks.work_ns > 0}
 
 
 def _sites(sample: Sample) -> tuple[SiteFigures, ...]:
     """Each creation site over all lock launches; the one that was waited for longest comes first."""
-    launches = _lock_waits(sample)
+    launches = list(_lock_waits(sample).values())
     groups: dict[tuple[str, int, str, str, WaitsFor], list[tuple[LockWaits, LockSite]]] = {}
     for locks in launches:
         for site in locks.sites:

@@ -49,6 +49,7 @@ class Request(Struct, frozen=True, kw_only=True):
 
     `waits_unavailable` says why threads' waits cannot be told on this interpreter; empty where they can.
     With `settled` the allocator gives back at once what is freed, so that growth is the workload's and not its caches'.
+    `reference` says that it is the side that a change is compared with; nothing is done otherwise for it.
     """
 
     cell: Cell
@@ -62,6 +63,7 @@ class Request(Struct, frozen=True, kw_only=True):
     timeout_s: float
     waits_unavailable: str = ""
     settled: bool = False
+    reference: bool = False
 
     @property
     def stand_in(self) -> str:

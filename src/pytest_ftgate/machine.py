@@ -65,7 +65,7 @@ def usable_cores() -> int:
 
 def cpu_model(root: Path = ROOT) -> str:
     """The CPU's name as the system gives it, `unknown` when it gives none."""
-    text = _read(root / "proc/cpuinfo") or ""
+    text = read_text(root / "proc/cpuinfo") or ""
     for key in ("model name", "Model", "Hardware", "cpu model", "Processor"):
         match = re.search(rf"^{key}\s*:\s*(.+)$", text, re.MULTILINE)
         if match:
@@ -77,41 +77,31 @@ def cpu_model(root: Path = ROOT) -> str:
 def governor(root: Path = ROOT) -> str | None:
     """The frequency governor of the first core (all of them, joined, when they differ); None where there is none."""
     paths = sorted((root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor"))
-    named = {text.strip() for path in paths if (text := _read(path))}
+    named = {text.strip() for path in paths if (text := read_text(path))}
     return "+".join(sorted(named)) or None
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:
     """The least CPU limit of this process's cgroup and those above it, in cores; None without a limit."""
-    limits = [limit for folder in _cgroup_folders(root, "cpu") if (limit := _folder_quota(folder)) is not None]
+    limits = [limit for folder in cgroup_folders(root, "cpu") if (limit := _folder_quota(folder)) is not None]
     return min(limits, default=None)
 
 
 def memory_limit_bytes(root: Path = ROOT) -> int | None:
     """The least memory limit of this process's cgroup and those above it; None without a limit."""
     limits = []
-    for folder in _cgroup_folders(root, "memory"):
+    for folder in cgroup_folders(root, "memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):
-            text = (_read(folder / name) or "").strip()
+            text = (read_text(folder / name) or "").strip()
             if text.isdigit() and int(text) < _NO_LIMIT_BYTES:
                 limits.append(int(text))
     return min(limits, default=None)
 
 
-def _folder_quota(folder: Path) -> float | None:
-    quota, _, period = (_read(folder / "cpu.max") or "").strip().partition(" ")
-    if not quota:
-        quota = (_read(folder / "cpu.cfs_quota_us") or "").strip()
-        period = (_read(folder / "cpu.cfs_period_us") or "").strip()
-    if not quota.isdigit() or not period.isdigit() or int(period) == 0:
-        return None
-    return int(quota) / int(period)
-
-
-def _cgroup_folders(root: Path, controller: str) -> list[Path]:
+def cgroup_folders(root: Path, controller: str) -> list[Path]:
     """The folders of this process's cgroup for a controller, v2 and v1, from the innermost to the top."""
     folders: list[Path] = []
-    for line in (_read(root / "proc/self/cgroup") or "0::/").splitlines():
+    for line in (read_text(root / "proc/self/cgroup") or "0::/").splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if controllers and controller not in controllers.split(","):
@@ -123,15 +113,26 @@ def _cgroup_folders(root: Path, controller: str) -> list[Path]:
     return folders
 
 
-def _v1_mount(mount: Path, controllers: str, controller: str) -> str:
-    return controllers if (mount / controllers).is_dir() else controller
-
-
-def _read(path: Path) -> str | None:
+def read_text(path: Path) -> str | None:
+    """What a file of /proc or /sys holds; None where it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
+
+
+def _folder_quota(folder: Path) -> float | None:
+    quota, _, period = (read_text(folder / "cpu.max") or "").strip().partition(" ")
+    if not quota:
+        quota = (read_text(folder / "cpu.cfs_quota_us") or "").strip()
+        period = (read_text(folder / "cpu.cfs_period_us") or "").strip()
+    if not quota.isdigit() or not period.isdigit() or int(period) == 0:
+        return None
+    return int(quota) / int(period)
+
+
+def _v1_mount(mount: Path, controllers: str, controller: str) -> str:
+    return controllers if (mount / controllers).is_dir() else controller
 
 
 def _without_noise(cpu: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import inspect
 import math
 import os
@@ -12,11 +11,15 @@ import unittest
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, get_args
 
+import msgspec
+
+from . import contracts, thresholds
 from .errors import FtgateError
-from .model import BodyKind, Executor, ExecutorKind, Param, Reuse, Source, Spec, StartMethod
+from .model import BodyKind, Executor, ExecutorKind, Param, Requirement, Reuse, Source, Spec, StartMethod, Threshold
 from .pythons import TargetError, parse_target
-from .runner.api import Declaration, ExecutorToken
+from .runner.api import Declaration, ExecutorToken, Note
 from .runner.loading import shape_of
+from .thresholds import did_you_mean, listed
 
 KINDS: tuple[str, ...] = get_args(ExecutorKind)
 METHODS: tuple[str, ...] = get_args(StartMethod)
@@ -53,7 +56,7 @@ class Reader:
         found: list[Executor] = []
         for token in self.declared.args:
             if not isinstance(token, ExecutorToken):
-                self.fail(f"{_shown(token)} is no executor; use {_listed(KINDS)} from pytest_ftgate")
+                self.fail(f"{_shown(token)} is no executor; use {listed(KINDS)} from pytest_ftgate")
             found += self._expand(token.kind, token.methods or True)
         for kind in KINDS:
             if kind in self.kwargs:
@@ -73,12 +76,12 @@ class Reader:
             return [Executor(kind="processes", method=default_method())]
         methods = [value] if isinstance(value, str) else value
         if not isinstance(methods, (list, tuple)) or not methods:
-            self.fail(f"processes= takes True, a start method or a list of them ({_listed(METHODS)}), not {value!r}")
+            self.fail(f"processes= takes True, a start method or a list of them ({listed(METHODS)}), not {value!r}")
         return [Executor(kind="processes", method=self._method(method)) for method in methods]
 
     def _method(self, method: Any) -> StartMethod:
         if method not in METHODS:
-            self.fail(f"{method!r} is no start method; use {_listed(METHODS)}{_close(method, METHODS)}")
+            self.fail(f"{method!r} is no start method; use {listed(METHODS)}{did_you_mean(method, METHODS)}")
         return method  # type: ignore[no-any-return]
 
     # -- numbers -----------------------------------------------------------------------------------------------
@@ -88,7 +91,7 @@ class Reader:
         known = (*OPTIONS, *KINDS)
         for name in self.kwargs:
             if name not in known:
-                self.fail(f"unknown argument {name!r}{_close(name, known)}; it takes {_listed(known)}")
+                self.fail(f"unknown argument {name!r}{did_you_mean(name, known)}; it takes {listed(known)}")
 
     def workers(self) -> tuple[int, ...]:
         """The worker counts, each once."""
@@ -115,7 +118,7 @@ class Reader:
         if value is None:
             return "fresh" if duration is None else "pool"
         if value not in REUSES:
-            self.fail(f"reuse= takes {_listed(REUSES)}, not {value!r}")
+            self.fail(f"reuse= takes {listed(REUSES)}, not {value!r}")
         if duration is not None and value == "fresh":
             self.fail("duration= keeps its workers from window to window; drop reuse='fresh', or use iterations=")
         return value  # type: ignore[no-any-return]
@@ -164,8 +167,7 @@ class Reader:
             for token in tokens:
                 if not isinstance(token, ExecutorToken):
                     self.fail(
-                        f"variant {function.__name__} is for {_shown(token)}, which is no executor; "
-                        f"use {_listed(KINDS)}"
+                        f"variant {function.__name__} is for {_shown(token)}, which is no executor; use {listed(KINDS)}"
                     )
                 if token.kind not in named:
                     self.fail(
@@ -219,10 +221,12 @@ def check_class(cls: type) -> None:
     """Raise DeclarationError for a class that is decorated itself, or whose decorated tests pytest cannot multiply."""
     declared = vars(cls).get("__ftgate__")
     path = getattr(sys.modules.get(cls.__module__), "__file__", None) or cls.__module__
-    if isinstance(declared, Declaration):
-        place = f"{path}:{inspect.getsourcelines(cls)[1]}"
+    notes = notes_of(cls)
+    if isinstance(declared, Declaration) or notes:
+        line = inspect.getsourcelines(cls)[1] if isinstance(declared, Declaration) else notes[0].line
+        decorator = "compare" if isinstance(declared, Declaration) else notes[0].decorator
         raise DeclarationError(
-            f"{place}: @ftgate.compare of {cls.__qualname__}: it is a class; decorate its test methods"
+            f"{path}:{line}: @ftgate.{decorator} of {cls.__qualname__}: it is a class; decorate its test methods"
         )
     if not issubclass(cls, unittest.TestCase):
         return
@@ -232,6 +236,90 @@ def check_class(cls: type) -> None:
             Reader(declared, path, f"{cls.__qualname__}.{name}").fail(
                 "tests of unittest.TestCase cannot have cells; move it to a plain class or to the module"
             )
+
+
+def notes_of(function: Any) -> tuple[Note, ...]:
+    """What @ftgate.require and @ftgate.gate left on a function, in the order of their lines."""
+    try:
+        kept = vars(function).get("__ftgate_notes__", ())
+    except TypeError:  # an object without attributes of its own
+        return ()
+    return tuple(sorted(kept, key=lambda note: note.line))
+
+
+def check_notes(function: Any, path: str) -> None:
+    """Raise DeclarationError for a test that has @ftgate.require or @ftgate.gate and no @ftgate.compare.
+
+    `path` is that of its file.
+    """
+    notes = notes_of(function)
+    if notes and declaration_of(function) is None:
+        name = getattr(function, "__qualname__", repr(function))
+        raise DeclarationError(
+            f"{path}:{notes[0].line}: @ftgate.{notes[0].decorator} of {name}: it has no cells to look at; "
+            f"add {EXAMPLE} to the test"
+        )
+
+
+class Notes:
+    """Reads what stands beside a declaration; every complaint carries its place."""
+
+    def __init__(self, declared: Declaration, source: Source) -> None:
+        self.source = source
+        self.notes = notes_of(declared.body)
+        for _, body in declared.variants:
+            for note in notes_of(body):
+                self.fail(note, f"it stands on the variant {body.__name__}; put it on the test itself")
+
+    def fail(self, note: Note, text: str) -> NoReturn:
+        """Raise what is wrong, at its place."""
+        raise DeclarationError(
+            f"{self.source.path}:{note.line}: @ftgate.{note.decorator} of {self.source.qualname}: {text}"
+        )
+
+    def thresholds(self) -> tuple[Threshold, ...]:
+        """Those of the gates, each metric once."""
+        found: dict[str, Threshold] = {}
+        lines: dict[str, int] = {}
+        for note in self._of("gate"):
+            try:
+                threshold = thresholds.threshold(note.args[0], note.kwargs)
+            except ValueError as error:
+                self.fail(note, str(error))
+            metric = threshold.metric
+            if metric in found:
+                self.fail(note, f"{metric} has a gate in line {lines[metric]} already; make one of both")
+            found[metric], lines[metric] = threshold, note.line
+        return tuple(found.values())
+
+    def requirements(self, spec: Spec) -> tuple[Requirement, ...]:
+        """The contracts, checked against the test; each once."""
+        found: dict[str, Requirement] = {}
+        for note in self._of("require"):
+            for text in self._expressions(note):
+                try:
+                    contracts.check(contracts.parse(text), spec)
+                except contracts.ContractError as error:
+                    self.fail(note, str(error))
+                found.setdefault(text, Requirement(text=text, line=note.line))
+        return tuple(found.values())
+
+    def _of(self, decorator: str) -> list[Note]:
+        notes = [note for note in self.notes if note.decorator == decorator]
+        for note in notes:
+            if any(hasattr(value, "__code__") for value in note.args):
+                example = "gate('wall', margin='3%')" if decorator == "gate" else "require(scaling='>= 1.6')"
+                self.fail(note, f"it needs parentheses and what it is about: @ftgate.{example}")
+        return notes
+
+    def _expressions(self, note: Note) -> list[str]:
+        for value in (*note.args, *note.kwargs.values()):
+            if not isinstance(value, str) or not value.strip():
+                self.fail(note, f"it takes texts such as 'threads.wall < 20 ms' or scaling='>= 1.6', not {value!r}")
+        found = [*note.args, *(contracts.keyword_text(name, text) for name, text in note.kwargs.items())]
+        if not found:
+            self.fail(note, "it requires nothing; write for example @ftgate.require(scaling='>= 1.6')")
+        return [" ".join(text.split()) for text in found]  # in one line, as reports show it
 
 
 def check_function(declared: Declaration, source: Source, function: object, name: str, cls: type | None) -> None:
@@ -262,7 +350,7 @@ def spec_of(declared: Declaration, source: Source, nodeid: str) -> Spec:
     if duration is not None and iterations is not None:
         reader.fail("it takes iterations= or duration=, not both")
     body: Any = shape_of(declared.body)
-    return Spec(
+    spec = Spec(
         nodeid=nodeid,
         source=source,
         body=body,
@@ -275,6 +363,8 @@ def spec_of(declared: Declaration, source: Source, nodeid: str) -> Spec:
         warmup=reader.positive("warmup", whole=duration is None, zero=True),
         timeout_s=reader.positive("timeout"),
     )
+    notes = Notes(declared, source)
+    return msgspec.structs.replace(spec, thresholds=notes.thresholds(), requirements=notes.requirements(spec))
 
 
 def check_arguments(
@@ -330,15 +420,6 @@ def default_method() -> StartMethod:
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def _listed(words: Sequence[str]) -> str:
-    return ", ".join(words[:-1]) + f" or {words[-1]}"
-
-
-def _close(word: Any, known: Sequence[str]) -> str:
-    found = difflib.get_close_matches(str(word), known, 1)
-    return f" (did you mean {found[0]!r}?)" if found else ""
 
 
 def _shown(value: Any) -> str:

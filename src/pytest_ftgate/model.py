@@ -80,6 +80,38 @@ class Param(Struct, frozen=True, kw_only=True):
     literal: str
 
 
+class Metric(StrEnum):
+    """What may gate."""
+
+    WALL = "wall"
+    TAIL = "tail"
+    USS = "uss"
+    LOCK_WAIT = "lock_wait_share"
+    SCALING = "scaling"
+    RATIO = "ratio"
+    CONTRACT = "contract"
+
+
+class Threshold(Struct, frozen=True, kw_only=True):
+    """What counts as a change of one metric, as declared; None leaves it to the next that says so.
+
+    `margin` and `effect` are fractions of the reference, `floor` is in the metric's unit (s, bytes, a fraction of the
+    time, x): the fail limit is (1 + margin) reference + floor.
+    """
+
+    metric: Metric
+    margin: float | None = None
+    effect: float | None = None
+    floor: float | None = None
+
+
+class Requirement(Struct, frozen=True, kw_only=True):
+    """A contract as written beside a test: `threads.wall < 0.8 * processes[spawn].wall`, and the line it stands on."""
+
+    text: str
+    line: int = 0
+
+
 class Source(Struct, frozen=True, kw_only=True):
     """Where the workload stands and how pytest imported it."""
 
@@ -105,6 +137,8 @@ class Spec(Struct, frozen=True, kw_only=True):
     duration_s: float | None = None
     warmup: float | None = None
     timeout_s: float | None = None
+    thresholds: tuple[Threshold, ...] = ()
+    requirements: tuple[Requirement, ...] = ()
 
 
 class Cell(Struct, frozen=True, kw_only=True):
@@ -316,6 +350,7 @@ class Sample(Struct, frozen=True, kw_only=True):
     launches of an empty workload in the same cell. `growth` are launches of many barriers in which the allocator gives
     back at once what is freed, `growth_floor` the same of an empty workload; there are none where workers end with
     each iteration. `reuse` and `duration_s` are the spec's: they say which stored launches these can be compared with.
+    `reference` is the same cell of the revision that took turns with this one.
     """
 
     cell: Cell
@@ -333,6 +368,7 @@ class Sample(Struct, frozen=True, kw_only=True):
     unsupported: str | None = None
     reuse: Reuse = "fresh"
     duration_s: float | None = None
+    reference: Sample | None = None
 
 
 class Interval(Struct, frozen=True, kw_only=True):
@@ -344,20 +380,12 @@ class Interval(Struct, frozen=True, kw_only=True):
     level: float
 
 
-class Metric(StrEnum):
-    """What may gate."""
-
-    WALL = "wall"
-    USS = "uss"
-    LOCK_WAIT = "lock_wait_share"
-    SCALING = "scaling"
-
-
 class Decision(StrEnum):
-    """The verdict on one metric of one cell, or on the cell."""
+    """The verdict on one metric of one cell, or on the cell. BROKEN is a contract that does not hold."""
 
     PASSED = "passed"
     REGRESSED = "regressed"
+    BROKEN = "broken"
     IMPROVED = "improved"
     INCONCLUSIVE = "inconclusive"
     NO_BASELINE = "no baseline"
@@ -365,13 +393,31 @@ class Decision(StrEnum):
     UNSUPPORTED = "unsupported"
 
 
-class Comparison(Struct, frozen=True, kw_only=True):
-    """New launches against stored ones, one metric, as numbers per launch.
+Test = Literal["ranks", "pairs", "blocks"]
+"""What compares two sides: `ranks` launches that are neighbours of nobody (exact rank sum), `pairs` those that took
+turns (exact signed rank of log-ratios), `blocks` those of the same rounds (exact rank sums within blocks of four)."""
 
-    `new` and `reference` are per-launch values: for wall the ratio to the candle of the same tandem
-    (dimensionless), for USS bytes, for the lock-wait share a fraction, for scaling a ratio of which more is better.
-    The fail limit is (1 + margin) reference + floor, the latter in `unit`; the pass limit (1 + effect) reference, of
-    the lock-wait share with twice the floor.
+
+class Look(Struct, frozen=True, kw_only=True):
+    """A number of new launches (pairs) at which a decision may be made, with the levels that it may spend."""
+
+    launches: int
+    alpha: float
+    beta: float
+
+
+class Comparison(Struct, frozen=True, kw_only=True):
+    """New launches against a reference's, one metric, as numbers per launch.
+
+    `new` and `reference` are per-launch values: for wall and tail a time in ns or its ratio to the candle of the same
+    tandem (dimensionless), for USS bytes, for the lock-wait share a fraction, for scaling a ratio of which more is
+    better, for `ratio` the time over that of the reference executor. Unless `test` is `ranks`, `new[i]` and
+    `reference[i]` are of the same round. The fail limit is (1 + margin) reference + floor, the latter in `unit`; the
+    pass limit (1 + effect) reference, of the lock-wait share with twice the floor.
+
+    `looks` ascend, their levels sum up to `alpha` and `beta` at most, those of this hypothesis; none: one look at all
+    there is. With `final` no launch will come: the levels left are spent at what there is, and the effect is widened up
+    to `widest` where the noise leaves no other way to pass.
     """
 
     metric: Metric
@@ -383,12 +429,18 @@ class Comparison(Struct, frozen=True, kw_only=True):
     floor: float = 0.0
     alpha: float = 0.01
     beta: float = 0.05
+    test: Test = "ranks"
+    looks: tuple[Look, ...] = ()
+    final: bool = True
+    widest: float = 0.25
 
 
 class MetricVerdict(Struct, frozen=True, kw_only=True):
     """The decision on one metric: the Hodges-Lehmann change with its interval, and the p-values.
 
-    `ratio` is new / reference; of a share, which may be zero, it is None and `points` is new - reference.
+    `ratio` is new / reference; of a share, which may be zero, it is None and `points` is new - reference. `launches` is
+    the number of new launches (pairs) that the decision rests on, `more` how many more would settle one that is
+    inconclusive, None where no number is known to. `contract` is the text of a contract, of Metric.CONTRACT alone.
     """
 
     metric: Metric
@@ -398,16 +450,26 @@ class MetricVerdict(Struct, frozen=True, kw_only=True):
     p_fail: float | None = None
     p_pass: float | None = None
     reason: str = ""
+    launches: int = 0
+    more: int | None = None
+    contract: str = ""
+
+
+Road = Literal["", "stored", "prediction", "elsewhere", "tandem"]
+"""What a cell was judged by: the stored launches of this machine, a prediction from stored recordings, what travels of
+another machine's recordings, or its reference measured beside it."""
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """The decision on one cell: the worst of its metrics."""
+    """The decision on one cell: the worst of its metrics; by which road it came about, and why by that one."""
 
     decision: Decision
     metrics: tuple[MetricVerdict, ...] = ()
     reason: str = ""
     baseline: str = ""
     commit: str = ""
+    road: Road = ""
+    why: str = ""
 
 
 class SiteFigures(Struct, frozen=True, kw_only=True):
@@ -507,14 +569,37 @@ class Figures(Struct, frozen=True, kw_only=True):
     serial_fraction: float | None = None
 
 
+class Conditions(Struct, frozen=True, kw_only=True):
+    """What else went on while a tandem was measured; None where the platform does not tell.
+
+    `calibration_ns` are times of a fixed piece of work in the controller: before the first round, between rounds, and
+    after the last. `steal` is the share of the cores' time that the hypervisor gave to others, `others` the cores that
+    processes beside this run kept busy, `quota` the share of its periods in which a CPU quota stopped this cgroup,
+    `throttles` how often the CPU slowed itself because of heat. `cores` are those usable, `span_s` the time looked at.
+    """
+
+    span_s: float = 0.0
+    cores: int = 0
+    calibration_ns: tuple[int, ...] = ()
+    steal: float | None = None
+    others: float | None = None
+    quota: float | None = None
+    throttles: int | None = None
+
+
 class Row(Struct, frozen=True, kw_only=True):
-    """One cell of a report: its figures, its verdict, and the raw sample behind both."""
+    """One cell of a report: its figures, its verdict, and the raw sample behind both.
+
+    `beside` is the sample that took turns with its reference after `sample` had missed what is stored.
+    """
 
     cell: Cell
     verdict: Verdict
     figures: Figures = Figures()
     sample: Sample | None = None
     error: WorkloadError | None = None
+    conditions: Conditions | None = None
+    beside: Sample | None = None
 
 
 class Arrival(Struct, frozen=True, kw_only=True):

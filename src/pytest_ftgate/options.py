@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+from . import thresholds
 from .errors import FtgateError
-from .model import Struct
+from .model import Decision, Metric, Struct, Threshold
 from .pythons import DEFAULT_TARGETS, TargetError, parse_target
+from .thresholds import did_you_mean, listed
 
 IniType = Literal["string", "bool", "linelist", "args"]
 
@@ -23,8 +26,8 @@ class Option(Struct, frozen=True, kw_only=True):
     """One row: `parse` turns a text into the value and raises ValueError with what it takes.
 
     `many` may be given several times; `required` of these at least once; `words` holds several in one text, quoted as
-    in a shell. `optional` is the value of an option that
-    stands without one.
+    in a shell, `commas` several with commas between them. `optional` is the value of an option that stands without
+    one. An option that is given several times and is not `many` has the last of its values.
     """
 
     name: str
@@ -37,6 +40,7 @@ class Option(Struct, frozen=True, kw_only=True):
     flag: bool = False
     required: bool = False
     words: bool = False
+    commas: bool = False
     optional: str = ""
 
     @property
@@ -137,6 +141,47 @@ def report_target(text: str) -> str:
     return text
 
 
+ENDS: Mapping[str, Decision] = {
+    "regressed": Decision.REGRESSED,
+    "improved": Decision.IMPROVED,
+    "inconclusive": Decision.INCONCLUSIVE,
+    "broken": Decision.BROKEN,
+    "unsupported": Decision.UNSUPPORTED,
+    "no-baseline": Decision.NO_BASELINE,
+}
+"""The decisions that may fail a test, as they are written."""
+
+
+def decision(text: str) -> Decision:
+    """A decision that may fail a test."""
+    word = text.strip().replace(" ", "-")
+    if word not in ENDS:
+        raise ValueError(f"{listed(list(ENDS))}{did_you_mean(word, list(ENDS))}; errors always fail")
+    return ENDS[word]
+
+
+def metric(text: str) -> Metric:
+    """A metric that gates by itself."""
+    word = text.strip()
+    if word not in thresholds.GATING:
+        raise ValueError(f"{listed(thresholds.GATING)}{did_you_mean(word, thresholds.GATING)}")
+    return Metric(word)
+
+
+MERGE_BASE = "merge-base"
+_DISTRIBUTION = re.compile(r"dist:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?==[A-Za-z0-9][A-Za-z0-9._+!-]*")
+_REVISION = re.compile(r"(?!-)(?!.*\.\.)(?!.*//)[^\s:?*\[\\]*[^\s:?*\[\\/.]")
+
+
+def revision(text: str) -> str:
+    """A branch, tag or commit; `merge-base`; or `dist:NAME==VERSION`, a version of a dependency."""
+    stripped = text.strip()
+    pattern = _DISTRIBUTION if stripped.startswith("dist:") else _REVISION
+    if pattern.fullmatch(stripped) is None:
+        raise ValueError(f"a branch, tag or commit, {MERGE_BASE}, or dist:NAME==VERSION")
+    return stripped
+
+
 def target(text: str) -> str:
     """A target, checked; as `parse_target` spells it. Raises TargetError."""
     return parse_target(text).spec
@@ -175,11 +220,62 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="strict",
-        help="an inconclusive, unsupported or baseline-less cell fails",
+        help="an inconclusive, unsupported or baseline-less cell fails too: short for these three in fail_on",
         parse=truth,
         default=False,
         ini="bool",
         flag=True,
+    ),
+    Option(
+        name="fail_on",
+        help="what fails a test, between commas or repeated: regressed, improved, inconclusive, broken, unsupported, "
+        "no-baseline (default: regressed,broken); errors always do",
+        parse=decision,
+        default=(Decision.REGRESSED, Decision.BROKEN),
+        ini="args",
+        metavar="LIST",
+        many=True,
+        commas=True,
+    ),
+    Option(
+        name="against",
+        help="measure a branch, tag or commit beside the working tree, in turns, and compare with that; merge-base "
+        "(also without a value): where this branch began; dist:NAME==VERSION: another version of a dependency",
+        parse=revision,
+        default=None,
+        metavar="REV",
+        optional=MERGE_BASE,
+    ),
+    Option(
+        name="escalate",
+        help="what misses its stored baseline is measured beside the baseline's commit, which then decides "
+        "(default: yes)",
+        parse=truth,
+        default=True,
+        ini="bool",
+        metavar="yes|no",
+    ),
+    Option(
+        name="metrics",
+        help=f"metrics that gate, between commas or repeated (default: {','.join(thresholds.GATING)}); "
+        "the others are shown",
+        parse=metric,
+        default=thresholds.GATING,
+        ini="args",
+        metavar="LIST",
+        many=True,
+        required=True,
+        commas=True,
+    ),
+    Option(
+        name="gate",
+        help="what counts as a change of a metric, repeatable: 'wall: margin=0.03, effect=0.08', 'uss: floor=1MiB'; "
+        "@ftgate.gate comes before the ini",
+        parse=thresholds.parse,
+        default=(),
+        ini="linelist",
+        metavar="METRIC:...",
+        many=True,
     ),
     Option(
         name="baselines",
@@ -231,12 +327,22 @@ OPTIONS: tuple[Option, ...] = (
         default=60.0,
         metavar="TIME",
     ),
-    Option(name="margin", help="a slowdown up to this is no regression", parse=fraction, default=0.05, metavar="SHARE"),
     Option(
-        name="effect", help="a pass excludes a slowdown of this size", parse=fraction, default=0.15, metavar="SHARE"
+        name="margin",
+        help="short for --ftgate-gate of wall and scaling, which comes first: a slowdown up to this is no regression",
+        parse=fraction,
+        default=None,
+        metavar="SHARE",
     ),
-    Option(name="memory_margin", help="as margin, for USS", parse=fraction, default=0.02, metavar="SHARE"),
-    Option(name="memory_effect", help="as effect, for USS", parse=fraction, default=0.10, metavar="SHARE"),
+    Option(
+        name="effect",
+        help="short for the same two: a pass excludes a slowdown of this size",
+        parse=fraction,
+        default=None,
+        metavar="SHARE",
+    ),
+    Option(name="memory_margin", help="as margin, for uss", parse=fraction, default=None, metavar="SHARE"),
+    Option(name="memory_effect", help="as effect, for uss", parse=fraction, default=None, metavar="SHARE"),
     Option(
         name="probe_cost",
         help="a figure is not judged where looking at it made the workload slower by more than this",
@@ -284,18 +390,59 @@ def resolve(option: Option, cli: Any, environment: Mapping[str, str], ini: Any, 
 
     `cli` and `ini` are None where they were not given. Raises OptionError.
     """
-    if cli is not None and cli != []:
-        given = [word for text in cli for word in _words(text, option.cli)] if option.words else cli
-        return _parsed(option, given, option.cli)
-    text = environment.get(option.variable)
-    if text is not None:
-        place = f"environment variable {option.variable}"
-        return _parsed(option, _words(text, place) if option.many else text, place)
+    first = _from_cli(option, cli)
+    if first is None:
+        first = _from_environment(option, environment)
+    if first is not None:
+        return first
     if declared is not None:
         return declared
-    if ini is not None:
-        return _parsed(option, ini, f"ini option {option.dest}")
-    return option.default
+    found = _from_ini(option, ini)
+    return option.default if found is None else found
+
+
+def _from_cli(option: Option, cli: Any) -> Any:
+    """The value given on the command line; None where none was."""
+    if cli is None or cli == []:
+        return None
+    if option.words:
+        cli = [word for text in cli for word in _words(text, option.cli)]
+    return _parsed(option, cli[-1] if isinstance(cli, list) and not option.many else cli, option.cli)
+
+
+def _from_environment(option: Option, environment: Mapping[str, str]) -> Any:
+    text = environment.get(option.variable)
+    if text is None:
+        return None
+    place = f"environment variable {option.variable}"
+    return _parsed(option, _words(text, place) if option.many else text, place)
+
+
+def _from_ini(option: Option, ini: Any) -> Any:
+    return None if ini is None else _parsed(option, ini, f"ini option {option.dest}")
+
+
+SHORT_FORMS = ("margin", "effect", "memory_margin", "memory_effect")
+THRESHOLDS = ("gate", *SHORT_FORMS)
+
+
+def threshold_layers(
+    cli: Mapping[str, Any], environment: Mapping[str, str], ini: Mapping[str, Any]
+) -> tuple[tuple[Threshold, ...], tuple[Threshold, ...]]:
+    """What is said of thresholds for this run, and in the ini: `cli` and `ini` of `thresholds.effective`.
+
+    `cli` and `ini` hold the raw values of the options `gate`, `margin`, `effect`, `memory_margin` and `memory_effect`,
+    None or nothing where they were not given. In one place `gate` comes before the short forms: the last holds. Raises
+    OptionError.
+    """
+
+    def layer(read: Callable[[Option], Any]) -> tuple[Threshold, ...]:
+        short = thresholds.short_forms(**{name: read(by_name(name)) for name in SHORT_FORMS})
+        return (*short, *(read(by_name("gate")) or ()))
+
+    given = layer(lambda option: _from_cli(option, cli.get(option.name)))
+    beneath = layer(lambda option: _from_environment(option, environment))
+    return (*beneath, *given), layer(lambda option: _from_ini(option, ini.get(option.name)))
 
 
 def _words(text: str, place: str) -> list[str]:
@@ -311,7 +458,10 @@ def _parsed(option: Option, value: Any, place: str) -> Any:
     try:
         if not option.many:
             return option.parse(str(value))
-        items = value if isinstance(value, (list, tuple)) else [value]
+        items: Sequence[Any] = value if isinstance(value, (list, tuple)) else [value]
+        if option.commas:
+            pieces = itertools.chain.from_iterable(str(item).split(",") for item in items)
+            items = [piece for piece in dict.fromkeys(piece.strip() for piece in pieces) if piece]
         if option.required and not items:
             raise ValueError(f"at least one {option.metavar}")
         return tuple(option.parse(str(item)) for item in items)

@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from . import functional, marker, options, plan, xdist
+from . import functional, marker, options, plan, thresholds, xdist
 from .errors import FtgateError
-from .model import Arrival, Cell, Decision, Plan, Report, Source, Spec, Target
+from .model import Arrival, Cell, Decision, Plan, Report, Source, Spec, Target, Threshold
 from .progress import Progress, mode_of
 from .pythons import parse_target
 from .reports import json as json_report
@@ -30,7 +30,6 @@ from .session import RunConfig, Session
 
 PLUGIN = "ftgate-run"
 CELL = pytest.StashKey[tuple[Spec, Cell]]()
-FAILING = (Decision.REGRESSED, Decision.ERROR)
 STRICT = (Decision.INCONCLUSIVE, Decision.UNSUPPORTED, Decision.NO_BASELINE)
 
 
@@ -51,49 +50,63 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         if option.flag:
             group.addoption(option.cli, action="store_true", **how)
         elif option.optional:
-            group.addoption(
-                option.cli, action="append", nargs="?", const=option.optional, metavar=option.metavar, **how
-            )
+            action = "append" if option.many else "store"
+            group.addoption(option.cli, action=action, nargs="?", const=option.optional, metavar=option.metavar, **how)
         else:
             group.addoption(option.cli, action="append" if option.many else "store", metavar=option.metavar, **how)
 
 
 def value_of(config: pytest.Config, name: str, declared: Any = None) -> Any:
     """The value of an option after precedence. Raises pytest.UsageError."""
+    return _resolved(config, name, _ini(config, options.by_name(name)), declared)
+
+
+def _resolved(config: pytest.Config, name: str, ini: Any, declared: Any = None) -> Any:
     option = options.by_name(name)
-    try:
-        ini = config.getini(option.dest)
-    except (ValueError, TypeError, pytest.UsageError) as error:  # which of them depends on pytest's version
-        raise pytest.UsageError(f"ini option {option.dest}: {error}") from None
     try:
         return options.resolve(option, config.getoption(option.dest), os.environ, ini, declared)
     except FtgateError as error:
         raise pytest.UsageError(str(error)) from None
 
 
+def _ini(config: pytest.Config, option: options.Option) -> Any:
+    try:
+        return config.getini(option.dest)
+    except (ValueError, TypeError, pytest.UsageError) as error:  # which of them depends on pytest's version
+        raise pytest.UsageError(f"ini option {option.dest}: {error}") from None
+
+
 def run_config(config: pytest.Config, seed: int) -> RunConfig:
     """All options of a run."""
-    names = (
-        "baselines",
-        "update",
-        "launches",
-        "turns",
-        "margin",
-        "effect",
-        "memory_margin",
-        "memory_effect",
-        "alpha",
-        "probe_cost",
-        "install",
-    )
+    names = ("baselines", "update", "launches", "turns", "alpha", "probe_cost", "install", "escalate", "metrics")
     values = {name: value_of(config, name) for name in names}
+    given, written = thresholds_of(config)
     return RunConfig(
         **values,
+        thresholds=given,
+        ini_thresholds=written,
+        against=value_of(config, "against") or "",
         seed=seed,
         budget_s=value_of(config, "time"),
         test_budget_s=value_of(config, "test_time"),
         timeout_s=value_of(config, "timeout"),
     )
+
+
+def thresholds_of(config: pytest.Config) -> tuple[tuple[Threshold, ...], tuple[Threshold, ...]]:
+    """What counts as a change for this run, and for the project: command line and environment apart from the ini.
+
+    A decorator's own stands between the two. Raises pytest.UsageError.
+    """
+    rows = [options.by_name(name) for name in options.THRESHOLDS]
+    cli = {row.name: config.getoption(row.dest) for row in rows}
+    ini = {row.name: _ini(config, row) for row in rows}
+    try:
+        given, written = options.threshold_layers(cli, os.environ, ini)
+        thresholds.check(cli=given, ini=written)
+    except FtgateError as error:
+        raise pytest.UsageError(str(error)) from None
+    return given, written
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -104,16 +117,27 @@ def pytest_configure(config: pytest.Config) -> None:
             "markers", "thread_unsafe: not to be run in several threads at once (pytest-run-parallel)"
         )
     values = {option.name: value_of(config, option.name) for option in options.OPTIONS}
-    _check_update(config)
+    _check_values(config)
     if (values["ftgate"] or values["update"]) and not config.option.collectonly:
         config.pluginmanager.register(Run(config), PLUGIN)
 
 
-def _check_update(config: pytest.Config) -> None:
+def _check_values(config: pytest.Config) -> None:
     """`--ftgate-update tests/` means an update and a folder, but the option has taken the folder as its value."""
     for value in config.getoption("ftgate_update") or ():
         if value not in ("new", "all") and (config.invocation_params.dir / value).exists():
             raise pytest.UsageError(f"--ftgate-update took {value!r} as its value: write --ftgate-update=new {value}")
+    against = config.getoption("ftgate_against")
+    if against and (config.invocation_params.dir / against).exists():
+        raise pytest.UsageError(
+            f"--ftgate-against took {against!r} as its value: write --ftgate-against=merge-base {against}, "
+            f"or refs/heads/{against} for a branch of that name"
+        )
+    if config.getoption("ftgate_update") and value_of(config, "against"):
+        raise pytest.UsageError(
+            "--ftgate-update and --ftgate-against exclude each other: a comparison has no candle to record a time by; "
+            "update in a run of its own"
+        )
 
 
 # -- collection ----------------------------------------------------------------------------------------------------
@@ -145,6 +169,8 @@ def _spec(metafunc: pytest.Metafunc, declared: Declaration) -> Spec:
     source = _source(metafunc, declared)
     marker.check_function(declared, source, metafunc.function, definition.originalname, metafunc.cls)
     spec = marker.spec_of(declared, source, definition.nodeid)
+    given, written = thresholds_of(metafunc.config)
+    thresholds.check(cli=given, declared=spec.thresholds, ini=written)
     requested = [name for mark in definition.own_markers if mark.name == "usefixtures" for name in mark.args]
     marker.check_arguments(declared, source, _parametrized(metafunc), requested)
     return msgspec.structs.replace(spec, timeout_s=value_of(metafunc.config, "timeout", spec.timeout_s))
@@ -211,6 +237,11 @@ def _of_this_interpreter(path: Path) -> bool:
     return path.suffix == ".zip" and path.name.startswith("python")
 
 
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """What is checked out to be compared with is no test of this tree."""
+    return True if collection_path.name == ".ftgate" else None
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_pycollect_makeitem(name: str, obj: object) -> Generator[None, object, object]:
     """Give each item of a decorated test its cell, and mark it; complain about what cannot be one."""
@@ -220,6 +251,7 @@ def pytest_pycollect_makeitem(name: str, obj: object) -> Generator[None, object,
             marker.check_class(obj)
         for item in found if isinstance(found, list) else ():
             if isinstance(item, pytest.Function):
+                marker.check_notes(item.function, str(item.path))
                 _attach(item)
     return found
 
@@ -289,7 +321,8 @@ class Run:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        self.strict: bool = value_of(config, "strict")
+        strict = STRICT if value_of(config, "strict") else ()
+        self.failing = {Decision.ERROR, *strict, *value_of(config, "fail_on")}
         given = xdist.handed_over(config)
         self.is_worker = given is not None
         seed = value_of(config, "seed")
@@ -319,7 +352,10 @@ class Run:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """The plan of what was selected."""
         found: Plan = plan.plan_of(item.stash[CELL] for item in session.items if CELL in item.stash)
-        self.session.prepare(found)
+        try:
+            self.session.prepare(found)
+        except FtgateError as error:
+            raise pytest.UsageError(f"--ftgate-against: {error}") from None
         self.progress.start(len(found.tandems))
 
     def pytest_report_header(self) -> str:
@@ -342,7 +378,7 @@ class Run:
         text = (
             terminal.verdict_lines(row, width=100, color=False, unicode=True, verbosity=1).strip() or row.verdict.reason
         )
-        if row.verdict.decision in FAILING or (self.strict and row.verdict.decision in STRICT):
+        if row.verdict.decision in self.failing:
             pytest.fail(text, pytrace=False)
         if row.verdict.decision is Decision.UNSUPPORTED:
             pytest.skip(row.verdict.reason)

@@ -35,14 +35,16 @@ def turns_wanted(
     *,
     at_least: int = 3,
     at_most: int = 60,
+    tail: int = 0,
 ) -> int:
     """The turns a launch should take so that the median of its ratios has a standard error of about 2 %.
 
     `ratios` holds, for each cell, its first turns over the candle's beside them (positive): the noisiest cell
-    decides. `budget_ns` is for all `launches` together; `at_least` holds even where it does not suffice.
+    decides. `budget_ns` is for all `launches` together; `at_least` holds even where it does not suffice, `tail` (what a
+    tail needs) as far as it does.
     """
     noise = max((_median_noise(cell) for cell in ratios if len(cell) > 1), default=0.0)
-    wanted = math.ceil(min((noise / TURNS_STANDARD_ERROR) ** 2, at_most))
+    wanted = max(tail, math.ceil(min((noise / TURNS_STANDARD_ERROR) ** 2, at_most)))
     affordable = (budget_ns / max(1, launches) - costs.launch_ns) / max(1.0, costs.turn_ns)
     return max(at_least, math.floor(min(wanted, affordable)))
 

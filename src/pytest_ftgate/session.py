@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import random
+import math
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -15,50 +15,42 @@ from typing import Protocol
 import filelock
 import msgspec
 
-from . import baselines, figures, gate, pythons, schedule, stats, waits
+from . import baselines, gate, pythons, schedule, sequential, trees, waits
+from .comparisons import LEAST_TAIL_TURNS
+from .course import Course, executor_cell
+from .entries import Limits, Ready
 from .errors import FtgateError
+from .judging import Policy, Standing, hypotheses
 from .launch import Launcher, ProcessLauncher, install_runner
 from .machine import read_machine
 from .model import (
     Arrival,
     Cell,
-    Comparison,
     Decision,
     Figures,
     Interpreter,
-    Interval,
     Machine,
     Metric,
-    MetricVerdict,
     Plan,
     Report,
     Row,
-    Sample,
     Settings,
+    Spec,
     Struct,
     Table,
     Tandem,
+    Threshold,
     Verdict,
     WorkloadError,
 )
 from .pythons import InterpreterNotFound
 from .reports.baseline import update_lines
-from .tandem import Limits, Listener, Ready, TandemRun
+from .tandem import Listener
 
-CHECK_LAUNCHES = 5
-RECORD_LAUNCHES = 12
-MOST_FLOOR = 12
+RECORD_LAUNCHES, CHECK_LAUNCHES = 12, 5
+FIRST_ROUNDS = 6
+"""Rounds of every test before the budget goes where a decision is nearest."""
 RUNS_KEPT = 5
-PAGE_BYTES = 4096
-USS_FLOOR_PAGES = 64
-BETA = 0.05
-LOCK_WAIT_LIMITS = (0.25, 0.5, 0.01)
-"""Margin and effect of the share as fractions, and the point that is no change at all."""
-NO_NEW = {
-    Metric.USS: "the baseline has figures and no launch of this run gave one: its processes ended before the look",
-    Metric.LOCK_WAIT: "the baseline has figures and no launch of this run gave one",
-}
-"""Without a new value. Scaling is not judged then: the cell with one worker was not selected, or has its own error."""
 
 
 class RunConfig(Struct, frozen=True, kw_only=True):
@@ -72,13 +64,14 @@ class RunConfig(Struct, frozen=True, kw_only=True):
     launches: int | None
     turns: int | None
     timeout_s: float
-    margin: float
-    effect: float
-    memory_margin: float
-    memory_effect: float
+    metrics: tuple[Metric, ...]
+    thresholds: tuple[Threshold, ...]
+    ini_thresholds: tuple[Threshold, ...]
     alpha: float
     probe_cost: float
     install: tuple[str, ...] | None
+    against: str
+    escalate: bool
 
 
 class Watcher(Listener, Protocol):
@@ -112,16 +105,22 @@ class Session:
         self.started = time.monotonic()
         self.plan = Plan(tandems=())
         self._launcher = launcher
-        self._found: dict[str, Found] = {}
+        self._found: dict[tuple[str, str], Found] = {}
         self._rows: dict[str, Row] = {}
-        self._hypotheses: int | None = None
+        self._policy: Policy | None = None
         self._entries: dict[str, baselines.Entry | FtgateError | None] = {}
+        self._pairs: dict[str, trees.Pair | trees.AgainstError] = {}
 
     # -- what is to be done ------------------------------------------------------------------------------------
 
     def prepare(self, plan: Plan) -> None:
-        """Take the plan of the whole run; nothing is started yet."""
+        """Take the plan of the whole run; nothing is started yet.
+
+        Raises trees.AgainstError where there is nothing to compare with.
+        """
         self.plan = plan
+        if self.config.against and plan.tandems:
+            self.pair()
 
     def row(self, nodeid: str) -> Row:
         """The verdict on a cell; its whole tandem is measured at the first call for one of its cells."""
@@ -136,26 +135,57 @@ class Session:
         """Measured once in a run, whichever process asks first: the others read what it wrote."""
         self.run.mkdir(parents=True, exist_ok=True)
         pythons.hide_from_git(self.folder)
-        kept = self.run / f"{hashlib.sha256(tandem.key.encode()).hexdigest()[:16]}.json"
         with filelock.FileLock(self.folder / "measuring.lock"):
-            if kept.exists():
-                return msgspec.json.decode(kept.read_bytes(), type=list[Row])
-            rows = self._measured(tandem)
-            unfinished = kept.with_suffix(".part")
-            unfinished.write_bytes(msgspec.json.encode(rows))
-            unfinished.replace(kept)
-        return rows
+            if not self._kept(tandem).exists():
+                self._measure([tandem] if self.config.budget_s is None else self.plan.tandems)
+            return msgspec.json.decode(self._kept(tandem).read_bytes(), type=list[Row])
+
+    def _kept(self, tandem: Tandem) -> Path:
+        """Where the rows of a tandem stand once they are measured."""
+        return self.run / f"{hashlib.sha256(tandem.key.encode()).hexdigest()[:16]}.json"
+
+    def _measure(self, tandems: Sequence[Tandem]) -> None:
+        """One test, or all tests of a run that has a budget: then whichever is nearest to its decision goes first."""
+        courses = {tandem.key: self._course(tandem) for tandem in tandems}
+        while any(course.open for course in courses.values()):
+            left_s = self._left_s()
+            if left_s is not None and left_s <= 0:
+                for course in courses.values():
+                    course.close()
+                continue
+            _next_of(list(courses.values())).step(left_s)
+        for tandem in tandems:
+            self._keep_rows(tandem, courses[tandem.key].rows())
+
+    def _course(self, tandem: Tandem) -> Course:
+        self.watcher.begin(tandem.key, [cell.label for cell in tandem.cells])
+        return Course(self, tandem, self.config.escalate, self.config.against)
+
+    def _left_s(self) -> float | None:
+        """What is left of the run's budget; None without one."""
+        if self.config.budget_s is None:
+            return None
+        return self.config.budget_s - (time.monotonic() - self.started)
+
+    def _keep_rows(self, tandem: Tandem, rows: list[Row]) -> None:
+        kept = self._kept(tandem)
+        unfinished = kept.with_suffix(".part")
+        unfinished.write_bytes(msgspec.json.encode(rows))
+        unfinished.replace(kept)
 
     # -- targets -----------------------------------------------------------------------------------------------
 
-    def found(self, cell: Cell) -> Found:
-        """The interpreter and environment of a cell's target, looked for once."""
-        spec = cell.target.spec
-        if spec not in self._found:
-            self._found[spec] = self._find(cell)
-        return self._found[spec]
+    def found(self, cell: Cell, side: trees.Side | None = None) -> Found:
+        """The interpreter and environment of a cell's target, looked for once.
 
-    def _find(self, cell: Cell) -> Found:
+        The environment holds the project, or that side of a comparison.
+        """
+        key = (cell.target.spec, "" if side is None else f"{side.root} {side.install}")
+        if key not in self._found:
+            self._found[key] = self._find(cell, side)
+        return self._found[key]
+
+    def _find(self, cell: Cell, side: trees.Side | None) -> Found:
         target = cell.target
         self.watcher.advance(target.spec, "interpreter and environment", 0, 0, None)
         try:
@@ -165,16 +195,28 @@ class Session:
         reason = pythons.settings_unsupported(interpreter, target.settings)
         if reason:
             return Found(reason=reason)
-        install = pythons.default_install(self.root) if self.config.install is None else self.config.install
-        python = pythons.ensure_environment(interpreter, root=self.folder / "envs", project=self.root, install=install)
         ready = Ready(
             interpreter=interpreter,
-            python=str(python),
+            python=str(self._environment(interpreter, side)),
             key=pythons.build_key(interpreter),
             environment=pythons.environment_variables(target.settings),
-            waits_unavailable=self._waits_unavailable(interpreter, str(python), target.settings),
         )
-        return Found(ready=ready)
+        refused = self._waits_unavailable(interpreter, ready.python, target.settings)
+        return Found(ready=msgspec.structs.replace(ready, waits_unavailable=refused))
+
+    def _environment(self, interpreter: Interpreter, side: trees.Side | None) -> Path:
+        project = self.root if side is None else side.project
+        install = pythons.default_install(project) if self.config.install is None else self.config.install
+        if side is not None:
+            install = trees.install_of(install, self.root, side)
+        return pythons.ensure_environment(interpreter, root=self.folder / "envs", project=project, install=install)
+
+    def ready(self, cell: Cell, side: trees.Side | None = None) -> Ready:
+        """The target of a cell, with the project or that side of it installed. Raises FtgateError."""
+        found = self.found(cell, side)
+        if found.ready is None:
+            raise FtgateError(found.reason)
+        return found.ready
 
     def _waits_unavailable(self, interpreter: Interpreter, python: str, settings: Settings) -> str:
         """Why the waits of this target's threads cannot be told apart; empty where they can."""
@@ -186,16 +228,19 @@ class Session:
             environment=pythons.environment_variables(settings),
         )
 
-    # -- measuring ---------------------------------------------------------------------------------------------
+    # -- what a course of a test asks for -----------------------------------------------------------------------
 
-    def _measured(self, tandem: Tandem) -> list[Row]:
-        self.watcher.begin(tandem.key, [cell.label for cell in tandem.cells])
-        early = {cell.nodeid: row for cell in tandem.cells if (row := self._without_measuring(cell)) is not None}
-        cells = tuple(cell for cell in tandem.cells if cell.nodeid not in early)
-        samples = self._samples(tandem, cells) if cells else []
-        return self._rows_of(tandem, samples, early)
+    @property
+    def seed(self) -> int:
+        """Of everything that is random in the run."""
+        return self.config.seed
 
-    def _without_measuring(self, cell: Cell) -> Row | None:
+    @property
+    def launcher(self) -> Launcher:
+        """Starts launches, real ones unless the run was given another."""
+        return self._launcher or self._real_launcher()
+
+    def without_measuring(self, cell: Cell) -> Row | None:
         """A row for a cell that need not be measured: no interpreter, or a baseline that cannot be read."""
         found = self.found(cell)
         if found.ready is None:
@@ -204,43 +249,73 @@ class Session:
             reason = "sub-interpreters need CPython 3.14 or newer"
             return Row(cell=cell, verdict=Verdict(decision=Decision.UNSUPPORTED, reason=reason))
         entry = self.entry(cell)
-        if isinstance(entry, FtgateError):
+        if isinstance(entry, FtgateError) and not self.config.against:
             error = WorkloadError(reason="its baseline cannot be read", detail=str(entry))
             return Row(cell=cell, verdict=Verdict(decision=Decision.ERROR, reason=error.reason), error=error)
         return None
 
-    def _samples(self, tandem: Tandem, cells: tuple[Cell, ...]) -> list[Sample]:
-        targets = {cell.target.spec: ready for cell in cells if (ready := self.found(cell).ready) is not None}
-        running = TandemRun(
-            Tandem(key=tandem.key, spec=tandem.spec, cells=cells),
-            targets,
-            self._launcher or self._real_launcher(),
-            self._limits(cells),
-            random.Random(f"{self.config.seed}:{tandem.key}"),
-            self.watcher,
-            loops=self._stored_loops(cells),
-        )
-        return running.measure()
+    def pair(self, standing: Standing | None = None) -> trees.Pair:
+        """Both sides of the comparison asked for, or of a stored cell's commit. Raises trees.AgainstError."""
+        key = self.config.against if standing is None else f"{standing.commit} {standing.baseline}"
+        if key not in self._pairs:
+            self.watcher.advance(key, "checking out", 0, 0, None)
+            try:
+                self._pairs[key] = self._shared_pair(key, standing)
+            except trees.AgainstError as error:
+                self._pairs[key] = error
+        found = self._pairs[key]
+        if isinstance(found, trees.AgainstError):
+            raise found
+        return found
+
+    def _shared_pair(self, key: str, standing: Standing | None) -> trees.Pair:
+        """The same trees for all processes of a run, whatever is edited meanwhile."""
+        self.run.mkdir(parents=True, exist_ok=True)
+        pythons.hide_from_git(self.folder)
+        kept = self.run / f"pair-{hashlib.sha256(key.encode()).hexdigest()[:16]}.pair"
+        with filelock.FileLock(self.folder / "pair.lock"):
+            if kept.exists():
+                return msgspec.json.decode(kept.read_bytes(), type=trees.Pair)
+            made = self._made_pair(standing)
+            kept.write_bytes(msgspec.json.encode(made))
+        return made
+
+    def _made_pair(self, standing: Standing | None) -> trees.Pair:
+        if standing is None:
+            return trees.pair(self.root, self.config.against, self.folder)
+        if not standing.commit.endswith("+"):
+            return trees.commit_pair(self.root, standing.commit, self.folder)
+        brought = trees.introduced(self.root, self.root / standing.baseline.partition(" (")[0])
+        return trees.commit_pair(self.root, brought or standing.commit, self.folder)
+
+    def relocated(self, spec: Spec, side: trees.Side) -> Spec:
+        """A test as it stands on one side; its tree is in use from now on."""
+        trees.mark_used(side)
+        return trees.relocated(spec, self.root, side)
 
     def _real_launcher(self) -> Launcher:
         self._launcher = ProcessLauncher(install_runner(self.folder / "runner"), self.folder / "launches")
         return self._launcher
 
-    def _limits(self, cells: Sequence[Cell]) -> Limits:
-        recording = any(self._will_record(cell) for cell in cells)
-        stored = [len(_launches(entry)) for cell in cells if isinstance(entry := self.entry(cell), baselines.Entry)]
-        alpha, _ = self._alpha_beta()
-        needed = [stats.launches_for(alpha, launches) for launches in stored if launches]
-        counts = len({cell.workers for cell in cells})
-        floor = RECORD_LAUNCHES if recording else max([CHECK_LAUNCHES, *(min(n, MOST_FLOOR) for n in needed)])
+    def hint(self, detail: str, side: trees.Side) -> str:
+        """What a workload's error on one side may come from; empty where nothing is known."""
+        return trees.ignored_hint(detail, side, self.root)
+
+    def limits(self, cells: Sequence[Cell], counts: int) -> Limits:
+        """How much may be measured; `counts` is the number of worker counts."""
+        recording = self.records(cells)
         return Limits(
             budget_s=self._budget_s(self.config.test_budget_s * (2 if recording else 1) * counts),
-            floor=floor,
+            floor=RECORD_LAUNCHES if recording else CHECK_LAUNCHES,
             launches=self.config.launches,
             turns=self.config.turns,
-            effect=self.config.effect,
+            least_turns=LEAST_TAIL_TURNS,
             timeout_s=self.config.timeout_s,
         )
+
+    def records(self, cells: Sequence[Cell]) -> bool:
+        """Whether this run records one of these cells."""
+        return any(self._will_record(cell) for cell in cells)
 
     def _will_record(self, cell: Cell) -> bool:
         if not self.config.update:
@@ -253,10 +328,9 @@ class Session:
         if self.config.budget_s is None:
             return wanted_s
         left = self.config.budget_s - (time.monotonic() - self.started)
-        to_come = len(self.plan.tandems) - sum(1 for _ in self.run.glob("*.json"))
-        return max(1.0, min(wanted_s, schedule.share(left * 1e9, to_come) / 1e9))
+        return max(1.0, min(wanted_s, schedule.share(left * 1e9, len(self.plan.tandems)) / 1e9))
 
-    def _stored_loops(self, cells: Sequence[Cell]) -> int | None:
+    def stored_loops(self, cells: Sequence[Cell]) -> int | None:
         """Loops of the baseline, so that a value spreads dispatch over as many calls as the stored one did."""
         if "all" in self.config.update:
             return None
@@ -277,119 +351,84 @@ class Session:
                 self._entries[cell.nodeid] = found
         return self._entries[cell.nodeid]
 
-    def hypotheses(self) -> int:
-        """How many tests may raise a false alarm in this run: the gating metrics of every cell with a baseline."""
-        cells = [cell for tandem in self.plan.tandems for cell in tandem.cells]
-        stored = [entry for cell in cells if isinstance(entry := self.entry(cell), baselines.Entry)]
-        return sum(map(_gating, stored))
-
-    def _alpha_beta(self) -> tuple[float, float]:
-        if self._hypotheses is None:  # the same for every cell: the plan and what is stored stand before measuring
-            self._hypotheses = self.hypotheses()
-        return gate.split_alpha(self.config.alpha, BETA, max(1, self._hypotheses))
-
-    def _rows_of(self, tandem: Tandem, samples: Sequence[Sample], early: Mapping[str, Row]) -> list[Row]:
-        by_nodeid = {sample.cell.nodeid: sample for sample in samples}
-        rows = []
-        for cell in tandem.cells:
-            if cell.nodeid in early:
-                rows.append(early[cell.nodeid])
-                continue
-            sample = by_nodeid[cell.nodeid]
-            shown = self._shown(figures.figures(sample, reference=_reference(tandem, cell, by_nodeid)))
-            rows.append(
-                Row(
-                    cell=cell,
-                    verdict=self.judge(sample, shown),
-                    figures=shown,
-                    sample=sample,
-                    error=sample.error,
-                )
-            )
-        return rows
-
-    def _shown(self, found: Figures) -> Figures:
-        """Sites as people name them: below the root, else from the library on."""
-        replace = msgspec.structs.replace
-        sites = (replace(site, file=baselines.portable(site.file, self.root)) for site in found.sites)
-        return replace(found, sites=tuple(sites))
-
-    def judge(self, sample: Sample, shown: Figures) -> Verdict:
-        """The verdict on a sample from its stored baseline; `shown` are its figures, the cost of looking among them."""
-        if sample.unsupported is not None:
-            return Verdict(decision=Decision.UNSUPPORTED, reason=sample.unsupported)
-        if sample.error is not None:
-            return Verdict(decision=Decision.ERROR, reason=sample.error.reason)
-        entry = self.entry(sample.cell)
+    def standing(self, cell: Cell, cells: Sequence[Cell]) -> Standing:
+        """What a cell is compared with where no reference is measured."""
+        entry = self.entry(cell)
+        road, key = "stored", self._key(cell)
+        why = ""
         if not isinstance(entry, baselines.Entry):
-            return Verdict(decision=Decision.NO_BASELINE, reason=self._why_none(sample))
-        mismatch = baselines.mismatch(entry, sample)
-        if mismatch:
-            return Verdict(decision=Decision.NO_BASELINE, reason=mismatch)
+            road, (key, entry) = "elsewhere", self._newest_elsewhere(cell)
+            why = f"recorded on another machine or build ({key}): what travels is compared"
+        if entry is None:
+            return Standing(why="nothing is stored for it; record it with --ftgate-update")
         newest = entry.recordings[-1]
-        path = self.store.path(baselines.split_nodeid(sample.cell.nodeid)[0])
-        return gate.judge(
-            self._metrics(sample, entry, shown),
+        path = self.store.path(baselines.split_nodeid(cell.nodeid)[0])
+        executor = executor_cell(self._tandem(cell.nodeid).spec, cell, cells)
+        beside = self._stored(executor).get(key) if executor and executor != cell else None
+        return Standing(
+            road="stored" if road == "stored" else "elsewhere",
+            why=why,
+            entry=entry,
+            executor=beside,
+            executor_nodeid=executor.nodeid if executor else "",
             baseline=f"{_relative(path, self.root)} ({newest.recorded_at})",
             commit=newest.commit,
         )
 
-    def _metrics(self, sample: Sample, entry: baselines.Entry, shown: Figures) -> list[MetricVerdict]:
-        new = baselines.recording_from_sample(sample)
-        estimator = stats.blind_estimator(baselines.paired_turns(entry))
-        time_ratios = baselines.wall_ratios(new, estimator), baselines.wall_ratios(entry, estimator)
-        beside = {
-            Metric.USS: baselines.uss_of_sides(new, entry),
-            Metric.LOCK_WAIT: (baselines.lock_shares(new), baselines.lock_shares(entry)),
-            Metric.SCALING: (baselines.scalings(new), baselines.scalings(entry)),
-        }
-        costs = {Metric.USS: shown.memory_cost, Metric.LOCK_WAIT: shown.lock_cost}
-        verdicts = [self._verdict(Metric.WALL, *time_ratios, None)]
-        for metric, (values, stored) in beside.items():
-            if stored and (values or metric in NO_NEW):
-                verdicts.append(self._verdict(metric, values, stored, costs.get(metric)))
-        return verdicts
+    def _key(self, cell: Cell) -> str:
+        return baselines.entry_key(self.machine.fingerprint, self.ready(cell).key)
 
-    def _verdict(
-        self, metric: Metric, new: tuple[float, ...], stored: tuple[float, ...], cost: Interval | None
-    ) -> MetricVerdict:
-        """The verdict on one metric that the baseline has; refused where looking at it cost too much."""
-        refused = gate.refused(metric, cost, self.config.probe_cost)
-        if refused is not None:
-            return refused
-        if not new and metric is not Metric.WALL:
-            return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=NO_NEW[metric])
-        return gate.compare(self._comparison(metric, new, stored))
-
-    def _comparison(self, metric: Metric, new: tuple[float, ...], stored: tuple[float, ...]) -> Comparison:
-        config = self.config
-        units = {Metric.WALL: "x candle", Metric.USS: "bytes", Metric.LOCK_WAIT: "of the time", Metric.SCALING: "x"}
-        limits = {
-            Metric.USS: (config.memory_margin, config.memory_effect, USS_FLOOR_PAGES * PAGE_BYTES),
-            Metric.LOCK_WAIT: LOCK_WAIT_LIMITS,
-        }
-        margin, effect, floor = limits.get(metric, (config.margin, config.effect, 0.0))
-        alpha, beta = self._alpha_beta()
-        return Comparison(
-            metric=metric,
-            new=new,
-            reference=stored,
-            unit=units[metric],
-            margin=margin,
-            effect=effect,
-            floor=floor,
-            alpha=alpha,
-            beta=beta,
-        )
-
-    def _why_none(self, sample: Sample) -> str:
-        test, label = baselines.split_nodeid(sample.cell.nodeid)
+    def _stored(self, cell: Cell) -> dict[str, baselines.Entry]:
+        test, label = baselines.split_nodeid(cell.nodeid)
         stored = self.store.load(test)
-        others = sorted(stored.cells.get(label, {})) if stored else []
-        if others:
-            known = ", ".join(others)
-            return f"its baseline is of another machine or build ({known}); record one here with --ftgate-update"
-        return "nothing is stored for it; record it with --ftgate-update"
+        return stored.cells.get(label, {}) if stored else {}
+
+    def _newest_elsewhere(self, cell: Cell) -> tuple[str, baselines.Entry | None]:
+        """The newest entry of another machine: of the same build if there is one, else of any."""
+        stored, build = self._stored(cell), self.ready(cell).key
+        same = {key: entry for key, entry in stored.items() if key.partition("/")[2] == build}
+        found = sorted((same or stored).items(), key=lambda item: item[1].recordings[-1].recorded_at)
+        return found[-1] if found else ("", None)
+
+    def policy(self) -> Policy:
+        """What the options say about verdicts, the levels split over all hypotheses of the run.
+
+        The same for every cell: the plan and what is stored stand before anything is measured.
+        """
+        if self._policy is None:
+            alpha, beta = gate.split_alpha(self.config.alpha, sequential.BETA, max(1, self.hypotheses()))
+            self._policy = Policy(
+                metrics=self.config.metrics,
+                cli=self.config.thresholds,
+                ini=self.config.ini_thresholds,
+                alpha=alpha,
+                beta=beta,
+                probe_cost=self.config.probe_cost,
+            )
+        return self._policy
+
+    def hypotheses(self) -> int:
+        """How many tests may raise a false alarm in this run: what gates of every cell that is compared."""
+        cells = [(tandem.spec, cell) for tandem in self.plan.tandems for cell in tandem.cells]
+        return sum(hypotheses(spec, self.config.metrics, cell.workers, self._compared(cell)) for spec, cell in cells)
+
+    def _compared(self, cell: Cell) -> bool:
+        if self.config.against:
+            return True
+        found = self.found(cell)
+        return found.ready is not None and not isinstance(self.entry(cell), FtgateError) and bool(self._stored(cell))
+
+    def shown(self, found: Figures) -> Figures:
+        """Sites as people name them: below the root, whichever tree was measured, else from the library on."""
+        replace, sides = msgspec.structs.replace, self._pairs.values()
+
+        def named(file: str) -> str:
+            for side in sides:
+                if isinstance(side, trees.Pair):
+                    file = trees.mapped(file, side.changed.project, self.root)
+            return baselines.portable(file, self.root)
+
+        return replace(found, sites=tuple(replace(site, file=named(site.file)) for site in found.sites))
 
     # -- the end -----------------------------------------------------------------------------------------------
 
@@ -453,6 +492,7 @@ class Session:
         unfinished = self.folder / "last-run.json.part"
         unfinished.write_text(text, encoding="utf-8")
         unfinished.replace(self.folder / "last-run.json")
+        pythons.prune_environments(self.folder / "envs")
         runs = sorted((self.folder / "runs").glob("*"), key=lambda path: path.stat().st_mtime)
         for old in runs[:-RUNS_KEPT]:
             shutil.rmtree(old, ignore_errors=True)
@@ -468,23 +508,18 @@ def _tables(arrivals: Iterable[Arrival]) -> tuple[Table, ...]:
     )
 
 
-def _gating(entry: baselines.Entry) -> int:
-    """How many metrics of a stored cell gate: its time, and whatever else it has figures of."""
-    beside = (baselines.uss_bytes(entry), baselines.lock_shares(entry), baselines.scalings(entry))
-    return 1 + sum(map(bool, beside))
+def _next_of(courses: Sequence[Course]) -> Course:
+    """Whose round is next: every test has its first ones, then the test that is nearest to its decision goes first."""
+    under_way = [course for course in courses if course.open]
+    first = [course for course in under_way if course.rounds < FIRST_ROUNDS]
+    if first:
+        return first[0]
+    left = ((course.left_s(), course) for course in under_way)
+    return min(left, key=lambda pair: math.inf if pair[0] is None else pair[0])[1]
 
 
 def _launches(entry: baselines.Entry) -> list[baselines.StoredLaunch]:
     return [launch for recording in entry.recordings for launch in recording.launches]
-
-
-def _reference(tandem: Tandem, cell: Cell, samples: Mapping[str, Sample]) -> Sample | None:
-    """The sample of the first executor on the same target: what the ratio of a row refers to."""
-    first = tandem.spec.executors[0]
-    for other in tandem.cells:
-        if other.executor == first and other.target == cell.target and other.workers == cell.workers:
-            return samples.get(other.nodeid)
-    return None
 
 
 def _interpreters(tables: Iterable[Table]) -> tuple[Interpreter, ...]:

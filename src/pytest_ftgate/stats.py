@@ -16,7 +16,7 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_ftgate.model import Interval
+from pytest_ftgate.model import Interval, Test
 
 Alternative = Literal["greater", "less"]
 Floats: TypeAlias = NDArray[np.float64]
@@ -26,6 +26,9 @@ Estimator: TypeAlias = float | None
 """What a launch's value is: a quantile of its turns on both sides, or PAIRED."""
 PAIRED: Final = None
 DEFAULT_QUANTILE = 0.25
+TAIL_QUANTILE = 0.9
+BLOCK = 4
+"""Launches of each side that are compared with each other in `blocks`."""
 LEAST_LAUNCHES, LEAST_TURNS = 3, 4
 """Fewer launches, or fewer turns in one, say nothing about which estimator is steadiest."""
 
@@ -66,6 +69,52 @@ def signed_rank(differences: Values, *, shift: float = 0.0, alternative: Alterna
     order = np.lexsort((~positive, group))
     statistic = int((np.flatnonzero(positive[order]) + 1).sum())
     return _signed_rank_tail(len(values))[statistic]
+
+
+def block_rank_sum(
+    new: Values, reference: Values, *, size: int = BLOCK, shift: float = 0.0, alternative: Alternative = "greater"
+) -> float:
+    """One-sided p-value that `new` is larger than `reference` + `shift` ("less": smaller), compared within blocks.
+
+    `new[i]` and `reference[i]` belong to round i; each `size` rounds make a block, whose `size` x `size` pairs alone
+    are compared, so that what drifts from block to block cancels. The exact test of van Elteren (1960), "On the
+    combination of independent two-sample tests of Wilcoxon", for blocks of one size; ties as in `mann_whitney`. The
+    last block is left out unless it is complete; 1.0 where none is. Raises ValueError for a value that is not finite.
+    """
+    blocks = min(len(new), len(reference)) // size
+    if not blocks:
+        return 1.0
+    own, beside = (_finite(side)[: blocks * size].reshape(blocks, size) for side in (new, reference))
+    wins = sum(_wins(own[block], beside[block], shift, alternative) for block in range(blocks))
+    return _block_tail(size, blocks)[wins]
+
+
+def null_tail(test: Test, n: int, m: int = 0) -> tuple[float, ...]:
+    """P(at least k of the comparisons that `test` counts support the alternative), k = 0 .. all, under its null.
+
+    `n` new launches (pairs, rounds); `m` is the number of reference launches, of `ranks` alone. The p-values that the
+    test can give are these; with nothing to compare that is 1.0 alone.
+    """
+    if test == "pairs":
+        return _signed_rank_tail(n)
+    if test == "blocks":
+        return _block_tail(BLOCK, n // BLOCK)
+    return _rank_sum_tail(*sorted((n, m))) if n and m else (1.0,)
+
+
+def least_p(test: Test, n: int, m: int = 0) -> float:
+    """The smallest p-value that `test` can give: 1 / 2^n of n pairs, 1 / 70^(n // 4) of blocks, else `smallest_p`."""
+    if test == "pairs":
+        return math.ldexp(1.0, -n)
+    return math.comb(2 * BLOCK, BLOCK) ** -float(n // BLOCK) if test == "blocks" else smallest_p(n, m)
+
+
+def attainable(test: Test, level: float, n: int, m: int = 0) -> float:
+    """The largest p-value at most `level` that `test` can give, see `null_tail`; 0.0 where it can give none."""
+    if least_p(test, n, m) > level:
+        return 0.0
+    tail = null_tail(test, n, m)
+    return tail[_critical(tail, level)]
 
 
 def smallest_p(n: int, m: int) -> float:
@@ -114,6 +163,24 @@ def shift_bounds(new: Values, reference: Values, low_error: float, high_error: f
     return _bounds(_differences(new, reference), tail, low_error, high_error)
 
 
+def block_interval(new: Values, reference: Values, level: float, size: int = BLOCK) -> Interval:
+    """The median difference new - reference within blocks, with the exact interval of `block_rank_sum`.
+
+    Rounds and blocks as there, the last block left out unless it is complete; fewer than `size` rounds make one block.
+    `Interval.level` is the level that it really has. Raises ValueError for no round or a value that is not finite.
+    """
+    shifts, size = _block_differences(new, reference, size)
+    return _interval(shifts, _block_tail(size, len(shifts) // size**2), level)
+
+
+def block_bounds(
+    new: Values, reference: Values, low_error: float, high_error: float, size: int = BLOCK
+) -> tuple[float, float, float]:
+    """`shift_bounds` of `block_rank_sum`, over the blocks of `block_interval`."""
+    shifts, size = _block_differences(new, reference, size)
+    return _bounds(shifts, _block_tail(size, len(shifts) // size**2), low_error, high_error)
+
+
 def location(values: Values, level: float) -> Interval:
     """The centre of values that scatter symmetrically, in their unit, with the exact interval of `signed_rank`.
 
@@ -122,11 +189,12 @@ def location(values: Values, level: float) -> Interval:
     really has: five values reach 0.9375 at most, one has level 0. Raises ValueError for none, or for one that is not
     finite.
     """
-    array = _finite(values)
-    first, second = np.triu_indices(len(array))
-    # Half of each first: the mean of two that are equal is then that value to the last bit, and never overflows.
-    means = array[first] / 2 + array[second] / 2
-    return _interval(means, _signed_rank_tail(len(array)), level)
+    return _interval(_walsh_means(values), _signed_rank_tail(len(values)), level)
+
+
+def location_bounds(values: Values, low_error: float, high_error: float) -> tuple[float, float, float]:
+    """`shift_bounds` of `signed_rank`: the bounds of the centre that `location` estimates, and their level."""
+    return _bounds(_walsh_means(values), _signed_rank_tail(len(values)), low_error, high_error)
 
 
 def ratio_interval(launches: Sequence[tuple[Values, Values]], level: float) -> Interval:
@@ -198,10 +266,14 @@ def amdahl(scaling: float, workers: int) -> float:
     return (1 / scaling - 1 / workers) / (1 - 1 / workers)
 
 
-def critical_fraction(n: int, m: int, alpha: float) -> float | None:
-    """The share of the n x m pairs that must support the alternative for p <= alpha; None if all do not suffice."""
-    wins = _critical(_rank_sum_tail(*sorted((n, m))), alpha) if n and m else 1
-    return wins / (n * m) if wins <= n * m else None
+def critical_fraction(n: int, m: int, alpha: float, test: Test = "ranks") -> float | None:
+    """The share of what `test` counts that must support the alternative for p <= alpha; None if all do not suffice.
+
+    Of `ranks` the n x m pairs, of `pairs` the means of all pairs of n differences, of `blocks` the pairs within blocks.
+    """
+    tail = null_tail(test, n, m)
+    wins = _critical(tail, alpha)
+    return wins / (len(tail) - 1) if wins < len(tail) > 1 else None
 
 
 def log_interval(values: Values, level: float = 0.95) -> Interval:
@@ -225,6 +297,22 @@ def floor(values: Values, quantile: float) -> float:
     It sees what the code costs rather than what disturbed it. Raises ValueError for no turns.
     """
     return float(np.quantile(_finite(values), quantile))
+
+
+def tail(values: Values, quantile: float = TAIL_QUANTILE) -> float:
+    """A high quantile of one launch's turns, in their unit, interpolated: the convoys that `floor` does not see.
+
+    Raises ValueError for no turns.
+    """
+    return floor(values, quantile)
+
+
+def tail_ratio(own: Values, beside: Values) -> float:
+    """How much longer the `tail` of one side of a launch is than that of the side that took turns with it.
+
+    Raises ValueError for no turns, or a tail that is not positive.
+    """
+    return float(_positive([tail(own)])[0] / _positive([tail(beside)])[0])
 
 
 def turns_ratio(own: Values, beside: Values, estimator: Estimator) -> float:
@@ -251,6 +339,11 @@ def blind_estimator(
     ratios of a launch's even and of its odd turns are compared; the one with the smallest root mean square of their
     log-ratio wins, a tie goes to the earlier candidate. Because the other side of the comparison is never looked at,
     the choice cannot favour a verdict. With fewer than 3 launches of 4 turns it is PAIRED.
+
+    In tandem `launches` holds the turns of (changed, reference) of each pair. The choice is then the same whichever
+    two sides of a pair are exchanged, and whatever constant one side is multiplied by: either changes the sign of both
+    halves' log-ratios, or adds the same to both. So it says nothing of the signs of the differences from any limit,
+    which is all that the signed-rank test asks of it.
     """
     usable = [(own, beside) for own, beside in launches if min(len(own), len(beside)) >= LEAST_TURNS]
     if len(usable) < LEAST_LAUNCHES:
@@ -293,9 +386,28 @@ def _wins(new: Floats, reference: Floats, shift: float, alternative: Alternative
     return int((len(limits) - np.searchsorted(limits, new + tolerance, side="right")).sum())
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=128)
 def _rank_sum_tail(*sizes: int) -> tuple[float, ...]:
-    """P(at least u of the pairs support the alternative) for each u, under the null, for groups of these sizes.
+    """P(at least u of the pairs support the alternative) for each u, under the null, for groups of these sizes."""
+    return _tail(*_rank_sum_orders(*sizes))
+
+
+@lru_cache(maxsize=128)
+def _block_tail(size: int, blocks: int) -> tuple[float, ...]:
+    """The same for blocks of `size` against `size`: the convolution of their rank sums, in whole numbers."""
+    of_one, cases = _rank_sum_orders(size, size)
+    orders = [1]
+    for _ in range(blocks):
+        longer = [0] * (len(orders) + size**2)
+        for wins, count in enumerate(of_one):
+            for before, ways in enumerate(orders):
+                longer[before + wins] += ways * count
+        orders = longer
+    return _tail(orders, cases**blocks)
+
+
+def _rank_sum_orders(*sizes: int) -> tuple[list[int], int]:
+    """In how many orders of groups of these sizes u of the pairs support the alternative, for each u; and their sum.
 
     A pair has its members in two groups: two groups give the rank sum, n groups of one value Kendall's statistic.
     The numbers of orders are the coefficients of the Gaussian multinomial, multiplied up in whole numbers a group of
@@ -314,10 +426,10 @@ def _rank_sum_tail(*sizes: int) -> tuple[float, ...]:
         m += n
         cases *= math.comb(m, n)
     orders += reversed(orders[: pairs - half])
-    return _tail(orders, cases)
+    return orders, cases
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _signed_rank_tail(n: int) -> tuple[float, ...]:
     """P(the ranks that support the alternative sum to at least w) for w = 0 .. n (n + 1) / 2, under the null."""
     subsets = [1]
@@ -375,6 +487,24 @@ def _differences(new: Values, reference: Values) -> Floats:
     if not len(new) or not len(reference):
         raise ValueError("a shift needs values on both sides")
     return np.subtract.outer(_finite(new), _finite(reference)).ravel()
+
+
+def _block_differences(new: Values, reference: Values, size: int) -> tuple[Floats, int]:
+    """All differences within blocks, and the size that blocks have: of fewer rounds than `size`, that number."""
+    rounds = min(len(new), len(reference))
+    if not rounds:
+        raise ValueError("a shift needs values on both sides")
+    size = min(size, rounds)
+    own, beside = (_finite(side)[: rounds // size * size].reshape(-1, size) for side in (new, reference))
+    return (own[:, :, None] - beside[:, None, :]).ravel(), size
+
+
+def _walsh_means(values: Values) -> Floats:
+    """The means of all pairs of values, a value with itself included."""
+    array = _finite(values)
+    first, second = np.triu_indices(len(array))
+    # Half of each first: the mean of two that are equal is then that value to the last bit, and never overflows.
+    return np.asarray(array[first] / 2 + array[second] / 2, dtype=np.float64)
 
 
 def _finite(values: Values) -> Floats:

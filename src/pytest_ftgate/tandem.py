@@ -1,7 +1,8 @@
 """Measures the cells of one test in tandem: started together, taking turns in random order, never two at once.
 
-Each cell takes turns with a standard candle under the same executor; memory is looked at in launches of its own.
-The number of turns and launches follows from the variance seen, blind to any comparison, within a budget.
+Each cell takes turns with its reference, or with a standard candle under the same executor; memory is looked at in
+launches of its own. The number of turns follows from the variance seen, blind to any comparison; the number of rounds
+too, or from a judge who says what is still undecided. Both keep within a budget.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import math
 import random
 import statistics
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Protocol, TypeVar
@@ -19,9 +19,10 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from . import figures, schedule
+from .entries import Entry, Limits, Need, Ready, disagreements
 from .launch import CellUnsupported, Handle, Held, Launcher, LaunchFailed, Request, launch_of
 from .launch import Side as SideName
-from .model import Barrier, Cell, Interpreter, Launch, Looking, Sample, Spec, Struct, Tandem, Turn, WorkloadError
+from .model import Barrier, Cell, Launch, Looking, Sample, Spec, Struct, Tandem, Turn, WorkloadError
 from .runner.protocol import CHECK, COLD, MEASURED, WARMUP
 
 T = TypeVar("T")
@@ -41,30 +42,6 @@ BARE_HOLDS, FLOORS, GROWTHS = 5, 2, 5
 """Memory launches of a cell that also hold bare, launches of an empty workload, and launches that are after growth."""
 
 
-class Limits(Struct, frozen=True, kw_only=True):
-    """How much may be measured; seconds and counts. `launches` and `turns` fix what else adapts."""
-
-    budget_s: float = 60.0
-    floor: int = 5
-    at_most: int = 30
-    launches: int | None = None
-    turns: int | None = None
-    most_turns: int = 50
-    effect: float = 0.05
-    hold_s: float = 0.25
-    timeout_s: float = 60.0
-
-
-class Ready(Struct, frozen=True, kw_only=True):
-    """A target that can run: its description, the python of its environment, and its baseline key."""
-
-    interpreter: Interpreter
-    python: str
-    key: str
-    environment: dict[str, str]
-    waits_unavailable: str = ""
-
-
 class Listener(Protocol):
     """Hears how far a tandem is."""
 
@@ -73,59 +50,23 @@ class Listener(Protocol):
         ...
 
 
-class Entry:
-    """What has been gathered of one cell."""
+class Reference(Struct, frozen=True, kw_only=True):
+    """The other side of a cell: the test as the reference has it, and the target with the reference installed."""
 
-    def __init__(self, cell: Cell, ready: Ready) -> None:
-        self.cell = cell
-        self.ready = ready
-        self.launches: list[Launch] = []
-        self.candle: list[Launch] = []
-        self.locks: list[Launch] = []
-        self.memory: list[Launch] = []
-        self.floor: list[Launch] = []
-        self.growth: list[Launch] = []
-        self.growth_floor: list[Launch] = []
-        self.error: WorkloadError | None = None
-        self.unsupported: str | None = None
+    spec: Spec
+    ready: Ready
 
-    @property
-    def alive(self) -> bool:
-        """Whether this cell is still measured."""
-        return self.error is None and self.unsupported is None
 
-    @property
-    def family(self) -> tuple[str, str]:
-        """What the cells of one executor and target share, whatever their worker count."""
-        return self.cell.target.spec, self.cell.executor.label
+class Judge(Protocol):
+    """Says after each round which kinds of launches each cell still needs; a cell that is not named needs none."""
 
-    def of(self, side: SideName) -> list[Launch]:
-        """The launches of a side that takes turns."""
-        return {"own": self.launches, "candle": self.candle, "locks": self.locks}[side]
-
-    def sample(self, spec: Spec, single: Sequence[Launch] = ()) -> Sample:
-        """All of it, frozen; `single` are the launches of the one-worker cell beside it."""
-        return Sample(
-            reuse=spec.reuse,
-            duration_s=spec.duration_s,
-            cell=self.cell,
-            interpreter=self.ready.interpreter,
-            key=self.ready.key,
-            launches=tuple(self.launches),
-            candle=tuple(self.candle),
-            locks=tuple(self.locks),
-            memory=tuple(self.memory),
-            floor=tuple(self.floor),
-            growth=tuple(self.growth),
-            growth_floor=tuple(self.growth_floor),
-            single=tuple(single),
-            error=self.error,
-            unsupported=self.unsupported,
-        )
+    def __call__(self, samples: Sequence[Sample], /) -> Mapping[str, frozenset[Need]]:
+        """By node id; `samples` are all cells' so far."""
+        ...
 
 
 class Side:
-    """One launch of a round: a cell, the candle beside it, or the cell with the lock probe."""
+    """One launch of a round: a cell or its reference, bare, with the lock probe, or the candle in its place."""
 
     def __init__(self, entry: Entry, request: Request, handle: Handle) -> None:
         self.entry = entry
@@ -154,38 +95,93 @@ class TandemRun:
         listener: Listener,
         clock: Callable[[], float] = time.monotonic,
         loops: int | None = None,
+        judge: Judge | None = None,
+        references: Mapping[str, Reference] | None = None,
+        between: Callable[[], object] = lambda: None,
     ) -> None:
+        """`references` maps a node id to the cell's other side; `between` is called before, between and after rounds.
+
+        Without a judge the variance alone says how many rounds there are.
+        """
         self.spec: Spec = tandem.spec
-        self.entries = [Entry(cell, targets[cell.target.spec]) for cell in tandem.cells]
+        sides = references or {}
+        self.entries = [
+            Entry(cell, targets[cell.target.spec], tandem.spec, _reference(cell, sides)) for cell in tandem.cells
+        ]
         self.launcher = launcher
         self.limits = limits
         self.rng = rng
         self.listener = listener
         self.clock = clock
+        self.judge = judge
+        self.between = between
         self.loops = None if tandem.spec.duration_s is not None else loops
         self.resolution_ns = 0.0
+        self.began, self.working = clock(), False
         self.turns = limits.turns
         self.wanted = limits.launches or limits.floor
         self.done = 0
         self.turn_ns = 0.0
+        self.round_ns = 0.0
         self.probed_s = 0.0
-        self.began = clock()
+        self.spent_s = 0.0
 
     def measure(self) -> list[Sample]:
-        """Rounds of tandem launches, each followed by a memory launch a cell, until there are enough."""
-        while self.done < self.wanted and any(entry.alive for entry in self.entries):
-            began = self.clock()
-            self._time_round()
-            self._memory_round()
-            self.done += 1
-            self._plan_rest((self.clock() - began) * 1e9)
-        self._compare_results()
-        return [entry.sample(self.spec, self._single(entry)) for entry in self.entries]
+        """Rounds of tandem launches, each followed by memory launches, until there are enough."""
+        while self.step():
+            pass
+        return self.samples()
 
-    def _single(self, entry: Entry) -> list[Launch]:
-        """The launches of the same cell with one worker; none for that cell itself."""
+    def step(self) -> bool:
+        """One round, unless there are enough; whether there may be another. Others may be measured in between."""
+        if not self.open:
+            return False
+        self.began, self.working = self.clock(), True
+        if not self.done:
+            self.between()
+        self._time_round()
+        self._memory_round()
+        self.between()
+        self.done += 1
+        self.round_ns = (self.clock() - self.began) * 1e9
+        self.spent_s += self.round_ns / 1e9
+        self.working = False
+        if self.judge is not None:
+            self._settle(self.judge(self.each()))
+        self._plan_rest()
+        return self.open
+
+    @property
+    def open(self) -> bool:
+        """Whether a cell still needs a round, and there is room for one."""
+        return self.done < self.wanted and any(entry.alive and entry.needs for entry in self.entries)
+
+    def grant(self, budget_s: float) -> None:
+        """So much more time, in place of what is left."""
+        self.limits = msgspec.structs.replace(self.limits, budget_s=self._spent_s() + budget_s)
+        if self.done:
+            self._plan_rest()
+
+    def samples(self) -> list[Sample]:
+        """All cells, their results compared."""
+        self._compare_results()
+        return self.each()
+
+    def each(self) -> list[Sample]:
+        """All cells as far as they are."""
+        return [entry.sample(self._alone(entry)) for entry in self.entries]
+
+    def _settle(self, needs: Mapping[str, frozenset[Need]]) -> None:
+        for entry in self.entries:
+            entry.needs = needs.get(entry.cell.nodeid, frozenset())
+
+    def _alone(self, entry: Entry) -> Entry | None:
+        """The same cell with one worker; None for that cell itself."""
         alone = (other for other in self.entries if other.family == entry.family and other.cell.workers == 1)
-        return next((other.launches for other in alone if other is not entry), [])
+        return next((other for other in alone if other is not entry), None)
+
+    def _at_work(self, need: Need) -> list[Entry]:
+        return [entry for entry in self.entries if entry.alive and need in entry.needs]
 
     # -- rounds ------------------------------------------------------------------------------------------------
 
@@ -225,9 +221,9 @@ class TandemRun:
         return [side for entry in entries for side in self._turns_of(entry, sides, probed)]
 
     def _turns_of(self, entry: Entry, sides: Sequence[Side], probed: bool) -> list[Side]:
-        own = [side for side in sides if side.entry is entry]
+        own = [side for side in sides if side.entry in entry.both]
         pair = self._shuffled([side for side in own if side.name != "locks"])
-        probe = [side for side in own if side.name == "locks"] if probed else []
+        probe = self._shuffled([side for side in own if side.name == "locks"]) if probed else []
         return probe + pair if self.rng.random() < 0.5 else pair + probe
 
     def _ready(self, side: Side) -> None:
@@ -269,19 +265,27 @@ class TandemRun:
         return schedule.calibrated_loops(walls, self.resolution_ns) if walls else None
 
     def _memory_round(self) -> None:
-        for entry in self._shuffled([entry for entry in self.entries if entry.alive]):
-            self._tell(entry, "memory")
-            with self._blame(entry):
-                launch = self._memory_launch(entry)
-                if launch.memory:  # a launch at which no look succeeded says nothing of memory
-                    entry.memory.append(launch)
-                if self.done < GROWTHS and self._can_grow(entry):
-                    entry.growth.append(self._growth_launch(entry, "own"))
-            with self._blame(entry, "an empty workload in its place "):
-                if entry.alive and self.done < FLOORS and self._spares(BARRIERS * self._longest_ns(entry), 0.15):
-                    entry.floor.append(self._floor_launch(entry))
-                if entry.growth and self.done < FLOORS:
-                    entry.growth_floor.append(self._growth_launch(entry, "empty"))
+        for entry in self._shuffled(self._at_work("memory")):
+            for side in self._shuffled(entry.both):
+                self._tell(entry, "memory")
+                with self._blame(side):
+                    if entry.alive and side.alive:
+                        self._look_at_memory(side, informs=side is entry and entry.reference is None)
+
+    def _look_at_memory(self, entry: Entry, informs: bool) -> None:
+        """What gates first; `informs` asks for growth and for the interpreter's own floor as well."""
+        launch = self._memory_launch(entry, informs)
+        if launch.memory:  # a launch at which no look succeeded says nothing of memory
+            entry.memory.append(launch)
+        if not informs:
+            return
+        if self.done < GROWTHS and self._can_grow(entry):
+            entry.growth.append(self._growth_launch(entry, "own"))
+        with self._blame(entry, "an empty workload in its place "):
+            if self.done < FLOORS and self._spares(BARRIERS * self._longest_ns(entry), 0.15):
+                entry.floor.append(self._floor_launch(entry))
+            if entry.growth and self.done < FLOORS:
+                entry.growth_floor.append(self._growth_launch(entry, "empty"))
 
     def _can_grow(self, entry: Entry) -> bool:
         """Whether what is left behind could stay, and can be looked at in a fair part of the budget.
@@ -303,7 +307,7 @@ class TandemRun:
         walls = [side.latest.wall_ns for side in sides if side.name == "locks" and side.latest is not None]
         return LOCK_TURNS if self._spares(LOCK_TURNS * max(walls, default=0), 0.25) else 2
 
-    def _memory_launch(self, entry: Entry) -> Launch:
+    def _memory_launch(self, entry: Entry, informs: bool) -> Launch:
         """Looks at barriers first, which also warm it up; then it is held at work, watched and bare in random order."""
         wall_ns = self._longest_ns(entry)
         request = self._request(entry, "own")
@@ -312,7 +316,7 @@ class TandemRun:
         try:
             handle.ready()
             barriers = self._barriers(handle, BARRIERS if self._spares(BARRIERS * wall_ns, 0.15) else 2)
-            both = self.done < BARE_HOLDS and self._spares(max(self._hold_ns(entry), wall_ns), 0.1)
+            both = informs and self.done < BARE_HOLDS and self._spares(max(self._hold_ns(entry), wall_ns), 0.1)
             ways = self._shuffled([True, False]) if both else [True]
             held = {watched: handle.hold(self._hold_ns(entry), watched, self._call_ns(entry)) for watched in ways}
             finished = handle.finish()
@@ -378,7 +382,7 @@ class TandemRun:
     def _sides(self) -> Iterator[list[Side]]:
         """All sides of a round, started together; none is left when the round ends, however it ends."""
         names: tuple[SideName, ...] = ("own", "candle", "locks")
-        wanted = [(entry, name) for entry in self.entries if entry.alive for name in names]
+        wanted = [(side, name) for entry in self.entries for side in entry.both for name in self._names(entry, side)]
         sides: list[Side] = []
         with contextlib.ExitStack() as running:
             # The bare ones act first: a workload that fails by itself must not be blamed on what is beside it.
@@ -391,12 +395,24 @@ class TandemRun:
                         sides.append(Side(entry, request, handle))
             yield sides
 
+    def _names(self, entry: Entry, side: Entry) -> list[SideName]:
+        """The launches that a cell or its reference takes part with: a cell without a reference has a candle beside it.
+
+        What is watched has a bare launch beside it, so that the cost of watching is seen.
+        """
+        if not (entry.alive and side.alive):
+            return []
+        timed: list[SideName] = ["own"] if entry.needs & {"time", "locks"} else []
+        if timed and entry.reference is None:
+            timed.append("candle")
+        return timed + (["locks"] if "locks" in entry.needs else [])
+
     def _request(self, entry: Entry, side: SideName, settled: bool = False) -> Request:
         gil_on = entry.cell.target.settings.gil == "on"
         free = entry.ready.interpreter.free_threaded and not gil_on
         return Request(
             cell=entry.cell,
-            spec=self.spec,
+            spec=entry.spec,
             python=entry.ready.python,
             side=side,
             expect_gil=not free,
@@ -406,6 +422,7 @@ class TandemRun:
             timeout_s=self.spec.timeout_s or self.limits.timeout_s,
             waits_unavailable=entry.ready.waits_unavailable,
             settled=settled,
+            reference=all(entry is not own for own in self.entries),
         )
 
     def _each(self, sides: Sequence[Side], phase: str, act: Callable[[Side], object]) -> None:
@@ -442,7 +459,10 @@ class TandemRun:
     def _left_s(self) -> float | None:
         if not self.done:
             return None
-        return (self.clock() - self.began) / self.done * (self.wanted - self.done)
+        return self._spent_s() / self.done * (self.wanted - self.done)
+
+    def _spent_s(self) -> float:
+        return self.spent_s + (self.clock() - self.began if self.working else 0.0)
 
     def _shuffled(self, things: Sequence[T]) -> list[T]:
         return self.rng.sample(list(things), len(things))
@@ -473,7 +493,7 @@ class TandemRun:
         return min(PILOT_TURNS, self._most_turns)
 
     def _budget_ns(self) -> float:
-        return max(0.0, self.limits.budget_s - (self.clock() - self.began)) * 1e9
+        return max(0.0, self.limits.budget_s - self._spent_s()) * 1e9
 
     def _turns_wanted(self, sides: Sequence[Side], turn_ns: float) -> int:
         began_ns = (self.clock() - self.began) * 1e9 - turn_ns * self._pilot_turns
@@ -481,12 +501,13 @@ class TandemRun:
         # probe's turns took is in `began_ns`.
         launch_ns = began_ns * 5 / 3 + turn_ns + sum(map(self._memory_ns, _bare(sides)))
         return schedule.turns_wanted(
-            [_ratios_by_turn(sides, entry) for entry in self.entries if entry.alive],
+            [_ratios_by_turn(sides, entry) for entry in self._at_work("time")],
             schedule.Costs(launch_ns=launch_ns, turn_ns=turn_ns),
             self.limits.budget_s * 1e9,
             self.wanted,
             at_least=self._pilot_turns,
             at_most=self._most_turns,
+            tail=min(self.limits.least_turns, self._most_turns),
         )
 
     def _memory_ns(self, side: Side) -> float:
@@ -498,18 +519,18 @@ class TandemRun:
         growth = GROWTH_WARMUPS + self._growth_barriers(wall_ns) if self._can_grow(side.entry) else 0
         return (BARRIERS + 2 * growth) * barrier_ns + 2 * max(self.limits.hold_s * 1e9, wall_ns)
 
-    def _plan_rest(self, round_ns: float) -> None:
+    def _plan_rest(self) -> None:
         values = [self._ratios(entry) for entry in self.entries if entry.alive]
         if self.limits.launches is not None or not values:
             return
         turns = self.turns or self._pilot_turns
-        launch_ns = max(0.0, round_ns - self.turn_ns * turns)
+        launch_ns = max(0.0, self.round_ns - self.turn_ns * turns)
         if self.limits.turns is None:
             turns = self.turns = self._turns_to_reach_floor(launch_ns, turns)
         costs = schedule.Costs(launch_ns=launch_ns, turn_ns=self.turn_ns)
         self.wanted = schedule.launches_wanted(
             values,
-            floor=self.limits.floor,
+            floor=self.limits.floor if self.judge is None else self.limits.at_most,
             at_most=self.limits.at_most,
             effect=self.limits.effect,
             costs=costs,
@@ -527,9 +548,10 @@ class TandemRun:
         return max(self._pilot_turns, min(turns, math.floor(affordable)))
 
     def _ratios(self, entry: Entry) -> list[float]:
+        beside = entry.candle if entry.reference is None else entry.reference.launches
         found = []
-        for launch, candle in zip(entry.launches, entry.candle, strict=False):
-            ratios = _by_turn(self._values(launch), self._values(candle))
+        for launch, other in zip(entry.launches, beside, strict=False):
+            ratios = _by_turn(self._values(launch), self._values(other))
             if ratios:
                 found.append(statistics.median(map(math.log, ratios)))
         return found
@@ -567,48 +589,19 @@ def _looking(held: Mapping[bool, Held]) -> Looking | None:
     return Looking(bare_ns=(values[False],), watched_ns=(values[True],))
 
 
+def _reference(cell: Cell, references: Mapping[str, Reference]) -> Entry | None:
+    side = references.get(cell.nodeid)
+    return None if side is None else Entry(cell, side.ready, side.spec)
+
+
 def _ratios_by_turn(sides: Sequence[Side], entry: Entry) -> list[float]:
-    """A cell's turns of this round over its candle's beside them."""
-    walls = {side.name: side.walls for side in sides if side.entry is entry}
-    own, candle = walls.get("own", []), walls.get("candle", [])
-    return _by_turn(own, candle)
+    """A cell's turns of this round over those of its reference, or of its candle, beside them."""
+    own = {side.name: side.walls for side in sides if side.entry is entry}
+    beside = [side.walls for side in sides if side.entry is entry.reference and side.name == "own"]
+    return _by_turn(own.get("own", []), next(iter(beside), own.get("candle", [])))
 
 
 def _by_turn(own: Sequence[float], candle: Sequence[float]) -> list[float]:
     """The ratios of neighbours; a turn in which either has no value (NaN: no operation ended) is left out whole."""
     ratios = (wall / beside for wall, beside in zip(own, candle, strict=False))
     return [ratio for ratio in ratios if math.isfinite(ratio)]
-
-
-def results_of(entry: Entry) -> frozenset[str]:
-    """Every distinct result that the launches of a cell gave."""
-    return frozenset(result for launch in entry.launches for result in launch.results)
-
-
-def disagreements(entries: Sequence[Entry]) -> list[tuple[Entry, WorkloadError]]:
-    """Cells whose results differ from the other cells', or from one iteration to the next.
-
-    What most cells gave is taken as right; among equals, what the first cell gave. Cells with another number of workers
-    may give another result.
-    """
-    counts = dict.fromkeys(entry.cell.workers for entry in entries)
-    groups = ([entry for entry in entries if entry.cell.workers == count] for count in counts)
-    return [found for group in groups for found in _disagreements(group)]
-
-
-def _disagreements(entries: Sequence[Entry]) -> list[tuple[Entry, WorkloadError]]:
-    mend = "If it may differ, assert what must hold with @test.check, or return nothing."
-    found = []
-    steady = [entry for entry in entries if len(results_of(entry)) == 1]
-    counted = Counter(next(iter(results_of(entry))) for entry in steady)
-    right = counted.most_common(1)[0][0] if counted else None
-    for entry in entries:
-        results = sorted(results_of(entry))
-        if len(results) > 1:
-            shown = "\n".join(f"  {result}" for result in results[:4])
-            reason = f"gave {len(results)} different results from one iteration to the next"
-            found.append((entry, WorkloadError(reason=reason, detail=f"{shown}\n{mend}")))
-        elif results and results[0] != right:
-            detail = f"  here:      {results[0]}\n  elsewhere: {right}\n{mend}"
-            found.append((entry, WorkloadError(reason="gave another result than the other cells", detail=detail)))
-    return found

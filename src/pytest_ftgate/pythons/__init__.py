@@ -20,6 +20,7 @@ from .environments import (
     environment_python,
     find_environments,
     hide_from_git,
+    prune_environments,
 )
 from .find import InterpreterNotFound, cache_folder, find_interpreter
 from .provide import Outcome, Source, provide
@@ -52,6 +53,7 @@ __all__ = [
     "hide_from_git",
     "parse_target",
     "provide",
+    "prune_environments",
     "run_uv",
     "scrubbed_environment",
     "settings_unsupported",

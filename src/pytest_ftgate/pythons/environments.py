@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +20,9 @@ from ..model import Interpreter
 from .uv_tool import run_uv
 
 STAMP: Final = "ftgate-stamp.json"
-STAMP_SCHEMA: Final = 1
+STAMP_SCHEMA: Final = 2
+KEPT_UNUSED_S: Final = 30 * 86400.0
+"""An environment that nothing used for so long is removed; it is made again where it is wanted."""
 
 _METADATA: Final = ("pyproject.toml", "setup.py", "setup.cfg", "MANIFEST.in", "uv.lock", "poetry.lock", "pdm.lock")
 _NATIVE: Final = (
@@ -67,6 +71,7 @@ def ensure_environment(interpreter: Interpreter, *, root: Path, project: Path, i
         stamp = _stamp(interpreter, project, install)
         python = environment_python(folder)
         if read_stamp(folder) == stamp and python.exists():
+            os.utime(folder / STAMP)  # its last use, for the pruning
             return python
         (folder / STAMP).unlink(missing_ok=True)
         _make(folder, interpreter)
@@ -100,6 +105,32 @@ def find_environments(interpreter: Interpreter, root: Path) -> list[Path]:
     """The finished environments of an interpreter under `root`."""
     stamps = {folder: read_stamp(folder) for folder in sorted(root.glob(f"{interpreter.name}-*")) if folder.is_dir()}
     return [folder for folder, stamp in stamps.items() if stamp and stamp.get("executable") == interpreter.executable]
+
+
+def prune_environments(root: Path, *, kept_unused_s: float = KEPT_UNUSED_S) -> list[Path]:
+    """Remove the environments under `root` whose project is gone, or that were unused for `kept_unused_s` seconds.
+
+    One that another run is making, or whose stamp names no project, stays. Returns what was removed.
+    """
+    removed = []
+    for folder in sorted(path.parent for path in root.absolute().glob(f"*/{STAMP}")):
+        try:
+            with filelock.FileLock(f"{folder}.lock", timeout=0):
+                if _is_stale(folder, kept_unused_s):
+                    (folder / STAMP).unlink(missing_ok=True)
+                    shutil.rmtree(folder, ignore_errors=True)
+                    removed.append(folder)
+        except filelock.Timeout:
+            continue
+    return removed
+
+
+def _is_stale(folder: Path, kept_unused_s: float) -> bool:
+    stamp = read_stamp(folder)
+    if stamp is None or "project" not in stamp:
+        return False
+    unused_s = datetime.now(UTC).timestamp() - (folder / STAMP).stat().st_mtime
+    return unused_s > kept_unused_s or not Path(stamp["project"]).is_dir()
 
 
 def hide_from_git(root: Path) -> None:
@@ -145,6 +176,7 @@ def _stamp(interpreter: Interpreter, project: Path, install: tuple[str, ...]) ->
         "schema": str(STAMP_SCHEMA),
         "executable": interpreter.executable,
         "version": interpreter.name,
+        "project": str(project.resolve()),
         "binary": f"{binary.st_mtime_ns} {binary.st_size}",
         "install": json.dumps(list(install)),
         "sources": _digest(_inputs(project, install)) if install else "",

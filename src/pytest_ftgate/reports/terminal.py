@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
+from pytest_ftgate import noise
 from pytest_ftgate.model import (
     Decision,
     Figures,
@@ -19,6 +20,7 @@ from pytest_ftgate.model import (
     Report,
     Row,
     Table,
+    Verdict,
     WorkloadError,
 )
 from pytest_ftgate.reports import units
@@ -43,6 +45,7 @@ class Status(NamedTuple):
 STATUS: dict[Decision, Status] = {
     Decision.PASSED: Status("passed", ".", "PASSED", {"green": True}),
     Decision.REGRESSED: Status("regressed", "R", "REGRESSED", {"red": True}),
+    Decision.BROKEN: Status("broken", "B", "BROKEN", {"red": True}),
     Decision.IMPROVED: Status("improved", "I", "IMPROVED", {"green": True}),
     Decision.INCONCLUSIVE: Status("inconclusive", "?", "INCONCLUSIVE", {"yellow": True}),
     Decision.NO_BASELINE: Status("no baseline", "n", "NO BASELINE", {"yellow": True}),
@@ -50,9 +53,24 @@ STATUS: dict[Decision, Status] = {
     Decision.UNSUPPORTED: Status("unsupported", "u", "UNSUPPORTED", {"yellow": True}),
 }
 
-METRICS = {Metric.WALL: "wall time", Metric.USS: "USS", Metric.LOCK_WAIT: "lock wait", Metric.SCALING: "scaling"}
+METRICS = {
+    Metric.WALL: "wall time",
+    Metric.TAIL: "tail",
+    Metric.USS: "USS",
+    Metric.LOCK_WAIT: "lock wait",
+    Metric.SCALING: "scaling",
+    Metric.RATIO: "ratio",
+    Metric.CONTRACT: "requires",
+}
+ROADS = {
+    "stored": "the stored launches",
+    "prediction": "a prediction from the stored recordings",
+    "elsewhere": "what travels from another machine",
+    "tandem": "launches side by side",
+}
 WORST_FIRST = (
     Decision.REGRESSED,
+    Decision.BROKEN,
     Decision.ERROR,
     Decision.INCONCLUSIVE,
     Decision.IMPROVED,
@@ -214,7 +232,14 @@ def _table(table: Table, style: Style) -> list[str]:
             findings += _unsupported(rows, style)
         else:
             findings += [line for row in rows for line in _finding(row, style)]
-    return [*lines, "", *findings] if findings else lines
+    remarks = [line for text in _remarks(table) for line in entry("machine", text, style, indent=2, column=9)]
+    return [*lines, *([""] if findings or remarks else []), *findings, *remarks]
+
+
+def _remarks(table: Table) -> list[str]:
+    """What else went on while the test was measured, each remark once."""
+    said = (noise.remarks(row.conditions, row.cell.workers) for row in table.rows if row.conditions is not None)
+    return list(dict.fromkeys(remark for remarks in said for remark in remarks))
 
 
 def _heading(table: Table, style: Style) -> list[str]:
@@ -301,7 +326,7 @@ def _shortened(labels: tuple[str, ...]) -> tuple[str, ...]:
 def _finding(row: Row, style: Style) -> list[str]:
     """The lines about one cell; none for one that needs no attention, unless asked for."""
     match row.verdict.decision:
-        case Decision.REGRESSED:
+        case Decision.REGRESSED | Decision.BROKEN:
             return [*_measured(row, style), *_commands(row, style)]
         case Decision.ERROR:
             return _failed(row, style)
@@ -315,7 +340,7 @@ def _finding(row: Row, style: Style) -> list[str]:
 
 
 def _measured(row: Row, style: Style) -> list[str]:
-    """A heading, a line for each metric that led to the decision, the reason, and the baseline it was held against."""
+    """A heading, a line for each metric that led to the decision, the reason, what it was held against, and how."""
     verdict = row.verdict
     shown = [each for each in verdict.metrics if style.verbosity > 0 or each.decision is verdict.decision]
     lines = _named(row, style)
@@ -325,15 +350,28 @@ def _measured(row: Row, style: Style) -> list[str]:
         lines += wrapped(plain(" ".join(rest)), style, indent=17)
     if verdict.reason and not any(each.reason and each.reason in verdict.reason for each in shown):
         lines += wrapped(plain(verdict.reason), style, indent=6)
-    held = [verdict.baseline, _commit(verdict.commit)]
+    commit = _commit(verdict.commit)
+    held = [verdict.baseline, "" if commit and commit in verdict.baseline else commit]
     if any(held):
         lines += entry("against", " at ".join(filter(None, held)), style, indent=6, column=11)
-    return lines
+    return lines + _road(verdict, style)
+
+
+def _road(verdict: Verdict, style: Style) -> list[str]:
+    """By what the cell was judged, and why by that."""
+    road = ROADS.get(verdict.road, "")
+    if not road and not verdict.why:
+        return []
+    text = f"{road} ({verdict.why})" if road and verdict.why else road or verdict.why
+    return entry("judged by" if road else "baseline", text, style, indent=6, column=11)
 
 
 def _metric(judged: MetricVerdict, figures: Figures, style: Style) -> str:
-    """`4.09 ms, +31.2 % (95 % CI +28.1 % to +34.0 %), p = 0.0002`: what it is now and its change."""
-    parts = [_now(judged.metric, figures, style), _change(judged)]
+    """`4.09 ms, +31.2 % (95 % CI +28.1 % to +34.0 %), p = 0.0002`: what it is now and its change.
+
+    Of a contract its text.
+    """
+    parts = [judged.contract or _now(judged.metric, figures, style), "" if judged.contract else _change(judged)]
     p = {Decision.PASSED: judged.p_pass, Decision.IMPROVED: None}.get(judged.decision, judged.p_fail)
     if p is not None:
         parts.append(units.p_value(p))
@@ -350,6 +388,10 @@ def _now(metric: Metric, figures: Figures, style: Style) -> str:
             return units.share(figures.lock_wait_share) if figures.lock_wait_share is not None else ""
         case Metric.SCALING:
             return units.ratio(figures.scaling.value) if figures.scaling else ""
+        case Metric.RATIO:
+            return units.ratio(figures.ratio) if figures.ratio is not None else ""
+        case Metric.TAIL | Metric.CONTRACT:
+            return ""
 
 
 def _change(judged: MetricVerdict) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,6 +103,23 @@ class Declaration:
         return self.body
 
 
+class Note:
+    """What `@ftgate.require` or `@ftgate.gate` said, as written, and the line that it stands on."""
+
+    __slots__ = ("args", "decorator", "kwargs", "line")
+
+    def __init__(self, decorator: str, args: tuple[Any, ...], kwargs: dict[str, Any], line: int) -> None:
+        self.decorator = decorator
+        self.args = args
+        self.kwargs = kwargs
+        self.line = line
+
+    def __call__(self, body: Body) -> Body:
+        """Lie on the function, whatever else decorates it, and give it back."""
+        body.__ftgate_notes__ = [*vars(body).get("__ftgate_notes__", ()), self]  # type: ignore[attr-defined]
+        return body
+
+
 def _hidden(body: Body) -> Body:
     body.__test__ = False  # type: ignore[attr-defined]  # keeps pytest from collecting it as a test
     return body
@@ -133,10 +152,32 @@ class Ftgate:
             return executors[0]  # type: ignore[no-any-return]
         return decorate
 
+    def require(self, *expressions: str, **metrics: str) -> Callable[[Body], Body]:
+        """Contracts that hold on any machine and need no baseline; usable several times.
+
+        Expressions such as `"threads.wall < 0.8 * processes[spawn].wall"`, or metrics by keyword: `scaling=">= 1.6"`,
+        `gil="off"`. Put it above or below `@ftgate.compare`. A bad expression is an error at collection.
+        """
+        note = Note("require", expressions, metrics, sys._getframe(1).f_lineno)
+        if len(expressions) == 1 and not metrics and hasattr(expressions[0], "__code__"):
+            return note(expressions[0])  # type: ignore[type-var,return-value]  # written without parentheses: collection says so
+        return note
+
+    def gate(self, metric: str, *, margin: Any = None, effect: Any = None, floor: Any = None) -> Callable[[Body], Body]:
+        """What counts as a change of one metric of this test; usable once a metric.
+
+        `metric` is wall, tail, uss, lock_wait_share, scaling or ratio. A slowdown up to `margin` is no regression, a
+        pass excludes one of `effect` (shares: 0.05 or "5%"), and a difference below `floor` is no change ("1ms",
+        "1MiB", or a number of s, bytes, a share of the time, x). What is not given is the options' to say. A wrong
+        argument is an error at collection.
+        """
+        note = Note("gate", (metric,), {"margin": margin, "effect": effect, "floor": floor}, sys._getframe(1).f_lineno)
+        if hasattr(metric, "__code__"):
+            return note(metric)  # type: ignore[type-var,return-value]  # written without parentheses: collection says so
+        return note
+
     def named(self, lock: Named, name: str) -> Named:
         """The same lock, event or queue; in reports of lock waits it stands under `name` in place of its line alone."""
-        import sys
-
         probe = sys.modules.get("pytest_ftgate.runner.locks")
         if probe is not None:
             probe.named(lock, name)

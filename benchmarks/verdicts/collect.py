@@ -1,0 +1,312 @@
+"""Collects real pairs of launches, reference and changed side by side, for the error rates of the verdicts.
+
+    python benchmarks/verdicts/collect.py --minutes 25 [--out .ftgate/verdicts/wall.jsonl] [--kind wall]
+        [--cells 3.14-fork 3.14t-threads] [--effects 0 0 0 0 0 0 0.05 0.10 0.25] [--turns 20]
+
+Each pair is two fresh interpreters started together; they take turns of one iteration each, in random order within
+each turn, the other one idle. Effects come in bursts of so many rounds of all cells, in random order over and over, so
+that all see the same machine and a burst is what a user would measure in one go; an effect listed more than once comes
+more often. Who is started first is random, hash seed and padding are new for each launch. A pair is appended to the
+file when it ends: interrupt it at any time, start it again to go on.
+
+`wall`: an LCG loop a worker, as in scenario 1; the changed side does so many rounds more that the whole iteration
+(starting and joining included) takes the effect longer. How the time follows from the rounds is measured first.
+`uss`: memory launches, the changed side holds so many bytes more that USS grows by the effect.
+`lock_wait_share`: lock launches, the changed side stays so much longer in its critical section (1: twice as long).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import series
+from series import Calibration, Kind, Pair, Side
+
+from pytest_ftgate.launch import Handle, LaunchFailed, ProcessLauncher, Request, install_runner
+from pytest_ftgate.launch import Side as SideName
+from pytest_ftgate.model import Cell, Executor, Param, Source, Spec, StartMethod
+from pytest_ftgate.pythons import environment_variables, find_interpreter, parse_target
+from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
+from pytest_ftgate.stats import floor
+
+WORKERS = 2
+WORKLOAD = """
+from pytest_ftgate import ftgate, threads
+
+def work(rounds):
+    x = 0x12345678
+    for _ in range(rounds):
+        x = (x * 1103515245 + 12345) & 0xFFFFFFFF
+        x ^= x >> 16
+    return x
+
+held = {}
+
+@ftgate.compare(threads)
+def test_wall(worker, dose):
+    work(dose)
+
+@ftgate.compare(threads)
+def test_uss(worker, dose):
+    if worker.index not in held:
+        held[worker.index] = b"x" * dose
+    work(20_000)
+
+@ftgate.compare(threads)
+def test_lock_wait_share(worker, dose):
+    lock = worker.shared
+    for _ in range(50):
+        with lock:
+            work(dose)
+        work(600)
+
+@test_lock_wait_share.shared
+def lock(kind):
+    return kind.Lock()
+"""
+DOSES: dict[Kind, int] = {"wall": 10_000, "uss": 12 << 20, "lock_wait_share": 500}
+TESTS = {kind: f"test_{kind}" for kind in series.KINDS}
+EFFECTS: dict[Kind, tuple[float, ...]] = {
+    "wall": (0, 0, 0, 0, 0, 0, 0.05, 0.10, 0.25),
+    "uss": (0, 0.05),
+    "lock_wait_share": (0, 1.0),
+}
+CALIBRATION_LAUNCHES: dict[Kind, int] = {"wall": 8, "uss": 3}
+CALIBRATION_TURNS = 40
+LOCK_TURNS = 5
+HOLD_NS, CALL_NS = 250_000_000, 8e6
+
+
+class Bench:
+    """Starts launches of the workload."""
+
+    def __init__(self, folder: Path, kind: Kind, timeout_s: float = 30.0) -> None:
+        self.kind = kind
+        self.timeout_s = timeout_s
+        self.path = folder / "workload.py"
+        self.path.write_text(WORKLOAD, encoding="utf-8")
+        self.launcher = ProcessLauncher(install_runner(folder / "runner"), folder / "launches")
+        self.pythons: dict[str, str] = {}
+
+    def request(self, cell: str, dose: int) -> Request:
+        """A launch of a cell, named as `3.14t-threads` or `3.14-fork`; hash seed and padding are new."""
+        build, _, label = cell.partition("-")
+        target = parse_target(build)
+        if build not in self.pythons:
+            self.pythons[build] = find_interpreter(target).executable
+        executor = executor_of(label)
+        name = TESTS[self.kind]
+        source = Source(
+            path=str(self.path), line=1, module=self.path.stem, qualname=name, sys_path=(str(self.path.parent),)
+        )
+        spec = Spec(nodeid=name, source=source, body="worker", executors=(executor,), workers=(WORKERS,), reuse="fresh")
+        params = (Param(name="dose", literal=str(dose)),)
+        measured = Cell(
+            nodeid=f"{name}[{cell}-w{WORKERS}]", target=target, executor=executor, workers=WORKERS, params=params
+        )
+        side: SideName = "locks" if self.kind == "lock_wait_share" else "own"
+        return Request(
+            cell=measured,
+            spec=spec,
+            python=self.pythons[build],
+            side=side,
+            expect_gil=not build.endswith("t"),
+            environment=environment_variables(target.settings),
+            hash_seed=random.randrange(1, 2**32),
+            padding=random.randrange(4096),
+            timeout_s=self.timeout_s,
+        )
+
+    def taking_turns(self, requests: Sequence[Request], turns: int) -> tuple[list[Side], str, str]:
+        """Started together, in random order; one iteration each in random order.
+
+        What each gave, who was started first, and who came first in each turn: `r` for the first of `requests`.
+        """
+        with contextlib.ExitStack() as running:
+            starting = random.sample(range(len(requests)), len(requests))
+            started = {index: self.launcher.start(requests[index]) for index in starting}
+            handles = [started[index] for index in range(len(requests))]
+            for handle in handles:
+                running.callback(handle.kill)
+            colds = {index: _first_turn(handles[index]) for index in starting}
+            cold_ns = [colds[index] for index in range(len(requests))]
+            walls: list[list[int]] = [[] for _ in handles]
+            first = ""
+            for _ in range(turns):
+                order = random.sample(range(len(handles)), len(handles))
+                first += "rc"[order[0]]
+                for index in order:
+                    walls[index].append(handles[index].turn(MEASURED).wall_ns)
+            shares = [_share(handle) for handle in handles]
+        sides = zip(requests, cold_ns, walls, shares, strict=True)
+        return (
+            [
+                Side(hash_seed=each.hash_seed, padding=each.padding, cold_ns=cold, wall_ns=tuple(wall), share=share)
+                for each, cold, wall, share in sides
+            ],
+            "rc"[starting[0]],
+            first,
+        )
+
+    def held(self, request: Request) -> Side:
+        """A memory launch: two barriers, which warm it up, then looks while all workers are at work."""
+        handle = self.launcher.start(request)
+        try:
+            handle.ready()
+            for _ in range(2):
+                handle.barrier(1, 0)
+            seen = handle.hold(HOLD_NS, True, CALL_NS)
+            handle.finish()
+        finally:
+            handle.kill()
+        looks = (point.steadiest_bytes for point in seen.memory)
+        uss = tuple(look for look in looks if look is not None)
+        return Side(hash_seed=request.hash_seed, padding=request.padding, uss_bytes=uss)
+
+
+def executor_of(label: str) -> Executor:
+    """`threads`, or processes by their start method."""
+    methods: dict[str, StartMethod] = {"fork": "fork", "forkserver": "forkserver", "spawn": "spawn"}
+    if label in methods:
+        return Executor(kind="processes", method=methods[label])
+    if label != "threads":
+        raise SystemExit(f"no executor is called {label}: threads, {', '.join(methods)}")
+    return Executor(kind="threads")
+
+
+def _first_turn(handle: Handle) -> int:
+    """The cold turn's time in ns; a warm-up follows it."""
+    handle.ready()
+    cold_ns = handle.turn(COLD).wall_ns
+    handle.turn(WARMUP)
+    return cold_ns
+
+
+def _share(handle: Handle) -> float | None:
+    """Ends a launch; of one with the lock probe, wait time over workers x the time of their work."""
+    locks = handle.finish().locks
+    if locks is None or not locks.work_ns:
+        return None
+    return sum(site.total_ns for site in locks.sites if site.waits_for == "lock") / (WORKERS * locks.work_ns)
+
+
+def measured(bench: Bench, calibration: Calibration, effect: float, turns: int) -> Pair:
+    """One pair."""
+    began, at_s, load = time.monotonic(), time.time(), os.getloadavg()[0]
+    doses = (calibration.dose, calibration.changed(effect))
+    requests = [bench.request(calibration.cell, dose) for dose in doses]
+    sides, started, order = _measured_sides(bench, requests, turns)
+    return Pair(
+        at_s=round(at_s, 3),
+        cell=calibration.cell,
+        kind=bench.kind,
+        effect=effect,
+        doses=doses,
+        reference=sides[0],
+        changed=sides[1],
+        started=started,
+        order=order,
+        seconds=round(time.monotonic() - began, 4),
+        load=load,
+    )
+
+
+def _measured_sides(bench: Bench, requests: list[Request], turns: int) -> tuple[list[Side], str, str]:
+    if bench.kind == "uss":
+        order = random.sample((0, 1), 2)
+        sides = {index: bench.held(requests[index]) for index in order}
+        return [sides[0], sides[1]], "rc"[order[0]], ""
+    return bench.taking_turns(requests, LOCK_TURNS if bench.kind == "lock_wait_share" else turns)
+
+
+def calibrate(bench: Bench, cell: str) -> Calibration:
+    """How the cell's figure follows from the dose, from launches with the dose and with twice as much, side by side."""
+    dose = DOSES[bench.kind]
+    if bench.kind == "lock_wait_share":
+        return Calibration(at_s=time.time(), cell=cell, kind=bench.kind, dose=dose, base=0.0, slope=1.0)
+    single, double = [], []
+    for _ in range(CALIBRATION_LAUNCHES[bench.kind]):
+        requests = [bench.request(cell, dose), bench.request(cell, 2 * dose)]
+        if bench.kind == "uss":
+            once, twice = (statistics.median(bench.held(request).uss_bytes) for request in requests)
+        else:
+            sides, _, _ = bench.taking_turns(requests, CALIBRATION_TURNS)
+            once, twice = (floor(side.wall_ns, 0.25) for side in sides)
+        single.append(float(once))
+        double.append(float(twice))
+    slope = statistics.median(twice - once for once, twice in zip(single, double, strict=True)) / dose
+    base = statistics.median(single) - slope * dose
+    return Calibration(at_s=time.time(), cell=cell, kind=bench.kind, dose=dose, base=base, slope=slope)
+
+
+def known(path: Path, kind: Kind) -> dict[str, Calibration]:
+    """The calibrations that a series already has, by cell."""
+    if not path.exists():
+        return {}
+    found = (entry for entry in series.entries(path) if isinstance(entry, Calibration) and entry.kind == kind)
+    return {entry.cell: entry for entry in found}
+
+
+def _told(calibration: Calibration, effects: Sequence[float]) -> str:
+    unit, size = {"wall": ("ms", 1e6), "uss": ("MiB", 2.0**20)}.get(calibration.kind, ("", 1.0))
+    whole = calibration.base + calibration.slope * calibration.dose
+    doses = ", ".join(f"{effect:+.0%}: {calibration.injected(effect):+.1%}" for effect in sorted(set(effects)))
+    return f"{calibration.cell}: {whole / size:.2f} {unit}, of it {calibration.base / size:.2f} fixed; dose {doses}"
+
+
+def collect(bench: Bench, asked: argparse.Namespace) -> None:
+    """Pairs until the time is over."""
+    ends, done, failed = time.monotonic() + 60 * asked.minutes, 0, 0
+    calibrations = known(asked.out, bench.kind)
+    for cell in asked.cells:
+        if cell not in calibrations:
+            calibrations[cell] = calibrate(bench, cell)
+            series.append(asked.out, calibrations[cell])
+        print(_told(calibrations[cell], asked.effects), flush=True)
+    for cell, effect in schedule(asked.cells, asked.effects, asked.burst):
+        if time.monotonic() >= ends:
+            break
+        try:
+            series.append(asked.out, measured(bench, calibrations[cell], effect, asked.turns))
+            done += 1
+        except LaunchFailed as failure:
+            failed += 1
+            print(f"{cell}: {failure.error.reason}\n{failure.error.detail}", flush=True)
+    print(f"{done} pairs, {failed} that failed, in {asked.out}")
+
+
+def schedule(cells: Sequence[str], effects: Sequence[float], burst: int) -> Iterator[tuple[str, float]]:
+    """Cell and effect of each pair, without end: bursts of one effect in random order, the cells shuffled a round."""
+    while True:
+        for effect in random.sample(list(effects), len(effects)):
+            for _ in range(burst):
+                yield from ((cell, effect) for cell in random.sample(list(cells), len(cells)))
+
+
+def main() -> None:
+    """Collect for the minutes asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=25.0)
+    parser.add_argument("--kind", choices=series.KINDS, default="wall")
+    parser.add_argument("--out", type=Path, help=f"default: {series.FOLDER}/KIND.jsonl")
+    parser.add_argument("--cells", nargs="+", default=["3.14-fork", "3.14t-threads"])
+    parser.add_argument("--effects", nargs="+", type=float, help="default: what the kind is about, A/A most often")
+    parser.add_argument("--turns", type=int, default=20)
+    parser.add_argument("--burst", type=int, default=40, help="rounds of one effect before the next (default: 40)")
+    asked = parser.parse_args()
+    asked.out = asked.out or series.FOLDER / f"{asked.kind}.jsonl"
+    asked.effects = asked.effects or EFFECTS[asked.kind]
+    with tempfile.TemporaryDirectory() as folder:
+        collect(Bench(Path(folder), asked.kind), asked)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,267 @@
+"""Real launches judged by the product: false alarms in whole runs of A/A pairs, and what was injected, found or not.
+
+    python benchmarks/verdicts/judged.py .ftgate/verdicts/wall.jsonl [.ftgate/verdicts/uss.jsonl ...]
+
+The A/A pairs of each series are cut into whole runs: every cell takes its next pairs where the run before stopped, one
+after the other, until the product's own judge has decided all its metrics or the pairs allowed are used up. No pair is
+used twice. The error of a run, 1 %, is split over its hypotheses (cells x metrics) as the product does. The pairs with
+an injected effect are judged the same way, one cell after the other. Rates stand with their exact 95 % bounds; seconds
+are those that the pairs took when they were measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import rates
+import series
+from series import Kind, Pair, Side
+
+from pytest_ftgate import gate, sequential
+from pytest_ftgate.judging import TANDEM_ROUNDS, Judging, Policy, Standing
+from pytest_ftgate.model import (
+    Cell,
+    Decision,
+    Executor,
+    Interpreter,
+    Launch,
+    LockSite,
+    LockWaits,
+    MemoryPoint,
+    Metric,
+    MetricVerdict,
+    Sample,
+    Source,
+    Spec,
+    Target,
+    Test,
+    Turn,
+)
+
+ALPHA, PROBE_COST, WORKERS = 0.01, 0.25, 2
+METRICS: dict[Kind, tuple[Metric, ...]] = {
+    "wall": (Metric.WALL, Metric.TAIL),
+    "uss": (Metric.USS,),
+    "lock_wait_share": (Metric.LOCK_WAIT,),
+}
+WORK_NS = 10**9
+THREADS = Executor(kind="threads")
+SPEC = Spec(
+    nodeid="series",
+    source=Source(path="", line=0, module="", qualname=""),
+    body="worker",
+    executors=(THREADS,),
+    workers=(WORKERS,),
+    reuse="fresh",
+)
+CELL = Cell(nodeid="series[cell]", target=Target(spec="", request=""), executor=THREADS, workers=WORKERS)
+INTERPRETER = Interpreter(
+    executable="",
+    version="",
+    implementation="",
+    free_threaded=False,
+    gil_enabled=True,
+    jit_available=False,
+    jit_enabled=False,
+    pgo=False,
+    lto=False,
+    shared=False,
+    debug=False,
+    compiler="",
+    config_args="",
+    found="",
+    build="",
+)
+
+
+# -- as the product sees it --------------------------------------------------------------------------------------------
+
+
+def launch_of(side: Side, order: int) -> Launch:
+    """One side of a pair as a launch of a sample."""
+    turns = tuple(
+        Turn(start_ns=0, work_ns=wall, join_ns=0, wall_ns=wall, cpu_ns=0, ops=WORKERS, rate=0.0)
+        for wall in side.wall_ns
+    )
+    memory = tuple(
+        MemoryPoint(at_ns=at, rss_bytes=uss, uss_bytes=uss, pss_bytes=None, processes=1, written_bytes=uss)
+        for at, uss in enumerate(side.uss_bytes)
+    )
+    locks = None if side.share is None else _waits(side.share)
+    return Launch(
+        order=order, hash_seed=side.hash_seed, started_at="", cold=None, turns=turns, memory=memory, locks=locks
+    )
+
+
+def _waits(share: float) -> LockWaits:
+    waited = round(share * WORKERS * WORK_NS)
+    site = LockSite(file="workload.py", line=1, kind="Lock", waits_for="lock", contended=1, total_ns=waited)
+    return LockWaits(work_ns=WORK_NS, ops=1, sites=(site,))
+
+
+def sample_of(found: Sequence[Pair], cell: Cell = CELL) -> Sample:
+    """A cell and its reference as the product has them after these pairs."""
+
+    def side(launches: Sequence[Launch], reference: Sample | None) -> Sample:
+        return Sample(
+            cell=cell,
+            interpreter=INTERPRETER,
+            key="",
+            launches=tuple(launches),
+            memory=tuple(launch for launch in launches if launch.memory),
+            locks=tuple(launch for launch in launches if launch.locks is not None),
+            reference=reference,
+        )
+
+    reference = side([launch_of(pair.reference, order) for order, pair in enumerate(found)], None)
+    return side([launch_of(pair.changed, order) for order, pair in enumerate(found)], reference)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one cell of one run came to: a verdict a metric, the pairs it took and their seconds."""
+
+    verdicts: tuple[MetricVerdict, ...]
+    pairs: int
+    seconds: float
+
+    @property
+    def decision(self) -> Decision:
+        """The worst of its metrics, as in the product."""
+        return gate.judge(self.verdicts).decision
+
+    @property
+    def regressed(self) -> bool:
+        """Whether any metric failed."""
+        return any(verdict.decision is Decision.REGRESSED for verdict in self.verdicts)
+
+
+class Judge:
+    """The product's judge of one cell, fed pair by pair."""
+
+    def __init__(self, kind: Kind, hypotheses: int, at_most: int = TANDEM_ROUNDS) -> None:
+        alpha = ALPHA / hypotheses
+        self.kind = kind
+        self.at_most = at_most
+        beta = sequential.BETA
+        policy = Policy(metrics=METRICS[kind], cli=(), ini=(), alpha=alpha, beta=beta, probe_cost=PROBE_COST)
+        self.judging = Judging(SPEC, policy, {CELL.nodeid: Standing(road="tandem")}, at_most)
+        test: Test = "pairs" if kind == "wall" else "blocks"
+        self.counts = [look.launches for look in sequential.spend(alpha, beta, test, at_most=at_most)]
+
+    def outcome(self, coming: Sequence[Pair]) -> Outcome | None:
+        """Judged at each look until all is decided; None where the pairs run out before."""
+        for count in self.counts:
+            if count > len(coming):
+                return None
+            sample = sample_of(coming[:count])
+            final = count == self.counts[-1]
+            verdicts = tuple(self.judging.metrics(sample, [sample], final=final))
+            if final or all(verdict.decision is not Decision.INCONCLUSIVE for verdict in verdicts):
+                return Outcome(verdicts, count, sum(pair.seconds for pair in coming[:count]))
+        return None
+
+
+def outcomes(judge: Judge, found: Sequence[Pair]) -> Iterator[Outcome]:
+    """One after the other, each from where the last one stopped."""
+    start = 0
+    while (outcome := judge.outcome(found[start : start + judge.at_most])) is not None:
+        start += outcome.pairs
+        yield outcome
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Counts:
+    """Outcomes of a kind, counted."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    def line(self, label: str) -> str:
+        """How often found, passed and left open, and what it took."""
+        found = self.outcomes
+        total = len(found)
+        regressed = sum(outcome.regressed for outcome in found)
+        passed = sum(outcome.decision in (Decision.PASSED, Decision.IMPROVED) for outcome in found)
+        rest = total - regressed - passed
+        return (
+            f"{label:21s} regressed {rates.told(regressed, total):27s} passed {passed / total:4.0%}"
+            f" (widened {sum(map(_widened, found)) / total:.0%}) inconclusive {rest / total:4.0%}  {_took(found)}"
+        )
+
+
+def _widened(outcome: Outcome) -> bool:
+    """Whether it passed at a wider effect than asked for, as the reason then says."""
+    passed = outcome.decision in (Decision.PASSED, Decision.IMPROVED)
+    return passed and any("judged at" in verdict.reason for verdict in outcome.verdicts)
+
+
+def _took(found: Sequence[Outcome]) -> str:
+    pairs = [outcome.pairs for outcome in found]
+    seconds = [outcome.seconds for outcome in found]
+    metrics = zip(*(outcome.verdicts for outcome in found), strict=True)
+    each = (f"{one[0].metric} {statistics.fmean(verdict.launches for verdict in one):.1f}" for one in metrics)
+    return (
+        f"pairs {statistics.fmean(pairs):.1f} (median {statistics.median(pairs):g}; {', '.join(each)}),"
+        f" {statistics.fmean(seconds):.1f} s (median {statistics.median(seconds):.1f})"
+    )
+
+
+def whole_runs(found: Sequence[Pair], kind: Kind, at_most: int) -> list[tuple[Outcome, ...]]:
+    """The A/A pairs as runs over all cells; the last, for which a cell has too few pairs, is left out."""
+    cells = sorted({pair.cell for pair in found})
+    judge = Judge(kind, len(cells) * len(METRICS[kind]), at_most)
+    same = (outcomes(judge, [pair for pair in found if pair.cell == cell and not pair.effect]) for cell in cells)
+    return list(zip(*same, strict=False))
+
+
+def told(path: Path, kind: Kind, at_most: int) -> None:
+    """The tables of one series."""
+    found = series.pairs(path, kind)
+    if not found:
+        return
+    runs = whole_runs(found, kind, at_most)
+    alarms = sum(any(outcome.regressed for outcome in run) for run in runs)
+    opens = sum(any(outcome.decision is Decision.INCONCLUSIVE for outcome in run) for run in runs)
+    cells = sorted({pair.cell for pair in found})
+    hypotheses = len(cells) * len(METRICS[kind])
+    print(f"{kind}: {len(runs)} whole A/A runs of {len(cells)} cells, {hypotheses} hypotheses, at most {at_most} pairs")
+    print(f"  runs with a false fail {rates.told(alarms, len(runs))}; at most {rates.at_most(alarms, len(runs)):.2%}")
+    print(f"  runs with something inconclusive {rates.told(opens, len(runs))}")
+    if runs:
+        seconds = [sum(outcome.seconds for outcome in run) for run in runs]
+        print(f"  {statistics.fmean(seconds):.1f} s a run (median {statistics.median(seconds):.1f})")
+    for place, cell in enumerate(cells):
+        if runs:
+            print("  " + Counts([run[place] for run in runs]).line(f"{cell} A/A"))
+    _injected(found, kind, at_most, hypotheses)
+
+
+def _injected(found: Sequence[Pair], kind: Kind, at_most: int, hypotheses: int) -> None:
+    judge = Judge(kind, hypotheses, at_most)
+    for effect in sorted({pair.effect for pair in found} - {0}):
+        for cell in sorted({pair.cell for pair in found}):
+            judged = list(outcomes(judge, [pair for pair in found if pair.cell == cell and pair.effect == effect]))
+            if judged:
+                print("  " + Counts(judged).line(f"{cell} {effect:+.0%}"))
+
+
+def main() -> None:
+    """Each series that is given."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("series", type=Path, nargs="+")
+    parser.add_argument("--at-most", type=int, default=TANDEM_ROUNDS, help="pairs a cell (default: the product's)")
+    asked = parser.parse_args()
+    for path in asked.series:
+        for kind in series.KINDS:
+            told(path, kind, asked.at_most)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,252 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["pytest-ftgate", "pytest-benchmark>=5", "pyperf>=2.9", "asv>=0.6", "scipy"]
+# [tool.uv.sources]
+# pytest-ftgate = { path = "../..", editable = true }
+# ///
+"""The same launches judged by what users have today, side by side: false alarms, misses and measuring time.
+
+    uv run benchmarks/verdicts/peers.py .ftgate/verdicts/wall.jsonl
+
+The peers' own code decides: imported, not rewritten. Each gets as many launches a side as its defaults start, once
+`apart` (the reference side of the first pairs of a burst, then the changed side of the pairs after them: one run after
+the other, as in practice) and once `beside` (both sides of the same pairs, which none of them can arrange by itself).
+No launch is used twice for one rule and layout. Seconds are those that the launches took when they were measured, half
+of a pair for one launch; a launch by itself takes longer, since two that start together share the machine's cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+import judged
+import pyperf  # type: ignore[import-not-found]
+import rates
+import series
+from asv.commands.compare import _is_result_better  # type: ignore[import-not-found]
+from asv_runner.statistics import compute_stats  # type: ignore[import-not-found]
+from pyperf._compare import CompareData, CompareResult  # type: ignore[import-not-found]
+from pytest_benchmark.stats import Stats  # type: ignore[import-not-found]
+from pytest_benchmark.utils import parse_compare_fail  # type: ignore[import-not-found]
+from scipy.stats import mannwhitneyu
+from series import Pair, Side
+
+from pytest_ftgate.judging import TANDEM_ROUNDS
+
+NS = 1e9
+PYPERF_PROCESSES, PYPERF_VALUES = 20, 3
+ASV_PROCESSES, ASV_REPEAT, ASV_SAMPLE_S, ASV_FACTOR = 2, 5, 0.01, 1.1
+BENCHMARK_S = 1.0
+LEVEL = 0.01
+
+Sides = Sequence[Side]
+Rule = Callable[[Sides, Sides], bool]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A rule and the launches that it takes a side."""
+
+    name: str
+    launches: int
+    slower: Rule
+
+
+# -- the peers' rules --------------------------------------------------------------------------------------------------
+
+
+def compare_fail(text: str) -> Rule:
+    """`pytest-benchmark --benchmark-compare-fail`: pytest_benchmark/session.py, prepare_benchmarks."""
+    check = parse_compare_fail(text)
+
+    def slower(reference: Sides, changed: Sides) -> bool:
+        return bool(check.fails(_benchmark(changed).as_dict(), _benchmark(reference).as_dict()))
+
+    return slower
+
+
+def _benchmark(side: Sides) -> Stats:
+    """Its statistics over all rounds; it runs them in one process, here they come from as many as fill its second."""
+    stats = Stats()
+    for launch in side:
+        for wall_ns in launch.wall_ns:
+            stats.update(wall_ns / NS)
+    return stats
+
+
+def compare_to(least: float | None) -> Rule:
+    """`pyperf compare_to [--min-speed]`: significant (pyperf/_compare.py, CompareResult) and slower."""
+
+    def slower(reference: Sides, changed: Sides) -> bool:
+        sides = [CompareData(name, _perf(side)) for name, side in (("reference", reference), ("changed", changed))]
+        result = CompareResult(*sides, min_speed=least)
+        return bool(result.significant) and result.norm_mean > 1
+
+    return slower
+
+
+def _perf(side: Sides) -> pyperf.Benchmark:
+    """Three values a process, each a mean over a third of the turns; pyperf's own last 100 ms."""
+    runs = [
+        pyperf.Run(
+            [statistics.fmean(part) / NS for part in _parts(launch.wall_ns)],
+            collect_metadata=False,
+            metadata={"name": "iteration"},
+        )
+        for launch in side
+    ]
+    return pyperf.Benchmark(runs)
+
+
+def _parts(walls: Sequence[int]) -> Iterator[Sequence[int]]:
+    size = len(walls) // PYPERF_VALUES
+    return (walls[part * size : (part + 1) * size] for part in range(PYPERF_VALUES))
+
+
+def continuous(reference: Sides, changed: Sides) -> bool:
+    """`asv continuous`, factor 1.1: asv/commands/compare.py, _is_result_better, on asv_runner's statistics."""
+    before, after = (_asv(side) for side in (reference, changed))
+    return bool(_is_result_better(before[0], after[0], before[1], after[1], ASV_FACTOR))
+
+
+def _asv(side: Sides) -> tuple[float, tuple[dict[str, float], list[float]]]:
+    """Five samples a process of at least 10 ms each: asv_runner/benchmarks/time.py, benchmark_timing."""
+    samples: list[float] = []
+    for launch in side:
+        number = _number([wall_ns / NS for wall_ns in launch.wall_ns])
+        taken = [launch.wall_ns[at : at + number] for at in range(0, ASV_REPEAT * number, number)]
+        samples += [statistics.fmean(sample) / NS for sample in taken if len(sample) == number]
+    result, stats = compute_stats(samples, 1)
+    return result, (stats, samples)
+
+
+def _number(walls_s: Sequence[float]) -> int:
+    """The iterations of one sample, found as asv_runner finds them."""
+    number = 1
+    while sum(walls_s[:number]) < ASV_SAMPLE_S and number * ASV_REPEAT < len(walls_s):
+        number = max(number + 1, int(min(10.0, max(1.1, ASV_SAMPLE_S / sum(walls_s[:number]))) * number))
+    return max(1, min(number, len(walls_s) // ASV_REPEAT))
+
+
+def pooled(reference: Sides, changed: Sides) -> bool:
+    """A one-sided Mann-Whitney test at 1 % on all iterations of all launches."""
+    new, old = ([wall for launch in side for wall in launch.wall_ns] for side in (changed, reference))
+    return bool(mannwhitneyu(new, old, alternative="greater").pvalue < LEVEL)
+
+
+def peers(filling: int) -> list[Peer]:
+    """All rules; `filling` launches have as many rounds as pytest-benchmark takes in its second."""
+    return [
+        Peer("pytest-benchmark mean:10%, 1 launch", 1, compare_fail("mean:10%")),
+        Peer("pytest-benchmark min:10%, 1 launch", 1, compare_fail("min:10%")),
+        Peer("pytest-benchmark mean:10%, 1 s", filling, compare_fail("mean:10%")),
+        Peer("pytest-benchmark min:10%, 1 s", filling, compare_fail("min:10%")),
+        Peer("pyperf compare_to", PYPERF_PROCESSES, compare_to(None)),
+        Peer("pyperf compare_to --min-speed 5", PYPERF_PROCESSES, compare_to(5)),
+        Peer("asv continuous, factor 1.1", ASV_PROCESSES, continuous),
+        Peer("Mann-Whitney 1 %, pooled", PYPERF_PROCESSES, pooled),
+    ]
+
+
+# -- layouts -----------------------------------------------------------------------------------------------------------
+
+
+def windows(found: Sequence[Pair], size: int) -> Iterator[Sequence[Pair]]:
+    """Neighbouring pairs of one effect, `size` at a time, none twice."""
+    for _, burst in groupby(found, key=lambda pair: pair.effect):
+        pairs = list(burst)
+        yield from (pairs[at : at + size] for at in range(0, len(pairs) - size + 1, size))
+
+
+@dataclass
+class Tally:
+    """How often a rule said slower, and what its launches took."""
+
+    slower: int = 0
+    trials: int = 0
+    seconds: float = 0.0
+
+
+def apart(peer: Peer, found: Sequence[Pair]) -> Iterator[tuple[Pair, bool, float]]:
+    """The reference's launches, then the changed side's: (a pair, whether it said slower, seconds)."""
+    for window in windows(found, 2 * peer.launches):
+        first, second = window[: peer.launches], window[peer.launches :]
+        said = peer.slower([pair.reference for pair in first], [pair.changed for pair in second])
+        yield window[0], said, sum(pair.seconds for pair in window) / 2
+
+
+def beside(peer: Peer, found: Sequence[Pair]) -> Iterator[tuple[Pair, bool, float]]:
+    """Both sides of the same pairs."""
+    for window in windows(found, peer.launches):
+        said = peer.slower([pair.reference for pair in window], [pair.changed for pair in window])
+        yield window[0], said, sum(pair.seconds for pair in window)
+
+
+def ours(found: Sequence[Pair], hypotheses: int, at_most: int) -> dict[float, Tally]:
+    """The product's own verdicts on the same pairs, by effect."""
+    judge = judged.Judge("wall", hypotheses, at_most)
+    tallies: dict[float, Tally] = {}
+    for effect in {pair.effect for pair in found}:
+        tally = tallies[effect] = Tally()
+        for outcome in judged.outcomes(judge, [pair for pair in found if pair.effect == effect]):
+            tally.slower += outcome.regressed
+            tally.trials += 1
+            tally.seconds += outcome.seconds
+    return tallies
+
+
+def tallied(said: Iterator[tuple[Pair, bool, float]]) -> dict[float, Tally]:
+    """Counts by effect."""
+    tallies: dict[float, Tally] = {}
+    for pair, slower, seconds in said:
+        tally = tallies.setdefault(pair.effect, Tally())
+        tally.slower += slower
+        tally.trials += 1
+        tally.seconds += seconds
+    return tallies
+
+
+def line(name: str, layout: str, tallies: dict[float, Tally], effects: Sequence[float]) -> str:
+    """False alarms at no effect, misses at the others, seconds a comparison with nothing changed."""
+    figures = []
+    for effect in effects:
+        tally = tallies.get(effect, Tally())
+        wrong = tally.slower if not effect else tally.trials - tally.slower
+        figures.append(f"{rates.told(wrong, tally.trials):28s}")
+    same = tallies.get(0.0, Tally())
+    seconds = f"{same.seconds / same.trials:6.1f} s" if same.trials else ""
+    return f"  {name:36s} {layout:7s} " + " ".join(figures) + seconds
+
+
+def told(cell: str, found: Sequence[Pair], hypotheses: int, at_most: int) -> None:
+    """The table of one cell."""
+    effects = sorted({pair.effect for pair in found})
+    names = [f"{'false alarms' if not effect else f'misses at {effect:+.0%}':28s}" for effect in effects]
+    launch_s = statistics.fmean(sum(pair.reference.wall_ns) for pair in found) / NS
+    print(f"{cell}\n  {'rule':36s} {'layout':7s} " + " ".join(names) + "a comparison")
+    for peer in peers(round(max(1.0, BENCHMARK_S / launch_s))):
+        for layout, judging in (("apart", apart), ("beside", beside)):
+            print(line(peer.name, layout, tallied(judging(peer, found)), effects), flush=True)
+    print(line(f"pytest-ftgate, {hypotheses} hypotheses", "beside", ours(found, hypotheses, at_most), effects))
+
+
+def main() -> None:
+    """A table a cell."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("series", type=Path)
+    parser.add_argument("--at-most", type=int, default=TANDEM_ROUNDS, help="pairs a cell of ours")
+    asked = parser.parse_args()
+    found = series.pairs(asked.series)
+    cells = sorted({pair.cell for pair in found})
+    for cell in cells:
+        own = [pair for pair in found if pair.cell == cell]
+        told(cell, own, len(cells) * len(judged.METRICS["wall"]), asked.at_most)
+
+
+if __name__ == "__main__":
+    main()

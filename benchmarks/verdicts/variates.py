@@ -1,0 +1,378 @@
+"""What could make a pair of launches quieter, tried on this machine: calibration slices and instruction counts.
+
+    python benchmarks/verdicts/variates.py [--pairs 40] [--turns 20] [--disturbed 10]
+
+Three tables. (1) Two sides with the same code take turns, and short slices of a fixed work (the candle under the same
+executor, or a burn in the controller) stand between them: does the slices' log-ratio, as a control variate, lower the
+standard deviation over pairs of the sides' log-ratio? The coefficient of a pair comes from the other pairs.
+(2) Whether instructions can be counted here. (3) The same rounds while other processes keep cores busy: what they do to
+the ratio of sides that take turns, to a ratio to the candle as a stored baseline holds it, and to the raw time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import json
+import math
+import os
+import platform
+import random
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from pytest_ftgate.launch import Handle, ProcessLauncher, Request, Side, install_runner
+from pytest_ftgate.model import Cell, Conditions, Executor, Source, Spec, Target, to_builtins
+from pytest_ftgate.noise import Surroundings, calibration_ns
+from pytest_ftgate.pythons import environment_variables, find_interpreter, parse_target
+from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
+from pytest_ftgate.stats import PAIRED, Estimator, turns_ratio
+
+WORKERS = 2
+WARMUPS = 2
+ESTIMATORS: tuple[tuple[str, Estimator], ...] = (("paired", PAIRED), ("q25", 0.25), ("q10", 0.1), ("min", 0.0))
+LEVELS = [0.0, 0.25, 0.5, 1.0, 2.0]
+"""Cores that other processes try to keep busy."""
+
+WORKLOAD = """
+from pytest_ftgate import ftgate, threads
+TEXT = " ".join(f"word{i % 97} and {i}" for i in range(2_600)).split()
+BLOCK = b"a" * (16 << 20)
+
+@ftgate.compare(threads)
+def test_words(worker):
+    counts = {}
+    for _ in range(2):
+        for word in TEXT:
+            counts[word] = counts.get(word, 0) + len(word)
+
+@ftgate.compare(threads)
+def test_memory(worker):
+    for _ in range(2):
+        BLOCK.find(b"x")
+"""
+
+# A process of nobody's: busy for a part of each 10 ms until the pipe that it inherited is closed.
+BURNER = """
+import os, select, sys, time
+share = float(sys.argv[1])
+if os.fork():
+    os._exit(0)
+while not select.select([0], [], [], 0)[0]:
+    began = time.monotonic()
+    while time.monotonic() - began < share * 0.01: pass
+    if share < 1: time.sleep((1 - share) * 0.01)
+"""
+
+
+class CellOf(NamedTuple):
+    """What is measured: a build, an executor and one of the workloads."""
+
+    build: str
+    executor: Executor
+    test: str
+
+    @property
+    def label(self) -> str:
+        """`3.14t threads words`."""
+        return f"{self.build} {self.executor.label} {self.test.removeprefix('test_')}"
+
+
+THREADS = Executor(kind="threads")
+FORK = Executor(kind="processes", method="fork")
+
+
+class Round(NamedTuple):
+    """A pair of launches: for each turn the time in ns of either side and of what stood around it."""
+
+    own: tuple[list[float], list[float]]
+    slices: tuple[list[float], list[float]]
+    inner: tuple[list[float], list[float]]
+    conditions: Conditions
+
+
+class Rig:
+    """Starts launches of the workloads."""
+
+    def __init__(self, folder: Path, turns: int, rng: random.Random, keep: Path | None) -> None:
+        self.launcher = ProcessLauncher(install_runner(folder / "runner"), folder / "launches")
+        self.path = folder / "workload.py"
+        self.path.write_text(WORKLOAD, encoding="utf-8")
+        self.turns = turns
+        self.keep = keep
+        self.rng = rng
+        self.pythons: dict[str, str] = {}
+
+    def request(self, cell: CellOf, side: Side) -> Request:
+        """One launch of a cell or of the candle in its place."""
+        target = parse_target(cell.build)
+        python = self.pythons.setdefault(cell.build, find_interpreter(target).executable)
+        return Request(
+            cell=self._cell(cell, target),
+            spec=self._spec(cell),
+            python=python,
+            side=side,
+            expect_gil=not cell.build.endswith("t"),
+            environment=environment_variables(target.settings),
+            hash_seed=self.rng.randrange(1, 2**32),
+            padding=self.rng.randrange(4096),
+            timeout_s=60.0,
+        )
+
+    def _cell(self, cell: CellOf, target: Target) -> Cell:
+        return Cell(nodeid=f"{cell.test}[x]", target=target, executor=cell.executor, workers=WORKERS)
+
+    def _spec(self, cell: CellOf) -> Spec:
+        source = Source(
+            path=str(self.path), line=1, module="workload", qualname=cell.test, sys_path=(str(self.path.parent),)
+        )
+        return Spec(
+            nodeid=cell.test,
+            source=source,
+            body="worker",
+            executors=(cell.executor,),
+            workers=(WORKERS,),
+            reuse="fresh",
+        )
+
+    def round(self, cell: CellOf, busy: float = 0.0) -> Round:
+        """One pair of launches with its slices, in random order within each turn; kept when a file was named."""
+        with others_busy(busy):
+            found = self._round(cell)
+        if self.keep:
+            with self.keep.open("a", encoding="utf-8") as file:
+                times = {"own": found.own, "slices": found.slices, "inner": found.inner}
+                said = {"cell": cell.label, "busy": busy, "conditions": to_builtins(found.conditions)}
+                file.write(json.dumps({**said, **times}) + "\n")
+        return found
+
+    def _round(self, cell: CellOf) -> Round:
+        around = Surroundings()
+        sides: tuple[Side, Side, Side] = ("own", "own", "candle")
+        with contextlib.ExitStack() as running:
+            handles = [self.launcher.start(self.request(cell, side)) for side in sides]
+            for handle in handles:
+                running.callback(handle.kill)
+            for handle in handles:
+                _warm(handle)
+            own, slices, inner = self._turns(handles[:2], handles[2])
+            for handle in handles:
+                handle.finish()
+        return Round(own, slices, inner, around.observe())
+
+    def _turns(
+        self, pair: list[Handle], candle: Handle
+    ) -> tuple[tuple[list[float], list[float]], tuple[list[float], list[float]], tuple[list[float], list[float]]]:
+        own: tuple[list[float], list[float]] = ([], [])
+        slices: tuple[list[float], list[float]] = ([], [])
+        inner: tuple[list[float], list[float]] = ([], [])
+        for _ in range(self.turns):
+            before = _wall(candle), float(calibration_ns(1))
+            for side in self.rng.sample((0, 1), 2):
+                own[side].append(_wall(pair[side]))
+                after = _wall(candle), float(calibration_ns(1))
+                slices[side].append((before[0] + after[0]) / 2)
+                inner[side].append((before[1] + after[1]) / 2)
+                before = after
+        return own, slices, inner
+
+
+def _warm(handle: Handle) -> None:
+    handle.ready()
+    handle.turn(COLD)
+    for _ in range(WARMUPS):
+        handle.turn(WARMUP)
+
+
+def _wall(handle: Handle) -> float:
+    return float(handle.turn(MEASURED).wall_ns)
+
+
+# -- (1) control variates ----------------------------------------------------------------------------------------------
+
+
+def log_ratio(sides: tuple[list[float], list[float]], estimator: Estimator) -> float:
+    """The logarithm of how much longer the first side takes."""
+    return math.log(turns_ratio(sides[0], sides[1], estimator))
+
+
+def coefficient(ys: Sequence[float], xs: Sequence[float]) -> float:
+    """The least-squares slope of ys over xs; 0 where xs do not vary."""
+    return float(np.cov(ys, xs)[0, 1] / np.var(xs, ddof=1)) if np.var(xs) > 0 else 0.0
+
+
+def left_out(ys: Sequence[float], xs: Sequence[float]) -> list[float]:
+    """Each y less what its x says, the coefficient taken from all others (Lavenberg and Welch, 1981)."""
+    rest = [[*range(i), *range(i + 1, len(ys))] for i in range(len(ys))]
+    slopes = [coefficient([ys[k] for k in others], [xs[k] for k in others]) for others in rest]
+    return [y - slope * x for y, x, slope in zip(ys, xs, slopes, strict=True)]
+
+
+def by_turn(rounds: Sequence[Round], of: Callable[[Round], tuple[list[float], list[float]]]) -> list[float]:
+    """Adjusted within the turns: the median of log-ratios less the slices' of the same turn, coefficient as above."""
+    ys = [np.subtract(*map(np.log, each.own)) for each in rounds]
+    xs = [np.subtract(*map(np.log, of(each))) for each in rounds]
+    found = []
+    for i in range(len(rounds)):
+        others = [k for k in range(len(rounds)) if k != i]
+        slope = coefficient(
+            np.concatenate([ys[k] for k in others]).tolist(), np.concatenate([xs[k] for k in others]).tolist()
+        )
+        found.append(float(np.median(ys[i] - slope * xs[i])))
+    return found
+
+
+def spread_ratio(adjusted: Sequence[float], plain: Sequence[float]) -> tuple[float, float, float]:
+    """The standard deviation adjusted over plain with a 95 % percentile bootstrap over pairs."""
+    pairs = np.column_stack([adjusted, plain])
+    rng = np.random.default_rng(1)
+    drawn = pairs[rng.integers(0, len(pairs), (4000, len(pairs)))].std(axis=1, ddof=1)
+    low, high = np.quantile(drawn[:, 0] / drawn[:, 1], [0.025, 0.975])
+    return float(pairs[:, 0].std(ddof=1) / pairs[:, 1].std(ddof=1)), float(low), float(high)
+
+
+def variates(label: str, rounds: Sequence[Round]) -> Iterator[str]:
+    """The lines of a cell: an estimator each, plain and with either kind of slice."""
+    kinds: tuple[tuple[str, Callable[[Round], tuple[list[float], list[float]]]], ...] = (
+        ("candle", lambda each: each.slices),
+        ("controller", lambda each: each.inner),
+    )
+    for name, estimator in ESTIMATORS:
+        plain = [log_ratio(each.own, estimator) for each in rounds]
+        for kind, of in kinds:
+            beside = [log_ratio(of(each), estimator) for each in rounds]
+            ways = {"pairs": left_out(plain, beside), "as is": [y - x for y, x in zip(plain, beside, strict=True)]}
+            if estimator is PAIRED:
+                ways["turns"] = by_turn(rounds, of)
+            for way, adjusted in ways.items():
+                ratio, low, high = spread_ratio(adjusted, plain)
+                yield (
+                    f"{label:20s} {name:7s} {kind:11s} {way:6s}"
+                    f" {statistics.stdev(plain):.4f} {statistics.stdev(adjusted):.4f}"
+                    f"  {ratio:5.2f} [{low:.2f}, {high:.2f}]{_word(low, high)}"
+                )
+
+
+def _word(low: float, high: float) -> str:
+    return "  helps" if high < 1 else "  harms" if low > 1 else ""
+
+
+# -- (2) instruction counts --------------------------------------------------------------------------------------------
+
+PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
+EVENTS = (("instructions", 0, 1), ("cycles", 0, 0), ("task clock (software)", 1, 1))
+
+
+def events() -> Iterator[str]:
+    """A line an event: whether the kernel counts it for this process."""
+    number = PERF_EVENT_OPEN.get(platform.machine())
+    if sys.platform != "linux" or number is None:
+        yield f"perf_event_open: not tried on {sys.platform} {platform.machine()}"
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    for name, kind, config in EVENTS:
+        attributes = ctypes.create_string_buffer(128)
+        # type, size, config; at 40 the flags: disabled, and neither kernel nor hypervisor, which needs no right.
+        struct.pack_into("IIQ", attributes, 0, kind, len(attributes), config)
+        struct.pack_into("Q", attributes, 40, 1 | 1 << 5 | 1 << 6)
+        opened = libc.syscall(number, attributes, 0, -1, -1, 0)
+        if opened >= 0:
+            os.close(opened)
+            yield f"perf_event_open: {name}: counted"
+        else:
+            code = ctypes.get_errno()
+            yield f"perf_event_open: {name}: refused, errno {code} ({os.strerror(code)})"
+
+
+# -- (3) disturbed -----------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def others_busy(cores: float) -> Iterator[None]:
+    """Keep that many cores busy by processes that are not ours."""
+    reader, writer = os.pipe()
+    try:
+        left = cores
+        while left > 0:
+            command = [sys.executable, "-S", "-c", BURNER, str(min(1.0, left))]
+            subprocess.run(command, stdin=reader, check=True)
+            left -= 1
+        yield
+    finally:
+        os.close(writer)
+        os.close(reader)
+
+
+def disturbed(label: str, rounds: dict[float, list[Round]]) -> Iterator[str]:
+    """A line a level: others as seen, calibration, the tandem's ratio, the ratio to the candle, the raw time."""
+    quiet = [_stored(each) for each in rounds[0.0]]
+    quiet_raw = [_raw(each) for each in rounds[0.0]]
+    for level, found in rounds.items():
+        others = statistics.median(each.conditions.others or 0.0 for each in found)
+        steal = statistics.median(each.conditions.steal or 0.0 for each in found)
+        tandem = [log_ratio(each.own, 0.25) for each in found]
+        stored = [_stored(each) for each in found]
+        yield (
+            f"{label:20s} {level:5.2f}  {others:5.2f}  {100 * steal:4.1f} %"
+            f"  {statistics.fmean(tandem):+.3f} {statistics.stdev(tandem):.3f}"
+            f"  {statistics.median(stored) - statistics.median(quiet):+.3f} {statistics.stdev(stored):.3f}"
+            f"  {statistics.median(map(_raw, found)) - statistics.median(quiet_raw):+.3f}"
+            f" {statistics.stdev(map(_raw, found)):.3f}"
+        )
+
+
+def _stored(found: Round) -> float:
+    return log_ratio((found.own[0], found.slices[0]), 0.25)
+
+
+def _raw(found: Round) -> float:
+    return math.log(float(np.quantile(found.own[0], 0.25)))
+
+
+def chosen(cells: Sequence[CellOf], word: str) -> list[CellOf]:
+    """The cells that are asked for."""
+    return [cell for cell in cells if word in cell.label]
+
+
+def main() -> None:
+    """Print the three tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=40, help="pairs of launches a cell of the first table")
+    parser.add_argument("--turns", type=int, default=20, help="turns a pair")
+    parser.add_argument("--disturbed", type=int, default=10, help="pairs a cell and level of the third table")
+    parser.add_argument("--busy", type=float, nargs="+", default=LEVELS, help="cores to keep busy, the first is 0")
+    parser.add_argument("--cells", default="", help="only cells with this in their name, as in `fork words`")
+    parser.add_argument("--keep", type=Path, help="append every round's times to this file, a JSON line each")
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    rng = random.Random(asked.seed)
+    print("\n".join(events()), flush=True)
+    with tempfile.TemporaryDirectory() as name:
+        rig = Rig(Path(name), asked.turns, rng, asked.keep)
+        cells = [CellOf("3.14t", THREADS, "test_words"), CellOf("3.14", FORK, "test_words")]
+        if asked.pairs:
+            print("\ncell                 value   slices      by     sd plain adjusted  ratio [95 %]")
+        for cell in chosen(cells, asked.cells) if asked.pairs else ():
+            print("\n".join(variates(cell.label, [rig.round(cell) for _ in range(asked.pairs)])), flush=True)
+        if asked.disturbed:
+            print("\ncell                 busy  others  steal   tandem: mean, sd  candle: shift, sd  raw: shift, sd")
+        cells += [cell._replace(test="test_memory") for cell in cells]
+        for cell in chosen(cells, asked.cells) if asked.disturbed else ():
+            rounds: dict[float, list[Round]] = {level: [] for level in asked.busy}
+            for _ in range(asked.disturbed):
+                for level in rng.sample(asked.busy, len(asked.busy)):
+                    rounds[level].append(rig.round(cell, level))
+            print("\n".join(disturbed(cell.label, rounds)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""Which numbers of which launches stand against each other, by the road that a cell is judged on. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from statistics import median
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from . import baselines, figures, stats
+from .entries import Need
+from .model import Metric, Sample, Test
+
+LEAST_TAIL_TURNS = 10
+"""A 90 % quantile of fewer turns is their maximum."""
+NEEDS: Mapping[Metric, Need] = {
+    Metric.WALL: "time",
+    Metric.TAIL: "time",
+    Metric.SCALING: "time",
+    Metric.RATIO: "time",
+    Metric.USS: "memory",
+    Metric.LOCK_WAIT: "locks",
+}
+"""The kind of launch that a metric is seen in."""
+
+
+class Numbers(NamedTuple):
+    """One metric of both sides, a number a launch; pairs and blocks have the same rounds at the same place."""
+
+    new: tuple[float, ...]
+    reference: tuple[float, ...]
+    unit: str
+    test: Test
+    recordings: tuple[tuple[float, ...], ...] = ()
+
+
+T = TypeVar("T")
+Turns: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]
+Sides: TypeAlias = Mapping[int, Turns]
+Values: TypeAlias = Mapping[int, float]
+
+
+# ---- in tandem with the reference
+
+
+def in_tandem(sample: Sample) -> dict[Metric, Numbers]:
+    """What a cell and its reference gave in the same rounds; a metric that either lacks is left out.
+
+    The estimator of a launch's time is chosen from split halves of both sides, blind to what lies between them: the
+    choice is the same when the sides of a pair change places, as the signed rank test asks for.
+    """
+    reference = sample.reference
+    if reference is None:
+        return {}
+    sides = figures.sides_by_order(sample.launches, reference.launches)
+    found = {
+        Metric.WALL: _numbers(_walls(sides), "ns", "pairs"),
+        Metric.TAIL: _numbers(_tails(sides), "ns", "pairs"),
+        Metric.USS: _numbers(_by_round(figures.uss_values, sample.memory, reference.memory), "bytes", "blocks"),
+        Metric.LOCK_WAIT: _numbers(_by_round(_lock_shares, sample, reference), "of the time", "blocks"),
+        Metric.SCALING: _numbers(_by_round(figures.scaling_values, sample, reference), "x", "pairs"),
+    }
+    return {metric: numbers for metric, numbers in found.items() if numbers.new}
+
+
+def _walls(sides: Sides) -> list[tuple[float, float]]:
+    """The floor of both sides in ns; where neighbours are compared turn by turn, the median and what it becomes."""
+    estimator = stats.blind_estimator(list(sides.values()))
+    if estimator is not stats.PAIRED:
+        return [(stats.floor(own, estimator), stats.floor(beside, estimator)) for own, beside in sides.values()]
+    middles = [(own, beside, median(beside)) for own, beside in sides.values()]
+    return [(middle * stats.turns_ratio(own, beside, stats.PAIRED), middle) for own, beside, middle in middles]
+
+
+def _tails(sides: Sides) -> list[tuple[float, float]]:
+    full = (turns for turns in sides.values() if min(map(len, turns)) >= LEAST_TAIL_TURNS)
+    return [(stats.tail(own), stats.tail(beside)) for own, beside in full]
+
+
+def _lock_shares(sample: Sample) -> dict[int, float]:
+    return figures.shares_by_order(sample, "lock")
+
+
+def _by_round(values: Callable[[T], Values], own: T, beside: T) -> list[tuple[float, float]]:
+    new, old = values(own), values(beside)
+    return [(new[order], old[order]) for order in sorted(new.keys() & old.keys())]
+
+
+def _numbers(pairs: Iterable[tuple[float, float]], unit: str, test: Test) -> Numbers:
+    both = list(pairs)
+    return Numbers(tuple(new for new, _ in both), tuple(old for _, old in both), unit, test)
+
+
+# ---- with what is stored
+
+
+def with_stored(new: baselines.Recording, entry: baselines.Entry) -> dict[Metric, Numbers]:
+    """A cell's launches against those of its recordings on this machine; a metric that is not stored is left out.
+
+    Time is that over the candle's beside it. `new` may lack a metric that is stored.
+    """
+    estimator = stats.blind_estimator(baselines.paired_turns(entry))
+    found = {
+        Metric.WALL: _stored(lambda side: baselines.wall_ratios(side, estimator), new, entry, "x candle"),
+        Metric.TAIL: _stored(_tail_ratios, new, entry, "x candle"),
+        **_travelling(new, entry),
+    }
+    return {metric: numbers for metric, numbers in found.items() if numbers.reference}
+
+
+def elsewhere(
+    new: baselines.Recording,
+    entry: baselines.Entry,
+    *,
+    executor: baselines.Recording | None = None,
+    stored_executor: baselines.Entry | None = None,
+) -> dict[Metric, Numbers]:
+    """What travels from a recording of another machine: memory, shares, scaling, and the time over that of the
+    reference executor, whose launches of the same runs are `executor` and `stored_executor`.
+    """
+    found = _travelling(new, entry)
+    if executor is not None and stored_executor is not None:
+        beside = {recording.recorded_at: recording for recording in stored_executor.recordings}
+        stored = tuple(_ratios(each, beside.get(each.recorded_at)) for each in entry.recordings)
+        found[Metric.RATIO] = _against(_ratios(new, executor), stored, "x")
+    return {metric: numbers for metric, numbers in found.items() if numbers.reference}
+
+
+def _travelling(new: baselines.Recording, entry: baselines.Entry) -> dict[Metric, Numbers]:
+    uss_new, *uss_stored = baselines.uss_of_sides(new, *entry.recordings)
+    return {
+        Metric.USS: _against(uss_new, tuple(uss_stored), "bytes"),
+        Metric.LOCK_WAIT: _stored(baselines.lock_shares, new, entry, "of the time"),
+        Metric.SCALING: _stored(baselines.scalings, new, entry, "x"),
+    }
+
+
+def _stored(
+    values: Callable[[baselines.Recording], tuple[float, ...]],
+    new: baselines.Recording,
+    entry: baselines.Entry,
+    unit: str,
+) -> Numbers:
+    return _against(values(new), tuple(map(values, entry.recordings)), unit)
+
+
+def _against(new: tuple[float, ...], stored: tuple[tuple[float, ...], ...], unit: str) -> Numbers:
+    known = tuple(values for values in stored if values)
+    return Numbers(new, tuple(value for values in known for value in values), unit, "ranks", known)
+
+
+def _tail_ratios(recording: baselines.Recording) -> tuple[float, ...]:
+    """A launch's slow turns over the candle's middle: a candle's own slow turns would add their noise."""
+    sides = (turns for turns in baselines.paired_turns(recording) if len(turns[0]) >= LEAST_TAIL_TURNS)
+    return tuple(stats.tail(own) / median(candle) for own, candle in sides)
+
+
+def _ratios(own: baselines.Recording, beside: baselines.Recording | None) -> tuple[float, ...]:
+    """The time over that of another cell's launches of the same order, turn by turn."""
+    others = {launch.order: baselines.turn_values(launch) for launch in beside.launches} if beside else {}
+    sides = (
+        stats.neighbours(baselines.turn_values(launch), others[launch.order])
+        for launch in own.launches
+        if launch.order in others
+    )
+    return tuple(stats.turns_ratio(first, second, stats.PAIRED) for first, second in sides if first and second)

@@ -1,0 +1,355 @@
+"""One test of a run on its way to its rows: measured, judged, and where that decides nothing, beside its reference."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from . import baselines, figures, noise, trees
+from .entries import Limits, Ready
+from .errors import FtgateError
+from .judging import SCREEN_LAUNCHES, TANDEM_ROUNDS, Judging, Policy, Standing, doubted, missed
+from .launch import Launcher
+from .model import Cell, Conditions, Decision, Figures, Row, Sample, Spec, Struct, Tandem, Verdict, WorkloadError
+from .tandem import Listener, Reference, TandemRun
+
+LEAST_SCREENED, LEAST_TOGETHER, RECORDED = 6, 8, 12
+"""Rounds for which turns are given up where the budget is small: of a screen, of a tandem, of a recording."""
+
+
+class Services(Protocol):
+    """What a run does for its tests."""
+
+    @property
+    def watcher(self) -> Listener:
+        """Hears how far it is."""
+        ...
+
+    @property
+    def launcher(self) -> Launcher:
+        """Starts launches."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """Of everything that is random in the run."""
+        ...
+
+    def policy(self) -> Policy:
+        """What the options say about verdicts."""
+        ...
+
+    def ready(self, cell: Cell, side: trees.Side | None = None) -> Ready:
+        """The target of a cell, with the project or that side of it installed. Raises FtgateError."""
+        ...
+
+    def without_measuring(self, cell: Cell) -> Row | None:
+        """A row for a cell that need not be measured."""
+        ...
+
+    def standing(self, cell: Cell, cells: Sequence[Cell]) -> Standing:
+        """What is stored of a cell; `cells` are those of its test."""
+        ...
+
+    def limits(self, cells: Sequence[Cell], counts: int) -> Limits:
+        """How much may be measured, recording or not."""
+        ...
+
+    def records(self, cells: Sequence[Cell]) -> bool:
+        """Whether this run records one of these cells."""
+        ...
+
+    def stored_loops(self, cells: Sequence[Cell]) -> int | None:
+        """Loops of the baseline."""
+        ...
+
+    def pair(self, standing: Standing | None = None) -> trees.Pair:
+        """Both sides of the comparison asked for, or of a stored cell's commit. Raises trees.AgainstError."""
+        ...
+
+    def relocated(self, spec: Spec, side: trees.Side) -> Spec:
+        """A test as it stands on one side."""
+        ...
+
+    def hint(self, detail: str, side: trees.Side) -> str:
+        """What a workload's error on one side may come from; empty where nothing is known."""
+        ...
+
+    def shown(self, found: Figures) -> Figures:
+        """Figures with the names of files as people know them."""
+        ...
+
+
+class Stage(Struct, frozen=True, kw_only=True):
+    """Cells to be measured together: alone, or beside a reference and then for the reason `why`."""
+
+    cells: tuple[Cell, ...]
+    pair: trees.Pair | None = None
+    why: str = ""
+
+
+class Running(NamedTuple):
+    """A stage under way."""
+
+    stage: Stage
+    run: TandemRun
+    judging: Judging
+
+
+class Course:
+    """One test: `step` measures a round at a time until `open` is no more, then `rows` are its verdicts."""
+
+    def __init__(self, services: Services, tandem: Tandem, escalates: bool, against: str = "") -> None:
+        self.services = services
+        self.tandem = tandem
+        self.escalates = escalates
+        self.against = against
+        self.surroundings = noise.Surroundings()
+        self.by_nodeid: dict[str, Row] = {}
+        self.samples: dict[str, Sample] = {}
+        self.stages: list[Stage] = []
+        self.running: Running | None = None
+        for cell in tandem.cells:
+            early = services.without_measuring(cell)
+            if early is not None:
+                self.by_nodeid[cell.nodeid] = early
+        cells = tuple(cell for cell in tandem.cells if cell.nodeid not in self.by_nodeid)
+        if cells:
+            self._first_stage(cells)
+            self._next()
+
+    # -- measuring ---------------------------------------------------------------------------------------------
+
+    @property
+    def open(self) -> bool:
+        """Whether there is more to measure."""
+        return self.running is not None
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of the stage under way."""
+        return self.running.run.done if self.running else 0
+
+    def left_s(self) -> float | None:
+        """How long it may take until all is decided; None where nobody knows."""
+        if self.running is None:
+            return 0.0
+        more = self.running.judging.more(self.running.run.each())
+        return None if more is None else more * self.running.run.round_ns / 1e9
+
+    def step(self, budget_s: float | None = None) -> None:
+        """One round of the stage under way; `budget_s` takes the place of what is left of the test's own time."""
+        if self.running is None:
+            return
+        if budget_s is not None:
+            self.running.run.grant(budget_s)
+        if not self.running.run.step():
+            self.close()
+
+    def close(self) -> None:
+        """End the stage under way with what it has, and begin the next."""
+        if self.running is not None:
+            running, self.running = self.running, None
+            self._judge(running)
+            self._next()
+
+    def rows(self) -> list[Row]:
+        """All cells' rows, in their order."""
+        return [self.by_nodeid[cell.nodeid] for cell in self.tandem.cells]
+
+    # -- stages ------------------------------------------------------------------------------------------------
+
+    def _first_stage(self, cells: tuple[Cell, ...]) -> None:
+        if not self.against:
+            self.stages.append(Stage(cells=cells))
+            return
+        pair = self.services.pair()
+        self.stages.append(Stage(cells=cells, pair=pair, why=f"--ftgate-against {self.against}"))
+
+    def _next(self) -> None:
+        """Begin the next stage that can be; one whose environments cannot be made is judged without."""
+        while self.stages and self.running is None:
+            stage = self.stages.pop(0)
+            try:
+                self.running = self._begun(stage)
+            except FtgateError as error:
+                self._not_begun(stage, error)
+
+    def _begun(self, stage: Stage) -> Running:
+        services, pair = self.services, stage.pair
+        spec = services.relocated(self.tandem.spec, pair.changed) if pair else self.tandem.spec
+        standings = {cell.nodeid: self._standing(cell, stage) for cell in stage.cells}
+        if self.samples:  # contracts were judged in the stage before
+            spec = msgspec.structs.replace(spec, requirements=())
+        limits = services.limits(stage.cells, len({cell.workers for cell in stage.cells}))
+        at_most = limits.launches or (TANDEM_ROUNDS if pair else SCREEN_LAUNCHES)
+        judging = Judging(spec, services.policy(), standings, at_most)
+        records = pair is None and services.records(stage.cells)
+        judged = not records and (bool(spec.requirements) or any(standing.road for standing in standings.values()))
+        if judged:
+            floor = LEAST_TOGETHER if pair else LEAST_SCREENED
+            limits = msgspec.structs.replace(limits, floor=min(floor, at_most), at_most=at_most)
+        run = TandemRun(
+            Tandem(key=self.tandem.key, spec=spec, cells=stage.cells),
+            self._targets(stage),
+            services.launcher,
+            limits,
+            random.Random(f"{services.seed}:{self.tandem.key}{':beside' if self.samples else ''}"),
+            services.watcher,
+            loops=None if pair else services.stored_loops(stage.cells),
+            judge=judging.needs if judged else None,
+            references=self._references(stage) if pair else {},
+            between=self.surroundings.calibrate,
+        )
+        return Running(stage, run, judging)
+
+    def _standing(self, cell: Cell, stage: Stage) -> Standing:
+        if stage.pair is None:
+            return self.services.standing(cell, self.tandem.cells)
+        reference = stage.pair.reference
+        if trees.lacks(reference, baselines.split_nodeid(cell.nodeid)[0]):
+            return Standing(why=f"{reference.label} has no such test")
+        return Standing(road="tandem", why=stage.why, baseline=reference.label, commit=reference.commit)
+
+    def _targets(self, stage: Stage) -> dict[str, Ready]:
+        side = stage.pair.changed if stage.pair else None
+        return {cell.target.spec: self.services.ready(cell, side) for cell in _one_a_target(stage.cells)}
+
+    def _references(self, stage: Stage) -> dict[str, Reference]:
+        assert stage.pair is not None
+        side = stage.pair.reference
+        spec = self.services.relocated(self.tandem.spec, side)
+        ready = {cell.target.spec: self.services.ready(cell, side) for cell in _one_a_target(stage.cells)}
+        there = (cell for cell in stage.cells if self._standing(cell, stage).road)
+        return {cell.nodeid: Reference(spec=spec, ready=ready[cell.target.spec]) for cell in there}
+
+    def _not_begun(self, stage: Stage, error: FtgateError) -> None:
+        for cell in stage.cells:
+            if cell.nodeid in self.samples:
+                self._predict(cell, f"{_first_line(error)}: its reference cannot be measured")
+            else:
+                trouble = WorkloadError(reason=_first_line(error), detail=str(error))
+                verdict = Verdict(decision=Decision.ERROR, reason=trouble.reason)
+                self.by_nodeid[cell.nodeid] = Row(cell=cell, verdict=verdict, error=trouble)
+
+    # -- judging -----------------------------------------------------------------------------------------------
+
+    def _judge(self, running: Running) -> None:
+        samples = running.run.samples()
+        beside = bool(self.samples)
+        for sample in samples:
+            if beside:
+                self._judge_beside(running, sample, samples)
+            else:
+                self._judge_first(running, sample, samples)
+        if not beside:
+            self.samples = {sample.cell.nodeid: sample for sample in samples}
+            if not running.stage.pair:
+                self._follow_up(running)
+        conditions = self.surroundings.observe()
+        self.by_nodeid = {nodeid: _with(row, conditions) for nodeid, row in self.by_nodeid.items()}
+
+    def _judge_first(self, running: Running, sample: Sample, samples: Sequence[Sample]) -> None:
+        by_nodeid = {each.cell.nodeid: each for each in samples}
+        reference = reference_of(self.tandem, sample.cell, by_nodeid)
+        sample = self._hinted(running.stage, sample)
+        shown = self.services.shown(figures.figures(sample, reference=reference))
+        verdict = running.judging.verdict(sample, samples, shown)
+        self.by_nodeid[sample.cell.nodeid] = Row(
+            cell=sample.cell, verdict=verdict, figures=shown, sample=sample, error=sample.error
+        )
+
+    def _hinted(self, stage: Stage, sample: Sample) -> Sample:
+        """An error for want of a file that no side has says so."""
+        if sample.error is None or stage.pair is None:
+            return sample
+        hint = self.services.hint(sample.error.detail, stage.pair.changed)
+        if not hint:
+            return sample
+        error = WorkloadError(reason=sample.error.reason, detail=f"{sample.error.detail.rstrip()}\n{hint}")
+        return msgspec.structs.replace(sample, error=error)
+
+    def _judge_beside(self, running: Running, sample: Sample, samples: Sequence[Sample]) -> None:
+        """The verdict of a cell that missed what is stored; others are there for its sake."""
+        row = self.by_nodeid[sample.cell.nodeid]
+        if not any(map(missed, row.verdict.metrics)):
+            return
+        shown = figures.figures(sample, reference=None)
+        verdict = running.judging.verdict(sample, samples, shown)
+        if verdict.road != "tandem":
+            self._predict(sample.cell, verdict.reason or "its reference gave nothing to compare with")
+            return
+        held = tuple(each for each in row.verdict.metrics if each.contract)
+        self.by_nodeid[sample.cell.nodeid] = msgspec.structs.replace(
+            row, verdict=running.judging.with_held(verdict, held), beside=sample
+        )
+
+    def _follow_up(self, running: Running) -> None:
+        """What missed is measured beside its baseline's commit, or predicted where that cannot be."""
+        self.screened = running.judging
+        follows: dict[str, Stage] = {}
+        for sample in self.samples.values():
+            nodeid = sample.cell.nodeid
+            standing = running.judging.standing(sample)
+            if standing.entry is None or not any(map(missed, self.by_nodeid[nodeid].verdict.metrics)):
+                continue
+            try:
+                stage = self._stage_beside(sample.cell, standing)
+            except trees.AgainstError as error:
+                self._predict(sample.cell, str(error))
+                continue
+            cells = (*follows[standing.commit].cells, *stage.cells) if standing.commit in follows else stage.cells
+            follows[standing.commit] = msgspec.structs.replace(stage, cells=tuple(dict.fromkeys(cells)))
+        self.stages += follows.values()
+
+    def _stage_beside(self, cell: Cell, standing: Standing) -> Stage:
+        if not self.escalates:
+            raise trees.AgainstError("measuring beside the baseline's commit is turned off (--ftgate-escalate)")
+        pair = self.services.pair(standing)
+        singles = (
+            other
+            for other in self.tandem.cells
+            if other.workers == 1 and (other.target, other.executor) == (cell.target, cell.executor)
+        )
+        known = (other for other in singles if other.nodeid in self.samples)
+        why = "not clearly as stored, so its commit was measured beside it"
+        return Stage(cells=(cell, *(other for other in known if other != cell)), pair=pair, why=why)
+
+    def _predict(self, cell: Cell, why: str) -> None:
+        row, sample = self.by_nodeid[cell.nodeid], self.samples[cell.nodeid]
+        if any(map(missed, row.verdict.metrics)):
+            verdict = self.screened.predicted(sample, list(self.samples.values()), row.verdict, why)
+            self.by_nodeid[cell.nodeid] = msgspec.structs.replace(row, verdict=verdict)
+
+
+def _with(row: Row, conditions: Conditions) -> Row:
+    """The row with what else went on; a regression that this may have made is doubted."""
+    verdict = row.verdict
+    reason = noise.unfit(conditions, verdict.road)
+    if verdict.decision is Decision.REGRESSED and reason:
+        verdict = doubted(verdict, reason)
+    return msgspec.structs.replace(row, verdict=verdict, conditions=conditions)
+
+
+def reference_of(tandem: Tandem, cell: Cell, samples: Mapping[str, Sample]) -> Sample | None:
+    """The sample of the first executor on the same target: what the ratio of a row refers to."""
+    found = executor_cell(tandem.spec, cell, tandem.cells)
+    return samples.get(found.nodeid) if found else None
+
+
+def executor_cell(spec: Spec, cell: Cell, cells: Sequence[Cell]) -> Cell | None:
+    """The cell of the first executor beside one, on the same target with as many workers."""
+    first = spec.executors[0]
+    beside = (other for other in cells if other.target == cell.target and other.workers == cell.workers)
+    return next((other for other in beside if other.executor == first), None)
+
+
+def _one_a_target(cells: Sequence[Cell]) -> list[Cell]:
+    return list({cell.target.spec: cell for cell in reversed(cells)}.values())
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0].rstrip(": ")
