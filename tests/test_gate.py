@@ -78,7 +78,7 @@ class TestCompare:
         assert verdict.ratio.low < 1.3 < verdict.ratio.high
         assert verdict.ratio.value == pytest.approx(1.3, abs=0.01)
         assert verdict.ratio.level >= 0.95
-        assert verdict.reason == "+30 % is beyond +2 %; p of at most 0.0005 fails"
+        assert verdict.reason == "+30 % is beyond +2 % (needs p <= 0.0005)"
 
     def test_faster_improves(self) -> None:
         verdict = gate.compare(wall(times(0.8)))
@@ -218,7 +218,7 @@ class TestScaling:
         assert verdict.ratio is not None
         assert verdict.ratio.low < verdict.ratio.value < verdict.ratio.high
         assert verdict.ratio.value == pytest.approx(0.8, abs=0.01)
-        assert verdict.reason == "-20 % is beyond -2 %; p of at most 0.0005 fails"
+        assert verdict.reason == "-20 % is beyond -2 % (needs p <= 0.0005)"
 
     def test_a_rise_improves(self) -> None:
         verdict = gate.compare(scaling(times(1.3)))
@@ -286,7 +286,7 @@ class TestLockWaitShare:
 
     def test_reasons_are_points(self) -> None:
         worse = gate.compare(share((0.22,) * 8, (0.1,) * 12))
-        assert worse.reason == "+12 points is beyond +3.5 points; p of at most 0.0005 fails"
+        assert worse.reason == "+12 points is beyond +3.5 points (needs p <= 0.0005)"
         better = gate.compare(share((0.02,) * 8, (0.1,) * 12))
         assert better.reason == "-8 points is below -1.5 points: p = 8e-06, at most 0.0005 counts"
         assert gate.compare(share((0.1,) * 8, (0.1,) * 12)).reason == ""
@@ -560,7 +560,7 @@ class TestLooks:
         assert gate.compare(looked(new, reference)).decision is Decision.INCONCLUSIVE
         verdict = gate.compare(looked(new, reference, final=True))
         assert (verdict.decision, verdict.launches) == (Decision.REGRESSED, 15)
-        assert verdict.reason.endswith("p of at most 0.00017 fails")
+        assert verdict.reason.endswith("(needs p <= 0.00017)")
 
     def test_what_was_spent_is_not_left(self) -> None:
         """13 pairs reach 0.00012: enough of 0.0002, not of what a look before that had a part of."""

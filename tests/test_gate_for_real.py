@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ HELD_MIB = {held_mib}
 
 
 @ftgate.compare(threads, workers=1)
+{beside}
 def test_burn(worker):
     held = bytearray(b"x") * (HELD_MIB << 20)
     x = 1
@@ -25,7 +27,14 @@ def test_burn(worker):
     return x if ROUNDS == 0 else None
 """
 ROUNDS = 30_000
-FAST = ("--ftgate", "--ftgate-launches=8", "--ftgate-turns=25", "-p", "no:cacheprovider")
+FAST = (
+    "--ftgate",
+    "--ftgate-turns=20",
+    "--ftgate-metrics=wall,uss",
+    "--ftgate-test-time=90s",
+    "-p",
+    "no:cacheprovider",
+)
 
 
 class Project:
@@ -34,10 +43,17 @@ class Project:
     def __init__(self, pytester: pytest.Pytester) -> None:
         self.pytester = pytester
         pytester.makeini("[pytest]\n")
+        pytester.makefile("", **{".gitignore": ".ftgate/\n__pycache__/\nrunpytest-*\n"})
 
-    def write(self, *, rounds: int = ROUNDS, held_mib: int = 1) -> None:
+    def write(self, *, rounds: int = ROUNDS, held_mib: int = 1, beside: str = "") -> None:
         """The workload as it is now."""
-        self.pytester.makepyfile(test_burn=WORKLOAD.format(rounds=rounds, held_mib=held_mib))
+        self.pytester.makepyfile(test_burn=WORKLOAD.format(rounds=rounds, held_mib=held_mib, beside=beside))
+
+    def commit(self) -> None:
+        """Everything, by somebody who is nobody."""
+        who = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.invalid", "-c", "commit.gpgsign=false")
+        for arguments in (("init", "--quiet"), ("add", "."), (*who, "commit", "--quiet", "-m", "one")):
+            subprocess.run(["git", *arguments], cwd=self.pytester.path, check=True, capture_output=True)
 
     def run(self, *options: str) -> pytest.RunResult:
         """One gated run."""
@@ -71,6 +87,7 @@ def test_a_regression_fails_the_run_and_names_the_cell(project: Project) -> None
     cells = [f"{build}-threads-w1" for build in BUILDS]
 
     project.write()
+    project.commit()
     recorded = project.run("--ftgate", "--ftgate-update", "--ftgate-launches=12", "--ftgate-turns=25")
     recorded.assert_outcomes()  # "no baseline" is a word of our own, not "passed"
     assert recorded.ret == 0
@@ -91,7 +108,7 @@ def test_a_regression_fails_the_run_and_names_the_cell(project: Project) -> None
         [
             "*regressed: 3.14-threads-w1*",
             "*wall time*ms, +*% CI*p *",
-            "*baselines/test_burn.py/test_burn.json*",
+            "*judged by*launches side by side*",
             "*refused test_burn.py::test_burn?3.14-threads-w1?*",
             "*2 regressed*",
         ]
@@ -113,6 +130,52 @@ def test_a_regression_fails_the_run_and_names_the_cell(project: Project) -> None
     named.stdout.fnmatch_lines(["*recorded test_burn.py::test_burn?3.14t-threads-w1?: wall * (was *+*"])
     assert named.ret == 1  # it did regress, and the other cell was not named
     assert project.baseline.read_text(encoding="utf-8") != before
+
+
+def test_against_a_revision(project: Project) -> None:
+    cells = [f"{build}-threads-w1" for build in BUILDS]
+    project.write()
+    project.commit()
+    only_wall = (*FAST, "--ftgate-metrics=wall", "--ftgate-against=HEAD")
+
+    nothing = project.run(*only_wall)
+    assert nothing.ret == pytest.ExitCode.USAGE_ERROR
+    nothing.stderr.fnmatch_lines(["*--ftgate-against*"])
+
+    project.write(beside="# the same, but the tree is dirty")
+    unchanged = project.run(*only_wall)
+    assert unchanged.ret == 0, unchanged.stdout.str()
+    assert "regressed" not in decisions(project).values()
+
+    project.write(rounds=int(ROUNDS * 1.3), beside='@ftgate.require("wall < 1 ns", gil="on")')
+    slower = project.run(*only_wall)
+    assert slower.ret == 1
+    assert decisions(project) == dict.fromkeys(cells, "regressed")
+    slower.stdout.fnmatch_lines(
+        ["*regressed: 3.14-threads-w1*", "*against*HEAD (*", "*judged by*side by side (--ftgate-against HEAD)*"]
+    )
+    contracts = [metric for row in metrics(project) for metric in row if metric["contract"]]
+    assert [(each["contract"], each["decision"]) for each in contracts] == [
+        ("wall < 1 ns", "broken"),
+        ("gil == on", "passed"),
+        ("wall < 1 ns", "broken"),
+        ("gil == on", "broken"),
+    ]
+    status = subprocess.run(["git", "status", "--porcelain"], cwd=project.pytester.path, capture_output=True, text=True)
+    assert status.stdout == " M test_burn.py\n"
+
+
+def metrics(project: Project) -> list[list[dict[str, object]]]:
+    """The metrics of each cell of the last run."""
+    report = json.loads((project.pytester.path / ".ftgate" / "last-run.json").read_text(encoding="utf-8"))
+    return [row["verdict"]["metrics"] for table in report["tables"] for row in table["rows"]]
+
+
+def test_a_contract_that_cannot_be_read_is_a_collection_error_with_its_column(project: Project) -> None:
+    project.write(beside='@ftgate.require("wall < 64 MiB")')
+    result = project.run("--ftgate")
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(["*test_burn.py:*@ftgate.require of test_burn: *", "  wall < 64 MiB", "         ^"])
 
 
 def test_xdist_gives_the_same_cells_measured_once(project: Project) -> None:

@@ -294,8 +294,8 @@ def test_our_own_children_are_not_others_and_an_orphan_is() -> None:
     assert around.look() - own_s < 0.4
     seen = around.observe()
     assert seen.others is not None
-    # Whoever else is at work only adds; two ticks a CPU are lost to their coarseness at most.
-    assert seen.others * seen.span_s >= 0.5
+    # Whoever else is at work only adds; ticks are coarse, and stolen time may count as the orphan's and not as busy.
+    assert seen.others * seen.span_s >= 0.3
     assert seen.others <= (os.cpu_count() or 1) + 0.1
 
 

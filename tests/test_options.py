@@ -210,7 +210,7 @@ def test_no_revisions(text: str) -> None:
 def test_thresholds_of_each_place() -> None:
     layers = options.threshold_layers(
         {"gate": ["wall: margin=1%"], "margin": "2%", "effect": None},
-        {"FTGATE_MEMORY_EFFECT": "30%", "FTGATE_GATE": "'wall: floor=1 ms' tail:margin=7%"},
+        {"FTGATE_MEMORY_EFFECT": "30%", "FTGATE_GATE": "wall: floor=1 ms; tail: margin=7%"},
         {"gate": ["uss: effect=20%"], "memory_margin": "1%", "effect": None, "margin": None},
     )
     of_time = [Threshold(metric=metric, margin=0.02) for metric in thresholds.LIKE_WALL]

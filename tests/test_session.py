@@ -128,7 +128,7 @@ class Project:
         monkeypatch.setattr(noise, "calibration_ns", lambda *_: 5_000_000)
         monkeypatch.setattr(noise, "unfit", lambda *_: "")  # what else runs on this machine says nothing of scripts
         monkeypatch.setattr(trees, "lacks", lambda side, test: side.label == "without it")
-        monkeypatch.setattr(Session, "pair", lambda _, standing=None: self.pair(standing))
+        monkeypatch.setattr(Session, "pair", lambda _, standing=None, test="": self.pair(standing))
         monkeypatch.setattr(Session, "relocated", lambda _, spec, side: spec)
         monkeypatch.setattr(Session, "found", lambda _, cell, side=None: self.found(cell))
 

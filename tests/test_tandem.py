@@ -814,6 +814,16 @@ def test_work_of_others_between_two_rounds_is_not_on_its_account() -> None:
 def test_the_machine_is_looked_at_before_between_and_after_rounds() -> None:
     launcher = FakeLauncher()
     looks: list[int] = []
+    seen: list[int] = []
+
+    class Machine:
+        def calibrate(self) -> None:
+            looks.append(len(launcher.of(COLD, side="own")))
+
+        def look(self) -> float:
+            seen.append(len(launcher.alive))
+            return 0.0
+
     tandem = tandem_of("threads")
     run = TandemRun(
         tandem,
@@ -823,7 +833,9 @@ def test_the_machine_is_looked_at_before_between_and_after_rounds() -> None:
         random.Random(1),
         Told(),
         launcher.clock,
-        between=lambda: looks.append(len(launcher.of(COLD, side="own"))),
+        around=Machine(),
     )
     run.measure()
     assert looks == [0, 1, 2, 3]
+    assert seen  # while what it counts is still there
+    assert all(seen)

@@ -39,7 +39,7 @@ def of(metric: str, **fields: float) -> Threshold:
             of("lock_wait_share", margin=0.5, effect=0.8, floor=0.02),
         ),
         ("lock_wait_share: floor=0.02", of("lock_wait_share", floor=0.02)),
-        ("scaling: floor=0.1", of("scaling", floor=0.1)),
+        ("scaling: margin=0.1", of("scaling", margin=0.1)),
         ("ratio: margin=4%", of("ratio", margin=0.04)),
     ],
 )
@@ -74,7 +74,7 @@ def test_texts(text: str, found: Threshold) -> None:
         ("uss: floor=3ms", "floor of uss takes a size"),
         ("uss: floor=1e999B", "floor of uss takes a size"),
         ("lock_wait_share: floor=3ms", "floor of lock_wait_share takes a share such as 2% or 0.02"),
-        ("scaling: floor=x", "floor of scaling takes a number such as 0.1, not 'x'"),
+        ("scaling: floor=0.1", "floor of scaling takes none: a ratio has no unit beside its margin, not '0.1'"),
         ("wall: margin=5% effect=5%", "effect 5 % is not above margin 5 %"),
     ],
 )

@@ -520,8 +520,11 @@ def test_the_merge_base_of_a_repository_without_a_remote(repo: Path) -> None:
 
 
 def test_a_merge_base_that_is_head(repo: Path) -> None:
-    with pytest.raises(NothingToCompare, match=r"merge base with main .* --ftgate-against HEAD~1"):
-        against(repo, "merge-base")
+    pushed = against(repo, "merge-base")  # what was pushed to main is compared with what it was pushed onto
+    assert pushed.changed.commit == git(repo, "rev-parse", "HEAD")
+    assert pushed.reference.commit == git(repo, "rev-parse", "HEAD~1")
+    assert pushed.reference.label.startswith("HEAD~1 (")
+    assert "as HEAD is the merge base with main" in pushed.reference.label
     write(repo, a="dirty\n")
     found = against(repo, "merge-base")
     assert found.reference.commit == git(repo, "rev-parse", "HEAD")

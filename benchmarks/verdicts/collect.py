@@ -1,7 +1,7 @@
 """Collects real pairs of launches, reference and changed side by side, for the error rates of the verdicts.
 
     python benchmarks/verdicts/collect.py --minutes 25 [--out .ftgate/verdicts/wall.jsonl] [--kind wall]
-        [--cells 3.14-fork 3.14t-threads] [--effects 0 0 0 0 0 0 0.05 0.10 0.25] [--turns 20]
+        [--cells 3.14-fork 3.14t-threads] [--effects 0 0 0 0 0 0 0.05 0.10 0.25] [--turns 50]
 
 Each pair is two fresh interpreters started together; they take turns of one iteration each, in random order within
 each turn, the other one idle. Effects come in bursts of so many rounds of all cells, in random order over and over, so
@@ -35,7 +35,7 @@ from pytest_ftgate.launch import Side as SideName
 from pytest_ftgate.model import Cell, Executor, Param, Source, Spec, StartMethod
 from pytest_ftgate.pythons import environment_variables, find_interpreter, parse_target
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
-from pytest_ftgate.stats import floor
+from pytest_ftgate.stats import PAIRED, floor, turns_ratio
 
 WORKERS = 2
 WORKLOAD = """
@@ -63,23 +63,23 @@ def test_uss(worker, dose):
 @ftgate.compare(threads)
 def test_lock_wait_share(worker, dose):
     lock = worker.shared
-    for _ in range(50):
+    for _ in range(60):
         with lock:
             work(dose)
-        work(600)
+        work(900)
 
 @test_lock_wait_share.shared
 def lock(kind):
     return kind.Lock()
 """
-DOSES: dict[Kind, int] = {"wall": 10_000, "uss": 12 << 20, "lock_wait_share": 500}
+DOSES: dict[Kind, int] = {"wall": 10_000, "uss": 12 << 20, "lock_wait_share": 150}
 TESTS = {kind: f"test_{kind}" for kind in series.KINDS}
 EFFECTS: dict[Kind, tuple[float, ...]] = {
     "wall": (0, 0, 0, 0, 0, 0, 0.05, 0.10, 0.25),
     "uss": (0, 0.05),
     "lock_wait_share": (0, 1.0),
 }
-CALIBRATION_LAUNCHES: dict[Kind, int] = {"wall": 8, "uss": 3}
+CALIBRATION_LAUNCHES: dict[Kind, int] = {"wall": 12, "uss": 3}
 CALIBRATION_TURNS = 40
 LOCK_TURNS = 5
 HOLD_NS, CALL_NS = 250_000_000, 8e6
@@ -227,23 +227,24 @@ def _measured_sides(bench: Bench, requests: list[Request], turns: int) -> tuple[
     return bench.taking_turns(requests, LOCK_TURNS if bench.kind == "lock_wait_share" else turns)
 
 
-def calibrate(bench: Bench, cell: str) -> Calibration:
+def calibrate(bench: Bench, cell: str, dose: int) -> Calibration:
     """How the cell's figure follows from the dose, from launches with the dose and with twice as much, side by side."""
-    dose = DOSES[bench.kind]
     if bench.kind == "lock_wait_share":
         return Calibration(at_s=time.time(), cell=cell, kind=bench.kind, dose=dose, base=0.0, slope=1.0)
-    single, double = [], []
+    single, ratios = [], []
     for _ in range(CALIBRATION_LAUNCHES[bench.kind]):
         requests = [bench.request(cell, dose), bench.request(cell, 2 * dose)]
         if bench.kind == "uss":
             once, twice = (statistics.median(bench.held(request).uss_bytes) for request in requests)
+            ratios.append(twice / once)
         else:
             sides, _, _ = bench.taking_turns(requests, CALIBRATION_TURNS)
-            once, twice = (floor(side.wall_ns, 0.25) for side in sides)
+            once = floor(sides[0].wall_ns, 0.5)
+            ratios.append(turns_ratio(sides[1].wall_ns, sides[0].wall_ns, PAIRED))
         single.append(float(once))
-        double.append(float(twice))
-    slope = statistics.median(twice - once for once, twice in zip(single, double, strict=True)) / dose
-    base = statistics.median(single) - slope * dose
+    whole = statistics.median(single)
+    slope = (statistics.median(ratios) - 1) * whole / dose
+    base = whole - slope * dose
     return Calibration(at_s=time.time(), cell=cell, kind=bench.kind, dose=dose, base=base, slope=slope)
 
 
@@ -268,7 +269,7 @@ def collect(bench: Bench, asked: argparse.Namespace) -> None:
     calibrations = known(asked.out, bench.kind)
     for cell in asked.cells:
         if cell not in calibrations:
-            calibrations[cell] = calibrate(bench, cell)
+            calibrations[cell] = calibrate(bench, cell, asked.dose or DOSES[bench.kind])
             series.append(asked.out, calibrations[cell])
         print(_told(calibrations[cell], asked.effects), flush=True)
     for cell, effect in schedule(asked.cells, asked.effects, asked.burst):
@@ -299,7 +300,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help=f"default: {series.FOLDER}/KIND.jsonl")
     parser.add_argument("--cells", nargs="+", default=["3.14-fork", "3.14t-threads"])
     parser.add_argument("--effects", nargs="+", type=float, help="default: what the kind is about, A/A most often")
-    parser.add_argument("--turns", type=int, default=20)
+    parser.add_argument("--dose", type=int, help="rounds, bytes, or rounds in the critical section; in a new file only")
+    parser.add_argument(
+        "--turns", type=int, default=50, help="iterations a launch and side (default: 50, as the product)"
+    )
     parser.add_argument("--burst", type=int, default=40, help="rounds of one effect before the next (default: 40)")
     asked = parser.parse_args()
     asked.out = asked.out or series.FOLDER / f"{asked.kind}.jsonl"

@@ -143,8 +143,8 @@ class Outcome:
 class Judge:
     """The product's judge of one cell, fed pair by pair."""
 
-    def __init__(self, kind: Kind, hypotheses: int, at_most: int = TANDEM_ROUNDS) -> None:
-        alpha = ALPHA / hypotheses
+    def __init__(self, kind: Kind, hypotheses: int, at_most: int = TANDEM_ROUNDS, run_alpha: float = ALPHA) -> None:
+        alpha = run_alpha / hypotheses
         self.kind = kind
         self.at_most = at_most
         beta = sequential.BETA

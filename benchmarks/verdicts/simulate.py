@@ -38,6 +38,8 @@ EFFECTS = (0.0, 0.03, 0.05, 0.10, 0.20)
 HYPOTHESES = (8, 20, 60)
 BLOCK = 8
 CHUNK = 20_000
+LEAST_RUNS = 5000
+"""Enough for a bound below 0.1 % where none fails."""
 METRICS = (Metric.WALL, Metric.TAIL)
 OPEN, PASSED, REGRESSED, IMPROVED = range(4)
 CODES = {
@@ -251,7 +253,7 @@ def false_fails(found: Sequence[Source], tests: int, at_most: int, rng: np.rando
     print(f"\nWhole runs: false fails, their exact bound (95 %), {tests} tests a line or more, at most {at_most} pairs")
     for count in HYPOTHESES:
         designs = {metric: Design.of(metric, count, at_most) for metric in METRICS}
-        runs = max(2000, tests // count)
+        runs = max(LEAST_RUNS, tests // count)
         for scale in SCALES:
             for label, changed in (("nothing changed", False), ("at margin", True)):
                 failed, total = _failed_runs(found, designs, runs, count, scale, changed, rng, at_most)

@@ -157,7 +157,7 @@ class Rig:
 
     def _round(self, cell: CellOf) -> Round:
         around = Surroundings()
-        sides: tuple[Side, Side, Side] = ("own", "own", "candle")
+        sides: tuple[Side, ...] = ("own", "own", "candle")
         with contextlib.ExitStack() as running:
             handles = [self.launcher.start(self.request(cell, side)) for side in sides]
             for handle in handles:
@@ -170,7 +170,7 @@ class Rig:
         return Round(own, slices, inner, around.observe())
 
     def _turns(
-        self, pair: list[Handle], candle: Handle
+        self, pair: Sequence[Handle], candle: Handle
     ) -> tuple[tuple[list[float], list[float]], tuple[list[float], list[float]], tuple[list[float], list[float]]]:
         own: tuple[list[float], list[float]] = ([], [])
         slices: tuple[list[float], list[float]] = ([], [])

@@ -1062,9 +1062,9 @@ def names(pattern: str, nodeid: str) -> bool:
 def update_plan(modes: str | Sequence[str], rows: Sequence[Row], store: Store, *, fingerprint: str) -> list[Update]:
     """What an update does with each cell of a run: a decision alone, nothing is written. Raises BaselineError.
 
-    `modes` are `new`, `all` and names as `names` takes them. A cell without a baseline is recorded always, a changed
-    one by `all` or by name, a regressed one by name alone. A recording joins those that are stored, unless the cell
-    changed: then it takes their place. A name that no cell has is a `skip` of its own.
+    `modes` are `new`, `all` and names as `names` takes them. A cell without a baseline is recorded always, another
+    one by `all` or by name, a regressed or inconclusive one by name alone. A recording joins those that are stored,
+    unless the cell changed: then it takes their place. A name that no cell has is a `skip` of its own.
     """
     asked = [modes] if isinstance(modes, str) else list(modes)
     patterns = [mode for mode in asked if mode not in ("new", "all")]
@@ -1100,9 +1100,11 @@ def _action(difference: Difference, everything: bool, named: bool) -> tuple[Acti
         return "skip", difference.reason
     if named:
         return "record", "named"
-    if difference.decision is Decision.REGRESSED:
+    doubtful = difference.old is not None and difference.decision is Decision.INCONCLUSIVE
+    if difference.decision is Decision.REGRESSED or (doubtful and not difference.reason):
         # Only an update that would have taken the cell otherwise is refused anything.
-        return ("refuse", "regressed") if everything or difference.old is None else ("skip", "has a baseline")
+        refused = everything or difference.old is None
+        return ("refuse", difference.decision.value) if refused else ("skip", "has a baseline")
     if difference.old is None:
         return "record", "new"
     return ("record", "changed") if everything else ("skip", difference.reason or "has a baseline")

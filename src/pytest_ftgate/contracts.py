@@ -616,6 +616,18 @@ def concerns(contract: Contract, cell: Cell, cells: Iterable[Cell]) -> bool:
     return bool(involved(contract, cell, cells))
 
 
+def absolute(contract: Contract) -> bool:
+    """Whether it asks for a cell's own time, waits or rate, which what else runs on the machine moves.
+
+    Neighbours in time see the same machine, and memory is what it is.
+    """
+    product = _product(contract)
+    names = [name for name in _all_names(contract) if _NEEDS.get(name.metric, "time") != "memory"]
+    if contract.is_gil or not names or all(name.metric in SCALINGS for name in names):
+        return False
+    return product is None or sorted(product[1].values()) != [-1, 1]
+
+
 def involved(contract: Contract, cell: Cell, cells: Iterable[Cell]) -> list[Cell]:
     """The cells that the contract compares when it is judged at this one; none where it is not, see `concerns`.
 

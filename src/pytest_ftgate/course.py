@@ -9,15 +9,15 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from . import baselines, figures, noise, trees
-from .entries import Limits, Ready
+from .entries import EVERYTHING, Limits, Ready
 from .errors import FtgateError
-from .judging import SCREEN_LAUNCHES, TANDEM_ROUNDS, Judging, Policy, Standing, doubted, missed
+from .judging import SCREEN_LAUNCHES, TANDEM_ROUNDS, Judging, Policy, Standing, doubted, missed, unchanged
 from .launch import Launcher
 from .model import Cell, Conditions, Decision, Figures, Row, Sample, Spec, Struct, Tandem, Verdict, WorkloadError
 from .tandem import Listener, Reference, TandemRun
 
-LEAST_SCREENED, LEAST_TOGETHER, RECORDED = 6, 8, 12
-"""Rounds for which turns are given up where the budget is small: of a screen, of a tandem, of a recording."""
+LEAST_SCREENED, LEAST_TOGETHER = 6, 8
+"""Rounds for which turns are given up where the budget is small: of a screen, and of a tandem."""
 
 
 class Services(Protocol):
@@ -66,8 +66,11 @@ class Services(Protocol):
         """Loops of the baseline."""
         ...
 
-    def pair(self, standing: Standing | None = None) -> trees.Pair:
-        """Both sides of the comparison asked for, or of a stored cell's commit. Raises trees.AgainstError."""
+    def pair(self, standing: Standing | None = None, test: str = "") -> trees.Pair:
+        """Both sides of the comparison asked for, or of the commit of what is stored of a test.
+
+        Raises trees.AgainstError.
+        """
         ...
 
     def relocated(self, spec: Spec, side: trees.Side) -> Spec:
@@ -185,13 +188,13 @@ class Course:
         if self.samples:  # contracts were judged in the stage before
             spec = msgspec.structs.replace(spec, requirements=())
         limits = services.limits(stage.cells, len({cell.workers for cell in stage.cells}))
-        at_most = limits.launches or (TANDEM_ROUNDS if pair else SCREEN_LAUNCHES)
-        judging = Judging(spec, services.policy(), standings, at_most)
+        at_most = TANDEM_ROUNDS if pair else SCREEN_LAUNCHES
+        judging = Judging(spec, services.policy(), standings, at_most, limits.launches)
         records = pair is None and services.records(stage.cells)
         judged = not records and (bool(spec.requirements) or any(standing.road for standing in standings.values()))
         if judged:
             floor = LEAST_TOGETHER if pair else LEAST_SCREENED
-            limits = msgspec.structs.replace(limits, floor=min(floor, at_most), at_most=at_most)
+            limits = msgspec.structs.replace(limits, floor=floor, at_most=judging.rounds)
         run = TandemRun(
             Tandem(key=self.tandem.key, spec=spec, cells=stage.cells),
             self._targets(stage),
@@ -202,7 +205,8 @@ class Course:
             loops=None if pair else services.stored_loops(stage.cells),
             judge=judging.needs if judged else None,
             references=self._references(stage) if pair else {},
-            between=self.surroundings.calibrate,
+            around=self.surroundings,
+            first=judging.first() if judged else EVERYTHING,
         )
         return Running(stage, run, judging)
 
@@ -300,6 +304,9 @@ class Course:
                 stage = self._stage_beside(sample.cell, standing)
             except trees.AgainstError as error:
                 self._predict(sample.cell, str(error))
+                if isinstance(error, trees.NothingToCompare):
+                    row = self.by_nodeid[nodeid]
+                    self.by_nodeid[nodeid] = msgspec.structs.replace(row, verdict=unchanged(row.verdict))
                 continue
             cells = (*follows[standing.commit].cells, *stage.cells) if standing.commit in follows else stage.cells
             follows[standing.commit] = msgspec.structs.replace(stage, cells=tuple(dict.fromkeys(cells)))
@@ -308,7 +315,7 @@ class Course:
     def _stage_beside(self, cell: Cell, standing: Standing) -> Stage:
         if not self.escalates:
             raise trees.AgainstError("measuring beside the baseline's commit is turned off (--ftgate-escalate)")
-        pair = self.services.pair(standing)
+        pair = self.services.pair(standing, baselines.split_nodeid(cell.nodeid)[0])
         singles = (
             other
             for other in self.tandem.cells
@@ -327,10 +334,7 @@ class Course:
 
 def _with(row: Row, conditions: Conditions) -> Row:
     """The row with what else went on; a regression that this may have made is doubted."""
-    verdict = row.verdict
-    reason = noise.unfit(conditions, verdict.road)
-    if verdict.decision is Decision.REGRESSED and reason:
-        verdict = doubted(verdict, reason)
+    verdict = doubted(row.verdict, noise.unfit(conditions, row.verdict.road), noise.unfit(conditions, "stored"))
     return msgspec.structs.replace(row, verdict=verdict, conditions=conditions)
 
 

@@ -524,7 +524,7 @@ def _explain(costs: Comparison, evidence: _Evidence, decision: Decision, settles
     """The reason in one line; nothing for a cell that passed at the effect asked for with waits to compare."""
     metric, change = costs.metric, _change(costs.metric, evidence.shift.value)
     if decision is Decision.REGRESSED:
-        return f"{change} is beyond {_change(metric, evidence.fail_limit)}; p of at most {costs.alpha:.2g} fails"
+        return f"{change} is beyond {_change(metric, evidence.fail_limit)} (needs p <= {costs.alpha:.2g})"
     if decision is Decision.IMPROVED:
         side = "above" if metric is Metric.SCALING else "below"
         limit, p, level = evidence.improve_limit, evidence.p_improve, costs.alpha
@@ -734,9 +734,9 @@ def _foretold(costs: Comparison, decision: Decision, shift: float, limit: float,
     stored = f"{recordings} stored recording" + ("" if recordings == 1 else "s")
     beyond = _change(costs.metric, limit)
     if decision is Decision.REGRESSED:
-        return f"{change} is beyond {beyond}, as far as {stored} let expect; p of at most {costs.alpha:.2g} fails"
+        return f"{change} is beyond {beyond}, as far as {stored} let expect (needs p <= {costs.alpha:.2g})"
     if decision is Decision.IMPROVED:
-        return f"{change} is further than {stored} let expect; p of at most {costs.alpha:.2g} counts"
+        return f"{change} is further than {stored} let expect (needs p <= {costs.alpha:.2g})"
     return (
         f"{change} against {stored}, from which only a change beyond {beyond} can be told: "
         "--ftgate-against or more recordings would settle it"

@@ -15,6 +15,7 @@ from . import baselines, comparisons, contracts, figures, gate, sequential, thre
 from .comparisons import NEEDS, Numbers
 from .entries import EVERYTHING, Need
 from .model import (
+    Cell,
     Comparison,
     Decision,
     Figures,
@@ -57,7 +58,7 @@ class Standing(Struct, frozen=True, kw_only=True):
     """What a cell is compared with: nothing (with the reason in `why`), what is stored of it, or its reference.
 
     `entry` is what is stored, on this machine (road `stored`) or another (`elsewhere`, where `executor` is the entry of
-    the reference executor and `executor_label` its cell's node id). `baseline` and `commit` say what it is for people.
+    the reference executor and `executor_nodeid` its cell's node id). `baseline` and `commit` say what it is for people.
     """
 
     road: Road = ""
@@ -72,14 +73,25 @@ class Standing(Struct, frozen=True, kw_only=True):
 class Judging:
     """The judge of one test's cells while they are measured and after."""
 
-    def __init__(self, spec: Spec, policy: Policy, standings: Mapping[str, Standing], at_most: int) -> None:
+    def __init__(
+        self, spec: Spec, policy: Policy, standings: Mapping[str, Standing], at_most: int, fixed: int | None = None
+    ) -> None:
+        """`at_most` rounds compare, contracts take as many as a tandem; `fixed` is the number that was asked for."""
         self.spec = spec
         self.policy = policy
         self.standings = standings
-        self.at_most = at_most
+        self.at_most = fixed or at_most
+        self.rounds = fixed or (TANDEM_ROUNDS if spec.requirements else at_most)
         self.contracts = [contracts.parse(each.text) for each in spec.requirements]
 
     # -- while measuring ---------------------------------------------------------------------------------------
+
+    def first(self) -> frozenset[Need]:
+        """The kinds of launches of the first round: what may gate, or everything where nothing is compared."""
+        if not all(standing.road for standing in self.standings.values()):
+            return EVERYTHING
+        gating = {NEEDS[metric] for metric in self.policy.metrics}
+        return frozenset(gating.union({"time"}, *(contracts.metrics_needed(each) for each in self.contracts)))
 
     def needs(self, samples: Sequence[Sample]) -> dict[str, frozenset[Need]]:
         """The kinds of launches that each cell still needs, those for the sake of other cells included."""
@@ -101,13 +113,14 @@ class Judging:
                 if verdict.metric is Metric.SCALING:
                     found.update({other: {"time"} for other in _one_worker(sample, samples)})
         for contract, verdict in self._of_contracts(sample, samples, final=False):
-            if verdict.decision is Decision.INCONCLUSIVE and len(sample.launches) < self.at_most:
+            if verdict.decision is Decision.INCONCLUSIVE and len(sample.launches) < self.rounds:
                 for other in contracts.involved(contract, sample.cell, [each.cell for each in samples]):
                     found.setdefault(other.nodeid, set()).update(contracts.metrics_needed(contract))
         return {nodeid: frozenset(kinds) for nodeid, kinds in found.items()}
 
     def _hopeful(self, verdict: MetricVerdict, sample: Sample) -> bool:
-        return bool(verdict.launches) or len(sample.launches) < HOPELESS_ROUNDS
+        rounds = max(len(sample.launches), len(sample.memory))
+        return rounds < self.at_most and (bool(verdict.launches) or rounds < HOPELESS_ROUNDS)
 
     def _compared(self, sample: Sample) -> bool:
         if sample.reference is not None:
@@ -141,6 +154,9 @@ class Judging:
         if sample.error is not None:
             return Verdict(decision=Decision.ERROR, reason=sample.error.reason)
         standing = self.standing(sample)
+        if not sample.launches:
+            reason = "the time given was over before its first round: give more with --ftgate-time"
+            return Verdict(decision=Decision.INCONCLUSIVE, reason=reason, road=standing.road, why=standing.why)
         judged = self._of_metrics(sample, samples, final=True, shown=shown)
         held = [verdict for _, verdict in self._of_contracts(sample, samples, final=True)]
         if not (judged or held):
@@ -261,24 +277,44 @@ class Judging:
         return gate.require(
             contracts.values(contract, sample, samples),
             text=contract.text,
-            looks=sequential.spend(alpha, beta, "pairs", at_most=self.at_most),
+            looks=sequential.spend(alpha, beta, "pairs", at_most=self.rounds),
             alpha=alpha,
             beta=beta,
             final=final,
         )
 
 
-def doubted(verdict: Verdict, reason: str) -> Verdict:
-    """A regression that is not believed, for a reason that lies in the machine."""
-    replace = msgspec.structs.replace
-    metrics = tuple(
-        replace(each, decision=Decision.INCONCLUSIVE, reason=f"{each.reason}; not believed: {reason}")
+def doubted(verdict: Verdict, compared: str, alone: str) -> Verdict:
+    """The verdict without the regressions that the machine may have made.
+
+    `compared` says why a comparison of times is not believed, `alone` why a contract about a cell's own time is not;
+    each is empty where it is. What others do moves no memory.
+    """
+    metrics = [_doubted(each, alone if each.contract else compared) for each in verdict.metrics]
+    if metrics == list(verdict.metrics):
+        return verdict
+    return gate.judge(metrics, baseline=verdict.baseline, commit=verdict.commit, road=verdict.road, why=verdict.why)
+
+
+def unchanged(verdict: Verdict) -> Verdict:
+    """The verdict where the code is that of the baseline: what differs is no regression of it."""
+    reason = "the code is that of its baseline, so the machine or what is installed has changed"
+    metrics = [
+        msgspec.structs.replace(each, decision=Decision.INCONCLUSIVE, reason=f"{each.reason}; {reason}")
         if each.decision is Decision.REGRESSED
         else each
         for each in verdict.metrics
-    )
-    judged = gate.judge(metrics, baseline=verdict.baseline, commit=verdict.commit, road=verdict.road, why=verdict.why)
-    return replace(judged, reason=f"{verdict.reason}; not believed: {reason}") if not judged.reason else judged
+    ]
+    return gate.judge(metrics, baseline=verdict.baseline, commit=verdict.commit, road=verdict.road, why=verdict.why)
+
+
+def _doubted(judged: MetricVerdict, reason: str) -> MetricVerdict:
+    failed = judged.decision in (Decision.REGRESSED, Decision.BROKEN)
+    moved = contracts.absolute(contracts.parse(judged.contract)) if judged.contract else judged.metric is not Metric.USS
+    if not (reason and failed and moved):
+        return judged
+    doubt = f"{judged.reason}; not believed: {reason}"
+    return msgspec.structs.replace(judged, decision=Decision.INCONCLUSIVE, reason=doubt)
 
 
 def missed(verdict: MetricVerdict) -> bool:
@@ -288,10 +324,13 @@ def missed(verdict: MetricVerdict) -> bool:
     return verdict.decision in (Decision.REGRESSED, Decision.INCONCLUSIVE)
 
 
-def hypotheses(spec: Spec, metrics: Sequence[Metric], workers: int, compared: bool) -> int:
-    """How many tests may raise a false alarm on one cell."""
-    gating = [metric for metric in metrics if metric is not Metric.SCALING or (workers > 1 and 1 in spec.workers)]
-    return (len(gating) if compared else 0) + len(spec.requirements)
+def hypotheses(spec: Spec, metrics: Sequence[Metric], cell: Cell, cells: Sequence[Cell], compared: bool) -> int:
+    """How many tests may raise a false alarm on one cell; `cells` are those of its test."""
+    scales = cell.workers > 1 and 1 in spec.workers
+    gating = [metric for metric in metrics if metric is not Metric.SCALING or scales]
+    judged = (contracts.parse(each.text) for each in spec.requirements)
+    held = [each for each in judged if not each.is_gil and contracts.concerns(each, cell, cells)]
+    return (len(gating) if compared else 0) + len(held)
 
 
 def _unit_in(unit: str, sample: Sample) -> float:

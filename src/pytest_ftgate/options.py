@@ -40,6 +40,7 @@ class Option(Struct, frozen=True, kw_only=True):
     flag: bool = False
     required: bool = False
     words: bool = False
+    lines: bool = False
     commas: bool = False
     optional: str = ""
 
@@ -276,6 +277,7 @@ OPTIONS: tuple[Option, ...] = (
         ini="linelist",
         metavar="METRIC:...",
         many=True,
+        lines=True,
     ),
     Option(
         name="baselines",
@@ -415,6 +417,8 @@ def _from_environment(option: Option, environment: Mapping[str, str]) -> Any:
     if text is None:
         return None
     place = f"environment variable {option.variable}"
+    if option.lines:
+        return _parsed(option, [line.strip() for line in re.split(r"[;\n]", text) if line.strip()], place)
     return _parsed(option, _words(text, place) if option.many else text, place)
 
 

@@ -133,7 +133,7 @@ def _check_values(config: pytest.Config) -> None:
             f"--ftgate-against took {against!r} as its value: write --ftgate-against=merge-base {against}, "
             f"or refs/heads/{against} for a branch of that name"
         )
-    if config.getoption("ftgate_update") and value_of(config, "against"):
+    if value_of(config, "update") and value_of(config, "against"):
         raise pytest.UsageError(
             "--ftgate-update and --ftgate-against exclude each other: a comparison has no candle to record a time by; "
             "update in a run of its own"
@@ -170,7 +170,10 @@ def _spec(metafunc: pytest.Metafunc, declared: Declaration) -> Spec:
     marker.check_function(declared, source, metafunc.function, definition.originalname, metafunc.cls)
     spec = marker.spec_of(declared, source, definition.nodeid)
     given, written = thresholds_of(metafunc.config)
-    thresholds.check(cli=given, declared=spec.thresholds, ini=written)
+    try:
+        thresholds.check(cli=given, declared=spec.thresholds, ini=written)
+    except FtgateError as error:
+        raise marker.DeclarationError(f"{source.path}:{source.line}: {source.qualname}: {error}") from None
     requested = [name for mark in definition.own_markers if mark.name == "usefixtures" for name in mark.args]
     marker.check_arguments(declared, source, _parametrized(metafunc), requested)
     return msgspec.structs.replace(spec, timeout_s=value_of(metafunc.config, "timeout", spec.timeout_s))
@@ -355,7 +358,7 @@ class Run:
         try:
             self.session.prepare(found)
         except FtgateError as error:
-            raise pytest.UsageError(f"--ftgate-against: {error}") from None
+            raise pytest.UsageError(str(error)) from None
         self.progress.start(len(found.tandems))
 
     def pytest_report_header(self) -> str:

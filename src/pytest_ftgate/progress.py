@@ -43,6 +43,7 @@ class Progress:
         self._clock = clock
         self._columns = columns
         self._total = 0
+        self._numbers: dict[str, int] = {}
         self._number = 0
         self._title = ""
         self._started = self._began = clock()
@@ -53,15 +54,16 @@ class Progress:
     def start(self, total_tandems: int) -> None:
         """The run begins: so many tandems will be measured."""
         self._total = total_tandems
+        self._numbers = {}
         self._number = 0
         self._spent = []
         self._title = ""
         self._started = self._began = self._last = self._clock()
 
     def begin(self, title: str, cells: Sequence[str]) -> None:
-        """The next tandem begins, with these cells taking turns; the one before it has ended."""
+        """The next tandem begins, with these cells taking turns, or one goes on that was left for another."""
         self._close_tandem()
-        self._number += 1
+        self._number = self._numbers.setdefault(title, len(self._numbers) + 1)
         self._title = title
         self._began = self._clock()
         self._show(f"{len(cells)} cell{'s' if len(cells) != 1 else ''}, starting", self._left(0.0, None), now=True)

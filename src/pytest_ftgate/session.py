@@ -105,6 +105,7 @@ class Session:
         self.started = time.monotonic()
         self.plan = Plan(tandems=())
         self._launcher = launcher
+        self._announced = ""
         self._found: dict[tuple[str, str], Found] = {}
         self._rows: dict[str, Row] = {}
         self._policy: Policy | None = None
@@ -153,13 +154,21 @@ class Session:
                 for course in courses.values():
                     course.close()
                 continue
-            _next_of(list(courses.values())).step(left_s)
+            course = _next_of(list(courses.values()))
+            self._announce(course.tandem)
+            course.step(left_s)
         for tandem in tandems:
             self._keep_rows(tandem, courses[tandem.key].rows())
 
     def _course(self, tandem: Tandem) -> Course:
-        self.watcher.begin(tandem.key, [cell.label for cell in tandem.cells])
+        self._announce(tandem)
         return Course(self, tandem, self.config.escalate, self.config.against)
+
+    def _announce(self, tandem: Tandem) -> None:
+        """Say whose turn it is, where it was another's."""
+        if tandem.key != self._announced:
+            self._announced = tandem.key
+            self.watcher.begin(tandem.key, [cell.label for cell in tandem.cells])
 
     def _left_s(self) -> float | None:
         """What is left of the run's budget; None without one."""
@@ -254,13 +263,16 @@ class Session:
             return Row(cell=cell, verdict=Verdict(decision=Decision.ERROR, reason=error.reason), error=error)
         return None
 
-    def pair(self, standing: Standing | None = None) -> trees.Pair:
-        """Both sides of the comparison asked for, or of a stored cell's commit. Raises trees.AgainstError."""
+    def pair(self, standing: Standing | None = None, test: str = "") -> trees.Pair:
+        """Both sides of the comparison asked for, or of the commit of what is stored of a test.
+
+        Raises trees.AgainstError.
+        """
         key = self.config.against if standing is None else f"{standing.commit} {standing.baseline}"
         if key not in self._pairs:
             self.watcher.advance(key, "checking out", 0, 0, None)
             try:
-                self._pairs[key] = self._shared_pair(key, standing)
+                self._pairs[key] = self._shared_pair(key, standing, test)
             except trees.AgainstError as error:
                 self._pairs[key] = error
         found = self._pairs[key]
@@ -268,7 +280,7 @@ class Session:
             raise found
         return found
 
-    def _shared_pair(self, key: str, standing: Standing | None) -> trees.Pair:
+    def _shared_pair(self, key: str, standing: Standing | None, test: str) -> trees.Pair:
         """The same trees for all processes of a run, whatever is edited meanwhile."""
         self.run.mkdir(parents=True, exist_ok=True)
         pythons.hide_from_git(self.folder)
@@ -276,17 +288,33 @@ class Session:
         with filelock.FileLock(self.folder / "pair.lock"):
             if kept.exists():
                 return msgspec.json.decode(kept.read_bytes(), type=trees.Pair)
-            made = self._made_pair(standing)
+            made = self._made_pair(standing, test)
             kept.write_bytes(msgspec.json.encode(made))
         return made
 
-    def _made_pair(self, standing: Standing | None) -> trees.Pair:
+    def _made_pair(self, standing: Standing | None, test: str) -> trees.Pair:
+        """Of what is stored the recorded commit, or the one that brought the file where that cannot stand for it.
+
+        Who records a new test, or changes that are not committed yet, commits them together with the baseline.
+        """
         if standing is None:
             return trees.pair(self.root, self.config.against, self.folder)
-        if not standing.commit.endswith("+"):
-            return trees.commit_pair(self.root, standing.commit, self.folder)
+        try:
+            found = trees.commit_pair(self.root, standing.commit, self.folder)
+            if not trees.lacks(found.reference, test):
+                return found
+            trouble = trees.AgainstError(f"{found.reference.label}, at which it was recorded, has no such test")
+        except trees.NothingToCompare:
+            raise
+        except trees.AgainstError as error:
+            trouble = error
         brought = trees.introduced(self.root, self.root / standing.baseline.partition(" (")[0])
-        return trees.commit_pair(self.root, brought or standing.commit, self.folder)
+        if not brought or brought == standing.commit:
+            raise trouble
+        found = trees.commit_pair(self.root, brought, self.folder)
+        if trees.lacks(found.reference, test):
+            raise trouble
+        return found
 
     def relocated(self, spec: Spec, side: trees.Side) -> Spec:
         """A test as it stands on one side; its tree is in use from now on."""
@@ -409,8 +437,11 @@ class Session:
 
     def hypotheses(self) -> int:
         """How many tests may raise a false alarm in this run: what gates of every cell that is compared."""
-        cells = [(tandem.spec, cell) for tandem in self.plan.tandems for cell in tandem.cells]
-        return sum(hypotheses(spec, self.config.metrics, cell.workers, self._compared(cell)) for spec, cell in cells)
+        return sum(
+            hypotheses(tandem.spec, self.config.metrics, cell, tandem.cells, self._compared(cell))
+            for tandem in self.plan.tandems
+            for cell in tandem.cells
+        )
 
     def _compared(self, cell: Cell) -> bool:
         if self.config.against:

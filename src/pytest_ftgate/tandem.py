@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from . import figures, schedule
-from .entries import Entry, Limits, Need, Ready, disagreements
+from .entries import EVERYTHING, Entry, Limits, Need, Ready, disagreements
 from .launch import CellUnsupported, Handle, Held, Launcher, LaunchFailed, Request, launch_of
 from .launch import Side as SideName
 from .model import Barrier, Cell, Launch, Looking, Sample, Spec, Struct, Tandem, Turn, WorkloadError
@@ -65,6 +65,18 @@ class Judge(Protocol):
         ...
 
 
+class Around(Protocol):
+    """Watches the machine meanwhile."""
+
+    def calibrate(self) -> None:
+        """Before the first round, between rounds, after the last."""
+        ...
+
+    def look(self) -> float:
+        """Before launches end."""
+        ...
+
+
 class Side:
     """One launch of a round: a cell or its reference, bare, with the lock probe, or the candle in its place."""
 
@@ -97,24 +109,27 @@ class TandemRun:
         loops: int | None = None,
         judge: Judge | None = None,
         references: Mapping[str, Reference] | None = None,
-        between: Callable[[], object] = lambda: None,
+        around: Around | None = None,
+        first: frozenset[Need] = EVERYTHING,
     ) -> None:
-        """`references` maps a node id to the cell's other side; `between` is called before, between and after rounds.
+        """`references` maps a node id to the cell's other side; `first` are the kinds of launches of the first round.
 
-        Without a judge the variance alone says how many rounds there are.
+        Without a judge the variance alone says how many rounds there are, all of every kind.
         """
         self.spec: Spec = tandem.spec
         sides = references or {}
         self.entries = [
             Entry(cell, targets[cell.target.spec], tandem.spec, _reference(cell, sides)) for cell in tandem.cells
         ]
+        for entry in self.entries:
+            entry.needs = first
         self.launcher = launcher
         self.limits = limits
         self.rng = rng
         self.listener = listener
         self.clock = clock
         self.judge = judge
-        self.between = between
+        self.around = around
         self.loops = None if tandem.spec.duration_s is not None else loops
         self.resolution_ns = 0.0
         self.began, self.working = clock(), False
@@ -137,11 +152,12 @@ class TandemRun:
         if not self.open:
             return False
         self.began, self.working = self.clock(), True
-        if not self.done:
-            self.between()
+        if self.around is not None and not self.done:
+            self.around.calibrate()
         self._time_round()
         self._memory_round()
-        self.between()
+        if self.around is not None:
+            self.around.calibrate()
         self.done += 1
         self.round_ns = (self.clock() - self.began) * 1e9
         self.spent_s += self.round_ns / 1e9
@@ -171,6 +187,11 @@ class TandemRun:
         """All cells as far as they are."""
         return [entry.sample(self._alone(entry)) for entry in self.entries]
 
+    def _look_around(self) -> None:
+        """While processes that nobody will wait for are still there: a forkserver's time is on no account later."""
+        if self.around is not None:
+            self.around.look()
+
     def _settle(self, needs: Mapping[str, frozenset[Need]]) -> None:
         for entry in self.entries:
             entry.needs = needs.get(entry.cell.nodeid, frozenset())
@@ -193,6 +214,7 @@ class TandemRun:
             self._take_turns(sides)
             if not self._window_ns:
                 self._each(_bare(sides), "checking results", lambda side: side.handle.turn(CHECK, 1, 0))
+            self._look_around()
             self._each(sides, "ending", self._finish)
 
     def _take_turns(self, sides: list[Side]) -> None:
@@ -319,6 +341,7 @@ class TandemRun:
             both = informs and self.done < BARE_HOLDS and self._spares(max(self._hold_ns(entry), wall_ns), 0.1)
             ways = self._shuffled([True, False]) if both else [True]
             held = {watched: handle.hold(self._hold_ns(entry), watched, self._call_ns(entry)) for watched in ways}
+            self._look_around()
             finished = handle.finish()
         finally:
             handle.kill()
@@ -350,6 +373,7 @@ class TandemRun:
         try:
             handle.ready()
             barriers = self._barriers(handle, count)
+            self._look_around()
             return launch_of(handle.finish(), request, self.done, started_at, barriers=barriers)
         finally:
             handle.kill()

@@ -147,6 +147,8 @@ def _share(value: Any) -> float | None:
 
 
 def _floor(metric: Metric, value: Any) -> float | None:
+    if metric in (Metric.SCALING, Metric.RATIO):
+        return None
     units = _floor_units(metric)
     bare = isinstance(value, (int, float)) or "%" in units
     return _quantity(value, {**units, "": 1.0} if bare else units)
@@ -163,7 +165,9 @@ def _floor_form(metric: Metric) -> str:
         return "a time with its unit such as 1ms (ns, us, ms or s)"
     if metric is Metric.USS:
         return "a size with its unit such as 1MiB (B, KB, KiB, MB, MiB, GB or GiB)"
-    return "a share such as 2% or 0.02" if metric is Metric.LOCK_WAIT else "a number such as 0.1"
+    if metric is Metric.LOCK_WAIT:
+        return "a share such as 2% or 0.02"
+    return "none: a ratio has no unit beside its margin"
 
 
 def _quantity(value: Any, units: Mapping[str, float]) -> float | None:

@@ -121,13 +121,21 @@ def pair(root: Path, against: str, folder: Path, *, environ: Mapping[str, str] =
     """Both sides of `--ftgate-against`, checked out: `against` is a revision, `merge-base` or `dist:NAME==VERSION`.
 
     `root` is the project's, `folder` its `.ftgate`; trees stand in `<folder>/trees`. Runs at once wait for each other.
-    Raises AgainstError; NothingToCompare where both sides are one commit.
+    Where HEAD is the merge base itself and nothing was edited, it is the commit before. Raises AgainstError;
+    NothingToCompare where both sides are one commit.
     """
     if against.startswith("dist:"):
         return _distributions(root, against.removeprefix("dist:"))
     repository = Repository(root)
     label, commit = _reference(repository, against, environ)
-    return _checked_out(repository, label, commit, folder)
+    try:
+        return _checked_out(repository, label, commit, folder)
+    except NothingToCompare:
+        # A push to the default branch is compared with what it was pushed onto.
+        before = repository.commit("HEAD~1") if against == "merge-base" else None
+        if before is None:
+            raise
+        return _checked_out(repository, f"HEAD~1 ({_shown(before)}), as HEAD is the {label}", before, folder)
 
 
 def resolve(root: Path, against: str, *, environ: Mapping[str, str] = os.environ) -> str:
