@@ -6,6 +6,7 @@ import msgspec
 
 from pytest_ftgate.model import (
     Cell,
+    Conditions,
     Decision,
     Executor,
     Figures,
@@ -165,21 +166,41 @@ def tokenise() -> Table:
     threads = cell(TOKENISE, "3.14t", "threads", 8)
     fallen = WorkloadError(reason="the workload raised ValueError in worker 3", detail=TRACEBACK)
     too_old = verdict(Decision.UNSUPPORTED, reason=TOO_OLD, baseline="")
+    beside = msgspec.structs.replace(
+        verdict(Decision.REGRESSED, slower, light, baseline=f"the baseline's commit ({COMMIT[:10]})"),
+        road="tandem",
+        why="not clearly as stored, so its commit was measured beside it",
+    )
+    foretold = msgspec.structs.replace(
+        verdict(Decision.REGRESSED, passed, larger), road="prediction", why="no git here: its commit cannot be measured"
+    )
+    held = MetricVerdict(
+        metric=Metric.CONTRACT,
+        decision=Decision.BROKEN,
+        contract="wall < 1.5 * threads.wall",
+        reason="it was broken in 16 of 16 launches (p = 1.5e-05)",
+        launches=16,
+    )
+    nothing = "nothing is stored for it; record it with --ftgate-update"
+    broken = Verdict(decision=Decision.BROKEN, metrics=(held,), reason=held.reason, why=nothing)
+    busy = Conditions(span_s=61.0, cores=2, calibration_ns=(19_000_000,) * 6, steal=0.002, others=0.9, quota=0.0)
     rows = (
         Row(
             cell=threads,
             verdict=verdict(Decision.PASSED, passed, light),
             figures=figures(1.832, 1.0, 25.2, 25.2),
             sample=sample(threads, FREE_THREADED),
+            conditions=busy,
         ),
         Row(
             cell=cell(TOKENISE, "3.14", "fork", 8),
-            verdict=verdict(Decision.REGRESSED, slower, light),
+            verdict=beside,
             figures=figures(3.121, 1.7, 15.5, 30.5),
         ),
+        Row(cell=cell(TOKENISE, "3.14t", "fork", 8), verdict=broken, figures=figures(3.42, 1.87, 12.1, 24.9)),
         Row(
             cell=cell(TOKENISE, "3.14", "forkserver", 8),
-            verdict=verdict(Decision.REGRESSED, passed, larger),
+            verdict=foretold,
             figures=figures(4.474, 2.44, 33.6, 46.9),
         ),
         Row(

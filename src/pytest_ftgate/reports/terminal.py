@@ -31,6 +31,7 @@ Value = TypeVar("Value")
 
 DETAIL_LINES = 12
 COMMIT_DIGITS = 10
+AGAINST = "--ftgate-against "
 
 
 class Status(NamedTuple):
@@ -407,11 +408,10 @@ def _with_ends(change: Interval, shown: Callable[[float], str], end: Callable[[f
 
 def _commands(row: Row, style: Style) -> list[str]:
     """How to look closer; a command is never broken, so that it can be copied."""
-    closer = f"pytest --ftgate {shlex.quote(row.cell.nodeid)}"
-    return [
-        f"      {style.paint('closer', 'dim')}     {closer}",
-        "                 ftgate baseline diff",
-    ]
+    asked = row.verdict.why if row.verdict.why.startswith(AGAINST) else ""
+    words = ["pytest", "--ftgate", *([asked.replace(" ", "=", 1)] if asked else []), row.cell.nodeid]
+    lines = [f"      {style.paint('closer', 'dim')}     {shlex.join(words)}"]
+    return lines if asked or not row.verdict.baseline else [*lines, "                 ftgate baseline diff"]
 
 
 def _failed(row: Row, style: Style) -> list[str]:
