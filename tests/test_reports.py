@@ -304,9 +304,19 @@ def test_regressed_cell_says_what_by_how_much_and_how_to_look_closer() -> None:
     block = text.partition("  regressed: 3.14-fork-w8\n")[2].partition("  regressed:")[0]
     assert "wall time  3.12 ms, +31.2 % (99.2 % CI +28.1 % to +34.3 %), p = 0.0002" in block
     assert "USS" not in block
-    assert "baselines/tests/test_words.py/test_tokenise.json at 1a2b3c4d5e" in block
+    assert "against    the baseline's commit (1a2b3c4d5e)\n" in block
+    assert "judged by  launches side by side (not clearly as stored" in block
     assert "pytest --ftgate 'tests/test_words.py::test_tokenise[3.14-fork-w8]'" in block
     assert "ftgate baseline diff" in block
+
+
+def test_a_comparison_is_looked_at_closer_by_the_same_comparison() -> None:
+    verdict = Verdict(
+        decision=Decision.REGRESSED, baseline="main (1eb3b87)", road="tandem", why="--ftgate-against main"
+    )
+    text = shown(one_table(row(verdict=verdict)))
+    assert "closer     pytest --ftgate --ftgate-against=main " in text
+    assert "ftgate baseline diff" not in text
 
 
 def test_command_is_quoted_for_a_shell() -> None:
