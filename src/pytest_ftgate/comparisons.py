@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from statistics import median
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from . import baselines, figures, stats
+from . import baselines, figures, sequential, stats
 from .entries import Need
 from .model import Metric, Sample, Test
 
@@ -46,7 +46,8 @@ def in_tandem(sample: Sample) -> dict[Metric, Numbers]:
     """What a cell and its reference gave in the same rounds; a metric that either lacks is left out.
 
     The estimator of a launch's time is chosen from split halves of both sides, blind to what lies between them: the
-    choice is the same when the sides of a pair change places, as the signed rank test asks for.
+    choice is the same when the sides of a pair change places, as the signed rank test asks for. It is made from the
+    pairs of the first look and stays, so that a value that was looked at never changes.
     """
     reference = sample.reference
     if reference is None:
@@ -64,7 +65,7 @@ def in_tandem(sample: Sample) -> dict[Metric, Numbers]:
 
 def _walls(sides: Sides) -> list[tuple[float, float]]:
     """The floor of both sides in ns; where neighbours are compared turn by turn, the median and what it becomes."""
-    estimator = stats.blind_estimator(list(sides.values()))
+    estimator = stats.blind_estimator(list(sides.values())[: sequential.LOOKS[0]])
     if estimator is not stats.PAIRED:
         return [(stats.floor(own, estimator), stats.floor(beside, estimator)) for own, beside in sides.values()]
     middles = [(own, beside, median(beside)) for own, beside in sides.values()]
