@@ -210,7 +210,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="update",
-        help="record baselines: new cells only; =all: every cell that did not regress; "
+        help="record baselines: new cells only; =all: every cell that passed or improved as well; "
         "=CELL (repeatable, globs): these, regressed or not",
         parse=cells,
         default=(),

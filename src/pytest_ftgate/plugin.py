@@ -118,7 +118,8 @@ def pytest_configure(config: pytest.Config) -> None:
         )
     values = {option.name: value_of(config, option.name) for option in options.OPTIONS}
     _check_values(config)
-    if (values["ftgate"] or values["update"]) and not config.option.collectonly:
+    asked = values["ftgate"] or values["update"] or config.getoption("ftgate_against")
+    if asked and not config.option.collectonly:
         config.pluginmanager.register(Run(config), PLUGIN)
 
 

@@ -251,14 +251,14 @@ class Session:
 
     def without_measuring(self, cell: Cell) -> Row | None:
         """A row for a cell that need not be measured: no interpreter, or a baseline that cannot be read."""
-        found = self.found(cell)
+        found = self.found(cell, self.pair().changed if self.config.against else None)
         if found.ready is None:
             return Row(cell=cell, verdict=Verdict(decision=Decision.UNSUPPORTED, reason=found.reason))
         if cell.executor.kind == "interpreters" and found.ready.interpreter.version.startswith("3.13"):
             reason = "sub-interpreters need CPython 3.14 or newer"
             return Row(cell=cell, verdict=Verdict(decision=Decision.UNSUPPORTED, reason=reason))
-        entry = self.entry(cell)
-        if isinstance(entry, FtgateError) and not self.config.against:
+        entry = None if self.config.against else self.entry(cell)
+        if isinstance(entry, FtgateError):
             error = WorkloadError(reason="its baseline cannot be read", detail=str(entry))
             return Row(cell=cell, verdict=Verdict(decision=Decision.ERROR, reason=error.reason), error=error)
         return None
