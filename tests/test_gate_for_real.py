@@ -43,7 +43,7 @@ class Project:
     def __init__(self, pytester: pytest.Pytester) -> None:
         self.pytester = pytester
         pytester.makeini("[pytest]\n")
-        pytester.makefile("", **{".gitignore": ".ftgate/\n__pycache__/\nrunpytest-*\n"})
+        pytester.makefile("", **{".gitignore": ".ftgate/\n__pycache__/\nrunpytest-*\nstdout\nstderr\n"})
 
     def write(self, *, rounds: int = ROUNDS, held_mib: int = 1, beside: str = "") -> None:
         """The workload as it is now."""

@@ -79,6 +79,9 @@ THREADS, FORK = f"{TEST}[3.14-threads-w2]", f"{TEST}[3.14-fork-w2]"
 TWO = tandem_of("threads", "fork")
 
 
+FOUND = Session.found
+
+
 class Watcher:
     """Hears nothing but what began."""
 
@@ -814,6 +817,98 @@ def test_a_regression_that_the_machine_may_have_made_is_doubted(
     assert outcome.decision(FORK) is Decision.PASSED
 
 
+def test_a_regression_is_predicted_where_only_the_environment_of_its_reference_fails_and_doubted_all_the_same(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found(cell: Cell, side: trees.Side | None = None) -> Found:
+        if side is not None and side.label != "work tree":
+            return Found(reason="cannot install -e .: no network", failed=True)
+        return project.found(cell)
+
+    project.record()
+    monkeypatch.setattr(Session, "found", lambda _, cell, side=None: found(cell, side))
+    assert project.run(day(cell_slower(3.0))).decision() is Decision.REGRESSED
+    monkeypatch.setattr(noise, "unfit", lambda conditions, road: "LOUD" if road == "prediction" else "")
+    assert project.run(day(cell_slower(3.0))).decision() is Decision.INCONCLUSIVE
+
+
+def test_a_reference_that_dies_later_ends_its_cell(project: Project) -> None:
+    def dying(launcher: FakeLauncher) -> FakeLauncher:
+        launcher.trouble = lambda at: failed("boom") if at.reference and at.order > 2 and at.event == MEASURED else None
+        return launcher
+
+    against = project.run(dying(day()), against="main")
+    assert against.decision() is Decision.NO_BASELINE
+    assert "boom" in against.reason()
+    assert against.launches() < 8
+    project.record()
+    screened = project.run(dying(day(cell_slower(3.0))))
+    assert screened.decision() is Decision.REGRESSED
+    assert screened.rows[THREADS].verdict.road == "prediction"
+    assert "boom" in screened.rows[THREADS].verdict.why
+
+
+def test_memory_that_the_changed_side_alone_does_not_show_does_not_pass(project: Project) -> None:
+    launcher = day()
+    launcher.memory = lambda at: memory_of(20 * MIB if at.reference else None)
+    outcome = project.run(launcher, against="main")
+    assert outcome.decision() is Decision.INCONCLUSIVE
+    assert "the other side has figures and this run none" in outcome.metric(Metric.USS).reason
+
+
+def test_code_that_did_not_change_does_not_regress_and_is_recorded(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def same(*_: object) -> trees.Pair:
+        raise trees.NothingToCompare("it is checked out")
+
+    project.record()
+    monkeypatch.setattr(Session, "pair", lambda _, standing=None, test="": same())
+    outcome = project.run(day(cell_slower(3.0)), update=("all",))
+    assert outcome.decision() is Decision.INCONCLUSIVE
+    assert "the code is that of its baseline" in outcome.reason()
+    stored = outcome.session.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
+    assert stored is not None
+    assert len(stored.recordings) == 2
+
+
+def test_the_one_worker_cell_is_measured_no_longer_than_the_scaling_of_the_other_needs_it(project: Project) -> None:
+    one, two = (f"{TEST}[3.14-threads-w{count}]" for count in (1, 2))
+    project.record(day(seed=1), of_counts(1, 2))
+    outcome = project.run(day(cell_slower(1.5, "3.14-threads-w2"), between=0.02), of_counts(1, 2))
+    assert outcome.decision(two) is Decision.REGRESSED
+    assert outcome.rows[one].verdict.road == "stored"
+    beside = [event.at for event in outcome.launcher.of(MEASURED, side="own") if event.at.reference]
+    rounds = {
+        label: len({at.order for at in beside if at.label == label}) for label in ("3.14-threads-w1", "3.14-threads-w2")
+    }
+    assert rounds["3.14-threads-w1"] <= rounds["3.14-threads-w2"]
+
+
+def test_a_target_that_cannot_be_installed_is_an_error_of_its_own_cells(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[str] = []
+
+    def find(_: Session, cell: Cell, side: trees.Side | None) -> Found:
+        tries.append(cell.target.spec)
+        if cell.target.spec == "3.14t":
+            raise InstallError("cannot install -e . for 3.14t: no such wheel")
+        return project.found(cell)
+
+    monkeypatch.undo()
+    fresh = Project(project.root, monkeypatch)
+    monkeypatch.setattr(Session, "found", FOUND)
+    monkeypatch.setattr(Session, "_find", find)
+    fine = tandem_of(spec=spec_of("threads", nodeid="test_a.py::test_it"))
+    broken = tandem_of(spec=spec_of("threads", nodeid="test_b.py::test_it"), targets=("3.14t",))
+    outcome = fresh.run(None, fine, broken)
+    assert outcome.decision("test_a.py::test_it[3.14-threads-w2]") is Decision.NO_BASELINE
+    assert outcome.decision("test_b.py::test_it[3.14t-threads-w2]") is Decision.ERROR
+    assert outcome.reason("test_b.py::test_it[3.14t-threads-w2]") == "cannot install -e . for 3.14t: no such wheel"
+    assert sorted(tries) == ["3.14", "3.14t"]
+
+
 # -- contracts -----------------------------------------------------------------------------------------------------
 
 
@@ -875,3 +970,53 @@ def test_a_budget_goes_where_the_decision_is_nearest(project: Project, monkeypat
     last_quiet = max(at for at, name in enumerate(starts) if name.startswith("test_quiet"))
     assert starts[-1].startswith("test_loud")
     assert last_quiet < len(starts) - 1
+
+
+@pytest.mark.parametrize("budget_s", [0.5, 2.0, 4.0, 5.3, 8.0])
+def test_a_budget_that_ends_in_between_never_turns_a_regression_into_nothing(
+    project: Project, monkeypatch: pytest.MonkeyPatch, budget_s: float
+) -> None:
+    project.record()
+    launcher = day(cell_slower(3.0))
+    monkeypatch.setattr(time, "monotonic", launcher.clock)
+    outcome = project.run(launcher, budget_s=budget_s)
+    assert outcome.decision() in (Decision.REGRESSED, Decision.INCONCLUSIVE)
+    assert outcome.reason()
+    if outcome.launches() > 1:
+        assert outcome.decision() is Decision.REGRESSED  # three times as slow is beyond what recordings let expect
+
+
+def test_a_budget_gives_every_test_its_first_rounds(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher = FakeLauncher(wall_ns=noisy(200 * MS, 0.003, within=0.05, seed=3))
+    monkeypatch.setattr(time, "monotonic", launcher.clock)
+    tests = [tandem_of(spec=spec_of("threads", nodeid=f"test_{number}.py::test_it")) for number in range(8)]
+    outcome = project.run(launcher, *tests, against="main", budget_s=400.0)
+    rounds = [outcome.launches(cell.nodeid) for tandem in tests for cell in tandem.cells]
+    assert min(rounds) >= 2
+    assert max(rounds) <= 3 * min(rounds)
+    assert launcher.clock() < 450
+
+
+def test_rows_of_tests_that_ended_are_kept_whatever_comes_then(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = day()
+    monkeypatch.setattr(time, "monotonic", launcher.clock)
+    quick, slow = (tandem_of(spec=spec_of("threads", nodeid=f"test_{name}.py::test_it")) for name in ("quick", "slow"))
+    noise_of = {"test_quick.py::test_it": noisy(20 * MS, 0.003), "test_slow.py::test_it": noisy(20 * MS, 0.4)}
+
+    def nodeid() -> str:
+        return launcher.requests[-1].spec.nodeid if launcher.requests else ""
+
+    def wall(at: At) -> float:
+        return noise_of[nodeid()](at)
+
+    def interrupted(at: At) -> BaseException | None:
+        return KeyboardInterrupt() if nodeid() == "test_slow.py::test_it" and at.order > 8 else None
+
+    launcher.wall_ns = wall
+    launcher.trouble = interrupted
+    running = project.session(launcher, quick, slow, against="main", budget_s=500.0)
+    with pytest.raises(KeyboardInterrupt):
+        running.arrival(quick.cells[0].nodeid)
+    assert [path.suffix for path in running.run.glob("*.json")] == [".json"]

@@ -30,11 +30,13 @@ from pytest_ftgate.model import (
     LockSite,
     LockWaits,
     Machine,
+    MetricVerdict,
     Reuse,
     Row,
     Sample,
     Struct,
     Turn,
+    Verdict,
     WaitsFor,
 )
 from pytest_ftgate.pythons import build_key
@@ -1077,7 +1079,9 @@ def update_plan(modes: str | Sequence[str], rows: Sequence[Row], store: Store, *
 
 def _update(row: Row, difference: Difference, everything: bool, patterns: Sequence[str]) -> Update:
     named = any(names(pattern, row.cell.nodeid) for pattern in patterns)
-    action, reason = _action(difference, everything, named)
+    decision = _against_stored(row.verdict)
+    action, reason = _action(difference, decision, everything, named)
+    same = difference.old is not None and not difference.reason and not _changed(row.verdict, decision)
     return Update(
         nodeid=row.cell.nodeid,
         action=action,
@@ -1085,26 +1089,38 @@ def _update(row: Row, difference: Difference, everything: bool, patterns: Sequen
         old=difference.old,
         new=difference.new,
         sample=row.sample if action == "record" else None,
-        append=action == "record" and _same(difference),
+        append=action == "record" and same,
     )
 
 
-def _same(difference: Difference) -> bool:
-    """Whether a recording is one more of what is stored: a cell that changed begins anew."""
-    changed = difference.decision in (Decision.REGRESSED, Decision.IMPROVED)
-    return difference.old is not None and not difference.reason and not changed
+def _against_stored(verdict: Verdict) -> Decision:
+    """What the verdict says of the baseline: contracts, and what was not judged, say nothing of it."""
+    judged = {each.decision for each in verdict.metrics if not each.contract and _was_judged(each)}
+    if verdict.same_code:
+        return Decision.PASSED
+    worst = (Decision.REGRESSED, Decision.INCONCLUSIVE, Decision.IMPROVED, Decision.PASSED)
+    return next((decision for decision in worst if decision in judged), verdict.decision)
 
 
-def _action(difference: Difference, everything: bool, named: bool) -> tuple[Action, str]:
+def _was_judged(judged: MetricVerdict) -> bool:
+    return judged.decision is not Decision.INCONCLUSIVE or bool(judged.launches)
+
+
+def _changed(verdict: Verdict, decision: Decision) -> bool:
+    """Whether the code is not what was recorded. Stored launches alone cannot say that it is faster: the day may be."""
+    return decision is Decision.REGRESSED or (decision is Decision.IMPROVED and verdict.road == "tandem")
+
+
+def _action(difference: Difference, decision: Decision, everything: bool, named: bool) -> tuple[Action, str]:
     if difference.new is None:
         return "skip", difference.reason
     if named:
         return "record", "named"
-    doubtful = difference.old is not None and difference.decision is Decision.INCONCLUSIVE
-    if difference.decision is Decision.REGRESSED or (doubtful and not difference.reason):
+    doubtful = difference.old is not None and decision is Decision.INCONCLUSIVE and not difference.reason
+    if decision is Decision.REGRESSED or doubtful:
         # Only an update that would have taken the cell otherwise is refused anything.
         refused = everything or difference.old is None
-        return ("refuse", difference.decision.value) if refused else ("skip", "has a baseline")
+        return ("refuse", decision.value) if refused else ("skip", "has a baseline")
     if difference.old is None:
         return "record", "new"
     return ("record", "changed") if everything else ("skip", difference.reason or "has a baseline")

@@ -43,7 +43,9 @@ Values: TypeAlias = Mapping[int, float]
 
 
 def in_tandem(sample: Sample) -> dict[Metric, Numbers]:
-    """What a cell and its reference gave in the same rounds; a metric that either lacks is left out.
+    """What a cell and its reference gave in the same rounds.
+
+    A metric that both lack is left out; one that the cell alone lacks has no new values.
 
     The estimator of a launch's time is chosen from split halves of both sides, blind to what lies between them: the
     choice is the same when the sides of a pair change places, as the signed rank test asks for. It is made from the
@@ -52,6 +54,11 @@ def in_tandem(sample: Sample) -> dict[Metric, Numbers]:
     reference = sample.reference
     if reference is None:
         return {}
+    there = {
+        Metric.WALL: figures.launch_values(reference.launches),
+        Metric.USS: figures.uss_values(reference.memory),
+        Metric.LOCK_WAIT: _lock_shares(reference),
+    }
     sides = figures.sides_by_order(sample.launches, reference.launches)
     found = {
         Metric.WALL: _numbers(_walls(sides), "ns", "pairs"),
@@ -60,7 +67,8 @@ def in_tandem(sample: Sample) -> dict[Metric, Numbers]:
         Metric.LOCK_WAIT: _numbers(_by_round(_lock_shares, sample, reference), "of the time", "blocks"),
         Metric.SCALING: _numbers(_by_round(figures.scaling_values, sample, reference), "x", "pairs"),
     }
-    return {metric: numbers for metric, numbers in found.items() if numbers.new}
+    lacking = {metric: Numbers((), tuple(values.values()), "", "ranks") for metric, values in there.items() if values}
+    return lacking | {metric: numbers for metric, numbers in found.items() if numbers.new}
 
 
 def _walls(sides: Sides) -> list[tuple[float, float]]:

@@ -690,10 +690,10 @@ _NEEDS: Final[Mapping[str, Needed]] = {
 def values(contract: Contract, sample: Sample, samples: Iterable[Sample]) -> tuple[float, ...]:
     """One number a round, in their order, positive where the contract is broken in that round.
 
-    It is log(left / right) where both sides are positive in every round, else left - right in base units; with > and
-    >= its negative. Rounds in which any part has no value are left out. Where the time of two cells is compared, their
-    ratio is the median of the ratios turn by turn, else each is its floor. `sample` is that of the cell at hand, among
-    `samples` of its test. A contract about the GIL has no values, see `gil_verdict`.
+    It is log(left / right), or left - right in base units where a side may be zero or less: of shares, and of anything
+    that is subtracted; with > and >= its negative. Rounds in which any part has no value are left out. Where the time of
+    two cells is compared, their ratio is the median of the ratios turn by turn, else each is its floor. `sample` is that
+    of the cell at hand, among `samples` of its test. A contract about the GIL has no values, see `gil_verdict`.
     """
     if contract.is_gil:
         return ()
@@ -702,9 +702,22 @@ def values(contract: Contract, sample: Sample, samples: Iterable[Sample]) -> tup
     if paired is not None:
         return tuple(sign * value for value in paired)
     rounds = _rounds(contract, sample, samples)
-    if all(left > 0 and right > 0 for left, right in rounds):
-        return tuple(sign * (math.log(left) - math.log(right)) for left, right in rounds)
-    return tuple(sign * (left - right) for left, right in rounds)
+    if _may_vanish(contract):
+        return tuple(sign * (left - right) for left, right in rounds)
+    known = ((left, right) for left, right in rounds if left > 0 and right > 0)
+    return tuple(sign * (math.log(left) - math.log(right)) for left, right in known)
+
+
+def _may_vanish(contract: Contract) -> bool:
+    """Whether a side may be zero or less: by what it is made of, so that no later round changes what was looked at."""
+    shares = any(name.metric in ("lock_wait_share", "queue_wait_share") for name in _all_names(contract))
+    return shares or any(map(_subtracts, (contract.left, contract.right)))
+
+
+def _subtracts(node: Node) -> bool:
+    if not isinstance(node, Operation):
+        return False
+    return node.operator == "-" or _subtracts(node.left) or _subtracts(node.right)
 
 
 def sides(contract: Contract, sample: Sample, samples: Iterable[Sample]) -> tuple[float | None, float | None]:

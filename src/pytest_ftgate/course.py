@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -111,6 +113,8 @@ class Course:
         self.escalates = escalates
         self.against = against
         self.surroundings = noise.Surroundings()
+        self.conditions = Conditions()
+        self._left: float | None = None
         self.by_nodeid: dict[str, Row] = {}
         self.samples: dict[str, Sample] = {}
         self.stages: list[Stage] = []
@@ -136,32 +140,43 @@ class Course:
         """Rounds of the stage under way."""
         return self.running.run.done if self.running else 0
 
-    def left_s(self) -> float | None:
-        """How long it may take until all is decided; None where nobody knows."""
+    def left_s(self) -> float:
+        """How many seconds it may take until all is decided; infinite where nobody knows."""
         if self.running is None:
             return 0.0
-        more = self.running.judging.more(self.running.run.each())
-        return None if more is None else more * self.running.run.round_ns / 1e9
+        if self._left is None:  # asked for each test after each round of any
+            more = self.running.judging.more(self.running.run.each())
+            self._left = math.inf if more is None else more * self.running.run.round_ns / 1e9
+        return self._left
 
     def step(self, budget_s: float | None = None) -> None:
         """One round of the stage under way; `budget_s` takes the place of what is left of the test's own time."""
         if self.running is None:
             return
+        self._left = None
         if budget_s is not None:
             self.running.run.grant(budget_s)
         if not self.running.run.step():
-            self.close()
+            self._end()
+            self._next()
 
     def close(self) -> None:
-        """End the stage under way with what it has, and begin the next."""
+        """The time given is over: judge by what there is, and begin nothing more."""
+        self._end()
+        for stage in self.stages:
+            self._not_begun(stage, FtgateError("the time given was over"))
+        self.stages = []
+
+    def rows(self) -> list[Row]:
+        """All cells' rows, in their order, with what else went on; a regression that this may have made is doubted."""
+        rows = (self.by_nodeid[cell.nodeid] for cell in self.tandem.cells)
+        return [row if row.sample is None else _with(row, self.conditions) for row in rows]
+
+    def _end(self) -> None:
         if self.running is not None:
             running, self.running = self.running, None
             self._judge(running)
-            self._next()
-
-    def rows(self) -> list[Row]:
-        """All cells' rows, in their order."""
-        return [self.by_nodeid[cell.nodeid] for cell in self.tandem.cells]
+            self.conditions = self.surroundings.observe()
 
     # -- stages ------------------------------------------------------------------------------------------------
 
@@ -183,6 +198,8 @@ class Course:
 
     def _begun(self, stage: Stage) -> Running:
         services, pair = self.services, stage.pair
+        targets = self._targets(stage)
+        references = self._references(stage) if pair else {}
         spec = services.relocated(self.tandem.spec, pair.changed) if pair else self.tandem.spec
         standings = {cell.nodeid: self._standing(cell, stage) for cell in stage.cells}
         if self.samples:  # contracts were judged in the stage before
@@ -197,14 +214,14 @@ class Course:
             limits = msgspec.structs.replace(limits, floor=floor, at_most=judging.rounds)
         run = TandemRun(
             Tandem(key=self.tandem.key, spec=spec, cells=stage.cells),
-            self._targets(stage),
+            targets,
             services.launcher,
             limits,
             random.Random(f"{services.seed}:{self.tandem.key}{':beside' if self.samples else ''}"),
             services.watcher,
             loops=None if pair else services.stored_loops(stage.cells),
             judge=judging.needs if judged else None,
-            references=self._references(stage) if pair else {},
+            references=references,
             around=self.surroundings,
             first=judging.first() if judged else EVERYTHING,
         )
@@ -216,7 +233,16 @@ class Course:
         reference = stage.pair.reference
         if trees.lacks(reference, baselines.split_nodeid(cell.nodeid)[0]):
             return Standing(why=f"{reference.label} has no such test")
-        return Standing(road="tandem", why=stage.why, baseline=reference.label, commit=reference.commit)
+        return Standing(
+            road="tandem",
+            why=stage.why,
+            baseline=reference.label,
+            commit=reference.commit,
+            judged=not self.samples or self._missed(cell),
+        )
+
+    def _missed(self, cell: Cell) -> bool:
+        return any(map(missed, self.by_nodeid[cell.nodeid].verdict.metrics))
 
     def _targets(self, stage: Stage) -> dict[str, Ready]:
         side = stage.pair.changed if stage.pair else None
@@ -227,8 +253,19 @@ class Course:
         side = stage.pair.reference
         spec = self.services.relocated(self.tandem.spec, side)
         ready = {cell.target.spec: self.services.ready(cell, side) for cell in _one_a_target(stage.cells)}
+        self._check_versions(stage, ready)
         there = (cell for cell in stage.cells if self._standing(cell, stage).road)
         return {cell.nodeid: Reference(spec=spec, ready=ready[cell.target.spec]) for cell in there}
+
+    def _check_versions(self, stage: Stage, ready: Mapping[str, Ready]) -> None:
+        """Of two versions of a distribution: that both sides do not have the same."""
+        assert stage.pair is not None
+        asked = stage.pair.reference.install[-1:] if not stage.pair.reference.commit else ()
+        for cell in _one_a_target(stage.cells) if asked else ():
+            sides = (ready[cell.target.spec], self.services.ready(cell, stage.pair.changed))
+            old, new = (trees.installed_version(Path(side.python), asked[0]) for side in sides)
+            if old == new:
+                raise FtgateError(f"both sides have {asked[0]} on {cell.target.spec}: there is nothing to compare")
 
     def _not_begun(self, stage: Stage, error: FtgateError) -> None:
         for cell in stage.cells:
@@ -253,8 +290,6 @@ class Course:
             self.samples = {sample.cell.nodeid: sample for sample in samples}
             if not running.stage.pair:
                 self._follow_up(running)
-        conditions = self.surroundings.observe()
-        self.by_nodeid = {nodeid: _with(row, conditions) for nodeid, row in self.by_nodeid.items()}
 
     def _judge_first(self, running: Running, sample: Sample, samples: Sequence[Sample]) -> None:
         by_nodeid = {each.cell.nodeid: each for each in samples}
@@ -279,17 +314,13 @@ class Course:
     def _judge_beside(self, running: Running, sample: Sample, samples: Sequence[Sample]) -> None:
         """The verdict of a cell that missed what is stored; others are there for its sake."""
         row = self.by_nodeid[sample.cell.nodeid]
-        if not any(map(missed, row.verdict.metrics)):
+        if not self._missed(sample.cell):
             return
-        shown = figures.figures(sample, reference=None)
-        verdict = running.judging.verdict(sample, samples, shown)
-        if verdict.road != "tandem":
-            self._predict(sample.cell, verdict.reason or "its reference gave nothing to compare with")
-            return
-        held = tuple(each for each in row.verdict.metrics if each.contract)
-        self.by_nodeid[sample.cell.nodeid] = msgspec.structs.replace(
-            row, verdict=running.judging.with_held(verdict, held), beside=sample
-        )
+        together = running.judging.verdict(sample, samples, figures.figures(sample, reference=None))
+        why = together.reason or together.why or "its reference gave nothing to compare with"
+        first = list(self.samples.values())
+        verdict = self.screened.settled(self.samples[sample.cell.nodeid], first, row.verdict, together, why)
+        self.by_nodeid[sample.cell.nodeid] = msgspec.structs.replace(row, verdict=verdict, beside=sample)
 
     def _follow_up(self, running: Running) -> None:
         """What missed is measured beside its baseline's commit, or predicted where that cannot be."""
@@ -298,7 +329,7 @@ class Course:
         for sample in self.samples.values():
             nodeid = sample.cell.nodeid
             standing = running.judging.standing(sample)
-            if standing.entry is None or not any(map(missed, self.by_nodeid[nodeid].verdict.metrics)):
+            if standing.entry is None or not self._missed(sample.cell):
                 continue
             try:
                 stage = self._stage_beside(sample.cell, standing)
@@ -327,7 +358,7 @@ class Course:
 
     def _predict(self, cell: Cell, why: str) -> None:
         row, sample = self.by_nodeid[cell.nodeid], self.samples[cell.nodeid]
-        if any(map(missed, row.verdict.metrics)):
+        if self._missed(cell):
             verdict = self.screened.predicted(sample, list(self.samples.values()), row.verdict, why)
             self.by_nodeid[cell.nodeid] = msgspec.structs.replace(row, verdict=verdict)
 

@@ -11,7 +11,7 @@ from statistics import median
 
 import msgspec
 
-from . import baselines, comparisons, contracts, figures, gate, sequential, thresholds
+from . import baselines, comparisons, contracts, figures, gate, sequential, stats, thresholds
 from .comparisons import NEEDS, Numbers
 from .entries import EVERYTHING, Need
 from .model import (
@@ -26,6 +26,7 @@ from .model import (
     Sample,
     Spec,
     Struct,
+    Test,
     Threshold,
     Verdict,
 )
@@ -37,10 +38,13 @@ LEAST_ROUNDS = 5
 HOPELESS_ROUNDS = 3
 """So many rounds without a value of a metric say that there will be none."""
 NO_NEW = {
+    Metric.WALL: "no operation ended in any turn",
     Metric.USS: "its processes ended before the look",
     Metric.LOCK_WAIT: "no launch of this run gave one",
 }
 """Why a metric that the other side has may lack here. Scaling is not judged then: its one-worker cell is missing."""
+FIRST_CANDLES = 6
+"""Launches whose candle turns a floor in seconds into one in candles: later ones must not move what was looked at."""
 
 
 class Policy(Struct, frozen=True, kw_only=True):
@@ -58,7 +62,8 @@ class Standing(Struct, frozen=True, kw_only=True):
     """What a cell is compared with: nothing (with the reason in `why`), what is stored of it, or its reference.
 
     `entry` is what is stored, on this machine (road `stored`) or another (`elsewhere`, where `executor` is the entry of
-    the reference executor and `executor_nodeid` its cell's node id). `baseline` and `commit` say what it is for people.
+    the reference executor and `executor_nodeid` its cell's node id). `baseline` and `commit` say what it is for people,
+    `file` is where it is stored. What is not `judged` is measured for the sake of another cell's scaling alone.
     """
 
     road: Road = ""
@@ -68,6 +73,8 @@ class Standing(Struct, frozen=True, kw_only=True):
     executor_nodeid: str = ""
     baseline: str = ""
     commit: str = ""
+    file: str = ""
+    judged: bool = True
 
 
 class Judging:
@@ -99,32 +106,35 @@ class Judging:
         for sample in samples:
             if sample.error is None and sample.unsupported is None:
                 for nodeid, kinds in self._needs_of(sample, samples).items():
-                    needs[nodeid] |= kinds
+                    needs.setdefault(nodeid, set()).update(kinds)
         return {nodeid: frozenset(kinds) for nodeid, kinds in needs.items()}
 
     def _needs_of(self, sample: Sample, samples: Sequence[Sample]) -> dict[str, frozenset[Need]]:
         own = sample.cell.nodeid
         found: dict[str, set[Need]] = {own: set()}
+        standing = self.standing(sample)
+        if not standing.judged:
+            return {}
         if len(sample.launches) < LEAST_ROUNDS and not self._compared(sample):
             found[own] |= EVERYTHING
         for verdict in self._of_metrics(sample, samples, final=False):
-            if verdict.decision is Decision.INCONCLUSIVE and self._hopeful(verdict, sample):
+            if verdict.decision is Decision.INCONCLUSIVE and self._hopeful(verdict, sample, self.at_most):
                 found[own].add(NEEDS[verdict.metric])
-                if verdict.metric is Metric.SCALING:
-                    found.update({other: {"time"} for other in _one_worker(sample, samples)})
+                beside = {Metric.SCALING: _one_worker(sample, samples), Metric.RATIO: [standing.executor_nodeid]}
+                found.update({other: {"time"} for other in beside.get(verdict.metric, []) if other != own})
         for contract, verdict in self._of_contracts(sample, samples, final=False):
-            if verdict.decision is Decision.INCONCLUSIVE and len(sample.launches) < self.rounds:
+            if verdict.decision is Decision.INCONCLUSIVE and self._hopeful(verdict, sample, self.rounds):
                 for other in contracts.involved(contract, sample.cell, [each.cell for each in samples]):
                     found.setdefault(other.nodeid, set()).update(contracts.metrics_needed(contract))
         return {nodeid: frozenset(kinds) for nodeid, kinds in found.items()}
 
-    def _hopeful(self, verdict: MetricVerdict, sample: Sample) -> bool:
+    def _hopeful(self, verdict: MetricVerdict, sample: Sample, at_most: int) -> bool:
         rounds = max(len(sample.launches), len(sample.memory))
-        return rounds < self.at_most and (bool(verdict.launches) or rounds < HOPELESS_ROUNDS)
+        return rounds < at_most and (bool(verdict.launches) or rounds < HOPELESS_ROUNDS)
 
     def _compared(self, sample: Sample) -> bool:
         if sample.reference is not None:
-            return sample.reference.error is None and sample.reference.unsupported is None
+            return not _is_dead(sample.reference)
         return self.standing(sample).entry is not None
 
     def more(self, samples: Sequence[Sample]) -> int | None:
@@ -156,7 +166,7 @@ class Judging:
         standing = self.standing(sample)
         if not sample.launches:
             reason = "the time given was over before its first round: give more with --ftgate-time"
-            return Verdict(decision=Decision.INCONCLUSIVE, reason=reason, road=standing.road, why=standing.why)
+            return Verdict(decision=Decision.INCONCLUSIVE, reason=reason, why=standing.why)
         judged = self._of_metrics(sample, samples, final=True, shown=shown)
         held = [verdict for _, verdict in self._of_contracts(sample, samples, final=True)]
         if not (judged or held):
@@ -166,24 +176,63 @@ class Judging:
             baseline=standing.baseline,
             commit=standing.commit,
             road=standing.road if judged else "",
-            why=standing.why if judged else self._why_none(sample, standing),
+            why=_joined(standing.why, self._unseen(sample)) if judged else self._why_none(sample, standing),
         )
+
+    def _unseen(self, sample: Sample) -> str:
+        """That a tail is stored and was not judged."""
+        entry = self.standing(sample).entry
+        if entry is None or Metric.TAIL not in self.policy.metrics or not sample.launches:
+            return ""
+        tails = comparisons.with_stored(baselines.recording_from_sample(sample), entry).get(Metric.TAIL)
+        if tails is None or tails.new:
+            return ""
+        return f"the tail was not judged: fewer than {comparisons.LEAST_TAIL_TURNS} turns a launch fit the time given"
 
     def predicted(self, sample: Sample, samples: Sequence[Sample], screened: Verdict, why: str) -> Verdict:
         """The verdict where no reference can be measured, for the reason `why`: what missed the screen is predicted."""
+        return self.settled(sample, samples, screened, None, why)
+
+    def settled(
+        self, sample: Sample, samples: Sequence[Sample], screened: Verdict, together: Verdict | None, why: str
+    ) -> Verdict:
+        """What missed the screen by the launches beside the reference, as far as these could fail it, else predicted.
+
+        Contracts, and what passed and was not measured again, stay as they were screened.
+        """
         standing = self.standing(sample)
         numbers = self._numbers(sample, samples, standing)
-        judged = [
-            self._predicted(each, numbers[each.metric], sample) if missed(each) and each.metric in numbers else each
-            for each in screened.metrics
-        ]
+        beside = {each.metric: each for each in together.metrics} if together else {}
+        judged = [self._settled(each, beside, numbers, sample) for each in screened.metrics]
+        known = {each.metric for each in screened.metrics}
+        judged += [each for metric, each in beside.items() if metric not in known]
+        if together is not None and any(each in judged for each in beside.values()):
+            return gate.judge(
+                judged, baseline=together.baseline, commit=together.commit, road="tandem", why=together.why
+            )
         road: Road = "prediction" if standing.road == "stored" else standing.road
         return gate.judge(judged, baseline=screened.baseline, commit=screened.commit, road=road, why=why)
 
-    def with_held(self, verdict: Verdict, held: Sequence[MetricVerdict]) -> Verdict:
-        """The verdict with contracts that were judged before."""
-        metrics = [*verdict.metrics, *held]
-        return gate.judge(metrics, baseline=verdict.baseline, commit=verdict.commit, road=verdict.road, why=verdict.why)
+    def _settled(
+        self,
+        screened: MetricVerdict,
+        beside: Mapping[Metric, MetricVerdict],
+        numbers: Mapping[Metric, Numbers],
+        sample: Sample,
+    ) -> MetricVerdict:
+        own = None if screened.contract else beside.get(screened.metric)
+        if own is not None and self._could_fail(own):
+            return own
+        if not missed(screened) or screened.metric not in numbers:
+            return own or screened
+        foretold = self._predicted(screened, numbers[screened.metric], sample)
+        return own if own is not None and foretold.decision is Decision.INCONCLUSIVE else foretold
+
+    def _could_fail(self, own: MetricVerdict) -> bool:
+        """Whether alpha may have been spent on it: a second chance would double it."""
+        test: Test = "blocks" if own.metric in (Metric.USS, Metric.LOCK_WAIT) else "pairs"
+        decided = own.decision is not Decision.INCONCLUSIVE
+        return decided or (bool(own.launches) and stats.least_p(test, own.launches) <= self.policy.alpha)
 
     def _predicted(self, screened: MetricVerdict, numbers: Numbers, sample: Sample) -> MetricVerdict:
         if not numbers.new:
@@ -217,6 +266,8 @@ class Judging:
             if metric in numbers and (numbers[metric].new or metric in NO_NEW):
                 refused = gate.refused(metric, costs.get(metric), self.policy.probe_cost)
                 found.append(refused or self._judged(metric, numbers[metric], standing.road, sample, final))
+        if sample.reference is not None and _is_dead(sample.reference):  # what was decided before stays
+            return [each for each in found if each.launches and each.decision is not Decision.INCONCLUSIVE]
         return found
 
     def _numbers(self, sample: Sample, samples: Sequence[Sample], standing: Standing) -> dict[Metric, Numbers]:
@@ -273,8 +324,13 @@ class Judging:
     ) -> MetricVerdict:
         if contract.is_gil:
             return contracts.gil_verdict(contract, sample, samples)
+        if dead := _dead(contracts.involved(contract, sample.cell, [each.cell for each in samples]), samples):
+            reason = f"{dead} could not be measured"
+            return MetricVerdict(
+                metric=Metric.CONTRACT, decision=Decision.INCONCLUSIVE, reason=reason, contract=contract.text
+            )
         alpha, beta = self.policy.alpha, self.policy.beta
-        return gate.require(
+        held = gate.require(
             contracts.values(contract, sample, samples),
             text=contract.text,
             looks=sequential.spend(alpha, beta, "pairs", at_most=self.rounds),
@@ -282,6 +338,11 @@ class Judging:
             beta=beta,
             final=final,
         )
+        left, right = contracts.sides(contract, sample, samples)
+        if left is None or right is None or not final:
+            return held
+        shown = f"{contracts.value_text(contract, left)} against {contracts.value_text(contract, right)}"
+        return msgspec.structs.replace(held, reason=_joined(shown, held.reason))
 
 
 def doubted(verdict: Verdict, compared: str, alone: str) -> Verdict:
@@ -297,7 +358,10 @@ def doubted(verdict: Verdict, compared: str, alone: str) -> Verdict:
 
 
 def unchanged(verdict: Verdict) -> Verdict:
-    """The verdict where the code is that of the baseline: what differs is no regression of it."""
+    """The verdict where the code is that of the baseline: what differs is no regression of it.
+
+    An update may take it in: what recordings of the same code differ by is what a prediction goes by.
+    """
     reason = "the code is that of its baseline, so the machine or what is installed has changed"
     metrics = [
         msgspec.structs.replace(each, decision=Decision.INCONCLUSIVE, reason=f"{each.reason}; {reason}")
@@ -305,7 +369,8 @@ def unchanged(verdict: Verdict) -> Verdict:
         else each
         for each in verdict.metrics
     ]
-    return gate.judge(metrics, baseline=verdict.baseline, commit=verdict.commit, road=verdict.road, why=verdict.why)
+    judged = gate.judge(metrics, baseline=verdict.baseline, commit=verdict.commit, road=verdict.road, why=verdict.why)
+    return msgspec.structs.replace(judged, same_code=True)
 
 
 def _doubted(judged: MetricVerdict, reason: str) -> MetricVerdict:
@@ -339,8 +404,23 @@ def _unit_in(unit: str, sample: Sample) -> float:
         return figures.NS_PER_S
     if unit == "x candle":
         candles = figures.launch_values(sample.candle)
-        return figures.NS_PER_S / median(candles.values()) if candles else 0.0
+        first = [candles[order] for order in sorted(candles)[:FIRST_CANDLES]]
+        return figures.NS_PER_S / median(first) if first else 0.0
     return 1.0
+
+
+def _is_dead(sample: Sample) -> bool:
+    return sample.error is not None or sample.unsupported is not None
+
+
+def _dead(cells: Sequence[Cell], samples: Sequence[Sample]) -> str:
+    """The labels of the cells among these that failed."""
+    failed = {each.cell.nodeid: each.cell.label for each in samples if _is_dead(each)}
+    return ", ".join(dict.fromkeys(failed[cell.nodeid] for cell in cells if cell.nodeid in failed))
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)
 
 
 def _one_worker(sample: Sample, samples: Sequence[Sample]) -> list[str]:

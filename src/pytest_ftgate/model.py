@@ -461,7 +461,10 @@ another machine's recordings, or its reference measured beside it."""
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """The decision on one cell: the worst of its metrics; by which road it came about, and why by that one."""
+    """The decision on one cell: the worst of its metrics; by which road it came about, and why by that one.
+
+    `same_code` says that nothing was changed since its baseline's commit.
+    """
 
     decision: Decision
     metrics: tuple[MetricVerdict, ...] = ()
@@ -470,6 +473,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     commit: str = ""
     road: Road = ""
     why: str = ""
+    same_code: bool = False
 
 
 class SiteFigures(Struct, frozen=True, kw_only=True):

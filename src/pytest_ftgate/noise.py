@@ -257,16 +257,23 @@ def _counted(began: dict[str, int], ended: dict[str, int]) -> int | None:
 def _descendants(root: Path, pid: int) -> Iterator[list[str]]:
     """The fields of /proc/PID/stat behind the name, of each living descendant."""
     children: dict[int, list[tuple[int, list[str]]]] = {}
-    for path in (root / "proc").glob("[0-9]*/stat"):
-        # The name may hold anything, spaces and brackets too.
-        _, _, rest = (read_text(path) or "").rpartition(")")
+    for name in _entries(root / "proc"):
+        # A process may go at any moment; its name may hold anything, spaces and brackets too.
+        _, _, rest = (read_text(root / "proc" / name / "stat") or "").rpartition(")")
         fields = rest.split()
         if len(fields) > 14:
-            children.setdefault(int(fields[1]), []).append((int(path.parts[-2]), fields))
+            children.setdefault(int(fields[1]), []).append((int(name), fields))
     found = children.get(pid, [])
     while found:
         yield from (fields for _, fields in found)
         found = [child for parent, _ in found for child in children.get(parent, [])]
+
+
+def _entries(folder: Path) -> list[str]:
+    try:
+        return [name for name in os.listdir(folder) if name.isdecimal()]
+    except OSError:
+        return []
 
 
 def _ticks_of(fields: Sequence[str]) -> int:

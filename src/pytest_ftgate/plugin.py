@@ -343,6 +343,15 @@ class Run:
         self.report: Report | None = None
         if not self.is_worker:
             config.pluginmanager.register(xdist.Handover(self.id, self.seed))
+            self._check_out()
+
+    def _check_out(self) -> None:
+        """Both sides of a comparison, before any worker or test starts: what git cannot give is an error of usage."""
+        if self.session.config.against:
+            try:
+                self.session.pair()
+            except FtgateError as error:
+                raise pytest.UsageError(str(error)) from None
 
     def _mode(self) -> Any:
         quiet = self.is_worker or self.config.get_verbosity() < 0
@@ -356,10 +365,7 @@ class Run:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """The plan of what was selected."""
         found: Plan = plan.plan_of(item.stash[CELL] for item in session.items if CELL in item.stash)
-        try:
-            self.session.prepare(found)
-        except FtgateError as error:
-            raise pytest.UsageError(str(error)) from None
+        self.session.prepare(found)
         self.progress.start(len(found.tandems))
 
     def pytest_report_header(self) -> str:

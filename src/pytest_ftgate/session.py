@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import shutil
 import subprocess
 import time
@@ -83,10 +82,11 @@ class Watcher(Listener, Protocol):
 
 
 class Found(Struct, frozen=True, kw_only=True):
-    """A target that was looked for: ready, or the reason why not."""
+    """A target that was looked for: ready, or the reason why not: it is not there, or what it needs has `failed`."""
 
     ready: Ready | None = None
     reason: str = ""
+    failed: bool = False
 
 
 class Session:
@@ -115,13 +115,8 @@ class Session:
     # -- what is to be done ------------------------------------------------------------------------------------
 
     def prepare(self, plan: Plan) -> None:
-        """Take the plan of the whole run; nothing is started yet.
-
-        Raises trees.AgainstError where there is nothing to compare with.
-        """
+        """Take the plan of the whole run; nothing is started yet."""
         self.plan = plan
-        if self.config.against and plan.tandems:
-            self.pair()
 
     def row(self, nodeid: str) -> Row:
         """The verdict on a cell; its whole tandem is measured at the first call for one of its cells."""
@@ -138,27 +133,38 @@ class Session:
         pythons.hide_from_git(self.folder)
         with filelock.FileLock(self.folder / "measuring.lock"):
             if not self._kept(tandem).exists():
-                self._measure([tandem] if self.config.budget_s is None else self.plan.tandems)
+                self._measure(tandem)
             return msgspec.json.decode(self._kept(tandem).read_bytes(), type=list[Row])
 
     def _kept(self, tandem: Tandem) -> Path:
         """Where the rows of a tandem stand once they are measured."""
         return self.run / f"{hashlib.sha256(tandem.key.encode()).hexdigest()[:16]}.json"
 
-    def _measure(self, tandems: Sequence[Tandem]) -> None:
-        """One test, or all tests of a run that has a budget: then whichever is nearest to its decision goes first."""
-        courses = {tandem.key: self._course(tandem) for tandem in tandems}
-        while any(course.open for course in courses.values()):
+    def _measure(self, asked: Tandem) -> None:
+        """One test, or all tests of a run that has a budget: then whichever is nearest to its decision goes first.
+
+        The rows of a test are kept as soon as it ends, whatever becomes of the others.
+        """
+        wanted = [asked] if self.config.budget_s is None else self.plan.tandems
+        courses = [self._course(tandem) for tandem in wanted if not self._kept(tandem).exists()]
+        under_way = self._ended(courses)
+        while under_way:
             left_s = self._left_s()
             if left_s is not None and left_s <= 0:
-                for course in courses.values():
+                for course in under_way:
                     course.close()
-                continue
-            course = _next_of(list(courses.values()))
-            self._announce(course.tandem)
-            course.step(left_s)
-        for tandem in tandems:
-            self._keep_rows(tandem, courses[tandem.key].rows())
+            else:
+                course = _next_of(under_way)
+                self._announce(course.tandem)
+                course.step(_granted(left_s, course, under_way))
+            under_way = self._ended(under_way)
+
+    def _ended(self, courses: Sequence[Course]) -> list[Course]:
+        """Those that are still open; the rows of the others are kept."""
+        for course in courses:
+            if not course.open:
+                self._keep_rows(course.tandem, course.rows())
+        return [course for course in courses if course.open]
 
     def _course(self, tandem: Tandem) -> Course:
         self._announce(tandem)
@@ -191,7 +197,10 @@ class Session:
         """
         key = (cell.target.spec, "" if side is None else f"{side.root} {side.install}")
         if key not in self._found:
-            self._found[key] = self._find(cell, side)
+            try:
+                self._found[key] = self._find(cell, side)
+            except FtgateError as error:
+                self._found[key] = Found(reason=str(error), failed=True)
         return self._found[key]
 
     def _find(self, cell: Cell, side: trees.Side | None) -> Found:
@@ -252,6 +261,9 @@ class Session:
     def without_measuring(self, cell: Cell) -> Row | None:
         """A row for a cell that need not be measured: no interpreter, or a baseline that cannot be read."""
         found = self.found(cell, self.pair().changed if self.config.against else None)
+        if found.ready is None and found.failed:
+            trouble = WorkloadError(reason=found.reason.partition("\n")[0], detail=found.reason)
+            return Row(cell=cell, verdict=Verdict(decision=Decision.ERROR, reason=trouble.reason), error=trouble)
         if found.ready is None:
             return Row(cell=cell, verdict=Verdict(decision=Decision.UNSUPPORTED, reason=found.reason))
         if cell.executor.kind == "interpreters" and found.ready.interpreter.version.startswith("3.13"):
@@ -308,7 +320,7 @@ class Session:
             raise
         except trees.AgainstError as error:
             trouble = error
-        brought = trees.introduced(self.root, self.root / standing.baseline.partition(" (")[0])
+        brought = trees.introduced(self.root, Path(standing.file))
         if not brought or brought == standing.commit:
             raise trouble
         found = trees.commit_pair(self.root, brought, self.folder)
@@ -401,6 +413,7 @@ class Session:
             executor_nodeid=executor.nodeid if executor else "",
             baseline=f"{_relative(path, self.root)} ({newest.recorded_at})",
             commit=newest.commit,
+            file=str(path),
         )
 
     def _key(self, cell: Cell) -> str:
@@ -541,12 +554,17 @@ def _tables(arrivals: Iterable[Arrival]) -> tuple[Table, ...]:
 
 def _next_of(courses: Sequence[Course]) -> Course:
     """Whose round is next: every test has its first ones, then the test that is nearest to its decision goes first."""
-    under_way = [course for course in courses if course.open]
-    first = [course for course in under_way if course.rounds < FIRST_ROUNDS]
+    first = [course for course in courses if course.rounds < FIRST_ROUNDS]
     if first:
-        return first[0]
-    left = ((course.left_s(), course) for course in under_way)
-    return min(left, key=lambda pair: math.inf if pair[0] is None else pair[0])[1]
+        return min(first, key=lambda course: course.rounds)
+    return min(courses, key=lambda course: course.left_s())
+
+
+def _granted(left_s: float | None, course: Course, courses: Sequence[Course]) -> float | None:
+    """What a test may plan with: its part of what is left while it has its first rounds, then all of it."""
+    if left_s is None or course.rounds >= FIRST_ROUNDS:
+        return left_s
+    return left_s / len(courses)
 
 
 def _launches(entry: baselines.Entry) -> list[baselines.StoredLaunch]:

@@ -122,19 +122,6 @@ def smallest_p(n: int, m: int) -> float:
     return 1 / math.comb(n + m, n)
 
 
-def launches_for(alpha: float, reference: int) -> int:
-    """The fewest new launches whose `smallest_p` against `reference` stored ones reaches `alpha`.
-
-    Raises ValueError when no number can: nothing stored, or an alpha that is not positive.
-    """
-    if reference < 1 or not alpha > 0:
-        raise ValueError(f"no number of launches reaches p <= {alpha} against {reference} stored")
-    enough = 1
-    while smallest_p(enough, reference) > alpha:
-        enough *= 2
-    return bisect_left(range(enough + 1), -alpha, key=lambda n: -smallest_p(n, reference))
-
-
 def hodges_lehmann(new: Values, reference: Values) -> float:
     """The median of all differences new - reference: the shift of Hodges & Lehmann (1963).
 
@@ -305,14 +292,6 @@ def tail(values: Values, quantile: float = TAIL_QUANTILE) -> float:
     Raises ValueError for no turns.
     """
     return floor(values, quantile)
-
-
-def tail_ratio(own: Values, beside: Values) -> float:
-    """How much longer the `tail` of one side of a launch is than that of the side that took turns with it.
-
-    Raises ValueError for no turns, or a tail that is not positive.
-    """
-    return float(_positive([tail(own)])[0] / _positive([tail(beside)])[0])
 
 
 def turns_ratio(own: Values, beside: Values, estimator: Estimator) -> float:

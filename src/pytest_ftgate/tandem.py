@@ -105,7 +105,7 @@ class TandemRun:
         limits: Limits,
         rng: random.Random,
         listener: Listener,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] | None = None,
         loops: int | None = None,
         judge: Judge | None = None,
         references: Mapping[str, Reference] | None = None,
@@ -127,12 +127,12 @@ class TandemRun:
         self.limits = limits
         self.rng = rng
         self.listener = listener
-        self.clock = clock
+        self.clock = clock or time.monotonic
         self.judge = judge
         self.around = around
         self.loops = None if tandem.spec.duration_s is not None else loops
         self.resolution_ns = 0.0
-        self.began, self.working = clock(), False
+        self.began, self.working = self.clock(), False
         self.turns = limits.turns
         self.wanted = limits.launches or limits.floor
         self.done = 0
