@@ -204,6 +204,13 @@ class TestFirstStage:
         assert all(row.beside is None for row in rows.values())
         assert all(row.sample and len(row.sample.launches) < SCREEN_LAUNCHES for row in rows.values())
 
+    def test_a_screen_that_decides_nothing_ends_at_its_last_look(self) -> None:
+        desk = screening(day(cells_slower(1.12, THREADS), between=0.05), THREADS_ALONE)
+        row = run(Course(desk, THREADS_ALONE, escalates=False))[THREADS]
+        assert row.verdict.decision is Decision.INCONCLUSIVE
+        assert row.sample is not None
+        assert len(row.sample.launches) == SCREEN_LAUNCHES
+
     def test_without_anything_stored_its_rounds_are_not_judged(self) -> None:
         desk = Desk(day())
         desk.launches = 7
@@ -344,6 +351,8 @@ class TestFollowUp:
             course.step()
         assert course.running is not None
         assert [cell.nodeid for cell in course.running.stage.cells] == [four, one]
+        standings = course.running.judging.standings
+        assert {nodeid: standing.judged for nodeid, standing in standings.items()} == {four: True, one: False}
         rows = run(course)
         assert decision(rows, four, Metric.SCALING) is Decision.REGRESSED
         assert (rows[one].verdict.road, rows[one].verdict.decision) == ("stored", Decision.PASSED)
@@ -352,7 +361,12 @@ class TestFollowUp:
     def test_a_contract_is_judged_in_the_first_stage_and_kept(self) -> None:
         tandem = required(TWO, "uss < 1 MiB")
         desk = screening(day(cells_slower(1.3, THREADS)), tandem)
-        rows = run(Course(desk, tandem, escalates=True))
+        course = Course(desk, tandem, escalates=True)
+        while course.running is not None and course.running.stage.pair is None:
+            course.step()
+        assert course.running is not None
+        assert course.running.judging.contracts == []
+        rows = run(course)
         assert rows[THREADS].verdict.road == "tandem"
         assert decision(rows, THREADS, Metric.CONTRACT) is Decision.BROKEN
         assert decision(rows, THREADS, Metric.WALL) is Decision.REGRESSED
@@ -556,6 +570,9 @@ class TestBudget:
         course.step()
         left_s = course.left_s()
         assert 0 < left_s < math.inf
+        assert course.left_s() == left_s
+        course.step()
+        assert course.left_s() != left_s
         run(course)
         assert course.left_s() == 0.0
 

@@ -10,11 +10,12 @@ import msgspec
 import pytest
 
 from fake_launcher import MIB, MS, spec_of, tandem_of
-from pytest_ftgate import judging, sequential, thresholds
+from pytest_ftgate import gate, judging, sequential, thresholds
 from pytest_ftgate.entries import EVERYTHING
 from pytest_ftgate.judging import Judging, Policy, Standing
 from pytest_ftgate.model import (
     Cell,
+    Comparison,
     Decision,
     Figures,
     Interval,
@@ -503,6 +504,27 @@ class TestVerdict:
         assert decided(0.001) is Decision.REGRESSED
         assert decided(0.004) is Decision.PASSED
 
+    def test_a_floor_in_candles_stays_as_it_was_when_it_was_looked_at(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        seen: list[float] = []
+        compare = gate.compare
+
+        def spy(comparison: Comparison) -> MetricVerdict:
+            seen.append(comparison.floor)
+            return compare(comparison)
+
+        monkeypatch.setattr(gate, "compare", spy)
+        cli = (Threshold(metric=Metric.WALL, floor=0.001),)
+        policy = msgspec.structs.replace(POLICY, metrics=(Metric.WALL,), cli=cli)
+        standing = stored(measured(rounds=12, candle=True, seed="old"))
+        sample = measured(rounds=12, candle=True)
+        slow = [timed(launch.order, [70 * MS] * 12) for launch in sample.candle[6:]]
+        later = msgspec.structs.replace(sample, candle=(*sample.candle[:6], *slow))
+        first = msgspec.structs.replace(sample, launches=sample.launches[:6], candle=sample.candle[:6])
+        for each in (first, later):
+            verdict(each, standing=standing, policy=policy)
+        assert len(seen) == 2
+        assert seen[0] == seen[1] == pytest.approx(0.1, rel=0.01)  # 1 ms of candles of 10
+
     def test_of_another_machine_the_time_is_that_over_the_reference_executor(self) -> None:
         new, old = (
             {cell: measured(cell, 12, seed=seed, wall=wall) for cell, wall in zip((THREADS, FORK), walls, strict=True)}
@@ -552,6 +574,16 @@ class TestContracts:
         judge = judge_of(*samples, spec=spec, standing=nothing)
         threads, fork = (judge.verdict(sample, samples, SHOWN) for sample in samples)
         assert (threads.decision, fork.decision) == (Decision.BROKEN, Decision.NO_BASELINE)
+
+    def test_one_with_a_cell_that_failed_says_which(self) -> None:
+        samples = [measured(cell, 30) for cell in (THREADS, FORK)]
+        spec = declared("threads.wall < 0.5 * processes[fork].wall")
+        nothing = Standing(why="nothing is stored for it")
+        failed = msgspec.structs.replace(samples[1], error=WorkloadError(reason="ValueError"))
+        assert verdict(*samples, spec=spec, standing=nothing).decision is Decision.BROKEN
+        found = verdict(samples[0], failed, spec=spec, standing=nothing)
+        assert found.decision is Decision.INCONCLUSIVE
+        assert found.reason.endswith(f"{FORK.label} could not be measured")
 
     def test_the_gil_is_told_by_every_launch(self) -> None:
         spec = declared("gil == off", executors=("threads",))
@@ -642,9 +674,22 @@ class TestSettled:
         assert (worse.decision, worse.road) == (Decision.REGRESSED, "tandem")
 
     def test_contracts_stay_as_they_were_screened(self) -> None:
-        screened, found = self.settled(self.together(measured(rounds=26)), spec=declared("uss < 1 MiB"))
+        together = self.together(measured(rounds=26))
+        again = judged(Metric.CONTRACT, Decision.PASSED, contract="uss < 1 MiB")
+        together = msgspec.structs.replace(together, metrics=(*together.metrics, again))
+        screened, found = self.settled(together, spec=declared("uss < 1 MiB"))
         assert found.decision is Decision.BROKEN
         assert by_metric(found)[Metric.CONTRACT] == by_metric(screened)[Metric.CONTRACT]
+
+    def test_what_only_the_tandem_saw_is_judged_too(self) -> None:
+        standing = stored(measured(rounds=12, candle=True, seed="old", memory=0))
+        sample = measured(rounds=12, candle=True, wall=2.0)
+        judge = judge_of(sample, standing=standing, at_most=12)
+        screened = judge.verdict(sample, [sample], SHOWN)
+        assert Metric.USS not in by_metric(screened)
+        found = judge.settled(sample, [sample], screened, self.together(measured(rounds=26, uss=2.0)), "")
+        assert by_metric(found)[Metric.USS].decision is Decision.REGRESSED
+        assert by_metric(found)[Metric.WALL].decision is Decision.PASSED
 
     def test_without_a_verdict_it_is_predicted(self) -> None:
         screened, found = self.settled(None)
@@ -745,6 +790,7 @@ class TestUnchanged:
         assert found.decision is Decision.INCONCLUSIVE
         assert found.reason.startswith("wall: +30 %; the code is that of its baseline")
         assert found.metrics[1] == metrics[1]
+        assert found.same_code
         assert (found.baseline, found.road, found.why) == ("x", "prediction", "y")
 
     def test_a_contract_may_still_be_broken(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from statistics import median
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
 from . import baselines, figures, sequential, stats
 from .entries import Need
@@ -33,7 +33,6 @@ class Numbers(NamedTuple):
     recordings: tuple[tuple[float, ...], ...] = ()
 
 
-T = TypeVar("T")
 Turns: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]
 Sides: TypeAlias = Mapping[int, Turns]
 Values: TypeAlias = Mapping[int, float]
@@ -56,16 +55,18 @@ def in_tandem(sample: Sample) -> dict[Metric, Numbers]:
         return {}
     there = {
         Metric.WALL: figures.launch_values(reference.launches),
-        Metric.USS: figures.uss_values(reference.memory),
+        Metric.USS: _uss(sample, reference)[1],
         Metric.LOCK_WAIT: _lock_shares(reference),
     }
     sides = figures.sides_by_order(sample.launches, reference.launches)
     found = {
         Metric.WALL: _numbers(_walls(sides), "ns", "pairs"),
         Metric.TAIL: _numbers(_tails(sides), "ns", "pairs"),
-        Metric.USS: _numbers(_by_round(figures.uss_values, sample.memory, reference.memory), "bytes", "blocks"),
-        Metric.LOCK_WAIT: _numbers(_by_round(_lock_shares, sample, reference), "of the time", "blocks"),
-        Metric.SCALING: _numbers(_by_round(figures.scaling_values, sample, reference), "x", "pairs"),
+        Metric.USS: _numbers(_matched(*_uss(sample, reference)), "bytes", "blocks"),
+        Metric.LOCK_WAIT: _numbers(_matched(_lock_shares(sample), _lock_shares(reference)), "of the time", "blocks"),
+        Metric.SCALING: _numbers(
+            _matched(figures.scaling_values(sample), figures.scaling_values(reference)), "x", "pairs"
+        ),
     }
     lacking = {metric: Numbers((), tuple(values.values()), "", "ranks") for metric, values in there.items() if values}
     return lacking | {metric: numbers for metric, numbers in found.items() if numbers.new}
@@ -89,8 +90,16 @@ def _lock_shares(sample: Sample) -> dict[int, float]:
     return figures.shares_by_order(sample, "lock")
 
 
-def _by_round(values: Callable[[T], Values], own: T, beside: T) -> list[tuple[float, float]]:
-    new, old = values(own), values(beside)
+def _uss(sample: Sample, reference: Sample) -> tuple[Values, Values]:
+    """The written part of both sides; where any look lacks it, all of USS on both."""
+    points = [point for side in (sample, reference) for launch in side.memory for point in launch.memory]
+    written = all(point.written_bytes is not None or point.uss_bytes is None for point in points)
+    own, beside = (figures.uss_values(side.memory, written) for side in (sample, reference))
+    return own, beside
+
+
+def _matched(new: Values, old: Values) -> list[tuple[float, float]]:
+    """Both of each round that has both."""
     return [(new[order], old[order]) for order in sorted(new.keys() & old.keys())]
 
 

@@ -691,9 +691,9 @@ def values(contract: Contract, sample: Sample, samples: Iterable[Sample]) -> tup
     """One number a round, in their order, positive where the contract is broken in that round.
 
     It is log(left / right), or left - right in base units where a side may be zero or less: of shares, and of anything
-    that is subtracted; with > and >= its negative. Rounds in which any part has no value are left out. Where the time of
-    two cells is compared, their ratio is the median of the ratios turn by turn, else each is its floor. `sample` is that
-    of the cell at hand, among `samples` of its test. A contract about the GIL has no values, see `gil_verdict`.
+    that is subtracted; with > and >= its negative. Rounds in which any part has no value are left out. Where the time
+    of two cells is compared, their ratio is the median of the ratios turn by turn, else each is its floor. `sample` is
+    that of the cell at hand, among `samples` of its test. A contract about the GIL has no values, see `gil_verdict`.
     """
     if contract.is_gil:
         return ()

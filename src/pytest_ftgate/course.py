@@ -89,9 +89,13 @@ class Services(Protocol):
 
 
 class Stage(Struct, frozen=True, kw_only=True):
-    """Cells to be measured together: alone, or beside a reference and then for the reason `why`."""
+    """Cells to be measured together: alone, or beside a reference and then for the reason `why`.
+
+    Those not `judged` (node ids) are there for another cell's scaling.
+    """
 
     cells: tuple[Cell, ...]
+    judged: frozenset[str]
     pair: trees.Pair | None = None
     why: str = ""
 
@@ -181,11 +185,12 @@ class Course:
     # -- stages ------------------------------------------------------------------------------------------------
 
     def _first_stage(self, cells: tuple[Cell, ...]) -> None:
+        judged = frozenset(cell.nodeid for cell in cells)
         if not self.against:
-            self.stages.append(Stage(cells=cells))
+            self.stages.append(Stage(cells=cells, judged=judged))
             return
         pair = self.services.pair()
-        self.stages.append(Stage(cells=cells, pair=pair, why=f"--ftgate-against {self.against}"))
+        self.stages.append(Stage(cells=cells, judged=judged, pair=pair, why=f"--ftgate-against {self.against}"))
 
     def _next(self) -> None:
         """Begin the next stage that can be; one whose environments cannot be made is judged without."""
@@ -238,7 +243,7 @@ class Course:
             why=stage.why,
             baseline=reference.label,
             commit=reference.commit,
-            judged=not self.samples or self._missed(cell),
+            judged=cell.nodeid in stage.judged,
         )
 
     def _missed(self, cell: Cell) -> bool:
@@ -269,6 +274,8 @@ class Course:
 
     def _not_begun(self, stage: Stage, error: FtgateError) -> None:
         for cell in stage.cells:
+            if cell.nodeid not in stage.judged:
+                continue
             if cell.nodeid in self.samples:
                 self._predict(cell, f"{_first_line(error)}: its reference cannot be measured")
             else:
@@ -314,7 +321,7 @@ class Course:
     def _judge_beside(self, running: Running, sample: Sample, samples: Sequence[Sample]) -> None:
         """The verdict of a cell that missed what is stored; others are there for its sake."""
         row = self.by_nodeid[sample.cell.nodeid]
-        if not self._missed(sample.cell):
+        if sample.cell.nodeid not in running.stage.judged:
             return
         together = running.judging.verdict(sample, samples, figures.figures(sample, reference=None))
         why = together.reason or together.why or "its reference gave nothing to compare with"
@@ -339,8 +346,11 @@ class Course:
                     row = self.by_nodeid[nodeid]
                     self.by_nodeid[nodeid] = msgspec.structs.replace(row, verdict=unchanged(row.verdict))
                 continue
-            cells = (*follows[standing.commit].cells, *stage.cells) if standing.commit in follows else stage.cells
-            follows[standing.commit] = msgspec.structs.replace(stage, cells=tuple(dict.fromkeys(cells)))
+            before = follows.get(standing.commit)
+            if before is not None:
+                cells = tuple(dict.fromkeys((*before.cells, *stage.cells)))
+                stage = msgspec.structs.replace(stage, cells=cells, judged=before.judged | stage.judged)
+            follows[standing.commit] = stage
         self.stages += follows.values()
 
     def _stage_beside(self, cell: Cell, standing: Standing) -> Stage:
@@ -354,7 +364,8 @@ class Course:
         )
         known = (other for other in singles if other.nodeid in self.samples)
         why = "not clearly as stored, so its commit was measured beside it"
-        return Stage(cells=(cell, *(other for other in known if other != cell)), pair=pair, why=why)
+        cells = (cell, *(other for other in known if other != cell))
+        return Stage(cells=cells, judged=frozenset({cell.nodeid}), pair=pair, why=why)
 
     def _predict(self, cell: Cell, why: str) -> None:
         row, sample = self.by_nodeid[cell.nodeid], self.samples[cell.nodeid]

@@ -247,9 +247,18 @@ def scaling_values(sample: Sample) -> dict[int, float]:
     return {order: work_ratio(sample) * ratio for order, ratio in ratios.items()}
 
 
-def uss_values(launches: Iterable[Launch]) -> dict[int, float]:
-    """Launch order -> median over its looks of the tree's USS in bytes, its written part where the platform has it."""
-    medians = {launch.order: _median(point.steadiest_bytes for point in launch.memory) for launch in launches}
+def uss_values(launches: Iterable[Launch], written: bool | None = None) -> dict[int, float]:
+    """Launch order -> median over its looks of the tree's USS in bytes, or of the part of it that was `written`.
+
+    None takes the written part where the platform has it.
+    """
+
+    def seen(point: MemoryPoint) -> int | None:
+        if written is None:
+            return point.steadiest_bytes
+        return point.written_bytes if written else point.uss_bytes
+
+    medians = {launch.order: _median(map(seen, launch.memory)) for launch in launches}
     return {order: value for order, value in sorted(medians.items()) if value is not None}
 
 

@@ -117,6 +117,9 @@ class Judging:
             return {}
         if len(sample.launches) < LEAST_ROUNDS and not self._compared(sample):
             found[own] |= EVERYTHING
+        if sample.reference is not None and self._compared(sample) and len(sample.launches) < HOPELESS_ROUNDS:
+            unseen = set(self.policy.metrics) - self._numbers(sample, samples, standing).keys()
+            found[own].update(NEEDS[metric] for metric in unseen - {Metric.SCALING, Metric.TAIL})
         for verdict in self._of_metrics(sample, samples, final=False):
             if verdict.decision is Decision.INCONCLUSIVE and self._hopeful(verdict, sample, self.at_most):
                 found[own].add(NEEDS[verdict.metric])
@@ -139,7 +142,8 @@ class Judging:
 
     def more(self, samples: Sequence[Sample]) -> int | None:
         """How many more rounds would settle all that is open; 0 for nothing, None where no number is known to."""
-        found = [verdict for sample in samples for verdict in self.metrics(sample, samples, final=False)]
+        alive = (sample for sample in samples if not _is_dead(sample))
+        found = [verdict for sample in alive for verdict in self.metrics(sample, samples, final=False)]
         open_ones = [verdict.more for verdict in found if verdict.decision is Decision.INCONCLUSIVE]
         known = [more for more in open_ones if more is not None]
         return max(known, default=0) if len(known) == len(open_ones) else None
@@ -223,7 +227,9 @@ class Judging:
         own = None if screened.contract else beside.get(screened.metric)
         if own is not None and self._could_fail(own):
             return own
-        if not missed(screened) or screened.metric not in numbers:
+        if not missed(screened):
+            return screened
+        if screened.metric not in numbers:
             return own or screened
         foretold = self._predicted(screened, numbers[screened.metric], sample)
         return own if own is not None and foretold.decision is Decision.INCONCLUSIVE else foretold
