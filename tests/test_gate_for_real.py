@@ -31,7 +31,7 @@ FAST = (
     "--ftgate",
     "--ftgate-turns=20",
     "--ftgate-metrics=wall,uss",
-    "--ftgate-test-time=90s",
+    "--ftgate-test-time=45s",
     "-p",
     "no:cacheprovider",
 )
@@ -119,17 +119,6 @@ def test_a_regression_fails_the_run_and_names_the_cell(project: Project) -> None
     assert larger.ret == 1
     assert decisions(project) == dict.fromkeys(cells, "regressed")
     larger.stdout.fnmatch_lines(["*regressed: 3.14-threads-w1*", "*USS*MiB, +*"])
-
-    project.write()
-    mended = project.run(*FAST)
-    assert mended.ret == 0, mended.stdout.str()
-    assert "regressed" not in decisions(project).values()
-
-    project.write(rounds=int(ROUNDS * 1.3))
-    named = project.run(*FAST, "--ftgate-update=test_burn.py::test_burn[3.14t-threads-w1]")
-    named.stdout.fnmatch_lines(["*recorded test_burn.py::test_burn?3.14t-threads-w1?: wall * (was *+*"])
-    assert named.ret == 1  # it did regress, and the other cell was not named
-    assert project.baseline.read_text(encoding="utf-8") != before
 
 
 def test_against_a_revision(project: Project) -> None:
