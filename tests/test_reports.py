@@ -319,6 +319,15 @@ def test_a_comparison_is_looked_at_closer_by_the_same_comparison() -> None:
     assert "ftgate baseline diff" not in text
 
 
+def test_what_passed_says_by_which_road_in_one_line() -> None:
+    stored = row(verdict=Verdict(decision=Decision.PASSED, road="stored"))
+    beside = row(verdict=Verdict(decision=Decision.PASSED, road="tandem", why="its commit was measured beside it"))
+    assert "  passed by  the stored launches\n" in shown(one_table(stored, stored))
+    both = shown(one_table(stored, beside))
+    assert f"  passed by  the stored launches: {stored.cell.label}\n" in both
+    assert "launches side by side (its commit was measured beside it): " in both
+
+
 def test_command_is_quoted_for_a_shell() -> None:
     nodeid = "t.py::test[3.14t-threads-w8-it's $HOME]"
     fallen = msgspec.structs.replace(cell("t.py::test", "3.14t", "threads", 8), nodeid=nodeid)

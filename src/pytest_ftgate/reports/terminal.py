@@ -233,8 +233,25 @@ def _table(table: Table, style: Style) -> list[str]:
             findings += _unsupported(rows, style)
         else:
             findings += [line for row in rows for line in _finding(row, style)]
-    remarks = [line for text in _remarks(table) for line in entry("machine", text, style, indent=2, column=9)]
+    remarks = [
+        line for text in _passed_by(table, style) for line in entry("passed by", text, style, indent=2, column=11)
+    ]
+    remarks += [line for text in _remarks(table) for line in entry("machine", text, style, indent=2, column=11)]
     return [*lines, *([""] if findings or remarks else []), *findings, *remarks]
+
+
+def _passed_by(table: Table, style: Style) -> list[str]:
+    """By which road the cells passed that nothing else is said of, and why by that one."""
+    if style.verbosity > 0:
+        return []
+    labels: dict[str, list[str]] = {}
+    for row in table.rows:
+        road = ROADS.get(row.verdict.road, "")
+        if row.verdict.decision is Decision.PASSED and road:
+            why = f" ({row.verdict.why})" if row.verdict.why else ""
+            labels.setdefault(f"{road}{why}", []).append(row.cell.label)
+    every = len(table.rows)
+    return [road if len(cells) == every else f"{road}: {', '.join(cells)}" for road, cells in labels.items()]
 
 
 def _remarks(table: Table) -> list[str]:
