@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 WINDOW_S = 0.2
 PILOT_TURNS = 5
+MOST_SHORT_TURNS = 200
 LOCK_TURNS = 5
 """Turns that the launch with the lock probe takes beside the bare one, the first of a round."""
 HOLD_ITERATIONS = 1.25
@@ -512,6 +513,12 @@ class TandemRun:
             return max(1, round(self.spec.duration_s * 1e9) // self._window_ns)
         return self.spec.iterations or self.limits.most_turns
 
+    def _most_turns_of(self, launch_ns: float, turn_ns: float) -> int:
+        """Of short turns more: starting the launches again costs more than turns that take twice as long as that."""
+        if self.spec.duration_s is not None or self.spec.iterations is not None:
+            return self._most_turns
+        return max(self._most_turns, min(MOST_SHORT_TURNS, round(2 * launch_ns / max(1.0, turn_ns))))
+
     @property
     def _pilot_turns(self) -> int:
         return min(PILOT_TURNS, self._most_turns)
@@ -530,7 +537,7 @@ class TandemRun:
             self.limits.budget_s * 1e9,
             self.wanted,
             at_least=self._pilot_turns,
-            at_most=self._most_turns,
+            at_most=self._most_turns_of(launch_ns, turn_ns),
             tail=min(self.limits.least_turns, self._most_turns),
         )
 
