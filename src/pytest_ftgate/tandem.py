@@ -514,8 +514,12 @@ class TandemRun:
         return self.spec.iterations or self.limits.most_turns
 
     def _most_turns_of(self, launch_ns: float, turn_ns: float) -> int:
-        """Of short turns more: starting the launches again costs more than turns that take twice as long as that."""
-        if self.spec.duration_s is not None or self.spec.iterations is not None:
+        """Of short turns more beside a reference: starting again costs more than turns that take twice as long as that.
+
+        What may be stored has fewer, since a baseline holds every turn.
+        """
+        fixed = self.spec.duration_s is not None or self.spec.iterations is not None
+        if fixed or not any(entry.reference for entry in self.entries):
             return self._most_turns
         return max(self._most_turns, min(MOST_SHORT_TURNS, round(2 * launch_ns / max(1.0, turn_ns))))
 
