@@ -202,7 +202,12 @@ def test_ctrl_c_leaves_no_process(project: Project) -> None:
         """
     )
     command = [sys.executable, "-m", "pytest", "--ftgate", "-q"]
-    running = subprocess.Popen(command, cwd=project.pytester.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    # Who runs these tests in the background of a shell has made them deaf to it.
+    heard = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        running = subprocess.Popen(command, cwd=project.pytester.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    finally:
+        signal.signal(signal.SIGINT, heard)
     deadline = time.monotonic() + 60
     mine: list[psutil.Process] = []
     while len(mine) < 5 and time.monotonic() < deadline:
