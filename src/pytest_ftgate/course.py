@@ -15,11 +15,24 @@ from .entries import EVERYTHING, Limits, Ready
 from .errors import FtgateError
 from .judging import SCREEN_LAUNCHES, TANDEM_ROUNDS, Judging, Policy, Standing, doubted, missed, unchanged
 from .launch import Launcher
-from .model import Cell, Conditions, Decision, Figures, Row, Sample, Spec, Struct, Tandem, Verdict, WorkloadError
+from .model import (
+    Cell,
+    Conditions,
+    Decision,
+    Figures,
+    Metric,
+    Row,
+    Sample,
+    Spec,
+    Struct,
+    Tandem,
+    Verdict,
+    WorkloadError,
+)
 from .tandem import Listener, Reference, TandemRun
 
-LEAST_SCREENED, LEAST_TOGETHER = 6, 8
-"""Rounds for which turns are given up where the budget is small: of a screen, and of a tandem."""
+LEAST_SCREENED, LEAST_TOGETHER = 6, 13
+"""Rounds for which turns are given up where the budget is small: of a screen, and of a tandem, which can fail then."""
 
 
 class Services(Protocol):
@@ -211,7 +224,7 @@ class Course:
             spec = msgspec.structs.replace(spec, requirements=())
         limits = services.limits(stage.cells, len({cell.workers for cell in stage.cells}))
         at_most = TANDEM_ROUNDS if pair else SCREEN_LAUNCHES
-        judging = Judging(spec, services.policy(), standings, at_most, limits.launches)
+        judging = Judging(spec, self._policy(stage), standings, at_most, limits.launches)
         records = pair is None and services.records(stage.cells)
         judged = not records and (bool(spec.requirements) or any(standing.road for standing in standings.values()))
         if judged:
@@ -231,6 +244,17 @@ class Course:
             first=judging.first() if judged else EVERYTHING,
         )
         return Running(stage, run, judging)
+
+    def _policy(self, stage: Stage) -> Policy:
+        """Beside the commit of what is stored only what missed is judged: no other kind of launch is needed."""
+        policy = self.services.policy()
+        if not self.samples:
+            return policy
+        verdicts = [self.by_nodeid[nodeid].verdict for nodeid in stage.judged]
+        open_ones = {each.metric for verdict in verdicts for each in verdict.metrics if missed(each)}
+        # Of another machine the time was screened by its ratio.
+        wanted = open_ones | ({Metric.WALL} if Metric.RATIO in open_ones else set())
+        return msgspec.structs.replace(policy, metrics=tuple(each for each in policy.metrics if each in wanted))
 
     def _standing(self, cell: Cell, stage: Stage) -> Standing:
         if stage.pair is None:

@@ -208,7 +208,7 @@ class Judging:
         numbers = self._numbers(sample, samples, standing)
         beside = {each.metric: each for each in together.metrics} if together else {}
         judged = [self._settled(each, beside, numbers, sample) for each in screened.metrics]
-        known = {each.metric for each in screened.metrics}
+        known = {_beside(each.metric) for each in screened.metrics}
         judged += [each for metric, each in beside.items() if metric not in known]
         if together is not None and any(each in judged for each in beside.values()):
             return gate.judge(
@@ -224,7 +224,7 @@ class Judging:
         numbers: Mapping[Metric, Numbers],
         sample: Sample,
     ) -> MetricVerdict:
-        own = None if screened.contract else beside.get(screened.metric)
+        own = None if screened.contract else beside.get(_beside(screened.metric))
         if own is not None and self._could_fail(own):
             return own
         if not missed(screened):
@@ -386,6 +386,11 @@ def _doubted(judged: MetricVerdict, reason: str) -> MetricVerdict:
         return judged
     doubt = f"{judged.reason}; not believed: {reason}"
     return msgspec.structs.replace(judged, decision=Decision.INCONCLUSIVE, reason=doubt)
+
+
+def _beside(metric: Metric) -> Metric:
+    """What a metric of another machine's is beside a reference: times that took turns need no third."""
+    return Metric.WALL if metric is Metric.RATIO else metric
 
 
 def missed(verdict: MetricVerdict) -> bool:
