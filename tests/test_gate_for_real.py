@@ -27,9 +27,9 @@ def test_burn(worker):
 ROUNDS = 30_000
 FAST = (
     "--ftgate",
-    "--ftgate-turns=20",
+    "--ftgate-turns=12",
     "--ftgate-metrics=wall,uss",
-    "--ftgate-test-time=45s",
+    "--ftgate-test-time=150s",
     "-p",
     "no:cacheprovider",
 )
@@ -97,7 +97,7 @@ def test_a_regression_fails_the_run_and_names_the_cell(project: Project) -> None
     assert "regressed" not in decisions(project).values()
 
     before = project.baseline.read_text(encoding="utf-8")
-    project.write(rounds=int(ROUNDS * 1.3))
+    project.write(rounds=int(ROUNDS * 1.6))
     slower = project.run(*FAST, "--ftgate-update=all")
     assert slower.ret == 1
     assert decisions(project) == dict.fromkeys(cells, "regressed")
@@ -128,7 +128,7 @@ def test_against_a_revision(project: Project) -> None:
     assert unchanged.ret == 0, unchanged.stdout.str()
     assert "regressed" not in decisions(project).values()
 
-    project.write(rounds=int(ROUNDS * 1.3), beside='@ftgate.require("uss < 1 KiB", gil="on")')
+    project.write(rounds=int(ROUNDS * 1.6), beside='@ftgate.require("uss < 1 KiB", gil="on")')
     slower = project.run(*only_wall)
     assert slower.ret == 1
     assert decisions(project) == dict.fromkeys(cells, "regressed")
