@@ -23,6 +23,16 @@ NEEDS: Mapping[Metric, Need] = {
 """The kind of launch that a metric is seen in."""
 
 
+TESTS: Mapping[Metric, Test] = {
+    Metric.WALL: "pairs",
+    Metric.TAIL: "pairs",
+    Metric.SCALING: "pairs",
+    Metric.USS: "blocks",
+    Metric.LOCK_WAIT: "blocks",
+}
+"""What compares a metric of both sides of a tandem: neighbours in time are pairs, launches of the same round blocks."""
+
+
 class Numbers(NamedTuple):
     """One metric of both sides, a number a launch; pairs and blocks have the same rounds at the same place."""
 
@@ -60,13 +70,14 @@ def in_tandem(sample: Sample) -> dict[Metric, Numbers]:
     }
     sides = figures.sides_by_order(sample.launches, reference.launches)
     found = {
-        Metric.WALL: _numbers(_walls(sides), "ns", "pairs"),
-        Metric.TAIL: _numbers(_tails(sides), "ns", "pairs"),
-        Metric.USS: _numbers(_matched(*_uss(sample, reference)), "bytes", "blocks"),
-        Metric.LOCK_WAIT: _numbers(_matched(_lock_shares(sample), _lock_shares(reference)), "of the time", "blocks"),
-        Metric.SCALING: _numbers(
-            _matched(figures.scaling_values(sample), figures.scaling_values(reference)), "x", "pairs"
-        ),
+        metric: _numbers(pairs, unit, TESTS[metric])
+        for metric, pairs, unit in (
+            (Metric.WALL, _walls(sides), "ns"),
+            (Metric.TAIL, _tails(sides), "ns"),
+            (Metric.USS, _matched(*_uss(sample, reference)), "bytes"),
+            (Metric.LOCK_WAIT, _matched(_lock_shares(sample), _lock_shares(reference)), "of the time"),
+            (Metric.SCALING, _matched(figures.scaling_values(sample), figures.scaling_values(reference)), "x"),
+        )
     }
     lacking = {metric: Numbers((), tuple(values.values()), "", "ranks") for metric, values in there.items() if values}
     return lacking | {metric: numbers for metric, numbers in found.items() if numbers.new}

@@ -301,11 +301,9 @@ class Course:
             if cell.nodeid not in stage.judged:
                 continue
             if cell.nodeid in self.samples:
-                self._predict(cell, f"{_first_line(error)}: its reference cannot be measured")
+                self._predict(cell, f"{first_line(str(error))}: its reference cannot be measured")
             else:
-                trouble = WorkloadError(reason=_first_line(error), detail=str(error))
-                verdict = Verdict(decision=Decision.ERROR, reason=trouble.reason)
-                self.by_nodeid[cell.nodeid] = Row(cell=cell, verdict=verdict, error=trouble)
+                self.by_nodeid[cell.nodeid] = failed_row(cell, first_line(str(error)), str(error))
 
     # -- judging -----------------------------------------------------------------------------------------------
 
@@ -421,5 +419,12 @@ def _one_a_target(cells: Sequence[Cell]) -> list[Cell]:
     return list({cell.target.spec: cell for cell in reversed(cells)}.values())
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0].rstrip(": ")
+def failed_row(cell: Cell, reason: str, detail: str) -> Row:
+    """A cell that could not so much as be started, and what was said of it."""
+    error = WorkloadError(reason=reason, detail=detail)
+    return Row(cell=cell, verdict=Verdict(decision=Decision.ERROR, reason=reason), error=error)
+
+
+def first_line(text: str) -> str:
+    """A message in short, without the colon that announces the rest."""
+    return text.partition("\n")[0].rstrip(": ")

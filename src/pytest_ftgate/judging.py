@@ -26,7 +26,6 @@ from .model import (
     Sample,
     Spec,
     Struct,
-    Test,
     Threshold,
     Verdict,
 )
@@ -104,7 +103,7 @@ class Judging:
         """The kinds of launches that each cell still needs, those for the sake of other cells included."""
         needs: dict[str, set[Need]] = {sample.cell.nodeid: set() for sample in samples}
         for sample in samples:
-            if sample.error is None and sample.unsupported is None:
+            if not _is_dead(sample):
                 for nodeid, kinds in self._needs_of(sample, samples).items():
                     needs.setdefault(nodeid, set()).update(kinds)
         return {nodeid: frozenset(kinds) for nodeid, kinds in needs.items()}
@@ -236,7 +235,7 @@ class Judging:
 
     def _could_fail(self, own: MetricVerdict) -> bool:
         """Whether alpha may have been spent on it: a second chance would double it."""
-        test: Test = "blocks" if own.metric in (Metric.USS, Metric.LOCK_WAIT) else "pairs"
+        test = comparisons.TESTS[own.metric]
         decided = own.decision is not Decision.INCONCLUSIVE
         return decided or (bool(own.launches) and stats.least_p(test, own.launches) <= self.policy.alpha)
 

@@ -16,7 +16,7 @@ import msgspec
 
 from . import baselines, gate, pythons, schedule, sequential, trees, waits
 from .comparisons import LEAST_TAIL_TURNS
-from .course import Course, executor_cell
+from .course import Course, executor_cell, failed_row, first_line
 from .entries import Limits, Ready
 from .errors import FtgateError
 from .judging import Policy, Standing, hypotheses
@@ -40,7 +40,6 @@ from .model import (
     Tandem,
     Threshold,
     Verdict,
-    WorkloadError,
 )
 from .pythons import InterpreterNotFound
 from .reports.baseline import update_lines
@@ -109,7 +108,7 @@ class Session:
         self._found: dict[tuple[str, str], Found] = {}
         self._rows: dict[str, Row] = {}
         self._policy: Policy | None = None
-        self._entries: dict[str, baselines.Entry | FtgateError | None] = {}
+        self._baselines: dict[str, baselines.TestBaseline | FtgateError | None] = {}
         self._pairs: dict[str, trees.Pair | trees.AgainstError] = {}
 
     # -- what is to be done ------------------------------------------------------------------------------------
@@ -262,8 +261,7 @@ class Session:
         """A row for a cell that need not be measured: no interpreter, or a baseline that cannot be read."""
         found = self.found(cell, self.pair().changed if self.config.against else None)
         if found.ready is None and found.failed:
-            trouble = WorkloadError(reason=found.reason.partition("\n")[0], detail=found.reason)
-            return Row(cell=cell, verdict=Verdict(decision=Decision.ERROR, reason=trouble.reason), error=trouble)
+            return failed_row(cell, first_line(found.reason), found.reason)
         if found.ready is None:
             return Row(cell=cell, verdict=Verdict(decision=Decision.UNSUPPORTED, reason=found.reason))
         if cell.executor.kind == "interpreters" and found.ready.interpreter.version.startswith("3.13"):
@@ -271,8 +269,7 @@ class Session:
             return Row(cell=cell, verdict=Verdict(decision=Decision.UNSUPPORTED, reason=reason))
         entry = None if self.config.against else self.entry(cell)
         if isinstance(entry, FtgateError):
-            error = WorkloadError(reason="its baseline cannot be read", detail=str(entry))
-            return Row(cell=cell, verdict=Verdict(decision=Decision.ERROR, reason=error.reason), error=error)
+            return failed_row(cell, "its baseline cannot be read", str(entry))
         return None
 
     def pair(self, standing: Standing | None = None, test: str = "") -> trees.Pair:
@@ -381,15 +378,19 @@ class Session:
 
     def entry(self, cell: Cell) -> baselines.Entry | FtgateError | None:
         """What is stored of a cell on this machine and build; an error in its place where the file is broken."""
-        if cell.nodeid not in self._entries:
-            ready = self.found(cell).ready
+        if self.found(cell).ready is None:
+            return None
+        stored = self._baseline(baselines.split_nodeid(cell.nodeid)[0])
+        return stored if isinstance(stored, FtgateError) else self._stored(cell).get(self._key(cell))
+
+    def _baseline(self, test: str) -> baselines.TestBaseline | FtgateError | None:
+        """A test's file, read once in a run; what is wrong with it in its place."""
+        if test not in self._baselines:
             try:
-                found = self.store.lookup(cell.nodeid, self.machine.fingerprint, ready.key) if ready else None
+                self._baselines[test] = self.store.load(test)
             except FtgateError as error:
-                self._entries[cell.nodeid] = error
-            else:
-                self._entries[cell.nodeid] = found
-        return self._entries[cell.nodeid]
+                self._baselines[test] = error
+        return self._baselines[test]
 
     def standing(self, cell: Cell, cells: Sequence[Cell]) -> Standing:
         """What a cell is compared with where no reference is measured."""
@@ -420,9 +421,10 @@ class Session:
         return baselines.entry_key(self.machine.fingerprint, self.ready(cell).key)
 
     def _stored(self, cell: Cell) -> dict[str, baselines.Entry]:
+        """By machine and build; nothing of a file that cannot be read, which is its cells' error (see `entry`)."""
         test, label = baselines.split_nodeid(cell.nodeid)
-        stored = self.store.load(test)
-        return stored.cells.get(label, {}) if stored else {}
+        stored = self._baseline(test)
+        return stored.cells.get(label, {}) if isinstance(stored, baselines.TestBaseline) else {}
 
     def _newest_elsewhere(self, cell: Cell) -> tuple[str, baselines.Entry | None]:
         """The newest entry of another machine: of the same build if there is one, else of any."""

@@ -447,7 +447,7 @@ class TandemRun:
             timeout_s=self.spec.timeout_s or self.limits.timeout_s,
             waits_unavailable=entry.ready.waits_unavailable,
             settled=settled,
-            reference=all(entry is not own for own in self.entries),
+            reference=entry not in self.entries,
         )
 
     def _each(self, sides: Sequence[Side], phase: str, act: Callable[[Side], object]) -> None:
