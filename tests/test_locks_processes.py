@@ -205,6 +205,8 @@ INNER = (
 
     def fill(queue):
         for number in range(200):
+            if number == 100:
+                time.sleep(0.5)  # main has taken the first half by now, and waits
             queue.put(number)
 
     def serve(executor):

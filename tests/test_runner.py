@@ -651,15 +651,20 @@ def test_memory_that_workers_hold_is_seen(bench: Bench, executor: Executor, buil
                     worker.local.held[page] = 1
             time.sleep(0.01)
     """)
-    uss = {}
-    for mib in (1, 1, 33):
-        handle = bench.start(executor, build=build, params=(Param(name="mib", literal=str(mib)),))
-        handle.ready()
-        points = handle.hold(800_000_000, True).memory
-        handle.finish()
-        assert {point.processes for point in points} == {points[0].processes}
-        uss[mib] = max(point.uss_bytes or 0 for point in points)
-    assert (uss[33] - uss[1]) / 2**20 == pytest.approx(2 * 32, abs=6)
+
+    def held(mib: int) -> int:
+        for _ in range(5):  # until the machine is quiet: a look that is the only one may have come when one had ended
+            handle = bench.start(executor, build=build, params=(Param(name="mib", literal=str(mib)),))
+            handle.ready()
+            points = handle.hold(800_000_000, True).memory
+            handle.finish()
+            assert {point.processes for point in points} == {points[0].processes}
+            if len(points) > 1:
+                return max(point.uss_bytes or 0 for point in points)
+        pytest.fail("no launch was looked at twice")
+
+    held(1)
+    assert (held(33) - held(1)) / 2**20 == pytest.approx(2 * 32, abs=6)
 
 
 def test_a_launch_ends_when_its_controller_is_gone(bench: Bench) -> None:
