@@ -37,7 +37,12 @@ FLOORS = (
     "figures",
     "thresholds",
     "contracts",
+    "load",
+    "placing",
     "launch",
+    "programs",
+    "server",
+    "launchers",
     "entries",
     "tandem",
     "baselines",
@@ -73,12 +78,13 @@ PURE = (
     "contracts",
     "thresholds",
     "comparisons",
+    "load",
     "reports/",
 )
 PYTEST = ("plugin", "xdist")
 # Besides launches: provisioning runs uv and compilers, the commit is git's to tell, the doctor looks at a child, and
 # a functional run gives the runner's crew a context, as the runner itself does.
-PROCESSES = ("launch", "waits", "pythons/", "trees", "session", "doctor", "functional")
+PROCESSES = ("launch", "programs", "server", "waits", "pythons/", "trees", "session", "doctor", "functional")
 PRINTING = ("cli", "commands/")
 
 
@@ -331,7 +337,7 @@ PLACES = re.compile(
         ]
     )
 )
-ALLOWED = re.compile(r"/home/me\b|/home/user/")
+ALLOWED = re.compile(r"/home/me\b|/home/user/|\b127\.0\.0\.1(?!:\d)")  # every machine has a loopback
 
 
 def committed() -> list[Path]:

@@ -6,6 +6,7 @@ import ast
 import inspect
 import math
 import os
+import re
 import sys
 import unittest
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,18 +16,47 @@ import msgspec
 
 from . import contracts, thresholds
 from .errors import FtgateError
-from .model import BodyKind, Executor, ExecutorKind, Param, Requirement, Reuse, Source, Spec, StartMethod, Threshold
+from .model import (
+    PLACEHOLDERS,
+    BodyKind,
+    Crew,
+    Executor,
+    ExecutorKind,
+    Generator,
+    Load,
+    Param,
+    Program,
+    Requirement,
+    Reuse,
+    Service,
+    Source,
+    Spec,
+    StartMethod,
+    Threshold,
+)
 from .pythons import TargetError, parse_target
-from .runner.api import Declaration, ExecutorToken, Note
+from .runner.api import CommandToken, Declaration, ExecutorToken, Note
+from .runner.api import Load as LoadToken
 from .runner.loading import shape_of
 from .thresholds import did_you_mean, listed
 
-KINDS: tuple[str, ...] = get_args(ExecutorKind)
+KINDS: tuple[str, ...] = tuple(kind for kind in get_args(ExecutorKind) if kind not in ("command", "server"))
 METHODS: tuple[str, ...] = get_args(StartMethod)
 REUSES: tuple[str, ...] = get_args(Reuse)
-OPTIONS = ("workers", "reuse", "pythons", "iterations", "duration", "warmup", "timeout")
+BOTH = ("workers", "pythons", "duration", "window", "warmup", "timeout", "requires", "needs")
+OPTIONS = {"compare": ("reuse", "iterations", *BOTH), "serve": ("ready", "load", *BOTH)}
+PROGRAM_OPTIONS = ("build", "pythons", "environment")
+SERVE_DURATION_S, SERVE_WINDOW_S, CONNECTIONS = 6.0, 1.0, 10
 DEFAULT_WORKERS = 2
 EXAMPLE = "@ftgate.compare(threads, processes=['fork', 'spawn'])"
+SERVE_EXAMPLE = (
+    "@ftgate.serve(['gunicorn', '--bind', '127.0.0.1:{port}', 'app:app'], "
+    "ready='http://127.0.0.1:{port}/', load=load('/'))"
+)
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+ROLE = re.compile(r"[A-Za-z_]*[A-Za-z_]")
+PLACEHOLDER = re.compile(r"\{([^\W\d]\w*)\}")
+OWN = ("worker", "executor", "server")
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -41,7 +71,7 @@ class Reader:
     def __init__(self, declared: Declaration, path: str, name: str) -> None:
         self.declared = declared
         self.kwargs = declared.kwargs
-        self.place = f"{path}:{declared.line}: @ftgate.compare of {name}"
+        self.place = f"{path}:{declared.line}: @ftgate.{declared.decorator} of {name}"
 
     def fail(self, text: str) -> NoReturn:
         """Raise what is wrong, at its place."""
@@ -56,14 +86,25 @@ class Reader:
         found: list[Executor] = []
         for token in self.declared.args:
             if not isinstance(token, ExecutorToken):
-                self.fail(f"{_shown(token)} is no executor; use {listed(KINDS)} from pytest_ftgate")
+                self.fail(f"{_shown(token)} is no executor; use {listed((*KINDS, 'command'))} from pytest_ftgate")
+            if isinstance(token, CommandToken):
+                found.append(Executor(kind="command", program=self.program(token)))
+                continue
             found += self._expand(token.kind, token.methods or True)
         for kind in KINDS:
             if kind in self.kwargs:
                 found += self._expand(kind, self.kwargs[kind])
         if not found:
             self.fail(f"it names no executor; write for example {EXAMPLE}")
-        return tuple(dict.fromkeys(found))
+        return self._each_once(found)
+
+    def _each_once(self, found: Sequence[Executor]) -> tuple[Executor, ...]:
+        """Those written twice once; two programs of one name are a mistake."""
+        once = tuple(dict.fromkeys(found))
+        for label in (executor.label for executor in once):
+            if sum(other.label == label for other in once) > 1:
+                self.fail(f"two executors are called {label!r}; give each command a name of its own")
+        return once
 
     def _expand(self, kind: Any, value: Any) -> list[Executor]:
         if value is False or value is None:
@@ -84,22 +125,128 @@ class Reader:
             self.fail(f"{method!r} is no start method; use {listed(METHODS)}{did_you_mean(method, METHODS)}")
         return method  # type: ignore[no-any-return]
 
+    # -- programs ----------------------------------------------------------------------------------------------
+
+    def servers(self) -> tuple[Executor, ...]:
+        """The command lines of @ftgate.serve, in the order written; one without a name is called `server`."""
+        args = self.declared.args
+        if args == (self.declared.body,) or not args:
+            self.fail(f"it needs a command line: {SERVE_EXAMPLE}")
+        tokens = [arg if isinstance(arg, CommandToken) else CommandToken("server", arg, {}) for arg in args]
+        return self._each_once([Executor(kind="server", program=self.program(token)) for token in tokens])
+
+    def program(self, token: CommandToken) -> Program:
+        """A program, its words checked."""
+        name, options = token.name, token.options
+        if not isinstance(name, str) or not NAME.fullmatch(name) or name in (*KINDS, *METHODS):
+            self.fail(f"command(...) takes a name of letters, digits, '.', '_' and '-' that is no executor's: {name!r}")
+        for option in options:
+            if option not in PROGRAM_OPTIONS:
+                hint = did_you_mean(option, PROGRAM_OPTIONS)
+                self.fail(f"command({name!r}): unknown argument {option!r}{hint}; it takes {listed(PROGRAM_OPTIONS)}")
+        environment = options.get("environment") or {}
+        if not isinstance(environment, dict) or not all(
+            isinstance(part, str) for item in environment.items() for part in item
+        ):
+            self.fail(f"command({name!r}): environment= takes a dict of texts, not {environment!r}")
+        if options.get("pythons") is not None and self.declared.decorator == "compare":
+            self.fail(
+                f"command({name!r}): pythons= is for servers: a command of a comparison runs once, not a target each"
+            )
+        return Program(
+            name=name,
+            argv=self._words(name, token.argv),
+            build=self._words(name, options["build"], "build=") if options.get("build") else (),
+            pythons=self._targets(options.get("pythons"), f"command({name!r}): pythons="),
+            environment=tuple(environment.items()),
+        )
+
+    def _words(self, name: str, words: Any, what: str = "it") -> tuple[str, ...]:
+        if not isinstance(words, (list, tuple)) or not words or not all(isinstance(word, str) for word in words):
+            self.fail(f"command {name!r}: {what} takes a command line as a list of words, not {words!r}")
+        return tuple(words)
+
+    def placeholders(self, spec: Spec, parametrized: Iterable[str]) -> None:
+        """Complain about a word in braces that nothing fills in."""
+        foreign = ("port", "scratch") if spec.service is None else ("seconds",)
+        known = [name for name in PLACEHOLDERS if name not in foreign] + list(parametrized)
+        programs = [executor.program for executor in spec.executors if executor.program]
+        texts = [word for program in programs for word in (*program.argv, *program.build)]
+        texts += [value for program in programs for _, value in program.environment]
+        texts += [spec.service.ready, spec.service.load.path] if spec.service else []
+        for text in texts:
+            for name in PLACEHOLDER.findall(text):
+                if name not in known:
+                    hint = did_you_mean(name, known)
+                    self.fail(f"{text!r}: nothing fills in {{{name}}}{hint}; what may stand there is {listed(known)}")
+
+    def service(self) -> Service:
+        """When a server is ready, and the load on it."""
+        ready, load = self.kwargs.get("ready"), self.kwargs.get("load")
+        if not isinstance(ready, str) or not ready.startswith("http://"):
+            self.fail(f"ready= takes the URL that answers when the server is ready, not {ready!r}: {SERVE_EXAMPLE}")
+        if not isinstance(load, LoadToken) or not isinstance(load.path, str) or not load.path:
+            self.fail(f"load= takes load(path, connections=...), not {load!r}: {SERVE_EXAMPLE}")
+        for option in load.options:
+            if option not in ("connections", "generator"):
+                self.fail(f"load(): unknown argument {option!r}; it takes connections and generator")
+        connections = load.options.get("connections", CONNECTIONS)
+        if not _is_count(connections):
+            self.fail(f"load(): connections= takes a whole number from 1, not {connections!r}")
+        generator = load.options.get("generator")
+        if generator not in (None, *get_args(Generator)):
+            self.fail(f"load(): generator= takes {listed(get_args(Generator))}, not {generator!r}")
+        return Service(ready=ready, load=Load(path=load.path, connections=connections, generator=generator))
+
+    def requires(self) -> tuple[str, ...]:
+        """Requirements that are installed beside the project."""
+        value = self.kwargs.get("requires", ())
+        if not isinstance(value, (list, tuple)) or not all(isinstance(word, str) and word for word in value):
+            self.fail(f"requires= takes a list of requirements such as ['flask>=3'], not {value!r}")
+        return tuple(value)
+
+    def needs(self) -> tuple[tuple[str, str], ...]:
+        """Programs that must be there, each with the command that installs it."""
+        value = self.kwargs.get("needs", {})
+        if not isinstance(value, dict) or not all(
+            isinstance(word, str) and word for pair in value.items() for word in pair
+        ):
+            self.fail(f"needs= takes a dict such as {{'cargo': 'apt install cargo'}}, not {value!r}")
+        return tuple(value.items())
+
     # -- numbers -----------------------------------------------------------------------------------------------
 
     def known_arguments(self) -> None:
         """Complain about keywords that nothing reads."""
-        known = (*OPTIONS, *KINDS)
+        decorator = self.declared.decorator
+        known = (*OPTIONS[decorator], *(KINDS if decorator == "compare" else ()))
         for name in self.kwargs:
             if name not in known:
                 self.fail(f"unknown argument {name!r}{did_you_mean(name, known)}; it takes {listed(known)}")
 
-    def workers(self) -> tuple[int, ...]:
-        """The worker counts, each once."""
-        value = self.kwargs.get("workers", DEFAULT_WORKERS)
+    def workers(self) -> tuple[tuple[int, ...], tuple[Crew, ...]]:
+        """The worker counts, each once, and with roles the roles of each."""
+        value = self.kwargs.get("workers", DEFAULT_WORKERS if self.declared.decorator == "compare" else 1)
         counts = list(value) if isinstance(value, (list, tuple)) else [value]
+        if any(isinstance(count, dict) for count in counts):
+            crews = tuple(dict.fromkeys(self._crew(count, counts) for count in counts))
+            return tuple(sum(number for _, number in crew) for crew in crews), crews
         if not counts or not all(_is_count(count) for count in counts):
             self.fail(f"workers= takes a whole number from 1, or a list of them, not {value!r}")
-        return tuple(dict.fromkeys(counts))
+        return tuple(dict.fromkeys(counts)), ()
+
+    def _crew(self, roles: Any, all_counts: Sequence[Any]) -> Crew:
+        """One dict of roles; every one of a test has the same names, since they have the same bodies."""
+        first = next(count for count in all_counts if isinstance(count, dict))
+        if not isinstance(roles, dict) or list(roles) != list(first):
+            self.fail(f"workers= gives every cell the same roles in the same order: {roles!r} beside {first!r}")
+        if len(roles) < 2 or not all(isinstance(name, str) and ROLE.fullmatch(name) for name in roles):
+            self.fail(
+                f"workers= takes two roles or more, named by letters, as {{'producer': 8, 'writer': 4}}: {roles!r}"
+            )
+        if not all(_is_count(count) for count in roles.values()):
+            self.fail(f"workers= takes a whole number from 1 for each role, not {roles!r}")
+        return tuple(roles.items())
 
     def positive(self, name: str, *, whole: bool = False, zero: bool = False) -> Any:
         """A number above zero (or from zero), or None where it is not given."""
@@ -125,17 +272,19 @@ class Reader:
 
     def pythons(self) -> tuple[str, ...] | None:
         """The targets named, or None where the options decide."""
-        value = self.kwargs.get("pythons")
+        return self._targets(self.kwargs.get("pythons"), "pythons=")
+
+    def _targets(self, value: Any, what: str) -> tuple[str, ...] | None:
         if value is None:
             return None
         names = [value] if isinstance(value, str) else value
         if not isinstance(names, (list, tuple)) or not names or not all(isinstance(name, str) for name in names):
-            self.fail(f"pythons= takes a list of targets such as ['3.14', '3.14t'], not {value!r}")
+            self.fail(f"{what} takes a list of targets such as ['3.14', '3.14t'], not {value!r}")
         for name in names:
             try:
                 parse_target(name)
             except TargetError as error:
-                self.fail(f"pythons={value!r}: {error}")
+                self.fail(f"{what}{value!r}: {error}")
         return tuple(dict.fromkeys(names))
 
     # -- bodies ------------------------------------------------------------------------------------------------
@@ -151,21 +300,62 @@ class Reader:
                     "one that drives a pool takes `executor`"
                 )
         for executor in executors:
-            function = self.declared.body_for(executor.kind, executor.method)
-            is_async = inspect.iscoroutinefunction(function)
-            if executor.kind == "tasks" and not (is_async and shape_of(function) == "worker"):
+            if executor.program is None:
+                self._body(executor, self.declared.body_for(executor.kind, executor.method))
+
+    def _body(self, executor: Executor, function: Callable[..., Any]) -> None:
+        is_async = inspect.iscoroutinefunction(function)
+        if executor.kind == "tasks" and not (is_async and shape_of(function) == "worker"):
+            self.fail(
+                "tasks run coroutines: make the body `async def ...(worker)`, or give one with "
+                f"@{self.declared.body.__name__}.variant(tasks)"
+            )
+        if is_async and shape_of(function) == "executor":
+            self.fail(f"{function.__name__} drives a pool, so it cannot be `async def`; take `worker` in its place")
+
+    def roles(self, executors: Sequence[Executor], crews: Sequence[Crew]) -> None:
+        """Every role but the first has a body for each executor, and there is none beside."""
+        name = self.declared.body.__name__
+        names = [role for role, _ in crews[0]] if crews else []
+        for role, tokens, function in self.declared.roles:
+            if role not in names[1:]:
+                leads = f"the test itself is the body of {role!r}, which leads" if role in names[:1] else "no such role"
+                self.fail(f"@{name}.role({role!r}): {leads}; workers= says {listed(names) if names else 'no roles'}")
+            for token in tokens:
+                if not isinstance(token, ExecutorToken):
+                    self.fail(
+                        f"@{name}.role({role!r}) is for {_shown(token)}, which is no executor; use {listed(KINDS)}"
+                    )
+            if shape_of(function) != "worker":
+                self.fail(f"{function.__name__} is the body of a role: it takes `worker`")
+        if self.declared.stop is not None and not names:
+            self.fail(f"@{name}.stop lets other roles return: it needs workers= with roles")
+        for executor in executors if names else ():
+            self._role_bodies(executor, names)
+
+    def _role_bodies(self, executor: Executor, names: Sequence[str]) -> None:
+        name = self.declared.body.__name__
+        if executor.kind == "serial":
+            self.fail("serial runs one worker after the other: roles that wait for each other need another executor")
+        if executor.kind == "command":
+            self.fail("a command has no roles; leave it out, or make a test of its own for it")
+        if shape_of(self.declared.body_for(executor.kind, executor.method)) != "worker":
+            self.fail("workers= with roles needs a body that takes `worker`; a body that drives a pool has no roles")
+        for role in names[1:]:
+            body = self.declared.role_for(role, executor.kind, executor.method)
+            if body is None:
+                self.fail(f"the role {role!r} has no body for {executor.label}; write one with @{name}.role({role!r})")
+            if (executor.kind == "tasks") != inspect.iscoroutinefunction(body):
                 self.fail(
-                    "tasks run coroutines: make the body `async def ...(worker)`, or give one with "
-                    f"@{self.declared.body.__name__}.variant(tasks)"
+                    f"{body.__name__} is the body of {role!r} for {executor.label}: "
+                    "tasks take an `async def`, other executors a plain function"
                 )
-            if is_async and shape_of(function) == "executor":
-                self.fail(f"{function.__name__} drives a pool, so it cannot be `async def`; take `worker` in its place")
 
     def _variants(self, executors: Sequence[Executor]) -> None:
         named = {executor.kind for executor in executors}
         for tokens, function in self.declared.variants:
             for token in tokens:
-                if not isinstance(token, ExecutorToken):
+                if not isinstance(token, ExecutorToken) or isinstance(token, CommandToken):
                     self.fail(
                         f"variant {function.__name__} is for {_shown(token)}, which is no executor; use {listed(KINDS)}"
                     )
@@ -181,7 +371,7 @@ class Reader:
         """A body takes the cell's own argument and plain parameters, and no other."""
         parameters = list(inspect.signature(function).parameters.values())[method:]
         taken = [parameter.name for parameter in parameters if parameter.kind not in VARIADIC]
-        own = [name for name in ("worker", "executor") if name in taken]
+        own = [name for name in OWN if name in taken]
         if len(own) > 1:
             self.fail(
                 f"{function.__name__} takes worker and executor; a body that every worker runs takes `worker` alone"
@@ -224,7 +414,7 @@ def check_class(cls: type) -> None:
     notes = notes_of(cls)
     if isinstance(declared, Declaration) or notes:
         line = inspect.getsourcelines(cls)[1] if isinstance(declared, Declaration) else notes[0].line
-        decorator = "compare" if isinstance(declared, Declaration) else notes[0].decorator
+        decorator = declared.decorator if isinstance(declared, Declaration) else notes[0].decorator
         raise DeclarationError(
             f"{path}:{line}: @ftgate.{decorator} of {cls.__qualname__}: it is a class; decorate its test methods"
         )
@@ -333,7 +523,7 @@ def check_function(declared: Declaration, source: Source, function: object, name
     if function is not declared.body:
         reader.fail(
             "another decorator stands above it and would be left out; "
-            "put @ftgate.compare above all others but pytest's marks"
+            f"put @ftgate.{declared.decorator} above all others but pytest's marks"
         )
     if cls is not None and isinstance(inspect.getattr_static(cls, name, None), (staticmethod, classmethod)):
         reader.fail("a static or class method cannot be compared; make it a plain method that takes self")
@@ -343,28 +533,70 @@ def spec_of(declared: Declaration, source: Source, nodeid: str) -> Spec:
     """The checked form of a declaration. Raises DeclarationError."""
     reader = Reader(declared, source.path, source.qualname)
     reader.known_arguments()
+    spec = _served(reader, source, nodeid) if declared.decorator == "serve" else _compared(reader, source, nodeid)
+    notes = Notes(declared, source)
+    return msgspec.structs.replace(spec, thresholds=notes.thresholds(), requirements=notes.requirements(spec))
+
+
+def _compared(reader: Reader, source: Source, nodeid: str) -> Spec:
     executors = reader.executors()
     reader.bodies(executors)
-    duration = reader.positive("duration")
+    workers, crews = reader.workers()
+    reader.roles(executors, crews)
+    duration, window = reader.positive("duration"), reader.positive("window")
     iterations = reader.positive("iterations", whole=True)
     if duration is not None and iterations is not None:
         reader.fail("it takes iterations= or duration=, not both")
-    body: Any = shape_of(declared.body)
-    spec = Spec(
+    if window is not None and duration is None:
+        reader.fail("window= is the length of a turn of duration=, which is missing")
+    body: Any = shape_of(reader.declared.body)
+    return Spec(
         nodeid=nodeid,
         source=source,
         body=body,
         executors=executors,
-        workers=reader.workers(),
+        workers=workers,
+        crews=crews,
         reuse=reader.reuse(duration),
         pythons=reader.pythons(),
         iterations=iterations,
         duration_s=None if duration is None else float(duration),
+        window_s=None if window is None else float(window),
         warmup=reader.positive("warmup", whole=duration is None, zero=True),
         timeout_s=reader.positive("timeout"),
+        requires=reader.requires(),
+        needs=reader.needs(),
     )
-    notes = Notes(declared, source)
-    return msgspec.structs.replace(spec, thresholds=notes.thresholds(), requirements=notes.requirements(spec))
+
+
+def _served(reader: Reader, source: Source, nodeid: str) -> Spec:
+    executors = reader.servers()
+    declared = reader.declared
+    for name, used in (("variant", declared.variants), ("role", declared.roles)):
+        if used:
+            reader.fail(f"@{declared.body.__name__}.{name} is for @ftgate.compare; a server is a program")
+    if shape_of(declared.body) != "server":
+        reader.fail(f"{declared.body.__name__} takes `server` and checks an answer of it, such as server.get('/')")
+    workers, crews = reader.workers()
+    if crews:
+        reader.fail("workers= of a server takes whole numbers, which fill in {workers}")
+    duration, window = reader.positive("duration"), reader.positive("window")
+    return Spec(
+        nodeid=nodeid,
+        source=source,
+        body="server",
+        executors=executors,
+        workers=workers,
+        reuse="pool",
+        pythons=reader.pythons(),
+        duration_s=float(SERVE_DURATION_S if duration is None else duration),
+        window_s=float(SERVE_WINDOW_S if window is None else window),
+        warmup=reader.positive("warmup", zero=True),
+        timeout_s=reader.positive("timeout"),
+        service=reader.service(),
+        requires=reader.requires(),
+        needs=reader.needs(),
+    )
 
 
 def check_arguments(
@@ -380,18 +612,31 @@ def check_arguments(
     for name in requested:
         reader.fixture(name)
     for name, indirect in parametrized.items():
-        if name in ("worker", "executor"):
+        if name in OWN or (name in PLACEHOLDERS and _has_programs(declared)):
             reader.fail(f"{name!r} is the cell's own argument; give the parameter another name")
         if indirect:
             reader.fixture(name, "the indirect parameter")
-    for function in (declared.body, *(body for _, body in declared.variants)):
+    bodies = (declared.body, *(body for _, body in declared.variants), *(body for _, _, body in declared.roles))
+    for function in bodies:
         reader.arguments(function, parametrized, method=method)
+    reader.takes_one(declared.stop, "stop", "the shared state", method=method)
     reader.takes_one(declared.shared, "shared", "the executor's kind", method=method)
     reader.takes_one(declared.check, "check", "the results", method=method)
 
 
+def check_placeholders(declared: Declaration, spec: Spec, parametrized: Iterable[str]) -> None:
+    """Raise DeclarationError for a word of a program that holds a placeholder which nothing fills in."""
+    Reader(declared, spec.source.path, spec.source.qualname).placeholders(spec, parametrized)
+
+
+def _has_programs(declared: Declaration) -> bool:
+    return declared.decorator == "serve" or any(isinstance(token, CommandToken) for token in declared.args)
+
+
 def body_kind(declared: Declaration, executor: Executor) -> BodyKind:
     """What the body of this executor's cells is."""
+    if executor.kind == "command":
+        return "worker"
     shape: Any = shape_of(declared.body_for(executor.kind, executor.method))
     return shape  # type: ignore[no-any-return]
 

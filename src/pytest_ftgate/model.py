@@ -7,10 +7,11 @@ from typing import Any, Literal
 
 import msgspec
 
-ExecutorKind = Literal["serial", "threads", "processes", "interpreters", "tasks"]
+ExecutorKind = Literal["serial", "threads", "processes", "interpreters", "tasks", "command", "server"]
 StartMethod = Literal["fork", "forkserver", "spawn"]
 Reuse = Literal["fresh", "pool"]
-BodyKind = Literal["worker", "executor"]
+BodyKind = Literal["worker", "executor", "server"]
+Generator = Literal["wrk", "oha"]
 Role = Literal["main", "workers", "servers", "others"]
 WaitsFor = Literal["lock", "queue"]
 
@@ -19,16 +20,36 @@ class Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Base of every value here: immutable, keyword-only, strict when decoded."""
 
 
+class Program(Struct, frozen=True, kw_only=True):
+    """A program to start in place of a Python body, under its name in the test.
+
+    The words of `argv` and `build` may hold the placeholders of `PLACEHOLDERS` and of the test's parameters. `build`
+    is run once before the first launch. `pythons` are the targets that it is for, as users spell them; None: all.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    build: tuple[str, ...] = ()
+    pythons: tuple[str, ...] | None = None
+    environment: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def counted(self) -> bool:
+        """Whether it is told a number of workers."""
+        return any("{workers}" in word for word in (*self.argv, *(value for _, value in self.environment)))
+
+
 class Executor(Struct, frozen=True, kw_only=True):
-    """What runs the workers; `method` is the start method and is set for processes alone."""
+    """What runs the workers; `method` is the start method and is set for processes alone, `program` for programs."""
 
     kind: ExecutorKind
     method: StartMethod | None = None
+    program: Program | None = None
 
     @property
     def label(self) -> str:
-        """The word that stands in a cell's id: the start method for processes, else the kind."""
-        return self.method or self.kind
+        """The word that stands in a cell's id: a program's name, the start method for processes, else the kind."""
+        return self.program.name if self.program else self.method or self.kind
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -123,8 +144,34 @@ class Source(Struct, frozen=True, kw_only=True):
     sys_path: tuple[str, ...] = ()
 
 
+class Load(Struct, frozen=True, kw_only=True):
+    """What a generator asks of a server: `path` over so many connections at once; None takes a generator that is there.
+
+    `path` may hold the test's parameters as placeholders.
+    """
+
+    path: str
+    connections: int
+    generator: Generator | None = None
+
+
+class Service(Struct, frozen=True, kw_only=True):
+    """How a server is known to be ready (an answer at the URL `ready` that is no error), and the load on it."""
+
+    ready: str
+    load: Load
+
+
+Crew = tuple[tuple[str, int], ...]
+"""Names of roles with their numbers of workers; the first one leads: its calls are the operations."""
+
+
 class Spec(Struct, frozen=True, kw_only=True):
-    """What a decorated test declares, checked; durations in seconds."""
+    """What a decorated test declares, checked; durations in seconds.
+
+    Where workers have roles, `crews` has the roles of each worker count in `workers`; else it is empty. `requires` are
+    requirements installed beside the project, `needs` programs with the command that installs each.
+    """
 
     nodeid: str
     source: Source
@@ -132,13 +179,18 @@ class Spec(Struct, frozen=True, kw_only=True):
     executors: tuple[Executor, ...]
     workers: tuple[int, ...]
     reuse: Reuse
+    crews: tuple[Crew, ...] = ()
     pythons: tuple[str, ...] | None = None
     iterations: int | None = None
     duration_s: float | None = None
+    window_s: float | None = None
     warmup: float | None = None
     timeout_s: float | None = None
     thresholds: tuple[Threshold, ...] = ()
     requirements: tuple[Requirement, ...] = ()
+    service: Service | None = None
+    requires: tuple[str, ...] = ()
+    needs: tuple[tuple[str, str], ...] = ()
 
 
 class Cell(Struct, frozen=True, kw_only=True):
@@ -150,6 +202,7 @@ class Cell(Struct, frozen=True, kw_only=True):
     workers: int
     params: tuple[Param, ...] = ()
     body: BodyKind = "worker"
+    roles: Crew = ()
 
     @property
     def label(self) -> str:
@@ -179,11 +232,24 @@ class Plan(Struct, frozen=True, kw_only=True):
     unsupported: tuple[Unsupported, ...] = ()
 
 
+class Latency(Struct, frozen=True, kw_only=True):
+    """How long a server took to answer the requests of a window, as the generator saw it; `errors` are requests that
+    failed or were answered with an error."""
+
+    mean_ns: float
+    p50_ns: float
+    p95_ns: float
+    p99_ns: float
+    max_ns: float
+    errors: int = 0
+
+
 class Turn(Struct, frozen=True, kw_only=True):
     """One iteration (or one window of a duration) of one launch.
 
-    wall_ns = start_ns + work_ns + join_ns. `ops` counts body calls over all workers,
-    `rate` is operations per second over the measured window.
+    wall_ns = start_ns + work_ns + join_ns. `ops` counts body calls over all workers (of the leading role, where there
+    are roles), or a server's answers; `rate` is operations per second over the measured window. `latency` is a
+    server's alone.
     """
 
     start_ns: int
@@ -193,6 +259,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     cpu_ns: int
     ops: int
     rate: float
+    latency: Latency | None = None
 
 
 class Timer(Struct, frozen=True, kw_only=True):
@@ -258,7 +325,12 @@ class Waits(Struct, frozen=True, kw_only=True):
     (a lock, or what a lock is inside the interpreter), `process_s` for another process (a semaphore that is shared, a
     pipe, a local socket), `asleep_s` anything else (sleep, network, disk). `unavailable` says why there are no samples:
     then these four are 0, and the others what the system tells without them, off Linux `cores` alone.
-    `cores` maps a process (`main`, `worker 0`, `forkserver`, `Manager`) to its CPU time over the time watched.
+    `cores` maps a process (`main`, `worker 0`, `forkserver`, `Manager`; of a server's tree `main`, then by pid what
+    each calls itself or `child 0`) to its CPU time over the time watched.
+    `gil_waits` are single waits for the GIL by length: a bucket of ns (see runner/locks/sites.py) to an estimated
+    weight, `gil_unended` the weight of those longer than could be followed; together the number of waits that were seen
+    to end. `gil_look_ns` is the pause between the looks that tell the shortest: of much shorter ones none was seen.
+    `gil_max_ns` is the longest that was followed, a lower bound.
     """
 
     span_s: float = 0.0
@@ -273,6 +345,10 @@ class Waits(Struct, frozen=True, kw_only=True):
     voluntary_switches: int = 0
     involuntary_switches: int = 0
     cores: dict[str, float] = {}
+    gil_waits: dict[int, float] = {}
+    gil_unended: float = 0.0
+    gil_look_ns: int = 0
+    gil_max_ns: int = 0
     unavailable: str = ""
 
 
@@ -326,6 +402,7 @@ class Launch(Struct, frozen=True, kw_only=True):
     turns: tuple[Turn, ...] = ()
     counters: dict[str, float] = {}
     timers: dict[str, Timer] = {}
+    peaks: dict[str, float] = {}
     memory: tuple[MemoryPoint, ...] = ()
     barriers: tuple[Barrier, ...] = ()
     looking: Looking | None = None
@@ -503,7 +580,9 @@ class WaitFigures(Struct, frozen=True, kw_only=True):
     """Fractions of the workers' time, and the scheduler's figures. Their sum is 1 unless some are `unavailable`.
 
     `lock` and `queue` are the part of the parked time that the lock launches explain, `unattributed` the rest of it.
-    Switches are per second over all workers' threads; `cores` maps a process to the cores it kept busy.
+    Switches are per second over all workers' threads; `cores` maps a process to the cores it kept busy. The lengths of
+    single waits for the GIL are in ns: percentiles are None where too few waits were seen to end, or where half of them
+    are shorter than the looks can tell; the longest is a lower bound.
     """
 
     running: float = 0.0
@@ -517,6 +596,9 @@ class WaitFigures(Struct, frozen=True, kw_only=True):
     voluntary_per_s: float = 0.0
     involuntary_per_s: float = 0.0
     cores: dict[str, float] = {}
+    gil_p50_ns: float | None = None
+    gil_p95_ns: float | None = None
+    gil_max_ns: float | None = None
     unavailable: str = ""
 
 
@@ -533,6 +615,17 @@ class RoleFigures(Struct, frozen=True, kw_only=True):
     peak_rss: float | None = None
     peak_uss: float | None = None
     peak_pss: float | None = None
+
+
+class LatencyFigures(Struct, frozen=True, kw_only=True):
+    """A server's answers: ns, medians over launches of the median window; the maximum and the errors are of all."""
+
+    mean_ns: float
+    p50_ns: float
+    p95_ns: float
+    p99_ns: float
+    max_ns: float
+    errors: int = 0
 
 
 class Figures(Struct, frozen=True, kw_only=True):
@@ -557,6 +650,8 @@ class Figures(Struct, frozen=True, kw_only=True):
     ops_per_s: float | None = None
     counters_per_s: dict[str, float] = {}
     timers_mean_ns: dict[str, float] = {}
+    peaks: dict[str, float] = {}
+    latency: LatencyFigures | None = None
     gil_enabled: bool | None = None
     lock_wait_share: float | None = None
     queue_wait_share: float | None = None
@@ -655,6 +750,11 @@ class Report(Struct, frozen=True, kw_only=True):
     updates: tuple[str, ...] = ()
     commit: str = ""
     schema: int = 1
+
+
+PLACEHOLDERS = ("python", "folder", "workers", "seconds", "port", "scratch")
+"""What the words of a program may hold: the target's python, the test file's folder, the number of workers; the length
+of a turn in seconds (commands), a free port and an empty folder of the launch's own (servers)."""
 
 
 def to_builtins(value: Struct) -> Any:

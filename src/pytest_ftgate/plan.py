@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from .errors import FtgateError
-from .model import Cell, Executor, Param, Plan, Spec, Struct, Tandem, Target
+from .model import Cell, Crew, Executor, Param, Plan, Spec, Struct, Tandem, Target
 
 INTERPRETERS_SINCE = (3, 14)
 
@@ -20,27 +20,50 @@ class Choice(Struct, frozen=True, kw_only=True):
     target: Target
     executor: Executor
     workers: int
+    roles: Crew = ()
 
     @property
     def id(self) -> str:
-        """`3.14t-threads-w8`, the cell's part of a node id."""
-        return f"{self.target.spec}-{self.executor.label}-w{self.workers}"
+        """`3.14t-threads-w8`, the cell's part of a node id.
+
+        With roles `3.14t-threads-producer8-writer4`; of a program what it is not told is left out.
+        """
+        program = self.executor.program
+        words = [] if self.executor.kind == "command" else [self.target.spec]
+        words.append(self.executor.label)
+        if self.roles:
+            words += [f"{role}{count}" for role, count in self.roles]
+        elif program is None or program.counted:
+            words.append(f"w{self.workers}")
+        return "-".join(words)
 
 
 def choices(spec: Spec, targets: Sequence[Target]) -> tuple[Choice, ...]:
     """The cells of a test, tandem by tandem. Raises PlanError where a target cannot have an executor at all."""
-    found = []
-    for workers in spec.workers:
-        for target in targets:
-            for executor in spec.executors:
-                if executor.kind == "interpreters" and _too_old(target):
-                    raise PlanError(
-                        f"{spec.source.path}:{spec.source.line}: @ftgate.compare of {spec.source.qualname}: "
-                        f"target {target.spec} has no "
-                        "concurrent.interpreters (new in 3.14); leave the target or the executor `interpreters` out"
-                    )
-                found.append(Choice(target=target, executor=executor, workers=workers))
-    return tuple(found)
+    crews = spec.crews or ((),) * len(spec.workers)
+    found = [
+        Choice(target=target, executor=executor, workers=workers, roles=roles)
+        for workers, roles in zip(spec.workers, crews, strict=True)
+        for target in targets
+        for executor in spec.executors
+        if _is_for(executor, target, targets)
+    ]
+    for choice in found:
+        if choice.executor.kind == "interpreters" and _too_old(choice.target):
+            raise PlanError(
+                f"{spec.source.path}:{spec.source.line}: @ftgate.compare of {spec.source.qualname}: "
+                f"target {choice.target.spec} has no "
+                "concurrent.interpreters (new in 3.14); leave the target or the executor `interpreters` out"
+            )
+    return tuple({choice.id: choice for choice in found}.values())
+
+
+def _is_for(executor: Executor, target: Target, targets: Sequence[Target]) -> bool:
+    """A command runs beside the first target alone, a server on the targets that its program is for."""
+    if executor.kind == "command":
+        return target == targets[0]
+    program = executor.program
+    return program is None or program.pythons is None or target.spec in program.pythons
 
 
 def _too_old(target: Target) -> bool:
@@ -52,10 +75,21 @@ def _too_old(target: Target) -> bool:
 
 def tandem_key(cells: Sequence[Cell]) -> str:
     """What the cells of one tandem share, as a title: the test, its worker counts and its parameters."""
-    counts = sorted({cell.workers for cell in cells})
-    workers = f"{' and '.join(map(str, counts))} worker{'' if counts == [1] else 's'}"
     params = [f"{param.name}={param.literal}" for param in cells[0].params]
-    return f"{_test(cells[0])} ({', '.join([workers, *params])})"
+    shared = [*_counts(cells), *params]
+    return f"{_test(cells[0])} ({', '.join(shared)})" if shared else _test(cells[0])
+
+
+def _counts(cells: Sequence[Cell]) -> list[str]:
+    """`2 and 8 workers`, or for each role `8 producer`, `1 and 2 writer`; nothing where no cell is told a number."""
+    if cells[0].roles:
+        counts: dict[str, set[int]] = {}
+        for cell in cells:
+            for role, count in cell.roles:
+                counts.setdefault(role, set()).add(count)
+        return [f"{' and '.join(map(str, sorted(count)))} {role}" for role, count in counts.items()]
+    told = sorted({cell.workers for cell in cells if cell.executor.program is None or cell.executor.program.counted})
+    return [f"{' and '.join(map(str, told))} worker{'' if told == [1] else 's'}"] if told else []
 
 
 def _test(cell: Cell) -> str:

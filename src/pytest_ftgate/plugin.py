@@ -176,7 +176,9 @@ def _spec(metafunc: pytest.Metafunc, declared: Declaration) -> Spec:
     except FtgateError as error:
         raise marker.DeclarationError(f"{source.path}:{source.line}: {source.qualname}: {error}") from None
     requested = [name for mark in definition.own_markers if mark.name == "usefixtures" for name in mark.args]
-    marker.check_arguments(declared, source, _parametrized(metafunc), requested)
+    parametrized = _parametrized(metafunc)
+    marker.check_arguments(declared, source, parametrized, requested)
+    marker.check_placeholders(declared, spec, parametrized)
     return msgspec.structs.replace(spec, timeout_s=value_of(metafunc.config, "timeout", spec.timeout_s))
 
 
@@ -267,12 +269,13 @@ def _attach(item: pytest.Function) -> None:
     params = dict(callspec.params)
     if any(type(value).__name__ == "NotSetType" for value in params.values()):
         return  # an empty parametrize: pytest itself skips the item
-    spec, choice = next(params.pop(name) for name in ("worker", "executor") if name in params)
+    spec, choice = next(params.pop(name) for name in marker.OWN if name in params)
     cell = Cell(
         nodeid=item.nodeid,
         target=choice.target,
         executor=choice.executor,
         workers=choice.workers,
+        roles=choice.roles,
         params=tuple(marker.param_of(declared, spec.source, name, value) for name, value in params.items()),
         body=marker.body_kind(declared, choice.executor),
     )

@@ -105,7 +105,7 @@ class Session:
         self.plan = Plan(tandems=())
         self._launcher = launcher
         self._announced = ""
-        self._found: dict[tuple[str, str], Found] = {}
+        self._found: dict[tuple[str, str, tuple[str, ...]], Found] = {}
         self._rows: dict[str, Row] = {}
         self._policy: Policy | None = None
         self._baselines: dict[str, baselines.TestBaseline | FtgateError | None] = {}
@@ -194,7 +194,7 @@ class Session:
 
         The environment holds the project, or that side of a comparison.
         """
-        key = (cell.target.spec, "" if side is None else f"{side.root} {side.install}")
+        key = (cell.target.spec, "" if side is None else f"{side.root} {side.install}", self._requires(cell))
         if key not in self._found:
             try:
                 self._found[key] = self._find(cell, side)
@@ -214,19 +214,25 @@ class Session:
             return Found(reason=reason)
         ready = Ready(
             interpreter=interpreter,
-            python=str(self._environment(interpreter, side)),
+            python=str(self._environment(interpreter, self._requires(cell), side)),
             key=pythons.build_key(interpreter),
             environment=pythons.environment_variables(target.settings),
         )
         refused = self._waits_unavailable(interpreter, ready.python, target.settings)
         return Found(ready=msgspec.structs.replace(ready, waits_unavailable=refused))
 
-    def _environment(self, interpreter: Interpreter, side: trees.Side | None) -> Path:
+    def _requires(self, cell: Cell) -> tuple[str, ...]:
+        """What the cell's test needs installed beside the project."""
+        return self._tandem(cell.nodeid).spec.requires
+
+    def _environment(self, interpreter: Interpreter, requires: tuple[str, ...], side: trees.Side | None) -> Path:
         project = self.root if side is None else side.project
         install = pythons.default_install(project) if self.config.install is None else self.config.install
         if side is not None:
             install = trees.install_of(install, self.root, side)
-        return pythons.ensure_environment(interpreter, root=self.folder / "envs", project=project, install=install)
+        return pythons.ensure_environment(
+            interpreter, root=self.folder / "envs", project=project, install=(*install, *requires)
+        )
 
     def ready(self, cell: Cell, side: trees.Side | None = None) -> Ready:
         """The target of a cell, with the project or that side of it installed. Raises FtgateError."""

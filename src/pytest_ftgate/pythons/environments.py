@@ -160,7 +160,7 @@ def _install(python: Path, interpreter: Interpreter, project: Path, install: tup
         said = "\n".join(part.strip() for part in (done.stdout, done.stderr) if part.strip())
         raise InstallError(
             f"cannot install {' '.join(install)} (of {project}) for {interpreter.name}; "
-            f"set what is installed by ftgate_install. uv said:\n{said}"
+            f"set what is installed by ftgate_install, or by requires= of the test. uv said:\n{said}"
         )
 
 

@@ -20,11 +20,16 @@ if TYPE_CHECKING:
             ...
 
     class Workload(Protocol):
-        """A decorated test: the function itself with three registrars."""
+        """A decorated test: the function itself with its registrars."""
 
         __ftgate__: Declaration
         shared: Registrar
         check: Registrar
+        stop: Registrar
+
+        def role(self, name: str, *executors: ExecutorToken) -> Registrar:
+            """The body of another role."""
+            ...
 
         def variant(self, *executors: ExecutorToken) -> Registrar:
             """Another body for the given executors."""
@@ -60,19 +65,67 @@ interpreters = ExecutorToken("interpreters")
 tasks = ExecutorToken("tasks")
 
 
+class CommandToken(ExecutorToken):
+    """A program as users name it; see `command`."""
+
+    __slots__ = ("argv", "name", "options")
+
+    def __init__(self, name: Any, argv: Any, options: dict[str, Any]) -> None:
+        super().__init__("command")
+        self.name = name
+        self.argv = argv
+        self.options = options
+
+    def __repr__(self) -> str:
+        return f"command({self.name!r})"
+
+
+def command(name: str, argv: Any, **options: Any) -> CommandToken:
+    """A program as an executor of `@ftgate.compare`, or a server's command line under a name in `@ftgate.serve`.
+
+    `argv` is a list of words, which may hold `{python}`, `{folder}`, `{workers}`, `{seconds}` (commands), `{port}` and
+    `{scratch}` (servers), and parameters of the test. Options: `build` (a command line that is run once before),
+    `pythons` (targets that it is for; servers), `environment` (a dict). A wrong argument is an error at collection.
+    """
+    return CommandToken(name, argv, options)
+
+
+class Load:
+    """The load on a server, as written; see `load`."""
+
+    __slots__ = ("options", "path")
+
+    def __init__(self, path: Any, options: dict[str, Any]) -> None:
+        self.path = path
+        self.options = options
+
+
+def load(path: str, **options: Any) -> Load:
+    """The load of `@ftgate.serve`: requests for `path` over `connections` (10) at once.
+
+    `generator` is "wrk" or "oha"; without it the first of them that is there.
+    """
+    return Load(path, options)
+
+
 class Declaration:
-    """What stands beside a decorated function, as written."""
+    """What stands beside a decorated function, as written by `decorator` ("compare" or "serve")."""
 
-    __slots__ = ("args", "body", "check", "kwargs", "line", "shared", "variants")
+    __slots__ = ("args", "body", "check", "decorator", "kwargs", "line", "roles", "shared", "stop", "variants")
 
-    def __init__(self, body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(
+        self, body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], decorator: str = "compare"
+    ) -> None:
+        self.decorator = decorator
         self.body = body
         self.args = args
         self.kwargs = kwargs
         self.line = body.__code__.co_firstlineno if hasattr(body, "__code__") else 0
         self.shared: Callable[..., Any] | None = None
         self.check: Callable[..., Any] | None = None
+        self.stop: Callable[..., Any] | None = None
         self.variants: list[tuple[tuple[Any, ...], Callable[..., Any]]] = []
+        self.roles: list[tuple[Any, tuple[Any, ...], Callable[..., Any]]] = []
 
     def set_shared(self, body: Body) -> Body:
         """`@test.shared`: makes the state that the workers share; gets the executor's kind."""
@@ -83,6 +136,20 @@ class Declaration:
         """`@test.check`: asserts on the results in place of the comparison between cells."""
         self.check = _hidden(body)
         return body
+
+    def set_stop(self, body: Body) -> Body:
+        """`@test.stop`: lets the other roles return once the leading one has ended; gets the shared state."""
+        self.stop = _hidden(body)
+        return body
+
+    def add_role(self, name: Any, *executors: Any) -> Callable[[Body], Body]:
+        """`@test.role("writer")`: the body of a role, of all executors or of those named."""
+
+        def register(body: Body) -> Body:
+            self.roles.append((name, executors, _hidden(body)))
+            return body
+
+        return register
 
     def add_variant(self, *executors: Any) -> Callable[[Body], Body]:
         """`@test.variant(tasks)`: another body for these executors."""
@@ -97,10 +164,24 @@ class Declaration:
         """The body that a cell of this executor runs: the last fitting variant, else the test itself."""
         body: Callable[..., Any]
         for executors, body in reversed(self.variants):
-            for token in executors:
-                if token.kind == kind and (not token.methods or method in token.methods):
-                    return body
+            if any(_fits(token, kind, method) for token in executors):
+                return body
         return self.body
+
+    def role_for(self, name: str, kind: str, method: str | None) -> Callable[..., Any] | None:
+        """The body of a role that does not lead: one for this executor, else the one for all."""
+        found: Callable[..., Any] | None = None
+        for role, executors, body in self.roles:
+            if role == name and any(_fits(token, kind, method) for token in executors):
+                return body
+            if role == name and not executors:
+                found = body
+        return found
+
+
+def _fits(token: Any, kind: str, method: str | None) -> bool:
+    fits: bool = token.kind == kind and (not token.methods or method in token.methods)
+    return fits
 
 
 class Note:
@@ -135,8 +216,10 @@ class Ftgate:
 
         Arguments: executors as tokens (`threads`, `processes("fork")`) or by keyword (`threads=True`,
         `processes=["fork", "spawn"]`); `workers` (int or list), `reuse` ("fresh" or "pool"), `pythons`
-        (list of targets), `iterations` (turns a launch) or `duration` (s a launch), `warmup` (iterations,
-        or s with `duration`), `timeout` (s an iteration). A wrong argument is an error at collection.
+        (list of targets), `iterations` (turns a launch) or `duration` (s a launch, in turns of `window` s), `warmup`
+        (iterations, or s with `duration`), `timeout` (s an iteration), `requires` (requirements to install), `needs`
+        (program -> command that installs it). `workers` may give roles: `{"producer": 8, "writer": 4}`, the first of
+        which leads. A wrong argument is an error at collection.
         """
 
         def decorate(body: Callable[..., Any]) -> Workload:
@@ -144,12 +227,32 @@ class Ftgate:
             body.__ftgate__ = declaration  # type: ignore[attr-defined]
             body.shared = declaration.set_shared  # type: ignore[attr-defined]
             body.check = declaration.set_check  # type: ignore[attr-defined]
+            body.stop = declaration.set_stop  # type: ignore[attr-defined]
+            body.role = declaration.add_role  # type: ignore[attr-defined]
             body.variant = declaration.add_variant  # type: ignore[attr-defined]
             return body  # type: ignore[return-value]
 
         if len(executors) == 1 and not options and hasattr(executors[0], "__code__"):
             decorate(executors[0])  # written without parentheses: collection says so
             return executors[0]  # type: ignore[no-any-return]
+        return decorate
+
+    def serve(self, *commands: Any, **options: Any) -> Callable[[Body], Body]:
+        """Start a server on every target interpreter, put load on it, and measure its answers and its processes.
+
+        Arguments: a command line (a list of words, see `command`) or several as `command(name, words)`; `ready` (the
+        URL that answers when it is ready), `load` (see `load`), `workers` (int or list, for `{workers}`), `pythons`,
+        `duration` (s of load a launch, in turns of `window` s), `warmup` (s), `timeout` (s until it is ready),
+        `requires` (requirements to install), `needs` (program -> command that installs it). The decorated test takes
+        `server` and checks an answer before anything is measured. A wrong argument is an error at collection.
+        """
+
+        def decorate(body: Body) -> Body:
+            body.__ftgate__ = Declaration(body, commands, options, "serve")  # type: ignore[attr-defined]
+            return body
+
+        if len(commands) == 1 and not options and hasattr(commands[0], "__code__"):
+            return decorate(commands[0])  # type: ignore[no-any-return]  # written without parentheses: collection says so
         return decorate
 
     def require(self, *expressions: str, **metrics: str) -> Callable[[Body], Body]:
