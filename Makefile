@@ -35,8 +35,11 @@ demo: setup ## measure an example on both builds and show the verdicts (some 4 m
 examples: setup ## every example at full length, against its stored baselines
 	$(PY) -m pytest --ftgate --ftgate-test-time 4m examples/scenario1_overhead examples/scenario2_shared_set
 
-test: lint ## lint, check types, run every test
-	$(PY) -m pytest tests
+test: lint ## lint, check types, run every test: what measures alone, after all others
+	@status=0; \
+	$(PY) -m pytest tests -m "not physical" -n logical --maxprocesses 8 --dist loadfile || status=$$?; \
+	$(PY) -m pytest tests -m physical || status=$$?; \
+	exit $$status
 
 lint: setup ## ruff and mypy
 	$(PY) -m ruff check .

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import functools
+import os
+import shutil
+import tempfile
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import ParamSpec
 
 import pytest
 
@@ -21,11 +28,76 @@ SPAWN = Executor(kind="processes", method="spawn")
 INTERPRETERS = Executor(kind="interpreters")
 TASKS = Executor(kind="tasks")
 
+P = ParamSpec("P")
+
+
+def tried_again(test: Callable[P, None]) -> Callable[P, None]:
+    """For a physical truth, or a script that gives another thread a fixed time to come to wait: three tries in all."""
+
+    @functools.wraps(test)
+    def tried(*args: P.args, **kwargs: P.kwargs) -> None:
+        for _ in range(2):
+            with contextlib.suppress(AssertionError):
+                return test(*args, **kwargs)
+        return test(*args, **kwargs)
+
+    return tried
+
+
+# Files and tests that measure this machine: they run one after the other once all else is done (`make test`).
+PHYSICAL = frozenset(
+    {
+        "test_demo.py",
+        "test_examples.py",
+        "test_examples_pipelines.py",
+        "test_examples_servers.py",
+        "test_gate_for_real.py",
+        "test_gilwaits.py",
+        "test_ground_truth.py",
+        "test_locks.py::test_threads_wait_what_queueing_theory_says",
+        "test_locks_processes.py::test_processes_wait_for_a_lock_what_queueing_theory_says",
+        "test_locks_tasks.py::test_tasks_wait_for_a_lock_what_queueing_theory_says",
+        "test_runner.py::test_memory_that_workers_hold_is_seen",
+        "test_servers.py",
+        "test_waits.py",
+    }
+)
+
+# These tests start hundreds of interpreters: they keep what they compile, whatever the caller's shell says.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def each_on_a_build(executors: Sequence[Executor], *, both: Sequence[Executor] = (THREADS,)) -> pytest.MarkDecorator:
+    """`executor` and `build`: the builds in turn, as each executor does the same on both; those of `both` on both."""
+    pairs = [
+        pytest.param(executor, build, id=f"{executor.label}-{build}")
+        for number, executor in enumerate(executors)
+        for build in (BUILDS if executor in both else (BUILDS[number % 2],))
+    ]
+    return pytest.mark.parametrize(("executor", "build"), pairs)
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m looks at them
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What measures is marked `physical`."""
+    for item in items:
+        test = getattr(item, "originalname", item.name)
+        if PHYSICAL & {item.path.name, f"{item.path.name}::{test}"}:
+            item.add_marker(pytest.mark.physical)
+
 
 @pytest.fixture(scope="session")
 def executables() -> dict[str, str]:
     """Executable of each build; `make test` sees to it that both are there."""
     return {build: find_interpreter(parse_target(build)).executable for build in BUILDS}
+
+
+@functools.cache
+def runner_home() -> Path:
+    """The runner's copy that every launch of these tests shares: what it imports is compiled once."""
+    folder = Path(tempfile.mkdtemp(prefix="ftgate-tests-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return install_runner(folder)
 
 
 class Bench:
@@ -34,7 +106,7 @@ class Bench:
     def __init__(self, folder: Path, executables: dict[str, str]) -> None:
         self.folder = folder
         self.executables = executables
-        self.launcher = ProcessLauncher(install_runner(folder / ".ftgate" / "runner"), folder / ".ftgate" / "launches")
+        self.launcher = ProcessLauncher(runner_home(), folder / ".ftgate" / "launches")
         self.started: list[Handle] = []
 
     def write(self, source: str, name: str = "test_workload.py") -> Path:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 import textwrap
 from pathlib import Path
 
-from pytest_ftgate.launch import install_runner
+from conftest import runner_home
 from pytest_ftgate.lockwaits import read
 from pytest_ftgate.model import LockSite
 from pytest_ftgate.runner.locks.sites import FOLDER, RECORD, WINDOW
@@ -20,8 +21,7 @@ class Script:
         folder.mkdir(exist_ok=True)
         self.path = folder / "workload.py"
         self.path.write_text(textwrap.dedent(source), encoding="utf-8")
-        self.home = install_runner(folder / "runner")
-        self.runs = 0
+        self.home = runner_home()
         self.folder = folder
         self.said = ""
 
@@ -30,9 +30,7 @@ class Script:
 
         Where acquisitions are counted, locks that the standard library's modules make for themselves are left out.
         """
-        self.runs += 1
-        self.folder = self.path.parent / f"waits{self.runs}"
-        self.folder.mkdir()
+        self.folder = Path(tempfile.mkdtemp(prefix="waits", dir=self.path.parent))
         (self.folder / WINDOW).write_bytes(bytes([window]))
         hook = self.home / "pytest_ftgate" / "runner" / "starthook"
         path = os.pathsep.join(map(str, (hook, self.home)))

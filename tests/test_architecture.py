@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
+from conftest import PHYSICAL
+
 PACKAGE = "pytest_ftgate"
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / PACKAGE
@@ -32,12 +34,13 @@ FLOORS = (
     "noise",
     "pythons/",
     "observe",
+    "gilwaits",
     "waits",
     "lockwaits",
     "figures",
     "thresholds",
     "contracts",
-    "load",
+    "generators",
     "placing",
     "launch",
     "programs",
@@ -63,6 +66,7 @@ FLOORS = (
     "options",
     "marker",
     "doctor",
+    "templates/",
     "commands/",
     "xdist",
     "plugin",
@@ -78,13 +82,25 @@ PURE = (
     "contracts",
     "thresholds",
     "comparisons",
-    "load",
+    "generators",
+    "gilwaits",
     "reports/",
 )
 PYTEST = ("plugin", "xdist")
 # Besides launches: provisioning runs uv and compilers, the commit is git's to tell, the doctor looks at a child, and
 # a functional run gives the runner's crew a context, as the runner itself does.
-PROCESSES = ("launch", "programs", "server", "waits", "pythons/", "trees", "session", "doctor", "functional")
+PROCESSES = (
+    "launch",
+    "programs",
+    "server",
+    "waits",
+    "pythons/",
+    "trees",
+    "session",
+    "doctor",
+    "functional",
+    "commands/demo",
+)
 PRINTING = ("cli", "commands/")
 
 
@@ -374,6 +390,12 @@ def test_no_file_names_a_place_of_one_machine_or_a_registry() -> None:
 def test_such_a_place_is_found(place: str) -> None:
     assert places_in(f"see {place}")
     assert not places_in(f"see a/{'work'}/b, https://docs.pytest.org/{'root'}/, 1.10.0 and ./{'root'}/")
+
+
+@pytest.mark.parametrize("name", sorted(PHYSICAL))
+def test_what_is_said_to_measure_is_there(name: str) -> None:
+    file, _, test = name.partition("::")
+    assert f"def {test or 'test_'}" in (ROOT / "tests" / file).read_text(encoding="utf-8")
 
 
 def test_nothing_that_measures_reads_a_clock_that_may_step() -> None:

@@ -14,20 +14,26 @@ from pytest_ftgate import contracts, figures, stats
 from pytest_ftgate.contracts import ContractError, Where, check, concerns, parse, sides, values
 from pytest_ftgate.model import (
     Cell,
+    Crew,
     Decision,
     Executor,
+    Latency,
     Launch,
     LockSite,
     LockWaits,
     MemoryPoint,
     Metric,
     Param,
+    Program,
     Sample,
     Source,
     Spec,
     Target,
+    Timer,
     Turn,
+    Waits,
 )
+from pytest_ftgate.runner.locks.sites import bucket_of
 from pytest_ftgate.thresholds import SIZES_BYTES
 from report_by_hand import FREE_THREADED, executor
 
@@ -58,6 +64,15 @@ GOOD = [
     "cores >= 1.8",
     "wall * cores < 2 * threads.wall * threads.cores",
     "wall * wall < 2 s * cold",
+    "command[rust].ops_per_s > 1.2 * threads[3.14t].ops_per_s",
+    "server[2x5, 3.14].cores < 1.2",
+    "server[w2].latency_p95 <= 2 * latency_mean + latency_p50 - latency_p99",
+    "threads[writer4].ops_per_s > threads[ writer2 ,producer8].ops_per_s",
+    "timer.ack_wait < 8 us",
+    "processes[spawn].timer.wall / timer . timer < 3",
+    "counter.inserts > 0.5 * threads.ops_per_s",
+    "peak.depth < threads.peak.depth + 1",
+    "gil_wait_p95 < 1 ms",
     "gil == off",
     "threads[3.14t].gil == on",
     "wall < 20 µs",
@@ -161,6 +176,18 @@ BAD = [
     ("gil < 1", "^", "the GIL is compared alone: gil == off"),
     ("wall < 2 * gil", "           ^", "the GIL is compared alone: gil == off"),
     ("gil == 1", "       ^", "the GIL is on or off"),
+    ("timer < 3 s", "^", "say which timer: timer.NAME, as the workload calls it"),
+    ("threads.peak < 3", "        ^", "say which peak: peak.NAME"),
+    ("counter. < 3", "         ^", "expected the name of a counter"),
+    ("timer.wait < 3", "             ^", "expected a time with its unit: ns, us, ms or s"),
+    ("counter.n < 3 s", "            ^", "expected a plain number; this is a time"),
+    ("wall < 3 timer.x", "         ^", "expected an operator such as * before timer"),
+    ("timr.x < 3", "^", "'timr' is no executor"),
+    ("latency < 3 s", "^", "'latency' is no metric (did you mean 'latency_p"),
+    ("rust.wall < 3 s", "^", "(a program's name stands in brackets: command[rust].wall)"),
+    ("command[].wall < 3 s", "        ^", "expected a worker count such as w8"),
+    ("command[a, a].wall < 3 s", "           ^", "a stands there twice; one is enough"),
+    ("threads[a4, a4].wall < 3 s", "            ^", "a4 stands there twice; one is enough"),
     ("gil == of", "       ^", "the GIL is on or off"),
     ("gil == off + 1", "           ^", "expected an operator or the end"),
     ("1 < 2", "^", "it names no metric"),
@@ -335,6 +362,154 @@ def test_a_contract_about_nothing() -> None:
 
 def test_processes_without_a_method_are_the_only_ones() -> None:
     check(parse("threads.wall < processes.wall"), spec(THREADS, SPAWN))
+
+
+# -- programs and roles --------------------------------------------------------------------------------------------
+
+
+def program(kind: Any, name: str, *, counted: bool = False, pythons: tuple[str, ...] | None = None) -> Executor:
+    argv = (name, "{workers}") if counted else (name,)
+    return Executor(kind=kind, program=Program(name=name, argv=argv, pythons=pythons))
+
+
+RUST, GEN = program("command", "rust", counted=True), program("command", "gen")
+ASGI = program("server", "asgi", counted=True)
+TWO_FIVE, FREE = program("server", "2x5"), program("server", "ft-1x10", pythons=("3.14t",))
+CREWS = ((("producer", 8), ("writer", 1)), (("producer", 8), ("writer", 4)))
+
+
+def spec_with_roles() -> Spec:
+    return msgspec.structs.replace(spec(THREADS, FORK, workers=(9, 12)), crews=CREWS)
+
+
+@pytest.mark.parametrize(
+    ("text", "executors"),
+    [
+        ("command[rust].ops_per_s > threads[3.14t].ops_per_s", (THREADS, RUST)),
+        ("threads.ops_per_s < command.ops_per_s", (THREADS, RUST)),
+        ("command[rust, w8].wall < 2 * command[gen].wall", (THREADS, RUST, GEN)),
+        ("command.scaling > 1.5", (THREADS, RUST)),
+        ("command.timer.lock_wait < threads.timer.lock_wait", (THREADS, RUST)),
+        ("lock_wait_share < 20 %", (THREADS, RUST)),
+        ("gil == off", (THREADS, RUST)),
+        ("server.latency_p99 < 20 ms", (ASGI,)),
+        ("server[asgi, w8, 3.14t].cores > server[3.14, asgi, w8].cores", (ASGI, TWO_FIVE)),
+        ("server[2x5].gil_wait_p95 > server[ft-1x10].gil_wait_p95", (TWO_FIVE, FREE)),
+        ("server[ft-1x10].gil == off", (TWO_FIVE, FREE)),
+    ],
+)
+def test_contracts_of_programs(text: str, executors: tuple[Executor, ...]) -> None:
+    check(parse(text), spec(*executors))
+    if "3.14]" not in text:  # there the options choose the targets
+        check(parse(text), spec(*executors, pythons=None))
+
+
+@pytest.mark.parametrize(
+    ("text", "caret", "problem"),
+    [
+        ("command[rsut].wall < 1 s", 8, "the test has no command 'rsut' (did you mean 'rust'?): it has threads, co"),
+        ("command.wall < 1 s", 0, "which command? it has threads, command[rust], command[gen], server[2x5] and"),
+        ("command[2x5].wall < 1 s", 8, "the test has no command '2x5': it has threads"),
+        ("command[gen, rust].wall < 1 s", 13, "rust is a second program; one is enough"),
+        ("server[2x5, 3.14, 3.14t].wall < 1 s", 18, "3.14t is a second target; one is enough"),
+        ("server[2x6].wall < 1 s", 7, "the test has no server '2x6' (did you mean '2x5'?)"),
+        ("command[rust, 3.14].wall < 1 s", 14, "a command has no target: it runs once, beside all of them"),
+        ("command[gen, w8].wall < 1 s", 13, "gen is not told a number of workers"),
+        ("command[rust, w3].wall < 1 s", 14, "no cell has 3 workers: there are 1 and 8"),
+        ("server[ft-1x10, 3.14].wall < 1 s", 16, "ft-1x10 is not measured on 3.14: it is on 3.14t"),
+        ("server[2x5, 3.13].wall < 1 s", 12, "2x5 is not measured on 3.13: it is on 3.14 and 3.14t"),
+        ("server[2x5].scaling > 1", 0, "server[2x5] has no scaling: it is not told a number of workers"),
+        ("command[rust].lock_wait_share < 1 %", 0, "command[rust] has no lock_wait_share: nobody can look into a"),
+        ("command[rust].gil == off", 0, "command[rust] has no gil: nobody can look into a program for it"),
+        ("server[2x5].timer.wait < 1 s", 0, "server[2x5] has no timer.wait: a server has no names of its own"),
+        ("threads.latency_p95 < 1 s", 0, "threads has no latency_p95: it is of the answers of a server"),
+        ("threads[writer4].wall < 1 s", 8, "no cell has writer4: its workers have no roles; a worker count is w8"),
+    ],
+)
+def test_programs_that_the_test_has_not(text: str, caret: int, problem: str) -> None:
+    with pytest.raises(ContractError) as caught:
+        check(parse(text), spec(THREADS, RUST, GEN, TWO_FIVE, FREE))
+    assert problem in caught.value.problem
+    assert caught.value.column == caret
+
+
+def test_a_figure_that_no_cell_of_the_test_has() -> None:
+    with pytest.raises(ContractError, match="the cells of this test have no latency_p50: it is of the answers"):
+        check(parse("latency_p50 < 1 ms"), spec(THREADS, RUST))
+    with pytest.raises(ContractError, match="the cells of this test have no queue_wait_share: nobody can look"):
+        check(parse("queue_wait_share < 1 %"), spec(RUST, TWO_FIVE))
+
+
+def test_contracts_of_roles() -> None:
+    for text in (
+        "threads[writer4].ops_per_s > threads[writer1].ops_per_s",
+        "threads[writer4, producer8].ops_per_s > processes[writer1].ops_per_s",
+        "wall < processes[w9].wall * 2",
+    ):
+        check(parse(text), spec_with_roles())
+    with pytest.raises(ContractError, match=r"no cell has writer3 .*: there are producer8, writer1 and writer4"):
+        check(parse("threads[writer3].wall < 1 s"), spec_with_roles())
+
+
+def cells_with(*executors: Executor, workers: Sequence[int] = (1, 8), crews: Sequence[Crew] = ()) -> list[Cell]:
+    """Cells as they are planned: a command beside the first target, a server on its own."""
+    found = {}
+    for count, crew in zip(workers, crews or [()] * len(workers), strict=True):
+        for target in ("3.14", "3.14t"):
+            for one in executors:
+                of = one.program
+                here = target == "3.14" if one.kind == "command" else of is None or target in (of.pythons or (target,))
+                told = [f"{role}{n}" for role, n in crew] or ([f"w{count}"] if of is None or of.counted else [])
+                label = "-".join([*([] if one.kind == "command" else [target]), one.label, *told])
+                if here:
+                    found[label] = Cell(
+                        nodeid=f"t.py::test[{label}]",
+                        target=Target(spec=target, request=target),
+                        executor=one,
+                        workers=count,
+                        roles=crew,
+                    )
+    return list(found.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "labels"),
+    [
+        ("command[rust].ops_per_s > threads[3.14t].ops_per_s", ["rust-w1", "rust-w8"]),
+        ("threads.wall > command[rust].wall", [f"{t}-threads-w{n}" for n in (1, 8) for t in ("3.14", "3.14t")]),
+        ("threads[w8].wall > command[gen].wall", ["3.14-threads-w8", "3.14t-threads-w8"]),
+        ("command[gen].wall < 1 s", ["gen"]),
+        ("command[rust].scaling > 1", ["rust-w8"]),
+        ("server[2x5].cores < 1.2", ["3.14-2x5", "3.14t-2x5"]),
+        ("server[2x5, 3.14].cores < 1.2", ["3.14-2x5"]),
+        ("server[2x5].cores < server[ft-1x10].cores", ["3.14-2x5", "3.14t-2x5"]),
+        ("server[ft-1x10].ops_per_s > server[2x5, 3.14].ops_per_s", ["3.14t-ft-1x10"]),
+        ("latency_p95 < 1 ms", ["3.14-2x5", "3.14t-2x5", "3.14t-ft-1x10"]),
+    ],
+)
+def test_the_programs_that_are_concerned(text: str, labels: list[str]) -> None:
+    cells = cells_with(THREADS, RUST, GEN, TWO_FIVE, FREE)
+    assert concerned(text, cells) == labels
+
+
+def test_what_a_program_has_not_is_not_asked_of_it() -> None:
+    cells = cells_with(THREADS, RUST, TWO_FIVE, workers=(8,))
+    assert concerned("lock_wait_share < 20 %", cells) == ["3.14-threads-w8", "3.14t-threads-w8"]
+    assert concerned("gil == off", cells) == ["3.14-threads-w8", "3.14-2x5", "3.14t-threads-w8", "3.14t-2x5"]
+    assert concerned("timer.x < 1 s", cells) == ["3.14-threads-w8", "rust-w8", "3.14t-threads-w8"]
+
+
+def test_the_roles_that_are_concerned() -> None:
+    crews = [(("producer", p), ("writer", w)) for p, w in ((8, 1), (8, 4), (4, 1), (4, 4), (4, 8))]
+    cells = cells_with(THREADS, workers=[9, 12, 5, 8, 12], crews=crews)
+    cells = [cell for cell in cells if cell.target.spec == "3.14"]
+    four, one = "3.14-threads-producer{}-writer4", "3.14-threads-producer{}-writer1"
+    text = "threads[writer4].wall < threads[writer1].wall"
+    assert concerned(text, cells) == [four.format(8), four.format(4)]
+    hand = cells[1]
+    assert [cell.label for cell in contracts.involved(parse(text), hand, cells)] == [one.format(8), four.format(8)]
+    assert concerned("threads[writer4, producer4].wall < 1 s", cells) == [four.format(4)]
+    assert concerned("threads[w12].wall < 1 s", cells) == [four.format(8), "3.14-threads-producer4-writer8"]
 
 
 # -- which cells ---------------------------------------------------------------------------------------------------
@@ -595,6 +770,43 @@ def test_a_later_round_never_changes_what_was_looked_at() -> None:
         assert numbers(text, later)[:2] == numbers(text, early)
 
 
+def latency(p95_ms: float) -> Latency:
+    return Latency(mean_ns=2 * MS, p50_ns=MS, p95_ns=p95_ms * MS, p99_ns=9 * MS, max_ns=10 * MS)
+
+
+def test_the_latency_of_a_launch_is_that_of_its_median_window() -> None:
+    turns = tuple(msgspec.structs.replace(turn(5), latency=latency(p95)) for p95 in (4, 8, 5))
+    of = sample("3.14-threads-w2", msgspec.structs.replace(launch(0), turns=turns), launch(1, 5))
+    assert sides(parse("latency_p95 < 10 ms"), of, [of]) == pytest.approx((0.005, 0.01))
+    assert sides(parse("latency_mean + latency_p50 < latency_p99"), of, [of]) == pytest.approx((0.003, 0.009))
+    assert numbers("latency_p95 < 10 ms", of) == pytest.approx([math.log(0.5)])
+
+
+def test_metrics_of_the_workloads_own() -> None:
+    timer = Timer(count=4, total_ns=8_000, max_ns=5_000)
+    busy = launch(0, 10, 10, rate=800, counters={"inserts": 12.0}, timers={"ack": timer}, peaks={"depth": 3.0})
+    idle = launch(1, 10, 10, rate=800, timers={"ack": Timer(count=0, total_ns=0, max_ns=0)}, peaks={"depth": 0.0})
+    of = sample("3.14-threads-w2", busy, idle)
+    assert numbers("timer.ack < 4 us", of) == pytest.approx([math.log(0.5)])
+    assert numbers("counter.inserts < 500", of) == pytest.approx([100, -500])  # 12 in two windows of 10 ms
+    assert numbers("peak.depth < 2", of) == (1, -2)
+    parsed = [parse(f"{kind}.other < 1{unit}") for kind, unit in (("timer", " s"), ("counter", ""), ("peak", ""))]
+    assert [values(each, of, [of]) for each in parsed] == [(), (), ()]
+    said = [contracts.unsaid(each, of, [of]) for each in [*parsed, parse("peak.depth < 1")]]
+    assert said == ["timer other", "counter other", "peak other", ""]
+
+
+def test_waits_for_the_gil_by_launch_and_none_at_all() -> None:
+    seen = Waits(samples=100, gil_s=0.1, gil_waits={bucket_of(5 * MS): 40.0}, gil_look_ns=MS, gil_max_ns=20 * MS)
+    few = msgspec.structs.replace(seen, gil_waits={bucket_of(5 * MS): 2.0})
+    blind = Waits(samples=0, unavailable="forbidden")
+    found = [launch(order, waits=each) for order, each in enumerate((seen, Waits(samples=100), few, blind))]
+    of = sample("3.14-threads-w2", memory=tuple(found))
+    read = figures.gil_wait_values(of.memory)
+    assert read == {0: pytest.approx(5 * MS, rel=0.1), 1: 0.0}
+    assert numbers("gil_wait_p95 < 1 ms", of) == pytest.approx([read[0] / 1e9 - 0.001, -0.001])
+
+
 def test_nothing_measured_has_no_values() -> None:
     of = sample("3.14-threads-w2")
     for text in ("wall < 1 s", "uss < 1 B", "lock_wait_share < 1", "scaling > 1", "gil == off", "cold < 1 s"):
@@ -607,6 +819,15 @@ def test_the_launches_that_are_needed() -> None:
     assert contracts.metrics_needed(parse("gil == off")) == {"time"}
     assert contracts.metrics_needed(parse("uss + pss < rss")) == {"memory"}
     assert contracts.metrics_needed(parse("lock_wait_share * wall < 1 ms")) == {"time", "locks"}
+    assert contracts.metrics_needed(parse("latency_p95 + timer.x < 1 ms")) == {"time"}
+    assert contracts.metrics_needed(parse("gil_wait_p95 < 1 ms")) == {"memory"}
+
+
+def test_what_the_machine_may_move() -> None:
+    for text in ("gil_wait_p95 < 1 ms", "latency_p95 < 1 ms", "peak.depth < 1", "timer.x < 1 s"):
+        assert contracts.absolute(parse(text))
+    for text in ("uss < 1 MiB", "command[rust].ops_per_s > 1.2 * threads.ops_per_s", "timer.x < threads.timer.x"):
+        assert not contracts.absolute(parse(text))
 
 
 # -- the GIL, and words --------------------------------------------------------------------------------------------

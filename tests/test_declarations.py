@@ -98,7 +98,7 @@ def _both(body: Callable[..., Any]) -> Callable[[Any], object]:
     return lambda test: test.role("writer")(body)
 
 
-WRONG_ROLES = {
+WRONG_ROLES: dict[str, tuple[Callable[[], Any], str]] = {
     "one role": (lambda: sharded(threads, workers={"writer": 1}), "takes two roles or more"),
     "no whole number": (
         lambda: sharded(threads, workers={"producer": 8, "writer": 0}),
@@ -176,7 +176,7 @@ def test_a_command_that_is_told_no_number_of_workers_stands_once() -> None:
     assert labels(compared(counted, workers=[2, 8]), "3.14") == ["c-w2", "c-w8"]
 
 
-WRONG_COMMANDS = {
+WRONG_COMMANDS: dict[str, tuple[Callable[[], Any], str]] = {
     "no name": (lambda: command("", ["x"]), "takes a name of letters"),
     "an executor's name": (lambda: command("spawn", ["x"]), "that is no executor's: 'spawn'"),
     "one text": (lambda: command("x", "make all"), "takes a command line as a list of words, not 'make all'"),
@@ -257,7 +257,7 @@ def test_programs_for_some_targets_alone() -> None:
     assert labels(test, "3.14", "3.14t") == ["3.14-2x5", "3.14t-2x5", "3.14t-free-w1", "3.14t-free-w2"]
 
 
-WRONG_SERVERS = {
+WRONG_SERVERS: dict[str, tuple[Callable[[], Any], str]] = {
     "no command": (served, "it needs a command line"),
     "no ready": (
         lambda: served(["x"], ready=None),

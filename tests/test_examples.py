@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,74 +15,89 @@ from typing import Any
 import pytest
 
 from conftest import BUILDS
-from pytest_ftgate import baselines, figures
-from pytest_ftgate.model import Figures
+from pytest_ftgate import baselines, contracts, figures
+from pytest_ftgate.marker import notes_of
+from pytest_ftgate.model import Decision, Report, Row, Sample
 from pytest_ftgate.reports import json as json_report
 
 ROOT = Path(__file__).parents[1]
 OVERHEAD = "examples/scenario1_overhead/test_overhead.py"
 SHARED_SET = "examples/scenario2_shared_set/test_shared_set.py"
 METHODS = ("fork", "forkserver", "spawn")
+EXECUTORS = ("threads", *METHODS, "interpreters")
+ALIKE = "< 2 * processes"
+"""In contracts that say of two cells that they are alike: one launch on a busy machine may not show it."""
 
 
-def measured(tmp_path: Path, executables: dict[str, str], *options: str) -> dict[str, Figures]:
-    """Cell id -> figures of a short real run of an example, where nothing is compared with a baseline."""
+def short_run(tmp_path: Path, executables: dict[str, str], *options: str) -> Report:
+    """The report of one launch of some cells of an example.
+
+    Of cells that have baselines only the time, and what the contracts are about, is measured.
+    """
     report = tmp_path / "report.json"
     folders = dict.fromkeys(str(Path(path).parent) for path in executables.values())
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("FTGATE_", "PYTEST_"))}
     environment["PATH"] = os.pathsep.join([*folders, environment.get("PATH", "")])
-    short = ("--ftgate-launches=1", f"--ftgate-baselines={tmp_path / 'none'}", f"--ftgate-report=json:{report}")
-    command = [sys.executable, "-m", "pytest", "--ftgate", "-p", "no:cacheprovider", *short, *options]
+    short = ("--ftgate-launches=1", "--ftgate-turns=3", "--ftgate-metrics=wall", "--ftgate-escalate=no")
+    command = [sys.executable, "-m", "pytest", "--ftgate", "-p", "no:cacheprovider", *short]
+    command += [f"--ftgate-report=json:{report}", *options]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
-    read = json_report.parse(report.read_text(encoding="utf-8"))
-    return {row.cell.label: row.figures for table in read.tables for row in table.rows}
+    return json_report.parse(report.read_text(encoding="utf-8"))
 
 
-def value(number: float | None) -> float:
-    """A figure that must be there."""
-    assert number is not None
-    return number
+def written(path: str) -> set[str]:
+    """The contracts that stand in an example."""
+    functions = runpy.run_path(str(ROOT / path)).values()
+    notes = [note for function in functions if callable(function) for note in notes_of(function)]
+    return {text for note in notes if note.decorator == "require" for text in note.args}
 
 
-def wall(cell: Figures) -> float:
-    """Mean time of an iteration or operation, ns."""
-    assert cell.wall_ns is not None
-    return cell.wall_ns.value
+def held(report: Report) -> set[str]:
+    """The contracts that were judged at any cell, all of which held in the one launch of each."""
+    found: set[str] = set()
+    for table in report.tables:
+        samples = [row.sample for row in table.rows if row.sample is not None]
+        for row in table.rows:
+            found |= _held_at(row, samples)
+    return found
+
+
+def _held_at(row: Row, samples: list[Sample]) -> set[str]:
+    texts = {judged.contract for judged in row.verdict.metrics if judged.contract}
+    for text in texts:
+        assert row.sample is not None
+        (beyond,) = contracts.values(contracts.parse(text), row.sample, samples)
+        assert beyond < 0 or ALIKE in text, f"{row.cell.nodeid}: {text}: beyond by {beyond:.2f}"
+    return texts
 
 
 def test_scenario_1_has_its_shape(tmp_path: Path, executables: dict[str, str]) -> None:
-    cells = measured(tmp_path, executables, "--ftgate-turns=5", "-k", "fresh", OVERHEAD)
-    for build in BUILDS:
-        threads, fork, forkserver, spawn = (cells[f"{build}-{name}-w8"] for name in ("threads", *METHODS))
-        # On two cores the work weighs more than starting threads or forks: those two are told apart by the start.
-        assert value(threads.start_ns) < value(fork.start_ns) < value(forkserver.start_ns) < value(spawn.start_ns)
-        assert max(wall(threads), wall(fork)) < wall(spawn)
-        assert value(threads.uss_bytes) < value(fork.pss_bytes)
-        assert value(spawn.uss_bytes) > 3 * value(threads.uss_bytes)
-    threads, fork, spawn = (cells[f"3.14t-{name}-w8"] for name in ("threads", "fork", "spawn"))
-    assert wall(spawn) > 7 * wall(threads)  # one short launch; the committed baselines are held to more
-    assert value(fork.uss_bytes) < value(threads.uss_bytes)
-
-
-def test_scenario_1_in_a_pool_pays_the_start_once(tmp_path: Path, executables: dict[str, str]) -> None:
-    options = ("--ftgate-turns=5", "--ftgate-python=3.14", "-k", "pool", OVERHEAD)
-    cells = measured(tmp_path, executables, *options)
-    for name in METHODS:
-        pool = cells[f"3.14-{name}-w8"]
-        assert value(pool.start_ns) < 0.1 * value(pool.cold_ns)
-    assert wall(cells["3.14-spawn-w8"]) < 3 * wall(cells["3.14-fork-w8"])
+    # Starting on both builds; the pool, where start methods are alike, and memory on one.
+    cells = "w8 and (fresh or (pool and not 3.14t) or (memory and 3.14t))"
+    assert held(short_run(tmp_path, executables, "-k", cells, OVERHEAD)) == written(OVERHEAD)
 
 
 def test_scenario_2_has_its_shape(tmp_path: Path, executables: dict[str, str]) -> None:
-    cells = measured(tmp_path, executables, "--ftgate-turns=5", "-k", "w8", SHARED_SET)
-    for build in BUILDS:
-        threads = cells[f"{build}-threads-w8"]
-        for name in METHODS:
-            process = cells[f"{build}-{name}-w8"]
-            assert value(threads.ops_per_s) > 10 * value(process.ops_per_s)
-            assert process.timers_mean_ns["lock_wait"] > 10 * threads.timers_mean_ns["lock_wait"]
-            assert 0 < process.counters_per_s["inserts"] <= value(process.ops_per_s) * 1.5
+    report = short_run(tmp_path, executables, "-k", "w8", SHARED_SET)
+    (table,) = report.tables
+    rows = {row.cell.label: row for row in table.rows}
+    assert set(rows) == {label for label in labels(SHARED_SET) if label.endswith("w8")}
+    expected = written(SHARED_SET)
+    if shutil.which("cargo") is None:
+        native = rows.pop("rust-w8").verdict
+        assert native.decision is Decision.UNSUPPORTED
+        assert "cargo" in native.reason
+        expected = {text for text in expected if not text.startswith("command[rust]")}
+    assert held(report) >= expected
+    assert all(0 < inserts <= ops for inserts, ops in map(inserted, rows.values()))
+
+
+def inserted(row: Row) -> tuple[float, int]:
+    """Inserts and operations of a cell, over all its turns."""
+    assert row.sample is not None
+    (launch,) = row.sample.launches
+    return launch.counters["inserts"], sum(turn.ops for turn in launch.turns)
 
 
 def stored(test: str) -> dict[str, list[Any]]:
@@ -88,6 +105,13 @@ def stored(test: str) -> dict[str, list[Any]]:
     path = baselines.Store(ROOT / "baselines").path(test)
     content = baselines.decode(path.read_bytes(), str(path))
     return {label: list(builds.values()) for label, builds in content.cells.items()}
+
+
+def labels(test: str) -> set[str]:
+    """The cells of a test."""
+    counts = ("w8",) if "memory" in test else ("w2", "w8")
+    programs = {f"rust-{count}" for count in counts} if SHARED_SET in test else set()
+    return programs | {f"{build}-{name}-{count}" for build in BUILDS for name in EXECUTORS for count in counts}
 
 
 @pytest.mark.parametrize(
@@ -101,9 +125,7 @@ def stored(test: str) -> dict[str, list[Any]]:
 )
 def test_baselines_are_committed_for_every_cell(test: str) -> None:
     cells = stored(test)
-    counts = ("w2", "w8") if "shared_set" in test else ("w8",)
-    expected = {f"{build}-{name}-{n}" for build in BUILDS for name in ("threads", *METHODS) for n in counts}
-    assert set(cells) == expected
+    assert set(cells) == labels(test)
     for entries in cells.values():
         for entry in entries:
             assert len(baselines.wall_ratios(entry)) >= 5
@@ -126,7 +148,7 @@ def test_the_committed_baselines_have_the_write_ups_shape() -> None:
             threads = typical(f"{SHARED_SET}::test_shared_set", f"{build}-threads-{count}")
             times = [typical(f"{SHARED_SET}::test_shared_set", f"{build}-{name}-{count}") for name in METHODS]
             assert min(times) > 10 * threads
-            assert max(times) < 1.5 * min(times)  # it is the Manager that takes the time, not the start method
+            assert max(times) < 2 * min(times)  # it is the Manager that takes the time, not the start method
 
 
 def test_a_baseline_file_names_no_place_of_the_machine_it_was_made_on() -> None:

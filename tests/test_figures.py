@@ -25,6 +25,8 @@ from pytest_ftgate.model import (
     Barrier,
     Figures,
     Footprint,
+    Latency,
+    LatencyFigures,
     Launch,
     LockSite,
     LockWaits,
@@ -205,6 +207,34 @@ def test_timers_show_their_mean() -> None:
         1, 1, timers={"lock": Timer(count=1, total_ns=300, max_ns=300), "idle": Timer(count=0, total_ns=0, max_ns=0)}
     )
     assert figures(sample(first, second), reference=None).timers_mean_ns == {"lock": 200.0}
+
+
+def answered(order: int, *p50_ms: float, errors: int = 0) -> Launch:
+    """A launch of a server: a window for each median, with other percentiles that follow from it."""
+    windows = window(order, *((100, 200.0) for _ in p50_ms))
+    turns = tuple(
+        msgspec.structs.replace(
+            each,
+            latency=Latency(
+                mean_ns=1.1 * p50 * MS,
+                p50_ns=p50 * MS,
+                p95_ns=2 * p50 * MS,
+                p99_ns=3 * p50 * MS,
+                max_ns=9 * p50 * MS,
+                errors=errors,
+            ),
+        )
+        for each, p50 in zip(windows.turns, p50_ms, strict=True)
+    )
+    return msgspec.structs.replace(windows, turns=turns)
+
+
+def test_latency_of_a_server_is_the_median_of_medians_the_longest_and_the_errors_are_of_all() -> None:
+    found = figures(sample(answered(0, 1, 2, 30), answered(1, 3, 4, 5, errors=2)), reference=None).latency
+    middle = LatencyFigures(mean_ns=3.3 * MS, p50_ns=3 * MS, p95_ns=6 * MS, p99_ns=9 * MS, max_ns=270 * MS, errors=6)
+    assert found is not None
+    assert msgspec.structs.asdict(found) == pytest.approx(msgspec.structs.asdict(middle))
+    assert figures(sample(launch(0, 5)), reference=None).latency is None
 
 
 def test_the_gil_is_on_if_any_launch_had_it() -> None:
@@ -546,6 +576,46 @@ def test_switches_are_per_second_and_cores_by_process() -> None:
     assert shown is not None
     assert (shown.voluntary_per_s, shown.involuntary_per_s) == (14.0, 1.0)
     assert shown.cores == {"main": 0.2, "worker 0": 1.0}
+
+
+def gil_waited(order: int, look_ns: int = MS, unended: float = 0.0, runnable_s: float = 0.0, **counts: float) -> Launch:
+    """`ms12=30`: thirty waits of 12 ms."""
+    lengths = {int(name[2:]) * MS: count for name, count in counts.items()}
+    return waited(
+        order,
+        gil_s=5.0,
+        runnable_s=runnable_s,
+        gil_waits={bucket_of(ns): count for ns, count in lengths.items()},
+        gil_unended=unended,
+        gil_look_ns=look_ns,
+        gil_max_ns=max(lengths),
+    )
+
+
+def gil_lengths(*launches: Launch) -> tuple[float | None, float | None, float | None]:
+    """In ms."""
+    shown = figures(sample(memory=launches), reference=None).waits
+    assert shown is not None
+    p50, p95, longest = (shown.gil_p50_ns, shown.gil_p95_ns, shown.gil_max_ns)
+    return p50 and p50 / MS, p95 and p95 / MS, longest and longest / MS
+
+
+def test_lengths_of_gil_waits_are_those_of_all_launches_together() -> None:
+    found = gil_lengths(gil_waited(0, ms5=20.0, ms12=5.5), gil_waited(1, ms5=20.0, ms40=4.5), waited(2, gil_s=1.0))
+    assert list(found) == pytest.approx([5, 40, 40], rel=0.07)
+
+
+def test_gil_waits_that_the_looks_cannot_tell_are_left_out() -> None:
+    assert gil_lengths(gil_waited(0, ms5=19.0)) == (None, None, None)
+    assert gil_lengths(waited(0, gil_s=5.0)) == (None, None, None)
+    assert gil_lengths(gil_waited(0, look_ns=6 * MS, ms5=30.0, ms12=20.0)) == (None, None, 12)
+    assert gil_lengths(gil_waited(0, unended=40.0, ms5=30.0)) == (None, None, 5)
+    assert gil_lengths(gil_waited(0, look_ns=2 * MS, runnable_s=5.1, ms5=30.0)) == (None, None, 5)
+    assert gil_lengths(gil_waited(0, look_ns=MS, runnable_s=5.1, ms5=30.0))[0] == pytest.approx(5, rel=0.07)
+    assert gil_lengths(gil_waited(0, look_ns=2 * MS, runnable_s=4.9, ms5=30.0))[0] == pytest.approx(5, rel=0.07)
+    p50, p95, longest = gil_lengths(gil_waited(0, unended=10.0, ms5=30.0))
+    assert p95 is None
+    assert [p50, longest] == pytest.approx([5, 5], rel=0.07)
 
 
 def test_no_time_watched_is_no_rate() -> None:

@@ -7,7 +7,19 @@ from statistics import median
 
 import pytest
 
-from conftest import BUILDS, FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench
+from conftest import (
+    BUILDS,
+    FORK,
+    FORKSERVER,
+    INTERPRETERS,
+    SERIAL,
+    SPAWN,
+    TASKS,
+    THREADS,
+    Bench,
+    each_on_a_build,
+    tried_again,
+)
 from pytest_ftgate.launch import Handle, Held
 from pytest_ftgate.model import Barrier, Executor, LockSite, LockWaits, Param, Waits
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
@@ -100,8 +112,7 @@ def site_of(waits: LockWaits, waits_for: str = "lock") -> LockSite:
     return site
 
 
-@pytest.mark.parametrize("build", BUILDS)
-@pytest.mark.parametrize("executor", ALL, ids=lambda executor: executor.label)
+@each_on_a_build(ALL)
 def test_threads_that_hold_a_lock_wait_as_theory_says(bench: Bench, executor: Executor, build: str) -> None:
     path = bench.write(INSIDE)
     line = path.read_text().splitlines().index("    lock = threading.Lock()  # inside") + 1
@@ -118,8 +129,7 @@ def test_threads_that_hold_a_lock_wait_as_theory_says(bench: Bench, executor: Ex
     quiet(over_theory, 1.0, 0.1)
 
 
-@pytest.mark.parametrize("build", BUILDS)
-@pytest.mark.parametrize("executor", [THREADS, *PROCESSES, TASKS], ids=lambda executor: executor.label)
+@each_on_a_build([THREADS, *PROCESSES, TASKS])
 @pytest.mark.parametrize("reuse", ["fresh", "pool"])
 def test_workers_that_share_a_lock_wait_as_theory_says(
     bench: Bench, executor: Executor, build: str, reuse: str
@@ -212,9 +222,8 @@ POOLED = """
 """
 
 
-@pytest.mark.parametrize("build", BUILDS)
+@each_on_a_build([SERIAL, THREADS, *PROCESSES, INTERPRETERS])
 @pytest.mark.parametrize("reuse", ["fresh", "pool"])
-@pytest.mark.parametrize("executor", [SERIAL, THREADS, *PROCESSES, INTERPRETERS], ids=lambda executor: executor.label)
 def test_workers_of_a_pool_are_seen_too(bench: Bench, executor: Executor, reuse: str, build: str) -> None:
     path = bench.write(POOLED)
     handle = bench.start(executor, build=build, side="locks", workers=2, reuse=reuse, body="executor")
@@ -256,8 +265,7 @@ def watched(bench: Bench, executor: Executor, build: str, workers: int = 2) -> W
     return held.waits
 
 
-@pytest.mark.parametrize("build", BUILDS)
-@pytest.mark.parametrize("executor", ALL, ids=lambda executor: executor.label)
+@each_on_a_build(ALL, both=[THREADS, FORK, INTERPRETERS])
 def test_two_busy_workers_wait_for_the_gil_where_they_share_one(bench: Bench, executor: Executor, build: str) -> None:
     bench.write(BUSY)
     share_it = build == "3.14" and executor == THREADS
@@ -309,8 +317,7 @@ def uss(points: Sequence[Barrier]) -> float:
     return median(barrier.point.uss_bytes or 0 for barrier in points)
 
 
-@pytest.mark.parametrize("build", BUILDS)
-@pytest.mark.parametrize("executor", ALL, ids=lambda executor: executor.label)
+@each_on_a_build(ALL, both=[THREADS, SPAWN])
 def test_a_worker_that_touches_64_mib_adds_64_mib(bench: Bench, executor: Executor, build: str) -> None:
     bench.write(TOUCHES)
     barriers(bench, executor, build, mib=0)  # the first launch compiles what it imports
@@ -324,6 +331,7 @@ def test_a_worker_that_touches_64_mib_adds_64_mib(bench: Bench, executor: Execut
 
 
 @pytest.mark.parametrize("build", BUILDS)
+@tried_again
 def test_what_a_forked_worker_writes_moves_from_shared_to_unique(bench: Bench, build: str) -> None:
     bench.write("""
         import mmap
@@ -350,8 +358,7 @@ def test_what_a_forked_worker_writes_moves_from_shared_to_unique(bench: Bench, b
     assert pss[1] - pss[0] == pytest.approx(2 * 16, rel=0.03)
 
 
-@pytest.mark.parametrize("build", BUILDS)
-@pytest.mark.parametrize("executor", ALL, ids=lambda executor: executor.label)
+@each_on_a_build(ALL, both=[THREADS, SPAWN])
 def test_a_leak_is_seen_as_what_it_is(bench: Bench, executor: Executor, build: str) -> None:
     # A mapping is exactly as long as it says; of a bytearray of 100 KiB mimalloc makes 112.
     bench.write("""

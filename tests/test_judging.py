@@ -585,6 +585,11 @@ class TestContracts:
         assert found.decision is Decision.INCONCLUSIVE
         assert found.reason.endswith(f"{FORK.label} could not be measured")
 
+    def test_a_name_that_no_launch_has_is_named(self) -> None:
+        found = verdict(measured(rounds=20), spec=declared("timer.ack_wait < 1 s"))
+        assert found.decision is Decision.INCONCLUSIVE
+        assert found.reason == "timer.ack_wait < 1 s: no launch has a timer ack_wait"
+
     def test_the_gil_is_told_by_every_launch(self) -> None:
         spec = declared("gil == off", executors=("threads",))
         sample = measured(rounds=5)

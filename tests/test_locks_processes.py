@@ -8,15 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from conftest import BUILDS
+from conftest import BUILDS, tried_again
 from lock_script import Script, brief, queued
-from pytest_ftgate.runner.locks.sites import COUNT, OFF
+from pytest_ftgate.runner.locks.sites import COUNT, OFF, RECORD
 
 METHODS = ("fork", "forkserver", "spawn")
 EACH = list(itertools.product(BUILDS, METHODS))
 HOLD_NS = 20e6
 
 each = pytest.mark.parametrize(("build", "method"), EACH)
+# What the build has no part in: each method once, each build somewhere.
+each_method = pytest.mark.parametrize(
+    ("build", "method"), [("3.14", "fork"), ("3.14t", "forkserver"), ("3.14", "spawn")]
+)
 
 HEAD = """
     import multiprocessing as mp
@@ -203,10 +207,11 @@ INNER = (
     def task(number):
         return os.getpid()
 
-    def fill(queue):
+    def fill(queue, taken):
         for number in range(200):
             if number == 100:
-                time.sleep(0.5)  # main has taken the first half by now, and waits
+                taken.recv()
+                time.sleep(0.1)  # main waits for the second half
             queue.put(number)
 
     def serve(executor):
@@ -214,9 +219,12 @@ INNER = (
 
     def main(ctx):
         queue = ctx.Queue()
-        process = ctx.Process(target=fill, args=(queue,))
+        taken, take = ctx.Pipe(False)
+        process = ctx.Process(target=fill, args=(queue, taken))
         process.start()
-        assert [queue.get() for _ in range(200)] == list(range(200))
+        assert [queue.get() for _ in range(100)] == list(range(100))
+        take.send("the first half")
+        assert [queue.get() for _ in range(100)] == list(range(100, 200))
         process.join()
         with ProcessPoolExecutor(2, mp_context=ctx) as executor:
             serve(executor)
@@ -230,7 +238,7 @@ INNER = (
 )
 
 
-@each
+@each_method
 def test_semaphores_that_multiprocessing_makes_for_itself_are_left_alone(
     tmp_path: Path, executables: dict[str, str], build: str, method: str
 ) -> None:
@@ -244,9 +252,10 @@ WORKERS = (
     + """
     from concurrent.futures import ProcessPoolExecutor
 
-    def prepare(given):
+    def prepare(given, meet):
         global lock
         lock = given
+        meet.wait()  # until both workers are there
 
     def task(number):
         with lock:
@@ -255,23 +264,25 @@ WORKERS = (
 
     def main(ctx):
         made = ctx.Lock()
-        with ProcessPoolExecutor(2, ctx, prepare, (made,)) as executor:
-            pids = set(executor.map(task, range(20)))
-        pool = ctx.Pool(2, prepare, (made,))
-        pids.update(pool.map(task, range(20), 1))
+        meet = ctx.Barrier(2)
+        with ProcessPoolExecutor(2, ctx, prepare, (made, meet)) as executor:
+            pids = set(executor.map(task, range(8)))
+        pool = ctx.Pool(2, prepare, (made, meet))
+        pids.update(pool.map(task, range(8), 1))
         pool.close()
         pool.join()
-        with ctx.Pool(2, prepare, (ctx.Lock(),)) as terminated:
-            terminated.map(task, range(20), 1)
-        run(ctx, again, ctx, made)
+        with ctx.Pool(2, prepare, (ctx.Lock(), meet)) as terminated:
+            terminated.map(task, range(8), 1)
+        run(ctx, again, ctx, made, meet)
         print(json.dumps(sorted(pids)))
 
-    def again(ctx, given):
-        run(ctx, wait, given, count=2)
+    def again(ctx, given, meet):
+        run(ctx, wait, given, meet, count=2)
 
-    def wait(given):
+    def wait(given, meet):
+        meet.wait()
         with given:
-            time.sleep(0.3)
+            time.sleep(0.05)
 
     start()
 """
@@ -279,14 +290,16 @@ WORKERS = (
 
 
 @each
+@tried_again
 def test_workers_of_pools_and_children_of_children_leave_their_files(
     tmp_path: Path, executables: dict[str, str], build: str, method: str
 ) -> None:
     script = Script(tmp_path, WORKERS)
+    lines = [script.line(text) for text in ("made = ctx.Lock()", "with ctx.Pool(2, prepare, (ctx.Lock(), meet))")]
+    meeting = (script.line("meet = ctx.Barrier(2)"), "multiprocessing.Barrier", "queue")
     sites = script.run(executables[build], method)
-    lines = [script.line(text) for text in ("made = ctx.Lock()", "with ctx.Pool(2, prepare, (ctx.Lock(),))")]
-    assert brief(sites) == {(line, "multiprocessing.Lock", "lock") for line in lines}
-    assert all(site.contended >= 2 for site in sites)
+    assert brief(sites) - {meeting} == {(line, "multiprocessing.Lock", "lock") for line in lines}
+    assert all(site.contended >= 2 for site in sites if site.waits_for == "lock")
     if method != "fork":  # there a worker that never waited has nothing to say: all know the line
         assert set(json.loads(script.said)) <= script.processes()
 
@@ -298,7 +311,7 @@ NAMED = (
         for lock in locks:
             go.wait()
             with lock:
-                time.sleep(0.1)
+                time.sleep(0.03)
 
     def main(ctx):
         from pytest_ftgate.runner.locks import named
@@ -313,7 +326,8 @@ NAMED = (
 )
 
 
-@each
+@each_method
+@tried_again
 def test_a_name_is_known_in_every_process(tmp_path: Path, executables: dict[str, str], build: str, method: str) -> None:
     script = Script(tmp_path, NAMED)
     sites = script.run(executables[build], method)
@@ -330,7 +344,7 @@ SERVED = (
     def hold(lock, go):
         go.wait()
         with lock:
-            time.sleep(0.05)
+            time.sleep(0.15)
 
     def main(ctx):
         with ctx.Manager() as manager:
@@ -346,7 +360,8 @@ SERVED = (
 )
 
 
-@each
+@each_method
+@tried_again
 def test_a_manager_works_and_its_server_times_its_locks(
     tmp_path: Path, executables: dict[str, str], build: str, method: str
 ) -> None:
@@ -394,6 +409,7 @@ STRADDLING = """
 
 
 @pytest.mark.parametrize("build", BUILDS)
+@tried_again
 def test_no_wait_that_straddles_two_windows_is_kept(tmp_path: Path, executables: dict[str, str], build: str) -> None:
     kept = Script(tmp_path, STRADDLING.replace("            set_window(RECORD)\n", "")).run(executables[build])
     assert len([site for site in kept if site.contended]) >= 4
@@ -460,8 +476,10 @@ SEMANTICS = (
 )
 
 
-@pytest.mark.parametrize("window", [OFF, COUNT, 1])
-@each
+@pytest.mark.parametrize(
+    ("build", "method", "window"),
+    [*((build, method, RECORD) for build, method in EACH), *itertools.product(BUILDS, ["spawn"], [OFF, COUNT])],
+)
 def test_semantics_are_as_without(
     tmp_path: Path, executables: dict[str, str], build: str, method: str, window: int
 ) -> None:
@@ -482,16 +500,19 @@ def test_semantics_are_as_without(
 TERMINATED = (
     HEAD
     + """
-    def wait(lock):
+    def wait(lock, here):
+        here.send("here")
         with lock:
             time.sleep(60)
 
     def main(ctx):
         lock = ctx.Lock()
         with lock:
-            process = ctx.Process(target=wait, args=(lock,))
+            there, here = ctx.Pipe(False)
+            process = ctx.Process(target=wait, args=(lock, here))
             process.start()
-            time.sleep(0.5)
+            there.recv()
+            time.sleep(0.1)  # it waits for the lock
             process.terminate()
             process.join()
         assert process.exitcode == -15, process.exitcode

@@ -372,6 +372,19 @@ class Ticking:
         self.ticks += 1
 
 
+@pytest.mark.parametrize("grows", [False, True])
+def test_a_tree_that_grows_is_taken_again(trees: Script, monkeypatch: pytest.MonkeyPatch, grows: bool) -> None:
+    main, late = FakeProcess(), FakeProcess(pid=PID + 1)
+    trees([main], [main, late])
+    there = iter([[PID], [PID], [PID, PID + 1]])
+    monkeypatch.setattr(observe, "_complete", lambda pids: list(pids) == next(there, [PID, PID + 1]))
+    fake = FakeTime()
+    sampler = observe.MemoryWatch(Roles(main=PID), grows=grows, clock=fake.clock)
+    for _ in range(4):
+        sampler.step()
+    assert [point.processes for point in sampler.points] == ([1, 1, 2, 2] if grows else [1, 1, 1, 1])
+
+
 def test_samplers_share_one_loop(trees: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     trees([FakeProcess()])
     looks = Looks(monkeypatch, lambda look: 0.001)
@@ -458,6 +471,17 @@ CHILD = "import sys; sys.stdin.read()"  # ends with its parent's standard input
 
 def parent(detached: bool) -> str:
     return PARENT.format(child=CHILD, detached=detached)
+
+
+@pytest.mark.skipif(not os.path.exists(f"/proc/self/task/{os.getpid()}/children"), reason="no list of children")
+def test_the_kernel_tells_whether_a_tree_is_complete(start: Start) -> None:
+    family = start(parent(False))
+    assert eventually(lambda: len(observe.tree(family.pid)) == 2)
+    assert not observe._complete([family.pid])
+    assert observe._complete([process.pid for process in observe.tree(family.pid)])
+    family.kill()
+    family.wait()
+    assert not observe._complete([family.pid])
 
 
 def test_the_tree_holds_the_children_and_their_memory(start: Start) -> None:

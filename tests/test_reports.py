@@ -21,6 +21,7 @@ from pytest_ftgate.model import (
     Decision,
     Figures,
     Interval,
+    LatencyFigures,
     Launch,
     LockSite,
     LockWaits,
@@ -429,6 +430,24 @@ def beneath(verbosity: int = 0, width: int = 120, *, unicode: bool = True, worke
     return "\n".join(line.strip() for line in block_of(one, style))
 
 
+LATENCY = LatencyFigures(mean_ns=3.5e6, p50_ns=3.2e6, p95_ns=6.1e6, p99_ns=9e6, max_ns=21e6)
+
+
+def test_the_answers_of_a_server_are_shown_unasked() -> None:
+    times = "mean 3.5 ms, p50 3.2 ms, p95 6.1 ms, p99 9.0 ms, max 21 ms"
+    assert beneath(latency=LATENCY, ops_per_s=2841.4) == f"load     2841 req/s; {times}; no errors"
+    many = msgspec.structs.replace(LATENCY, errors=3)
+    assert beneath(latency=many, ops_per_s=94.3) == f"load     94.3 req/s; {times}; 3 errors"
+    once = msgspec.structs.replace(LATENCY, errors=1)
+    assert beneath(latency=once).endswith("max 21 ms; 1 error")
+
+
+def test_a_window_of_load_has_no_phases() -> None:
+    phases: dict[str, Any] = {"start_ns": 0.0, "work_ns": 1e9, "join_ns": 0.0, "cold_ns": 4e5}
+    assert beneath(1, latency=LATENCY, **phases).startswith("cold 400 µs\nload")
+    assert "work 1.00 s" in beneath(1, **phases)
+
+
 def test_nothing_measured_is_nothing_beneath() -> None:
     assert beneath() == ""
     assert beneath(1) == ""
@@ -564,6 +583,17 @@ def test_waits_leave_out_what_is_hardly_there() -> None:
     text = beneath(1, waits=waits, memory_cost=around(1.01, 0.004))
     assert text.splitlines()[0] == "waits    running 48 %, runnable 2 %, GIL 50 %; watched 1.01x [1.01, 1.01]"
     assert beneath(waits=waits) == ""
+
+
+def test_the_length_of_waits_for_the_gil_stands_beside_their_share() -> None:
+    waits = WaitFigures(running=0.5, gil=0.5, gil_p50_ns=5e6, gil_p95_ns=12.4e6, gil_max_ns=31e6)
+    assert beneath(1, waits=waits).splitlines()[0] == "waits    running 50 %, GIL 50 % (p95 12 ms)"
+
+
+def test_many_processes_of_a_kind_are_a_range() -> None:
+    tree = {"main": 0.0, "logger": 0.01} | {f"child {index}": index / 10 for index in range(6)} | {"wsgi 0": 0.9}
+    shown = beneath(1, waits=WaitFigures(unavailable="x", cores=tree))
+    assert shown.endswith("cpu      main 0.00, logger 0.01, wsgi 0 0.90, 6 children 0.00 to 0.50 cores")
 
 
 def test_waits_that_are_not_there() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from conftest import BUILDS, FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench
+from conftest import BUILDS, FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench, each_on_a_build
 from pytest_ftgate import observe
 from pytest_ftgate.launch import CellUnsupported, LaunchFailed, ProcessHandle, install_runner
 from pytest_ftgate.model import Executor, Param, Settings
@@ -632,13 +632,10 @@ def test_results_do_not_depend_on_the_hash_seed(bench: Bench) -> None:
     assert handle.finish().results == ("({'a', 'b', 'c'}, {'x': {2.5}, 'y': 1},)",)
 
 
-@pytest.mark.parametrize("build", BUILDS)
-@pytest.mark.parametrize(
-    "executor", [THREADS, FORK, FORKSERVER, SPAWN, INTERPRETERS], ids=lambda executor: executor.label
-)
+@each_on_a_build([THREADS, FORK, FORKSERVER, SPAWN, INTERPRETERS])
 def test_memory_that_workers_hold_is_seen(bench: Bench, executor: Executor, build: str) -> None:
     # An anonymous mapping in place of an object: allocators keep or give back what imports left, as it suits them.
-    # The first launch is not counted: it compiles what it imports, which leaves most.
+    # The first launch is not looked at: it compiles what it imports, which leaves most.
     bench.write("""
         import mmap
         import time
@@ -663,7 +660,10 @@ def test_memory_that_workers_hold_is_seen(bench: Bench, executor: Executor, buil
                 return max(point.uss_bytes or 0 for point in points)
         pytest.fail("no launch was looked at twice")
 
-    held(1)
+    first = bench.start(executor, build=build, params=(Param(name="mib", literal="1"),))
+    first.ready()
+    first.turn(COLD)
+    first.finish()
     assert (held(33) - held(1)) / 2**20 == pytest.approx(2 * 32, abs=6)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from fake_launcher import (
     tandem_of,
     unsupported,
 )
-from pytest_ftgate import gate, noise, plan, session, thresholds, trees
+from pytest_ftgate import baselines, gate, noise, plan, session, thresholds, trees
 from pytest_ftgate.baselines import BaselineError, split_nodeid, wall_ratios
 from pytest_ftgate.entries import Ready
 from pytest_ftgate.judging import Standing
@@ -130,6 +132,7 @@ class Project:
         monkeypatch.setattr(session, "read_machine", lambda: self.machine)
         monkeypatch.setattr(noise, "calibration_ns", lambda *_: 5_000_000)
         monkeypatch.setattr(noise, "unfit", lambda *_: "")  # what else runs on this machine says nothing of scripts
+        monkeypatch.setattr(noise, "own_cpu_s", lambda _: 0.0)  # nor what else this process started
         monkeypatch.setattr(trees, "lacks", lambda side, test: side.label == "without it")
         monkeypatch.setattr(Session, "pair", lambda _, standing=None, test="": self.pair(standing))
         monkeypatch.setattr(Session, "relocated", lambda _, spec, side: spec)
@@ -174,9 +177,25 @@ class Project:
     def record(self, launcher: FakeLauncher | None = None, *tandems: Tandem, update: str = "new") -> Outcome:
         return self.run(launcher or day(seed=1), *tandems, update=(update,))
 
+    def recorded(self) -> None:
+        """As after `record()`: of one such run the files are kept for all tests."""
+        self.count += 1
+        for name, content in baseline_files().items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
     @property
     def baseline(self) -> Path:
         return self.root / "baselines" / "test_work.py" / "test_work.json"
+
+
+@cache
+def baseline_files() -> dict[str, bytes]:
+    """What one recording of the two cells leaves in `baselines`."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        Project(root := Path(folder), patch).record()
+        return {str(path.relative_to(root)): path.read_bytes() for path in (root / "baselines").rglob("*.json")}
 
 
 @pytest.fixture
@@ -241,7 +260,7 @@ def test_what_is_stored_is_what_the_launches_gave(project: Project) -> None:
 
 
 def test_the_same_speeds_pass(project: Project) -> None:
-    project.record()
+    project.recorded()
     outcome = project.run()
     assert outcome.decision() is outcome.decision(FORK) is Decision.PASSED
     verdict = outcome.rows[THREADS].verdict
@@ -253,7 +272,7 @@ def test_the_same_speeds_pass(project: Project) -> None:
 
 
 def test_a_slower_cell_regresses_by_its_wall_time(project: Project) -> None:
-    project.record()
+    project.recorded()
     outcome = project.run(day(cell_slower(1.3)))
     assert outcome.decision() is Decision.REGRESSED
     assert outcome.reason().startswith("wall: +30 %") or outcome.reason().startswith("wall: +29.")
@@ -262,7 +281,7 @@ def test_a_slower_cell_regresses_by_its_wall_time(project: Project) -> None:
 
 
 def test_more_memory_in_each_worker_regresses_by_its_uss(project: Project) -> None:
-    project.record()
+    project.recorded()
     launcher = day()
     launcher.memory = lambda at: memory_of(
         (20 + (2 * 8 if at.label == "3.14-fork-w2" and not at.reference else 0)) * MIB
@@ -275,7 +294,7 @@ def test_more_memory_in_each_worker_regresses_by_its_uss(project: Project) -> No
 
 
 def test_faster_or_smaller_is_improved(project: Project) -> None:
-    project.record()
+    project.recorded()
     assert project.run(day(cell_slower(0.7))).decision() is Decision.IMPROVED
     outcome = project.run(day(uss_bytes=10 * MIB))
     assert outcome.decision() is Decision.IMPROVED
@@ -283,7 +302,7 @@ def test_faster_or_smaller_is_improved(project: Project) -> None:
 
 
 def test_faster_by_more_memory_is_a_regression(project: Project) -> None:
-    project.record()
+    project.recorded()
     launcher = day(cell_slower(0.7))
     launcher.memory = lambda at: memory_of((20 if at.reference else 30) * MIB)
     outcome = project.run(launcher)
@@ -292,7 +311,7 @@ def test_faster_by_more_memory_is_a_regression(project: Project) -> None:
 
 
 def test_too_few_launches_are_inconclusive_and_say_what_would_settle_it(project: Project) -> None:
-    project.record()
+    project.recorded()
     outcome = project.run(day(cell_slower(1.3)), launches=2)
     assert outcome.decision() is Decision.INCONCLUSIVE
     wall = outcome.metric(Metric.WALL)
@@ -341,13 +360,13 @@ def test_a_noisy_machine_is_not_called_a_regression(project: Project) -> None:
 
 
 def test_a_machine_twice_as_slow_on_the_day_passes(project: Project) -> None:
-    project.record()
+    project.recorded()
     outcome = project.run(day(lambda _: 2.0))
     assert outcome.decision() is outcome.decision(FORK) is Decision.PASSED
 
 
 def test_a_slowdown_common_to_all_executors_is_not_cancelled(project: Project) -> None:
-    project.record()
+    project.recorded()
     outcome = project.run(day(lambda at: 1.0 if at.candle or at.reference else 1.3))
     assert outcome.decision() is outcome.decision(FORK) is Decision.REGRESSED
     # Among each other they are as they were.
@@ -406,7 +425,7 @@ def test_an_update_of_new_cells_leaves_what_is_stored(project: Project) -> None:
 
 
 def test_an_update_of_all_refuses_a_regressed_cell(project: Project) -> None:
-    project.record()
+    project.recorded()
     old = project.run().session.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
     outcome = project.record(day(cell_slower(1.3), seed=5), update="all")
     assert outcome.decision() is Decision.REGRESSED
@@ -420,7 +439,7 @@ def test_an_update_of_all_refuses_a_regressed_cell(project: Project) -> None:
 
 
 def test_an_update_takes_a_regressed_cell_that_is_named(project: Project) -> None:
-    project.record()
+    project.recorded()
     outcome = project.record(day(cell_slower(1.3), seed=5), update=THREADS)
     assert outcome.decision() is Decision.REGRESSED
     stored = outcome.session.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
@@ -450,6 +469,7 @@ DAMAGES: dict[str, Callable[[str], str]] = {
     "conflict": lambda text: text.replace("{", "{\n<<<<<<< ours", 1),
     "version": lambda text: text.replace('"schema": 1', '"schema": 2'),
 }
+UPDATES: list[tuple[str, ...]] = [(), ("new",), ("all",), (THREADS,)]
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
@@ -460,7 +480,7 @@ def test_a_corrupt_baseline_is_an_error_and_stays_as_it_is(project: Project, dam
     before = project.baseline.read_bytes()
     assert before != whole.encode()
     other = tandem_of(spec=spec_of("threads", nodeid="test_other.py::test_other"))
-    for update in ((), ("new",), ("all",), (THREADS,)):
+    for update in UPDATES if damage is DAMAGES["cut off"] else [("all",)]:
         outcome = project.run(None, TWO, other, update=update)
         assert outcome.decision() is outcome.decision(FORK) is Decision.ERROR
         error = outcome.rows[THREADS].error
@@ -473,7 +493,7 @@ def test_a_corrupt_baseline_is_an_error_and_stays_as_it_is(project: Project, dam
 
 
 def test_a_baseline_of_another_test_that_is_broken_hides_no_verdict(project: Project) -> None:
-    project.record()
+    project.recorded()
     broken = project.root / "baselines" / "gone.json"
     broken.write_text("{", encoding="utf-8")
     outcome = project.run()
@@ -483,7 +503,7 @@ def test_a_baseline_of_another_test_that_is_broken_hides_no_verdict(project: Pro
 
 
 def test_of_another_machine_only_what_travels_is_compared(project: Project) -> None:
-    project.record()
+    project.recorded()
     project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-64c-99999999")
     outcome = project.run(day(lambda at: 0.4 if at.candle else 1.0))
     assert outcome.decision() is outcome.decision(FORK) is Decision.PASSED
@@ -494,7 +514,7 @@ def test_of_another_machine_only_what_travels_is_compared(project: Project) -> N
 
 
 def test_of_another_machine_a_worse_ratio_is_measured_beside_its_commit_or_predicted(project: Project) -> None:
-    project.record()
+    project.recorded()
     project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-64c-99999999")
     slower = cell_slower(1.3, "3.14-fork-w2")
     assert project.run(day(slower)).rows[FORK].verdict.road == "tandem"
@@ -506,7 +526,7 @@ def test_of_another_machine_a_worse_ratio_is_measured_beside_its_commit_or_predi
 
 
 def test_a_test_that_measures_something_else_now_has_no_baseline(project: Project) -> None:
-    project.record()
+    project.recorded()
     outcome = project.run(None, tandem_of(spec=spec_of("threads", "fork", reuse="pool")))
     assert outcome.decision() is Decision.NO_BASELINE
     assert "reuse was fresh, is pool" in outcome.reason()
@@ -530,7 +550,7 @@ def test_an_executor_that_cannot_do_it_is_unsupported(project: Project) -> None:
 
 
 def test_a_workload_that_fails_is_an_error_with_its_own_words(project: Project) -> None:
-    project.record()
+    project.recorded()
     launcher = day()
     launcher.trouble = lambda at: failed("ValueError: nine", "Traceback: ...") if "fork" in at.label else None
     outcome = project.run(launcher)
@@ -542,7 +562,7 @@ def test_a_workload_that_fails_is_an_error_with_its_own_words(project: Project) 
 
 
 def test_memory_that_cannot_be_seen_any_more_does_not_pass(project: Project) -> None:
-    project.record()
+    project.recorded()
     launcher = day()
     launcher.memory = lambda _: ()
     outcome = project.run(launcher)
@@ -555,7 +575,7 @@ def test_memory_that_cannot_be_seen_any_more_does_not_pass(project: Project) -> 
 
 
 def test_a_second_process_of_a_run_reads_the_rows_of_the_first(project: Project) -> None:
-    project.record()
+    project.recorded()
     first, second = day(cell_slower(1.3)), FakeLauncher()
     rows = project.session(first, run="shared").row(THREADS)
     other = project.session(second, run="shared")
@@ -602,7 +622,7 @@ def test_loops_of_the_baseline_are_taken_over(project: Project) -> None:
 
 
 def test_a_cell_that_is_not_collected_any_more_is_reported(project: Project) -> None:
-    project.record()
+    project.recorded()
     outcome = project.run(None, tandem_of("threads"))
     assert outcome.report.unused_baselines == (FORK,)
     assert outcome.session.report([], "0.1", None).unused_baselines == ()
@@ -663,7 +683,7 @@ def test_a_figure_that_cost_too_much_to_see_is_not_judged(project: Project) -> N
 
 
 def test_watching_that_cost_too_much_refuses_memory_alone(project: Project) -> None:
-    project.record()
+    project.recorded()
     launcher = day()
     launcher.memory = lambda at: memory_of((20 if at.reference else 40) * MIB)
     launcher.watched = lambda _: 1.5
@@ -705,7 +725,7 @@ def test_without_its_one_worker_cell_scaling_is_not_judged(project: Project) -> 
 
 
 def test_a_miss_is_measured_beside_the_commit_of_its_baseline(project: Project) -> None:
-    project.record()
+    project.recorded()
     outcome = project.run(day(cell_slower(1.3)))
     row = outcome.rows[THREADS]
     assert (row.verdict.decision, row.verdict.road) == (Decision.REGRESSED, "tandem")
@@ -719,14 +739,14 @@ def test_a_miss_is_measured_beside_the_commit_of_its_baseline(project: Project) 
 
 
 def test_a_day_that_the_candle_does_not_cancel_passes_beside_its_commit(project: Project) -> None:
-    project.record()
+    project.recorded()
     outcome = project.run(day(lambda at: 1.0 if at.candle else 1.3))  # the reference is as slow today
     assert outcome.decision() is outcome.decision(FORK) is Decision.PASSED
     assert outcome.rows[THREADS].verdict.road == "tandem"
 
 
 def test_where_no_commit_can_be_had_only_much_slower_fails(project: Project) -> None:
-    project.record()
+    project.recorded()
     project.beside = False
     slower = project.run(day(cell_slower(1.2)))
     assert (slower.decision(), slower.rows[THREADS].verdict.road) == (Decision.INCONCLUSIVE, "prediction")
@@ -736,28 +756,30 @@ def test_where_no_commit_can_be_had_only_much_slower_fails(project: Project) -> 
 
 
 def test_more_recordings_tell_smaller_regressions(project: Project) -> None:
-    project.record()
+    project.recorded()
     project.beside = False
     assert project.run(day(cell_slower(1.25))).decision() is Decision.INCONCLUSIVE
-    for seed in range(20, 28):
+    for seed in range(20, 24):
         project.record(day(seed=seed), update="all")
     assert project.run(day(cell_slower(1.25))).decision() is Decision.REGRESSED
 
 
 def test_escalation_can_be_turned_off(project: Project) -> None:
-    project.record()
+    project.recorded()
     outcome = project.run(day(cell_slower(1.2)), escalate=False)
     assert outcome.rows[THREADS].verdict.road == "prediction"
     assert "--ftgate-escalate" in outcome.rows[THREADS].verdict.why
 
 
-def test_the_last_twenty_recordings_stay(project: Project) -> None:
-    project.record()
-    for seed in range(30, 52):
+def test_the_last_twenty_recordings_stay(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert baselines.RECORDINGS_KEPT == 20
+    monkeypatch.setattr(baselines, "RECORDINGS_KEPT", 3)
+    project.recorded()
+    for seed in range(30, 34):
         outcome = project.record(day(seed=seed), tandem_of("threads"), update="all")
     stored = outcome.session.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
     assert stored is not None
-    assert len(stored.recordings) == 20
+    assert len(stored.recordings) == 3
     assert stored.recordings[-1].recorded_at == outcome.report.started_at
 
 
@@ -786,7 +808,7 @@ def test_a_reference_that_cannot_be_installed_is_an_error(project: Project, monk
         assert found is not None
         return found
 
-    project.record()
+    project.recorded()
     monkeypatch.setattr(Session, "ready", ready)
     outcome = project.run(against="main")
     assert outcome.decision() is outcome.decision(FORK) is Decision.ERROR
@@ -808,7 +830,7 @@ def test_a_reference_that_fails_has_nothing_to_compare(project: Project) -> None
 def test_a_regression_that_the_machine_may_have_made_is_doubted(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    project.record()
+    project.recorded()
     project.beside = False
     monkeypatch.setattr(noise, "unfit", lambda conditions, road: "others kept the cores busy" if conditions else "")
     outcome = project.run(day(cell_slower(1.8)))
@@ -825,7 +847,7 @@ def test_a_regression_is_predicted_where_only_the_environment_of_its_reference_f
             return Found(reason="cannot install -e .: no network", failed=True)
         return project.found(cell)
 
-    project.record()
+    project.recorded()
     monkeypatch.setattr(Session, "found", lambda _, cell, side=None: found(cell, side))
     assert project.run(day(cell_slower(3.0))).decision() is Decision.REGRESSED
     monkeypatch.setattr(noise, "unfit", lambda conditions, road: "LOUD" if road == "prediction" else "")
@@ -841,7 +863,7 @@ def test_a_reference_that_dies_later_ends_its_cell(project: Project) -> None:
     assert against.decision() is Decision.NO_BASELINE
     assert "boom" in against.reason()
     assert against.launches() < 8
-    project.record()
+    project.recorded()
     screened = project.run(dying(day(cell_slower(3.0))))
     assert screened.decision() is Decision.REGRESSED
     assert screened.rows[THREADS].verdict.road == "prediction"
@@ -862,7 +884,7 @@ def test_code_that_did_not_change_does_not_regress_and_is_recorded(
     def same(*_: object) -> trees.Pair:
         raise trees.NothingToCompare("it is checked out")
 
-    project.record()
+    project.recorded()
     monkeypatch.setattr(Session, "pair", lambda _, standing=None, test="": same())
     outcome = project.run(day(cell_slower(3.0)), update=("all",))
     assert outcome.decision() is Decision.INCONCLUSIVE
@@ -976,7 +998,7 @@ def test_a_budget_goes_where_the_decision_is_nearest(project: Project, monkeypat
 def test_a_budget_that_ends_in_between_never_turns_a_regression_into_nothing(
     project: Project, monkeypatch: pytest.MonkeyPatch, budget_s: float
 ) -> None:
-    project.record()
+    project.recorded()
     launcher = day(cell_slower(3.0))
     monkeypatch.setattr(time, "monotonic", launcher.clock)
     outcome = project.run(launcher, budget_s=budget_s)

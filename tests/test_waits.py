@@ -10,14 +10,18 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gil_by_hand import Draw, Line, constant, exponential
 from pytest_ftgate import waits
 from pytest_ftgate.errors import FtgateError
+from pytest_ftgate.figures import PAUSES_CROWDED
+from pytest_ftgate.gilwaits import Slices
+from pytest_ftgate.lockwaits import percentile
 from pytest_ftgate.model import Waits
 from pytest_ftgate.roles import Roles
 from pytest_ftgate.waits import (
@@ -31,6 +35,7 @@ from pytest_ftgate.waits import (
     disagrees,
     patterns_hold,
     self_test,
+    writable_statics,
 )
 
 pytestmark = pytest.mark.skipif(bool(waits.unsupported()), reason="only Linux tells")
@@ -422,6 +427,9 @@ class Told:
         self.accounts: Callable[[int], Account | None] = lambda thread: UNBORN
         self.cpu: Callable[[int], float | None] = lambda pid: 0.0
         self.dropped: list[int] = []
+        self.sliced: Callable[[int], Slices | None] = lambda thread: Slices(0, 0)
+        self.below: dict[int, tuple[int, ...]] = {}
+        self.titles: dict[int, str] = {}
 
     def threads(self, pid: int) -> list[int]:
         return [thread for thread in self.calls if thread // 1000 == pid // 1000]
@@ -433,6 +441,18 @@ class Told:
 
     def account(self, pid: int, thread: int) -> Account | None:
         return self.accounts(thread)
+
+    def slices(self, pid: int, thread: int) -> Slices | None:
+        return self.sliced(thread)
+
+    def children(self, pid: int) -> list[int]:
+        return list(self.below.get(pid, ()))
+
+    def title(self, pid: int) -> str:
+        return self.titles.get(pid, "")
+
+    def is_tracker(self, pid: int) -> bool:
+        return self.titles.get(pid) == "tracker"
 
     def cpu_s(self, pid: int) -> float | None:
         return self.cpu(pid)
@@ -487,6 +507,15 @@ FUTEX = {arch: calls.futex for arch, calls in CALLS.items()}
 )
 def test_what_a_futex_is(arch: str, address: int, operation: int, timeout: bool, meant: str) -> None:
     assert where(line(FUTEX[arch], address, operation, timeout=timeout), arch=arch) == meant
+
+
+def test_a_server_with_the_interpreter_as_a_library_has_the_gil_there() -> None:
+    """Its own static memory holds locks of its own."""
+    maps = MAPS.replace("/opt/bin/python3.14", "/usr/sbin/apache2")
+    assert writable_statics(maps, "/usr/sbin/apache2") == [(0x7F0000100000, 0x7F0000200000)]
+    alone = maps.replace("libpython3.14", "libexpat")
+    assert writable_statics(alone, "/usr/sbin/apache2")[0] == (0x55D000200000, 0x55D000201000)
+    assert len(writable_statics(MAPS, "/opt/bin/python3.14")) == 3
 
 
 def test_the_heap_holds_a_gil_where_an_interpreter_has_its_own() -> None:
@@ -707,6 +736,130 @@ def test_births_do_not_cost_more_either(count: int, life_s: float) -> None:
     assert fraction(seen, "asleep") > 0.95
 
 
+# -- how long single waits for the GIL are --------------------------------------------------------------------------
+
+
+class Contended(Told):
+    """Threads 1001 and on, which wait for the GIL as the test drew it."""
+
+    def __init__(self, lines: Sequence[Line]) -> None:
+        super().__init__()
+        self.clock = Clock()
+        self.random = random.Random(8)
+        self.lines = {1001 + number: life for number, life in enumerate(lines)}
+        self.calls = dict.fromkeys(self.lines, b"running")
+        self.sliced = lambda thread: self.at(thread)[1]
+        self.costs_s, self.look_s = self.clock.work, 3e-6
+        self.accounts = lambda thread: Account(self.at(thread)[1].running_ns, 0, self.at(thread)[1].times, 0)
+
+    def at(self, thread: int) -> tuple[str, Slices]:
+        return self.lines[thread].at(self.clock.now_s - 100.0)
+
+    def call(self, pid: int, thread: int) -> bytes | None:
+        super().call(pid, thread)
+        state = self.at(thread)[0]
+        if state == "gil":
+            return line(202, STATIC, 0x89, timeout=True)
+        return b"running" if state == "running" else line(230)
+
+    def sleep(self, seconds: float) -> None:
+        """Nobody wakes on time."""
+        self.clock.work(30e-6)
+        self.clock.now_s += max(0.0, seconds - 30e-6) + self.random.uniform(50e-6, 120e-6)
+
+    def watched(self, seconds: float) -> Waits:
+        watch = Watch(Roles(main=1000), reader=self, clock=self.clock, cost_clock=lambda: self.clock.cpu_s)
+        watch.start()
+        watch.run(seconds, self.sleep)
+        return watch.finish()
+
+
+@pytest.mark.parametrize(
+    ("wait", "run_s", "interval_s"),
+    [(constant(0.020), 0.005, 0.005), (constant(0.0012), 0.0003, 0.0003), (exponential(0.012), 0.004, 0.005)],
+)
+def test_the_lengths_of_waits_for_the_gil_at_no_higher_cost(wait: Draw, run_s: float, interval_s: float) -> None:
+    rnd = random.Random(41)
+    lines = [Line(rnd, wait, constant(run_s), 12.0, interval_s) for _ in range(5)]
+    reader = Contended(lines)
+    seen = reader.watched(10.0)
+    assert reader.clock.cpu_s <= 0.025 * seen.watched_s  # with 1 % of arms and sleeps that are none of the looks'
+    true = sorted(length for life in lines for length in life.waits)
+    for share in (0.5, 0.95):
+        whole = 1 + seen.gil_unended / sum(seen.gil_waits.values())
+        counts = {bucket: round(weight * 1e6) for bucket, weight in seen.gil_waits.items()}
+        assert percentile(counts, share * whole) / 1e9 == pytest.approx(true[int(share * len(true))], rel=0.3)
+    assert true[len(true) // 2] * 1e9 > seen.gil_look_ns > 0
+    assert 0.6 * true[-1] * 1e9 < seen.gil_max_ns < true[-1] * 1e9
+    assert fraction(seen, "gil") == pytest.approx(sum(true) / (sum(true) + len(true) * run_s), abs=0.06)
+
+
+def test_no_wait_for_the_gil_has_no_length_and_no_burst() -> None:
+    reader = Told({1001: line(230), 1002: line(202, STACK, 0x189)})
+    _, seen = paced(reader, 3e-6, 2.0)
+    assert (seen.gil_waits, seen.gil_unended, seen.gil_look_ns, seen.gil_max_ns) == ({}, 0.0, 0, 0)
+    assert len(reader.asked) == seen.samples
+
+
+TOLD = """
+import ctypes, resource
+sys.setswitchinterval({interval_s})
+pread, found, going = ctypes.PyDLL(None).pread, [], True  # one that keeps the GIL
+def busy():
+    own, text = os.open("/proc/thread-self/schedstat", os.O_RDONLY), ctypes.create_string_buffer(80)
+    mine, last, slept, queued = [], time.perf_counter(), 0, 0
+    while going:
+        sum(range(200))
+        now = time.perf_counter()
+        if now - last > 6e-5:
+            switches = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+            pread(own, text, 80, 0)
+            delay = int(text.value.split()[1])
+            if switches > slept: mine.append((last, now - last, now - last - (delay - queued) / 1e9))
+            slept, queued, now = switches, delay, time.perf_counter()
+        last = now
+    found.extend(mine)
+threads = [threading.Thread(target=busy, daemon=True) for _ in range(5)]
+for thread in threads: thread.start()
+ready()
+began = float(sys.stdin.readline())
+ended = float(sys.stdin.readline())
+going = False
+for thread in threads: thread.join()
+ready([sorted(row[column] for row in found if began < row[0] < ended) for column in (1, 2)])
+"""
+
+
+@pytest.mark.parametrize("interval_s", [0.005, 0.0005])
+def test_real_waits_are_as_long_as_those_who_wait_say(program: Program, interval_s: float) -> None:
+    """Between theirs without the time in run queues and theirs with it, of which ours have that amid a wait alone."""
+
+    def judge() -> None:
+        running = program("3.14", TOLD.format(interval_s=interval_s))
+        assert running.process.stdin is not None
+        began = time.perf_counter()
+        seen = watched(Roles(main=running.pid), 2.0)
+        running.process.stdin.write(f"{began}\n")
+        whole, waiting = running.ask(str(time.perf_counter()))
+        assert seen.gil_waits
+        assert seen.gil_max_ns < 1.2e9 * whole[-1]
+        counts = {bucket: round(weight * 1e6) for bucket, weight in seen.gil_waits.items()}
+        median_ns = percentile(counts, min(1.0, 0.5 * (1 + seen.gil_unended / sum(seen.gil_waits.values()))))
+        crowded = seen.runnable_s > seen.gil_s
+        if median_ns < (PAUSES_CROWDED if crowded else 1) * seen.gil_look_ns:  # then it is not told
+            assert fraction(seen, "runnable") > 0.2
+        else:
+            assert 0.6e9 * waiting[len(waiting) // 2] < median_ns < 1.5e9 * whole[len(whole) // 2] + seen.gil_look_ns
+
+    until(judge)
+
+
+def test_without_a_gil_there_is_none_to_wait_for(program: Program) -> None:
+    code = "for _ in range(3): threading.Thread(target=busy, daemon=True).start()\nready()\nsys.stdin.read()"
+    seen = watched(Roles(main=program("3.14t", BUSY + code).pid))
+    assert (seen.gil_waits, seen.gil_max_ns) == ({}, 0)
+
+
 # -- whose threads -------------------------------------------------------------------------------------------------
 
 
@@ -732,6 +885,116 @@ def test_the_workers_threads_are_watched(workers: tuple[int, ...], main_works: b
     assert seen.span_s == pytest.approx(len(looked_at) * seen.watched_s)
     expected = {"main": 1.0} | {f"worker {index}": 2.0 + index for index in range(len(workers))}
     assert seen.cores == pytest.approx(expected)
+
+
+def test_every_thread_of_a_tree_that_is_no_launch_of_ours_is_watched() -> None:
+    """A server's: its first process, those that it started and theirs, with their main threads, but no tracker."""
+    reader, clock = Told(dict.fromkeys((1000, 1001, 2000, 3000, 3001, 4000, 5000), line(230))), Clock()
+    reader.below = {1000: (2000, 4000, 5000), 2000: (3000,)}
+    reader.titles = {1000: "apache2", 2000: "apache2", 3000: "wsgi", 4000: "tracker", 5000: "wsgi"}
+    reader.cpu = lambda pid: clock.now_s * pid / 10000
+    watch = Watch(Roles(main=1000, all_work=True), reader=reader, clock=clock, cost_clock=lambda: clock.cpu_s)
+    watch.start()
+    watch.run(1.0, clock.sleep)
+    seen = watch.finish()
+    assert set(reader.asked) == {1000, 1001, 2000, 3000, 3001, 5000}
+    assert seen.span_s == pytest.approx(6 * seen.watched_s)
+    assert list(seen.cores) == ["main", "child 0", "wsgi 0", "wsgi 1"]
+    assert seen.cores == pytest.approx({"main": 0.1, "child 0": 0.2, "wsgi 0": 0.3, "wsgi 1": 0.5})
+
+
+def test_processes_of_a_tree_come_and_go() -> None:
+    reader, clock = Told(dict.fromkeys((1000, 2000), line(230))), Clock()
+    reader.below, reader.titles = {1000: (2000,)}, {1000: "granian", 2000: "granian", 3000: "helper"}
+    reader.cpu = lambda pid: clock.now_s if pid in reader.calls else None
+    watch = Watch(Roles(main=1000, all_work=True), reader=reader, clock=clock, cost_clock=lambda: clock.cpu_s)
+    watch.start()
+    watch.run(1.0, clock.sleep)
+    reader.calls[3000] = line(230)
+    reader.below[1000] = (2000, 3000)
+    watch.run(1.0, clock.sleep)
+    del reader.calls[2000]
+    reader.below[1000] = (3000,)
+    watch.run(2.0, clock.sleep)
+    seen = watch.finish()
+    assert seen.span_s == pytest.approx(4.0 + 2.0 + 3.0, rel=0.05)
+    assert seen.cores == pytest.approx({"main": 1.0, "child 0": 0.5, "helper": 0.75}, rel=0.05)
+
+
+@BUILDS
+def test_a_real_tree_is_found_and_followed(program: Program, build: str) -> None:
+    running = program(
+        build,
+        """
+        import subprocess
+        child = "import sys, threading, time; threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
+        both = child + "; print(flush=True); sys.stdin.read()"
+        pipe = subprocess.PIPE
+        def start(): return subprocess.Popen([sys.executable, "-c", both], stdin=pipe, stdout=pipe)
+        first, second = start(), start()
+        for each in (first, second): each.stdout.readline()
+        ready([first.pid, second.pid])
+        for _ in sys.stdin:
+            first.kill(); first.wait()
+            third = start(); third.stdout.readline()
+            ready(third.pid)
+        """,
+    )
+    watch = Watch(Roles(main=running.pid, all_work=True))
+    watch.start()
+    watch.run(0.4)
+    third = running.ask("another")
+    watch.run(0.6)
+    seen = watch.finish()
+    assert list(seen.cores) == ["main", *(f"child {number}" for number in range(3))]
+    assert third not in running.told
+    assert seen.span_s == pytest.approx(5 * seen.watched_s, rel=0.25)  # two lives of two threads, and the main one
+    assert fraction(seen, "process") + fraction(seen, "asleep") > 0.5
+
+
+def test_what_a_process_calls_itself() -> None:
+    """As mod_wsgi rewrites the command line of a daemon process; most have the name of their program."""
+    for words, title in ((["(wsgi:site:8000)", "60"], "wsgi"), (["sleep", "60"], "sleep")):
+        with subprocess.Popen(words, executable="/bin/sleep") as process:
+
+            def judge(process: subprocess.Popen[bytes] = process, title: str = title) -> None:
+                assert Proc().title(process.pid) == title
+                assert not Proc().is_tracker(process.pid)
+
+            try:
+                until(judge)  # it is its parent until the kernel has put its program in place
+            finally:
+                process.kill()
+    assert Proc().title(2**22 + 1) == ""
+
+
+def test_children_where_the_kernel_does_not_list_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(["/bin/sleep", "60"]) as process:
+        try:
+            assert process.pid in Proc().children(os.getpid())
+            monkeypatch.setattr(os.path, "exists", lambda path: False)
+            assert process.pid in Proc().children(os.getpid())
+            assert Proc().children(2**22 + 1) == []
+        finally:
+            process.kill()
+
+
+@pytest.mark.skipif(os.name != "posix" or os.getuid() != 0, reason="only root can start another user's process")
+def test_a_tree_of_another_user_is_read_by_root(program: Program) -> None:
+    """As mod_wsgi's daemon processes are: started by root, then another's."""
+    code = """
+    if os.fork() == 0:
+        os.setgid(65534); os.setuid(65534)
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+        ready(os.getpid())
+        time.sleep(60)
+    time.sleep(60)
+    """
+    running = program("3.14", code)
+    seen = watched(Roles(main=running.pid, all_work=True), 0.3)
+    assert list(seen.cores) == ["main", "child 0"]
+    assert seen.span_s == pytest.approx(3 * seen.watched_s, rel=0.1)
+    assert fraction(seen, "asleep") > 0.95
 
 
 # -- refused rather than guessed -----------------------------------------------------------------------------------

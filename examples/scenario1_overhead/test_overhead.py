@@ -1,9 +1,11 @@
-"""Scenario 1: the tax of creating workers. Threads against processes by each start method, fresh and from a pool."""
+"""Scenario 1: the tax of creating workers: threads, processes by start method, sub-interpreters; fresh and pooled."""
 
-from pytest_ftgate import ftgate, threads
+from pytest_ftgate import ftgate, interpreters, processes, threads
 
 WORK_ITERS = 20_000
-METHODS = ["fork", "forkserver", "spawn"]
+HELD_BYTES = 16 * 2**20
+HELD = []
+EXECUTORS = (threads, processes("fork", "forkserver", "spawn"), interpreters)
 
 
 def work(iterations=WORK_ITERS):
@@ -14,19 +16,38 @@ def work(iterations=WORK_ITERS):
     return x
 
 
-@ftgate.compare(threads, processes=METHODS, workers=8, iterations=1000, warmup=5)
+@ftgate.require("threads.start < processes[fork].start")
+@ftgate.require("processes[fork].start < processes[forkserver].start")
+@ftgate.require("processes[spawn].start > 2 * processes[forkserver].start")
+@ftgate.require("processes[spawn].start > 20 * threads.start")
+@ftgate.require("interpreters.start > 2 * processes[fork].start")
+@ftgate.require("processes[spawn].wall > 3 * threads.wall")
+@ftgate.require("processes[spawn, w8, 3.14t].wall > 7 * threads[w8, 3.14t].wall")
+@ftgate.compare(*EXECUTORS, workers=[2, 8], iterations=10, warmup=1)
 def test_fresh_workers(worker):
-    """Profile *overhead*: each iteration starts eight workers, lets them work, and joins them."""
+    """Profile *overhead*: each iteration starts the workers, lets them work, and joins them."""
     return work()
 
 
-@ftgate.compare(threads, processes=METHODS, workers=8, iterations=1000, warmup=5, reuse="pool")
+@ftgate.require("processes[spawn].start < 0.1 * processes[spawn].cold")
+@ftgate.require("processes[spawn].wall < 2 * processes[fork].wall")
+@ftgate.compare(*EXECUTORS, workers=[2, 8], iterations=10, warmup=1, reuse="pool")
 def test_pool_of_workers(worker):
     """The same with workers that stay: what is left is dispatch."""
     return work()
 
 
-@ftgate.compare(threads, processes=METHODS, workers=8, duration=6, warmup=0.4)
+@ftgate.require("processes[fork].uss < threads.uss", "processes[fork].pss > 1.2 * threads.pss")
+@ftgate.require("processes[forkserver].uss > 1.5 * processes[fork].uss")
+@ftgate.require("processes[spawn].uss > 3 * threads.uss")
+@ftgate.require("interpreters.uss > 1.5 * threads.uss")
+@ftgate.compare(*EXECUTORS, workers=8, duration=0.25, window=0.05, warmup=0.05)
 def test_memory_profile(worker):
     """Profile *memory*: workers that keep working while they are looked at; a footprint, not a timing."""
     work(1000)
+
+
+@test_memory_profile.shared
+def held(kind):
+    """What the program that starts the workers holds itself: forked workers share its pages, others never have them."""
+    HELD[:] = [bytes(range(256)) * (HELD_BYTES // 256)]

@@ -1,10 +1,15 @@
-"""Scenario 2: shared mutable state under one lock. Threads with a set, processes with a Manager's dict."""
+"""Scenario 2: shared mutable state under one lock. Threads, processes, sub-interpreters, and the native limit."""
 
-from pytest_ftgate import ftgate, processes, threads
+from pytest_ftgate import command, ftgate, interpreters, processes, threads
 
 MASK = 0xFFFFFFFFFFFFFFFF
 GOLDEN = 0x9E3779B97F4A7C15
 IDS = 10_000_000
+RUST = command(
+    "rust",
+    ["{folder}/native/target/release/shared-set", "--workers", "{workers}", "--seconds", "{seconds}"],
+    build=["cargo", "build", "--release", "--quiet", "--manifest-path", "{folder}/native/Cargo.toml"],
+)
 
 
 class SplitMix64:
@@ -22,7 +27,27 @@ class SplitMix64:
         return z ^ (z >> 31)
 
 
-@ftgate.compare(threads, processes=["fork", "forkserver", "spawn"], workers=[2, 8], duration=5, warmup=1)
+@ftgate.require("threads.ops_per_s > 10 * processes[fork].ops_per_s")
+@ftgate.require("threads.ops_per_s > 10 * processes[forkserver].ops_per_s")
+@ftgate.require("threads.ops_per_s > 10 * processes[spawn].ops_per_s")
+@ftgate.require("processes[fork].timer.lock_wait > 10 * threads.timer.lock_wait")
+@ftgate.require("processes[forkserver].timer.lock_wait > 10 * threads.timer.lock_wait")
+@ftgate.require("processes[spawn].timer.lock_wait > 10 * threads.timer.lock_wait")
+@ftgate.require("processes[fork].ops_per_s < 2 * processes[spawn].ops_per_s")
+@ftgate.require("processes[spawn].ops_per_s < 2 * processes[fork].ops_per_s")
+@ftgate.require("command[rust].ops_per_s > threads[3.14t].ops_per_s")
+@ftgate.compare(
+    threads,
+    processes("fork", "forkserver", "spawn"),
+    interpreters,
+    RUST,
+    workers=[2, 8],
+    pythons=["3.14t", "3.14"],  # the first is what stands beside the program: threads without the GIL
+    duration=1,
+    window=0.1,
+    warmup=0.1,
+    needs={"cargo": "apt install cargo"},
+)
 def test_shared_set(worker):
     """One operation: draw an id, take the lock, insert it if it is new."""
     uid = next_id(worker)
@@ -54,9 +79,29 @@ def shared_dict(worker):
         lock.release()
 
 
+@test_shared_set.variant(interpreters)
+def shared_bytes(worker):
+    """What sub-interpreters share: a buffer with a byte an id, and a queue whose one token is the lock."""
+    uid = next_id(worker)
+    seen, token = worker.shared
+    wait = worker.timed("lock_wait")
+    with wait:
+        token.get()
+    try:
+        if not seen[uid]:
+            seen[uid] = 1
+            worker.count("inserts")
+    finally:
+        token.put(None)
+
+
 @test_shared_set.shared
 def state(kind):
-    """The executor's own: a set and a lock, or a Manager's dict and the start method's lock."""
+    """The executor's own: a set, a Manager's dict or a buffer, and a lock or what there is in its place."""
+    if kind.name == "interpreters":
+        token = kind.Queue()
+        token.put(None)
+        return memoryview(bytearray(IDS)), token
     return (kind.dict() if kind.name == "processes" else kind.set()), kind.Lock()
 
 

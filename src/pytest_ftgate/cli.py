@@ -11,7 +11,7 @@ from typing import Final
 
 from .errors import FtgateError
 
-COMMANDS: Final = ("doctor", "pythons", "baseline")
+COMMANDS: Final = ("init", "demo", "doctor", "pythons", "baseline")
 
 EPILOG: Final = "exit codes: 0 fine, 1 regressed, 2 an error in usage or files, 3 nothing measured or found"
 

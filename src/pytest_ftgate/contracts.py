@@ -4,8 +4,9 @@
     sum        = product {("+" | "-") product}
     product    = part {("*" | "/") part}
     part       = number [unit] | [cell] metric | "(" sum ")"
+    metric     = word | ("timer" | "counter" | "peak") "." name of the workload's
     cell       = executor ["[" qualifier {"," qualifier} "]"] "."
-    qualifier  = start method | "w" worker count | target
+    qualifier  = start method | "w" worker count | role with its worker count | program's name | target
 
 Nothing is ever evaluated as Python. Pure.
 """
@@ -26,9 +27,11 @@ from pytest_ftgate.model import (
     Decision,
     Executor,
     ExecutorKind,
+    Latency,
     MemoryPoint,
     Metric,
     MetricVerdict,
+    Program,
     Sample,
     Spec,
     StartMethod,
@@ -69,8 +72,18 @@ METRICS: Final[Mapping[str, Dimension]] = {
     "efficiency": PLAIN,
     "cores": PLAIN,
     "ops_per_s": PLAIN,
+    "latency_mean": TIME,
+    "latency_p50": TIME,
+    "latency_p95": TIME,
+    "latency_p99": TIME,
+    "gil_wait_p95": TIME,
     "gil": PLAIN,
 }
+OWN: Final[Mapping[str, Dimension]] = {"timer": TIME, "counter": PLAIN, "peak": PLAIN}
+"""What a workload measures of itself, under names of its own: a timer's mean, a counter per second, a peak."""
+LATENCIES = ("latency_mean", "latency_p50", "latency_p95", "latency_p99")
+PROGRAMS = ("command", "server")
+"""Executors that have a name in the test."""
 SHARES = ("lock_wait_share", "queue_wait_share")
 SCALINGS = ("scaling", "efficiency")
 KINDS: tuple[str, ...] = get_args(ExecutorKind)
@@ -97,12 +110,17 @@ class ContractError(FtgateError):
 
 
 class Where(Struct, frozen=True, kw_only=True):
-    """The cell that a metric is of; None leaves a part to the cell at hand, and a method to the only one there is."""
+    """The cell that a metric is of; None leaves a part to the cell at hand, and a method to the only one there is.
+
+    `roles` are words such as `writer4`. `words` are what stands beside a program: its name, its target, or both.
+    """
 
     kind: str
     method: str | None = None
     workers: int | None = None
     target: str | None = None
+    roles: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
 
 
 class Number(Struct, frozen=True, kw_only=True):
@@ -163,7 +181,10 @@ _NUMBER = re.compile(r"(?:[0-9][0-9_]*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)
 _NAME = re.compile(r"[^\W\d]\w*")
 _SIGN = re.compile(r"<=|>=|==|[-+*/()<>%.]")
 _WORKERS = re.compile(r"w([0-9]+)")
+_ROLE = re.compile(r"[^\W\d]\w*[0-9]")
 _TARGET = re.compile(r"[0-9]|.*[/\\]|~", re.DOTALL)
+_VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc)[0-9]+)?t?(?:\[.*\])?|.*[/\\].*|~.*", re.DOTALL)
+"""A target for sure: a program may be called `2x5`."""
 
 
 def _tokens(text: str) -> list[Token]:
@@ -296,7 +317,7 @@ class _Parser:
         if token.kind != "name" and token.text != "%":
             return 1.0, PLAIN
         if token.text not in UNITS:
-            if token.text in METRICS or token.text in KINDS:
+            if token.text in (*METRICS, *OWN, *KINDS):
                 self.fail(f"expected an operator such as * before {token.text}", token.at)
             self.fail(f"{token.text!r} is no unit{did_you_mean(token.text, list(UNITS))}; use {_all_units()}", token.at)
         self.next += 1
@@ -306,7 +327,8 @@ class _Parser:
 
     def name(self, token: Token) -> Name:
         """`wall`, `threads.wall` or `processes[spawn, w8].wall`, whose first word is `token`."""
-        if self.token.kind != "brackets" and self.token.text != ".":
+        bare = self.token.kind != "brackets" and self.token.text != "."
+        if bare or token.text in OWN:
             return Name(metric=self.metric(token), where=None, at=token.at, columns={})
         if token.text not in KINDS:
             self.fail(self.no_executor(token.text), token.at)
@@ -316,39 +338,48 @@ class _Parser:
             for item, at in self.items(self.token):
                 field, value = self.qualifier(token.text, item, at)
                 if field in said:
-                    self.fail(f"{item} is a second {FIELDS[field]}; one is enough", at)
+                    second = f"is a second {FIELDS[field]}" if field in FIELDS else "stands there twice"
+                    self.fail(f"{item} {second}; one is enough", at)
                 said[field], columns[field] = value, at
             self.next += 1
         if not self.taken("."):
             self.fail(f"expected . and a metric, as in {token.text}.wall", self.token.at)
         metric = self.token
         if metric.kind != "name":
-            self.fail(f"expected a metric: {listed(list(METRICS))}", metric.at)
+            self.fail(f"expected a metric: {_all_metrics()}", metric.at)
         self.next += 1
-        where = Where(
-            kind=token.text,
-            method=said.get("method"),
-            workers=int(said["workers"]) if "workers" in said else None,
-            target=said.get("target"),
-        )
-        return Name(metric=self.metric(metric), where=where, at=token.at, columns=columns)
+        return Name(metric=self.metric(metric), where=_where(token.text, said), at=token.at, columns=columns)
 
     def metric(self, token: Token) -> str:
         word = token.text
+        if word in OWN:
+            return self.own(token)
         if word in KINDS:
             self.fail(f"{word} is an executor: say which of its figures, as in {word}.wall", token.at)
         if word in METHODS:
             self.fail(self.no_executor(word), token.at)
         if word not in METRICS:
-            near = did_you_mean(word, [*METRICS, *KINDS])
-            self.fail(f"{word!r} is no metric{near}; there are {listed(list(METRICS))}", token.at)
+            near = did_you_mean(word, [*METRICS, *OWN, *KINDS])
+            self.fail(f"{word!r} is no metric{near}; there are {_all_metrics()}", token.at)
         return word
+
+    def own(self, token: Token) -> str:
+        """`timer.ack_wait`, a metric of the workload's own."""
+        if not self.taken("."):
+            self.fail(f"say which {token.text}: {token.text}.NAME, as the workload calls it", token.at)
+        name = self.token
+        if name.kind != "name":
+            self.fail(f"expected the name of a {token.text}", name.at)
+        self.next += 1
+        return f"{token.text}.{name.text}"
 
     @staticmethod
     def no_executor(word: str) -> str:
         if word in METHODS:
             return f"{word} is a start method: write processes[{word}].wall"
-        return f"{word!r} is no executor{did_you_mean(word, KINDS)}; there are {listed(KINDS)}"
+        near = did_you_mean(word, KINDS)
+        of_program = "" if near else f" (a program's name stands in brackets: command[{word}].wall)"
+        return f"{word!r} is no executor{near}; there are {listed(KINDS)}{of_program}"
 
     def items(self, brackets: Token) -> Iterator[tuple[str, int]]:
         """What stands between the commas of a pair of brackets, each with its column."""
@@ -370,6 +401,10 @@ class _Parser:
             if kind != "processes":
                 self.fail(f"{item} is a start method, which {kind} have not; it goes with processes", at)
             return "method", item
+        if kind in PROGRAMS and item:
+            return f"word {item}", item.replace(" ", "")
+        if _ROLE.fullmatch(item):
+            return f"role {item}", item
         if not _TARGET.match(item):
             known = METHODS if kind == "processes" else ()
             self.fail(
@@ -381,6 +416,26 @@ class _Parser:
 
 
 FIELDS: Final = {"method": "start method", "workers": "worker count", "target": "target"}
+
+
+def _where(kind: str, said: Mapping[str, str]) -> Where:
+    """What the qualifiers of an executor say, by field."""
+    return Where(
+        kind=kind,
+        method=said.get("method"),
+        workers=int(said["workers"]) if "workers" in said else None,
+        target=said.get("target"),
+        roles=tuple(value for field, value in said.items() if field.startswith("role ")),
+        words=tuple(value for field, value in said.items() if field.startswith("word ")),
+    )
+
+
+def _all_metrics() -> str:
+    return listed([*METRICS, *(f"{kind}.NAME" for kind in OWN)])
+
+
+def _dimension_of(metric: str) -> Dimension:
+    return METRICS[metric] if metric in METRICS else OWN[metric.partition(".")[0]]
 
 
 def _all_units() -> str:
@@ -425,7 +480,7 @@ def _dimension(contract: Contract, node: Node) -> Dimension:
     if isinstance(node, Name):
         if node.metric == "gil":
             raise ContractError("the GIL is compared alone: gil == off", contract.text, node.at)
-        return METRICS[node.metric]
+        return _dimension_of(node.metric)
     left, right = _dimension(contract, node.left), _dimension(contract, node.right)
     if node.operator == "/" and _constant(node.right) == 0:
         raise ContractError("this divides by zero", contract.text, _start(node.right))
@@ -553,8 +608,42 @@ def check(contract: Contract, spec: Spec) -> None:
             problem = f"{name.metric} compares with the same cell with one worker: give the test workers=[1, 8]"
             raise ContractError(problem, contract.text, name.at)
     cells = _possible(contract, spec)
+    for name in _all_names(contract):
+        _check_metric(contract, name, cells)
     if not any(concerns(contract, cell, cells) for cell in cells):
         raise ContractError("it is about no cell of this test", contract.text, 0)
+
+
+def _check_metric(contract: Contract, name: Name, cells: Sequence[Cell]) -> None:
+    meant = [cell for cell in cells if name.where is None or _is(cell, name.where, cell)]
+    if not meant or any(_has(cell, name.metric) for cell in meant):
+        return
+    whose = f"{_spelled(meant[0].executor)} has" if name.where else "the cells of this test have"
+    raise ContractError(f"{whose} no {name.metric}: {_why_none(name.metric)}", contract.text, name.at)
+
+
+def _why_none(metric: str) -> str:
+    if metric in LATENCIES:
+        return "it is of the answers of a server, see @ftgate.serve"
+    if metric.partition(".")[0] in OWN:
+        return "a server has no names of its own for what it does"
+    if metric in SCALINGS:
+        return "it is not told a number of workers"
+    return "nobody can look into a program for it"
+
+
+def _has(cell: Cell, metric: str) -> bool:
+    """Whether there can be such a figure of the cell."""
+    executor = cell.executor
+    if metric in LATENCIES:
+        return executor.kind == "server"
+    if metric.partition(".")[0] in OWN:
+        return executor.kind != "server"
+    if metric in SHARES:
+        return executor.program is None
+    if metric in SCALINGS:
+        return executor.program is None or executor.program.counted
+    return executor.kind != "command" or metric not in ("gil", "gil_wait_p95")
 
 
 def _check_where(contract: Contract, spec: Spec, name: Name, where: Where) -> None:
@@ -565,7 +654,9 @@ def _check_where(contract: Contract, spec: Spec, name: Name, where: Where) -> No
     there = f"it has {_and(map(_spelled, spec.executors))}"
     if not of_kind:
         fail(f"the test does not run under {where.kind}: {there}", "kind")
-    if where.method is None and len(of_kind) > 1:
+    if where.kind in PROGRAMS:
+        _check_program([executor.program for executor in of_kind if executor.program], spec, where, there, fail)
+    elif where.method is None and len(of_kind) > 1:
         fail(f"which processes? {there}", "kind")
     if where.method is not None and where.method not in [executor.method for executor in of_kind]:
         fail(f"the test does not {where.method}: {there}", "method")
@@ -575,6 +666,34 @@ def _check_where(contract: Contract, spec: Spec, name: Name, where: Where) -> No
         fail(f"{name.metric} is of cells with more than one worker", "workers")
     if where.target is not None and spec.pythons is not None and not _among(where.target, spec.pythons):
         fail(f"the test is not measured on {where.target}: it is on {_and(spec.pythons)}", "target")
+    counts = list(dict.fromkeys(f"{role}{count}" for crew in spec.crews for role, count in crew))
+    for word in where.roles:
+        if word not in counts:
+            known = f"there are {_and(counts)}" if counts else "its workers have no roles; a worker count is w8"
+            fail(f"no cell has {word}{did_you_mean(word, counts)}: {known}", f"role {word}")
+
+
+def _check_program(
+    programs: Sequence[Program], spec: Spec, where: Where, there: str, fail: Callable[[str, str], NoReturn]
+) -> None:
+    names = [program.name for program in programs]
+    said = [word for word in where.words if word in names]
+    others = [word for word in where.words if word not in names]
+    for word in others:
+        if not _VERSION.fullmatch(word):
+            fail(f"the test has no {where.kind} {word!r}{did_you_mean(word, names)}: {there}", f"word {word}")
+    if not said and len(names) > 1:
+        fail(f"which {where.kind}? {there}", "kind")
+    for second in (*said[1:], *others[1:]):
+        fail(f"{second} is a second {'program' if second in said else 'target'}; one is enough", f"word {second}")
+    program = next(each for each in programs if each.name in (said or names))
+    if where.workers is not None and not program.counted:
+        fail(f"{program.name} is not told a number of workers", "workers")
+    if others and where.kind == "command":
+        fail("a command has no target: it runs once, beside all of them", f"word {others[0]}")
+    for known in (program.pythons, spec.pythons):
+        if others and known is not None and not _among(others[0], known):
+            fail(f"{program.name} is not measured on {others[0]}: it is on {_and(known)}", f"word {others[0]}")
 
 
 def _among(target: str, specs: Iterable[str]) -> bool:
@@ -586,7 +705,7 @@ def _same_target(target: str, spec: str) -> bool:
 
 
 def _spelled(executor: Executor) -> str:
-    return f"{executor.kind}[{executor.method}]" if executor.method else executor.kind
+    return executor.kind if executor.label == executor.kind else f"{executor.kind}[{executor.label}]"
 
 
 def _and(words: Iterable[object]) -> str:
@@ -596,13 +715,26 @@ def _and(words: Iterable[object]) -> str:
 
 def _possible(contract: Contract, spec: Spec) -> list[Cell]:
     """A cell of every kind that the test may have: its targets are the options' to choose where it names none."""
-    named = [name.where.target for name in _all_names(contract) if name.where and name.where.target]
-    targets = list(spec.pythons) if spec.pythons is not None else [*named, "3"]
+    programs = [executor.program for executor in spec.executors if executor.program]
+    names = [program.name for program in programs]
+    wheres = [name.where for name in _all_names(contract) if name.where]
+    named = [word for where in wheres for word in (where.target or "", *where.words) if word and word not in names]
+    own = [target for program in programs for target in program.pythons or ()]
+    targets = list(spec.pythons) if spec.pythons is not None else [*named, *own, "3"]
+    crews = spec.crews or ((),) * len(spec.workers)
     return [
-        Cell(nodeid="", target=Target(spec=target, request=target), executor=executor, workers=workers)
+        Cell(
+            nodeid="",
+            target=Target(spec=target, request=target),
+            executor=executor,
+            workers=workers,
+            roles=roles,
+            body="server" if executor.kind == "server" else "worker",
+        )
         for target in dict.fromkeys(targets)
-        for workers in spec.workers
+        for workers, roles in zip(spec.workers, crews, strict=True)
         for executor in spec.executors
+        if executor.program is None or executor.program.pythons is None or _among(target, executor.program.pythons)
     ]
 
 
@@ -610,8 +742,9 @@ def concerns(contract: Contract, cell: Cell, cells: Iterable[Cell]) -> bool:
     """Whether the contract is judged at this cell, one of the `cells` of its test.
 
     A metric without a cell is of the cell at hand. Where all are named, the first of them is the cell at hand. What a
-    name leaves open (workers, target, always the parameters) is as at hand. A contract is not judged where a cell is
-    missing, nor where two names mean the same cell, nor does a cell with one worker have a scaling.
+    name leaves open (workers, target, always the parameters) is as at hand; a command runs beside all targets. A
+    contract is not judged where a cell is missing, nor where two names mean the same cell, nor where a cell has no such
+    figure: one with one worker has no scaling, a command no GIL, and only servers have latencies.
     """
     return bool(involved(contract, cell, cells))
 
@@ -622,7 +755,7 @@ def absolute(contract: Contract) -> bool:
     Neighbours in time see the same machine, and memory is what it is.
     """
     product = _product(contract)
-    names = [name for name in _all_names(contract) if _NEEDS.get(name.metric, "time") != "memory"]
+    names = [name for name in _all_names(contract) if _dimension_of(name.metric) != SIZE]
     if contract.is_gil or not names or all(name.metric in SCALINGS for name in names):
         return False
     return product is None or sorted(product[1].values()) != [-1, 1]
@@ -637,9 +770,11 @@ def involved(contract: Contract, cell: Cell, cells: Iterable[Cell]) -> list[Cell
     if all(name.where is not None for name in names) and not _is(cell, names[0].where, cell):
         return []
     found = {name.where: _found(name.where, cell, there) for name in names}
+    if any((of := found[name.where]) is None or not _has(of, name.metric) for name in names):
+        return []
     meant = [other for other in found.values() if other is not None]
     alone = [_alone(found[name.where], there) for name in names if name.metric in SCALINGS]
-    if len(meant) < len(found) or any(meant.count(other) > 1 for other in meant) or None in alone:
+    if any(meant.count(other) > 1 for other in meant) or None in alone:
         return []
     return [other for other in there if other in meant or other in alone]
 
@@ -648,14 +783,39 @@ def _is(cell: Cell, where: Where | None, hand: Cell) -> bool:
     """Whether a cell is the one that is meant when `hand` is at hand."""
     if where is None:
         return cell == hand
-    executor, target = cell.executor, hand.target.spec.replace(" ", "") if where.target is None else where.target
     return (
-        executor.kind == where.kind
-        and where.method in (None, executor.method)
-        and cell.workers == (hand.workers if where.workers is None else where.workers)
-        and _same_target(target, cell.target.spec)
+        cell.executor.kind == where.kind
+        and where.method in (None, cell.executor.method)
+        and _has_workers(cell, where, hand)
+        and _is_on(cell, where, hand)
         and cell.params == hand.params
     )
+
+
+def _has_workers(cell: Cell, where: Where, hand: Cell) -> bool:
+    """Whether it has the workers that are said, the others as at hand."""
+    program = cell.executor.program
+    if where.workers is not None:
+        return cell.workers == where.workers
+    if program is not None and not program.counted:
+        return True
+    if not where.roles:
+        return (cell.workers, cell.roles) == (hand.workers, hand.roles)
+    open_ones = [role for role in cell.roles if f"{role[0]}{role[1]}" not in where.roles]
+    return len(cell.roles) - len(open_ones) == len(where.roles) and all(role in hand.roles for role in open_ones)
+
+
+def _is_on(cell: Cell, where: Where, hand: Cell) -> bool:
+    """Whether its program and its target are those that are said; a command has no target, and one for a single target
+    needs none said."""
+    program = cell.executor.program
+    targets = [where.target] if where.target else [word for word in where.words if not program or word != program.name]
+    if cell.executor.kind == "command":
+        return not targets
+    if targets:
+        return all(_same_target(target, cell.target.spec) for target in targets)
+    alone = program is not None and program.pythons is not None and len(program.pythons) == 1
+    return alone or _same_target(hand.target.spec.replace(" ", ""), cell.target.spec)
 
 
 def _found(where: Where | None, hand: Cell, cells: Iterable[Cell]) -> Cell | None:
@@ -684,16 +844,18 @@ _NEEDS: Final[Mapping[str, Needed]] = {
     "rss": "memory",
     "lock_wait_share": "locks",
     "queue_wait_share": "locks",
+    "gil_wait_p95": "memory",
 }
 
 
 def values(contract: Contract, sample: Sample, samples: Iterable[Sample]) -> tuple[float, ...]:
     """One number a round, in their order, positive where the contract is broken in that round.
 
-    It is log(left / right), or left - right in base units where a side may be zero or less: of shares, and of anything
-    that is subtracted; with > and >= its negative. Rounds in which any part has no value are left out. Where the time
-    of two cells is compared, their ratio is the median of the ratios turn by turn, else each is its floor. `sample` is
-    that of the cell at hand, among `samples` of its test. A contract about the GIL has no values, see `gil_verdict`.
+    It is log(left / right), or left - right in base units where a side may be zero or less: of shares, counters, peaks
+    and waits for the GIL, and of anything that is subtracted; with > and >= its negative. Rounds in which any part has
+    no value are left out. Where the time of two cells is compared, their ratio is the median of the ratios turn by
+    turn, else each is its floor. `sample` is that of the cell at hand, among `samples` of its test. A contract about
+    the GIL has no values, see `gil_verdict`.
     """
     if contract.is_gil:
         return ()
@@ -710,7 +872,10 @@ def values(contract: Contract, sample: Sample, samples: Iterable[Sample]) -> tup
 
 def _may_vanish(contract: Contract) -> bool:
     """Whether a side may be zero or less: by what it is made of, so that no later round changes what was looked at."""
-    shares = any(name.metric in ("lock_wait_share", "queue_wait_share") for name in _all_names(contract))
+    shares = any(
+        name.metric in (*SHARES, "gil_wait_p95") or name.metric.startswith(("counter.", "peak."))
+        for name in _all_names(contract)
+    )
     return shares or any(map(_subtracts, (contract.left, contract.right)))
 
 
@@ -750,7 +915,7 @@ def _rounds(contract: Contract, sample: Sample, samples: Iterable[Sample]) -> li
     known: dict[Term, dict[int, float]] = {}
     for name in _all_names(contract):
         of = _sample_of(name.where, sample, there)
-        known[name.metric, name.where] = {} if of is None else _READ[name.metric](of)
+        known[name.metric, name.where] = {} if of is None else _by_order(name.metric, of)
     orders = set.intersection(*(set(by_order) for by_order in known.values()))
     found = []
     for order in sorted(orders):
@@ -840,6 +1005,47 @@ def _rate(sample: Sample) -> dict[int, float]:
     )
 
 
+def _latency(ns_of: Callable[[Latency], float]) -> Callable[[Sample], dict[int, float]]:
+    def read(sample: Sample) -> dict[int, float]:
+        return _known(
+            (launch.order, _median(ns_of(turn.latency) / NS_PER_S for turn in launch.turns if turn.latency))
+            for launch in sample.launches
+        )
+
+    return read
+
+
+def _gil_waits(sample: Sample) -> dict[int, float]:
+    return {order: ns / NS_PER_S for order, ns in figures.gil_wait_values(sample.memory).items()}
+
+
+def _own(kind: str, name: str, sample: Sample) -> dict[int, float]:
+    """A metric of the workload's own; a launch that never counted what another did counted 0."""
+    if kind == "counter":
+        return figures.counter_values(sample.launches, name)
+    if kind == "peak":
+        return _known((launch.order, launch.peaks.get(name)) for launch in sample.launches)
+    timers = [(launch.order, launch.timers[name]) for launch in sample.launches if name in launch.timers]
+    return {order: timer.total_ns / timer.count / NS_PER_S for order, timer in timers if timer.count}
+
+
+def _by_order(metric: str, sample: Sample) -> dict[int, float]:
+    """A metric of a sample: launch order -> value in base units."""
+    kind, dot, name = metric.partition(".")
+    return _own(kind, name, sample) if dot else _READ[metric](sample)
+
+
+def unsaid(contract: Contract, sample: Sample, samples: Iterable[Sample]) -> str:
+    """The names in the contract that the workloads have for none of their own figures; empty where there are none."""
+    there = list(samples)
+    found = []
+    for name in _all_names(contract):
+        of = _sample_of(name.where, sample, there)
+        if "." in name.metric and of is not None and of.launches and not _by_order(name.metric, of):
+            found.append(name.metric.replace(".", " "))
+    return " or ".join(dict.fromkeys(found))
+
+
 _READ: Final[Mapping[str, Callable[[Sample], dict[int, float]]]] = {
     "wall": _floors(figures.QUANTILE),
     "tail": _floors(TAIL_QUANTILE),
@@ -856,8 +1062,12 @@ _READ: Final[Mapping[str, Callable[[Sample], dict[int, float]]]] = {
     "efficiency": _efficiency,
     "cores": _cores,
     "ops_per_s": _rate,
+    "latency_mean": _latency(lambda latency: latency.mean_ns),
+    "latency_p50": _latency(lambda latency: latency.p50_ns),
+    "latency_p95": _latency(lambda latency: latency.p95_ns),
+    "latency_p99": _latency(lambda latency: latency.p99_ns),
+    "gil_wait_p95": _gil_waits,
 }
-"""A metric of a sample: launch order -> value in base units."""
 
 
 # ---- the GIL, and words

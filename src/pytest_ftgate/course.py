@@ -409,10 +409,20 @@ def reference_of(tandem: Tandem, cell: Cell, samples: Mapping[str, Sample]) -> S
 
 
 def executor_cell(spec: Spec, cell: Cell, cells: Sequence[Cell]) -> Cell | None:
-    """The cell of the first executor beside one, on the same target with as many workers."""
-    first = spec.executors[0]
-    beside = (other for other in cells if other.target == cell.target and other.workers == cell.workers)
-    return next((other for other in beside if other.executor == first), None)
+    """The cell of the first executor beside one, on the same target with as many workers.
+
+    A command is beside all targets, so is a server, whose first row says on which target; and a program that is not
+    told the number of workers is beside all numbers.
+    """
+    of_first = (other for other in cells if other.executor == spec.executors[0])
+    return next((other for other in of_first if _is_beside(other, cell)), None)
+
+
+def _is_beside(first: Cell, cell: Cell) -> bool:
+    program = first.executor.program
+    told = program is None or program.counted
+    beside = program is not None or first.target == cell.target
+    return beside and (not told or (first.workers, first.roles) == (cell.workers, cell.roles))
 
 
 def _one_a_target(cells: Sequence[Cell]) -> list[Cell]:

@@ -67,6 +67,15 @@ class Entry:
         return self.error is None and self.unsupported is None
 
     @property
+    def parks(self) -> bool:
+        """Whether its workers stop where we say, and our probes are in them: in a program they are not."""
+        return self.cell.executor.program is None
+
+    def ask(self, needs: frozenset[Need]) -> None:
+        """What is still needed, as far as such launches can be: no lock probe is in a program."""
+        self.needs = needs if self.parks else needs - {"locks"}
+
+    @property
     def both(self) -> list[Entry]:
         """The cell, and its reference where it has one."""
         return [self] if self.reference is None else [self, self.reference]
@@ -116,8 +125,8 @@ def disagreements(entries: Sequence[Entry]) -> list[tuple[Entry, WorkloadError]]
     What most cells gave is taken as right; among equals, what the first cell gave. Cells with another number of workers
     may give another result.
     """
-    counts = dict.fromkeys(entry.cell.workers for entry in entries)
-    groups = ([entry for entry in entries if entry.cell.workers == count] for count in counts)
+    counts = dict.fromkeys((entry.cell.workers, entry.cell.roles) for entry in entries)
+    groups = ([entry for entry in entries if (entry.cell.workers, entry.cell.roles) == count] for count in counts)
     return [found for group in groups for found in _disagreements(group)]
 
 

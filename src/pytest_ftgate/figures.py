@@ -15,6 +15,8 @@ from pytest_ftgate.model import (
     Figures,
     Footprint,
     Interval,
+    Latency,
+    LatencyFigures,
     Launch,
     LockSite,
     LockWaits,
@@ -33,6 +35,11 @@ NS_PER_S = 1e9
 INTERVAL_LEVEL = 0.95
 TREE = "tree"
 """The key of the whole process tree beside those of its roles."""
+GIL_WAITS = 20
+"""So many single waits for the GIL must have been seen to end for percentiles of their lengths."""
+PAUSES_CROWDED = 4
+"""So many pauses between looks their median must last where threads wait longer for a core than for the GIL: there the
+looks come late too, at all paces, and what falls beside them is more than can be made up for. Elsewhere one pause."""
 ELSEWHERE = ("multiprocessing.", "asyncio.")
 """Kinds of lock that park no thread in the process: these wait for another process, or in the event loop."""
 
@@ -68,7 +75,9 @@ def figures(sample: Sample, *, reference: Sample | None, quantile: float = QUANT
         ops_per_s=_median(_rate(launch) for launch in sample.launches),
         counters_per_s=_counters(sample.launches),
         timers_mean_ns=_timers(sample.launches),
-        gil_enabled=_gil(sample.launches),
+        peaks=_peaks(sample.launches),
+        latency=_latency(sample.launches),
+        gil_enabled=_gil(sample.launches) if sample.cell.executor.kind != "command" else None,
         lock_wait_share=_median(lock_share_values(sample)),
         queue_wait_share=_median(_shares(sample, waits_for="queue")),
         sites=_sites(sample),
@@ -178,6 +187,13 @@ def _counters(launches: Sequence[Launch]) -> dict[str, float]:
     return {name: rate for name, rate in rates.items() if rate is not None}
 
 
+def counter_values(launches: Iterable[Launch], name: str) -> dict[int, float]:
+    """Launch order -> a counter per second of the measured window; empty where no launch has counted so."""
+    there = list(launches)
+    windows = ((launch, _window_s(launch)) for launch in there if any(name in each.counters for each in there))
+    return {launch.order: launch.counters.get(name, 0.0) / span_s for launch, span_s in windows if span_s > 0}
+
+
 def _timers(launches: Sequence[Launch]) -> dict[str, float]:
     """Each timer's mean in ns: the median over launches of total / count."""
     means: dict[str, list[float]] = {}
@@ -186,6 +202,33 @@ def _timers(launches: Sequence[Launch]) -> dict[str, float]:
             if timer.count > 0:
                 means.setdefault(name, []).append(timer.total_ns / timer.count)
     return {name: float(median(values)) for name, values in sorted(means.items())}
+
+
+def _peaks(launches: Sequence[Launch]) -> dict[str, float]:
+    """Each peak: the median over the launches that know it of the largest of their measured turns."""
+    names = sorted({name for launch in launches for name in launch.peaks})
+    return {name: float(median(x.peaks[name] for x in launches if name in x.peaks)) for name in names}
+
+
+def _latency(launches: Sequence[Launch]) -> LatencyFigures | None:
+    """The medians over launches of the median window; the longest answer of all, and all the errors."""
+    seen = [[turn.latency for turn in launch.turns if turn.latency is not None] for launch in launches]
+    each = [latencies for latencies in seen if latencies]
+    if not each:
+        return None
+
+    def middle(ns_of: Callable[[Latency], float]) -> float:
+        return float(median(median(map(ns_of, latencies)) for latencies in each))
+
+    every = list(chain.from_iterable(each))
+    return LatencyFigures(
+        mean_ns=middle(lambda latency: latency.mean_ns),
+        p50_ns=middle(lambda latency: latency.p50_ns),
+        p95_ns=middle(lambda latency: latency.p95_ns),
+        p99_ns=middle(lambda latency: latency.p99_ns),
+        max_ns=max(latency.max_ns for latency in every),
+        errors=sum(latency.errors for latency in every),
+    )
 
 
 def _gil(launches: Sequence[Launch]) -> bool | None:
@@ -375,6 +418,7 @@ def _waits(sample: Sample) -> WaitFigures | None:
     if not usable:
         return _scheduled(seen, reasons[0]) if reasons else None
     running, runnable, gil, parked, process, asleep = _fractions(usable)
+    gil_p50, gil_p95, gil_max = _gil_waits(usable)
     lock, queue = (_median(_shares(sample, waits_for=what, but=ELSEWHERE)) or 0.0 for what in ("lock", "queue"))
     lock = min(parked, lock)
     queue = min(parked - lock, queue)
@@ -390,6 +434,9 @@ def _waits(sample: Sample) -> WaitFigures | None:
         voluntary_per_s=_per_second(usable, lambda waits: waits.voluntary_switches),
         involuntary_per_s=_per_second(usable, lambda waits: waits.involuntary_switches),
         cores=_cores_by_process(seen),
+        gil_p50_ns=gil_p50,
+        gil_p95_ns=gil_p95,
+        gil_max_ns=gil_max,
     )
 
 
@@ -416,6 +463,41 @@ def _fractions(waits: Sequence[Waits]) -> list[float]:
     middles = [median(part) for part in zip(*parts, strict=True)]
     whole = sum(middles)
     return [middle / whole for middle in middles] if whole > 0 else middles
+
+
+def _gil_waits(waits: Sequence[Waits]) -> tuple[float | None, float | None, float | None]:
+    """Median, 95th percentile and longest of single waits for the GIL in ns, those of all launches together.
+
+    None where too few were seen to end, where the looks are too rare for the median, or where more than a part of them
+    could not be followed to their ends.
+    """
+    told = [each for each in waits if each.gil_waits]
+    histogram: Counter[int] = Counter()
+    for each in told:
+        histogram.update({bucket: round(1000 * weight) for bucket, weight in each.gil_waits.items()})
+    ended = histogram.total() / 1000
+    longest = float(max((each.gil_max_ns for each in told), default=0))
+    if ended < GIL_WAITS:
+        return None, None, None
+    whole = 1 + sum(each.gil_unended for each in told) / ended  # all waits, in those that ended
+    p50, p95 = (percentile(histogram, share * whole) if share * whole <= 1 else None for share in (0.5, 0.95))
+    crowded = sum(each.runnable_s for each in told) > sum(each.gil_s for each in told)
+    pauses = PAUSES_CROWDED if crowded else 1
+    if p50 is None or p50 < pauses * max(each.gil_look_ns for each in told):
+        return None, None, longest
+    return p50, p95, max(longest, p95 or p50)
+
+
+def gil_wait_values(launches: Iterable[Launch]) -> dict[int, float]:
+    """Launch order -> the 95th percentile of its single waits for the GIL in ns, 0 of a launch that saw none."""
+    found = {}
+    for launch in launches:
+        if launch.waits is not None and not launch.waits.unavailable and launch.waits.samples:
+            none = not (launch.waits.gil_s or launch.waits.gil_waits)
+            p95 = 0.0 if none else _gil_waits([launch.waits])[1]
+            if p95 is not None:
+                found[launch.order] = p95
+    return found
 
 
 def _per_second(waits: Sequence[Waits], count_of: Callable[[Waits], int]) -> float:

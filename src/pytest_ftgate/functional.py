@@ -6,7 +6,8 @@ import sys
 import warnings
 from typing import Any
 
-from .launch import setup_of
+from . import programs, server
+from .launch import CellUnsupported, LaunchFailed, setup_of
 from .model import Cell, Spec
 from .runner import loading
 from .runner.crews import Onlooker, make_crew
@@ -15,7 +16,12 @@ from .runner.kinds import context_of, make_kind
 from .runner.protocol import Failure, Unsupported
 from .runner.worker import CHECKING, VALUES, Order
 
-__all__ = ["Failure", "Unsupported", "run_here"]
+__all__ = ["Failure", "Unsupported", "once", "run_here", "run_server_here"]
+
+WINDOW_S = 0.2
+"""How long a program that is told so may take."""
+READY_S = 60.0
+"""How long a server may take to get ready where its test does not say."""
 
 
 def run_here(cell: Cell, spec: Spec) -> None:
@@ -29,7 +35,7 @@ def run_here(cell: Cell, spec: Spec) -> None:
     setup = {**setup_of(cell, spec), "switch_s": None}
     declared, owner = loading.declaration(setup)
     context = context_of(cell.executor.kind, cell.executor.method)
-    kind = make_kind(cell.executor.kind, cell.executor.method, context)
+    kind = make_kind(setup, context)
     try:
         shared = None if declared.shared is None else loading.owned(declared.shared, owner)(kind)
         outcome = _turn(setup, shared, context, VALUES if declared.check is not None else 0)
@@ -38,6 +44,43 @@ def run_here(cell: Cell, spec: Spec) -> None:
     if declared.check is not None:
         values = [report["value"] for report in outcome.reports]
         loading.owned(declared.check, owner)(values[0] if setup["shape"] == "executor" else values)
+
+
+def once(cell: Cell, spec: Spec) -> None:
+    """A cell once: its body, its program or its server. Raises Failure, Unsupported, and what the test raises."""
+    __tracebackhide__ = True
+    if cell.body == "server":
+        run_server_here(cell, spec)
+    elif cell.executor.kind == "command":
+        run_command_here(cell, spec)
+    else:
+        run_here(cell, spec)
+
+
+def run_command_here(cell: Cell, spec: Spec) -> None:
+    """Run a cell's program once, built before if it says how. Raises Unsupported, Failure."""
+    __tracebackhide__ = True
+    try:
+        programs.run_here(cell, spec, sys.executable, WINDOW_S)
+    except CellUnsupported as reason:
+        raise Unsupported(str(reason)) from None
+    except LaunchFailed as failure:
+        raise Failure(failure.error.reason, failure.error.detail) from None
+
+
+def run_server_here(cell: Cell, spec: Spec) -> None:
+    """Start a cell's server once in this interpreter's environment, run the test's check, and end it.
+
+    Raises Unsupported where a program is not there, Failure where the server does not get ready, and what the check
+    raises. No generator is needed: there is no load.
+    """
+    __tracebackhide__ = True
+    try:
+        server.check_here(cell, spec, spec.timeout_s or READY_S)
+    except CellUnsupported as reason:
+        raise Unsupported(str(reason)) from None
+    except LaunchFailed as failure:
+        raise Failure(failure.error.reason, failure.error.detail) from None
 
 
 def _turn(setup: dict[str, Any], shared: Any, context: Any, flags: int) -> Any:

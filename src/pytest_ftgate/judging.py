@@ -335,14 +335,17 @@ class Judging:
                 metric=Metric.CONTRACT, decision=Decision.INCONCLUSIVE, reason=reason, contract=contract.text
             )
         alpha, beta = self.policy.alpha, self.policy.beta
+        values = contracts.values(contract, sample, samples)
         held = gate.require(
-            contracts.values(contract, sample, samples),
+            values,
             text=contract.text,
             looks=sequential.spend(alpha, beta, "pairs", at_most=self.rounds),
             alpha=alpha,
             beta=beta,
             final=final,
         )
+        if not values and (unsaid := contracts.unsaid(contract, sample, samples)):
+            return msgspec.structs.replace(held, reason=f"no launch has a {unsaid}")
         left, right = contracts.sides(contract, sample, samples)
         if left is None or right is None or not final:
             return held
@@ -401,8 +404,10 @@ def missed(verdict: MetricVerdict) -> bool:
 
 def hypotheses(spec: Spec, metrics: Sequence[Metric], cell: Cell, cells: Sequence[Cell], compared: bool) -> int:
     """How many tests may raise a false alarm on one cell; `cells` are those of its test."""
-    scales = cell.workers > 1 and 1 in spec.workers
-    gating = [metric for metric in metrics if metric is not Metric.SCALING or scales]
+    program = cell.executor.program
+    scales = cell.workers > 1 and 1 in spec.workers and (program is None or program.counted)
+    absent = {Metric.SCALING: not scales, Metric.LOCK_WAIT: program is not None}
+    gating = [metric for metric in metrics if not absent.get(metric)]
     judged = (contracts.parse(each.text) for each in spec.requirements)
     held = [each for each in judged if not each.is_gil and contracts.concerns(each, cell, cells)]
     return (len(gating) if compared else 0) + len(held)

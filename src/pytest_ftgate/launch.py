@@ -70,6 +70,13 @@ class Request(Struct, frozen=True, kw_only=True):
         """The runner's word for what stands in for the workload; empty for the workload itself."""
         return {"candle": stand_ins.BURN, "empty": stand_ins.EMPTY}.get(self.side, "")
 
+    @property
+    def callers(self) -> int:
+        """How many workers' calls are operations: the leading role's where there are roles, one that drives a pool."""
+        if self.cell.body != "worker":
+            return 1
+        return self.cell.roles[0][1] if self.cell.roles and not self.stand_in else self.cell.workers
+
 
 class Finished(Struct, frozen=True, kw_only=True):
     """What a launch said at its end."""
@@ -80,6 +87,7 @@ class Finished(Struct, frozen=True, kw_only=True):
     timers: dict[str, Timer]
     results: tuple[str, ...]
     gil_enabled: bool
+    peaks: dict[str, float] = msgspec.field(default_factory=dict)
     locks: LockWaits | None = None
 
 
@@ -151,13 +159,17 @@ class _Result(msgspec.Struct):
     turns: tuple[Turn, ...] = ()
     counters: dict[str, float] = {}
     timers: dict[str, Timer] = {}
+    peaks: dict[str, float] = {}
     results: tuple[str, ...] = ()
     gil_enabled: bool = False
     warmed_ops: int = 0
 
 
 def setup_of(cell: Cell, spec: Spec, *, stand_in: str = "") -> dict[str, Any]:
-    """What a worker needs to find its body, in plain words that travel to any worker."""
+    """What a worker needs to find its body, in plain words that travel to any worker.
+
+    What stands in for the workload has no roles: all workers of the cell do the same.
+    """
     switch_ns = cell.target.settings.switchinterval_ns
     return {
         "module": spec.source.module,
@@ -168,6 +180,7 @@ def setup_of(cell: Cell, spec: Spec, *, stand_in: str = "") -> dict[str, Any]:
         "kind": cell.executor.kind,
         "method": cell.executor.method,
         "workers": cell.workers,
+        "roles": [] if stand_in else [list(role) for role in cell.roles],
         "shape": cell.body,
         "params": {param.name: param.literal for param in cell.params},
         "switch_s": switch_ns / 1e9 if switch_ns else None,
@@ -192,17 +205,21 @@ def job_of(request: Request, result: Path, control: tuple[int, int]) -> dict[str
 
 
 def launch_environment(request: Request, mark: str, runner: Path, inherited: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a launch: no PYTHON* of the caller's, a hash seed, padding, and the launch's mark.
+    """The environment of a launch of the runner's.
 
     Together with -P and -s this isolates as -I does, which would also ignore the hash seed. PYTHONPATH holds the
     light copy of the package alone: so it is found in spawned workers, the forkserver and every sub-interpreter.
     """
+    return {**bare_environment(request, mark, inherited), "PYTHONPATH": str(runner)}
+
+
+def bare_environment(request: Request, mark: str, inherited: Mapping[str, str]) -> dict[str, str]:
+    """The environment of any launch: no PYTHON* of the caller's, a hash seed, padding, and the launch's mark."""
     kept = {name: value for name, value in inherited.items() if not name.startswith(("PYTHON", "PYTEST_"))}
     return {
         **kept,
         **request.environment,
         "PYTHONHASHSEED": str(request.hash_seed),
-        "PYTHONPATH": str(runner),
         "FTGATE_PADDING": "x" * request.padding,
         observe.MARK: mark,
     }
@@ -213,6 +230,59 @@ def lock_environment(runner: Path, folder: Path) -> dict[str, str]:
     folder.mkdir()
     (folder / WINDOW).write_bytes(bytes((OFF,)))
     return {FOLDER: str(folder), "PYTHONPATH": os.pathsep.join((str(runner / STARTHOOK), str(runner)))}
+
+
+class Output:
+    """What a launch prints: drained while it is waited for; of a flood the tail is kept."""
+
+    def __init__(self, kept_bytes: int = TAIL_BYTES) -> None:
+        self.kept_bytes = kept_bytes
+        self.printed = 0
+        self.kept = bytearray()
+
+    def drain(self, descriptor: int) -> bool:
+        """Take what is there, at most 64 KiB, without waiting; whether more may come."""
+        try:
+            chunk = os.read(descriptor, 65536)
+        except BlockingIOError:
+            return True
+        self.printed += len(chunk)
+        self.kept += chunk
+        del self.kept[: -self.kept_bytes]
+        return bool(chunk)
+
+    @property
+    def flooded(self) -> bool:
+        """Whether so much was printed that something is wrong."""
+        return self.printed > FLOOD_BYTES
+
+    def tail(self, lines: int = 20) -> str:
+        """The last lines."""
+        return "\n".join(self.kept.decode("utf-8", "replace").splitlines()[-lines:])
+
+
+def watch_tree(
+    roles: Roles, seconds: float, *, refused: str, over: Callable[[], bool], grows: bool = False
+) -> tuple[tuple[MemoryPoint, ...], Waits]:
+    """Memory and waits of a launch for `seconds` or until what is looked at is `over`.
+
+    `refused` is as for Watch, `grows` as for MemoryWatch.
+    """
+    memory, waits = observe.MemoryWatch(roles, grows=grows), Watch(roles, refused=refused)
+    waits.start()
+    observe.watch(seconds, (memory, waits), over=over)
+    # A look at workers that may have ended meanwhile is none, unless it is the only one.
+    points = memory.points[:-1] if over() else memory.points
+    return tuple(points or memory.points), waits.finish()
+
+
+def left_behind(pid: int, mark: str) -> WorkloadError | None:
+    """The error of a launch that processes have outlived; `pid` is its own, which may still be there."""
+    left = observe.leftovers(pid, mark)
+    if not left:
+        return None
+    reason = f"left {len(left)} process{'es' if len(left) > 1 else ''} behind"
+    return WorkloadError(reason=reason, detail="\n".join(left))
 
 
 class ProcessLauncher:
@@ -287,8 +357,7 @@ class ProcessHandle:
         self.look_s = 0.0
         self.timeout_s = request.timeout_s
         self.clock = clock
-        self.output = bytearray()
-        self.printed = 0
+        self.output = Output()
         self.inbox = b""
         self.selector = selectors.DefaultSelector()
         assert process.stdout is not None
@@ -320,7 +389,8 @@ class ProcessHandle:
         waits: Waits | None = None
         if watched:
             time.sleep(seconds * (1 - WATCHED) / 2)
-            memory, waits = self._watch(self._roles(released), seconds * WATCHED)
+            refused = self.request.waits_unavailable
+            memory, waits = watch_tree(self._roles(released), seconds * WATCHED, refused=refused, over=self._said_more)
         message = self._await("turn", max(self.timeout_s, 2 * loops * one_ns / 1e9) + seconds, "a held iteration")
         return Held(turn=msgspec.convert(message["turn"], Turn), memory=memory, waits=waits)
 
@@ -331,22 +401,17 @@ class ProcessHandle:
         point = self._look(self._roles(parked))
         self._send({"do": "go on"})
         turn = msgspec.convert(self._await("turn", self.timeout_s, "ending its workers")["turn"], Turn)
-        workers = self.request.cell.workers if self.request.cell.body == "worker" else 1
-        return Barrier(ops=max(1, round(turn.ops / workers)), point=point)
+        return Barrier(ops=max(1, round(turn.ops / self.request.callers)), point=point)
 
     def finish(self) -> Finished:
         """Let the launch end by itself; raises LaunchFailed when it left processes behind."""
         self._send({"do": "finish"})
         self._await("closed", self.timeout_s, "ending its workers")
-        left = observe.leftovers(self.process.pid, self.mark)
+        left = left_behind(self.process.pid, self.mark)
         result = self._result()
         locks = self._locks(result) if self.request.side == "locks" else None
         if left:
-            raise LaunchFailed(
-                WorkloadError(
-                    reason=f"left {len(left)} process{'es' if len(left) > 1 else ''} behind", detail="\n".join(left)
-                )
-            )
+            raise LaunchFailed(left)
         self._send({"do": "exit"})
         try:
             self._wait_exit(self.timeout_s)
@@ -373,14 +438,6 @@ class ProcessHandle:
     def _roles(self, message: dict[str, Any]) -> Roles:
         return msgspec.convert({**message["roles"], "main": self.process.pid}, Roles, strict=False)
 
-    def _watch(self, roles: Roles, seconds: float) -> tuple[tuple[MemoryPoint, ...], Waits]:
-        memory, waits = observe.MemoryWatch(roles), Watch(roles, refused=self.request.waits_unavailable)
-        waits.start()
-        observe.watch(seconds, (memory, waits), over=self._said_more)
-        # A look at workers that may have ended meanwhile is none, unless it is the only one.
-        points = memory.points[:-1] if self._said_more() else memory.points
-        return tuple(points or memory.points), waits.finish()
-
     def _said_more(self) -> bool:
         """Whether the launch has sent a message that nobody has taken yet."""
         return b"\n" in self.inbox or bool(select.select([self.reader], [], [], 0)[0])
@@ -398,13 +455,16 @@ class ProcessHandle:
         return point
 
     def _locks(self, result: _Result) -> LockWaits:
-        """The waits of all processes and interpreters of this launch; each wrote its file as it ended."""
+        """The waits of all processes and interpreters of this launch; each wrote its file as it ended.
+
+        Roles that do not lead are at work until they are joined.
+        """
         try:
             sites = lockwaits.read(self.folder / LOCKS)
         except FtgateError as error:
             raise LaunchFailed(WorkloadError(reason=str(error))) from error
         return LockWaits(
-            work_ns=sum(turn.work_ns for turn in result.turns),
+            work_ns=sum(turn.work_ns + (turn.join_ns if self.request.cell.roles else 0) for turn in result.turns),
             ops=sum(turn.ops for turn in result.turns),
             counted_ops=result.warmed_ops,
             sites=sites,
@@ -427,7 +487,7 @@ class ProcessHandle:
                     self._raise_result()
             elif self.process.poll() is not None:
                 self._raise_death(doing)
-            elif self.printed > FLOOD_BYTES:
+            elif self.output.flooded:
                 self._raise(f"printed more than {FLOOD_BYTES >> 20} MiB")
             elif self.clock() > deadline:
                 self._raise(f"did not end {doing} within {timeout_s:g} s (its whole process tree was ended)")
@@ -446,13 +506,8 @@ class ProcessHandle:
         return message
 
     def _drain(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            chunk = os.read(self.stdout, 65536)
-            if not chunk:
-                self.selector.unregister(self.stdout)
-            self.printed += len(chunk)
-            self.output += chunk
-            del self.output[:-TAIL_BYTES]
+        if not self.output.drain(self.stdout):
+            self.selector.unregister(self.stdout)
 
     def _wait_exit(self, timeout_s: float) -> None:
         deadline = self.clock() + timeout_s
@@ -465,16 +520,15 @@ class ProcessHandle:
 
     # -- failures ----------------------------------------------------------------------------------------------
 
-    def _tail(self, lines: int = 20) -> str:
+    def _tail(self) -> str:
         self._drain_rest()
-        text = self.output.decode("utf-8", "replace")
-        return "\n".join(text.splitlines()[-lines:])
+        return self.output.tail()
 
     def _drain_rest(self) -> None:
         while self.selector.get_map() is not None and self.stdout in self.selector.get_map():
-            before = self.printed
+            before = self.output.printed
             self._drain()
-            if self.printed == before:
+            if self.output.printed == before:
                 return
 
     def _raise(self, reason: str) -> NoReturn:
@@ -529,6 +583,7 @@ def launch_of(
         turns=finished.turns,
         counters=finished.counters,
         timers=finished.timers,
+        peaks=finished.peaks,
         results=finished.results,
         gil_enabled=finished.gil_enabled,
         locks=finished.locks,

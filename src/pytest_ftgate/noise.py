@@ -259,14 +259,22 @@ def _descendants(root: Path, pid: int) -> Iterator[list[str]]:
     children: dict[int, list[tuple[int, list[str]]]] = {}
     for name in _entries(root / "proc"):
         # A process may go at any moment; its name may hold anything, spaces and brackets too.
-        _, _, rest = (read_text(root / "proc" / name / "stat") or "").rpartition(")")
-        fields = rest.split()
+        fields = _stat(f"{root}/proc/{name}/stat").rpartition(")")[2].split()
         if len(fields) > 14:
             children.setdefault(int(fields[1]), []).append((int(name), fields))
     found = children.get(pid, [])
     while found:
         yield from (fields for _, fields in found)
         found = [child for parent, _ in found for child in children.get(parent, [])]
+
+
+def _stat(path: str) -> str:
+    """Read plainly: there are hundreds of these files at each look."""
+    try:
+        with open(path, "rb") as file:
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def _entries(folder: Path) -> list[str]:

@@ -18,6 +18,7 @@ MARK = "FTGATE_LAUNCH"
 # As multiprocessing starts its own servers; a word of a workload's may hold the module's name.
 TRACKER = "from multiprocessing.resource_tracker import main"
 FORKSERVER = "from multiprocessing.forkserver import main"
+_ENVIRONMENTS = os.path.exists("/proc/self/environ")
 LONGEST_HOLD_S = 5.0  # a hold is not made longer than this for the sake of looks
 _SMALL_COST = 0.02  # the share of the time that looking at memory may take
 _ENOUGH_LOOKS = 6
@@ -37,6 +38,22 @@ def tree(pid: int) -> list[psutil.Process]:
     except psutil.NoSuchProcess:
         return []
     return [process for process in found if _alive(process) and not _is(process, TRACKER)]
+
+
+def _complete(pids: Sequence[int]) -> bool:
+    """Whether no process of a tree has a child that is not in it; False where the kernel has no list of children.
+
+    Source: Linux's /proc/PID/task/TID/children, which takes far less than to look at all processes of the machine.
+    """
+    found: set[int] = set()
+    try:
+        for pid in pids:
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
+                    found.update(map(int, file.read().split()))
+    except OSError:
+        return False
+    return found <= set(pids)
 
 
 def _is(process: psutil.Process, server: str) -> bool:
@@ -231,12 +248,20 @@ class MemoryWatch:
     the last three did: so looks become rarer where they cost more, also in the middle of a watch, and an outlier is
     paid back by a pause. The first look alone is free of that: without it nothing is known. The highest of the looks
     is a lower bound of the peak. The tree is taken at the start, when the workers are all there, and again after a
-    look at which one of its processes had ended.
+    look at which one of its processes had ended; where it `grows` meanwhile, also when there are new ones.
     """
 
-    def __init__(self, roles: Roles, interval_s: float = 0.02, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        roles: Roles,
+        interval_s: float = 0.02,
+        *,
+        grows: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.roles = roles
         self.interval_s = interval_s
+        self.grows = grows
         self.clock = clock
         self.points: list[MemoryPoint] = []
         self.spent_s = 0.0
@@ -262,6 +287,8 @@ class MemoryWatch:
     def step(self) -> None:
         """One look, and the time of the next."""
         began = self.clock()
+        if self.grows and not _complete([process.pid for process in self._processes]):
+            self._processes = tree(self.roles.main)
         point = memory_point(self._processes, self.roles)
         if point is None:
             self._processes = tree(self.roles.main)
@@ -287,14 +314,20 @@ def hold_needed_s(cost_s: float, longest_s: float = LONGEST_HOLD_S) -> float:
 
 def marked(mark: str) -> list[psutil.Process]:
     """Every process, wherever it went in the tree, that carries this launch's mark in its environment."""
-    return [process for process in psutil.process_iter() if _carries(process, mark)]
+    found = []
+    for pid in psutil.pids():
+        with contextlib.suppress(psutil.Error, OSError):
+            if _carries(pid, mark):
+                found.append(psutil.Process(pid))
+    return found
 
 
-def _carries(process: psutil.Process, mark: str) -> bool:
-    try:
-        return bool(process.environ().get(MARK) == mark)
-    except (psutil.Error, OSError):
-        return False
+def _carries(pid: int, mark: str) -> bool:
+    """The bytes are searched where the system has them: every process of the machine is asked at each launch's end."""
+    if _ENVIRONMENTS:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return f"\0{MARK}={mark}\0".encode() in b"\0" + file.read() + b"\0"
+    return bool(psutil.Process(pid).environ().get(MARK) == mark)
 
 
 def leftovers(pid: int, mark: str) -> list[str]:
@@ -322,6 +355,11 @@ def kill_all(group: int, mark: str) -> None:
     if os.name == "posix":
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
+    kill_marked(mark)
+
+
+def kill_marked(mark: str) -> None:
+    """End every process that carries a launch's mark, where no process group is known to be its own."""
     for _ in range(5):
         left = [process for process in marked(mark) if _running(process)]
         if not left:

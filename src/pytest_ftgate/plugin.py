@@ -311,7 +311,7 @@ def _run_here(cell: Cell, spec: Spec) -> None:
     __tracebackhide__ = _own_traceback
     reason = failed = ""
     try:
-        functional.run_here(cell, spec)
+        functional.once(cell, spec)
     except Unsupported as unsupported:
         reason = str(unsupported)
     except Failure as failure:

@@ -15,6 +15,8 @@ class Roles(msgspec.Struct, frozen=True, kw_only=True):
     interpreters, and all its threads where they are processes: those feed and manage the pool.
     `own_gils` says that sub-interpreters with a GIL of their own are at work: only then is a wait with a timeout on
     the heap one for a GIL, elsewhere it is an extension module's or that of a lock of 3.13.
+    `all_work` says that `main` is the first process of a tree that is no launch of ours, such as a server's: every
+    thread of every process of it counts, whenever it comes; `workers`, `servers` and `main_works` then say nothing.
     """
 
     main: int
@@ -22,3 +24,4 @@ class Roles(msgspec.Struct, frozen=True, kw_only=True):
     servers: dict[int, str] = {}
     main_works: bool = False
     own_gils: bool = False
+    all_work: bool = False

@@ -14,13 +14,14 @@ from typing import Protocol
 import filelock
 import msgspec
 
-from . import baselines, gate, pythons, schedule, sequential, trees, waits
+from . import baselines, gate, pythons, schedule, sequential, server, trees, waits
 from .comparisons import LEAST_TAIL_TURNS
 from .course import Course, executor_cell, failed_row, first_line
 from .entries import Limits, Ready
 from .errors import FtgateError
 from .judging import Policy, Standing, hypotheses
-from .launch import Launcher, ProcessLauncher, install_runner
+from .launch import Launcher, install_runner
+from .launchers import Launchers
 from .machine import read_machine
 from .model import (
     Arrival,
@@ -337,7 +338,7 @@ class Session:
         return trees.relocated(spec, self.root, side)
 
     def _real_launcher(self) -> Launcher:
-        self._launcher = ProcessLauncher(install_runner(self.folder / "runner"), self.folder / "launches")
+        self._launcher = Launchers(install_runner(self.folder / "runner"), self.folder / "launches")
         return self._launcher
 
     def hint(self, detail: str, side: trees.Side) -> str:
@@ -488,8 +489,9 @@ class Session:
         """The row of a cell (see `row`), with its place in the report."""
         nodeids = [cell.nodeid for tandem in self.plan.tandems for cell in tandem.cells]
         tandem = self._tandem(nodeid)
-        reference = tandem.spec.executors[0].label
-        return Arrival(table=tandem.key, reference=reference, position=nodeids.index(nodeid), row=self.row(nodeid))
+        return Arrival(
+            table=tandem.key, reference=_reference(tandem), position=nodeids.index(nodeid), row=self.row(nodeid)
+        )
 
     def report(self, arrivals: Iterable[Arrival], version: str, collected: Iterable[str] | None) -> Report:
         """Everything measured and judged.
@@ -555,9 +557,23 @@ def _tables(arrivals: Iterable[Arrival]) -> tuple[Table, ...]:
     for arrival in sorted(arrivals, key=lambda arrival: arrival.position):
         grouped.setdefault(arrival.table, []).append(arrival)
     return tuple(
-        Table(title=title, rows=tuple(arrival.row for arrival in group), reference=group[0].reference)
+        Table(
+            title=title, rows=tuple(arrival.row for arrival in group), reference=group[0].reference, note=_note(group)
+        )
         for title, group in grouped.items()
     )
+
+
+def _reference(tandem: Tandem) -> str:
+    """What the ratios of a test refer to: its first executor, of servers on the first target."""
+    label = tandem.spec.executors[0].label
+    first = next((cell for cell in tandem.cells if cell.executor.label == label), tandem.cells[0])
+    return f"{first.target.spec}-{label}" if first.body == "server" else label
+
+
+def _note(group: Sequence[Arrival]) -> str:
+    """What is to be said of all rows of a table: where a server and the load on it have to share CPUs."""
+    return server.cpus_note() if group[0].row.cell.body == "server" else ""
 
 
 def _next_of(courses: Sequence[Course]) -> Course:

@@ -123,7 +123,7 @@ class TandemRun:
             Entry(cell, targets[cell.target.spec], tandem.spec, _reference(cell, sides)) for cell in tandem.cells
         ]
         for entry in self.entries:
-            entry.needs = first
+            entry.ask(first)
         self.launcher = launcher
         self.limits = limits
         self.rng = rng
@@ -195,7 +195,7 @@ class TandemRun:
 
     def _settle(self, needs: Mapping[str, frozenset[Need]]) -> None:
         for entry in self.entries:
-            entry.needs = needs.get(entry.cell.nodeid, frozenset())
+            entry.ask(needs.get(entry.cell.nodeid, frozenset()))
 
     def _alone(self, entry: Entry) -> Entry | None:
         """The same cell with one worker; None for that cell itself."""
@@ -253,12 +253,12 @@ class TandemRun:
         self.resolution_ns = max(self.resolution_ns, side.handle.ready())
 
     def _cold_turn(self, side: Side) -> None:
-        side.latest = side.handle.turn(COLD, 1, self._window_ns)
+        side.latest = side.handle.turn(COLD, 1, self._window_of(side))
 
     def _measured_turn(self, side: Side) -> None:
         loops = self._loops_of(side)
         began = self.clock()
-        turn = side.handle.turn(MEASURED, loops, self._window_ns)
+        turn = side.handle.turn(MEASURED, loops, self._window_of(side))
         if side.name == "locks":
             self.probed_s += self.clock() - began
         side.walls.append(figures.turn_value(turn, loops, per_op=bool(self._window_ns)))
@@ -266,6 +266,10 @@ class TandemRun:
     def _loops_of(self, side: Side) -> int:
         """The candle is long enough for the clock by itself."""
         return 1 if side.name == "candle" else self.loops or 1
+
+    def _window_of(self, side: Side) -> int:
+        """A candle burns as evenly in a short window, where the test asks for a long one."""
+        return min(self._window_ns, round(WINDOW_S * 1e9)) if side.name == "candle" else self._window_ns
 
     def _warm_up(self, sides: list[Side]) -> None:
         for number in range(max(1, self._warmups)):
@@ -279,7 +283,7 @@ class TandemRun:
         return {"candle": 1, "locks": max(1, self._warmups)}.get(side.name, self._warmups)
 
     def _warm(self, side: Side) -> None:
-        side.latest = side.handle.turn(WARMUP, self._loops_of(side), self._window_ns)
+        side.latest = side.handle.turn(WARMUP, self._loops_of(side), self._window_of(side))
 
     def _calibrated(self, sides: Sequence[Side]) -> int | None:
         """Loops from each cell's last turn so far: a warm-up, or the cold one where no warm-up was asked for."""
@@ -300,7 +304,7 @@ class TandemRun:
         launch = self._memory_launch(entry, informs)
         if launch.memory:  # a launch at which no look succeeded says nothing of memory
             entry.memory.append(launch)
-        if not informs:
+        if not (informs and entry.parks):
             return
         if self.done < GROWTHS and self._can_grow(entry):
             entry.growth.append(self._growth_launch(entry, "own"))
@@ -315,6 +319,8 @@ class TandemRun:
 
         A worker process that ends with its iteration takes it along.
         """
+        if not entry.parks:
+            return False
         if entry.cell.executor.kind == "processes" and self.spec.reuse == "fresh":
             return False
         wall_ns = self._longest_ns(entry)
@@ -331,14 +337,17 @@ class TandemRun:
         return LOCK_TURNS if self._spares(LOCK_TURNS * max(walls, default=0), 0.25) else 2
 
     def _memory_launch(self, entry: Entry, informs: bool) -> Launch:
-        """Looks at barriers first, which also warm it up; then it is held at work, watched and bare in random order."""
+        """Looks at barriers first, which also warm it up; then it is held at work, watched and bare in random order.
+
+        A program cannot be parked: a server is warmed up as for its turns, of a command each run is a new process.
+        """
         wall_ns = self._longest_ns(entry)
         request = self._request(entry, "own")
         started_at = _now()
         handle = self.launcher.start(request)
         try:
             handle.ready()
-            barriers = self._barriers(handle, BARRIERS if self._spares(BARRIERS * wall_ns, 0.15) else 2)
+            barriers = self._looks_at_rest(entry, handle)
             both = informs and self.done < BARE_HOLDS and self._spares(max(self._hold_ns(entry), wall_ns), 0.1)
             ways = self._shuffled([True, False]) if both else [True]
             held = {watched: handle.hold(self._hold_ns(entry), watched, self._call_ns(entry)) for watched in ways}
@@ -357,6 +366,14 @@ class TandemRun:
             barriers=barriers,
             looking=_looking(held),
         )
+
+    def _looks_at_rest(self, entry: Entry, handle: Handle) -> tuple[Barrier, ...]:
+        if entry.parks:
+            return self._barriers(handle, BARRIERS if self._spares(BARRIERS * self._longest_ns(entry), 0.15) else 2)
+        if entry.cell.executor.kind == "server":
+            for _ in range(self._warmups):
+                handle.turn(WARMUP, 1, self._window_ns)
+        return ()
 
     def _floor_launch(self, entry: Entry) -> Launch:
         """What the interpreter and the executor take by themselves."""
@@ -498,7 +515,7 @@ class TandemRun:
     def _window_ns(self) -> int:
         if self.spec.duration_s is None:
             return 0
-        return max(1, round(min(WINDOW_S, self.spec.duration_s) * 1e9))
+        return max(1, round(min(self.spec.window_s or WINDOW_S, self.spec.duration_s) * 1e9))
 
     @property
     def _warmups(self) -> int:
@@ -550,9 +567,12 @@ class TandemRun:
         if side.name != "own" or not side.walls:
             return 0.0
         wall_ns = self._window_ns or statistics.median(side.walls) * self._loops_of(side)
+        held_ns = 2 * max(self.limits.hold_s * 1e9, wall_ns)
+        if not side.entry.parks:
+            return held_ns
         barrier_ns = min(self._window_ns, BARRIER_WINDOW_NS) or wall_ns
         growth = GROWTH_WARMUPS + self._growth_barriers(wall_ns) if self._can_grow(side.entry) else 0
-        return (BARRIERS + 2 * growth) * barrier_ns + 2 * max(self.limits.hold_s * 1e9, wall_ns)
+        return (BARRIERS + 2 * growth) * barrier_ns + held_ns
 
     def _plan_rest(self) -> None:
         values = [self._ratios(entry) for entry in self.entries if entry.alive]

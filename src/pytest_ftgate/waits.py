@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import platform
 import select
@@ -22,7 +23,9 @@ import msgspec
 import psutil
 
 from .errors import FtgateError
+from .gilwaits import Asking, Episodes, Slices, lengths
 from .model import Struct, Waits
+from .observe import TRACKER
 from .pythons.describe import scrubbed_environment
 from .roles import Roles
 
@@ -34,6 +37,11 @@ _LOOK_S: Final = 0.002  # between looks, at best; each begins with a list of the
 _ACCOUNT_S: Final = 0.1  # between readings of the scheduler's account of every thread, at best
 _LOOK_SHARE: Final = 0.015  # of the time, lists included; together with the account's at most 2 % of it
 _ACCOUNT_SHARE: Final = 0.004
+_CLOSE_SHARE: Final = 0.005  # of the looks' share, for bursts: once there are waits for the GIL
+_CLOSE_AFTER: Final = 20  # looks that saw one
+_CLOSE_S: Final = 0.0001  # between the looks of a burst
+_CLOSE_LOOKS: Final = 24
+_CLOSE_THREADS: Final = 8
 _WAKE_S: Final = 30e-6  # CPU time of a sleep and a wake-up between steps, as measured
 _LOOKS_A_STEP: Final = 64  # threads; more of them are looked at in turns
 _ACCOUNTS_A_LOOK: Final = 8  # of threads that came: one costs what thirty looks do
@@ -100,6 +108,22 @@ class Reader(Protocol):
         """The scheduler's account."""
         ...
 
+    def slices(self, pid: int, thread: int) -> Slices | None:
+        """Its time on a core, and how often it was given one: read at each look that sees it wait for the GIL."""
+        ...
+
+    def children(self, pid: int) -> list[int]:
+        """The processes that it started and that are there."""
+        ...
+
+    def title(self, pid: int) -> str:
+        """What a process calls itself: the first word of its command line if it rewrote that, else its name."""
+        ...
+
+    def is_tracker(self, pid: int) -> bool:
+        """Whether it is multiprocessing's resource tracker, which is no part of any workload."""
+        ...
+
     def cpu_s(self, pid: int) -> float | None:
         """CPU time of a process with all threads it ever had, in s; on any system, and never PermissionError."""
         ...
@@ -133,7 +157,8 @@ class Proc:
     """The real reader. What is read at each look is kept open, as long as there are not too many threads."""
 
     def __init__(self) -> None:
-        self._calls: dict[int, int] = {}  # of a thread's id, which is one of its machine's as long as it lives
+        # By a thread's id, which is one of its machine's as long as it lives.
+        self._kept: dict[str, dict[int, int]] = {"syscall": {}, "schedstat": {}}
 
     def threads(self, pid: int) -> list[int]:
         """See Reader."""
@@ -143,21 +168,58 @@ class Proc:
 
     def call(self, pid: int, thread: int) -> bytes | None:
         """See Reader."""
-        kept = self._calls.get(thread)
+        return self._again("syscall", pid, thread)
+
+    def slices(self, pid: int, thread: int) -> Slices | None:
+        """See Reader."""
+        line = self._again("schedstat", pid, thread)
+        if not line:
+            return None
+        running, _, count = line.split()
+        return Slices(int(running), int(count))
+
+    def _again(self, name: str, pid: int, thread: int) -> bytes | None:
+        """What a file of a thread says now; it is kept open."""
+        kept = self._kept[name].get(thread)
         try:
             if kept is not None:
                 return os.pread(kept, 256, 0)
-            return self._first_call(pid, thread)
+            return self._first(name, pid, thread)
         except (FileNotFoundError, ProcessLookupError):
             self.drop(thread)
             return None
 
-    def _first_call(self, pid: int, thread: int) -> bytes:
-        path = f"/proc/{pid}/task/{thread}/syscall"
-        if len(self._calls) >= _OPEN_FILES:
+    def _first(self, name: str, pid: int, thread: int) -> bytes:
+        path = f"/proc/{pid}/task/{thread}/{name}"
+        if sum(map(len, self._kept.values())) >= _OPEN_FILES:
             return _read(path)
-        descriptor = self._calls[thread] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = self._kept[name][thread] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         return os.pread(descriptor, 256, 0)
+
+    def children(self, pid: int) -> list[int]:
+        """See Reader. Where the kernel does not list them by thread (CONFIG_PROC_CHILDREN), psutil's."""
+        if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+            with contextlib.suppress(psutil.Error):
+                return [child.pid for child in psutil.Process(pid).children()]
+            return []
+        found: list[int] = []
+        for thread in self.threads(pid):
+            with _gone():
+                found += map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
+        return found
+
+    def title(self, pid: int) -> str:
+        """See Reader."""
+        words = _command(pid)
+        if words and words[0].startswith("("):
+            return words[0].strip("() ").partition(":")[0]
+        with _gone():
+            return os.fsdecode(_read(f"/proc/{pid}/comm")).strip()
+        return ""
+
+    def is_tracker(self, pid: int) -> bool:
+        """See Reader."""
+        return any(TRACKER in word for word in _command(pid))
 
     def account(self, pid: int, thread: int) -> Account | None:
         """See Reader."""
@@ -212,19 +274,32 @@ class Proc:
 
     def drop(self, thread: int) -> None:
         """See Reader. Its id may be another's soon."""
-        kept = self._calls.pop(thread, None)
-        if kept is not None:
-            os.close(kept)
+        for kept in self._kept.values():
+            descriptor = kept.pop(thread, None)
+            if descriptor is not None:
+                os.close(descriptor)
 
     def close(self) -> None:
         """See Reader."""
-        for descriptor in self._calls.values():
-            os.close(descriptor)
-        self._calls.clear()
+        for kept in self._kept.values():
+            for descriptor in kept.values():
+                os.close(descriptor)
+            kept.clear()
 
 
 def _gone() -> contextlib.suppress:
     return contextlib.suppress(FileNotFoundError, ProcessLookupError)
+
+
+def _command(pid: int) -> list[str]:
+    """The words of a process's command line; none of one that is gone."""
+    if _on_linux():
+        with _gone():
+            return os.fsdecode(_read(f"/proc/{pid}/cmdline")).split("\0")
+        return []
+    with contextlib.suppress(psutil.Error):
+        return [str(word) for word in psutil.Process(pid).cmdline()]
+    return []
 
 
 def _on_linux() -> bool:
@@ -262,6 +337,15 @@ class Sleepers:
         if known is None:
             known = self._known[line] = self._look(line.split())
         return known
+
+    @staticmethod
+    def stack(line: bytes) -> int:
+        """The stack pointer of who waits in a futex with a timeout; 0 without one.
+
+        A thread waits for the GIL with a timeout but for moments, in which it is somewhere else within the same wait.
+        """
+        words = line.split()
+        return int(words[7], 16) if len(words) > 8 and words[4] != b"0x0" else 0
 
     def forget(self) -> None:
         """Drop what may have changed: descriptors are used again, and memory is mapped."""
@@ -335,11 +419,13 @@ class Sleepers:
 def writable_statics(maps: str, executable: str) -> list[tuple[int, int]]:
     """The address ranges of the interpreter's own static memory: what its executable and its library map to write.
 
-    What follows without a name and without a gap is the part of it that a file does not fill.
+    What follows without a name and without a gap is the part of it that a file does not fill. Of a server that has the
+    interpreter as a library, such as Apache, the executable's own memory is none of it.
     """
+    embedded = "libpython" in maps and "python" not in os.path.basename(executable)
     found: list[tuple[int, int]] = []
     for span, mode, path in _mappings(maps):
-        own = path == executable or os.path.basename(path).startswith("libpython")
+        own = (path == executable and not embedded) or os.path.basename(path).startswith("libpython")
         rest = not path and bool(found) and span[0] == found[-1][1]
         if mode.startswith("rw") and (own or rest):
             found.append(span)
@@ -436,12 +522,57 @@ class _Thread:
         return awake, awake * runnable / (running + runnable) if running + runnable > 0 else 0.0
 
 
+class _Bursts:
+    """Looks in quick succession at a few threads in turn: when the next is due, at whom, and what they say.
+
+    Where the other looks come rarely there are two paces, the slower in the middle between these and the faster.
+    """
+
+    def __init__(self) -> None:
+        self.paces: dict[float, Episodes] = {}  # by the pause between looks in s
+        self.threads: list[_Thread] = []
+        self.left = 0
+        self.at_s = math.inf
+        self.pace = Episodes()
+        self._pauses: list[float] = []
+        self._spent_s = 0.0
+        self._bursts = self._place = 0
+
+    def begin(self, threads: list[_Thread], look_s: float) -> None:
+        """The next burst, at the next of those `threads` that were seen waiting for the GIL."""
+        if not self._pauses:
+            self._pauses = [_CLOSE_S, math.sqrt(2 * _CLOSE_S * look_s)][: 2 if look_s > 40 * _CLOSE_S else 1]
+            self.paces = {pause_s: Episodes() for pause_s in self._pauses}
+        waiting = [thread for thread in threads if thread.looks["gil"]] or threads
+        places = range(self._place, self._place + min(len(waiting), _CLOSE_THREADS))
+        self.threads = [waiting[place % len(waiting)] for place in places]
+        self._place += len(self.threads)
+        self.pace = self.paces[self._pauses[self._bursts % len(self._pauses)]]
+        self._bursts += 1
+        self.left = _CLOSE_LOOKS
+
+    def looked(self, spent_s: float, clock: Callable[[], float]) -> None:
+        """One look of the burst is over and took so much CPU time."""
+        self._spent_s += spent_s
+        self.left -= 1
+        if self.left:
+            self.at_s = clock() + self._pauses[(self._bursts - 1) % len(self._pauses)]
+        else:
+            self.pace.stop()
+            self.at_s = clock() + self._spent_s / _CLOSE_SHARE
+            self._spent_s = 0.0
+
+
 class Watch:
     """Watches a launch's threads through a held window; one thread, no waiting of its own.
 
     `start()`, then again and again `step()` when `due_s` has passed, then `finish()`. A step does what is due and
     takes so little that all of them together stay at 2 % of the time: with more threads, they come less often.
-    The threads of the worker processes are watched, without those of `main` unless it works itself; where there are
+    Once threads wait for the GIL, a part of the looks comes in bursts at a few threads: these tell the lengths of waits
+    that are shorter than the time between the others.
+    With `roles.all_work` every thread of every process of the tree is watched, of those too that come later: they are
+    looked for as often as accounts are read. Elsewhere
+    the threads of the worker processes are watched, without those of `main` unless it works itself; where there are
     none all threads of `main`, without its main thread unless that works itself. CPU time is taken of all processes.
     A thread that came or went between two looks did so half-way: one that lives shorter than that is seen sometimes,
     and then stands for those that are not.
@@ -470,16 +601,19 @@ class Watch:
         self._turn = 0
         self._began_s = self._look_at = self._account_at = self._listed_s = clock()
         self._cost_s = 0.0
+        self._tree: dict[int, str] = {}  # what each of its processes calls itself
+        self._calls = CALLS.get(platform.machine(), NO_CALLS)
+        self._far, self._close = Episodes(), _Bursts()
+        self._gil_looks = 0
 
     def start(self) -> None:
         """The window begins: read every account."""
-        calls = CALLS.get(platform.machine(), NO_CALLS)
-        main = () if self.roles.workers and not self.roles.main_works else (self.roles.main,)
-        self._sleepers = [
-            Sleepers(pid, self._reader, calls, own_gils=self.roles.own_gils)
-            for pid in dict.fromkeys((*main, *self.roles.workers))
-        ]
         began = self._cost_clock()
+        if self.roles.all_work:
+            self._allowed(self._find_processes)
+        else:
+            main = () if self.roles.workers and not self.roles.main_works else (self.roles.main,)
+            self._sleepers = [self._sleepers_of(pid) for pid in dict.fromkeys((*main, *self.roles.workers))]
         self._began_s = self._look_at = self._listed_s = self._clock()
         self._allowed(self._begin)
         self._read_cores()
@@ -488,7 +622,7 @@ class Watch:
     @property
     def due_s(self) -> float:
         """Seconds until the next step has something to do."""
-        return max(0.0, min(self._look_at, self._account_at) - self._clock())
+        return max(0.0, min(self._look_at, self._account_at, self._close.at_s) - self._clock())
 
     def step(self) -> None:
         """Do what is due."""
@@ -497,6 +631,8 @@ class Watch:
             self._account()
         if now >= self._look_at:
             self._look()
+        if now >= self._close.at_s:
+            self._look_closely()
 
     def run(self, seconds: float, sleep: Callable[[float], None] = time.sleep) -> None:
         """Step for so long, for one who has nothing else to do meanwhile."""
@@ -512,7 +648,7 @@ class Watch:
         watched_s = self._clock() - self._began_s
         threads = [*self._past, *self._threads]
         if not self.unavailable:
-            return _summed(threads, watched_s, self._cores(watched_s))
+            return self._with_lengths(_summed(threads, watched_s, self._cores(watched_s)))
         for thread in threads:  # looks that came before they were forbidden are too few to go by
             thread.forget()
         seen = _summed(threads, watched_s, self._cores(watched_s))
@@ -525,6 +661,20 @@ class Watch:
         except PermissionError as error:
             self.unavailable = self.unavailable or _forbidden(error)
             self._sleepers, self._threads, self._past = [], [], []
+
+    def _with_lengths(self, seen: Waits) -> Waits:
+        paces = [self._far, *self._close.paces.values()]
+        for pace in paces:
+            pace.stop()
+        clear = [pace for pace in paces if pace.clear]
+        found = lengths(pace.waits for pace in clear)
+        return msgspec.structs.replace(
+            seen,
+            gil_waits=found.histogram,
+            gil_unended=found.unended,
+            gil_look_ns=round(found.look_s * 1e9),
+            gil_max_ns=round(max((pace.longest_s for pace in clear), default=0.0) * 1e9),
+        )
 
     # -- the parts of a step ---------------------------------------------------------------------------------------
 
@@ -549,7 +699,40 @@ class Watch:
         threads += came
         spent = self._cost_clock() - began + _WAKE_S
         self._cost_s = spent if not self._cost_s else 0.8 * self._cost_s + 0.2 * spent
-        self._look_at = self._clock() + max(_LOOK_S, self._cost_s / _LOOK_SHARE)
+        share = _LOOK_SHARE if self._close.at_s == math.inf else _LOOK_SHARE - _CLOSE_SHARE
+        self._look_at = self._clock() + max(_LOOK_S, self._cost_s / share)
+
+    def _look_closely(self) -> None:
+        """One look of a burst, and the time of the next."""
+        began = self._cost_clock()
+        if not self._close.left:
+            self._close.begin(self._threads, max(_LOOK_S, self._look_at - self._clock()))
+        for thread in self._close.threads:
+            self._glance(thread)
+        self._close.looked(self._cost_clock() - began + _WAKE_S, self._clock)
+
+    def _glance(self, thread: _Thread) -> None:
+        pid, number = thread.sleepers.pid, thread.number
+        try:
+            line = self._reader.call(pid, number)
+            if line:
+                self._follow(self._close.pace, thread, line, thread.sleepers.where(line))
+        except PermissionError as error:
+            self.unavailable = _forbidden(error)
+
+    def _follow(self, pace: Episodes, thread: _Thread, line: bytes, where: Where) -> None:
+        """Tell a pace of looks what one of them saw, once there are waits for the GIL at all."""
+        asking = None
+        if where == "gil":
+            slices = self._reader.slices(thread.sleepers.pid, thread.number)
+            if slices is None:
+                return
+            asking = Asking(slices, Sleepers.stack(line))
+            self._gil_looks += 1
+            if self._gil_looks == _CLOSE_AFTER:
+                self._close.at_s = self._clock()
+        if self._gil_looks:
+            pace.see(thread.number, self._clock(), asking, awake=where == "running")
 
     def _sight(self, thread: _Thread) -> None:
         if self.unavailable:
@@ -557,7 +740,9 @@ class Watch:
         try:
             line = self._reader.call(thread.sleepers.pid, thread.number)
             if line:
-                thread.sight(thread.sleepers.where(line))
+                where = thread.sleepers.where(line)
+                thread.sight(where)
+                self._follow(self._far, thread, line, where)
         except PermissionError as error:
             self.unavailable = _forbidden(error)
 
@@ -591,6 +776,8 @@ class Watch:
     def _end(self, thread: _Thread, now: float) -> None:
         thread.seen_s = (thread.seen_s + now) / 2
         self._past.append(thread)
+        for pace in (self._far, *self._close.paces.values()):
+            pace.leave(thread.number)
         self._reader.drop(thread.number)
 
     def _account(self) -> None:
@@ -605,6 +792,8 @@ class Watch:
         self._account_at = self._clock() + max(_ACCOUNT_S, spent / _ACCOUNT_SHARE)
 
     def _read_accounts(self) -> None:
+        if self.roles.all_work:
+            self._find_processes()
         for sleepers in self._sleepers:
             sleepers.forget()
         live = []
@@ -619,24 +808,57 @@ class Watch:
 
     def _watched(self, pid: int) -> list[int]:
         threads = self._reader.threads(pid)
-        if pid == self.roles.main and not self.roles.main_works:
+        if pid == self.roles.main and not (self.roles.main_works or self.roles.all_work):
             return [thread for thread in threads if thread != pid]
         return threads
 
+    def _sleepers_of(self, pid: int) -> Sleepers:
+        return Sleepers(pid, self._reader, self._calls, own_gils=self.roles.own_gils)
+
+    def _find_processes(self) -> None:
+        """The processes of the tree as it is now; of those that went, what was seen stays."""
+        live: list[int] = []
+        below = [self.roles.main]
+        while below:
+            pid = below.pop()
+            if pid in self._tree or not self._reader.is_tracker(pid):
+                live.append(pid)
+                below += self._reader.children(pid)
+        for pid in live:  # a child has its parent's title before it runs a program of its own
+            self._tree[pid] = self._reader.title(pid) or self._tree.get(pid, "")
+        known = {sleepers.pid: sleepers for sleepers in self._sleepers}
+        self._sleepers = [known.get(pid) or self._sleepers_of(pid) for pid in live]
+
+    def _names(self) -> dict[int, str]:
+        """The processes whose CPU time is taken, in order, and what they are called."""
+        roles = self.roles
+        if not roles.all_work:
+            names = {pid: f"worker {index}" for index, pid in enumerate(roles.workers)}
+            return {roles.main: "main"} | names | {roles.main: "main", **roles.servers}
+        own = self._tree.get(roles.main, "")
+        others = sorted(pid for pid in self._tree if pid != roles.main)
+        titles = {pid: self._tree[pid] if self._tree[pid] not in ("", own) else "child" for pid in others}
+        counts: Counter[str] = Counter()
+        names = {roles.main: "main"}
+        for pid, title in titles.items():
+            alone = title not in ("child", "main") and list(titles.values()).count(title) == 1
+            names[pid] = title if alone else f"{title} {counts[title]}"
+            counts[title] += 1
+        return names
+
     def _read_cores(self) -> None:
-        for pid in (self.roles.main, *self.roles.workers, *self.roles.servers):
+        roles = self.roles
+        for pid in self._tree if roles.all_work else (roles.main, *roles.workers, *roles.servers):
             cpu_s = self._reader.cpu_s(pid)
             if cpu_s is not None:
                 self._cpu[pid] = (self._cpu.get(pid, (cpu_s, 0.0))[0], cpu_s)
 
     def _cores(self, watched_s: float) -> dict[str, float]:
-        names = {pid: f"worker {index}" for index, pid in enumerate(self.roles.workers)}
-        names |= {self.roles.main: "main", **self.roles.servers}
         cores: dict[str, float] = {}
-        for pid in (self.roles.main, *self.roles.workers, *self.roles.servers):
+        for pid, name in self._names().items():
             began, ended = self._cpu.get(pid, (0.0, 0.0))
             busy = (ended - began) / watched_s if watched_s > 0 else 0.0
-            cores[names[pid]] = cores.get(names[pid], 0.0) + busy
+            cores[name] = cores.get(name, 0.0) + busy
         return cores
 
 

@@ -26,6 +26,7 @@ GROWTH_LEVEL = 0.9
 """Growth of a page an iteration, seen at this level, is shown unasked."""
 WORKERS = 4
 """So many workers' cores are listed one by one."""
+MANY = {"worker": "workers", "child": "children"}
 
 ROLES = ("tree", "main", "workers", "servers", "others")
 WAITED: dict[WaitsFor, str] = {"lock": "contended", "queue": "waited"}
@@ -52,11 +53,18 @@ MEMORY = (
 def beneath(row: Row, style: Style) -> list[str]:
     """The lines beneath a row of the table; none where nothing about it matters.
 
-    Always: the workload's own counters and timers, the worst lock and queue sites, scaling, and a growth that is
-    certain. When asked for also phases, every site, where threads wait, CPU, memory by role, and each probe's cost.
+    Always: the workload's own counters, timers and peaks, a server's answers, the worst lock and queue sites, scaling,
+    and a growth that is certain. When asked for also phases, every site, where threads wait, CPU, memory by role, and
+    each probe's cost.
     """
     figures = row.figures
-    lines = [*_own(figures, style), *_sites(figures, style), *_scaling(row, style), *_growth(figures, style)]
+    lines = [
+        *_own(figures, style),
+        *_load(figures, style),
+        *_sites(figures, style),
+        *_scaling(row, style),
+        *_growth(figures, style),
+    ]
     if style.verbosity > 0:
         lines += [*_waits(figures, style), *_cpu(figures, style), *_memory(figures, style)]
     return lines
@@ -74,6 +82,7 @@ def _own(figures: Figures, style: Style) -> list[str]:
     parts += [
         f"{name} {units.time(ns, unicode=style.unicode)} mean" for name, ns in sorted(figures.timers_mean_ns.items())
     ]
+    parts += [f"{name} peak {units.number(value)}" for name, value in sorted(figures.peaks.items())]
     if style.verbosity > 0:
         parts += _phases(figures, style)
     lines = textwrap.wrap("; ".join(parts), style.width - INDENT, break_long_words=False, break_on_hyphens=False)
@@ -87,7 +96,8 @@ def _phases(figures: Figures, style: Style) -> Iterator[str]:
         ("join", figures.join_ns),
         ("cold", figures.cold_ns),
     ):
-        if ns is not None:
+        # A window of load has no start and no join, and is as long as it was told to be.
+        if ns is not None and (figures.latency is None or name == "cold"):
             yield f"{name} {units.time(ns, unicode=style.unicode)}"
     if figures.candle_ratio is not None:
         yield f"{units.ratio(figures.candle_ratio)} the candle"
@@ -95,6 +105,32 @@ def _phases(figures: Figures, style: Style) -> Iterator[str]:
         for name, n_bytes in (("RSS", figures.rss_bytes), ("USS peak >=", figures.uss_peak_bytes)):
             if n_bytes is not None:
                 yield f"{name} {units.size(n_bytes)}"
+
+
+# ---- load
+
+
+def _load(figures: Figures, style: Style) -> list[str]:
+    """`2841 req/s; mean 3.5 ms, p50 3.2 ms, p95 6.1 ms, p99 9.0 ms, max 21 ms; no errors`, of a server."""
+    latency = figures.latency
+    if latency is None:
+        return []
+    spans = (
+        ("mean", latency.mean_ns),
+        ("p50", latency.p50_ns),
+        ("p95", latency.p95_ns),
+        ("p99", latency.p99_ns),
+        ("max", latency.max_ns),
+    )
+    times = [f"{name} {units.time(ns, unicode=style.unicode, digits=2)}" for name, ns in spans]
+    rate = [] if figures.ops_per_s is None else [f"{_whole(figures.ops_per_s)} req/s"]
+    errors = f"{latency.errors or 'no'} error{'' if latency.errors == 1 else 's'}"
+    return _line("load", grouped(rate, times, [errors]), style)
+
+
+def _whole(per_s: float) -> str:
+    """A rate as people give it for servers: `30415`, but `94.3`."""
+    return f"{per_s:.0f}" if per_s >= 100 else f"{per_s:.3g}"
 
 
 # ---- waits for locks and queues
@@ -203,7 +239,11 @@ def _waits(figures: Figures, style: Style) -> list[str]:
         return []
     if waits.unavailable:
         return _line("waits", [f"not available: {waits.unavailable}"], style)
-    parts = [f"{name} {units.whole_share(share)}" for name, share in _fractions(waits) if share >= WAIT_SHARE]
+    parts = [
+        f"{name} {units.whole_share(share)}{_length(waits, style) if name == 'GIL' else ''}"
+        for name, share in _fractions(waits)
+        if share >= WAIT_SHARE
+    ]
     cost = _cost("watched", figures.memory_cost, style)
     return _line("waits", grouped(parts or ["nothing was seen"], cost), style)
 
@@ -221,6 +261,13 @@ def _fractions(waits: WaitFigures) -> tuple[tuple[str, float], ...]:
     )
 
 
+def _length(waits: WaitFigures, style: Style) -> str:
+    """` (p95 12 ms)`: how long single waits for the GIL are, where the looks can tell."""
+    if waits.gil_p95_ns is None:
+        return ""
+    return f" (p95 {units.time(waits.gil_p95_ns, unicode=style.unicode, digits=2)})"
+
+
 def _cpu(figures: Figures, style: Style) -> list[str]:
     """`main 0.02, worker 0 0.98 cores; run-queue wait 2 %; switches 1.20 k/s voluntary, 300 /s involuntary`."""
     waits = figures.waits
@@ -236,15 +283,23 @@ def _cpu(figures: Figures, style: Style) -> list[str]:
 
 
 def _cores(cores: dict[str, float]) -> list[str]:
-    """Each process with the cores it kept busy; many workers as one range."""
-    workers = [busy for name, busy in cores.items() if name.startswith("worker ")]
-    parts = [(name, units.cores(busy)) for name, busy in cores.items() if not name.startswith("worker ")]
-    if len(workers) > WORKERS:
-        parts.append((f"{len(workers)} workers", f"{units.cores(min(workers))} to {units.cores(max(workers))}"))
-        listed = [f"{name} {busy}" for name, busy in parts]
-    else:
-        listed = [f"{name} {units.cores(busy)}" for name, busy in cores.items()]
+    """Each process with the cores it kept busy; many of a kind as one range, which follow the others."""
+    kinds: dict[str, list[float]] = {}
+    for name, busy in cores.items():
+        kinds.setdefault(_kind(name), []).append(busy)
+    many = {kind: busy for kind, busy in kinds.items() if len(busy) > WORKERS}
+    listed = [f"{name} {units.cores(busy)}" for name, busy in cores.items() if _kind(name) not in many]
+    listed += [
+        f"{len(busy)} {MANY.get(kind, kind)} {units.cores(min(busy))} to {units.cores(max(busy))}"
+        for kind, busy in many.items()
+    ]
     return [*listed[:-1], f"{listed[-1]} cores"]
+
+
+def _kind(name: str) -> str:
+    """`worker` of `worker 3`."""
+    kind, _, number = name.rpartition(" ")
+    return kind if kind and number.isdigit() else name
 
 
 # ---- memory by role

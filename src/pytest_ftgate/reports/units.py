@@ -102,6 +102,11 @@ def rate(per_s: float) -> str:
     return f"{_fixed(per_s / scale.size, _decimals(per_s / scale.size))} {scale.name}"
 
 
+def number(value: float) -> str:
+    """A number without a unit, `26`, `1204`, `0.517`: whole ones whole."""
+    return _fixed(value, 0 if float(value).is_integer() else _decimals(value))
+
+
 def ratio(value: float) -> str:
     """A ratio as `1.70x`, `17.9x`, `0.56x`."""
     return f"{_fixed(value, _ratio_decimals(value))}x"

@@ -7,6 +7,7 @@ import marshal
 import os
 import select
 import sys
+import time
 from time import process_time_ns
 
 from . import loading
@@ -25,6 +26,9 @@ from .worker import (
     call_async,
     close_report,
     explain,
+    make_worker,
+    once,
+    place,
     run,
     serve,
 )
@@ -35,6 +39,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .loading import Setup
+
+
+GRACE_S = 1.0
+"""After an error other roles are told to stop; so long is waited for `@test.stop`, and for those who return."""
 
 
 class Onlooker:
@@ -48,16 +56,28 @@ class Onlooker:
 
 
 class Outcome:
-    """One turn: the phases in ns, CPU time of this process and its workers in ns, and what each worker reported."""
+    """One turn: the phases in ns, CPU time of this process and its workers in ns, and what each worker reported.
 
-    __slots__ = ("cpu_ns", "join_ns", "reports", "start_ns", "work_ns")
+    `led` are the reports of the workers whose calls are the operations: of all, or of the leading role.
+    """
 
-    def __init__(self, start_ns: int, work_ns: int, join_ns: int, cpu_ns: int, reports: list[dict[str, Any]]) -> None:
+    __slots__ = ("cpu_ns", "join_ns", "led", "reports", "start_ns", "work_ns")
+
+    def __init__(
+        self,
+        start_ns: int,
+        work_ns: int,
+        join_ns: int,
+        cpu_ns: int,
+        reports: list[dict[str, Any]],
+        led: list[dict[str, Any]] | None = None,
+    ) -> None:
         self.start_ns = start_ns
         self.work_ns = work_ns
         self.join_ns = join_ns
         self.cpu_ns = cpu_ns
         self.reports = reports
+        self.led = reports if led is None else led
 
 
 def raise_first_error(reports: list[dict[str, Any]]) -> None:
@@ -67,15 +87,24 @@ def raise_first_error(reports: list[dict[str, Any]]) -> None:
             reason, detail = report["error"]
             if reason == "unsupported":
                 raise Unsupported(detail)
-            raise Failure(f"worker {report['index']}: {reason}" if len(reports) > 1 else reason, detail)
+            role = report.get("role", "")
+            named = role or len(reports) > 1
+            raise Failure(f"{role or 'worker'} {report['index']}: {reason}" if named else reason, detail)
+
+
+def leaders(setup: Setup) -> int:
+    """How many workers lead: those of the first role, or all. They have the lowest numbers."""
+    return int(setup["roles"][0][1] if setup["roles"] else setup["workers"])
 
 
 class Hub:
     """The parent's ends: two `go` pipes for all workers, a report pipe each."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
         self.go = (os.pipe(), os.pipe())
-        self.reports = [os.pipe() for _ in range(workers)]
+        self.reports = [os.pipe() for _ in range(setup["workers"])]
+        self.gathered: dict[int, dict[str, Any]] = {}
         self.turn = 0
         self.dead: Callable[[int], str] = lambda index: ""
         self.sentinels: list[int] = []
@@ -96,6 +125,39 @@ class Hub:
         """One report of each worker, by index. Raises Failure where a worker died without one."""
         return [self._receive(index) for index in range(len(self.reports))]
 
+    def gather(self, first: int) -> None:
+        """Wait for the reports of the first so many workers; keep any that comes meanwhile in `gathered`.
+
+        Raises Failure or Unsupported as soon as any worker has reported an error or died: others may wait for it.
+        """
+        while any(index not in self.gathered for index in range(first)):
+            for index in self._readable(None):
+                self.gathered[index] = report = self._receive(index)
+                raise_first_error([report])
+
+    def gather_rest(self, seconds: float) -> None:
+        """Take what is reported within so many seconds, after an error: whatever it is."""
+        deadline = time.monotonic() + (seconds if hasattr(select, "poll") else 0.0)
+        while len(self.gathered) < len(self.reports) and (left := deadline - time.monotonic()) > 0:
+            for index in self._readable(left):
+                self.gathered[index] = {}
+                try:
+                    self.gathered[index] = self._receive(index)
+                except Failure:
+                    pass
+
+    def _readable(self, seconds: float | None) -> list[int]:
+        """Which workers have something to say, or have died; waits for one."""
+        if not hasattr(select, "poll"):  # on Windows one is read after the other
+            return [next(index for index in range(len(self.reports)) if index not in self.gathered)]
+        poll, owners = select.poll(), {}
+        for index, (descriptor, _) in enumerate(self.reports):
+            if index not in self.gathered:
+                for number in (descriptor, *self.sentinels[index : index + 1]):
+                    owners[number] = index
+                    poll.register(number, select.POLLIN)
+        return sorted({owners[number] for number, _ in poll.poll(None if seconds is None else 1000 * seconds)})
+
     def _receive(self, index: int) -> dict[str, Any]:
         length = LENGTH.unpack(self._read(index, LENGTH.size))[0]
         report: dict[str, Any] = marshal.loads(self._read(index, length))
@@ -108,7 +170,7 @@ class Hub:
             self._await(index, descriptor)
             chunk = os.read(descriptor, size - len(read))
             if not chunk:
-                raise Failure(f"worker {index} ended without a report{self.dead(index)}")
+                raise Failure(f"{self._name(index)} ended without a report{self.dead(index)}")
             read += chunk
         return read
 
@@ -122,7 +184,11 @@ class Hub:
         if descriptor not in ready:
             poll.unregister(self.sentinels[index])
             if not poll.poll(200):
-                raise Failure(f"worker {index} {self.dead(index)}")
+                raise Failure(f"{self._name(index)} {self.dead(index)}")
+
+    def _name(self, index: int) -> str:
+        role, within, _ = place(self.setup, index)
+        return f"{role or 'worker'} {within}"
 
     def close(self) -> None:
         """Close every pipe that is still open."""
@@ -135,7 +201,10 @@ class Hub:
 
 
 class PipeCrew:
-    """Workers that wait on pipes: threads, processes, sub-interpreters; fresh each turn or kept."""
+    """Workers that wait on pipes: threads, processes, sub-interpreters; fresh each turn or kept.
+
+    Where they have roles, `stop` is called once the leading ones have ended, and the others are then waited for.
+    """
 
     def __init__(self, setup: Setup, shared: Any, fresh: bool) -> None:
         self.setup = setup
@@ -143,6 +212,8 @@ class PipeCrew:
         self.fresh = fresh
         self.hub: Hub | None = None
         self.workers: list[Any] = []
+        self.stop = loading.stopper(setup)
+        self.broken = False
 
     def make(self, index: int, hub: Hub) -> Any:
         """Construct worker `index`; it has `start` and `join`."""
@@ -157,7 +228,7 @@ class PipeCrew:
 
     def build(self) -> Hub:
         """Construct the workers, untimed."""
-        hub = self.hub = Hub(self.setup["workers"])
+        hub = self.hub = Hub(self.setup)
         self.workers = [self.make(index, hub) for index in range(self.setup["workers"])]
         return hub
 
@@ -175,7 +246,7 @@ class PipeCrew:
         went = now_ns()
         hub.release(order)
         onlooker.released(self)
-        reports = hub.collect()
+        reports = self._collect_by_role(hub) if self.setup["roles"] else hub.collect()
         if order.flags & PARK:
             self._park(hub, onlooker)
         if self.fresh:
@@ -184,13 +255,44 @@ class PipeCrew:
         joined = now_ns()
         cpu_ns += process_time_ns() + sum(report.get("cpu_ns", 0) for report in reports)
         cpu_ns = max(0, cpu_ns + self.servers_cpu_ns())
-        ended = max(report.get("end_ns", went) for report in reports)
+        led = reports[: leaders(self.setup)]
+        ended = max(report.get("end_ns", went) for report in led)
         if self.fresh:
             self._drop()
         if order.flags & PARK:
             gc.unfreeze()
         raise_first_error(reports)
-        return Outcome(went - began, ended - went, joined - ended, cpu_ns, reports)
+        return Outcome(went - began, ended - went, joined - ended, cpu_ns, reports, led)
+
+    def _collect_by_role(self, hub: Hub) -> list[dict[str, Any]]:
+        hub.gathered.clear()
+        stopped = False
+        try:
+            hub.gather(leaders(self.setup))
+            stopped = True
+            self.stop(self.shared)
+            hub.gather(len(hub.reports))
+        except BaseException:
+            self.broken = True
+            self._let_end(hub, stopped)
+            raise
+        return [report for _, report in sorted(hub.gathered.items())]
+
+    def _let_end(self, hub: Hub, stopped: bool) -> None:
+        """After an error: those that are not waiting for one that has ended may return yet."""
+        from threading import Thread
+
+        if not stopped:  # in a thread: it may wait for a worker that is no more
+            thread = Thread(target=self._stop_quietly, daemon=True)
+            thread.start()
+            thread.join(GRACE_S)
+        hub.gather_rest(GRACE_S)
+
+    def _stop_quietly(self) -> None:
+        try:
+            self.stop(self.shared)
+        except Exception:
+            pass  # the error that came first is the one to show
 
     def _park(self, hub: Hub, onlooker: Onlooker) -> None:
         gc.collect()
@@ -215,12 +317,21 @@ class PipeCrew:
 
     def close(self) -> None:
         """End workers that are kept."""
-        if self.hub is not None:
+        if self.broken:
+            self.abandon()
+        elif self.hub is not None:
             self.hub.release(Order(0, 0, STOP))
             for worker in self.workers:
                 if worker.ident is not None:  # one that could not be started cannot be joined
                     worker.join()
-        self._drop()
+            self._drop()
+
+    def abandon(self) -> None:
+        """After an error among roles: workers that wait for one that has ended cannot be joined."""
+        for worker in self.workers:
+            worker.join(0.01)
+        if not any(worker.is_alive() for worker in self.workers):
+            self._drop()  # else the pipes stay: a thread that goes on later writes to them
 
 
 class ThreadCrew(PipeCrew):
@@ -230,7 +341,8 @@ class ThreadCrew(PipeCrew):
         """A thread that serves."""
         from threading import Thread
 
-        return Thread(target=serve, args=(self.setup, index, hub.port(index), self.shared, self.fresh, False))
+        args = (self.setup, index, hub.port(index), self.shared, self.fresh, False)
+        return Thread(target=serve, args=args, daemon=bool(self.setup["roles"]))
 
 
 class ProcessCrew(PipeCrew):
@@ -244,7 +356,7 @@ class ProcessCrew(PipeCrew):
         """As elsewhere; the pipes are wrapped as connections, which every start method can hand over."""
         from multiprocessing.connection import Connection
 
-        hub = self.hub = Hub(self.setup["workers"])
+        hub = self.hub = Hub(self.setup)
         # Connections own their descriptors: what goes to a worker is a duplicate that the hub does not close.
         self.go = tuple(Connection(os.dup(pipe[0]), writable=False) for pipe in hub.go)
         self.writers = [Connection(os.dup(pipe[1]), readable=False) for pipe in hub.reports]
@@ -271,6 +383,13 @@ class ProcessCrew(PipeCrew):
         """The workers are processes of their own."""
         return roles(worker.pid for worker in self.workers)
 
+    def abandon(self) -> None:
+        """After an error among roles: end the processes, whatever they wait for."""
+        for worker in self.workers:
+            worker.kill()
+            worker.join()
+        self._drop()
+
     def _death(self, index: int) -> str:
         worker = self.workers[index]
         worker.join(1)
@@ -295,7 +414,7 @@ class InterpreterCrew(PipeCrew):
         """A thread that makes its interpreter, serves in it and closes it: the executor's own cost of starting."""
         from threading import Thread
 
-        return Thread(target=self._live, args=(index, hub))
+        return Thread(target=self._live, args=(index, hub), daemon=bool(self.setup["roles"]))
 
     def roles(self) -> dict[str, Any]:
         """The workers are threads of this process, and have GILs of their own where there are any."""
@@ -314,7 +433,8 @@ class InterpreterCrew(PipeCrew):
             finally:
                 interpreter.close()
         except BaseException as error:
-            port.send({"index": index, "error": explain(error)})
+            role, within, _ = place(self.setup, index)
+            port.send({"index": within, "role": role, "error": explain(error)})
 
 
 class SerialCrew:
@@ -330,7 +450,7 @@ class SerialCrew:
         """One iteration; a window is split between the workers."""
         body = loading.body(self.setup)
         if self.fresh or not self.workers:
-            self.workers = [Worker(index, self.setup["workers"], self.shared) for index in range(self.setup["workers"])]
+            self.workers = [make_worker(self.setup, index, self.shared) for index in range(self.setup["workers"])]
         part = Order(order.loops, order.window_ns // len(self.workers), order.flags)
         gc.collect()
         cpu_ns = -process_time_ns()
@@ -362,12 +482,13 @@ class TaskCrew:
         self.shared = shared
         self.fresh = fresh
         self.workers: list[Worker] = []
+        self.stop = loading.stopper(setup)
         self.runner = asyncio.Runner()
 
     def turn(self, order: Order, onlooker: Onlooker) -> Outcome:
         """One iteration: start the tasks, let them go together, gather them."""
         if self.fresh or not self.workers:
-            self.workers = [Worker(index, self.setup["workers"], self.shared) for index in range(self.setup["workers"])]
+            self.workers = [make_worker(self.setup, index, self.shared) for index in range(self.setup["workers"])]
         gc.collect()
         outcome: Outcome = self.runner.run(self._turn(order, onlooker))
         _park_here(order, onlooker, self)
@@ -390,21 +511,59 @@ class TaskCrew:
         went = now_ns()
         go.set()
         onlooker.released(self)
-        reports = await asyncio.gather(*running)
+        if self.setup["roles"]:
+            await self._end_by_role(running)
+        reports = list(await asyncio.gather(*running))
         joined = now_ns()
         cpu_ns += process_time_ns()
-        ended = max(report["end_ns"] for report in reports)
-        return Outcome(went - began, ended - went, joined - ended, cpu_ns, list(reports))
+        led = reports[: leaders(self.setup)]
+        ended = max(report["end_ns"] for report in led)
+        return Outcome(went - began, ended - went, joined - ended, cpu_ns, reports, led)
+
+    async def _end_by_role(self, running: list[Any]) -> None:
+        """Wait for the leaders, stop the others and wait for these; at the first error end all that goes on."""
+        stopped = False
+        try:
+            await _end_well(running[: leaders(self.setup)], running)
+            stopped = True
+            await self._stop()
+            await _end_well(running, running)
+        except BaseException:
+            await self._let_end(running, stopped)
+            raise
+
+    async def _stop(self) -> None:
+        stopping = self.stop(self.shared)
+        if hasattr(stopping, "__await__"):
+            await stopping
+
+    async def _let_end(self, running: list[Any], stopped: bool) -> None:
+        """After an error: as with other crews, but that what still waits then can be ended."""
+        import asyncio
+
+        if not stopped:
+            try:
+                await asyncio.wait_for(self._stop(), GRACE_S)
+            except Exception:
+                pass  # the error that came first is the one to show
+        _, going = await asyncio.wait(running, timeout=GRACE_S)
+        for task in going:
+            task.cancel()
+        if going:
+            await asyncio.wait(going, timeout=GRACE_S)
 
     async def _live(self, worker: Worker, order: Order, ready: Any, go: Any) -> dict[str, Any]:
         worker.forget()
-        report: dict[str, Any] = {"index": worker.index, "error": None, "ops": 0}
+        report: dict[str, Any] = {"index": worker.index, "role": worker.role, "error": None, "ops": 0}
+        body = loading.body(self.setup, worker.role)
+        if loading.serves(self.setup, worker.role):
+            order = once(order)
         ready.release()
         await go.wait()
         report["begin_ns"] = now_ns()
         result = None
         try:
-            report["ops"], result = await call_async(loading.body(self.setup), worker, order)
+            report["ops"], result = await call_async(body, worker, order)
         except BaseException as error:
             report["error"] = explain(error)
         report["end_ns"] = now_ns()
@@ -413,6 +572,16 @@ class TaskCrew:
     def close(self) -> None:
         """Close the event loop."""
         self.runner.close()
+
+
+async def _end_well(awaited: list[Any], running: list[Any]) -> None:
+    """Wait for some tasks; raises what any of `running` has reported as soon as it has."""
+    import asyncio
+
+    going = set(running)
+    while not all(task.done() for task in awaited):
+        ended, going = await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
+        raise_first_error([task.result() for task in ended])
 
 
 class PoolCrew:

@@ -8,15 +8,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from .loading import Setup
+
 PRIMITIVES = ("Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "Event", "Barrier")
 
 
 class Kind:
-    """The executor as the workload sees it: `name`, `method`, and factories of shared things."""
+    """The executor as the workload sees it: `name`, `method`, and factories of shared things.
+
+    `workers` is the number of workers in all, `counts` that of each role; empty where there are none.
+    """
 
     def __init__(self, name: str, method: str | None = None) -> None:
         self.name = name
         self.method = method
+        self.workers = 1
+        self.counts: dict[str, int] = {}
 
     def __getattr__(self, name: str) -> Any:
         raise Unsupported(
@@ -107,8 +114,14 @@ def context_of(kind: str, method: str | None) -> Any:
     return multiprocessing.get_context(method)
 
 
-def make_kind(kind: str, method: str | None, context: Any = None) -> Kind:
-    """The kind of an executor; `context` is the multiprocessing context of a processes cell."""
+def make_kind(setup: Setup, context: Any = None) -> Kind:
+    """The kind of a cell's executor; `context` is the multiprocessing context of a processes cell."""
+    made = _kind(setup["kind"], setup["method"], context)
+    made.workers, made.counts = setup["workers"], dict(setup["roles"])
+    return made
+
+
+def _kind(kind: str, method: str | None, context: Any) -> Kind:
     if kind == "processes":
         return ProcessKind(kind, method, context)
     if kind == "interpreters":

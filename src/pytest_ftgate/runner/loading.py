@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     # What a worker needs to find its body: plain, so that it travels to any worker.
     # Keys: module, path, qualname, import_mode, sys_path, kind, method, workers, shape, params (name -> literal),
+    # roles (pairs of a name and a number of workers, whose sum is `workers`; the first leads; empty: none),
     # switch_s, candle (what stands in for the workload: "burn" or "empty", else ""), gil_note (a file that a pool's
     # worker writes when it ends with the GIL, or None).
     Setup = dict[str, Any]
@@ -141,8 +142,8 @@ def owned(function: Any, instance: Any) -> Any:
 _bodies: dict[tuple[Any, ...], Body] = {}
 
 
-def body(setup: Setup) -> Body:
-    """The body that this cell runs; loaded once a process, so that forked workers inherit it."""
+def body(setup: Setup, role: str = "") -> Body:
+    """The body that this cell, or a role in it, runs; loaded once a process, so that forked workers inherit it."""
     key = (
         setup["module"],
         setup["qualname"],
@@ -150,10 +151,26 @@ def body(setup: Setup) -> Body:
         setup["method"],
         setup["candle"],
         tuple(setup["params"].items()),
+        role if serves(setup, role) else "",
     )
     if key not in _bodies:
-        _bodies[key] = _load_candle(setup) if setup["candle"] else _load_body(setup)
+        _bodies[key] = _load_candle(setup) if setup["candle"] else _load_body(setup, key[-1])
     return _bodies[key]
+
+
+def serves(setup: Setup, role: str) -> bool:
+    """Whether a role is another than the one that leads: its body is called once a turn, however long that is."""
+    return bool(setup["roles"]) and role not in ("", setup["roles"][0][0])
+
+
+def stopper(setup: Setup) -> Callable[[Any], Any]:
+    """`@test.stop`, which gets the shared state; where there is none, what does nothing."""
+    if setup["roles"]:
+        declared, instance = declaration(setup)
+        if declared.stop is not None:
+            stop: Callable[[Any], Any] = owned(declared.stop, instance)
+            return stop
+    return lambda shared: None
 
 
 def _load_candle(setup: Setup) -> Body:
@@ -168,9 +185,14 @@ def _load_candle(setup: Setup) -> Body:
     return Body(candle.idle_body if empty else candle.worker_body, "worker", False)
 
 
-def _load_body(setup: Setup) -> Body:
+def _load_body(setup: Setup, role: str) -> Body:
     declared, instance = declaration(setup)
     function = declared.body_for(setup["kind"], setup["method"])
+    if role:
+        found = declared.role_for(role, setup["kind"], setup["method"])
+        if found is None:
+            raise Failure(f"the role {role!r} has no body: write one with @{declared.body.__name__}.role({role!r})")
+        function = found
     is_async = bool(function.__code__.co_flags & 0x80)  # CO_COROUTINE, without importing inspect
     call = owned(function, instance)
     params, shape = literals(setup["params"]), shape_of(function)
@@ -198,10 +220,10 @@ def _by_name(call: Callable[..., Any], name: str, params: dict[str, Any]) -> Cal
 
 
 def shape_of(function: Callable[..., Any]) -> str:
-    """What the body is by its parameter: `worker` or `executor`; empty where it names neither."""
+    """What the body is by its parameter: `worker`, `executor` or `server`; empty where it names none."""
     code = function.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    return next((name for name in ("worker", "executor") if name in names), "")
+    return next((name for name in ("worker", "executor", "server") if name in names), "")
 
 
 def literals(params: dict[str, str]) -> dict[str, Any]:

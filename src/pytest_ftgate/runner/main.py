@@ -115,10 +115,12 @@ class Cell:
             self.declaration, self.owner = loading.declaration(self.setup)
         self.check_gil(gil_enabled(), watch.module)
         body = loading.body(self.setup)
+        for role, _ in self.setup["roles"]:
+            loading.body(self.setup, role)  # once, for all workers that are forked or threads
         if not self.setup["candle"]:
             self.setup = {**self.setup, "shape": body.shape}
         context = context_of(self.setup["kind"], self.setup["method"])
-        self.kind = make_kind(self.setup["kind"], self.setup["method"], context)
+        self.kind = make_kind(self.setup, context)
         self.crew = make_crew(self.setup, self._share(), job["fresh"], context)
 
     def _share(self) -> Any:
@@ -191,6 +193,7 @@ class Record:
         self.turns: list[dict[str, Any]] = []
         self.counters: dict[str, float] = {}
         self.timers: dict[str, list[int]] = {}
+        self.peaks: dict[str, float] = {}
         self.results: set[str] = set()
         self.warmed_ops = 0
 
@@ -209,6 +212,8 @@ class Record:
             for name, (count, total, most) in report["timers"].items():
                 kept = self.timers.setdefault(name, [0, 0, 0])
                 self.timers[name] = [kept[0] + count, kept[1] + total, max(kept[2], most)]
+            for name, highest in report["peaks"].items():
+                self.peaks[name] = max(highest, self.peaks.get(name, highest))
 
     def as_json(self) -> dict[str, Any]:
         """The record in the words of the result file."""
@@ -218,6 +223,7 @@ class Record:
             "turns": self.turns,
             "counters": self.counters,
             "timers": timers,
+            "peaks": self.peaks,
             "results": sorted(self.results),
             "warmed_ops": self.warmed_ops,
         }
@@ -225,14 +231,14 @@ class Record:
 
 def _turn(outcome: Outcome) -> dict[str, Any]:
     wall_ns = outcome.start_ns + outcome.work_ns + outcome.join_ns
-    rate = sum(r["ops"] * 1e9 / (r["end_ns"] - r["begin_ns"]) for r in outcome.reports if r["end_ns"] > r["begin_ns"])
+    rate = sum(r["ops"] * 1e9 / (r["end_ns"] - r["begin_ns"]) for r in outcome.led if r["end_ns"] > r["begin_ns"])
     return {
         "start_ns": outcome.start_ns,
         "work_ns": outcome.work_ns,
         "join_ns": outcome.join_ns,
         "wall_ns": wall_ns,
         "cpu_ns": outcome.cpu_ns,
-        "ops": sum(report["ops"] for report in outcome.reports),
+        "ops": sum(report["ops"] for report in outcome.led),
         "rate": rate,
     }
 

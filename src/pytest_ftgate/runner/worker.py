@@ -77,17 +77,36 @@ class Local:
 
 
 class Worker:
-    """What a `worker` body gets: its index among `workers`, the shared state, and its own metrics."""
+    """What a `worker` body gets: its index among `workers`, the shared state, and its own metrics.
 
-    __slots__ = ("_batch", "_cpu_ns", "counters", "index", "local", "shared", "timers", "workers")
+    Where workers have roles, `role` is its own, `index` and `workers` are within it, and `counts` maps every role to
+    its number of workers; else `role` and `counts` are empty.
+    """
 
-    def __init__(self, index: int, workers: int, shared: Any) -> None:
+    __slots__ = (
+        "_batch",
+        "_cpu_ns",
+        "counters",
+        "counts",
+        "index",
+        "local",
+        "peaks",
+        "role",
+        "shared",
+        "timers",
+        "workers",
+    )
+
+    def __init__(self, index: int, workers: int, shared: Any, role: str = "") -> None:
         self.index = index
         self.workers = workers
         self.shared = shared
+        self.role = role
+        self.counts: dict[str, int] = {}
         self.local = Local()
         self.counters: dict[str, float] = {}
         self.timers: dict[str, Stopwatch] = {}
+        self.peaks: dict[str, float] = {}
         self._batch = 1
         self._cpu_ns = 0
 
@@ -102,17 +121,47 @@ class Worker:
             watch = self.timers[name] = Stopwatch()
         return watch
 
+    def peak(self, name: str, value: float) -> None:
+        """Keep the largest `value` of `name`, such as a queue's depth, over all workers and turns of a launch."""
+        known = self.peaks.get(name)
+        if known is None or value > known:
+            self.peaks[name] = float(value)
+
     def forget(self) -> None:
-        """Start a turn with empty counters and timers; objects stay, since a body may hold them."""
+        """Start a turn with empty counters, peaks and timers; objects stay, since a body may hold them."""
         self.counters.clear()
+        self.peaks.clear()
         for timer in self.timers.values():
             timer.reset()
+
+
+def place(setup: Setup, index: int) -> tuple[str, int, int]:
+    """What the worker of that number is: its role, its index in it, and how many workers that has."""
+    left = index
+    for role, count in setup["roles"]:
+        if left < count:
+            return role, left, count
+        left -= count
+    return "", index, setup["workers"]
+
+
+def make_worker(setup: Setup, index: int, shared: Any) -> Worker:
+    """The worker of that number, in its place."""
+    role, index, workers = place(setup, index)
+    worker = Worker(index, workers, shared, role)
+    worker.counts = dict(setup["roles"])
+    return worker
+
+
+def once(order: Order) -> Order:
+    """What an order asks of a role that does not lead: one call, whose result is looked at where the leaders' are."""
+    return Order(1, 0, order.flags & ~(CHECKING | VALUES) if order.window_ns else order.flags)
 
 
 def run(body: Body, worker: Worker, order: Order, own_cpu: bool) -> dict[str, Any]:
     """Carry out an order and report it. Nothing that the body raises escapes."""
     worker.forget()
-    report: dict[str, Any] = {"index": worker.index, "error": None, "ops": 0}
+    report: dict[str, Any] = {"index": worker.index, "role": worker.role, "error": None, "ops": 0}
     report["begin_ns"] = now_ns()
     result: Any = None
     try:
@@ -136,8 +185,11 @@ def close_report(report: dict[str, Any], worker: Worker, order: Order, result: A
     report["gil"] = gil_enabled()
     report["gil_module"] = watch.module
     report["counters"] = dict(worker.counters)
+    report["peaks"] = dict(worker.peaks)
     if report["error"] is None:
-        report["error"] = next((_uncountable(name, n) for name, n in worker.counters.items() if n - n != 0), None)
+        report["error"] = next((_uncountable("counter", *each) for each in worker.counters.items() if _odd(each)), None)
+    if report["error"] is None:
+        report["error"] = next((_uncountable("peak", *each) for each in worker.peaks.items() if _odd(each)), None)
     report["timers"] = {name: (t.count, t.total_ns, t.max_ns) for name, t in worker.timers.items() if t.count}
     if report["error"] is None:
         try:
@@ -147,8 +199,13 @@ def close_report(report: dict[str, Any], worker: Worker, order: Order, result: A
     return report
 
 
-def _uncountable(name: str, n: float) -> tuple[str, str]:
-    return (f"the counter {name!r} is {n}", "worker.count takes finite numbers.")
+def _odd(named: tuple[str, float]) -> bool:
+    return named[1] - named[1] != 0  # not finite
+
+
+def _uncountable(what: str, name: str, n: float) -> tuple[str, str]:
+    takes = "worker.count" if what == "counter" else "worker.peak"
+    return (f"the {what} {name!r} is {n}", f"{takes} takes finite numbers.")
 
 
 def _add_result(report: dict[str, Any], order: Order, result: Any) -> None:
@@ -261,16 +318,18 @@ def serve(setup: Setup, index: int, port: Port, shared: Any, fresh: bool, own_cp
     from . import loading
 
     global shared_state
+    worker = make_worker(setup, index, shared)
+    said = {"index": worker.index, "role": worker.role}
     try:
         loading.prepare(setup)
         watch.install()
-        body = loading.body(setup)
+        body = loading.body(setup, worker.role)
     except BaseException as error:
-        port.send({"index": index, "error": explain(error)})
+        port.send({**said, "error": explain(error)})
         return
     shared_state = shared
-    worker = Worker(index, setup["workers"], shared)
-    port.send({"index": index, "error": None})
+    serving = loading.serves(setup, worker.role)
+    port.send({**said, "error": None})
     while True:
         order = port.wait()
         if order is None:
@@ -278,7 +337,7 @@ def serve(setup: Setup, index: int, port: Port, shared: Any, fresh: bool, own_cp
         tell_probe("sync")
         if own_cpu and not fresh:
             worker._cpu_ns = process_time_ns()
-        report = run(body, worker, order, own_cpu)
+        report = run(body, worker, once(order) if serving else order, own_cpu)
         if order.flags & PARK:
             gc.collect()
         port.send(report)

@@ -1,0 +1,29 @@
+"""The WSGI application of the Granian example: Flask with a JSON endpoint and one that waits 10 ms."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+import time
+
+from flask import Flask
+
+app = Flask(__name__)
+WAIT_S = 0.01
+
+
+@app.get("/json")
+def json():
+    return {"message": "Hello, world!"}
+
+
+@app.get("/wait")
+def wait():
+    time.sleep(WAIT_S)
+    return {"waited": WAIT_S}
+
+
+@app.get("/gil")
+def gil():
+    """Whether this build has a GIL to turn off, and whether it runs now that every import has been made."""
+    return {"free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")), "gil": sys._is_gil_enabled()}

@@ -1,0 +1,104 @@
+"""Granian under load: FastAPI over ASGI and Flask over WSGI, an answer at once and one after a wait of 10 ms.
+
+On the GIL build a worker of Granian is a process, on the free-threaded one it is a thread of one process. Connections
+grow with the workers, so that an answer that waits is limited by the server and not by the number of those who ask.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pytest_ftgate import command, ftgate, load
+
+GRANIAN = ["granian", "--host", "127.0.0.1", "--port", "{port}", "--no-ws"]
+ASGI = [*GRANIAN, "--interface", "asgi", "--loop", "asyncio", "--workers", "{workers}", "impl_asgi:app"]
+WSGI = [*GRANIAN, "--interface", "wsgi", "--blocking-threads", "64", "--workers", "{workers}", "impl_wsgi:app"]
+READY = "http://127.0.0.1:{port}/json"
+OPTIONS = {
+    "ready": READY,
+    "duration": 6,
+    "window": 1,
+    "warmup": 2,  # the port answers once one worker is there; the others and the blocking threads come while it is warm
+    "timeout": 60,
+    "requires": ["granian==2.8.7", "fastapi==0.165.0", "flask==3.1.3"],
+}
+paths = pytest.mark.parametrize("path", ["/json", "/wait"])
+
+
+ANSWERS = {"/json": {"message": "Hello, world!"}, "/wait": {"waited": 0.01}}
+
+
+def check(server, path):
+    """The server answers, and no import has turned the GIL back on."""
+    assert json.loads(server.get(path)) == ANSWERS[path]
+    state = json.loads(server.get("/gil"))
+    assert state["gil"] is not state["free_threaded"]
+
+
+@ftgate.serve(ASGI, load=load("{path}", connections=128), workers=1, **OPTIONS)
+@paths
+def test_asgi(server, path):
+    check(server, path)
+
+
+@ftgate.require("server[3.14t].uss < server[3.14].uss")
+@ftgate.serve(ASGI, load=load("{path}", connections=256), workers=2, **OPTIONS)
+@paths
+def test_asgi_two_workers(server, path):
+    check(server, path)
+
+
+# Granian's own thread, which is no Python, works beside the one that has the GIL.
+@ftgate.require("server[3.14].cores < 1.6", "server[3.14t].cores > 1.05")
+@ftgate.serve(WSGI, load=load("/json", connections=128), workers=1, **OPTIONS)
+def test_wsgi(server):
+    check(server, "/json")
+
+
+@ftgate.serve(WSGI, load=load("/json", connections=256), workers=2, **OPTIONS)
+def test_wsgi_two_workers(server):
+    check(server, "/json")
+
+
+# 64 threads that wait 10 ms for each answer give at most 6400 answers a second, with and without the GIL.
+@ftgate.require("server[3.14].ops_per_s <= 64 / 0.01", "server[3.14t].ops_per_s <= 64 / 0.01")
+@ftgate.serve(WSGI, load=load("/wait", connections=128), workers=1, **OPTIONS)
+def test_wsgi_wait(server):
+    check(server, "/wait")
+
+
+@ftgate.require("server[3.14].ops_per_s <= 128 / 0.01", "server[3.14t].ops_per_s <= 128 / 0.01")
+@ftgate.serve(WSGI, load=load("/wait", connections=256), workers=2, **OPTIONS)
+def test_wsgi_wait_two_workers(server):
+    check(server, "/wait")
+
+
+def with_threads(number):
+    """The command line with so many blocking threads, under a name that says so."""
+    words = [*GRANIAN, "--interface", "wsgi", "--blocking-threads", str(number), "impl_wsgi:app"]
+    return command(f"blocking{number}", words, pythons=["3.14"])
+
+
+# One thread answers the 128 who ask in 1.3 s: a window has to be longer than that.
+LONGER = {"duration": 10, "window": 2}
+THREADS = [with_threads(number) for number in (1, 8, 32, 128)]
+
+
+# Under the GIL more threads answer no faster where there is nothing to wait for.
+@ftgate.require("server[blocking128].ops_per_s < 1.5 * server[blocking1].ops_per_s")
+@ftgate.serve(*THREADS, load=load("/json", connections=128), **OPTIONS)
+def test_blocking_threads(server):
+    check(server, "/json")
+
+
+@ftgate.require(
+    "server[blocking1].ops_per_s <= 1 / 0.01",
+    "server[blocking8].ops_per_s <= 8 / 0.01",
+    "server[blocking8].ops_per_s > 5 * server[blocking1].ops_per_s",
+    "server[blocking32].ops_per_s > 2 * server[blocking8].ops_per_s",
+)
+@ftgate.serve(*THREADS, load=load("/wait", connections=128), **(OPTIONS | LONGER))
+def test_blocking_threads_wait(server):
+    check(server, "/wait")

@@ -1,0 +1,45 @@
+"""One request of the mod_wsgi example: 3 ms of Python on the CPU, a wait of 1 ms, a body of 1 KB.
+
+/fixed does a fixed amount of work. /timed loops until a deadline of the wall clock, and so takes the time that it
+spends waiting for the GIL, or for a core, for work that it has done.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import sysconfig
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import work
+
+BODY = b"x" * 1024
+
+
+def fixed():
+    work.fixed()
+    return BODY
+
+
+def timed():
+    work.timed()
+    return BODY
+
+
+def gil():
+    """Whether this build has a GIL to turn off, whether it runs, and how long a thread may keep it, in s."""
+    free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+    state = {"free_threaded": free_threaded, "gil": sys._is_gil_enabled(), "switch_s": sys.getswitchinterval()}
+    return json.dumps(state).encode()
+
+
+PAGES = {"/fixed": fixed, "/timed": timed, "/gil": gil}
+
+
+def application(environ, start_response):
+    page = PAGES.get(environ["PATH_INFO"])
+    body = page() if page else b"no such page\n"
+    start_response("200 OK" if page else "404 Not Found", [("Content-Length", str(len(body)))])
+    return [body]

@@ -1,0 +1,73 @@
+"""mod_wsgi: daemon processes and threads, with the GIL, with a shorter switch interval, and without the GIL.
+
+The names of rows are processes x threads. N is the number of cores: the smallest server that can use them all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from pytest_ftgate import command, ftgate, load
+
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+GIL, FREE = "3.14", "3.14t"
+
+
+def express(name, python, processes, threads, *options):
+    """A server's command line; express.py becomes mod_wsgi-express, for root as another user."""
+    words = ["python", "express.py", "app.wsgi", "--server-root", "{scratch}", "--port", "{port}"]
+    counts = ["--processes", str(processes), "--threads", str(threads)]
+    return command(name, [*words, *counts, *options], pythons=[python])
+
+
+FAST = ("--switch-interval", "0.0001")
+OFF = ("--free-threading",)  # without it mod_wsgi turns the GIL on in the free-threaded build too
+ROWS = [
+    express("Nx1", GIL, CORES, 1),
+    express("10x1", GIL, 10, 1),
+    express("2x5", GIL, 2, 5),
+    express("2x5-fast", GIL, 2, 5, *FAST),
+    express("1x10", GIL, 1, 10),
+    express("1x10-fast", GIL, 1, 10, *FAST),
+    express("free-2x5", FREE, 2, 5, *OFF),
+    express("free-1x10", FREE, 1, 10, *OFF),
+    express("free-1xN", FREE, 1, CORES, *OFF),
+]
+OPTIONS = {
+    "ready": "http://127.0.0.1:{port}/gil",
+    "duration": 6,
+    "window": 1,
+    "warmup": 1,
+    "timeout": 60,
+    "requires": ["mod_wsgi==6.1.1"],
+    "needs": {"apxs": "apt install apache2-bin apache2-dev"},
+}
+
+
+def check(server, path):
+    """A request has its body, and the GIL runs where there is one and nowhere else."""
+    assert len(server.get(path)) == 1024
+    state = json.loads(server.get("/gil"))
+    assert state["gil"] is not state["free_threaded"]
+
+
+@ftgate.require(
+    "server[1x10].cores < 1.3",  # one interpreter's share and Apache's own
+    "server[free-1x10].cores > 1.3",
+    "server[free-1x10].ops_per_s > 1.3 * server[1x10].ops_per_s",
+    "server[free-1xN].ops_per_s > 0.85 * server[Nx1].ops_per_s",
+    "server[10x1].uss > 2 * server[free-1x10].uss",
+    "server[2x5-fast].gil_wait_p95 < server[2x5].gil_wait_p95",
+    "server[2x5-fast].ops_per_s < 1.3 * server[2x5].ops_per_s",  # no interval makes the same work less
+)
+@ftgate.serve(*ROWS, load=load("/fixed", connections=10), **OPTIONS)
+def test_fixed_work(server):
+    check(server, "/fixed")
+
+
+# The trap: what looks like a gain by the interval alone is time spent waiting, counted as work.
+@ftgate.require("server[2x5-fast].ops_per_s > 1.3 * server[2x5].ops_per_s")
+@ftgate.serve(*ROWS, load=load("/timed", connections=10), **OPTIONS)
+def test_wall_timed(server):
+    check(server, "/timed")

@@ -1,0 +1,104 @@
+"""Scenario 3: message passing in place of shared state. Producers send ids to the writer that owns their shard."""
+
+from time import perf_counter_ns
+
+from pytest_ftgate import ftgate, interpreters, threads
+
+MASK = 0xFFFFFFFFFFFFFFFF
+GOLDEN = 0x9E3779B97F4A7C15
+IDS = 10_000_000
+PRODUCERS = 8
+WRITERS = (1, 2, 4, 8)
+
+
+class SplitMix64:
+    """The generator of every producer: seeded by its index, as in scenario 2."""
+
+    __slots__ = ("state",)
+
+    def __init__(self, index):
+        self.state = (0xC0FFEE ^ ((index + 1) * GOLDEN)) & MASK
+
+    def next(self):
+        self.state = z = (self.state + GOLDEN) & MASK
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+        return z ^ (z >> 31)
+
+
+@ftgate.compare(
+    threads,
+    interpreters,
+    processes=["fork", "spawn"],
+    workers=[{"producer": PRODUCERS, "writer": writers} for writers in WRITERS],
+    reuse="pool",
+    duration=2,
+    warmup=0.5,
+)
+def test_sharded_writers(worker):
+    """One operation of a producer: draw an id, send it to its shard's writer, wait for the acknowledgement."""
+    inboxes, replies = worker.shared
+    uid = next_id(worker)
+    asked = perf_counter_ns()
+    inboxes[uid % len(inboxes)].put((worker.index, uid))
+    sent = perf_counter_ns()
+    replies[worker.index].get()
+    worker.timed("put_wait").add(sent - asked)
+    worker.timed("ack_wait").add(perf_counter_ns() - sent)
+
+
+@test_sharded_writers.role("writer")
+def write(worker):
+    """Owns the ids of one shard, which nobody else sees: it needs no lock."""
+    inboxes, replies = worker.shared
+    receive = inboxes[worker.index].get
+    seen = worker.local.__dict__.setdefault("seen", set())  # it stays from turn to turn
+    inserts = 0
+    while (message := receive()) is not None:
+        producer, uid = message
+        if uid not in seen:
+            seen.add(uid)
+            inserts += 1
+        replies[producer].put(uid)
+    worker.count("inserts", inserts)
+
+
+@test_sharded_writers.stop
+def close_inboxes(shared):
+    """All producers have their acknowledgements: the inboxes are empty, and this is the last that writers get."""
+    for inbox in shared[0]:
+        inbox.put(None)
+
+
+@test_sharded_writers.shared
+def queues(kind):
+    """An inbox for each writer, and one for each producer's acknowledgements.
+
+    Processes get simple queues: a `multiprocessing.Queue` wakes a thread of its own for every message.
+    """
+    make = kind.SimpleQueue if kind.name == "processes" else kind.Queue
+    return [[make() for _ in range(kind.counts[role])] for role in ("writer", "producer")]
+
+
+@ftgate.compare(processes=["fork", "spawn"], workers=PRODUCERS, reuse="pool", duration=2, warmup=0.5)
+def test_shared_dict(worker):
+    """What it is there to replace, from scenario 2: the same ids into one dict of a Manager, under one lock."""
+    uid = next_id(worker)
+    seen, lock = worker.shared
+    with lock:
+        if uid not in seen:
+            seen[uid] = True
+            worker.count("inserts")
+
+
+@test_shared_dict.shared
+def managed(kind):
+    """Two proxy calls an operation."""
+    return kind.dict(), kind.Lock()
+
+
+def next_id(worker):
+    draw = getattr(worker.local, "draw", None)
+    if draw is None:
+        draw = worker.local.draw = SplitMix64(worker.index).next
+    return draw() % IDS

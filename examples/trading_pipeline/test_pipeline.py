@@ -1,0 +1,226 @@
+"""A trading pipeline: receiver, processor and evaluator as three tasks of one event loop, or as three threads."""
+
+import asyncio
+import os
+from time import perf_counter_ns, sleep, thread_time_ns
+
+import pytest
+
+from pytest_ftgate import ftgate, tasks, threads
+
+RATE = 200
+"""Ticks a second."""
+SECONDS = float(os.environ.get("PIPELINE_SECONDS", "1"))
+"""Of the schedule, in one call of the receiver; the write-up's run took 60."""
+ITERATIONS_PER_MS = 6_500
+"""Of `burn`: a millisecond of CPU on the machine of the README, and the same work on any other; see `calibrated`."""
+STEP_NS = 1_000_000_000 // RATE
+ROLES = {"receiver": 1, "processor": 1, "evaluator": 1}
+
+
+class Pipeline:
+    """The inbound queue, and the one slot between processor and evaluator with the condition that guards it."""
+
+    def __init__(self, kind):
+        self.inbound = kind.Queue()
+        self.changed = kind.Condition()
+        self.slot = None
+
+
+class Tick:
+    """When it is due, and when its schedule ends; ns."""
+
+    __slots__ = ("due", "until")
+
+    def __init__(self, due, until):
+        self.due = due
+        self.until = until
+
+
+END = Tick(0, 0)
+
+
+def burn(iterations):
+    """A fixed amount of work: it takes as long as it takes, and never less because it had to wait."""
+    x = 0x12345678
+    for _ in range(iterations):
+        x = (x * 1103515245 + 12345) & 0xFFFFFFFF
+        x ^= x >> 16
+    return x
+
+
+def calibrated():
+    """Iterations of `burn` in a millisecond of this thread's CPU time, here and now: `python test_pipeline.py`."""
+    return round(1e6 * 20_000 / min(_burn_ns(20_000) for _ in range(100)))
+
+
+def _burn_ns(iterations):
+    began = thread_time_ns()
+    burn(iterations)
+    return thread_time_ns() - began
+
+
+def schedule():
+    """The ticks of one run, by the clock alone: the k-th is due at t0 + k / RATE, whatever happened before."""
+    began = perf_counter_ns()
+    until = began + round(SECONDS * 1e9)
+    for number in range(round(SECONDS * RATE)):
+        yield Tick(began + number * STEP_NS, until)
+
+
+def arrived(worker, tick):
+    """How far behind its schedule the receiver is, and how many ticks the new one finds before it."""
+    worker.peak("late_ms", (perf_counter_ns() - tick.due) / 1e6)
+    worker.peak("queue_depth", worker.shared.inbound.qsize())
+
+
+def processed(worker, tick):
+    """A tick's first latency; those done after the schedule's end are no throughput."""
+    now = perf_counter_ns()
+    worker.timed("receive_to_processed").add(now - tick.due)
+    if now <= tick.until:
+        worker.count("ticks")
+    return now
+
+
+def evaluated(worker, since):
+    worker.timed("processed_to_evaluated").add(perf_counter_ns() - since)
+    worker.count("evaluations")
+
+
+# -- threads -------------------------------------------------------------------------------------------------------
+
+
+def receive(worker):
+    """Waits for the next tick's time; where that has passed already, the tick follows at once."""
+    for tick in schedule():
+        wait_ns = tick.due - perf_counter_ns()
+        if wait_ns > 0:
+            sleep(wait_ns / 1e9)
+        arrived(worker, tick)
+        worker.shared.inbound.put(tick)
+    sleep(max(0, tick.until - perf_counter_ns()) / 1e9)
+
+
+def process(worker, proc_ms, eval_ms):
+    """Strictly sequential: it owns the order book."""
+    pipeline, iterations = worker.shared, round(proc_ms * ITERATIONS_PER_MS)
+    while (tick := pipeline.inbound.get()) is not None:
+        burn(iterations)
+        publish(pipeline, processed(worker, tick))
+    publish(pipeline, END)
+
+
+def publish(pipeline, news):
+    with pipeline.changed:
+        pipeline.slot = news
+        pipeline.changed.notify_all()
+
+
+def evaluate(worker, proc_ms, eval_ms):
+    """Takes what is in the slot, and misses what was there meanwhile."""
+    pipeline = worker.shared
+    while True:
+        with pipeline.changed:
+            pipeline.changed.wait_for(lambda: pipeline.slot is not None)
+            since, pipeline.slot = pipeline.slot, None
+        if since is END:
+            return
+        sleep(eval_ms / 1e3)
+        evaluated(worker, since)
+
+
+# -- tasks ---------------------------------------------------------------------------------------------------------
+
+
+async def receive_task(worker):
+    for tick in schedule():
+        wait_ns = tick.due - perf_counter_ns()
+        if wait_ns > 0:
+            await asyncio.sleep(wait_ns / 1e9)
+        arrived(worker, tick)
+        await worker.shared.inbound.put(tick)
+    await asyncio.sleep(max(0, tick.until - perf_counter_ns()) / 1e9)
+
+
+async def process_task(worker, proc_ms, eval_ms):
+    pipeline, iterations = worker.shared, round(proc_ms * ITERATIONS_PER_MS)
+    while (tick := await pipeline.inbound.get()) is not None:
+        burn(iterations)
+        await publish_task(pipeline, processed(worker, tick))
+    await publish_task(pipeline, END)
+
+
+async def publish_task(pipeline, news):
+    async with pipeline.changed:
+        pipeline.slot = news
+        pipeline.changed.notify_all()
+
+
+async def evaluate_task(worker, proc_ms, eval_ms):
+    pipeline = worker.shared
+    while True:
+        async with pipeline.changed:
+            await pipeline.changed.wait_for(lambda: pipeline.slot is not None)
+            since, pipeline.slot = pipeline.slot, None
+        if since is END:
+            return
+        await asyncio.sleep(eval_ms / 1e3)
+        evaluated(worker, since)
+
+
+# -- the matrix ----------------------------------------------------------------------------------------------------
+
+MATRIX = {"workers": ROLES, "iterations": 2, "warmup": 0}
+
+
+@ftgate.compare(tasks, threads, **MATRIX)
+@pytest.mark.parametrize("eval_ms", [1, 10, 50])
+@pytest.mark.parametrize("proc_ms", [0.5, 2])
+@ftgate.require("threads.counter.ticks > 0.9 * tasks.counter.ticks")
+@ftgate.require("threads.counter.ticks < 1.1 * tasks.counter.ticks")
+def test_with_room(worker, proc_ms, eval_ms):
+    """The processor is busy for at most 40 % of the time."""
+    receive(worker)
+
+
+@ftgate.compare(tasks, threads, **MATRIX)
+@pytest.mark.parametrize("eval_ms", [1])
+@pytest.mark.parametrize("proc_ms", [5])
+@ftgate.require("threads[3.14t].timer.processed_to_evaluated < 0.5 * tasks[3.14t].timer.processed_to_evaluated")
+def test_without_room(worker, proc_ms, eval_ms):
+    """5 ms x 200/s: all of the processor's time. One thread has none left for the evaluator, which is in a hurry."""
+    receive(worker)
+
+
+@ftgate.compare(tasks, threads, **MATRIX)
+@pytest.mark.parametrize("eval_ms", [10, 50])
+@pytest.mark.parametrize("proc_ms", [5])
+def test_without_room_or_hurry(worker, proc_ms, eval_ms):
+    """The same where most of the second latency is the evaluator's own delay, whatever runs it."""
+    receive(worker)
+
+
+async def lead(worker, proc_ms, eval_ms):
+    """Of tasks, in every test here."""
+    await receive_task(worker)
+
+
+def stop(pipeline):
+    """No more ticks will come: the processor ends with those that wait, the evaluator with the processor."""
+    pipeline.inbound.put_nowait(None)
+
+
+for test in (test_with_room, test_without_room, test_without_room_or_hurry):
+    test.variant(tasks)(lead)
+    test.role("processor")(process)
+    test.role("processor", tasks)(process_task)
+    test.role("evaluator")(evaluate)
+    test.role("evaluator", tasks)(evaluate_task)
+    test.shared(Pipeline)
+    test.stop(stop)
+
+del test  # the last of them, under another name
+
+if __name__ == "__main__":
+    print(calibrated())

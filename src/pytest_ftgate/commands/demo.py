@@ -1,0 +1,259 @@
+"""`ftgate demo`: scenario 1, what starting workers costs, on whatever interpreters there are here."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ..errors import FtgateError
+from ..model import Interpreter, Report, Row
+from ..options import seconds
+from ..pythons import InterpreterNotFound, find_interpreter, parse_target
+from ..reports import json as json_report
+from ..reports import units
+from ..templates import fill
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+FIRST: Final = ("3.14", "3.14t")
+OTHERS: Final = ("3.15", "3.15t", "3.13", "3.13t")
+METHODS: Final = ("fork", "forkserver", "spawn")
+WORKERS: Final = 8
+TIME: Final = "60s"
+TURNS: Final = "3"
+"""Few, so that a round is short also where starting processes is slow."""
+ROUND_S: Final = 30.0
+"""About what a round of all cells takes on two quiet cores. Rounds are counted: the budget alone cuts none short."""
+TEST: Final = "test_starting_workers.py"
+REPORT: Final = "report.json"
+PATIENCE_S: Final = 15.0
+"""What pytest has for ending its launches after Ctrl-C."""
+NOTHING_RAN: Final = 5
+"""pytest's exit code where nothing was measured."""
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add `ftgate demo` to the command line."""
+    parser = subparsers.add_parser(
+        "demo",
+        help="measure what starting workers costs here, in about a minute",
+        description=f"Measure {WORKERS} threads against as many processes by each start method, on the interpreters "
+        "that are here, in a temporary folder, and say what the figures show. Exits with 0 unless something failed.",
+    )
+    parser.add_argument("--python", action="append", metavar="SPEC", help="a target such as 3.14t (repeatable)")
+    parser.add_argument("--time", type=_time, default=TIME, metavar="TIME", help=f"time to measure (default: {TIME})")
+    parser.add_argument("--keep", action="store_true", help="keep the folder with the test and the report")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure, print pytest's table and what it shows; 0, 2 when something failed, 3 when nothing was measured.
+
+    Raises FtgateError; KeyboardInterrupt after pytest has ended and the folder is gone.
+    """
+    found = interpreters(args.python)
+    with _folder(keep=args.keep) as folder:
+        write_project(folder, found)
+        print(
+            f"{WORKERS} workers are started, do a small loop of work, and are joined: measured for some {args.time} on"
+        )
+        print("\n".join(f"  {spec}: {each.name} ({each.build})" for spec, each in found.items()), flush=True)
+        code = _pytest(folder, command(found, args.time))
+        report = folder / REPORT
+        if code or not report.is_file():
+            print(f"\nthe demo failed: pytest ended with {code}; --keep keeps its folder", file=sys.stderr)
+            return 3 if code == NOTHING_RAN else 2
+        lines = shows(json_report.parse(report.read_bytes(), origin=str(report)))
+        if not lines:
+            print(f"\nnothing was measured within {args.time}: give more with --time", file=sys.stderr)
+            return 3
+        print("\n" + "\n".join(lines))
+    print("\nnext: `ftgate init` in a project of yours writes a first test, its configuration and a CI workflow.")
+    return 0
+
+
+# -- what is measured ----------------------------------------------------------------------------------------------
+
+
+def interpreters(asked: Sequence[str] | None) -> dict[str, Interpreter]:
+    """The targets to measure: those asked for, else 3.14 in both builds as far as they are here, else what there is.
+
+    Says which of the usual two is missing. Raises InterpreterNotFound, TargetError for one that was asked for, and
+    FtgateError where there is no interpreter that can be measured.
+    """
+    if asked:
+        return {spec: find_interpreter(parse_target(spec)) for spec in asked}
+    found = _here(FIRST)
+    missing = [spec for spec in FIRST if spec not in found]
+    if missing:
+        print(f"not here: {', '.join(missing)}; `ftgate pythons` has them installed, for the whole picture")
+    found = found or _here(OTHERS) or _this_one()
+    if len(found) == 1:
+        print(f"only {next(iter(found))} is here: builds cannot be compared")
+    return found
+
+
+def _here(specs: Sequence[str]) -> dict[str, Interpreter]:
+    found = {}
+    for spec in specs:
+        with contextlib.suppress(InterpreterNotFound):
+            found[spec] = find_interpreter(parse_target(spec))
+    return found
+
+
+def _this_one() -> dict[str, Interpreter]:
+    try:
+        return {sys.executable: find_interpreter(parse_target(sys.executable))}
+    except InterpreterNotFound as error:
+        raise FtgateError(f"no interpreter to measure is here: {error}\n  mend: run `ftgate pythons`") from error
+
+
+def write_project(folder: Path, found: Mapping[str, Interpreter]) -> None:
+    """The test and its configuration; only start methods that every interpreter has."""
+    methods = [name for name in METHODS if all(name in each.start_methods for each in found.values())]
+    named = ", ".join(f'"{name}"' for name in methods)
+    (folder / TEST).write_text(fill("demo.txt", methods=named, workers=WORKERS), encoding="utf-8")
+    (folder / "pytest.ini").write_text("[pytest]\nftgate_install =\n", encoding="utf-8")
+
+
+def command(found: Mapping[str, Interpreter], time: str) -> list[str]:
+    """The call of pytest: our plugin alone, whatever else is installed beside it."""
+    targets = [word for spec in found for word in ("--ftgate-python", spec)]
+    plugins = ["-p", "pytest_ftgate.plugin", "-p", "no:cacheprovider"]
+    launches = str(max(1, round(seconds(time) / ROUND_S)))
+    limits = ["--ftgate-test-time", time, "--ftgate-launches", launches, "--ftgate-turns", TURNS]
+    options = ["--ftgate", *limits, "--ftgate-report", f"json:{REPORT}"]
+    return [sys.executable, "-m", "pytest", "-q", *plugins, *options, *targets, TEST]
+
+
+def _time(text: str) -> str:
+    try:
+        seconds(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"give {error}") from None
+    return text
+
+
+# -- running it ----------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _folder(*, keep: bool) -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="ftgate-demo-"))
+    try:
+        yield folder
+    finally:
+        if keep:
+            print(f"\nthe files are in {folder}: {TEST}, pytest.ini and {REPORT}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _pytest(folder: Path, words: Sequence[str]) -> int:
+    """The exit code of pytest. It is told once of an interruption, and has time to end what it started."""
+    ignored = ("FTGATE", "PYTEST_")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(ignored)}
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    # In a group of its own: the terminal's Ctrl-C reaches this process alone, which passes it on.
+    with (
+        _ended_by_signals(),
+        subprocess.Popen(words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, process_group=0) as process,
+    ):
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            _end(process)
+            raise
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(PATIENCE_S)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        process.kill()
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """SIGTERM and the terminal's end are what Ctrl-C is, so that no process and no folder stays.
+
+    So is SIGINT for pytest, which would ignore it where this process was started with it ignored.
+    """
+    names = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    before = {name: signal.signal(name, signal.default_int_handler) for name in names}
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
+
+
+# -- what it shows -------------------------------------------------------------------------------------------------
+
+
+def shows(report: Report) -> list[str]:
+    """What the table shows, in a few lines: each interpreter's threads and processes, then threads of both builds.
+
+    Nothing where nothing was measured.
+    """
+    rows = [row for table in report.tables for row in table.rows if row.figures.wall_ns is not None]
+    targets = list(dict.fromkeys(row.cell.target.spec for row in rows))
+    lines = []
+    for spec in targets:
+        lines += _of_target(spec, [row for row in rows if row.cell.target.spec == spec])
+    if not lines:
+        return []
+    lines += _of_builds([row for row in rows if row.cell.executor.kind == "threads"])
+    lines.append('  An iteration starts its workers anew; workers that stay (reuse="pool") pay for their start once.')
+    lines.append("  Nothing was gated: a new folder has neither baselines nor a commit to compare with.")
+    return ["What this shows, of this machine:", *lines]
+
+
+def _of_target(spec: str, rows: Sequence[Row]) -> list[str]:
+    by_name: dict[str, Row] = {row.cell.executor.method or row.cell.executor.kind: row for row in rows}
+    threads = by_name.pop("threads", None)
+    if threads is None or not by_name:
+        return []
+    wall_ns = _wall_ns(threads)
+    times = ", ".join(f"{name} {units.ratio(_wall_ns(row) / wall_ns)}" for name, row in by_name.items())
+    taken = units.time(wall_ns, unicode=_unicode())
+    lines = [f"  {spec}: {WORKERS} threads take {taken}; processes in their place: {times}."]
+    sizes = {name: row.figures.uss_bytes for name, row in by_name.items() if row.figures.uss_bytes}
+    if sizes and threads.figures.uss_bytes:
+        name, largest = max(sizes.items(), key=lambda item: item[1])
+        shown = f"{units.size(threads.figures.uss_bytes)} with threads, {units.size(largest)} with {name}"
+        lines.append(f"  {'':{len(spec)}}  Memory of their own (USS): {shown}.")
+    return lines
+
+
+def _of_builds(threads: Sequence[Row]) -> list[str]:
+    """Threads with the GIL and without it, by what the interpreters said they ran with."""
+    held = next((row for row in threads if row.figures.gil_enabled), None)
+    free = next((row for row in threads if row.figures.gil_enabled is False), None)
+    if held is None or free is None:
+        return []
+    ratio = units.ratio(_wall_ns(free) / _wall_ns(held))
+    cores = [units.cores(row.figures.cores) for row in (free, held) if row.figures.cores]
+    used = f" ({cores[0]} cores in use against {cores[1]})" if len(cores) == 2 else ""
+    names = f"{free.cell.target.spec}, without the GIL,", f"{held.cell.target.spec}, with it"
+    return [f"  Threads on {names[0]} take {ratio} the time of {names[1]}{used}."]
+
+
+def _unicode() -> bool:
+    return (sys.stdout.encoding or "").lower().startswith("utf")
+
+
+def _wall_ns(row: Row) -> float:
+    assert row.figures.wall_ns is not None
+    return row.figures.wall_ns.value
