@@ -32,8 +32,10 @@ demo: setup ## measure an example on both builds and show the verdicts (some 4 m
 	@sed -i.orig 's/^ROUNDS = 80$$/ROUNDS = 120/' .ftgate/demo/test_checksum.py
 	$(DEMO) || test $$? -eq 1
 
+EXAMPLES := scenario1_overhead scenario2_shared_set scenario3_sharded_writers granian mod_wsgi trading_pipeline
+
 examples: setup ## every example at full length, against its stored baselines
-	$(PY) -m pytest --ftgate --ftgate-test-time 4m examples/scenario1_overhead examples/scenario2_shared_set
+	$(PY) -m pytest --ftgate --ftgate-test-time 4m $(EXAMPLES:%=examples/%)
 
 test: lint ## lint, check types, run every test: what measures alone, after all others
 	@status=0; \

@@ -136,8 +136,8 @@ def test_the_cells_of_both() -> None:
     lines = run_pytest("--ftgate", "--collect-only", str(SHARDED), str(PIPELINE))
     cells = Counter(line.partition("[")[0].rpartition("::")[2] for line in lines if "::" in line)
     assert cells == {
-        "test_sharded_writers": 4 * 4 * 2,
-        "test_shared_dict": 2 * 2,
+        "test_sharded_writers": 3 * 4 * 2,
+        "test_shared_dict": 2,
         "test_with_room": 6 * 2 * 2,
         "test_without_room": 2 * 2,
         "test_without_room_or_hurry": 2 * 2 * 2,

@@ -321,11 +321,12 @@ def test_what_takes_too_long_is_ended_at_once_with_all_it_started(bench: Bench) 
 
 
 def test_what_a_run_leaves_behind_is_an_error(bench: Bench) -> None:
-    handle = bench.shell("setsid sleep 60 > seen 2>&1 &")
+    stays = "setsid sh -c 'echo > up; kill -STOP $$' > seen 2>&1 &"
+    handle = bench.shell(f"{stays} while [ ! -e up ]; do sleep 0.01; done")
     handle.turn(MEASURED, 1, 0)
     error = fails(handle.finish)
     assert error.reason == "left 1 process behind"
-    assert "sleep 60" in error.detail
+    assert "kill -STOP" in error.detail
 
 
 def test_a_child_that_keeps_its_output_open_does_not_keep_it_waiting(bench: Bench) -> None:
@@ -540,6 +541,14 @@ def test_a_window_is_as_long_as_the_test_says_and_that_of_a_candle_is_not() -> N
     fake = FakeLauncher()
     measured(fake, spec_with(RUST, duration_s=0.1, window_s=2.0), launches=1)
     assert {event.at.window_ns for event in fake.of("measured")} == {100 * MS}
+
+
+@pytest.mark.parametrize(("window_s", "held_ns"), [(None, 250 * MS), (2.0, 2_000 * MS)])
+def test_memory_is_looked_at_for_a_whole_window(window_s: float | None, held_ns: int) -> None:
+    """What a workload gathers in a window is there at its end."""
+    fake = FakeLauncher()
+    measured(fake, spec_with(EXECUTORS["threads"], RUST, duration_s=4.0, window_s=window_s), launches=1)
+    assert {event.at.window_ns for event in fake.of("hold")} == {held_ns}
 
 
 def test_what_only_a_lock_probe_would_tell_is_not_waited_for() -> None:

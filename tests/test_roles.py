@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,7 +32,7 @@ from pytest_ftgate.model import (
 )
 from pytest_ftgate.reports.beneath import beneath
 from pytest_ftgate.reports.lines import Style
-from pytest_ftgate.runner import crews, loading
+from pytest_ftgate.runner import loading
 from pytest_ftgate.runner.protocol import CHECK, COLD, MEASURED, WARMUP
 from pytest_ftgate.runner.worker import Worker
 
@@ -448,7 +449,7 @@ def test_functional_runs_have_roles(bench: Bench, monkeypatch: pytest.MonkeyPatc
 
 
 def test_functional_runs_where_pipes_cannot_be_polled(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(crews.select, "poll")
+    monkeypatch.delattr(select, "poll")
     monkeypatch.syspath_prepend(bench.folder)
     functional.run_here(*cell_of(bench.write(WORKLOAD, "test_roles_without_poll.py"), THREADS))
 

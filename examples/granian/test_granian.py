@@ -20,7 +20,7 @@ OPTIONS = {
     "ready": READY,
     "duration": 6,
     "window": 1,
-    "warmup": 2,  # the port answers once one worker is there; the others and the blocking threads come while it is warm
+    "warmup": 1,  # the port answers once one worker is there; the others and the blocking threads come meanwhile
     "timeout": 60,
     "requires": ["granian==2.8.7", "fastapi==0.165.0", "flask==3.1.3"],
 }
@@ -81,7 +81,7 @@ def with_threads(number):
     return command(f"blocking{number}", words, pythons=["3.14"])
 
 
-# One thread answers the 128 who ask in 1.3 s: a window has to be longer than that.
+# One thread answers the 128 who ask in 1.3 s: a window is longer than that.
 LONGER = {"duration": 10, "window": 2}
 THREADS = [with_threads(number) for number in (1, 8, 32, 128)]
 

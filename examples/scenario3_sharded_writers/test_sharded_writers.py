@@ -29,10 +29,11 @@ class SplitMix64:
 @ftgate.compare(
     threads,
     interpreters,
-    processes=["fork", "spawn"],
+    processes=["fork"],
     workers=[{"producer": PRODUCERS, "writer": writers} for writers in WRITERS],
     reuse="pool",
-    duration=2,
+    duration=1,
+    window=0.1,
     warmup=0.5,
 )
 def test_sharded_writers(worker):
@@ -80,7 +81,7 @@ def queues(kind):
     return [[make() for _ in range(kind.counts[role])] for role in ("writer", "producer")]
 
 
-@ftgate.compare(processes=["fork", "spawn"], workers=PRODUCERS, reuse="pool", duration=2, warmup=0.5)
+@ftgate.compare(processes=["fork"], workers=PRODUCERS, reuse="pool", duration=1, window=0.1, warmup=0.3)
 def test_shared_dict(worker):
     """What it is there to replace, from scenario 2: the same ids into one dict of a Manager, under one lock."""
     uid = next_id(worker)

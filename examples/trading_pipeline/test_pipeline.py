@@ -171,7 +171,7 @@ async def evaluate_task(worker, proc_ms, eval_ms):
 
 # -- the matrix ----------------------------------------------------------------------------------------------------
 
-MATRIX = {"workers": ROLES, "iterations": 2, "warmup": 0}
+MATRIX = {"workers": ROLES, "iterations": 2, "warmup": 0, "timeout": 60 + 10 * SECONDS}
 
 
 @ftgate.compare(tasks, threads, **MATRIX)

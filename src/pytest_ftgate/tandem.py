@@ -405,9 +405,9 @@ class TandemRun:
         return max(GROWTH_AT_LEAST, min(GROWTH_AT_MOST, int(GROWTH_S * 1e9 / one_ns)))
 
     def _hold_ns(self, entry: Entry) -> int:
-        """Long enough that every part of an iteration is there to be seen."""
-        longest = 0.0 if self._window_ns else HOLD_ITERATIONS * self._longest_ns(entry) / max(1, self.loops or 1)
-        return int(max(self.limits.hold_s * 1e9, longest))
+        """Long enough that every part of an iteration is there to be seen, or all that comes together in a window."""
+        iteration_ns = HOLD_ITERATIONS * self._longest_ns(entry) / max(1, self.loops or 1)
+        return int(max(self.limits.hold_s * 1e9, self._window_ns or iteration_ns))
 
     def _call_ns(self, entry: Entry) -> float:
         """What a call of the body takes in every worker, in ns; 0 where turns are windows."""
