@@ -320,6 +320,18 @@ def test_what_takes_too_long_is_ended_at_once_with_all_it_started(bench: Bench) 
     assert observe.marked(handle.mark) == []
 
 
+def test_who_kills_a_program_may_wait_for_it_first(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_late(pid: int, options: int) -> Any:
+        os.waitpid(pid, options)
+        raise ChildProcessError
+
+    monkeypatch.setattr(os, "wait4", too_late)
+    running = programs.Running(["sleep", "60"], str(bench.folder), {**os.environ, observe.MARK: "here"}, "here")
+    running.kill()
+    assert running.ended is not None
+    assert (running.ended.code, running.process.returncode) == (-9, -9)
+
+
 def test_what_a_run_leaves_behind_is_an_error(bench: Bench) -> None:
     stays = "setsid sh -c 'echo > up; kill -STOP $$' > seen 2>&1 &"
     handle = bench.shell(f"{stays} while [ ! -e up ]; do sleep 0.01; done")

@@ -26,4 +26,7 @@ async def wait():
 @app.get("/gil")
 async def gil():
     """Whether this build has a GIL to turn off, and whether it runs now that every import has been made."""
-    return {"free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")), "gil": sys._is_gil_enabled()}
+    return {
+        "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+        "gil": getattr(sys, "_is_gil_enabled", lambda: True)(),
+    }

@@ -15,9 +15,8 @@ from pytest_ftgate import command, ftgate, load
 GRANIAN = ["granian", "--host", "127.0.0.1", "--port", "{port}", "--no-ws"]
 ASGI = [*GRANIAN, "--interface", "asgi", "--loop", "asyncio", "--workers", "{workers}", "impl_asgi:app"]
 WSGI = [*GRANIAN, "--interface", "wsgi", "--blocking-threads", "64", "--workers", "{workers}", "impl_wsgi:app"]
-READY = "http://127.0.0.1:{port}/json"
 OPTIONS = {
-    "ready": READY,
+    "ready": "http://127.0.0.1:{port}/json",
     "duration": 6,
     "window": 1,
     "warmup": 1,  # the port answers once one worker is there; the others and the blocking threads come meanwhile
@@ -25,8 +24,6 @@ OPTIONS = {
     "requires": ["granian==2.8.7", "fastapi==0.165.0", "flask==3.1.3"],
 }
 paths = pytest.mark.parametrize("path", ["/json", "/wait"])
-
-
 ANSWERS = {"/json": {"message": "Hello, world!"}, "/wait": {"waited": 0.01}}
 
 

@@ -30,8 +30,11 @@ def timed():
 
 def gil():
     """Whether this build has a GIL to turn off, whether it runs, and how long a thread may keep it, in s."""
-    free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
-    state = {"free_threaded": free_threaded, "gil": sys._is_gil_enabled(), "switch_s": sys.getswitchinterval()}
+    state = {
+        "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+        "gil": getattr(sys, "_is_gil_enabled", lambda: True)(),
+        "switch_s": sys.getswitchinterval(),
+    }
     return json.dumps(state).encode()
 
 

@@ -149,6 +149,8 @@ class Reader:
             isinstance(part, str) for item in environment.items() for part in item
         ):
             self.fail(f"command({name!r}): environment= takes a dict of texts, not {environment!r}")
+        if options.get("build") and self.declared.decorator == "serve":
+            self.fail(f"command({name!r}): build= is for a command of a comparison: a server is started as it is")
         if options.get("pythons") is not None and self.declared.decorator == "compare":
             self.fail(
                 f"command({name!r}): pythons= is for servers: a command of a comparison runs once, not a target each"
@@ -171,14 +173,28 @@ class Reader:
         foreign = ("port", "scratch") if spec.service is None else ("seconds",)
         known = [name for name in PLACEHOLDERS if name not in foreign] + list(parametrized)
         programs = [executor.program for executor in spec.executors if executor.program]
-        texts = [word for program in programs for word in (*program.argv, *program.build)]
-        texts += [value for program in programs for _, value in program.environment]
+        texts = [word for program in programs for word in (*_told(program), *program.build)]
         texts += [spec.service.ready, spec.service.load.path] if spec.service else []
         for text in texts:
             for name in PLACEHOLDER.findall(text):
                 if name not in known:
                     hint = did_you_mean(name, known)
                     self.fail(f"{text!r}: nothing fills in {{{name}}}{hint}; what may stand there is {listed(known)}")
+        for program in programs:
+            if any("{seconds}" in word for word in program.build):
+                self.fail(f"command {program.name!r}: build= is run once and for no window: {{seconds}} is not known")
+            if spec.duration_s is None and any("{seconds}" in word for word in _told(program)):
+                self.fail("{seconds} is the length of a turn of duration=, which is missing")
+        if spec.service is not None:
+            self._port(spec.service, programs)
+
+    def _port(self, service: Service, programs: Iterable[Program]) -> None:
+        """Complain where the free port that a server gets is not told to it, or not asked."""
+        if "{port}" not in service.ready:
+            self.fail(f"ready={service.ready!r} has no {{port}}: a server gets a free port of its own at each start")
+        for program in programs:
+            if not any("{port}" in word for word in _told(program)):
+                self.fail(f"command {program.name!r} is not told its port: put {{port}} into its words or environment=")
 
     def service(self) -> Service:
         """When a server is ready, and the load on it."""
@@ -203,6 +219,9 @@ class Reader:
         value = self.kwargs.get("requires", ())
         if not isinstance(value, (list, tuple)) or not all(isinstance(word, str) and word for word in value):
             self.fail(f"requires= takes a list of requirements such as ['flask>=3'], not {value!r}")
+        for word in value:
+            if word.startswith("-"):
+                self.fail(f"requires= takes requirements alone, and {word!r} is an option; those go into ftgate_install")
         return tuple(value)
 
     def needs(self) -> tuple[tuple[str, str], ...]:
@@ -326,6 +345,8 @@ class Reader:
                     self.fail(
                         f"@{name}.role({role!r}) is for {_shown(token)}, which is no executor; use {listed(KINDS)}"
                     )
+                if token.kind not in [executor.kind for executor in executors]:
+                    self.fail(f"@{name}.role({role!r}) is for {token!r}, which the comparison does not name")
             if shape_of(function) != "worker":
                 self.fail(f"{function.__name__} is the body of a role: it takes `worker`")
         if self.declared.stop is not None and not names:
@@ -577,9 +598,13 @@ def _served(reader: Reader, source: Source, nodeid: str) -> Spec:
             reader.fail(f"@{declared.body.__name__}.{name} is for @ftgate.compare; a server is a program")
     if shape_of(declared.body) != "server":
         reader.fail(f"{declared.body.__name__} takes `server` and checks an answer of it, such as server.get('/')")
+    if inspect.iscoroutinefunction(declared.body):
+        reader.fail(f"{declared.body.__name__} is a coroutine, which nobody awaits; make it a plain function")
     workers, crews = reader.workers()
     if crews:
         reader.fail("workers= of a server takes whole numbers, which fill in {workers}")
+    if "workers" in reader.kwargs and not any(each.program and each.program.counted for each in executors):
+        reader.fail("workers= fills in {workers}, which stands in no command line")
     duration, window = reader.positive("duration"), reader.positive("window")
     return Spec(
         nodeid=nodeid,
@@ -661,6 +686,11 @@ def param_of(declared: Declaration, source: Source, name: str, value: Any) -> Pa
 def default_method() -> StartMethod:
     """What `processes` alone means: the start method that CPython 3.14 takes by itself on this platform."""
     return "forkserver" if sys.platform not in ("darwin", "win32") and os.name == "posix" else "spawn"
+
+
+def _told(program: Program) -> tuple[str, ...]:
+    """All that may hold a placeholder each time a program is started."""
+    return (*program.argv, *(value for _, value in program.environment))
 
 
 def _is_count(value: Any) -> bool:

@@ -173,12 +173,15 @@ class Running:
         return failure
 
     def _wait(self) -> None:
-        _, status, usage = os.wait4(self.pid, 0)
-        ended_ns = now_ns()
+        try:
+            _, status, usage = os.wait4(self.pid, 0)
+        except ChildProcessError:  # who killed it has waited for it, too, and was faster
+            code, cpu_s = -signal.SIGKILL, 0.0
+        else:
+            code, cpu_s = os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime
         # The process object must not wait for a pid that may be another's by now.
-        self.process.returncode = os.waitstatus_to_exitcode(status)
-        cpu_ns = round((usage.ru_utime + usage.ru_stime) * 1e9)
-        self.ended = Ended(self.process.returncode, ended_ns, cpu_ns)
+        self.process.returncode = code
+        self.ended = Ended(code, now_ns(), round(cpu_s * 1e9))
 
     def _drain(self, wait_s: float) -> None:
         if not self.selector.get_map():  # it has closed both: its end is near, or nothing more is to be read
