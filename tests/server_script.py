@@ -23,7 +23,7 @@ asked = itertools.count(1)
 
 
 class Answers(BaseHTTPRequestHandler):
-    """`/` says ok, `/about` what the server knows of itself; `/burn` takes CPU time, `/bad` is an error, `/die` ends it."""
+    """`/` says ok, `/about` what the server knows of itself; `/burn` takes CPU, `/bad` is an error, `/die` ends it."""
 
     protocol_version = "HTTP/1.1"
 

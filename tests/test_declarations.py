@@ -86,6 +86,10 @@ def test_a_role_has_one_body_for_all_or_one_of_an_executor() -> None:
     assert declared.role_for("writer", "threads", None) is worked
     assert declared.role_for("writer", "tasks", None) is awaited
     assert declared.role_for("reader", "tasks", None) is None
+    test.role("writer", threads, tasks)(other := lambda worker: None)  # as with variants, the last one fits
+    assert declared.role_for("writer", "tasks", None) is other
+    test.role("writer")(worked)
+    assert declared.role_for("writer", "threads", None) is other
 
 
 def _written(act: Callable[[Any], object], *executors: Any, workers: Any = ROLES) -> Any:
@@ -119,6 +123,10 @@ WRONG_ROLES: dict[str, tuple[Callable[[], Any], str]] = {
     "no executor": (
         lambda: _written(lambda test: test.role("writer", "threads")(worked), threads),
         "is for 'threads', which is no executor",
+    ),
+    "another executor": (
+        lambda: _written(lambda test: test.role("writer", tasks)(awaited), threads),
+        "is for tasks, which the comparison does not name",
     ),
     "takes no worker": (lambda: _written(_both(asked), threads), "asked is the body of a role: it takes `worker`"),
     "serial": (lambda: sharded(serial), "serial runs one worker after the other"),
@@ -215,6 +223,25 @@ def test_a_command_has_no_port_and_a_server_no_seconds() -> None:
             check_placeholders(test.__ftgate__, spec(test), [])
 
 
+def test_seconds_are_those_of_a_window() -> None:
+    words = ["x", "{seconds}"]
+    told = compared(command("x", words), duration=1)
+    check_placeholders(told.__ftgate__, spec(told), [])
+    of_environment = command("x", ["x"], environment={"SECONDS": "{seconds}"})
+    for test in (compared(command("x", words)), compared(of_environment)):
+        with pytest.raises(DeclarationError, match="the length of a turn of duration=, which is missing"):
+            check_placeholders(test.__ftgate__, spec(test), [])
+    built = compared(command("x", words, build=words), duration=1)
+    with pytest.raises(DeclarationError, match="build= is run once and for no window"):
+        check_placeholders(built.__ftgate__, spec(built), [])
+
+
+def test_two_cells_of_one_name() -> None:
+    test = compared(command("x", ["x", "{workers}"]), command("x-w2", ["x"]))
+    with pytest.raises(plan.PlanError, match=r"test_a.py:.* two cells would be called x-w2"):
+        labels(test, "3.14")
+
+
 def test_a_parameter_may_not_hide_a_placeholder() -> None:
     test = compared(command("x", ["x"]))
     with pytest.raises(DeclarationError, match="'port' is the cell's own argument"):
@@ -226,6 +253,7 @@ def test_a_parameter_may_not_hide_a_placeholder() -> None:
     [
         ({"needs": ["cargo"]}, "needs= takes a dict such as"),
         ({"requires": "flask"}, "requires= takes a list of requirements"),
+        ({"requires": ["-r more.txt"]}, "'-r more.txt' is an option"),
         ({"window": 1}, "window= is the length of a turn of duration="),
         ({"duration": 1, "window": 0}, "window= takes a number of seconds above 0"),
         ({"ready": "x"}, "unknown argument 'ready'"),
@@ -270,6 +298,8 @@ WRONG_SERVERS: dict[str, tuple[Callable[[], Any], str]] = {
     "load's words": (lambda: served(["x"], load=load("/", rate=5)), "load(): unknown argument 'rate'"),
     "roles": (lambda: served(["x"], workers=ROLES), "workers= of a server takes whole numbers"),
     "reuse": (lambda: served(["x"], reuse="pool"), "unknown argument 'reuse'"),
+    "build": (lambda: served(command("x", ["x"], build=["make"])), "a server is started as it is"),
+    "workers": (lambda: served(["x", "{port}"], workers=[1, 2]), "{workers}, which stands in no command line"),
 }
 
 
@@ -280,6 +310,30 @@ def test_wrong_servers(case: str) -> None:
         spec(make())
     assert "@ftgate.serve of test_it: " in str(caught.value)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"ready": "http://127.0.0.1:8000/"}, "has no {port}: a server gets a free port"),
+        ({"argv": ["x", "--port", "8000"]}, "command 'server' is not told its port"),
+    ],
+)
+def test_a_server_is_told_its_port_and_asked_at_it(wrong: dict[str, Any], said: str) -> None:
+    given = {"argv": ["x", "{port}"], **wrong}
+    test = served(given.pop("argv"), **given)
+    with pytest.raises(DeclarationError) as caught:
+        check_placeholders(test.__ftgate__, spec(test), [])
+    assert said in str(caught.value)
+    told = served(command("x", ["x"], environment={"PORT": "{port}"}))
+    check_placeholders(told.__ftgate__, spec(told), [])
+
+
+def test_nobody_awaits_the_check_of_a_server() -> None:
+    async def test_it(server: Any) -> None: ...
+
+    with pytest.raises(DeclarationError, match="test_it is a coroutine, which nobody awaits"):
+        spec(ftgate.serve(["x", "{port}"], ready=READY, load=load("/"))(test_it))
 
 
 def test_a_server_s_test_takes_the_server() -> None:

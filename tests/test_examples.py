@@ -51,7 +51,9 @@ def short_run(tmp_path: Path, executables: dict[str, str], *options: str) -> Rep
 
 def cargo_works() -> bool:
     """Whether there is a cargo that builds."""
-    return shutil.which("cargo") is not None and not subprocess.run(["cargo", "--version"], capture_output=True).returncode
+    if shutil.which("cargo") is None:
+        return False
+    return subprocess.run(["cargo", "--version"], capture_output=True).returncode == 0
 
 
 def written(path: str) -> set[str]:

@@ -276,6 +276,15 @@ def test_the_environment_is_a_launchs_and_the_programs_own(bench: Bench, monkeyp
     assert seen["PYTHONHASHSEED"] == "7"
 
 
+def test_a_window_s_length_may_stand_in_the_environment(bench: Bench) -> None:
+    metrics = '{"ops": 1}'
+    handle = bench.shell(
+        f"echo $SECONDS_TO_WORK > seen; echo '{metrics}'", environment=(("SECONDS_TO_WORK", "{seconds}"),)
+    )
+    handle.turn(MEASURED, 1, 500 * MS)
+    assert (bench.folder / "seen").read_text() == "0.5\n"
+
+
 def test_the_programs_of_the_environment_come_first(bench: Bench) -> None:
     handle = bench.shell('echo "$PATH" > seen')
     handle.turn(MEASURED, 1, 0)

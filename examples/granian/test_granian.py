@@ -17,7 +17,7 @@ ASGI = [*GRANIAN, "--interface", "asgi", "--loop", "asyncio", "--workers", "{wor
 WSGI = [*GRANIAN, "--interface", "wsgi", "--blocking-threads", "64", "--workers", "{workers}", "impl_wsgi:app"]
 OPTIONS = {
     "ready": "http://127.0.0.1:{port}/json",
-    "duration": 6,
+    "duration": 3,
     "window": 1,
     "warmup": 1,  # the port answers once one worker is there; the others and the blocking threads come meanwhile
     "timeout": 60,
@@ -79,7 +79,7 @@ def with_threads(number):
 
 
 # One thread answers the 128 who ask in 1.3 s: a window is longer than that.
-LONGER = {"duration": 10, "window": 2}
+LONGER = {"duration": 4, "window": 2}
 THREADS = [with_threads(number) for number in (1, 8, 32, 128)]
 
 

@@ -36,7 +36,7 @@ ROWS = [
 ]
 OPTIONS = {
     "ready": "http://127.0.0.1:{port}/gil",
-    "duration": 6,
+    "duration": 4,
     "window": 2,
     "warmup": 1,
     "timeout": 60,

@@ -221,7 +221,9 @@ class Reader:
             self.fail(f"requires= takes a list of requirements such as ['flask>=3'], not {value!r}")
         for word in value:
             if word.startswith("-"):
-                self.fail(f"requires= takes requirements alone, and {word!r} is an option; those go into ftgate_install")
+                self.fail(
+                    f"requires= takes requirements alone, and {word!r} is an option; those go into ftgate_install"
+                )
         return tuple(value)
 
     def needs(self) -> tuple[tuple[str, str], ...]:

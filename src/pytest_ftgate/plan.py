@@ -55,7 +55,15 @@ def choices(spec: Spec, targets: Sequence[Target]) -> tuple[Choice, ...]:
                 f"target {choice.target.spec} has no "
                 "concurrent.interpreters (new in 3.14); leave the target or the executor `interpreters` out"
             )
-    return tuple({choice.id: choice for choice in found}.values())
+    chosen: dict[str, Choice] = {}
+    for choice in found:
+        if chosen.get(choice.id, choice).executor != choice.executor:
+            raise PlanError(
+                f"{spec.source.path}:{spec.source.line}: {spec.source.qualname}: two cells would be called "
+                f"{choice.id}; give one of its commands another name"
+            )
+        chosen[choice.id] = choice
+    return tuple(chosen.values())
 
 
 def _is_for(executor: Executor, target: Target, targets: Sequence[Target]) -> bool:

@@ -257,8 +257,8 @@ class CommandHandle:
         self.values = values
         self.mark = mark
         self.key = (values["folder"], request.cell.nodeid)
-        self.environment = program_environment(request, mark, values)
         self.running: Running | None = None
+        self.begun = False
         self.record = Record()
 
     def ready(self) -> float:
@@ -308,6 +308,7 @@ class CommandHandle:
         if self.running is not None:
             self.running.kill()
             self.running = None
+        self.begun = False
         return self.record.finished()
 
     def kill(self) -> None:
@@ -315,11 +316,13 @@ class CommandHandle:
         if self.running is not None:
             self.running.kill()
             self.running = None
+        if self.begun:  # there may also be one that was interrupted while it was started
             observe.kill_marked(self.mark)
+            self.begun = False
 
     def _build(self, words: list[str]) -> None:
         what = f"its build `{shlex.join(words)}` "
-        running = self._begun(words)
+        running = self._begun(words, self.values)
         code = running.wait(BUILD_TIMEOUT_S, what).code
         if code:
             raise running.failure(what + exit_text(code))
@@ -331,14 +334,17 @@ class CommandHandle:
         return self._ended(self._started(window_ns), window_ns)
 
     def _started(self, window_ns: int) -> Running:
-        return self._begun(placing.expanded(self.program.argv, {**self.values, "seconds": _decimal(window_ns / 1e9)}))
+        values = {**self.values, "seconds": _decimal(window_ns / 1e9)}
+        return self._begun(placing.expanded(self.program.argv, values), values)
 
-    def _begun(self, words: list[str]) -> Running:
+    def _begun(self, words: list[str], values: Mapping[str, str]) -> Running:
         if self.running is not None:
             self.running.kill()
             self.running = None
         found = placing.found(words[0], self.request.python, self.values["folder"])
-        self.running = Running([found or words[0], *words[1:]], self.values["folder"], self.environment, self.mark)
+        environment = program_environment(self.request, self.mark, values)
+        self.begun = True
+        self.running = Running([found or words[0], *words[1:]], values["folder"], environment, self.mark)
         return self.running
 
     def _ended(self, running: Running, window_ns: int) -> Run:

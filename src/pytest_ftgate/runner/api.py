@@ -169,14 +169,10 @@ class Declaration:
         return self.body
 
     def role_for(self, name: str, kind: str, method: str | None) -> Callable[..., Any] | None:
-        """The body of a role that does not lead: one for this executor, else the one for all."""
-        found: Callable[..., Any] | None = None
-        for role, executors, body in self.roles:
-            if role == name and any(_fits(token, kind, method) for token in executors):
-                return body
-            if role == name and not executors:
-                found = body
-        return found
+        """The body of a role that does not lead: the last one for this executor, else the last one for all."""
+        of_role = [(executors, body) for role, executors, body in reversed(self.roles) if role == name]
+        fitting = (body for executors, body in of_role if any(_fits(token, kind, method) for token in executors))
+        return next(fitting, next((body for executors, body in of_role if not executors), None))
 
 
 def _fits(token: Any, kind: str, method: str | None) -> bool:
