@@ -521,6 +521,22 @@ def test_no_process_of_it_is_left(start: Start, mode: str) -> None:
     nothing_is_left(handle)
 
 
+def test_none_is_left_where_this_process_is_killed(tmp_path: Path) -> None:
+    script = f"""
+import os, signal, sys
+sys.path.insert(0, {str(HERE)!r})
+import test_servers as here
+launcher = here.ServerLauncher(here.Path({str(tmp_path)!r}))
+handle = here.ServerHandle(launcher, here.request_of(here.spec_of()), None)
+handle.wait_until_ready()
+print(handle.running.process.pid, handle.running.scratch, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    pid, _, scratch = ended.stdout.strip().partition(" ")
+    wait_until(lambda: not psutil.pid_exists(int(pid)) and not Path(scratch).exists())
+
+
 def test_one_that_does_not_listen_to_reason_is_killed(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "GRACE_S", 0.2)
     handle = start("deaf")

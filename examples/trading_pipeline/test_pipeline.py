@@ -12,7 +12,7 @@ RATE = 200
 """Ticks a second."""
 SECONDS = float(os.environ.get("PIPELINE_SECONDS", "1"))
 """Of the schedule, in one call of the receiver; the write-up's run took 60."""
-ITERATIONS_PER_MS = 6_500
+ITERATIONS_PER_MS = 3_300
 """Of `burn`: a millisecond of CPU on the machine of the README, and the same work on any other; see `calibrated`."""
 STEP_NS = 1_000_000_000 // RATE
 ROLES = {"receiver": 1, "processor": 1, "evaluator": 1}

@@ -398,8 +398,7 @@ class ServerHandle:
             self.look_s = self.clock() - began
 
     def _watch(self, seconds: float, over: Callable[[], bool]) -> tuple[tuple[MemoryPoint, ...], Waits]:
-        refused = self.request.waits_unavailable
-        return watch_tree(self._roles(), seconds, refused=refused, over=over, grows=True)
+        return watch_tree(self._roles(), seconds, refused=self.request.waits_unavailable, over=over)
 
     # -- failures ----------------------------------------------------------------------------------------------
 
@@ -468,6 +467,7 @@ class Running:
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )
+            self.guard = _guard(self.process.pid, self.scratch)
         except BaseException:
             observe.kill_marked(mark)  # an interrupt may come once the process is there
             self.ports.discard(self.port)
@@ -538,6 +538,7 @@ class Running:
                 process.kill()
         self.process.wait()
         psutil.wait_procs(left, timeout=GRACE_S)
+        _kill(self.guard)
         self.clocks.close()
         self.ports.discard(self.port)
         shutil.rmtree(self.scratch, ignore_errors=True)
@@ -606,6 +607,22 @@ def free_port(taken: set[int]) -> int:
         if port not in taken:
             taken.add(port)
             return port
+
+
+def _guard(group: int, scratch: Path) -> subprocess.Popen[str]:
+    """What ends a server's processes, and removes its folder, where this process is killed before it could.
+
+    It reads from a pipe whose other end is ours alone: it comes to the end of it when we do.
+    """
+    script = 'read line; kill -s TERM -- "-$1"; sleep "$3"; kill -s KILL -- "-$1"; rm -rf "$2"'
+    return subprocess.Popen(
+        ["sh", "-c", script, "guard", str(group), str(scratch), f"{GRACE_S:g}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
 
 
 def _service_of(spec: Spec) -> Service:
@@ -718,10 +735,11 @@ def _command(process: psutil.Process) -> str:
     return "?"
 
 
-def _kill(generator: subprocess.Popen[str]) -> None:
-    """End a generator, if it has not ended."""
-    if generator.poll() is None:
-        generator.kill()
-        generator.wait()
-    if generator.stdout is not None:
-        generator.stdout.close()
+def _kill(process: subprocess.Popen[str]) -> None:
+    """End a generator or a guard, if it has not ended; its pipes come after it."""
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            stream.close()
