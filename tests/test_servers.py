@@ -6,8 +6,10 @@ import contextlib
 import json
 import os
 import socket
+import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -534,7 +536,11 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     pid, _, scratch = ended.stdout.strip().partition(" ")
-    wait_until(lambda: not psutil.pid_exists(int(pid)) and not Path(scratch).exists())
+    deadline = time.monotonic() + 30
+    while Path(scratch).exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not Path(scratch).exists()
+    assert not psutil.pid_exists(int(pid)) or psutil.Process(int(pid)).status() == psutil.STATUS_ZOMBIE
 
 
 def test_one_that_does_not_listen_to_reason_is_killed(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

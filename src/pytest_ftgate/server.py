@@ -614,9 +614,12 @@ def _guard(group: int, scratch: Path) -> subprocess.Popen[str]:
 
     It reads from a pipe whose other end is ours alone: it comes to the end of it when we do.
     """
-    script = 'read line; kill -s TERM -- "-$1"; sleep "$3"; kill -s KILL -- "-$1"; rm -rf "$2"'
+    script = (
+        'read line; kill -s TERM -- "-$1"; for turn in 1 2 3 4 5; do kill -s 0 -- "-$1" || break; sleep 1; done; '
+        'kill -s KILL -- "-$1"; rm -rf "$2"'
+    )
     return subprocess.Popen(
-        ["sh", "-c", script, "guard", str(group), str(scratch), f"{GRACE_S:g}"],
+        ["sh", "-c", script, "guard", str(group), str(scratch)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
