@@ -54,6 +54,7 @@ def check_skips(server: Server) -> None:
 
 def check_path(server: Server, path: str) -> None:
     assert server.get(path) == "ok"
+    assert server.get(path.removeprefix("/")) == "ok"
 
 
 class CheckedByAMethod:

@@ -595,9 +595,6 @@ def _compared(reader: Reader, source: Source, nodeid: str) -> Spec:
 def _served(reader: Reader, source: Source, nodeid: str) -> Spec:
     executors = reader.servers()
     declared = reader.declared
-    for name, used in (("variant", declared.variants), ("role", declared.roles)):
-        if used:
-            reader.fail(f"@{declared.body.__name__}.{name} is for @ftgate.compare; a server is a program")
     if shape_of(declared.body) != "server":
         reader.fail(f"{declared.body.__name__} takes `server` and checks an answer of it, such as server.get('/')")
     if inspect.iscoroutinefunction(declared.body):

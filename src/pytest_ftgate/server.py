@@ -84,7 +84,7 @@ class Server:
 
     def get(self, path: str = "/", *, timeout_s: float = 30.0) -> str:
         """The body of its answer as text. Raises AssertionError for an error as an answer, OSError for none at all."""
-        status, reason, body = _ask(self.url + path, timeout_s)
+        status, reason, body = _ask(_below(self.url, path), timeout_s)
         if status >= 400:
             raise AssertionError(f"GET {path} was answered with {status} {reason}: {body[:500]}")
         return body
@@ -340,7 +340,7 @@ class ServerHandle:
         words = generators.argv_of(
             tool.name,
             tool.program,
-            self.url + ("" if path.startswith("/") else "/") + path,
+            _below(self.url, path),
             connections=asked.connections,
             seconds=seconds,
             cpus=_threads(tool),
@@ -470,6 +470,8 @@ class Running:
             self.guard = _guard(self.process.pid, self.scratch)
         except BaseException:
             observe.kill_marked(mark)  # an interrupt may come once the process is there
+            if hasattr(self, "process"):
+                self.process.wait()
             self.ports.discard(self.port)
             shutil.rmtree(self.scratch, ignore_errors=True)
             raise
@@ -619,7 +621,8 @@ def _guard(group: int, scratch: Path) -> subprocess.Popen[str]:
         'kill -s KILL -- "-$1"; rm -rf "$2"'
     )
     return subprocess.Popen(
-        ["sh", "-c", script, "guard", str(group), str(scratch)],
+        ["/bin/sh", "-c", script, "guard", str(group), str(scratch)],
+        env={"PATH": os.defpath},
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -687,6 +690,10 @@ def _ask(url: str, timeout_s: float) -> tuple[int, str, str]:
         connection.request("GET", path, headers={"Connection": "close"})
         response = connection.getresponse()
         return response.status, response.reason, response.read().decode("utf-8", "replace")
+
+
+def _below(url: str, path: str) -> str:
+    return f"{url}{'' if path.startswith('/') else '/'}{path}"
 
 
 def _no_answer(url: str, timeout_s: float) -> str:
