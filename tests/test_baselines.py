@@ -440,6 +440,9 @@ def test_a_mismatch_says_what_changed() -> None:
     assert "reuse was fresh, is pool" in baselines.mismatch(entry, make_sample(reuse="pool"))
     windows = msgspec.structs.replace(make_sample(), duration_s=5.0)
     assert "body was iterations=, is duration=" in baselines.mismatch(entry, windows)
+    asked = msgspec.structs.replace(entry, measures="0123")
+    assert "another command line, load, window or requirement" in baselines.mismatch(asked, make_sample())
+    assert baselines.mismatch(asked, msgspec.structs.replace(make_sample(), measures="0123")) == ""
 
 
 # ---- the folder

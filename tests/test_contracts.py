@@ -395,7 +395,7 @@ def spec_with_roles() -> Spec:
         ("server.latency_p99 < 20 ms", (ASGI,)),
         ("server[asgi, w8, 3.14t].cores > server[3.14, asgi, w8].cores", (ASGI, TWO_FIVE)),
         ("server[2x5].gil_wait_p95 > server[ft-1x10].gil_wait_p95", (TWO_FIVE, FREE)),
-        ("server[ft-1x10].gil == off", (TWO_FIVE, FREE)),
+        ("server[ft-1x10].cores < 2", (TWO_FIVE, FREE)),
     ],
 )
 def test_contracts_of_programs(text: str, executors: tuple[Executor, ...]) -> None:
@@ -421,6 +421,7 @@ def test_contracts_of_programs(text: str, executors: tuple[Executor, ...]) -> No
         ("server[2x5].scaling > 1", 0, "server[2x5] has no scaling: it is not told a number of workers"),
         ("command[rust].lock_wait_share < 1 %", 0, "command[rust] has no lock_wait_share: nobody can look into a"),
         ("command[rust].gil == off", 0, "command[rust] has no gil: nobody can look into a program for it"),
+        ("server[2x5].gil == off", 0, "server[2x5] has no gil: nobody can look into a program for it"),
         ("server[2x5].timer.wait < 1 s", 0, "server[2x5] has no timer.wait: a server has no names of its own"),
         ("threads.latency_p95 < 1 s", 0, "threads has no latency_p95: it is of the answers of a server"),
         ("threads[writer4].wall < 1 s", 8, "no cell has writer4: its workers have no roles; a worker count is w8"),
@@ -449,6 +450,11 @@ def test_contracts_of_roles() -> None:
         check(parse(text), spec_with_roles())
     with pytest.raises(ContractError, match=r"no cell has writer3 .*: there are producer8, writer1 and writer4"):
         check(parse("threads[writer3].wall < 1 s"), spec_with_roles())
+    crews = ((("a", 1), ("b", 2)), (("a", 2), ("b", 1)))
+    same = msgspec.structs.replace(spec_with_roles(), workers=(3, 3), crews=crews)
+    with pytest.raises(ContractError, match="several cells have 3 workers: name a role with its number"):
+        check(parse("threads[w3].wall < 1 s"), same)
+    check(parse("threads[a1].wall < 1 s"), same)
 
 
 def cells_with(*executors: Executor, workers: Sequence[int] = (1, 8), crews: Sequence[Crew] = ()) -> list[Cell]:
@@ -495,7 +501,7 @@ def test_the_programs_that_are_concerned(text: str, labels: list[str]) -> None:
 def test_what_a_program_has_not_is_not_asked_of_it() -> None:
     cells = cells_with(THREADS, RUST, TWO_FIVE, workers=(8,))
     assert concerned("lock_wait_share < 20 %", cells) == ["3.14-threads-w8", "3.14t-threads-w8"]
-    assert concerned("gil == off", cells) == ["3.14-threads-w8", "3.14-2x5", "3.14t-threads-w8", "3.14t-2x5"]
+    assert concerned("gil == off", cells) == ["3.14-threads-w8", "3.14t-threads-w8"]
     assert concerned("timer.x < 1 s", cells) == ["3.14-threads-w8", "rust-w8", "3.14t-threads-w8"]
 
 

@@ -11,7 +11,7 @@ import pytest
 from example import Example
 from pytest_ftgate import command, ftgate, interpreters, load, plan, processes, serial, tasks, threads
 from pytest_ftgate.marker import DeclarationError, check_arguments, check_placeholders, spec_of
-from pytest_ftgate.model import Load, Service, Source, Spec
+from pytest_ftgate.model import Cell, Load, Service, Source, Spec
 from pytest_ftgate.pythons import parse_target
 
 READY = "http://127.0.0.1:{port}/"
@@ -334,6 +334,33 @@ def test_nobody_awaits_the_check_of_a_server() -> None:
 
     with pytest.raises(DeclarationError, match="test_it is a coroutine, which nobody awaits"):
         spec(ftgate.serve(["x", "{port}"], ready=READY, load=load("/"))(test_it))
+
+
+@pytest.mark.parametrize("name", ["shared", "check", "stop"])
+def test_a_server_has_no_body_to_register_for(name: str) -> None:
+    test = served(["x", "{port}"])
+    getattr(test, name)(lambda server: None)
+    with pytest.raises(DeclarationError, match=rf"@test_it\.{name} is for @ftgate\.compare; a server is a program"):
+        spec(test)
+
+
+def test_what_a_program_is_asked_to_do_tells_baselines_apart() -> None:
+    def measured(test: Any) -> str:
+        (choice, *_) = plan.choices(spec(test), [parse_target("3.14")])
+        cell = Cell(nodeid="", target=choice.target, executor=choice.executor, workers=choice.workers)
+        return plan.measures(cell, spec(test))
+
+    kinds = [
+        served(["x", "{port}"]),
+        served(["x", "--fast", "{port}"]),
+        served(["x", "{port}"], load=load("/", connections=128)),
+        served(["x", "{port}"], requires=["granian==2.9"]),
+        served(["x", "{port}"], window=2),
+        compared(threads, requires=["numpy"]),
+    ]
+    assert len(set(map(measured, kinds))) == len(kinds)
+    assert measured(served(["x", "{port}"])) == measured(kinds[0])
+    assert measured(compared(threads)) == ""
 
 
 def test_a_server_s_test_takes_the_server() -> None:

@@ -376,13 +376,21 @@ class Ticking:
 def test_a_tree_that_grows_is_taken_again(trees: Script, monkeypatch: pytest.MonkeyPatch, grows: bool) -> None:
     main, late = FakeProcess(), FakeProcess(pid=PID + 1)
     trees([main], [main, late])
-    there = iter([[PID], [PID], [PID, PID + 1]])
-    monkeypatch.setattr(observe, "_complete", lambda pids: list(pids) == next(there, [PID, PID + 1]))
+    taken, tree = [], observe.tree
+
+    def seen(pid: int) -> list[psutil.Process]:
+        taken.append(pid)
+        return tree(pid)
+
+    monkeypatch.setattr(observe, "tree", seen)
+    children = iter([set(), set(), {PID + 1, PID + 2}])  # of the two that come one is left out, as a tracker is
+    monkeypatch.setattr(observe, "_children", lambda pids: next(children, {PID + 1, PID + 2}))
     fake = FakeTime()
     sampler = observe.MemoryWatch(Roles(main=PID), grows=grows, clock=fake.clock)
-    for _ in range(4):
+    for _ in range(6):
         sampler.step()
-    assert [point.processes for point in sampler.points] == ([1, 1, 2, 2] if grows else [1, 1, 1, 1])
+    assert [point.processes for point in sampler.points] == ([1, 1, 2, 2, 2, 2] if grows else [1] * 6)
+    assert len(taken) == (2 if grows else 1)
 
 
 def test_samplers_share_one_loop(trees: Script, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -474,14 +482,15 @@ def parent(detached: bool) -> str:
 
 
 @pytest.mark.skipif(not os.path.exists(f"/proc/self/task/{os.getpid()}/children"), reason="no list of children")
-def test_the_kernel_tells_whether_a_tree_is_complete(start: Start) -> None:
+def test_the_kernel_tells_the_children_of_processes(start: Start) -> None:
     family = start(parent(False))
     assert eventually(lambda: len(observe.tree(family.pid)) == 2)
-    assert not observe._complete([family.pid])
-    assert observe._complete([process.pid for process in observe.tree(family.pid)])
+    _, child = [process.pid for process in observe.tree(family.pid)]
+    assert observe._children([family.pid]) == observe._children([family.pid, child]) == {child}
+    assert observe._children([child]) == set()
     family.kill()
     family.wait()
-    assert not observe._complete([family.pid])
+    assert observe._children([family.pid]) is None
 
 
 def test_the_tree_holds_the_children_and_their_memory(start: Start) -> None:

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from fake_launcher import (
+    EXECUTORS,
     GIL,
     MIB,
     MS,
@@ -27,8 +28,8 @@ from fake_launcher import (
     unsupported,
 )
 from pytest_ftgate.entries import EVERYTHING, Limits, Need, Ready
-from pytest_ftgate.launch import Side
-from pytest_ftgate.model import Sample, Settings, Tandem
+from pytest_ftgate.launch import LaunchFailed, Side
+from pytest_ftgate.model import Executor, Program, Sample, Settings, Tandem, WorkloadError
 from pytest_ftgate.runner.protocol import BARRIER, CHECK, COLD, HOLD, MEASURED, WARMUP
 from pytest_ftgate.tandem import (
     BARE_HOLDS,
@@ -850,3 +851,28 @@ def test_the_machine_is_looked_at_before_between_and_after_rounds() -> None:
     assert looks == [0, 1, 2, 3]
     assert seen  # while what it counts is still there
     assert all(seen)
+
+
+def test_what_a_program_is_built_in_is_no_part_of_a_round() -> None:
+    launcher = FakeLauncher()
+    builds = iter([20_000 * MS])
+    launcher.startup_ns = lambda at: next(builds, 50 * MS)
+    program = Executor(kind="command", program=Program(name="native", argv=("native",), build=("make",)))
+    spec = msgspec.structs.replace(spec_of("threads"), executors=(program,))
+    run = run_of(launcher, tandem_of(spec=spec))
+    run.step()
+    assert next(builds, None) is None
+    assert run.round_ns < 20_000 * MS
+    assert run.samples()[0].error is None
+
+
+def test_a_build_that_fails_is_an_error_of_its_cells_alone() -> None:
+    launcher = FakeLauncher()
+    broken = LaunchFailed(WorkloadError(reason="its build `make` exited with code 2"))
+    launcher.trouble = lambda at: broken if "native" in at.label else None
+    program = Executor(kind="command", program=Program(name="native", argv=("native",), build=("make",)))
+    spec = msgspec.structs.replace(spec_of("threads"), executors=(EXECUTORS["threads"], program))
+    threads, native = run_of(launcher, tandem_of(spec=spec)).measure()
+    assert native.error == broken.error
+    assert not native.launches
+    assert threads.error is None

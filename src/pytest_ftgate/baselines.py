@@ -177,6 +177,7 @@ class Entry(Stored, frozen=True, kw_only=True):
     workers: Count
     recordings: Annotated[tuple[Recording, ...], msgspec.Meta(min_length=1)]
     reuse: Reuse = "fresh"
+    measures: str = ""
 
 
 class TestBaseline(Stored, omit_defaults=False, frozen=True, kw_only=True):
@@ -312,6 +313,7 @@ def entry_from_sample(
         executor=sample.cell.executor.label,
         workers=sample.cell.workers,
         reuse=sample.reuse,
+        measures=sample.measures,
         recordings=(recording_from_sample(sample, recorded_at=recorded_at, commit=commit, seed=seed, root=root),),
     )
     key = entry_key(machine.fingerprint, build_key(sample.interpreter))
@@ -567,6 +569,8 @@ def mismatch(entry: Entry, sample: Sample) -> str:
     asked |= {"reuse": (entry.reuse, sample.reuse)}
     asked |= {"body": (_body(windows), _body(sample.duration_s is not None))}
     changed = [f"{name} was {old}, is {new}" for name, (old, new) in asked.items() if old != new]
+    if entry.measures and entry.measures != sample.measures:
+        changed.append("another command line, load, window or requirement")
     if not changed:
         return ""
     return f"the baseline measured something else ({'; '.join(changed)}): record it anew with --ftgate-update=all"

@@ -643,7 +643,9 @@ def _has(cell: Cell, metric: str) -> bool:
         return executor.program is None
     if metric in SCALINGS:
         return executor.program is None or executor.program.counted
-    return executor.kind != "command" or metric not in ("gil", "gil_wait_p95")
+    if metric == "gil":
+        return executor.program is None
+    return executor.kind != "command" or metric != "gil_wait_p95"
 
 
 def _check_where(contract: Contract, spec: Spec, name: Name, where: Where) -> None:
@@ -660,6 +662,8 @@ def _check_where(contract: Contract, spec: Spec, name: Name, where: Where) -> No
         fail(f"which processes? {there}", "kind")
     if where.method is not None and where.method not in [executor.method for executor in of_kind]:
         fail(f"the test does not {where.method}: {there}", "method")
+    if where.workers is not None and spec.workers.count(where.workers) > 1:
+        fail(f"several cells have {where.workers} workers: name a role with its number", "workers")
     if where.workers is not None and where.workers not in spec.workers:
         fail(f"no cell has {where.workers} workers: there are {_and(spec.workers)}", "workers")
     if where.workers == 1 and name.metric in SCALINGS:

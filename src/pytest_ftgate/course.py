@@ -222,7 +222,7 @@ class Course:
         standings = {cell.nodeid: self._standing(cell, stage) for cell in stage.cells}
         if self.samples:  # contracts were judged in the stage before
             spec = msgspec.structs.replace(spec, requirements=())
-        limits = services.limits(stage.cells, len({cell.workers for cell in stage.cells}))
+        limits = services.limits(stage.cells, len({(cell.workers, cell.roles) for cell in stage.cells}))
         at_most = TANDEM_ROUNDS if pair else SCREEN_LAUNCHES
         judging = Judging(spec, self._policy(stage), standings, at_most, limits.launches)
         records = pair is None and services.records(stage.cells)

@@ -8,6 +8,7 @@ from typing import Literal
 
 from .launch import Side
 from .model import Cell, Interpreter, Launch, Sample, Spec, Struct, WorkloadError
+from .plan import measures
 
 Need = Literal["time", "locks", "memory"]
 """A kind of launch that a decision on a cell still waits for."""
@@ -97,6 +98,7 @@ class Entry:
         return Sample(
             reuse=self.spec.reuse,
             duration_s=self.spec.duration_s,
+            measures=measures(self.cell, self.spec),
             cell=self.cell,
             interpreter=self.ready.interpreter,
             key=self.ready.key,

@@ -77,7 +77,7 @@ def figures(sample: Sample, *, reference: Sample | None, quantile: float = QUANT
         timers_mean_ns=_timers(sample.launches),
         peaks=_peaks(sample.launches),
         latency=_latency(sample.launches),
-        gil_enabled=_gil(sample.launches) if sample.cell.executor.kind != "command" else None,
+        gil_enabled=_gil(sample.launches) if sample.cell.executor.program is None else None,
         lock_wait_share=_median(lock_share_values(sample)),
         queue_wait_share=_median(_shares(sample, waits_for="queue")),
         sites=_sites(sample),

@@ -12,7 +12,7 @@ from statistics import median
 import msgspec
 
 from . import baselines, comparisons, contracts, figures, gate, sequential, stats, thresholds
-from .comparisons import NEEDS, Numbers
+from .comparisons import LEAST_TAIL_TURNS, NEEDS, Numbers
 from .entries import EVERYTHING, Need
 from .model import (
     Cell,
@@ -406,7 +406,11 @@ def hypotheses(spec: Spec, metrics: Sequence[Metric], cell: Cell, cells: Sequenc
     """How many tests may raise a false alarm on one cell; `cells` are those of its test."""
     program = cell.executor.program
     scales = cell.workers > 1 and 1 in spec.workers and (program is None or program.counted)
-    absent = {Metric.SCALING: not scales, Metric.LOCK_WAIT: program is not None}
+    absent = {
+        Metric.SCALING: not scales,
+        Metric.LOCK_WAIT: program is not None,
+        Metric.TAIL: spec.window_s is not None and (spec.duration_s or 0.0) / spec.window_s < LEAST_TAIL_TURNS,
+    }
     gating = [metric for metric in metrics if not absent.get(metric)]
     judged = (contracts.parse(each.text) for each in spec.requirements)
     held = [each for each in judged if not each.is_gil and contracts.concerns(each, cell, cells)]

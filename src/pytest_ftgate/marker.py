@@ -595,6 +595,10 @@ def _compared(reader: Reader, source: Source, nodeid: str) -> Spec:
 def _served(reader: Reader, source: Source, nodeid: str) -> Spec:
     executors = reader.servers()
     declared = reader.declared
+    used = {name: getattr(declared, name) for name in ("shared", "check", "stop")}
+    used |= {"role": declared.roles, "variant": declared.variants}
+    for name in (name for name, value in used.items() if value):
+        reader.fail(f"@{declared.body.__name__}.{name} is for @ftgate.compare; a server is a program")
     if shape_of(declared.body) != "server":
         reader.fail(f"{declared.body.__name__} takes `server` and checks an answer of it, such as server.get('/')")
     if inspect.iscoroutinefunction(declared.body):

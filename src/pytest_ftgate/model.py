@@ -427,7 +427,8 @@ class Sample(Struct, frozen=True, kw_only=True):
     launches of an empty workload in the same cell. `growth` are launches of many barriers in which the allocator gives
     back at once what is freed, `growth_floor` the same of an empty workload; there are none where workers end with
     each iteration. `reuse` and `duration_s` are the spec's: they say which stored launches these can be compared with.
-    `reference` is the same cell of the revision that took turns with this one.
+    `measures` tells apart what programs and servers were asked to do, see `plan.measures`. `reference` is the same cell
+    of the revision that took turns with this one.
     """
 
     cell: Cell
@@ -445,6 +446,7 @@ class Sample(Struct, frozen=True, kw_only=True):
     unsupported: str | None = None
     reuse: Reuse = "fresh"
     duration_s: float | None = None
+    measures: str = ""
     reference: Sample | None = None
 
 

@@ -40,8 +40,8 @@ def tree(pid: int) -> list[psutil.Process]:
     return [process for process in found if _alive(process) and not _is(process, TRACKER)]
 
 
-def _complete(pids: Sequence[int]) -> bool:
-    """Whether no process of a tree has a child that is not in it; False where the kernel has no list of children.
+def _children(pids: Sequence[int]) -> set[int] | None:
+    """The children of all these processes; None where the kernel has no list of them.
 
     Source: Linux's /proc/PID/task/TID/children, which takes far less than to look at all processes of the machine.
     """
@@ -52,8 +52,8 @@ def _complete(pids: Sequence[int]) -> bool:
                 with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
                     found.update(map(int, file.read().split()))
     except OSError:
-        return False
-    return found <= set(pids)
+        return None
+    return found
 
 
 def _is(process: psutil.Process, server: str) -> bool:
@@ -267,6 +267,7 @@ class MemoryWatch:
         self.spent_s = 0.0
         self._costs: tuple[float, ...] = ()
         self._processes = tree(roles.main)
+        self._known = {process.pid for process in self._processes}
         self._began = self._due = clock()
 
     @property
@@ -287,8 +288,8 @@ class MemoryWatch:
     def step(self) -> None:
         """One look, and the time of the next."""
         began = self.clock()
-        if self.grows and not _complete([process.pid for process in self._processes]):
-            self._processes = tree(self.roles.main)
+        if self.grows:
+            self._look_for_more()
         point = memory_point(self._processes, self.roles)
         if point is None:
             self._processes = tree(self.roles.main)
@@ -299,6 +300,14 @@ class MemoryWatch:
         self.spent_s += cost_s
         affordable = self._began + (self.spent_s + self.cost_s) / _SMALL_COST - self.cost_s
         self._due = max(began + self.interval_s, affordable)
+
+    def _look_for_more(self) -> None:
+        """Take the tree again where a child has come that was not there before, be it one that is left out of it."""
+        pids = [process.pid for process in self._processes]
+        children = _children(pids)
+        if children is None or not children <= self._known:
+            self._processes = tree(self.roles.main)
+            self._known.update(pids, children or ())
 
 
 def hold_needed_s(cost_s: float, longest_s: float = LONGEST_HOLD_S) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 
 from .errors import FtgateError
@@ -79,6 +80,18 @@ def _too_old(target: Target) -> bool:
     if len(parts) < 2 or not (parts[0].isdecimal() and parts[1].isdecimal()):
         return False  # a path: the interpreter itself will say
     return (int(parts[0]), int(parts[1])) < INTERPRETERS_SINCE
+
+
+def measures(cell: Cell, spec: Spec) -> str:
+    """What a cell's program is asked to do and with what, as a short digest; empty for a body that needs nothing more.
+
+    Another command line, load or requirement is another measurement: figures of the one say nothing of the other.
+    """
+    program = cell.executor.program
+    if program is None and not spec.requires:
+        return ""
+    said = [program and (program.argv, program.environment), spec.service, spec.requires, spec.window_s]
+    return hashlib.sha256(repr(said).encode()).hexdigest()[:16]
 
 
 def tandem_key(cells: Sequence[Cell]) -> str:

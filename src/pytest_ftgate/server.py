@@ -300,8 +300,10 @@ class ServerHandle:
         """
         url, deadline = self._filled(self.service.ready), self.clock() + LATE_S
         for _ in range(2 * self.request.cell.workers):  # each of its processes may have a queue of its own
-            while self.clock() < deadline and _no_answer(url, deadline - self.clock()):
+            while said := _no_answer(url, max(_POLL_S, deadline - self.clock())):
                 self._must_run("after a window")
+                if self.clock() > deadline:
+                    raise self._failure(f"{url} {said} for {LATE_S:g} s after the load had ended")
                 time.sleep(_POLL_S)
 
     def _window(self, tool: Tool, seconds: float, look: Look | None, warming: bool) -> Turn | None:

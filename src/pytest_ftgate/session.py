@@ -104,6 +104,7 @@ class Session:
         self.store = baselines.Store(root / config.baselines, lock_path=self.folder / "baselines.lock")
         self.started = time.monotonic()
         self.plan = Plan(tandems=())
+        self._tandems: dict[str, Tandem] = {}
         self._launcher = launcher
         self._announced = ""
         self._found: dict[tuple[str, str, tuple[str, ...]], Found] = {}
@@ -117,6 +118,7 @@ class Session:
     def prepare(self, plan: Plan) -> None:
         """Take the plan of the whole run; nothing is started yet."""
         self.plan = plan
+        self._tandems = {cell.nodeid: tandem for tandem in plan.tandems for cell in tandem.cells}
 
     def row(self, nodeid: str) -> Row:
         """The verdict on a cell; its whole tandem is measured at the first call for one of its cells."""
@@ -125,7 +127,7 @@ class Session:
         return self._rows[nodeid]
 
     def _tandem(self, nodeid: str) -> Tandem:
-        return next(tandem for tandem in self.plan.tandems if any(cell.nodeid == nodeid for cell in tandem.cells))
+        return self._tandems[nodeid]
 
     def _shared(self, tandem: Tandem) -> list[Row]:
         """Measured once in a run, whichever process asks first: the others read what it wrote."""

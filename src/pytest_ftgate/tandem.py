@@ -152,6 +152,8 @@ class TandemRun:
         """One round, unless there are enough; whether there may be another. Others may be measured in between."""
         if not self.open:
             return False
+        if not self.done:
+            self._build()
         self.began, self.working = self.clock(), True
         if self.around is not None and not self.done:
             self.around.calibrate()
@@ -192,6 +194,19 @@ class TandemRun:
         """While processes that nobody will wait for are still there: a forkserver's time is on no account later."""
         if self.around is not None:
             self.around.look()
+
+    def _build(self) -> None:
+        """Programs are built before anything is timed, so that it is not taken for what a launch costs."""
+        for side in (side for entry in self.entries for side in entry.both):
+            program = side.cell.executor.program
+            if program is not None and program.build:
+                self._tell(side, "building")
+                with self._blame(side):
+                    handle = self.launcher.start(self._request(side, "own"))
+                    try:
+                        handle.ready()
+                    finally:
+                        handle.kill()
 
     def _settle(self, needs: Mapping[str, frozenset[Need]]) -> None:
         for entry in self.entries:

@@ -127,6 +127,13 @@ class Declaration:
         self.variants: list[tuple[tuple[Any, ...], Callable[..., Any]]] = []
         self.roles: list[tuple[Any, tuple[Any, ...], Callable[..., Any]]] = []
 
+    def attach(self) -> None:
+        """Lie on the body, with the registrars."""
+        found: Any = self.body
+        found.__ftgate__ = self
+        found.shared, found.check, found.stop = self.set_shared, self.set_check, self.set_stop
+        found.role, found.variant = self.add_role, self.add_variant
+
     def set_shared(self, body: Body) -> Body:
         """`@test.shared`: makes the state that the workers share; gets the executor's kind."""
         self.shared = _hidden(body)
@@ -220,12 +227,7 @@ class Ftgate:
 
         def decorate(body: Callable[..., Any]) -> Workload:
             declaration = Declaration(body, executors, options)
-            body.__ftgate__ = declaration  # type: ignore[attr-defined]
-            body.shared = declaration.set_shared  # type: ignore[attr-defined]
-            body.check = declaration.set_check  # type: ignore[attr-defined]
-            body.stop = declaration.set_stop  # type: ignore[attr-defined]
-            body.role = declaration.add_role  # type: ignore[attr-defined]
-            body.variant = declaration.add_variant  # type: ignore[attr-defined]
+            declaration.attach()
             return body  # type: ignore[return-value]
 
         if len(executors) == 1 and not options and hasattr(executors[0], "__code__"):
@@ -244,7 +246,7 @@ class Ftgate:
         """
 
         def decorate(body: Body) -> Body:
-            body.__ftgate__ = Declaration(body, commands, options, "serve")  # type: ignore[attr-defined]
+            Declaration(body, commands, options, "serve").attach()  # collection complains where one is used
             return body
 
         if len(commands) == 1 and not options and hasattr(commands[0], "__code__"):
