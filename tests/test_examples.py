@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import runpy
 import shutil
 import subprocess
@@ -25,7 +26,7 @@ OVERHEAD = "examples/scenario1_overhead/test_overhead.py"
 SHARED_SET = "examples/scenario2_shared_set/test_shared_set.py"
 METHODS = ("fork", "forkserver", "spawn")
 EXECUTORS = ("threads", *METHODS, "interpreters")
-ALIKE = "< 2 * processes"
+ALIKE = re.compile(r"< [23] \* processes")
 """In contracts that say of two cells that they are alike: one launch on a busy machine may not show it."""
 
 
@@ -78,7 +79,7 @@ def _held_at(row: Row, samples: list[Sample]) -> set[str]:
     for text in texts:
         assert row.sample is not None
         (beyond,) = contracts.values(contracts.parse(text), row.sample, samples)
-        assert beyond < 0 or ALIKE in text, f"{row.cell.nodeid}: {text}: beyond by {beyond:.2f}"
+        assert beyond < 0 or ALIKE.search(text), f"{row.cell.nodeid}: {text}: beyond by {beyond:.2f}"
     return texts
 
 
@@ -138,8 +139,24 @@ def test_baselines_are_committed_for_every_cell(test: str) -> None:
     assert set(cells) == labels(test)
     for entries in cells.values():
         for entry in entries:
-            assert len(baselines.wall_ratios(entry)) >= 5
-            assert len(baselines.uss_bytes(entry)) >= 5
+            assert len(baselines.wall_ratios(entry)) >= 3
+            assert len(baselines.uss_bytes(entry)) >= 3
+
+
+def test_every_cell_of_every_example_has_its_baseline() -> None:
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--ftgate", "--collect-only", "-q", "examples"]
+    command += ["--ignore", "examples/demo"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    collected = {line for line in done.stdout.splitlines() if "::" in line}
+    kept = {baselines.join_nodeid(test, label) for test in tests_of(collected) for label in stored(test)}
+    # Of mod_wsgi's N x 1 the number of cores is in the command line, not in the name.
+    assert kept == collected
+
+
+def tests_of(nodeids: set[str]) -> set[str]:
+    """The tests whose cells these are."""
+    return {baselines.split_nodeid(nodeid)[0] for nodeid in nodeids}
 
 
 def test_the_committed_baselines_have_the_write_ups_shape() -> None:
@@ -158,7 +175,7 @@ def test_the_committed_baselines_have_the_write_ups_shape() -> None:
             threads = typical(f"{SHARED_SET}::test_shared_set", f"{build}-threads-{count}")
             times = [typical(f"{SHARED_SET}::test_shared_set", f"{build}-{name}-{count}") for name in METHODS]
             assert min(times) > 10 * threads
-            assert max(times) < 2 * min(times)  # it is the Manager that takes the time, not the start method
+            assert max(times) < 3 * min(times)  # it is the Manager that takes the time, not the start method
 
 
 def test_a_baseline_file_names_no_place_of_the_machine_it_was_made_on() -> None:

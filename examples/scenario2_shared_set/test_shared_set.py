@@ -33,8 +33,8 @@ class SplitMix64:
 @ftgate.require("processes[fork].timer.lock_wait > 10 * threads.timer.lock_wait")
 @ftgate.require("processes[forkserver].timer.lock_wait > 10 * threads.timer.lock_wait")
 @ftgate.require("processes[spawn].timer.lock_wait > 10 * threads.timer.lock_wait")
-@ftgate.require("processes[fork].ops_per_s < 2 * processes[spawn].ops_per_s")
-@ftgate.require("processes[spawn].ops_per_s < 2 * processes[fork].ops_per_s")
+@ftgate.require("processes[fork].ops_per_s < 3 * processes[spawn].ops_per_s")
+@ftgate.require("processes[spawn].ops_per_s < 3 * processes[fork].ops_per_s")
 @ftgate.require("command[rust].ops_per_s > threads[3.14t].ops_per_s")
 @ftgate.compare(
     threads,
