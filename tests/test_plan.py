@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from pytest_ftgate.model import Cell, Executor, Param, Source, Spec, Target
@@ -67,6 +68,14 @@ def test_a_tandem_is_a_test_with_its_parameters_at_all_worker_counts() -> None:
     ]
     assert all(tandem.spec is own for tandem in plan.tandems)
     assert tandem_key(plan.tandems[0].cells) == plan.tandems[0].key
+
+
+def test_a_title_names_roles_with_their_numbers() -> None:
+    counts = ((("producer", 8), ("writer", 1)), (("producer", 8), ("writer", 2)), (("producer", 8), ("writer", 4)))
+    cells = [cell(f"t[{n}]", workers=9 + n) for n in range(3)]
+    cells = [msgspec.structs.replace(one, roles=roles) for one, roles in zip(cells, counts, strict=True)]
+    assert tandem_key(cells) == "t (8 producers, 1, 2 and 4 writers)"
+    assert tandem_key(cells[:1]) == "t (8 producers, 1 writer)"
 
 
 def test_nothing_selected() -> None:

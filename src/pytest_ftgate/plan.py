@@ -102,15 +102,22 @@ def tandem_key(cells: Sequence[Cell]) -> str:
 
 
 def _counts(cells: Sequence[Cell]) -> list[str]:
-    """`2 and 8 workers`, or for each role `8 producer`, `1 and 2 writer`; nothing where no cell is told a number."""
+    """`2 and 8 workers`, or for each role `8 producers`, `1 and 2 writers`; nothing where no cell is told a number."""
     if cells[0].roles:
         counts: dict[str, set[int]] = {}
         for cell in cells:
             for role, count in cell.roles:
                 counts.setdefault(role, set()).add(count)
-        return [f"{' and '.join(map(str, sorted(count)))} {role}" for role, count in counts.items()]
+        return [_numbered(sorted(count), role) for role, count in counts.items()]
     told = sorted({cell.workers for cell in cells if cell.executor.program is None or cell.executor.program.counted})
-    return [f"{' and '.join(map(str, told))} worker{'' if told == [1] else 's'}"] if told else []
+    return [_numbered(told, "worker")] if told else []
+
+
+def _numbered(counts: Sequence[int], what: str) -> str:
+    """`1 worker`, `1, 2 and 8 workers`."""
+    *others, last = map(str, counts)
+    listed = f"{', '.join(others)} and {last}" if others else last
+    return f"{listed} {what}{'' if list(counts) == [1] else 's'}"
 
 
 def _test(cell: Cell) -> str:
