@@ -719,8 +719,28 @@ class TestPredict:
         assert (few, many) == (Decision.INCONCLUSIVE, Decision.REGRESSED)
 
     def test_launches_do_not_count_as_recordings(self) -> None:
-        once, often = self.predicted(1.1, [STORED]), self.predicted(1.1, [STORED * 50])
-        assert once == often
+        once, often = (self.predicted(1.1, [launches]).ratio for launches in (STORED, STORED * 50))
+        assert once is not None
+        assert often is not None
+        assert (often.low, often.high) == pytest.approx((once.low, once.high), rel=0.01)
+
+    def test_few_launches_that_vary_foretell_little(self) -> None:
+        """Of three launches of threads at one lock, an hour before, whose ratios to the candle were like these."""
+        wild = (0.0012, 0.0009, 0.0012)
+        one = gate.predict(wall((1.44 * 0.0012,), ()), [wild])
+        assert one.decision is Decision.INCONCLUSIVE
+        steady = gate.predict(wall((1.44 * 0.0012,), ()), [(0.0012, 0.00119, 0.00121)])
+        assert steady.decision is Decision.REGRESSED
+
+    def test_what_medians_vary_by(self) -> None:
+        """As many medians of n normal values vary, by simulation."""
+        rng = np.random.default_rng(7)
+        for n in (9, 25):
+            values = rng.normal(0.0, 0.1, (20_000, n))
+            seen = float(np.median(values, axis=1).std())
+            runs = [tuple(np.exp(row)) for row in values[:400]]
+            told = np.mean([gate._of_medians([runs[i], runs[i + 1]], 0.0) for i in range(0, 400, 2)])
+            assert float(told) == pytest.approx(math.sqrt(2) * seen, rel=0.08)
 
     def test_recordings_that_differ_fail_less(self) -> None:
         wild = [times(factor) for factor in (0.8, 1.3, 0.9, 1.1)]

@@ -140,8 +140,9 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]]) -> Me
     `comparison.reference` is not looked at. The unit is the recording: a new one's median is compared with the bound
     below which a next one would stay with 1 - alpha, in Student's t, around the mean of the stored ones moved by margin
     and floor (Hahn & Meeker 1991, "Statistical Intervals"). What recordings vary by is that seen among them, pooled
-    with the PRIOR_DEVIATIONS. Regressed beyond that bound, improved beyond the mirrored one, else inconclusive: a
-    prediction passes nothing. Errors and no baseline as in `compare`.
+    with the PRIOR_DEVIATIONS, and what medians of so few launches vary by themselves. Regressed beyond that bound,
+    improved beyond the mirrored one, else inconclusive: a prediction passes nothing. Errors and no baseline as in
+    `compare`.
     """
     everything = tuple(value for recording in recordings for value in recording)
     if refusal := _without_values(msgspec.structs.replace(comparison, reference=everything)):
@@ -152,6 +153,7 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]]) -> Me
     least = _least(costs)
     own, *centres = (math.log(value + least) for value in (median(costs.new), *stored))
     middle, deviation, freedom = fmean(centres), *_predictive(costs.metric, centres)
+    deviation = math.hypot(deviation, _of_medians([costs.new, *recordings], least))
     reach = _student(1 - costs.alpha, freedom) * deviation
     decision = Decision.INCONCLUSIVE
     if own > _moved_log(costs, middle) + reach:
@@ -170,6 +172,20 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]]) -> Me
         reason=_foretold(costs, decision, shift.value, limit, len(centres)),
         launches=len(costs.new),
     )
+
+
+def _of_medians(runs: Sequence[Sequence[float]], least: float) -> float:
+    """The standard deviation that the new median, the first, and the mean of the stored ones have from their launches.
+
+    In logs. Of a median of n values pi / (2 n) times their variance (Laplace 1818), which is pooled over all runs.
+    """
+    new, *stored = [[math.log(value + least) for value in run] for run in runs if run]
+    freedom = sum(len(run) - 1 for run in (new, *stored))
+    if not freedom:
+        return 0.0
+    squares = sum((value - fmean(run)) ** 2 for run in (new, *stored) for value in run)
+    shares = 1 / len(new) + sum(1 / len(run) for run in stored) / len(stored) ** 2
+    return math.sqrt(squares / freedom * shares * math.pi / 2)
 
 
 def require(
