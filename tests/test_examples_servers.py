@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from conftest import BUILDS, tried_again
-from pytest_ftgate.model import Figures, LatencyFigures, Report
+from pytest_ftgate.model import Figures, Latency, Report
 from test_examples import held, short_run
 
 GRANIAN = "examples/granian/test_granian.py"
@@ -28,7 +28,7 @@ def figures_of(report: Report) -> dict[str, Figures]:
     return {row.cell.label: row.figures for table in report.tables for row in table.rows}
 
 
-def answered(cell: Figures) -> LatencyFigures:
+def answered(cell: Figures) -> Latency:
     """The latency of a cell, all of whose requests were answered."""
     assert cell.latency is not None
     assert cell.latency.errors == 0

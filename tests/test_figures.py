@@ -26,7 +26,6 @@ from pytest_ftgate.model import (
     Figures,
     Footprint,
     Latency,
-    LatencyFigures,
     Launch,
     LockSite,
     LockWaits,
@@ -231,7 +230,7 @@ def answered(order: int, *p50_ms: float, errors: int = 0) -> Launch:
 
 def test_latency_of_a_server_is_the_median_of_medians_the_longest_and_the_errors_are_of_all() -> None:
     found = figures(sample(answered(0, 1, 2, 30), answered(1, 3, 4, 5, errors=2)), reference=None).latency
-    middle = LatencyFigures(mean_ns=3.3 * MS, p50_ns=3 * MS, p95_ns=6 * MS, p99_ns=9 * MS, max_ns=270 * MS, errors=6)
+    middle = Latency(mean_ns=3.3 * MS, p50_ns=3 * MS, p95_ns=6 * MS, p99_ns=9 * MS, max_ns=270 * MS, errors=6)
     assert found is not None
     assert msgspec.structs.asdict(found) == pytest.approx(msgspec.structs.asdict(middle))
     assert figures(sample(launch(0, 5)), reference=None).latency is None

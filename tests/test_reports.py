@@ -21,7 +21,7 @@ from pytest_ftgate.model import (
     Decision,
     Figures,
     Interval,
-    LatencyFigures,
+    Latency,
     Launch,
     LockSite,
     LockWaits,
@@ -430,7 +430,7 @@ def beneath(verbosity: int = 0, width: int = 120, *, unicode: bool = True, worke
     return "\n".join(line.strip() for line in block_of(one, style))
 
 
-LATENCY = LatencyFigures(mean_ns=3.5e6, p50_ns=3.2e6, p95_ns=6.1e6, p99_ns=9e6, max_ns=21e6)
+LATENCY = Latency(mean_ns=3.5e6, p50_ns=3.2e6, p95_ns=6.1e6, p99_ns=9e6, max_ns=21e6)
 
 
 def test_the_answers_of_a_server_are_shown_unasked() -> None:

@@ -16,7 +16,6 @@ from pytest_ftgate.model import (
     Footprint,
     Interval,
     Latency,
-    LatencyFigures,
     Launch,
     LockSite,
     LockWaits,
@@ -210,7 +209,7 @@ def _peaks(launches: Sequence[Launch]) -> dict[str, float]:
     return {name: float(median(x.peaks[name] for x in launches if name in x.peaks)) for name in names}
 
 
-def _latency(launches: Sequence[Launch]) -> LatencyFigures | None:
+def _latency(launches: Sequence[Launch]) -> Latency | None:
     """The medians over launches of the median window; the longest answer of all, and all the errors."""
     seen = [[turn.latency for turn in launch.turns if turn.latency is not None] for launch in launches]
     each = [latencies for latencies in seen if latencies]
@@ -221,7 +220,7 @@ def _latency(launches: Sequence[Launch]) -> LatencyFigures | None:
         return float(median(median(map(ns_of, latencies)) for latencies in each))
 
     every = list(chain.from_iterable(each))
-    return LatencyFigures(
+    return Latency(
         mean_ns=middle(lambda latency: latency.mean_ns),
         p50_ns=middle(lambda latency: latency.p50_ns),
         p95_ns=middle(lambda latency: latency.p95_ns),

@@ -185,13 +185,6 @@ class Episodes:
         """Whether these looks tell one wait from the next: they rarely had to leave it open."""
         return self.unclear <= _UNCLEAR * len(self.waits)
 
-    @property
-    def looks_a_wait(self) -> float | None:
-        """How many looks saw a wait, at the median; None before eight were seen to end."""
-        if sum(wait.ended for wait in self.waits) < 8:
-            return None
-        return median(wait.length_s / max(wait.gap_s, 1e-9) for wait in self.waits)
-
 
 def lengths(paces: Iterable[Sequence[Wait]]) -> Lengths:
     """The lengths of the waits that looks at one or more paces saw; none where no pace saw enough of them end.

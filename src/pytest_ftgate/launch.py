@@ -78,6 +78,21 @@ class Request(Struct, frozen=True, kw_only=True):
         return self.cell.roles[0][1] if self.cell.roles and not self.stand_in else self.cell.workers
 
 
+def request_here(cell: Cell, spec: Spec, python: str, timeout_s: float) -> Request:
+    """A program or server as a functional test: nothing is measured, so nothing of its layout is varied."""
+    return Request(
+        cell=cell,
+        spec=spec,
+        python=python,
+        side="own",
+        expect_gil=True,
+        environment={},
+        hash_seed=0,
+        padding=0,
+        timeout_s=timeout_s,
+    )
+
+
 class Finished(Struct, frozen=True, kw_only=True):
     """What a launch said at its end."""
 
@@ -279,8 +294,11 @@ def watch_tree(
 def left_behind(pid: int, mark: str) -> WorkloadError | None:
     """The error of a launch that processes have outlived; `pid` is its own, which may still be there."""
     left = observe.leftovers(pid, mark)
-    if not left:
-        return None
+    return left_error(left) if left else None
+
+
+def left_error(left: Sequence[str]) -> WorkloadError:
+    """The error of a launch that these processes have outlived."""
     reason = f"left {len(left)} process{'es' if len(left) > 1 else ''} behind"
     return WorkloadError(reason=reason, detail="\n".join(left))
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, get_args
 
 import msgspec
 
-from . import contracts, thresholds
+from . import contracts, placing, thresholds
 from .errors import FtgateError
 from .model import (
     PLACEHOLDERS,
@@ -55,7 +55,6 @@ SERVE_EXAMPLE = (
 )
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 ROLE = re.compile(r"[A-Za-z_]*[A-Za-z_]")
-PLACEHOLDER = re.compile(r"\{([^\W\d]\w*)\}")
 OWN = ("worker", "executor", "server")
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -176,7 +175,7 @@ class Reader:
         texts = [word for program in programs for word in (*_told(program), *program.build)]
         texts += [spec.service.ready, spec.service.load.path] if spec.service else []
         for text in texts:
-            for name in PLACEHOLDER.findall(text):
+            for name in placing.placeholders(text):
                 if name not in known:
                     hint = did_you_mean(name, known)
                     self.fail(f"{text!r}: nothing fills in {{{name}}}{hint}; what may stand there is {listed(known)}")

@@ -619,22 +619,11 @@ class RoleFigures(Struct, frozen=True, kw_only=True):
     peak_pss: float | None = None
 
 
-class LatencyFigures(Struct, frozen=True, kw_only=True):
-    """A server's answers: ns, medians over launches of the median window; the maximum and the errors are of all."""
-
-    mean_ns: float
-    p50_ns: float
-    p95_ns: float
-    p99_ns: float
-    max_ns: float
-    errors: int = 0
-
-
 class Figures(Struct, frozen=True, kw_only=True):
     """What a row of the table shows; None where it was not measured.
 
     USS is the part of it that was written to, where the platform tells it apart: what psutil calls USS stands in the
-    sample's points.
+    sample's points. `latency` has medians over launches of the median window; its maximum and errors are of all.
     """
 
     wall_ns: Interval | None = None
@@ -653,7 +642,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     counters_per_s: dict[str, float] = {}
     timers_mean_ns: dict[str, float] = {}
     peaks: dict[str, float] = {}
-    latency: LatencyFigures | None = None
+    latency: Latency | None = None
     gil_enabled: bool | None = None
     lock_wait_share: float | None = None
     queue_wait_share: float | None = None

@@ -341,7 +341,7 @@ def _carries(pid: int, mark: str) -> bool:
 
 def leftovers(pid: int, mark: str) -> list[str]:
     """What a finished launch left behind: `pid: command` of each, multiprocessing's own servers left out."""
-    return [_describe(process) for process in marked(mark) if process.pid != pid and not _belongs(process, pid)]
+    return [described(process) for process in marked(mark) if process.pid != pid and not _belongs(process, pid)]
 
 
 def _belongs(process: psutil.Process, main: int) -> bool:
@@ -352,7 +352,8 @@ def _belongs(process: psutil.Process, main: int) -> bool:
     return True
 
 
-def _describe(process: psutil.Process) -> str:
+def described(process: psutil.Process) -> str:
+    """`pid: command`, or the pid alone where the command is not to be had."""
     try:
         return f"{process.pid}: {' '.join(process.cmdline())[:200]}"
     except psutil.Error:

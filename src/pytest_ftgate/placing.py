@@ -14,6 +14,11 @@ from .model import Cell, Spec
 _PLACEHOLDER = re.compile(r"\{([^\W\d]\w*)\}")
 
 
+def placeholders(text: str) -> list[str]:
+    """The names in braces of a text, known or not."""
+    return _PLACEHOLDER.findall(text)
+
+
 def expanded(words: Iterable[str], values: Mapping[str, str]) -> list[str]:
     """The words with `{name}` replaced by its value, for the names in `values`; other braces stay as they are."""
 

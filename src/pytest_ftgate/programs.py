@@ -25,6 +25,7 @@ from .launch import (
     Request,
     bare_environment,
     left_behind,
+    request_here,
     watch_tree,
 )
 from .model import Barrier, Cell, MemoryPoint, Program, Spec, Timer, Turn, Waits, WorkloadError
@@ -450,18 +451,7 @@ def _decimal(seconds: float) -> str:
 
 def run_here(cell: Cell, spec: Spec, python: str, window_s: float) -> None:
     """One run of a cell's program as a functional test. Raises CellUnsupported and LaunchFailed."""
-    request = Request(
-        cell=cell,
-        spec=spec,
-        python=python,
-        side="own",
-        expect_gil=False,
-        environment={},
-        hash_seed=0,
-        padding=0,
-        timeout_s=spec.timeout_s or 60.0,
-    )
-    handle = CommandLauncher().start(request)
+    handle = CommandLauncher().start(request_here(cell, spec, python, spec.timeout_s or 60.0))
     try:
         handle.ready()
         handle.turn(MEASURED, 1, round(window_s * 1e9) if spec.duration_s is not None else 0)

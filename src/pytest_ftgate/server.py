@@ -35,6 +35,8 @@ from .launch import (
     Held,
     LaunchFailed,
     Request,
+    left_error,
+    request_here,
     setup_of,
     watch_tree,
 )
@@ -202,7 +204,8 @@ class ServerHandle:
         left = self.running.end()
         self.kill()
         if left:
-            raise self._failure(f"left {len(left)} process{'es' if len(left) > 1 else ''} behind", "\n".join(left))
+            error = left_error(left)
+            raise self._failure(error.reason, error.detail)
         return Finished(
             cold=self.cold,
             turns=tuple(self.turns),
@@ -527,7 +530,7 @@ class Running:
                     process.terminate()
             psutil.wait_procs(rest, timeout=GRACE_S)
         self.close()
-        return [f"{process.pid}: {_command(process)}" for process in self.known if _runs(process)]
+        return [observe.described(process) for process in self.known if _runs(process)]
 
     def close(self) -> None:
         """Kill all that is left, remove the scratch folder, give back the port. Safe to call again."""
@@ -570,17 +573,7 @@ def check_here(cell: Cell, spec: Spec, timeout_s: float) -> None:
     reason = placing.missing(spec.needs, sys.executable)
     if reason:
         raise CellUnsupported(reason)
-    request = Request(
-        cell=cell,
-        spec=spec,
-        python=sys.executable,
-        side="own",
-        expect_gil=True,
-        environment={},
-        hash_seed=0,
-        padding=0,
-        timeout_s=timeout_s,
-    )
+    request = request_here(cell, spec, sys.executable, timeout_s)
     with tempfile.TemporaryDirectory(prefix="ftgate-") as work:
         handle = ServerHandle(ServerLauncher(Path(work)), request, None)
         try:
@@ -739,12 +732,6 @@ def _runs(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.Error):
         return bool(process.is_running() and process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD))
     return False
-
-
-def _command(process: psutil.Process) -> str:
-    with contextlib.suppress(psutil.Error):
-        return " ".join(process.cmdline())[:200]
-    return "?"
 
 
 def _kill(process: subprocess.Popen[str]) -> None:
