@@ -39,8 +39,8 @@ examples: setup ## every example at full length, against its stored baselines
 
 test: lint ## lint, check types, run every test: what measures alone, after all others
 	@status=0; \
-	$(PY) -m pytest tests -m "not physical" -n logical --maxprocesses 8 --dist loadfile || status=$$?; \
-	$(PY) -m pytest tests -m physical || status=$$?; \
+	$(PY) -m pytest tests --ignore tests/physical -n logical --maxprocesses 8 --dist loadfile || status=$$?; \
+	$(PY) -m pytest tests/physical || status=$$?; \
 	exit $$status
 
 lint: setup ## ruff and mypy

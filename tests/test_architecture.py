@@ -1,4 +1,4 @@
-"""The house: each floor imports only from the floors above it, and keeps to what its floor may do."""
+"""The layout: each wing imports only from wings below it, through their doors, and keeps to what it may do."""
 
 from __future__ import annotations
 
@@ -12,95 +12,36 @@ from typing import NamedTuple
 
 import pytest
 
-from conftest import PHYSICAL
-
 PACKAGE = "pytest_ftgate"
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / PACKAGE
 
-# Top first. `name/` is a sub-package that is one floor: its modules may import each other.
-FLOORS = (
-    "errors",
-    "runner/",
-    "__init__",
-    "model",
-    "roles",
-    "stats",
-    "sequential",
-    "gate",
-    "schedule",
-    "plan",
-    "machine",
-    "noise",
-    "pythons/",
-    "observe",
-    "gilwaits",
-    "waits",
-    "lockwaits",
-    "figures",
-    "thresholds",
-    "contracts",
-    "generators",
-    "placing",
-    "launch",
-    "programs",
-    "server",
-    "launchers",
-    "entries",
-    "tandem",
-    "baselines",
-    "comparisons",
-    "trees",
-    "judging",
-    "course",
-    "reports/__init__",
-    "reports/units",
-    "reports/lines",
-    "reports/beneath",
-    "reports/terminal",
-    "reports/json",
-    "reports/baseline",
-    "progress",
-    "session",
-    "functional",
-    "options",
-    "marker",
-    "doctor",
-    "templates/",
-    "commands/",
-    "xdist",
-    "plugin",
+# Top first: a wing imports only from wings below it. `model` and the modules without a wing are the ground.
+WINGS = (
     "cli",
-)
-PURE = (
+    "plugin",
+    "commands",
+    "declare",
+    "run",
+    "report",
+    "judge",
+    "store",
+    "measure",
+    "pythons",
+    "__init__",
     "stats",
-    "sequential",
-    "gate",
-    "schedule",
-    "plan",
-    "figures",
-    "contracts",
-    "thresholds",
-    "comparisons",
-    "generators",
-    "gilwaits",
-    "reports/",
+    "runner",
+    "model",
+    "text",
+    "errors",
 )
-PYTEST = ("plugin", "xdist")
-# Besides launches: provisioning runs uv and compilers, the commit is git's to tell, the doctor looks at a child, and
-# a functional run gives the runner's crew a context, as the runner itself does.
-PROCESSES = (
-    "launch",
-    "programs",
-    "server",
-    "waits",
-    "pythons/",
-    "trees",
-    "session",
-    "doctor",
-    "functional",
-    "commands/demo",
-)
+STRANGERS = {("declare", "run"), ("judge", "measure"), ("report", "measure")}
+"""Wings with wings below them that they must not know, although the order would allow it."""
+PURE = ("stats/", "judge/", "report/", "model/", "text", "declare/plan", "measure/budget")
+PYTEST = ("plugin/",)
+# Besides launches: provisioning runs uv and compilers, git tells commits, `doctor` asks a child, `demo` runs pytest,
+# and a plain test run gives the runner's workers a context, as the runner itself does.
+PROCESSES = ("measure/", "pythons/", "run/git", "run/worktrees", "run/session", "run/once", "commands/")
 PRINTING = ("cli", "commands/")
 
 
@@ -126,10 +67,10 @@ class Module:
     def within(self, places: Iterable[str]) -> bool:
         return any(self.name == place or (place.endswith("/") and self.name.startswith(place)) for place in places)
 
-    def imports(self) -> Iterator[Import]:
-        """Every import in it, also inside functions; relative ones made absolute, `from a import b` as `a.b`."""
+    def imports(self, late: bool = True) -> Iterator[Import]:
+        """Every import in it, also inside functions if `late`; `from a import b` as `a.b`."""
         guarded = {id(node) for test in ast.walk(self.tree) if _is_typing_only(test) for node in ast.walk(test)}
-        for node in ast.walk(self.tree):
+        for node in ast.walk(self.tree) if late else self.tree.body:
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom):
@@ -177,25 +118,68 @@ def own(name: str, known: set[str]) -> str | None:
     return None
 
 
-def floor_of(name: str) -> int | None:
-    """The number of a module's floor, 0 at the top; None for one that has none."""
-    exact = [number for number, floor in enumerate(FLOORS) if floor == name]
-    within = [number for number, floor in enumerate(FLOORS) if floor.endswith("/") and name.startswith(floor)]
-    return next(iter(exact + within), None)
+def wing_of(name: str) -> str:
+    """The wing of a module: the first folder, or the module itself."""
+    return name.partition("/")[0]
 
 
-def against_the_floors(modules: list[Module]) -> list[str]:
-    """Each import from the own floor or from one below it."""
+def crossings(modules: list[Module]) -> Iterator[tuple[Module, Import, str]]:
+    """Each import from one wing by a module of another, with the module that it reaches."""
     known = {module.name for module in modules}
-    found = []
     for module in modules:
-        mine = floor_of(module.name)
-        for line, target in ((used.line, own(used.name, known)) for used in module.imports()):
-            theirs = None if target is None else floor_of(target)
-            if mine is None or theirs is None or theirs < mine or (theirs == mine and FLOORS[mine].endswith("/")):
-                continue
-            found.append(f"{module.name}:{line} imports {target}")
+        for used in module.imports():
+            target = own(used.name, known)
+            if target is not None and wing_of(target) != wing_of(module.name):
+                yield module, used, target
+
+
+def against_the_direction(modules: list[Module]) -> list[str]:
+    """Each import of a wing from one above it, or from one that it must not know."""
+    found = []
+    for module, used, target in crossings(modules):
+        mine, theirs = wing_of(module.name), wing_of(target)
+        if mine in WINGS and theirs in WINGS and WINGS.index(theirs) < WINGS.index(mine):
+            found.append(f"{module}:{used.line} imports {target}")
+        elif (mine, theirs) in STRANGERS:
+            found.append(f"{module}:{used.line} imports {target}, which it must not know")
     return found
+
+
+def door_of(package: Module) -> list[str]:
+    """What a package hands on: its `__all__`."""
+    for node in package.tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return list(ast.literal_eval(node.value))
+    return []
+
+
+def past_a_door(modules: list[Module]) -> list[str]:
+    """Each import into another wing of a module or a name that the door of its package does not name."""
+    doors = {module.name.removesuffix("/__init__"): door_of(module) for module in modules if "__init__" in module.name}
+    found = []
+    for module, used, target in crossings(modules):
+        parts = used.name.split(".")[1:]
+        closed = [
+            "/".join(parts[:end])
+            for end in range(1, len(parts))
+            if "/".join(parts[:end]) in doors and parts[end] not in doors["/".join(parts[:end])]
+        ]
+        if closed or parts[-1].startswith("_"):
+            found.append(f"{module}:{used.line} imports {used.name} past the door of {target}")
+    return found
+
+
+def circles(modules: list[Module]) -> list[str]:
+    """Modules that import each other at import time, with those that lead to such."""
+    known = {module.name for module in modules}
+    arrows = {
+        module.name: {target for used in module.imports(late=False) if (target := own(used.name, known))}
+        for module in modules
+    }
+    while leaves := [name for name, targets in arrows.items() if not targets & (arrows.keys() - {name})]:
+        for name in leaves:
+            del arrows[name]
+    return sorted(arrows)
 
 
 def against_the_standard_library(modules: list[Module]) -> list[str]:
@@ -262,16 +246,37 @@ def inside(*places: str) -> list[Module]:
     return found
 
 
-# -- the house -----------------------------------------------------------------------------------------------------
+# -- the wings -----------------------------------------------------------------------------------------------------
 
 
-def test_every_module_has_a_floor_and_every_floor_a_module() -> None:
-    assert [name for name in sorted(NAMES) if floor_of(name) is None] == []
-    assert [floor for floor in FLOORS if not any(module.within([floor]) for module in MODULES)] == []
+def test_every_module_stands_in_a_wing_and_every_wing_has_a_module() -> None:
+    assert {wing_of(name) for name in NAMES} == set(WINGS)
 
 
-def test_each_floor_imports_only_from_floors_above() -> None:
-    assert against_the_floors(MODULES) == []
+def test_each_wing_imports_only_from_wings_below() -> None:
+    assert against_the_direction(MODULES) == []
+
+
+def test_nobody_reaches_past_a_door() -> None:
+    assert past_a_door(MODULES) == []
+
+
+def test_every_door_names_what_is_there_and_what_others_use() -> None:
+    """A door that names more than others use is wider than it need be; a root package's face is the user's."""
+    for package in MODULES:
+        folder, _, last = package.name.rpartition("/")
+        if last != "__init__" or wing_of(folder) in ("model", "pythons") or folder in ("", "runner/locks"):
+            continue
+        used = {
+            name.removeprefix(f"{folder}/").partition("/")[0]
+            for _, _, name in crossings(MODULES)
+            if name.startswith(f"{folder}/")
+        }
+        assert set(door_of(package)) == used - {"__init__"}, folder
+
+
+def test_no_modules_import_each_other() -> None:
+    assert circles(MODULES) == []
 
 
 def test_the_runner_needs_the_standard_library_alone() -> None:
@@ -281,14 +286,14 @@ def test_the_runner_needs_the_standard_library_alone() -> None:
 
 def test_pytest_is_imported_by_the_plugin_alone() -> None:
     assert importing(outside(*PYTEST), {"pytest", "_pytest", "xdist", "pluggy"}) == []
-    assert importing(inside("plugin"), {"pytest"})
+    assert importing(inside("plugin/"), {"pytest"})
 
 
 def test_processes_are_started_in_few_places() -> None:
     others = outside("runner/", *PROCESSES)
     assert importing(others, STARTS) == []
     assert calling(others, STARTING) == []
-    runs = [name for name, _ in inside("session")[0].calls() if name.startswith("subprocess.")]
+    runs = [name for name, _ in inside("run/session")[0].calls() if name.startswith("subprocess.")]
     assert runs == []  # the commit is asked for through the default of an argument
 
 
@@ -307,23 +312,44 @@ def test_one_place_prints() -> None:
 # -- the checks themselves -----------------------------------------------------------------------------------------
 
 FAULTS = {
-    "stats.py": "from .gate import compare",
-    "gate.py": "def late() -> None:\n    import pytest_ftgate.session",
-    "schedule.py": "from . import plan",
-    "runner/worker.py": "from pytest_ftgate.model import Cell",
-    "model.py": "from .reports import terminal",
+    "stats/rank_tests.py": "from ..judge import decide",
+    "judge/decide.py": "def late() -> None:\n    import pytest_ftgate.run.session",
+    "store/schema.py": "from ..judge import thresholds",
+    "runner/worker.py": "from pytest_ftgate.pythons import find",
+    "model/spec.py": "from ..report import terminal",
 }
+
+
+def planted(tmp_path: Path, files: dict[str, str]) -> list[Module]:
+    for module in MODULES:
+        copy = tmp_path / f"{module.name}.py"
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(files.get(f"{module.name}.py", ""), encoding="utf-8")
+    return modules_of(tmp_path)
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_found(tmp_path: Path, name: str) -> None:
-    for module in MODULES:
-        copy = tmp_path / f"{module.name}.py"
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text(FAULTS[name] if f"{module.name}.py" == name else "", encoding="utf-8")
-    (found,) = against_the_floors(modules_of(tmp_path))
+    modules = planted(tmp_path, {name: FAULTS[name]})
+    (found,) = against_the_direction(modules)
     assert found.startswith(name.removesuffix(".py"))
-    assert bool(against_the_standard_library(modules_of(tmp_path))) is name.startswith("runner/")
+    assert bool(against_the_standard_library(modules)) is name.startswith("runner/")
+
+
+def test_a_way_past_a_door_is_found(tmp_path: Path) -> None:
+    files = {
+        "judge/__init__.py": '__all__ = ["judge"]',
+        "run/session.py": "from ..judge import judge, looks\nfrom ..judge.judge import Policy, _worst",
+    }
+    assert [text.split()[2] for text in past_a_door(planted(tmp_path, files))] == [
+        "pytest_ftgate.judge.looks",
+        "pytest_ftgate.judge.judge._worst",
+    ]
+
+
+def test_a_circle_is_found(tmp_path: Path) -> None:
+    files = {"judge/scale.py": "from . import power", "judge/power.py": "from .scale import moved"}
+    assert circles(planted(tmp_path, files)) == ["judge/power", "judge/scale"]
 
 
 def test_what_is_forbidden_is_found(tmp_path: Path) -> None:
@@ -390,12 +416,6 @@ def test_no_file_names_a_place_of_one_machine_or_a_registry() -> None:
 def test_such_a_place_is_found(place: str) -> None:
     assert places_in(f"see {place}")
     assert not places_in(f"see a/{'work'}/b, https://docs.pytest.org/{'root'}/, 1.10.0 and ./{'root'}/")
-
-
-@pytest.mark.parametrize("name", sorted(PHYSICAL))
-def test_what_is_said_to_measure_is_there(name: str) -> None:
-    file, _, test = name.partition("::")
-    assert f"def {test or 'test_'}" in (ROOT / "tests" / file).read_text(encoding="utf-8")
 
 
 def test_nothing_that_measures_reads_a_clock_that_may_step() -> None:

@@ -29,9 +29,10 @@ from pathlib import Path
 
 import psutil
 
-from pytest_ftgate.launch import install_runner, lock_environment
-from pytest_ftgate.observe import MemoryWatch
-from pytest_ftgate.roles import Roles
+from pytest_ftgate.measure.launchers.runner_copy import install_runner
+from pytest_ftgate.measure.launchers.workload import lock_environment
+from pytest_ftgate.measure.watch.memory import MemoryWatch
+from pytest_ftgate.measure.watch.process_roles import Roles
 
 ROOT = Path(__file__).resolve().parents[2]
 WRITEUPS = Path(__file__).with_name("writeups.py")

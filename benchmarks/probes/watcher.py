@@ -18,11 +18,11 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from pytest_ftgate.measure.watch.process_roles import Roles
+from pytest_ftgate.measure.watch.threads import Watch
 from pytest_ftgate.model import Waits
 from pytest_ftgate.pythons import find_interpreter, parse_target
-from pytest_ftgate.roles import Roles
-from pytest_ftgate.stats import location
-from pytest_ftgate.waits import Watch
+from pytest_ftgate.stats.rank_tests import location
 
 # One order a line: the window's seconds; one answer: operations a second, and a second of its CPU time.
 TARGET = """

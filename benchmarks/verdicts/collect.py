@@ -30,12 +30,14 @@ from pathlib import Path
 import series
 from series import Calibration, Kind, Pair, Side
 
-from pytest_ftgate.launch import Handle, LaunchFailed, ProcessLauncher, Request, install_runner
-from pytest_ftgate.launch import Side as SideName
+from pytest_ftgate.measure.launch import Handle, LaunchFailed, Request
+from pytest_ftgate.measure.launch import Side as SideName
+from pytest_ftgate.measure.launchers.runner_copy import install_runner
+from pytest_ftgate.measure.launchers.workload import ProcessLauncher
 from pytest_ftgate.model import Cell, Executor, Param, Source, Spec, StartMethod
 from pytest_ftgate.pythons import environment_variables, find_interpreter, parse_target
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
-from pytest_ftgate.stats import PAIRED, floor, turns_ratio
+from pytest_ftgate.stats.rank_tests import PAIRED, floor, turns_ratio
 
 WORKERS = 2
 WORKLOAD = """

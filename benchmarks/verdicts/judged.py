@@ -21,8 +21,8 @@ import rates
 import series
 from series import Kind, Pair, Side
 
-from pytest_ftgate import gate, sequential
-from pytest_ftgate.judging import TANDEM_ROUNDS, Judging, Policy, Standing
+from pytest_ftgate.judge import decide
+from pytest_ftgate.judge.judge import TANDEM_ROUNDS, Judging, Policy, Standing
 from pytest_ftgate.model import (
     Cell,
     Decision,
@@ -41,6 +41,7 @@ from pytest_ftgate.model import (
     Test,
     Turn,
 )
+from pytest_ftgate.stats import alpha_spending
 
 ALPHA, PROBE_COST, WORKERS = 0.01, 0.25, 2
 METRICS: dict[Kind, tuple[Metric, ...]] = {
@@ -132,7 +133,7 @@ class Outcome:
     @property
     def decision(self) -> Decision:
         """The worst of its metrics, as in the product."""
-        return gate.judge(self.verdicts).decision
+        return decide.judge(self.verdicts).decision
 
     @property
     def regressed(self) -> bool:
@@ -147,11 +148,11 @@ class Judge:
         alpha = run_alpha / hypotheses
         self.kind = kind
         self.at_most = at_most
-        beta = sequential.BETA
+        beta = alpha_spending.BETA
         policy = Policy(metrics=METRICS[kind], cli=(), ini=(), alpha=alpha, beta=beta, probe_cost=PROBE_COST)
         self.judging = Judging(SPEC, policy, {CELL.nodeid: Standing(road="tandem")}, at_most)
         test: Test = "pairs" if kind == "wall" else "blocks"
-        self.counts = [look.launches for look in sequential.spend(alpha, beta, test, at_most=at_most)]
+        self.counts = [look.launches for look in alpha_spending.spend(alpha, beta, test, at_most=at_most)]
 
     def outcome(self, coming: Sequence[Pair]) -> Outcome | None:
         """Judged at each look until all is decided; None where the pairs run out before."""

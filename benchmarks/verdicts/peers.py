@@ -36,7 +36,7 @@ from pytest_benchmark.utils import parse_compare_fail  # type: ignore[import-not
 from scipy.stats import mannwhitneyu
 from series import Pair, Side
 
-from pytest_ftgate.judging import TANDEM_ROUNDS
+from pytest_ftgate.judge.judge import TANDEM_ROUNDS
 
 NS = 1e9
 PYPERF_PROCESSES, PYPERF_VALUES = 20, 3

@@ -10,9 +10,9 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from pytest_ftgate import stats
 from pytest_ftgate.model import Struct
-from pytest_ftgate.stats import PAIRED, Estimator, Floats
+from pytest_ftgate.stats import rank_tests
+from pytest_ftgate.stats.rank_tests import PAIRED, Estimator, Floats
 
 Kind = Literal["wall", "uss", "lock_wait_share"]
 FOLDER = Path(".ftgate") / "verdicts"
@@ -110,5 +110,5 @@ def pairs(path: Path, kind: Kind = "wall") -> list[Pair]:
 
 def log_ratios(found: Sequence[Pair], estimator: Estimator) -> Floats:
     """log(changed / reference) a pair, of one estimator of `stats.turns_ratio`."""
-    ratios = [stats.turns_ratio(pair.changed.wall_ns, pair.reference.wall_ns, estimator) for pair in found]
+    ratios = [rank_tests.turns_ratio(pair.changed.wall_ns, pair.reference.wall_ns, estimator) for pair in found]
     return np.log(np.asarray(ratios, dtype=np.float64))

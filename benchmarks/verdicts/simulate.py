@@ -27,10 +27,12 @@ import series
 from numpy.typing import NDArray
 from series import Pair
 
-from pytest_ftgate import gate, sequential, stats, thresholds
-from pytest_ftgate.judging import TANDEM_ROUNDS
+from pytest_ftgate.judge import decide, thresholds
+from pytest_ftgate.judge.judge import TANDEM_ROUNDS
+from pytest_ftgate.judge.power import reachable_effect
 from pytest_ftgate.model import Comparison, Decision, Look, Metric
-from pytest_ftgate.stats import Floats
+from pytest_ftgate.stats import alpha_spending, rank_tests
+from pytest_ftgate.stats.rank_tests import Floats
 
 ALPHA = 0.01
 SCALES = (0.5, 1.0, 2.0)
@@ -65,8 +67,8 @@ class Design:
     @classmethod
     def of(cls, metric: Metric, hypotheses: int, at_most: int) -> Design:
         """The product's."""
-        alpha, beta = gate.split_alpha(ALPHA, sequential.BETA, hypotheses)
-        looks = sequential.spend(alpha, beta, "pairs", at_most=at_most)
+        alpha, beta = decide.split_alpha(ALPHA, alpha_spending.BETA, hypotheses)
+        looks = alpha_spending.spend(alpha, beta, "pairs", at_most=at_most)
         limits = thresholds.effective(metric, "tandem", cli=(), declared=(), ini=())
         return cls(metric, limits, alpha, beta, looks)
 
@@ -78,7 +80,7 @@ def p_greater(differences: Floats) -> Floats:
     """The exact signed-rank p-value of each row lying above zero; values are continuous, so nothing ties."""
     ranks = np.abs(differences).argsort(axis=1).argsort(axis=1) + 1
     statistic = np.where(differences > 0, ranks, 0).sum(axis=1)
-    p_values: Floats = np.asarray(stats.null_tail("pairs", differences.shape[1]))[statistic]
+    p_values: Floats = np.asarray(rank_tests.null_tail("pairs", differences.shape[1]))[statistic]
     return p_values
 
 
@@ -134,7 +136,7 @@ def _widened(seen: Floats, design: Design, beta: float) -> Floats:
     effects = [
         asked
         if enough
-        else gate.reachable_effect(np.exp(row).tolist(), zeros, asked, beta, test="pairs", widest=widest)
+        else reachable_effect(np.exp(row).tolist(), zeros, asked, beta, test="pairs", widest=widest)
         for row, enough in zip(seen, narrow, strict=True)
     ]
     return np.asarray(effects, dtype=np.float64)
@@ -156,7 +158,7 @@ def shown_equal(sources: Sequence[Source], at_most: int, sample: int, rng: np.ra
         logs = rng.permutation(logs)[:rows]
         decisions, pairs = judge(logs, design)
         for row, code, count in zip(logs, decisions, pairs, strict=True):
-            verdict = gate.compare(_comparison(row, design))
+            verdict = decide.compare(_comparison(row, design))
             said = CODES[verdict.decision], verdict.launches
             assert said == (code, count), f"the product says {said}, the simulation {(code, count)} of {row.tolist()}"
             checked += 1
@@ -211,11 +213,11 @@ def sources(found: Sequence[Pair], redrawn: bool) -> list[Source]:
     for cell in sorted({pair.cell for pair in found}):
         same = [pair for pair in found if pair.cell == cell and not pair.effect]
         sides = [(pair.changed.wall_ns, pair.reference.wall_ns) for pair in same]
-        estimators = {Metric.WALL: stats.blind_estimator(sides), Metric.TAIL: stats.TAIL_QUANTILE}
+        estimators = {Metric.WALL: rank_tests.blind_estimator(sides), Metric.TAIL: rank_tests.TAIL_QUANTILE}
         for metric, estimator in estimators.items():
             logs = series.log_ratios(same, estimator)
-            name = "paired" if estimator is stats.PAIRED else f"{estimator:.0%}"
-            made.append(Source(cell, metric, name, logs - stats.location(logs, 0.0).value, redrawn))
+            name = "paired" if estimator is rank_tests.PAIRED else f"{estimator:.0%}"
+            made.append(Source(cell, metric, name, logs - rank_tests.location(logs, 0.0).value, redrawn))
     return made
 
 
@@ -321,7 +323,7 @@ def main() -> None:
     rng = np.random.default_rng(asked.seed)
     found = sources(series.pairs(asked.series), asked.signs == "drawn")
     for source in found:
-        robust = stats.gini_deviation(source.logs)
+        robust = rank_tests.gini_deviation(source.logs)
         print(
             f"{source.cell} {source.metric} ({source.estimator}): {len(source.logs)} A/A pairs, sd"
             f" {source.logs.std():.2%}, by Gini's mean difference {robust:.2%}"

@@ -21,7 +21,7 @@ import series
 from scipy.stats import kurtosis, median_abs_deviation
 from series import ESTIMATORS, Pair
 
-from pytest_ftgate.stats import PAIRED, Estimator, Floats, location
+from pytest_ftgate.stats.rank_tests import PAIRED, Estimator, Floats, location
 
 
 def lag(values: Floats) -> float:

@@ -30,12 +30,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pytest_ftgate.launch import Handle, ProcessLauncher, Request, Side, install_runner
+from pytest_ftgate.measure.conditions import Surroundings, calibration_ns
+from pytest_ftgate.measure.launch import Handle, Request, Side
+from pytest_ftgate.measure.launchers.runner_copy import install_runner
+from pytest_ftgate.measure.launchers.workload import ProcessLauncher
 from pytest_ftgate.model import Cell, Conditions, Executor, Source, Spec, Target, to_builtins
-from pytest_ftgate.noise import Surroundings, calibration_ns
 from pytest_ftgate.pythons import environment_variables, find_interpreter, parse_target
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
-from pytest_ftgate.stats import PAIRED, Estimator, turns_ratio
+from pytest_ftgate.stats.rank_tests import PAIRED, Estimator, turns_ratio
 
 WORKERS = 2
 WARMUPS = 2

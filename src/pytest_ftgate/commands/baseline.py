@@ -11,12 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..baselines import Store, Update, apply_updates, differences, names, prunable, prune, update_plan
+from ..declare.options import by_name, resolve
 from ..errors import FtgateError
 from ..model import Decision, Report, Row
-from ..options import by_name, resolve
-from ..reports import json as json_report
-from ..reports.baseline import render_diff, render_list, render_prune, render_test, update_lines
+from ..report import json
+from ..report.baselines import render_diff, render_list, render_prune, render_test, update_lines
+from ..store.folder import Store
+from ..store.unused import prunable, prune
+from ..store.update import Update, apply_updates, differences, matches, update_plan
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -68,7 +70,7 @@ def list_baselines(args: argparse.Namespace) -> int:
 def show_test(args: argparse.Namespace) -> int:
     """Print the figures of the tests named; 3 when there is none. Raises BaselineError."""
     store = _store(args)
-    found = [baseline for baseline in store.baselines() if names(args.test, baseline.test)]
+    found = [baseline for baseline in store.baselines() if matches(args.test, baseline.test)]
     if not found:
         return _nothing(f"no baseline of {args.test} in {store.root}: see ftgate baseline list")
     return _print("\n".join(render_test(baseline, unicode=_unicode()) for baseline in found))
@@ -134,7 +136,7 @@ def _rows(report: Report) -> list[Row]:
 
 
 def _chosen(rows: Sequence[Row], patterns: Sequence[str]) -> list[Row]:
-    return [row for row in rows if not patterns or any(names(pattern, row.cell.nodeid) for pattern in patterns)]
+    return [row for row in rows if not patterns or any(matches(pattern, row.cell.nodeid) for pattern in patterns)]
 
 
 def _rootdir(args: argparse.Namespace) -> Path:
@@ -193,7 +195,7 @@ def _last_run(args: argparse.Namespace) -> Report | None:
     """The report that the last run left; None without one. Raises ReportError, FtgateError."""
     path = _rootdir(args) / LAST_RUN
     try:
-        return json_report.parse(path.read_bytes(), origin=str(path))
+        return json.parse(path.read_bytes(), origin=str(path))
     except FileNotFoundError:
         return None
     except OSError as error:

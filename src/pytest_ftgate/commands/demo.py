@@ -14,13 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ..declare.option_types import seconds
 from ..errors import FtgateError
 from ..model import Interpreter, Report, Row
-from ..options import seconds
 from ..pythons import InterpreterNotFound, find_interpreter, parse_target
-from ..reports import json as json_report
-from ..reports import units
-from ..templates import fill
+from ..report import json, units
+from .templates import fill
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -73,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         if code or not report.is_file():
             print(f"\nthe demo failed: pytest ended with {code}; --keep keeps its folder", file=sys.stderr)
             return 3 if code == NOTHING_RAN else 2
-        lines = shows(json_report.parse(report.read_bytes(), origin=str(report)))
+        lines = shows(json.parse(report.read_bytes(), origin=str(report)))
         if not lines:
             print(f"\nnothing was measured within {args.time}: give more with --time", file=sys.stderr)
             return 3
@@ -129,7 +128,7 @@ def write_project(folder: Path, found: Mapping[str, Interpreter]) -> None:
 def command(found: Mapping[str, Interpreter], time: str) -> list[str]:
     """The call of pytest: our plugin alone, whatever else is installed beside it."""
     targets = [word for spec in found for word in ("--ftgate-python", spec)]
-    plugins = ["-p", "pytest_ftgate.plugin", "-p", "no:cacheprovider"]
+    plugins = ["-p", "pytest_ftgate.plugin.hooks", "-p", "no:cacheprovider"]
     launches = str(max(1, round(seconds(time) / ROUND_S)))
     limits = ["--ftgate-test-time", time, "--ftgate-launches", launches, "--ftgate-turns", TURNS]
     options = ["--ftgate", *limits, "--ftgate-report", f"json:{REPORT}"]

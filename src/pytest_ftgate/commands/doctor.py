@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..doctor import diagnose, to_text
 from ..pythons import DEFAULT_TARGETS
+from .diagnosis import diagnose, to_text
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from ..errors import FtgateError
 from ..model import Struct
-from ..pythons import DEFAULT_TARGETS, InterpreterNotFound, find_interpreter, parse_target
-from ..pythons.targets import is_path
-from ..templates import fill
+from ..pythons import DEFAULT_TARGETS, InterpreterNotFound, find_interpreter, is_path, parse_target
 from . import inifile
 from .project import REQUIREMENTS, Project, ci_of, has_workload, look, name_for
+from .templates import fill
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]

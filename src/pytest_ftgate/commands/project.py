@@ -13,7 +13,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from ..model import Struct
 from ..pythons import DEFAULT_TARGETS, default_install
-from ..trees import AgainstError, Repository
+from ..run.git import AgainstError, Repository
 from . import inifile
 from .inifile import IniFile
 

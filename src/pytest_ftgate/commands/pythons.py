@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final, Self, TextIO
 
-from ..machine import usable_cores
+from ..measure.machine import usable_cores
 from ..pythons import DEFAULT_TARGETS, Outcome, Source, parse_target, provide
 
 if TYPE_CHECKING:

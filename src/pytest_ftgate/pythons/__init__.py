@@ -24,7 +24,7 @@ from .environments import (
 )
 from .find import InterpreterNotFound, cache_folder, find_interpreter
 from .provide import Outcome, Source, provide
-from .targets import DEFAULT_TARGETS, TargetError, parse_target
+from .targets import DEFAULT_TARGETS, TargetError, is_path, parse_target
 from .uv_tool import UvMissing, find_uv, run_uv
 
 __all__ = [
@@ -51,6 +51,7 @@ __all__ = [
     "find_interpreter",
     "find_uv",
     "hide_from_git",
+    "is_path",
     "parse_target",
     "provide",
     "prune_environments",

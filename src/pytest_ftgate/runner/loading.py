@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 
-from . import pytest_standin
+from . import pytest_stub
 from .protocol import Failure
 
 TYPE_CHECKING = False
@@ -41,7 +41,7 @@ def prepare(setup: Setup) -> None:
     for position, entry in enumerate(setup["sys_path"]):
         if entry not in sys.path:
             sys.path.insert(position, entry)
-    pytest_standin.install()
+    pytest_stub.install()
     if setup.get("switch_s"):
         sys.setswitchinterval(setup["switch_s"])
 
@@ -174,7 +174,7 @@ def stopper(setup: Setup) -> Callable[[Any], Any]:
 
 
 def _load_candle(setup: Setup) -> Body:
-    from . import candle
+    from . import control as candle
 
     empty = setup["candle"] == candle.EMPTY
     if setup["shape"] == "executor":

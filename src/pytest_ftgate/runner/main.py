@@ -10,9 +10,10 @@ import sys
 
 from . import loading
 from .clock import resolution_ns
-from .crews import Onlooker, make_crew
-from .gilwatch import gil_enabled, watch
-from .kinds import context_of, make_kind
+from .executors.base import Onlooker
+from .executors.factory import make_crew
+from .gil import gil_enabled, watch
+from .primitives import context_of, make_kind
 from .protocol import (
     BARRIER,
     CHECK,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .api import Declaration
-    from .crews import Outcome
+    from .executors.base import Outcome
 
 
 class Control:

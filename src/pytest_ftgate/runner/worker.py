@@ -10,7 +10,7 @@ import sys
 from time import process_time_ns
 
 from .clock import now_ns
-from .gilwatch import gil_enabled, watch
+from .gil import gil_enabled, watch
 from .protocol import Failure, Unsupported
 
 TYPE_CHECKING = False
@@ -210,7 +210,7 @@ def _uncountable(what: str, name: str, n: float) -> tuple[str, str]:
 
 def _add_result(report: dict[str, Any], order: Order, result: Any) -> None:
     if order.flags & CHECKING and not order.window_ns:
-        from .outcome import digest
+        from .results import digest
 
         if order.flags & VALUES:
             try:
@@ -279,9 +279,9 @@ def explain(error: BaseException) -> tuple[str, str]:
         return "unsupported", str(error)
     import traceback
 
-    here = os.path.dirname(os.path.abspath(__file__))
+    here = os.path.dirname(os.path.abspath(__file__)) + os.sep
     trace = error.__traceback__
-    while trace is not None and os.path.dirname(os.path.abspath(trace.tb_frame.f_code.co_filename)) == here:
+    while trace is not None and os.path.abspath(trace.tb_frame.f_code.co_filename).startswith(here):
         trace = trace.tb_next
     detail = "".join(traceback.format_exception(type(error), error, trace))
     text = str(error).strip().partition("\n")[0]

@@ -22,6 +22,7 @@ __all__ = [
     "install",
     "named",
     "set_window",
+    "sites",
     "sync",
 ]
 

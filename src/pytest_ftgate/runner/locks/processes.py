@@ -12,7 +12,7 @@ import sys
 from _thread import get_ident
 from functools import partial, wraps
 
-from .noting import ATTRIBUTE, Noted, clock, joined, kind_of
+from .recording import ATTRIBUTE, Noted, clock, joined, kind_of
 from .sites import COUNT, RECORD, STATE, book
 
 TYPE_CHECKING = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from functools import wraps
 
-from .noting import ATTRIBUTE, Noted, clock, kind_of, rename
+from .recording import ATTRIBUTE, Noted, clock, kind_of, rename
 from .sites import OFF, RECORD, STATE, book
 
 TYPE_CHECKING = False

@@ -1,0 +1,281 @@
+"""Decorator arguments -> Spec: everything that the light decorator left unchecked, with the place and the mend."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+import unittest
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
+
+import msgspec
+
+from ..judge import thresholds as thresholds_module
+from ..judge.contracts import check, grammar
+from ..model import PLACEHOLDERS, BodyKind, Executor, Param, Requirement, Source, Spec, Threshold
+from ..runner.api import CommandToken, Declaration, Note
+from ..runner.loading import shape_of
+from .reader import EXAMPLE, OWN, SERVE_DURATION_S, SERVE_WINDOW_S, DeclarationError, Reader
+
+
+def declaration_of(function: Any) -> Declaration | None:
+    """What @ftgate.compare left on a function; None where it is not decorated."""
+    declared = getattr(function, "__ftgate__", None)
+    return declared if isinstance(declared, Declaration) else None
+
+
+def check_class(cls: type) -> None:
+    """Raise DeclarationError for a class that is decorated itself, or whose decorated tests pytest cannot multiply."""
+    declared = vars(cls).get("__ftgate__")
+    path = getattr(sys.modules.get(cls.__module__), "__file__", None) or cls.__module__
+    notes = notes_of(cls)
+    if isinstance(declared, Declaration) or notes:
+        line = inspect.getsourcelines(cls)[1] if isinstance(declared, Declaration) else notes[0].line
+        decorator = declared.decorator if isinstance(declared, Declaration) else notes[0].decorator
+        raise DeclarationError(
+            f"{path}:{line}: @ftgate.{decorator} of {cls.__qualname__}: it is a class; decorate its test methods"
+        )
+    if not issubclass(cls, unittest.TestCase):
+        return
+    for name, member in vars(cls).items():
+        declared = declaration_of(member)
+        if declared is not None:
+            Reader(declared, path, f"{cls.__qualname__}.{name}").fail(
+                "tests of unittest.TestCase cannot have cells; move it to a plain class or to the module"
+            )
+
+
+def notes_of(function: Any) -> tuple[Note, ...]:
+    """What @ftgate.require and @ftgate.gate left on a function, in the order of their lines."""
+    try:
+        kept = vars(function).get("__ftgate_notes__", ())
+    except TypeError:  # an object without attributes of its own
+        return ()
+    return tuple(sorted(kept, key=lambda note: note.line))
+
+
+def check_notes(function: Any, path: str) -> None:
+    """Raise DeclarationError for a test that has @ftgate.require or @ftgate.gate and no @ftgate.compare.
+
+    `path` is that of its file.
+    """
+    notes = notes_of(function)
+    if notes and declaration_of(function) is None:
+        name = getattr(function, "__qualname__", repr(function))
+        raise DeclarationError(
+            f"{path}:{notes[0].line}: @ftgate.{notes[0].decorator} of {name}: it has no cells to look at; "
+            f"add {EXAMPLE} to the test"
+        )
+
+
+class Notes:
+    """Reads what stands beside a declaration; every complaint carries its place."""
+
+    def __init__(self, declared: Declaration, source: Source) -> None:
+        self.source = source
+        self.notes = notes_of(declared.body)
+        for _, body in declared.variants:
+            for note in notes_of(body):
+                self.fail(note, f"it stands on the variant {body.__name__}; put it on the test itself")
+
+    def fail(self, note: Note, text: str) -> NoReturn:
+        """Raise what is wrong, at its place."""
+        raise DeclarationError(
+            f"{self.source.path}:{note.line}: @ftgate.{note.decorator} of {self.source.qualname}: {text}"
+        )
+
+    def thresholds(self) -> tuple[Threshold, ...]:
+        """Those of the gates, each metric once."""
+        found: dict[str, Threshold] = {}
+        lines: dict[str, int] = {}
+        for note in self._of("gate"):
+            try:
+                threshold = thresholds_module.threshold(note.args[0], note.kwargs)
+            except ValueError as error:
+                self.fail(note, str(error))
+            metric = threshold.metric
+            if metric in found:
+                self.fail(note, f"{metric} has a gate in line {lines[metric]} already; make one of both")
+            found[metric], lines[metric] = threshold, note.line
+        return tuple(found.values())
+
+    def requirements(self, spec: Spec) -> tuple[Requirement, ...]:
+        """The contracts, checked against the test; each once."""
+        found: dict[str, Requirement] = {}
+        for note in self._of("require"):
+            for text in self._expressions(note):
+                try:
+                    check.check(grammar.parse(text), spec)
+                except grammar.ContractError as error:
+                    self.fail(note, str(error))
+                found.setdefault(text, Requirement(text=text, line=note.line))
+        return tuple(found.values())
+
+    def _of(self, decorator: str) -> list[Note]:
+        notes = [note for note in self.notes if note.decorator == decorator]
+        for note in notes:
+            if any(hasattr(value, "__code__") for value in note.args):
+                example = "gate('wall', margin='3%')" if decorator == "gate" else "require(scaling='>= 1.6')"
+                self.fail(note, f"it needs parentheses and what it is about: @ftgate.{example}")
+        return notes
+
+    def _expressions(self, note: Note) -> list[str]:
+        for value in (*note.args, *note.kwargs.values()):
+            if not isinstance(value, str) or not value.strip():
+                self.fail(note, f"it takes texts such as 'threads.wall < 20 ms' or scaling='>= 1.6', not {value!r}")
+        found = [*note.args, *(grammar.keyword_text(name, text) for name, text in note.kwargs.items())]
+        if not found:
+            self.fail(note, "it requires nothing; write for example @ftgate.require(scaling='>= 1.6')")
+        return [" ".join(text.split()) for text in found]  # in one line, as reports show it
+
+
+def check_function(declared: Declaration, source: Source, function: object, name: str, cls: type | None) -> None:
+    """Raise DeclarationError where the measured interpreter would not find the very function that pytest collected."""
+    reader = Reader(declared, source.path, source.qualname)
+    if "<locals>" in source.qualname or "<locals>" in declared.body.__qualname__:
+        reader.fail(
+            "the test is defined inside a function, where the measured interpreter cannot import it; "
+            "move it to the module"
+        )
+    if function is not declared.body:
+        reader.fail(
+            "another decorator stands above it and would be left out; "
+            f"put @ftgate.{declared.decorator} above all others but pytest's marks"
+        )
+    if cls is not None and isinstance(inspect.getattr_static(cls, name, None), (staticmethod, classmethod)):
+        reader.fail("a static or class method cannot be compared; make it a plain method that takes self")
+
+
+def spec_of(declared: Declaration, source: Source, nodeid: str) -> Spec:
+    """The checked form of a declaration. Raises DeclarationError."""
+    reader = Reader(declared, source.path, source.qualname)
+    reader.known_arguments()
+    spec = _served(reader, source, nodeid) if declared.decorator == "serve" else _compared(reader, source, nodeid)
+    notes = Notes(declared, source)
+    return msgspec.structs.replace(spec, thresholds=notes.thresholds(), requirements=notes.requirements(spec))
+
+
+def _compared(reader: Reader, source: Source, nodeid: str) -> Spec:
+    executors = reader.executors()
+    reader.bodies(executors)
+    workers, crews = reader.workers()
+    reader.roles(executors, crews)
+    duration, window = reader.positive("duration"), reader.positive("window")
+    iterations = reader.positive("iterations", whole=True)
+    if duration is not None and iterations is not None:
+        reader.fail("it takes iterations= or duration=, not both")
+    if window is not None and duration is None:
+        reader.fail("window= is the length of a turn of duration=, which is missing")
+    body: Any = shape_of(reader.declared.body)
+    return Spec(
+        nodeid=nodeid,
+        source=source,
+        body=body,
+        executors=executors,
+        workers=workers,
+        crews=crews,
+        reuse=reader.reuse(duration),
+        pythons=reader.pythons(),
+        iterations=iterations,
+        duration_s=None if duration is None else float(duration),
+        window_s=None if window is None else float(window),
+        warmup=reader.positive("warmup", whole=duration is None, zero=True),
+        timeout_s=reader.positive("timeout"),
+        requires=reader.requires(),
+        needs=reader.needs(),
+    )
+
+
+def _served(reader: Reader, source: Source, nodeid: str) -> Spec:
+    executors = reader.servers()
+    declared = reader.declared
+    used = {name: getattr(declared, name) for name in ("shared", "check", "stop")}
+    used |= {"role": declared.roles, "variant": declared.variants}
+    for name in (name for name, value in used.items() if value):
+        reader.fail(f"@{declared.body.__name__}.{name} is for @ftgate.compare; a server is a program")
+    if shape_of(declared.body) != "server":
+        reader.fail(f"{declared.body.__name__} takes `server` and checks an answer of it, such as server.get('/')")
+    if inspect.iscoroutinefunction(declared.body):
+        reader.fail(f"{declared.body.__name__} is a coroutine, which nobody awaits; make it a plain function")
+    workers, crews = reader.workers()
+    if crews:
+        reader.fail("workers= of a server takes whole numbers, which fill in {workers}")
+    if "workers" in reader.kwargs and not any(each.program and each.program.counted for each in executors):
+        reader.fail("workers= fills in {workers}, which stands in no command line")
+    duration, window = reader.positive("duration"), reader.positive("window")
+    return Spec(
+        nodeid=nodeid,
+        source=source,
+        body="server",
+        executors=executors,
+        workers=workers,
+        reuse="pool",
+        pythons=reader.pythons(),
+        duration_s=float(SERVE_DURATION_S if duration is None else duration),
+        window_s=float(SERVE_WINDOW_S if window is None else window),
+        warmup=reader.positive("warmup", zero=True),
+        timeout_s=reader.positive("timeout"),
+        service=reader.service(),
+        requires=reader.requires(),
+        needs=reader.needs(),
+    )
+
+
+def check_arguments(
+    declared: Declaration, source: Source, parametrized: Mapping[str, bool], requested: Iterable[str] = ()
+) -> None:
+    """Raise DeclarationError for an argument that is neither the cell's own nor a plain parameter.
+
+    `parametrized` holds each name that parametrize gives and whether it is indirect; `requested` the fixtures of
+    pytest.mark.usefixtures on the test itself.
+    """
+    reader = Reader(declared, source.path, source.qualname)
+    method = "." in source.qualname
+    for name in requested:
+        reader.fixture(name)
+    for name, indirect in parametrized.items():
+        if name in OWN or (name in PLACEHOLDERS and _has_programs(declared)):
+            reader.fail(f"{name!r} is the cell's own argument; give the parameter another name")
+        if indirect:
+            reader.fixture(name, "the indirect parameter")
+    bodies = (declared.body, *(body for _, body in declared.variants), *(body for _, _, body in declared.roles))
+    for function in bodies:
+        reader.arguments(function, parametrized, method=method)
+    reader.takes_one(declared.stop, "stop", "the shared state", method=method)
+    reader.takes_one(declared.shared, "shared", "the executor's kind", method=method)
+    reader.takes_one(declared.check, "check", "the results", method=method)
+
+
+def check_placeholders(declared: Declaration, spec: Spec, parametrized: Iterable[str]) -> None:
+    """Raise DeclarationError for a word of a program that holds a placeholder which nothing fills in."""
+    Reader(declared, spec.source.path, spec.source.qualname).placeholders(spec, parametrized)
+
+
+def _has_programs(declared: Declaration) -> bool:
+    return declared.decorator == "serve" or any(isinstance(token, CommandToken) for token in declared.args)
+
+
+def body_kind(declared: Declaration, executor: Executor) -> BodyKind:
+    """What the body of this executor's cells is."""
+    if executor.kind == "command":
+        return "worker"
+    shape: Any = shape_of(declared.body_for(executor.kind, executor.method))
+    return shape  # type: ignore[no-any-return]
+
+
+def param_of(declared: Declaration, source: Source, name: str, value: Any) -> Param:
+    """A parameter as a literal that is read back equal. Raises DeclarationError where it is not plain."""
+    if name not in inspect.signature(declared.body).parameters:
+        Reader(declared, source.path, source.qualname).fixture(name, "the parametrized fixture")
+    literal = repr(value)
+    try:
+        same = ast.literal_eval(literal) == value
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        same = False
+    if not same:
+        Reader(declared, source.path, source.qualname).fail(
+            f"parameter {name}={literal[:60]} cannot be sent to another interpreter; "
+            "parametrize with plain values (numbers, text, lists, dicts) and make the object in the body"
+        )
+    return Param(name=name, literal=literal)

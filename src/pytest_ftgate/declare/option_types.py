@@ -1,0 +1,148 @@
+"""How the text of an option is read: durations, fractions, counts, targets, revisions."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+from ..errors import FtgateError
+from ..judge import thresholds
+from ..model import Decision, Metric
+from ..pythons import parse_target
+from ..text import did_you_mean, listed
+
+IniType = Literal["string", "bool", "linelist", "args"]
+
+
+class OptionError(FtgateError):
+    """A value that an option cannot take; the text names the option, where it was set, and the mend."""
+
+
+_UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|ms|s|min|m|h)?")
+
+
+def seconds(text: str) -> float:
+    """`90`, `90s`, `1.5m` -> seconds."""
+    match = _DURATION.fullmatch(text.strip())
+    if not match or float(match[1]) == 0:
+        raise ValueError("a duration above 0 such as 90s, 5m or 0.5h")
+    return float(match[1]) * _UNITS[match[2] or "s"]
+
+
+def fraction(text: str) -> float:
+    """`2%` or `0.02` -> 0.02."""
+    stripped = text.strip()
+    try:
+        value = float(stripped.removesuffix("%")) / (100 if stripped.endswith("%") else 1)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < 10:
+        raise ValueError("a share such as 5% or 0.05")
+    return value
+
+
+def probability(text: str) -> float:
+    """A number between 0 and 1, both left out."""
+    value = fraction(text)
+    if not 0 < value < 1:
+        raise ValueError("a probability between 0 and 1, such as 0.01")
+    return value
+
+
+def count(text: str) -> int:
+    """A whole number from 1."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise ValueError("a whole number from 1")
+    return value
+
+
+def whole(text: str) -> int:
+    """A whole number from 0."""
+    if not text.strip().isdecimal():
+        raise ValueError("a whole number from 0")
+    return int(text)
+
+
+def truth(text: str) -> bool:
+    """`1`, `true`, `yes`, `on` and their opposites."""
+    word = text.strip().lower()
+    if word in ("1", "true", "yes", "on"):
+        return True
+    if word in ("0", "false", "no", "off", ""):
+        return False
+    raise ValueError("true or false")
+
+
+def cells(text: str) -> str:
+    """`new`, `all`, or a cell's node id or a part of it."""
+    if not text.strip():
+        raise ValueError("all, or the node id of a cell")
+    return text
+
+
+def folder(text: str) -> str:
+    """A folder's name."""
+    if not text.strip():
+        raise ValueError("the name of a folder")
+    return text
+
+
+def report_target(text: str) -> str:
+    """`json:PATH`."""
+    kind, _, path = text.partition(":")
+    if kind != "json" or not path:
+        raise ValueError("json:PATH")
+    return text
+
+
+ENDS: Mapping[str, Decision] = {
+    "regressed": Decision.REGRESSED,
+    "improved": Decision.IMPROVED,
+    "inconclusive": Decision.INCONCLUSIVE,
+    "broken": Decision.BROKEN,
+    "unsupported": Decision.UNSUPPORTED,
+    "no-baseline": Decision.NO_BASELINE,
+}
+"""The decisions that may fail a test, as they are written."""
+
+
+def decision(text: str) -> Decision:
+    """A decision that may fail a test."""
+    word = text.strip().replace(" ", "-")
+    if word not in ENDS:
+        raise ValueError(f"{listed(list(ENDS))}{did_you_mean(word, list(ENDS))}; errors always fail")
+    return ENDS[word]
+
+
+def metric(text: str) -> Metric:
+    """A metric that gates by itself."""
+    word = text.strip()
+    if word not in thresholds.GATING:
+        raise ValueError(f"{listed(thresholds.GATING)}{did_you_mean(word, thresholds.GATING)}")
+    return Metric(word)
+
+
+MERGE_BASE = "merge-base"
+_DISTRIBUTION = re.compile(r"dist:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?==[A-Za-z0-9][A-Za-z0-9._+!-]*")
+_REVISION = re.compile(r"(?!-)(?!.*\.\.)(?!.*//)[^\s:?*\[\\]*[^\s:?*\[\\/.]")
+
+
+def revision(text: str) -> str:
+    """A branch, tag or commit; `merge-base`; or `dist:NAME==VERSION`, a version of a dependency."""
+    stripped = text.strip()
+    pattern = _DISTRIBUTION if stripped.startswith("dist:") else _REVISION
+    if pattern.fullmatch(stripped) is None:
+        raise ValueError(f"a branch, tag or commit, {MERGE_BASE}, or dist:NAME==VERSION")
+    return stripped
+
+
+def target(text: str) -> str:
+    """A target, checked; as `parse_target` spells it. Raises TargetError."""
+    return parse_target(text).spec

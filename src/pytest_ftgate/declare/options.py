@@ -1,0 +1,360 @@
+"""One table of options: each row becomes a command-line option, an environment variable and an ini key."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..judge import thresholds
+from ..model import Decision, Struct, Threshold
+from ..pythons import DEFAULT_TARGETS, TargetError
+from .option_types import (
+    MERGE_BASE,
+    IniType,
+    OptionError,
+    cells,
+    count,
+    decision,
+    folder,
+    fraction,
+    metric,
+    probability,
+    report_target,
+    revision,
+    seconds,
+    target,
+    truth,
+    whole,
+)
+
+
+class Option(Struct, frozen=True, kw_only=True):
+    """One row: `parse` turns a text into the value and raises ValueError with what it takes.
+
+    `many` may be given several times; `required` of these at least once; `words` holds several in one text, quoted as
+    in a shell, `commas` several with commas between them. `optional` is the value of an option that stands without
+    one. An option that is given several times and is not `many` has the last of its values.
+    """
+
+    name: str
+    help: str
+    parse: Callable[[str], Any]
+    default: Any
+    ini: IniType = "string"
+    metavar: str = ""
+    many: bool = False
+    flag: bool = False
+    required: bool = False
+    words: bool = False
+    lines: bool = False
+    commas: bool = False
+    optional: str = ""
+
+    @property
+    def cli(self) -> str:
+        """`--ftgate-python`; the option named `ftgate` is `--ftgate` itself."""
+        return "--ftgate" if self.name == "ftgate" else "--ftgate-" + self.name.replace("_", "-")
+
+    @property
+    def dest(self) -> str:
+        """Name of the ini key and of pytest's own attribute."""
+        return "ftgate" if self.name == "ftgate" else "ftgate_" + self.name
+
+    @property
+    def variable(self) -> str:
+        """Name of the environment variable."""
+        return self.dest.upper()
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        name="ftgate",
+        help="measure the cells of @ftgate.compare and gate them",
+        parse=truth,
+        default=False,
+        ini="bool",
+        flag=True,
+    ),
+    Option(
+        name="python",
+        help="target to measure, repeatable: 3.14, 3.14t, 3.14t[gil=on], 3.14[switchinterval=0.1ms], 3.14[jit=on], "
+        "or a path; pythons= of @ftgate.compare comes before the ini",
+        parse=target,
+        default=DEFAULT_TARGETS,
+        ini="args",
+        metavar="TARGET",
+        many=True,
+        required=True,
+    ),
+    Option(
+        name="update",
+        help="record baselines: new cells only; =all: every cell that passed or improved as well; "
+        "=CELL (repeatable, globs): these, regressed or not",
+        parse=cells,
+        default=(),
+        ini="args",
+        metavar="all|CELL",
+        many=True,
+        optional="new",
+    ),
+    Option(
+        name="strict",
+        help="an inconclusive, unsupported or baseline-less cell fails too: short for these three in fail_on",
+        parse=truth,
+        default=False,
+        ini="bool",
+        flag=True,
+    ),
+    Option(
+        name="fail_on",
+        help="what fails a test, between commas or repeated: regressed, improved, inconclusive, broken, unsupported, "
+        "no-baseline (default: regressed,broken); errors always do",
+        parse=decision,
+        default=(Decision.REGRESSED, Decision.BROKEN),
+        ini="args",
+        metavar="LIST",
+        many=True,
+        commas=True,
+    ),
+    Option(
+        name="against",
+        help="measure a branch, tag or commit beside the working tree, in turns, and compare with that; merge-base "
+        "(also without a value): where this branch began; dist:NAME==VERSION: another version of a dependency",
+        parse=revision,
+        default=None,
+        metavar="REV",
+        optional=MERGE_BASE,
+    ),
+    Option(
+        name="escalate",
+        help="what misses its stored baseline is measured beside the baseline's commit, which then decides "
+        "(default: yes)",
+        parse=truth,
+        default=True,
+        ini="bool",
+        metavar="yes|no",
+    ),
+    Option(
+        name="metrics",
+        help=f"metrics that gate, between commas or repeated (default: {','.join(thresholds.GATING)}); "
+        "the others are shown",
+        parse=metric,
+        default=thresholds.GATING,
+        ini="args",
+        metavar="LIST",
+        many=True,
+        required=True,
+        commas=True,
+    ),
+    Option(
+        name="gate",
+        help="what counts as a change of a metric, repeatable: 'wall: margin=0.03, effect=0.08', 'uss: floor=1MiB'; "
+        "@ftgate.gate comes before the ini",
+        parse=thresholds.parse,
+        default=(),
+        ini="linelist",
+        metavar="METRIC:...",
+        many=True,
+        lines=True,
+    ),
+    Option(
+        name="baselines",
+        help="folder of the stored baselines, relative to the rootdir",
+        parse=folder,
+        default="baselines",
+        metavar="DIR",
+    ),
+    Option(
+        name="seed",
+        help="seed of turns, hash seeds and paddings; printed by each run",
+        parse=whole,
+        default=None,
+        metavar="N",
+    ),
+    Option(
+        name="time",
+        help="budget of the whole run, for example 5m; shared between the tests",
+        parse=seconds,
+        default=None,
+        metavar="TIME",
+    ),
+    Option(
+        name="test_time",
+        help="budget of one test for each of its worker counts",
+        parse=seconds,
+        default=90.0,
+        metavar="TIME",
+    ),
+    Option(
+        name="launches",
+        help="launches a cell, in place of as many as the variance asks",
+        parse=count,
+        default=None,
+        metavar="N",
+    ),
+    Option(
+        name="turns",
+        help="turns a launch, in place of as many as the variance asks",
+        parse=count,
+        default=None,
+        metavar="N",
+    ),
+    Option(
+        name="timeout",
+        help="seconds that one iteration may take before its process tree is ended; "
+        "timeout= of @ftgate.compare comes before the ini",
+        parse=seconds,
+        default=60.0,
+        metavar="TIME",
+    ),
+    Option(
+        name="margin",
+        help="short for --ftgate-gate of wall and scaling, which comes first: a slowdown up to this is no regression",
+        parse=fraction,
+        default=None,
+        metavar="SHARE",
+    ),
+    Option(
+        name="effect",
+        help="short for the same two: a pass excludes a slowdown of this size",
+        parse=fraction,
+        default=None,
+        metavar="SHARE",
+    ),
+    Option(name="memory_margin", help="as margin, for uss", parse=fraction, default=None, metavar="SHARE"),
+    Option(name="memory_effect", help="as effect, for uss", parse=fraction, default=None, metavar="SHARE"),
+    Option(
+        name="probe_cost",
+        help="a figure is not judged where looking at it made the workload slower by more than this",
+        parse=fraction,
+        default=0.25,
+        metavar="SHARE",
+    ),
+    Option(
+        name="alpha",
+        help="chance of a false alarm in a whole run, split over everything that gates",
+        parse=probability,
+        default=0.01,
+        metavar="P",
+    ),
+    Option(
+        name="install",
+        help="arguments of `uv pip install` for each target's environment (default: the project itself, editable); "
+        "empty: nothing",
+        parse=str,
+        default=None,
+        ini="args",
+        metavar="ARGS",
+        many=True,
+        words=True,
+    ),
+    Option(
+        name="report",
+        help="write a report: json:PATH (everything measured and judged); repeatable",
+        parse=report_target,
+        default=(),
+        ini="linelist",
+        metavar="KIND:PATH",
+        many=True,
+    ),
+)
+
+
+def by_name(name: str) -> Option:
+    """The row of an option."""
+    return next(option for option in OPTIONS if option.name == name)
+
+
+def resolve(option: Option, cli: Any, environment: Mapping[str, str], ini: Any, declared: Any = None) -> Any:
+    """The value of an option: command line > environment > decorator > ini > default.
+
+    `cli` and `ini` are None where they were not given. Raises OptionError.
+    """
+    first = _from_cli(option, cli)
+    if first is None:
+        first = _from_environment(option, environment)
+    if first is not None:
+        return first
+    if declared is not None:
+        return declared
+    found = _from_ini(option, ini)
+    return option.default if found is None else found
+
+
+def _from_cli(option: Option, cli: Any) -> Any:
+    """The value given on the command line; None where none was."""
+    if cli is None or cli == []:
+        return None
+    if option.words:
+        cli = [word for text in cli for word in _words(text, option.cli)]
+    return _parsed(option, cli[-1] if isinstance(cli, list) and not option.many else cli, option.cli)
+
+
+def _from_environment(option: Option, environment: Mapping[str, str]) -> Any:
+    text = environment.get(option.variable)
+    if text is None:
+        return None
+    place = f"environment variable {option.variable}"
+    if option.lines:
+        return _parsed(option, [line.strip() for line in re.split(r"[;\n]", text) if line.strip()], place)
+    return _parsed(option, _words(text, place) if option.many else text, place)
+
+
+def _from_ini(option: Option, ini: Any) -> Any:
+    return None if ini is None else _parsed(option, ini, f"ini option {option.dest}")
+
+
+SHORT_FORMS = ("margin", "effect", "memory_margin", "memory_effect")
+THRESHOLDS = ("gate", *SHORT_FORMS)
+
+
+def threshold_layers(
+    cli: Mapping[str, Any], environment: Mapping[str, str], ini: Mapping[str, Any]
+) -> tuple[tuple[Threshold, ...], tuple[Threshold, ...]]:
+    """What is said of thresholds for this run, and in the ini: `cli` and `ini` of `thresholds.effective`.
+
+    `cli` and `ini` hold the raw values of the options `gate`, `margin`, `effect`, `memory_margin` and `memory_effect`,
+    None or nothing where they were not given. In one place `gate` comes before the short forms: the last holds. Raises
+    OptionError.
+    """
+
+    def layer(read: Callable[[Option], Any]) -> tuple[Threshold, ...]:
+        short = thresholds.short_forms(**{name: read(by_name(name)) for name in SHORT_FORMS})
+        return (*short, *(read(by_name("gate")) or ()))
+
+    given = layer(lambda option: _from_cli(option, cli.get(option.name)))
+    beneath = layer(lambda option: _from_environment(option, environment))
+    return (*beneath, *given), layer(lambda option: _from_ini(option, ini.get(option.name)))
+
+
+def _words(text: str, place: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise OptionError(f"{place}={text!r}: {error}; quote it as in a shell") from None
+
+
+def _parsed(option: Option, value: Any, place: str) -> Any:
+    if isinstance(value, bool):
+        return value
+    try:
+        if not option.many:
+            return option.parse(str(value))
+        items: Sequence[Any] = value if isinstance(value, (list, tuple)) else [value]
+        if option.commas:
+            pieces = itertools.chain.from_iterable(str(item).split(",") for item in items)
+            items = [piece for piece in dict.fromkeys(piece.strip() for piece in pieces) if piece]
+        if option.required and not items:
+            raise ValueError(f"at least one {option.metavar}")
+        return tuple(option.parse(str(item)) for item in items)
+    except TargetError as error:
+        raise OptionError(f"{place}: {error}") from None
+    except ValueError as error:
+        raise OptionError(f"{place}={_spelled(value)}: takes {error}") from None
+
+
+def _spelled(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)

@@ -1,0 +1,3 @@
+"""Pure: metrics, comparisons, decisions and contracts. Start at `judge.py`, then `decide.py`."""
+
+__all__ = ["comparisons", "contracts", "decide", "disturbance", "figures", "judge", "thresholds"]

@@ -1,0 +1,281 @@
+"""Checks of a contract against a test: names, dimensions, and the cells that it concerns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NoReturn
+
+from ...model import Cell, Executor, Program, Spec, Target
+from ...text import did_you_mean
+from .grammar import (
+    LATENCIES,
+    OWN,
+    PROGRAMS,
+    SCALINGS,
+    SHARES,
+    SIZE,
+    VERSION,
+    Contract,
+    ContractError,
+    Name,
+    Needed,
+    Where,
+    all_names,
+    dimension_of,
+    product_of,
+)
+
+# ---- which cells
+
+
+def check(contract: Contract, spec: Spec) -> None:
+    """Raise ContractError where the test has not the cells that the contract is about."""
+    for name in all_names(contract):
+        if name.where is not None:
+            _check_where(contract, spec, name, name.where)
+        if name.metric in SCALINGS and not (1 in spec.workers and max(spec.workers) > 1):
+            problem = f"{name.metric} compares with the same cell with one worker: give the test workers=[1, 8]"
+            raise ContractError(problem, contract.text, name.at)
+    cells = _possible(contract, spec)
+    for name in all_names(contract):
+        _check_metric(contract, name, cells)
+    if not any(concerns(contract, cell, cells) for cell in cells):
+        raise ContractError("it is about no cell of this test", contract.text, 0)
+
+
+def _check_metric(contract: Contract, name: Name, cells: Sequence[Cell]) -> None:
+    meant = [cell for cell in cells if name.where is None or fits(cell, name.where, cell)]
+    if not meant or any(_has(cell, name.metric) for cell in meant):
+        return
+    whose = f"{_spelled(meant[0].executor)} has" if name.where else "the cells of this test have"
+    raise ContractError(f"{whose} no {name.metric}: {_why_none(name.metric)}", contract.text, name.at)
+
+
+def _why_none(metric: str) -> str:
+    if metric in LATENCIES:
+        return "it is of the answers of a server, see @ftgate.serve"
+    if metric.partition(".")[0] in OWN:
+        return "a server has no names of its own for what it does"
+    if metric in SCALINGS:
+        return "it is not told a number of workers"
+    return "nobody can look into a program for it"
+
+
+def _has(cell: Cell, metric: str) -> bool:
+    """Whether there can be such a figure of the cell."""
+    executor = cell.executor
+    if metric in LATENCIES:
+        return executor.kind == "server"
+    if metric.partition(".")[0] in OWN:
+        return executor.kind != "server"
+    if metric in SHARES:
+        return executor.program is None
+    if metric in SCALINGS:
+        return executor.program is None or executor.program.counted
+    if metric == "gil":
+        return executor.program is None
+    return executor.kind != "command" or metric != "gil_wait_p95"
+
+
+def _check_where(contract: Contract, spec: Spec, name: Name, where: Where) -> None:
+    def fail(problem: str, field: str) -> NoReturn:
+        raise ContractError(problem, contract.text, name.columns[field])
+
+    of_kind = [executor for executor in spec.executors if executor.kind == where.kind]
+    there = f"it has {_and(map(_spelled, spec.executors))}"
+    if not of_kind:
+        fail(f"the test does not run under {where.kind}: {there}", "kind")
+    if where.kind in PROGRAMS:
+        _check_program([executor.program for executor in of_kind if executor.program], spec, where, there, fail)
+    elif where.method is None and len(of_kind) > 1:
+        fail(f"which processes? {there}", "kind")
+    if where.method is not None and where.method not in [executor.method for executor in of_kind]:
+        fail(f"the test does not {where.method}: {there}", "method")
+    if where.workers is not None and spec.workers.count(where.workers) > 1:
+        fail(f"several cells have {where.workers} workers: name a role with its number", "workers")
+    if where.workers is not None and where.workers not in spec.workers:
+        fail(f"no cell has {where.workers} workers: there are {_and(spec.workers)}", "workers")
+    if where.workers == 1 and name.metric in SCALINGS:
+        fail(f"{name.metric} is of cells with more than one worker", "workers")
+    if where.target is not None and spec.pythons is not None and not _among(where.target, spec.pythons):
+        fail(f"the test is not measured on {where.target}: it is on {_and(spec.pythons)}", "target")
+    counts = list(dict.fromkeys(f"{role}{count}" for crew in spec.crews for role, count in crew))
+    for word in where.roles:
+        if word not in counts:
+            known = f"there are {_and(counts)}" if counts else "its workers have no roles; a worker count is w8"
+            fail(f"no cell has {word}{did_you_mean(word, counts)}: {known}", f"role {word}")
+
+
+def _check_program(
+    programs: Sequence[Program], spec: Spec, where: Where, there: str, fail: Callable[[str, str], NoReturn]
+) -> None:
+    names = [program.name for program in programs]
+    said = [word for word in where.words if word in names]
+    others = [word for word in where.words if word not in names]
+    for word in others:
+        if not VERSION.fullmatch(word):
+            fail(f"the test has no {where.kind} {word!r}{did_you_mean(word, names)}: {there}", f"word {word}")
+    if not said and len(names) > 1:
+        fail(f"which {where.kind}? {there}", "kind")
+    for second in (*said[1:], *others[1:]):
+        fail(f"{second} is a second {'program' if second in said else 'target'}; one is enough", f"word {second}")
+    program = next(each for each in programs if each.name in (said or names))
+    if where.workers is not None and not program.counted:
+        fail(f"{program.name} is not told a number of workers", "workers")
+    if others and where.kind == "command":
+        fail("a command has no target: it runs once, beside all of them", f"word {others[0]}")
+    for known in (program.pythons, spec.pythons):
+        if others and known is not None and not _among(others[0], known):
+            fail(f"{program.name} is not measured on {others[0]}: it is on {_and(known)}", f"word {others[0]}")
+
+
+def _among(target: str, specs: Iterable[str]) -> bool:
+    return any(_same_target(target, spec) for spec in specs)
+
+
+def _same_target(target: str, spec: str) -> bool:
+    return target == spec.replace(" ", "")
+
+
+def _spelled(executor: Executor) -> str:
+    return executor.kind if executor.label == executor.kind else f"{executor.kind}[{executor.label}]"
+
+
+def _and(words: Iterable[object]) -> str:
+    texts = list(map(str, words))
+    return " and ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
+
+
+def _possible(contract: Contract, spec: Spec) -> list[Cell]:
+    """A cell of every kind that the test may have: its targets are the options' to choose where it names none."""
+    programs = [executor.program for executor in spec.executors if executor.program]
+    names = [program.name for program in programs]
+    wheres = [name.where for name in all_names(contract) if name.where]
+    named = [word for where in wheres for word in (where.target or "", *where.words) if word and word not in names]
+    own = [target for program in programs for target in program.pythons or ()]
+    targets = list(spec.pythons) if spec.pythons is not None else [*named, *own, "3"]
+    crews = spec.crews or ((),) * len(spec.workers)
+    return [
+        Cell(
+            nodeid="",
+            target=Target(spec=target, request=target),
+            executor=executor,
+            workers=workers,
+            roles=roles,
+            body="server" if executor.kind == "server" else "worker",
+        )
+        for target in dict.fromkeys(targets)
+        for workers, roles in zip(spec.workers, crews, strict=True)
+        for executor in spec.executors
+        if executor.program is None or executor.program.pythons is None or _among(target, executor.program.pythons)
+    ]
+
+
+def concerns(contract: Contract, cell: Cell, cells: Iterable[Cell]) -> bool:
+    """Whether the contract is judged at this cell, one of the `cells` of its test.
+
+    A metric without a cell is of the cell at hand. Where all are named, the first of them is the cell at hand. What a
+    name leaves open (workers, target, always the parameters) is as at hand; a command runs beside all targets. A
+    contract is not judged where a cell is missing, nor where two names mean the same cell, nor where a cell has no such
+    figure: one with one worker has no scaling, a command no GIL, and only servers have latencies.
+    """
+    return bool(involved(contract, cell, cells))
+
+
+def absolute(contract: Contract) -> bool:
+    """Whether it asks for a cell's own time, waits or rate, which what else runs on the machine moves.
+
+    Neighbours in time see the same machine, and memory is what it is.
+    """
+    product = product_of(contract)
+    names = [name for name in all_names(contract) if dimension_of(name.metric) != SIZE]
+    if contract.is_gil or not names or all(name.metric in SCALINGS for name in names):
+        return False
+    return product is None or sorted(product[1].values()) != [-1, 1]
+
+
+def involved(contract: Contract, cell: Cell, cells: Iterable[Cell]) -> list[Cell]:
+    """The cells that the contract compares when it is judged at this one; none where it is not, see `concerns`.
+
+    Among them are the cells with one worker that a scaling refers to.
+    """
+    names, there = all_names(contract), list(cells)
+    if all(name.where is not None for name in names) and not fits(cell, names[0].where, cell):
+        return []
+    found = {name.where: _found(name.where, cell, there) for name in names}
+    if any((of := found[name.where]) is None or not _has(of, name.metric) for name in names):
+        return []
+    meant = [other for other in found.values() if other is not None]
+    alone = [_alone(found[name.where], there) for name in names if name.metric in SCALINGS]
+    if any(meant.count(other) > 1 for other in meant) or None in alone:
+        return []
+    return [other for other in there if other in meant or other in alone]
+
+
+def fits(cell: Cell, where: Where | None, hand: Cell) -> bool:
+    """Whether a cell is the one that is meant when `hand` is at hand."""
+    if where is None:
+        return cell == hand
+    return (
+        cell.executor.kind == where.kind
+        and where.method in (None, cell.executor.method)
+        and _has_workers(cell, where, hand)
+        and _is_on(cell, where, hand)
+        and cell.params == hand.params
+    )
+
+
+def _has_workers(cell: Cell, where: Where, hand: Cell) -> bool:
+    """Whether it has the workers that are said, the others as at hand."""
+    program = cell.executor.program
+    if where.workers is not None:
+        return cell.workers == where.workers
+    if program is not None and not program.counted:
+        return True
+    if not where.roles:
+        return (cell.workers, cell.roles) == (hand.workers, hand.roles)
+    open_ones = [role for role in cell.roles if f"{role[0]}{role[1]}" not in where.roles]
+    return len(cell.roles) - len(open_ones) == len(where.roles) and all(role in hand.roles for role in open_ones)
+
+
+def _is_on(cell: Cell, where: Where, hand: Cell) -> bool:
+    """Whether its program and its target are those that are said; a command has no target, and one for a single target
+    needs none said."""
+    program = cell.executor.program
+    targets = [where.target] if where.target else [word for word in where.words if not program or word != program.name]
+    if cell.executor.kind == "command":
+        return not targets
+    if targets:
+        return all(_same_target(target, cell.target.spec) for target in targets)
+    alone = program is not None and program.pythons is not None and len(program.pythons) == 1
+    return alone or _same_target(hand.target.spec.replace(" ", ""), cell.target.spec)
+
+
+def _found(where: Where | None, hand: Cell, cells: Iterable[Cell]) -> Cell | None:
+    return next((cell for cell in cells if fits(cell, where, hand)), None)
+
+
+def _alone(cell: Cell | None, cells: Iterable[Cell]) -> Cell | None:
+    """The same cell with one worker; None for that one itself, and where there is none."""
+    if cell is None or cell.workers == 1:
+        return None
+    one = (cell.executor, cell.target, cell.params, 1)
+    return next((other for other in cells if (other.executor, other.target, other.params, other.workers) == one), None)
+
+
+# ---- values
+
+
+def metrics_needed(contract: Contract) -> set[Needed]:
+    """The kinds of launch that the contract needs."""
+    return {_NEEDS.get(name.metric, "time") for name in all_names(contract)}
+
+
+_NEEDS: Final[Mapping[str, Needed]] = {
+    "uss": "memory",
+    "pss": "memory",
+    "rss": "memory",
+    "lock_wait_share": "locks",
+    "queue_wait_share": "locks",
+    "gil_wait_p95": "memory",
+}

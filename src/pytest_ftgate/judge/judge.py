@@ -1,0 +1,460 @@
+"""What each cell of a test is judged by, what a decision still needs, and the verdict: by the road that the cell takes.
+
+Stored launches screen: what clearly meets them passes at once, a miss is no verdict yet. A reference that took turns
+with the cell judges. Where no reference can be had, a prediction from the stored recordings does, and finds less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+import msgspec
+
+from ..model import (
+    EVERYTHING,
+    NS_PER_S,
+    Cell,
+    Comparison,
+    Decision,
+    Figures,
+    Interval,
+    Metric,
+    MetricVerdict,
+    Need,
+    Road,
+    Sample,
+    Spec,
+    Struct,
+    Threshold,
+    Verdict,
+)
+from ..stats import alpha_spending, rank_tests
+from ..store import conversion, schema
+from . import comparisons, decide, per_launch, prediction, thresholds
+from .comparisons import LEAST_TAIL_TURNS, NEEDS, Numbers
+from .contracts import check, grammar
+from .contracts import values as values_module
+from .contracts.values import gil_verdict, sides, value_text
+
+TANDEM_ROUNDS = alpha_spending.LOOKS[-1]
+SCREEN_LAUNCHES = 12
+LEAST_ROUNDS = 5
+"""Rounds of a cell that nothing is compared with: enough for its figures to have intervals."""
+HOPELESS_ROUNDS = 3
+"""So many rounds without a value of a metric say that there will be none."""
+NO_NEW = {
+    Metric.WALL: "no operation ended in any turn",
+    Metric.USS: "its processes ended before the look",
+    Metric.LOCK_WAIT: "no launch of this run gave one",
+}
+"""Why a metric that the other side has may lack here. Scaling is not judged then: its one-worker cell is missing."""
+FIRST_CANDLES = 6
+"""Launches whose candle turns a floor in seconds into one in candles: later ones must not move what was looked at."""
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    """What the options say about verdicts; `alpha` and `beta` are those of each hypothesis."""
+
+    metrics: tuple[Metric, ...]
+    cli: tuple[Threshold, ...]
+    ini: tuple[Threshold, ...]
+    alpha: float
+    beta: float
+    probe_cost: float
+
+
+class Standing(Struct, frozen=True, kw_only=True):
+    """What a cell is compared with: nothing (with the reason in `why`), what is stored of it, or its reference.
+
+    `entry` is what is stored, on this machine (road `stored`) or another (`elsewhere`, where `executor` is the entry of
+    the reference executor and `executor_nodeid` its cell's node id). `baseline` and `commit` say what it is for people,
+    `file` is where it is stored. What is not `judged` is measured for the sake of another cell's scaling alone.
+    """
+
+    road: Road = ""
+    why: str = ""
+    entry: schema.Entry | None = None
+    executor: schema.Entry | None = None
+    executor_nodeid: str = ""
+    baseline: str = ""
+    commit: str = ""
+    file: str = ""
+    judged: bool = True
+
+
+class Judging:
+    """The judge of one test's cells while they are measured and after."""
+
+    def __init__(
+        self, spec: Spec, policy: Policy, standings: Mapping[str, Standing], at_most: int, fixed: int | None = None
+    ) -> None:
+        """`at_most` rounds compare, contracts take as many as a tandem; `fixed` is the number that was asked for."""
+        self.spec = spec
+        self.policy = policy
+        self.standings = standings
+        self.at_most = fixed or at_most
+        self.rounds = fixed or (TANDEM_ROUNDS if spec.requirements else at_most)
+        self.contracts = [grammar.parse(each.text) for each in spec.requirements]
+
+    # -- while measuring ---------------------------------------------------------------------------------------
+
+    def first(self) -> frozenset[Need]:
+        """The kinds of launches of the first round: what may gate, or everything where nothing is compared."""
+        if not all(standing.road for standing in self.standings.values()):
+            return EVERYTHING
+        gating = {NEEDS[metric] for metric in self.policy.metrics}
+        return frozenset(gating.union({"time"}, *(check.metrics_needed(each) for each in self.contracts)))
+
+    def needs(self, samples: Sequence[Sample]) -> dict[str, frozenset[Need]]:
+        """The kinds of launches that each cell still needs, those for the sake of other cells included."""
+        needs: dict[str, set[Need]] = {sample.cell.nodeid: set() for sample in samples}
+        for sample in samples:
+            if not _is_dead(sample):
+                for nodeid, kinds in self._needs_of(sample, samples).items():
+                    needs.setdefault(nodeid, set()).update(kinds)
+        return {nodeid: frozenset(kinds) for nodeid, kinds in needs.items()}
+
+    def _needs_of(self, sample: Sample, samples: Sequence[Sample]) -> dict[str, frozenset[Need]]:
+        own = sample.cell.nodeid
+        found: dict[str, set[Need]] = {own: set()}
+        standing = self.standing(sample)
+        if not standing.judged:
+            return {}
+        if len(sample.launches) < LEAST_ROUNDS and not self._compared(sample):
+            found[own] |= EVERYTHING
+        if sample.reference is not None and self._compared(sample) and len(sample.launches) < HOPELESS_ROUNDS:
+            unseen = set(self.policy.metrics) - self._numbers(sample, samples, standing).keys()
+            found[own].update(NEEDS[metric] for metric in unseen - {Metric.SCALING, Metric.TAIL})
+        for verdict in self._of_metrics(sample, samples, final=False):
+            if verdict.decision is Decision.INCONCLUSIVE and self._hopeful(verdict, sample, self.at_most):
+                found[own].add(NEEDS[verdict.metric])
+                beside = {Metric.SCALING: _one_worker(sample, samples), Metric.RATIO: [standing.executor_nodeid]}
+                found.update({other: {"time"} for other in beside.get(verdict.metric, []) if other != own})
+        for contract, verdict in self._of_contracts(sample, samples, final=False):
+            if verdict.decision is Decision.INCONCLUSIVE and self._hopeful(verdict, sample, self.rounds):
+                for other in check.involved(contract, sample.cell, [each.cell for each in samples]):
+                    found.setdefault(other.nodeid, set()).update(check.metrics_needed(contract))
+        return {nodeid: frozenset(kinds) for nodeid, kinds in found.items()}
+
+    def _hopeful(self, verdict: MetricVerdict, sample: Sample, at_most: int) -> bool:
+        rounds = max(len(sample.launches), len(sample.memory))
+        return rounds < at_most and (bool(verdict.launches) or rounds < HOPELESS_ROUNDS)
+
+    def _compared(self, sample: Sample) -> bool:
+        if sample.reference is not None:
+            return not _is_dead(sample.reference)
+        return self.standing(sample).entry is not None
+
+    def more(self, samples: Sequence[Sample]) -> int | None:
+        """How many more rounds would settle all that is open; 0 for nothing, None where no number is known to."""
+        alive = (sample for sample in samples if not _is_dead(sample))
+        found = [verdict for sample in alive for verdict in self.metrics(sample, samples, final=False)]
+        open_ones = [verdict.more for verdict in found if verdict.decision is Decision.INCONCLUSIVE]
+        known = [more for more in open_ones if more is not None]
+        return max(known, default=0) if len(known) == len(open_ones) else None
+
+    # -- verdicts ----------------------------------------------------------------------------------------------
+
+    def standing(self, sample: Sample) -> Standing:
+        """What a cell is compared with; nothing where its entry turns out to be of something else."""
+        found = self.standings[sample.cell.nodeid]
+        mismatch = conversion.mismatch(found.entry, sample) if found.entry is not None else ""
+        return Standing(why=mismatch) if mismatch else found
+
+    def metrics(self, sample: Sample, samples: Sequence[Sample], *, final: bool) -> list[MetricVerdict]:
+        """The decisions on the metrics that gate and on the contracts; `samples` are those of the whole test."""
+        judged = self._of_metrics(sample, samples, final=final)
+        return judged + [verdict for _, verdict in self._of_contracts(sample, samples, final=final)]
+
+    def verdict(self, sample: Sample, samples: Sequence[Sample], shown: Figures) -> Verdict:
+        """The verdict on a cell as far as this road goes; `shown` are its figures, the cost of looking among them."""
+        if sample.unsupported is not None:
+            return Verdict(decision=Decision.UNSUPPORTED, reason=sample.unsupported)
+        if sample.error is not None:
+            return Verdict(decision=Decision.ERROR, reason=sample.error.reason)
+        standing = self.standing(sample)
+        if not sample.launches:
+            reason = "the time given was over before its first round: give more with --ftgate-time"
+            return Verdict(decision=Decision.INCONCLUSIVE, reason=reason, why=standing.why)
+        judged = self._of_metrics(sample, samples, final=True, shown=shown)
+        held = [verdict for _, verdict in self._of_contracts(sample, samples, final=True)]
+        if not (judged or held):
+            return Verdict(decision=Decision.NO_BASELINE, reason=self._why_none(sample, standing))
+        return decide.judge(
+            [*judged, *held],
+            baseline=standing.baseline,
+            commit=standing.commit,
+            road=standing.road if judged else "",
+            why=_joined(standing.why, self._unseen(sample)) if judged else self._why_none(sample, standing),
+        )
+
+    def _unseen(self, sample: Sample) -> str:
+        """That a tail is stored and was not judged."""
+        entry = self.standing(sample).entry
+        if entry is None or Metric.TAIL not in self.policy.metrics or not sample.launches:
+            return ""
+        tails = comparisons.with_stored(conversion.recording_from_sample(sample), entry).get(Metric.TAIL)
+        if tails is None or tails.new:
+            return ""
+        return f"the tail was not judged: fewer than {comparisons.LEAST_TAIL_TURNS} turns a launch fit the time given"
+
+    def predicted(self, sample: Sample, samples: Sequence[Sample], screened: Verdict, why: str) -> Verdict:
+        """The verdict where no reference can be measured, for the reason `why`: what missed the screen is predicted."""
+        return self.settled(sample, samples, screened, None, why)
+
+    def settled(
+        self, sample: Sample, samples: Sequence[Sample], screened: Verdict, together: Verdict | None, why: str
+    ) -> Verdict:
+        """What missed the screen by the launches beside the reference, as far as these could fail it, else predicted.
+
+        Contracts, and what passed and was not measured again, stay as they were screened.
+        """
+        standing = self.standing(sample)
+        numbers = self._numbers(sample, samples, standing)
+        beside = {each.metric: each for each in together.metrics} if together else {}
+        judged = [self._settled(each, beside, numbers, sample) for each in screened.metrics]
+        known = {_beside(each.metric) for each in screened.metrics}
+        judged += [each for metric, each in beside.items() if metric not in known]
+        if together is not None and any(each in judged for each in beside.values()):
+            return decide.judge(
+                judged, baseline=together.baseline, commit=together.commit, road="tandem", why=together.why
+            )
+        road: Road = "prediction" if standing.road == "stored" else standing.road
+        return decide.judge(judged, baseline=screened.baseline, commit=screened.commit, road=road, why=why)
+
+    def _settled(
+        self,
+        screened: MetricVerdict,
+        beside: Mapping[Metric, MetricVerdict],
+        numbers: Mapping[Metric, Numbers],
+        sample: Sample,
+    ) -> MetricVerdict:
+        own = None if screened.contract else beside.get(_beside(screened.metric))
+        if own is not None and self._could_fail(own):
+            return own
+        if not missed(screened):
+            return screened
+        if screened.metric not in numbers:
+            return own or screened
+        foretold = self._predicted(screened, numbers[screened.metric], sample)
+        return own if own is not None and foretold.decision is Decision.INCONCLUSIVE else foretold
+
+    def _could_fail(self, own: MetricVerdict) -> bool:
+        """Whether alpha may have been spent on it: a second chance would double it."""
+        test = comparisons.TESTS[own.metric]
+        decided = own.decision is not Decision.INCONCLUSIVE
+        return decided or (bool(own.launches) and rank_tests.least_p(test, own.launches) <= self.policy.alpha)
+
+    def _predicted(self, screened: MetricVerdict, numbers: Numbers, sample: Sample) -> MetricVerdict:
+        if not numbers.new:
+            return screened
+        comparison = self._comparison(screened.metric, numbers, "prediction", sample, True)
+        return prediction.predict(comparison, numbers.recordings)
+
+    def _why_none(self, sample: Sample, standing: Standing) -> str:
+        reference = sample.reference
+        if reference is None:
+            return standing.why
+        if reference.unsupported is not None:
+            return f"the reference cannot run it: {reference.unsupported}"
+        if reference.error is not None:
+            return f"the reference fails: {reference.error.reason}"
+        return standing.why or "the reference gave nothing to compare with"
+
+    # -- metrics -----------------------------------------------------------------------------------------------
+
+    def _of_metrics(
+        self, sample: Sample, samples: Sequence[Sample], *, final: bool, shown: Figures | None = None
+    ) -> list[MetricVerdict]:
+        standing = self.standing(sample)
+        numbers = self._numbers(sample, samples, standing)
+        costs: dict[Metric, Interval | None] = {}
+        if shown is not None:
+            costs = {Metric.USS: shown.memory_cost, Metric.LOCK_WAIT: shown.lock_cost}
+        found = []
+        # Of another machine the time is judged by its ratio to the reference executor's.
+        beside = (Metric.RATIO,) if Metric.WALL in self.policy.metrics else ()
+        for metric in (*self.policy.metrics, *beside):
+            if metric in numbers and (numbers[metric].new or metric in NO_NEW):
+                refused = decide.refused(metric, costs.get(metric), self.policy.probe_cost)
+                found.append(refused or self._judged(metric, numbers[metric], standing.road, sample, final))
+        if sample.reference is not None and _is_dead(sample.reference):  # what was decided before stays
+            return [each for each in found if each.launches and each.decision is not Decision.INCONCLUSIVE]
+        return found
+
+    def _numbers(self, sample: Sample, samples: Sequence[Sample], standing: Standing) -> dict[Metric, Numbers]:
+        if sample.reference is not None:
+            return comparisons.in_tandem(sample)
+        if standing.entry is None or not sample.launches:
+            return {}
+        new = conversion.recording_from_sample(sample)
+        if standing.road == "stored":
+            return comparisons.with_stored(new, standing.entry)
+        beside = next((each for each in samples if each.cell.nodeid == standing.executor_nodeid), None)
+        executor = conversion.recording_from_sample(beside) if beside is not None else None
+        return comparisons.elsewhere(new, standing.entry, executor=executor, stored_executor=standing.executor)
+
+    def _judged(self, metric: Metric, numbers: Numbers, road: Road, sample: Sample, final: bool) -> MetricVerdict:
+        if not numbers.new:
+            reason = f"the other side has figures and this run none: {NO_NEW[metric]}"
+            return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason)
+        return decide.compare(self._comparison(metric, numbers, road, sample, final))
+
+    def _comparison(self, metric: Metric, numbers: Numbers, road: Road, sample: Sample, final: bool) -> Comparison:
+        limits = thresholds.effective(
+            metric, road, cli=self.policy.cli, declared=self.spec.thresholds, ini=self.policy.ini
+        )
+        stored = len(numbers.reference) if numbers.test == "ranks" else 0
+        alpha, beta = self.policy.alpha, self.policy.beta
+        return Comparison(
+            metric=metric,
+            new=numbers.new,
+            reference=numbers.reference,
+            unit=numbers.unit,
+            margin=limits.margin,
+            effect=limits.effect,
+            floor=limits.floor * _unit_in(numbers.unit, sample),
+            alpha=alpha,
+            beta=beta,
+            test=numbers.test,
+            looks=alpha_spending.spend(alpha, beta, numbers.test, at_most=self.at_most, reference=stored),
+            final=final,
+            widest=limits.widest,
+        )
+
+    # -- contracts ---------------------------------------------------------------------------------------------
+
+    def _of_contracts(
+        self, sample: Sample, samples: Sequence[Sample], *, final: bool
+    ) -> list[tuple[grammar.Contract, MetricVerdict]]:
+        cells = [each.cell for each in samples]
+        mine = (contract for contract in self.contracts if check.concerns(contract, sample.cell, cells))
+        return [(contract, self._held(contract, sample, samples, final)) for contract in mine]
+
+    def _held(
+        self, contract: grammar.Contract, sample: Sample, samples: Sequence[Sample], final: bool
+    ) -> MetricVerdict:
+        if contract.is_gil:
+            return gil_verdict(contract, sample, samples)
+        if dead := _dead(check.involved(contract, sample.cell, [each.cell for each in samples]), samples):
+            reason = f"{dead} could not be measured"
+            return MetricVerdict(
+                metric=Metric.CONTRACT, decision=Decision.INCONCLUSIVE, reason=reason, contract=contract.text
+            )
+        alpha, beta = self.policy.alpha, self.policy.beta
+        values = values_module.values(contract, sample, samples)
+        held = decide.require(
+            values,
+            text=contract.text,
+            looks=alpha_spending.spend(alpha, beta, "pairs", at_most=self.rounds),
+            alpha=alpha,
+            beta=beta,
+            final=final,
+        )
+        if not values and (unsaid := values_module.unsaid(contract, sample, samples)):
+            return msgspec.structs.replace(held, reason=f"no launch has a {unsaid}")
+        left, right = sides(contract, sample, samples)
+        if left is None or right is None or not final:
+            return held
+        shown = f"{value_text(contract, left)} against {value_text(contract, right)}"
+        return msgspec.structs.replace(held, reason=_joined(shown, held.reason))
+
+
+def doubted(verdict: Verdict, compared: str, alone: str) -> Verdict:
+    """The verdict without the regressions that the machine may have made.
+
+    `compared` says why a comparison of times is not believed, `alone` why a contract about a cell's own time is not;
+    each is empty where it is. What others do moves no memory.
+    """
+    metrics = [_doubted(each, alone if each.contract else compared) for each in verdict.metrics]
+    if metrics == list(verdict.metrics):
+        return verdict
+    return decide.judge(metrics, baseline=verdict.baseline, commit=verdict.commit, road=verdict.road, why=verdict.why)
+
+
+def unchanged(verdict: Verdict) -> Verdict:
+    """The verdict where the code is that of the baseline: what differs is no regression of it.
+
+    An update may take it in: what recordings of the same code differ by is what a prediction goes by.
+    """
+    reason = "the code is that of its baseline, so the machine or what is installed has changed"
+    metrics = [
+        msgspec.structs.replace(each, decision=Decision.INCONCLUSIVE, reason=f"{each.reason}; {reason}")
+        if each.decision is Decision.REGRESSED
+        else each
+        for each in verdict.metrics
+    ]
+    judged = decide.judge(metrics, baseline=verdict.baseline, commit=verdict.commit, road=verdict.road, why=verdict.why)
+    return msgspec.structs.replace(judged, same_code=True)
+
+
+def _doubted(judged: MetricVerdict, reason: str) -> MetricVerdict:
+    failed = judged.decision in (Decision.REGRESSED, Decision.BROKEN)
+    moved = check.absolute(grammar.parse(judged.contract)) if judged.contract else judged.metric is not Metric.USS
+    if not (reason and failed and moved):
+        return judged
+    doubt = f"{judged.reason}; not believed: {reason}"
+    return msgspec.structs.replace(judged, decision=Decision.INCONCLUSIVE, reason=doubt)
+
+
+def _beside(metric: Metric) -> Metric:
+    """What a metric of another machine's is beside a reference: times that took turns need no third."""
+    return Metric.WALL if metric is Metric.RATIO else metric
+
+
+def missed(verdict: MetricVerdict) -> bool:
+    """Whether a metric is not clearly fine, so that its reference should be measured; a contract has none."""
+    if verdict.metric is Metric.CONTRACT or not verdict.launches:
+        return False
+    return verdict.decision in (Decision.REGRESSED, Decision.INCONCLUSIVE)
+
+
+def hypotheses(spec: Spec, metrics: Sequence[Metric], cell: Cell, cells: Sequence[Cell], compared: bool) -> int:
+    """How many tests may raise a false alarm on one cell; `cells` are those of its test."""
+    program = cell.executor.program
+    scales = cell.workers > 1 and 1 in spec.workers and (program is None or program.counted)
+    absent = {
+        Metric.SCALING: not scales,
+        Metric.LOCK_WAIT: program is not None,
+        Metric.TAIL: spec.window_s is not None and (spec.duration_s or 0.0) / spec.window_s < LEAST_TAIL_TURNS,
+    }
+    gating = [metric for metric in metrics if not absent.get(metric)]
+    judged = (grammar.parse(each.text) for each in spec.requirements)
+    held = [each for each in judged if not each.is_gil and check.concerns(each, cell, cells)]
+    return (len(gating) if compared else 0) + len(held)
+
+
+def _unit_in(unit: str, sample: Sample) -> float:
+    """What a floor is multiplied with to be in the unit of the values: floors of times are in seconds."""
+    if unit == "ns":
+        return NS_PER_S
+    if unit == "x candle":
+        candles = per_launch.launch_values(sample.candle)
+        first = [candles[order] for order in sorted(candles)[:FIRST_CANDLES]]
+        return NS_PER_S / median(first) if first else 0.0
+    return 1.0
+
+
+def _is_dead(sample: Sample) -> bool:
+    return sample.error is not None or sample.unsupported is not None
+
+
+def _dead(cells: Sequence[Cell], samples: Sequence[Sample]) -> str:
+    """The labels of the cells among these that failed."""
+    failed = {each.cell.nodeid: each.cell.label for each in samples if _is_dead(each)}
+    return ", ".join(dict.fromkeys(failed[cell.nodeid] for cell in cells if cell.nodeid in failed))
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)
+
+
+def _one_worker(sample: Sample, samples: Sequence[Sample]) -> list[str]:
+    """The node ids of the one-worker cell that a cell's scaling refers to."""
+    cell = sample.cell
+    return [
+        each.cell.nodeid
+        for each in samples
+        if each.cell.workers == 1 and each.cell.target == cell.target and each.cell.executor == cell.executor
+    ]

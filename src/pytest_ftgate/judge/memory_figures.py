@@ -1,0 +1,122 @@
+"""Memory figures: steady, peak and growth, by process group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate, chain
+
+from ..model import Barrier, Footprint, Interval, Launch, MemoryPoint, RoleFigures
+from ..stats import rank_tests
+from .per_launch import INTERVAL_LEVEL, median_of
+
+TREE = "tree"
+"""The key of the whole process tree beside those of its roles."""
+
+
+def memory(launches: Sequence[Launch], bytes_of: Callable[[MemoryPoint], int | None]) -> float | None:
+    """The median over launches of the median over a launch's points."""
+    return median_of(median_of(map(bytes_of, launch.memory)) for launch in launches)
+
+
+def peak(launches: Sequence[Launch]) -> float | None:
+    """The largest USS seen at any point: a lower bound, as the platform keeps no peak of it."""
+    points = (point.steadiest_bytes for launch in launches for point in launch.memory)
+    seen = [unique for unique in points if unique is not None]
+    return float(max(seen)) if seen else None
+
+
+def uss_values(launches: Iterable[Launch], written: bool | None = None) -> dict[int, float]:
+    """Launch order -> median over its looks of the tree's USS in bytes, or of the part of it that was `written`.
+
+    None takes the written part where the platform has it.
+    """
+
+    def seen(point: MemoryPoint) -> int | None:
+        if written is None:
+            return point.steadiest_bytes
+        return point.written_bytes if written else point.uss_bytes
+
+    medians = {launch.order: median_of(map(seen, launch.memory)) for launch in launches}
+    return {order: value for order, value in sorted(medians.items()) if value is not None}
+
+
+# ---- memory by role
+
+
+def roles(launches: Sequence[Launch]) -> dict[str, RoleFigures]:
+    """The figures of the tree and of each role that was ever seen."""
+    points = [point for launch in launches for point in _points(launch)]
+    names = sorted({name for point in points for name in point.roles})
+    return {name: _role(launches, name) for name in ([TREE] if points else []) + names}
+
+
+def _role(launches: Sequence[Launch], name: str) -> RoleFigures:
+    processes = steady(launches, name, lambda part: part.processes)
+    if processes is None:
+        parts = (_parts(_points(launch), name, lambda part: part.processes) for launch in launches)
+        processes = median_of(map(median_of, parts))
+    return RoleFigures(
+        processes=round(processes or 0),
+        steady_rss=steady(launches, name, lambda part: part.rss_bytes),
+        steady_uss=steady(launches, name, lambda part: part.steadiest_bytes),
+        steady_pss=steady(launches, name, lambda part: part.pss_bytes),
+        peak_rss=_highest(launches, name, lambda part: part.rss_bytes),
+        peak_uss=_highest(launches, name, lambda part: part.steadiest_bytes),
+        peak_pss=_highest(launches, name, lambda part: part.pss_bytes),
+    )
+
+
+def _points(launch: Launch) -> list[MemoryPoint]:
+    """All looks at a launch, those at barriers included."""
+    return list(chain(launch.memory, (barrier.point for barrier in launch.barriers)))
+
+
+def _parts(points: Iterable[MemoryPoint], name: str, figure_of: Callable[[Footprint], int | None]) -> list[int | None]:
+    """A figure of the tree, or of a role in the looks that saw it."""
+    parts = (point if name == TREE else point.roles.get(name) for point in points)
+    return [figure_of(part) for part in parts if part is not None]
+
+
+def steady(launches: Sequence[Launch], name: str, figure_of: Callable[[Footprint], int | None]) -> float | None:
+    """The median over launches of the median over barriers but the first, if there are more."""
+    later = ([barrier.point for barrier in launch.barriers[1:] or launch.barriers] for launch in launches)
+    return median_of(median_of(_parts(points, name, figure_of)) for points in later)
+
+
+def _highest(launches: Sequence[Launch], name: str, figure_of: Callable[[Footprint], int | None]) -> float | None:
+    """The median over launches of the largest figure of any look."""
+    seen = (_parts(_points(launch), name, figure_of) for launch in launches)
+    return median_of(max((figure for figure in looks if figure is not None), default=None) for looks in seen)
+
+
+def growth(launches: Sequence[Launch], floor: Sequence[Launch]) -> Interval | None:
+    """Bytes that an iteration leaves behind, from what the tree wrote to by each barrier above an empty workload's.
+
+    That one grows too for a while, where a forked child and its parent cease to share what they write to.
+    """
+    empty = [_unique_at(floor, index) for index in range(max((len(launch.barriers) for launch in floor), default=0))]
+    lines = [line for launch in launches if (line := _line(launch.barriers, empty)) is not None]
+    return rank_tests.slope_interval(lines, INTERVAL_LEVEL) if lines else None
+
+
+def _unique_at(launches: Sequence[Launch], index: int) -> float | None:
+    points = (launch.barriers[index].point for launch in launches if index < len(launch.barriers))
+    return median_of(point.steadiest_bytes for point in points)
+
+
+def _line(barriers: Sequence[Barrier], empty: Sequence[float | None]) -> tuple[list[float], list[float]] | None:
+    """Iterations so far and bytes, at each barrier but the first that has a figure; None where these make no slope.
+
+    What is loaded once is there after the first, and is no growth. Beyond the last barrier of the empty workload its
+    figure stays what it was there.
+    """
+    known = [unique or 0.0 for unique in empty] or [0.0]
+    beneath = known + known[-1:] * max(0, len(barriers) - len(known))
+    iterations = list(accumulate(barrier.ops for barrier in barriers))
+    looks = [
+        (float(so_far), float(unique) - below)
+        for so_far, barrier, below in list(zip(iterations, barriers, beneath, strict=False))[1:]
+        if (unique := barrier.point.steadiest_bytes) is not None
+    ]
+    xs, ys = [look[0] for look in looks], [look[1] for look in looks]
+    return (xs, ys) if xs and xs[0] < xs[-1] else None

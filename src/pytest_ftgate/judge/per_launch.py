@@ -1,0 +1,76 @@
+"""One value for each launch, and paired ratios of launches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from statistics import fmean, median
+
+from ..model import Interval, Launch, turn_value
+from ..stats import rank_tests
+
+QUANTILE = 0.25
+INTERVAL_LEVEL = 0.95
+Sides = list[tuple[tuple[float, ...], tuple[float, ...]]]
+"""A launch each: the turn values of a side, and those of its neighbours."""
+
+
+def launch_value(launch: Launch, *, quantile: float = QUANTILE) -> float | None:
+    """The floor of a launch in ns: a low quantile of its turns' `turn_value`; None without a turn that has one."""
+    turns = (turn_value(turn, launch.loops, launch.window_ns > 0) for turn in launch.turns)
+    usable = [value for value in turns if math.isfinite(value)]
+    return rank_tests.floor(usable, quantile) if usable else None
+
+
+def launch_values(launches: Iterable[Launch], *, quantile: float = QUANTILE) -> dict[int, float]:
+    """Launch order -> floor in ns, for the launches that have one."""
+    floors = {launch.order: launch_value(launch, quantile=quantile) for launch in launches}
+    return {order: value for order, value in floors.items() if value is not None}
+
+
+def launch_ratios(values: dict[int, float], reference: dict[int, float]) -> tuple[float, ...]:
+    """The ratios of the launches that took turns, that is of the same order, in that order."""
+    return tuple(values[order] / reference[order] for order in sorted(values.keys() & reference.keys()))
+
+
+def paired_ratio(values: dict[int, float], reference: dict[int, float]) -> float | None:
+    """The geometric mean of `launch_ratios`; None when no launch of one took turns with one of the other."""
+    ratios = launch_ratios(values, reference)
+    return math.exp(fmean(map(math.log, ratios))) if ratios else None
+
+
+def interval(values: Iterable[float]) -> Interval | None:
+    """The interval of positive values, one for each launch; None without values."""
+    known = tuple(values)
+    return rank_tests.log_interval(known) if known else None
+
+
+def median_of(values: Iterable[float | None]) -> float | None:
+    """The median of the values that are known; None without any."""
+    known = [value for value in values if value is not None]
+    return float(median(known)) if known else None
+
+
+# ---- side by side
+
+
+def side_by_side(launches: Iterable[Launch], beside: Iterable[Launch]) -> Sides:
+    """The turn values of the launches that took turns with each other, in the order of launches.
+
+    Turns are neighbours from the first on: a launch that took part in fewer of them did so in the first.
+    """
+    return list(sides_by_order(launches, beside).values())
+
+
+def sides_by_order(
+    launches: Iterable[Launch], beside: Iterable[Launch]
+) -> dict[int, tuple[tuple[float, ...], tuple[float, ...]]]:
+    """The same by the launches' order, which ascends."""
+    others = {launch.order: _turn_values(launch) for launch in beside}
+    own = {launch.order: _turn_values(launch) for launch in launches}
+    pairs = {order: rank_tests.neighbours(own[order], others[order]) for order in sorted(own.keys() & others.keys())}
+    return {order: (first, second) for order, (first, second) in pairs.items() if first and second}
+
+
+def _turn_values(launch: Launch) -> list[float]:
+    return [turn_value(turn, launch.loops, launch.window_ns > 0) for turn in launch.turns]

@@ -1,0 +1,92 @@
+"""The scale on which a metric is compared: limits, logarithms, changes in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import median
+
+from ..model import Comparison, Interval, Metric, Test
+from .evidence import least_share
+
+UNITS: dict[Test, tuple[str, str]] = {
+    "ranks": ("launch", "launches"),
+    "pairs": ("pair", "pairs"),
+    "blocks": ("round", "rounds"),
+}
+
+
+def scaled(metric: Metric, values: Sequence[float]) -> list[float]:
+    """Values on the scale on which a change is a shift: logs; of a share, which may be 0, the values themselves."""
+    return list(values) if metric is Metric.LOCK_WAIT else logs(values)
+
+
+def moved(values: Sequence[float], fraction: float, floor: float) -> list[float]:
+    """Each value moved by a fraction of itself and a floor."""
+    return [(1 + fraction) * value + floor for value in values]
+
+
+def passing(costs: Comparison, values: Sequence[float], effect: float) -> list[float]:
+    """The pass limit of each value: never below the fail limit, which a floor may put beyond the effect."""
+    pass_floor = 2 * costs.floor if costs.metric is Metric.LOCK_WAIT else 0.0
+    limits = moved(values, effect, pass_floor), moved(values, costs.margin, costs.floor)
+    return [max(pair) for pair in zip(*limits, strict=True)]
+
+
+def fail_limit_of(metric: Metric, side: Sequence[float], limits: Sequence[float]) -> float:
+    """How far the limits, which are on the metric's scale and rise with the side's values, move its median."""
+    return median(limits) - median(scaled(metric, side))
+
+
+def pass_limit(costs: Comparison, effect: float) -> float:
+    """The pass limit of a comparison, on the metric's scale."""
+    return fail_limit_of(costs.metric, costs.reference, scaled(costs.metric, passing(costs, costs.reference, effect)))
+
+
+def moved_log(costs: Comparison, centre: float) -> float:
+    """A centre as `predict` has it, moved by margin and floor."""
+    least = least_share(costs)
+    return math.log(moved([math.exp(centre) - least], costs.margin, costs.floor)[0] + least)
+
+
+def shown_shift(costs: Comparison, own: float, middle: float) -> float:
+    """What lies between two centres of `predict`, on the metric's scale."""
+    return math.exp(own) - math.exp(middle) if costs.metric is Metric.LOCK_WAIT else own - middle
+
+
+def logs(values: Sequence[float]) -> list[float]:
+    """Natural logarithms."""
+    return [math.log(value) for value in values]
+
+
+def ratio(metric: Metric, shift: Interval) -> Interval | None:
+    """New / reference of the metric itself, from the log-ratio of its costs; of a share there is none."""
+    if metric is Metric.LOCK_WAIT:
+        return None
+    low, value, high = (math.exp(_bounded(bound)) for bound in (shift.low, shift.value, shift.high))
+    if metric is Metric.SCALING:
+        return Interval(value=1 / value, low=1 / high, high=1 / low, level=shift.level)
+    return Interval(value=value, low=low, high=high, level=shift.level)
+
+
+def points(metric: Metric, shift: Interval) -> Interval | None:
+    """New - reference of a share; of anything else there is none."""
+    return shift if metric is Metric.LOCK_WAIT else None
+
+
+def change_text(metric: Metric, shift: float) -> str:
+    """A shift of the costs as the change of the metric: `+7 %`; of a share `+1.2 points`."""
+    if metric is Metric.LOCK_WAIT:
+        return _percent(shift).removesuffix(" %") + " points"
+    return _percent(math.expm1(_bounded(-shift if metric is Metric.SCALING else shift)))
+
+
+def _bounded(log: float) -> float:
+    """A log whose exponential is a finite number above 0."""
+    return max(-700.0, min(log, 700.0))
+
+
+def _percent(fraction: float) -> str:
+    """`+7.0 %`: signed; whole percents lose their decimal."""
+    text = f"{100 * fraction:+.1f}".removesuffix(".0")
+    return ("0" if text in {"+0", "-0"} else text) + " %"

@@ -1,0 +1,251 @@
+"""What counts as a change: the texts that say so, and which of them holds for a metric on a road. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ..errors import FtgateError
+from ..model import Metric, Road, Struct, Threshold
+from ..text import did_you_mean, listed, percent
+
+TIMES_S: Final[Mapping[str, float]] = {"ns": 1e-9, "us": 1e-6, "\u00b5s": 1e-6, "\u03bcs": 1e-6, "ms": 1e-3, "s": 1.0}
+"""Seconds in a unit of time, with both signs of micro."""
+SIZES_BYTES: Final[Mapping[str, float]] = {
+    "B": 1.0,
+    "KB": 1e3,
+    "MB": 1e6,
+    "GB": 1e9,
+    "KiB": 2.0**10,
+    "MiB": 2.0**20,
+    "GiB": 2.0**30,
+}
+GATING: Final = (Metric.WALL, Metric.TAIL, Metric.USS, Metric.LOCK_WAIT, Metric.SCALING)
+"""What gates unless told otherwise."""
+METRICS: Final = (*GATING, Metric.RATIO)
+"""What a threshold can be given for: on another machine the ratio stands for the time."""
+LIKE_WALL: Final = (Metric.WALL, Metric.SCALING, Metric.RATIO)
+"""What the short forms `margin` and `effect` are for."""
+PAGE_BYTES = 4096
+USS_FLOOR_PAGES = 64
+LOCK_WAIT_LIMITS = (0.25, 0.5, 0.01)
+"""Margin and effect of the share as fractions, and the point that is no change at all."""
+MOST = 10.0
+"""A share at or above this is a slip of the pen."""
+FORM = "METRIC: margin=3%, effect=8%, floor=1ms"
+_TEXT = re.compile(r"\s*([^\s:]+)\s*:(.*)", re.DOTALL)
+_FIELD = re.compile(r"[\s,]*([^\s,=]+)\s*=\s*([^\s,=]+(?:\s+(?:[A-Za-z\u00b5\u03bc]+|%)(?=[\s,]|$))?)")
+_QUANTITY = re.compile(r"((?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*([^\W\d]+|%)?")
+FIELDS: Final = ("margin", "effect", "floor")
+
+
+class ThresholdError(FtgateError):
+    """Thresholds that cannot hold together; the text names both and where they came from."""
+
+
+class Effective(Struct, frozen=True, kw_only=True):
+    """The thresholds that hold for one metric of one test on one road.
+
+    `margin`, `effect` and `widest` (up to which the noise may widen the effect) are fractions, `floor` is in the
+    metric's unit: s for wall and tail, bytes, a fraction of the time, x.
+    """
+
+    margin: float
+    effect: float
+    floor: float
+    widest: float
+
+
+def _at(margin: float, effect: float, floor: float = 0.0, widest: float = 0.25) -> Effective:
+    return Effective(margin=margin, effect=effect, floor=floor, widest=widest)
+
+
+_EVERYWHERE: Final = {
+    Metric.USS: _at(0.02, 0.10, float(USS_FLOOR_PAGES * PAGE_BYTES)),
+    Metric.LOCK_WAIT: _at(*LOCK_WAIT_LIMITS, widest=LOCK_WAIT_LIMITS[1]),
+}
+_BESIDE: Final = _EVERYWHERE | {
+    Metric.USS: _at(0.02, 0.05, float(USS_FLOOR_PAGES * PAGE_BYTES)),
+    Metric.WALL: _at(0.02, 0.05),
+    Metric.TAIL: _at(0.10, 0.25, widest=0.5),
+    Metric.SCALING: _at(0.02, 0.05),
+    Metric.RATIO: _at(0.02, 0.05),
+}
+_APART: Final = _EVERYWHERE | {
+    Metric.WALL: _at(0.05, 0.15),
+    Metric.TAIL: _at(0.15, 0.40, widest=0.5),
+    Metric.SCALING: _at(0.05, 0.15),
+    Metric.RATIO: _at(0.05, 0.15),
+}
+
+
+def default(metric: Metric, road: Road) -> Effective:
+    """What holds where nobody says otherwise: what took turns is compared more sharply than what did not."""
+    return (_BESIDE if road == "tandem" else _APART)[metric]
+
+
+# ---- texts
+
+
+def parse(text: str) -> Threshold:
+    """`wall: margin=3%, effect=8%` -> Threshold; commas or spaces between the fields.
+
+    Raises ValueError with what is taken.
+    """
+    match = _TEXT.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{FORM}; METRIC is {listed(METRICS)}")
+    given: dict[str, str] = {}
+    position = 0
+    while match[2][position:].strip(" \t\r\n,"):
+        field = _FIELD.match(match[2], position)
+        if field is None or field[1] in given:
+            raise ValueError(f"{FORM}; {match[2][position:].strip()!r} is no field, or one that was given before")
+        given[field[1]] = field[2]
+        position = field.end()
+    try:
+        return threshold(match[1], given)
+    except ValueError as error:
+        raise ValueError(f"{FORM}; {error}") from None
+
+
+def threshold(metric: Any, given: Mapping[str, Any]) -> Threshold:
+    """A Threshold from a metric's name and its fields as written: texts with units, or numbers in the metric's unit.
+
+    Fields that are None are as good as not given. Raises ValueError for a metric that cannot gate, an unknown field, a
+    value that is none, for no field at all, and for an effect that is not above its margin.
+    """
+    if metric not in METRICS:
+        raise ValueError(f"{metric!r} is no metric that gates{did_you_mean(metric, METRICS)}; use {listed(METRICS)}")
+    of = Metric(metric)
+    values = {name: _value(of, name, value) for name, value in given.items() if value is not None}
+    if not values:
+        raise ValueError(f"{of} is given neither margin, effect nor floor")
+    found = Threshold(metric=of, **values)
+    if found.margin is not None and found.effect is not None and found.effect <= found.margin:
+        raise ValueError(f"effect {percent(found.effect)} is not above margin {percent(found.margin)}")
+    return found
+
+
+def _value(metric: Metric, name: str, value: Any) -> float:
+    if name not in FIELDS:
+        raise ValueError(f"{name!r} is no field{did_you_mean(name, FIELDS)}; use {listed(FIELDS)}")
+    found = _floor(metric, value) if name == "floor" else _share(value)
+    if found is None:
+        taken = _floor_form(metric) if name == "floor" else "a share such as 5% or 0.05"
+        raise ValueError(f"{name} of {metric} takes {taken}, not {value!r}")
+    return found
+
+
+def _share(value: Any) -> float | None:
+    number = _quantity(value, {"%": 0.01, "": 1.0})
+    return number if number is not None and number < MOST else None
+
+
+def _floor(metric: Metric, value: Any) -> float | None:
+    if metric in (Metric.SCALING, Metric.RATIO):
+        return None
+    units = _floor_units(metric)
+    bare = isinstance(value, (int, float)) or "%" in units
+    return _quantity(value, {**units, "": 1.0} if bare else units)
+
+
+def _floor_units(metric: Metric) -> Mapping[str, float]:
+    if metric in (Metric.WALL, Metric.TAIL):
+        return TIMES_S
+    return SIZES_BYTES if metric is Metric.USS else {"%": 0.01}
+
+
+def _floor_form(metric: Metric) -> str:
+    if metric in (Metric.WALL, Metric.TAIL):
+        return "a time with its unit such as 1ms (ns, us, ms or s)"
+    if metric is Metric.USS:
+        return "a size with its unit such as 1MiB (B, KB, KiB, MB, MiB, GB or GiB)"
+    if metric is Metric.LOCK_WAIT:
+        return "a share such as 2% or 0.02"
+    return "none: a ratio has no unit beside its margin"
+
+
+def _quantity(value: Any, units: Mapping[str, float]) -> float | None:
+    """A number from 0 in one of these units, in the base unit; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    if isinstance(value, str):
+        match = _QUANTITY.fullmatch(value.strip())
+        if match is None or (match[2] or "") not in units:
+            return None
+        value = float(match[1]) * units[match[2] or ""]
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None
+
+
+# ---- precedence
+
+
+def short_forms(
+    margin: float | None = None,
+    effect: float | None = None,
+    memory_margin: float | None = None,
+    memory_effect: float | None = None,
+) -> tuple[Threshold, ...]:
+    """The thresholds that the options margin, effect (of time and scaling) and memory_margin, memory_effect say."""
+    found = [Threshold(metric=metric, margin=margin, effect=effect) for metric in LIKE_WALL]
+    found.append(Threshold(metric=Metric.USS, margin=memory_margin, effect=memory_effect))
+    return tuple(each for each in found if (each.margin, each.effect) != (None, None))
+
+
+def effective(
+    metric: Metric,
+    road: Road,
+    *,
+    cli: Sequence[Threshold] = (),
+    declared: Sequence[Threshold] = (),
+    ini: Sequence[Threshold] = (),
+) -> Effective:
+    """The thresholds of a metric, each field by itself: command line > environment > decorator > ini > the road's own.
+
+    `cli` holds what the environment says, then what the command line does: of several in one place the last holds (see
+    `options.threshold_layers`). Of margin and effect the one that nobody gave makes room for the other. Raises
+    ThresholdError for an effect that is not above the margin, and KeyError for a metric that has no thresholds.
+    """
+    layers = {
+        "command line or environment": cli,
+        "@ftgate.gate": declared,
+        "ini": ini,
+    }
+    usual = default(metric, road)
+    margin, margin_from = _first(metric, "margin", layers, usual.margin)
+    effect, effect_from = _first(metric, "effect", layers, usual.effect)
+    floor, _ = _first(metric, "floor", layers, usual.floor)
+    if effect <= margin and not effect_from:
+        effect = margin + usual.effect - usual.margin
+    if effect <= margin and not margin_from:
+        margin = effect * usual.margin / usual.effect
+    if effect <= margin:
+        raise ThresholdError(
+            f"{metric}: effect {percent(effect)} ({effect_from}) is not above "
+            f"margin {percent(margin)} ({margin_from}); set the effect above the margin"
+        )
+    return Effective(margin=margin, effect=effect, floor=floor, widest=max(effect, usual.widest))
+
+
+def check(*, cli: Sequence[Threshold] = (), declared: Sequence[Threshold] = (), ini: Sequence[Threshold] = ()) -> None:
+    """Raise ThresholdError where any metric on any road would have thresholds that cannot hold together."""
+    roads: tuple[Road, ...] = ("tandem", "stored")
+    for metric in METRICS:
+        for road in roads:
+            effective(metric, road, cli=cli, declared=declared, ini=ini)
+
+
+def _first(metric: Metric, field: str, layers: Mapping[str, Sequence[Threshold]], usual: float) -> tuple[float, str]:
+    for place, given in layers.items():
+        for each in reversed(given):
+            value = getattr(each, field)
+            if each.metric is metric and value is not None:
+                return value, place
+    return usual, ""

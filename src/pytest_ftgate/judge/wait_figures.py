@@ -1,0 +1,206 @@
+"""Where threads wait: lock sites, shares of time, waits for the GIL."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from statistics import median
+
+from ..model import NS_PER_S, Launch, LockSite, LockWaits, Sample, SiteFigures, WaitFigures, Waits, WaitsFor
+from ..stats.histogram import percentile
+from .per_launch import median_of
+
+GIL_WAITS = 20
+"""So many single waits for the GIL must have been seen to end for percentiles of their lengths."""
+PAUSES_CROWDED = 4
+"""So many pauses between looks their median must last where threads wait longer for a core than for the GIL: there the
+looks come late too, at all paces, and what falls beside them is more than can be made up for. Elsewhere one pause."""
+ELSEWHERE = ("multiprocessing.", "asyncio.")
+"""Kinds of lock that park no thread in the process: these wait for another process, or in the event loop."""
+
+
+# ---- locks
+
+
+def lock_share_values(sample: Sample) -> tuple[float, ...]:
+    """A value a lock launch, in their order: time waited for locks over workers x time at work, queue wait apart."""
+    return shares_of(sample, waits_for="lock")
+
+
+def shares_by_order(sample: Sample, waits_for: WaitsFor, but: tuple[str, ...] = ()) -> dict[int, float]:
+    """Launch order -> the same of lock or of queue wait; `but` are beginnings of kinds that are left out."""
+    shares = {}
+    for order, locks in _lock_waits(sample).items():
+        waited = sum(
+            site.total_ns for site in locks.sites if site.waits_for == waits_for and not site.kind.startswith(but)
+        )
+        shares[order] = waited / (sample.cell.workers * locks.work_ns)
+    return shares
+
+
+def shares_of(sample: Sample, *, waits_for: WaitsFor, but: tuple[str, ...] = ()) -> tuple[float, ...]:
+    """The share of time that each lock launch waited, in the order of launches."""
+    return tuple(shares_by_order(sample, waits_for, but).values())
+
+
+def _lock_waits(sample: Sample) -> dict[int, LockWaits]:
+    launches = sorted(sample.locks, key=lambda launch: launch.order)
+    return {launch.order: launch.locks for launch in launches if launch.locks is not None and launch.locks.work_ns > 0}
+
+
+def site_figures(sample: Sample) -> tuple[SiteFigures, ...]:
+    """Each creation site over all lock launches; the one that was waited for longest comes first."""
+    launches = list(_lock_waits(sample).values())
+    groups: dict[tuple[str, int, str, str, WaitsFor], list[tuple[LockWaits, LockSite]]] = {}
+    for locks in launches:
+        for site in locks.sites:
+            key = (site.file, site.line, site.kind, site.name, site.waits_for)
+            groups.setdefault(key, []).append((locks, site))
+    found = [_site(groups[key], launches, sample.cell.workers) for key in sorted(groups)]
+    waited = (site for site in found if site.contended)  # others were counted, and nobody ever waited there
+    return tuple(sorted(waited, key=lambda site: -site.total_ns))
+
+
+def _site(seen: Sequence[tuple[LockWaits, LockSite]], launches: Sequence[LockWaits], workers: int) -> SiteFigures:
+    """One site; `seen` are those of `launches` that know it. Its share is a median over launches, as that of all."""
+    first, sites = seen[0][1], [site for _, site in seen]
+    histogram: Counter[int] = Counter()
+    for site in sites:
+        histogram.update(site.histogram)
+    waited = {id(locks): site.total_ns for locks, site in seen}
+    contended = sum(site.contended for site in sites)
+    max_ns = max(site.max_ns for site in sites)
+    # A bucket may end above the longest wait in it.
+    p50, p95, p99 = (min(percentile(histogram, q), float(max_ns)) for q in (0.5, 0.95, 0.99))
+    return SiteFigures(
+        file=first.file,
+        line=first.line,
+        kind=first.kind,
+        waits_for=first.waits_for,
+        name=first.name,
+        share=float(median(waited.get(id(locks), 0) / (workers * locks.work_ns) for locks in launches)),
+        contended_per_s=contended / (sum(locks.work_ns for locks in launches) / NS_PER_S),
+        contended_ratio=_contended_ratio(seen),
+        p50_ns=p50,
+        p95_ns=p95,
+        p99_ns=p99,
+        max_ns=float(max_ns),
+        total_ns=float(sum(waited.values())),
+        contended=contended,
+    )
+
+
+def _contended_ratio(seen: Sequence[tuple[LockWaits, LockSite]]) -> float | None:
+    """Contended acquisitions an operation over all acquisitions an operation, which were counted in a turn apart."""
+    counted = [(locks, site) for locks, site in seen if site.acquisitions is not None and locks.counted_ops > 0]
+    ops = sum(locks.ops for locks, _ in counted)
+    acquired = sum(site.acquisitions or 0 for _, site in counted)
+    if not ops or not acquired:
+        return None
+    acquired_per_op = acquired / sum(locks.counted_ops for locks, _ in counted)
+    return min(1.0, sum(site.contended for _, site in counted) / ops / acquired_per_op)
+
+
+# ---- where threads wait
+
+
+def waits_of(sample: Sample) -> WaitFigures | None:
+    """The medians over memory launches; of launches that all say why there are none, the first reason.
+
+    Those have the scheduler's figures alone: running and runnable, switches, cores.
+    """
+    seen = [launch.waits for launch in sample.memory if launch.waits is not None]
+    usable = [waits for waits in seen if not waits.unavailable and waits.span_s > 0]
+    reasons = [waits.unavailable for waits in seen if waits.unavailable]
+    if not usable:
+        return _scheduled(seen, reasons[0]) if reasons else None
+    running, runnable, gil, parked, process, asleep = _fractions(usable)
+    gil_p50, gil_p95, gil_max = _gil_waits(usable)
+    lock, queue = (median_of(shares_of(sample, waits_for=what, but=ELSEWHERE)) or 0.0 for what in ("lock", "queue"))
+    lock = min(parked, lock)
+    queue = min(parked - lock, queue)
+    return WaitFigures(
+        running=running,
+        runnable=runnable,
+        gil=gil,
+        lock=lock,
+        queue=queue,
+        process=process,
+        unattributed=parked - lock - queue,
+        asleep=asleep,
+        voluntary_per_s=_per_second(usable, lambda waits: waits.voluntary_switches),
+        involuntary_per_s=_per_second(usable, lambda waits: waits.involuntary_switches),
+        cores=_cores_by_process(seen),
+        gil_p50_ns=gil_p50,
+        gil_p95_ns=gil_p95,
+        gil_max_ns=gil_max,
+    )
+
+
+def _scheduled(seen: Sequence[Waits], reason: str) -> WaitFigures:
+    """What there is without samples; the fractions are zero where not even the scheduler's account could be read."""
+    accounted = [waits for waits in seen if waits.span_s > 0]
+    return WaitFigures(
+        unavailable=reason,
+        running=median_of(waits.running_s / waits.span_s for waits in accounted) or 0.0,
+        runnable=median_of(waits.runnable_s / waits.span_s for waits in accounted) or 0.0,
+        voluntary_per_s=_per_second(accounted, lambda waits: waits.voluntary_switches),
+        involuntary_per_s=_per_second(accounted, lambda waits: waits.involuntary_switches),
+        cores=_cores_by_process(seen),
+    )
+
+
+def _fractions(waits: Sequence[Waits]) -> list[float]:
+    """Running, runnable, GIL, parked, process, asleep: medians over launches, then made to sum to 1."""
+    parts = [
+        [part / each.span_s for part in (each.running_s, each.runnable_s, each.gil_s, each.parked_s, each.process_s)]
+        + [each.asleep_s / each.span_s]
+        for each in waits
+    ]
+    middles = [median(part) for part in zip(*parts, strict=True)]
+    whole = sum(middles)
+    return [middle / whole for middle in middles] if whole > 0 else middles
+
+
+def _gil_waits(waits: Sequence[Waits]) -> tuple[float | None, float | None, float | None]:
+    """Median, 95th percentile and longest of single waits for the GIL in ns, those of all launches together.
+
+    None where too few were seen to end, where the looks are too rare for the median, or where more than a part of them
+    could not be followed to their ends.
+    """
+    told = [each for each in waits if each.gil_waits]
+    histogram: Counter[int] = Counter()
+    for each in told:
+        histogram.update({bucket: round(1000 * weight) for bucket, weight in each.gil_waits.items()})
+    ended = histogram.total() / 1000
+    longest = float(max((each.gil_max_ns for each in told), default=0))
+    if ended < GIL_WAITS:
+        return None, None, None
+    whole = 1 + sum(each.gil_unended for each in told) / ended  # all waits, in those that ended
+    p50, p95 = (percentile(histogram, share * whole) if share * whole <= 1 else None for share in (0.5, 0.95))
+    crowded = sum(each.runnable_s for each in told) > sum(each.gil_s for each in told)
+    pauses = PAUSES_CROWDED if crowded else 1
+    if p50 is None or p50 < pauses * max(each.gil_look_ns for each in told):
+        return None, None, longest
+    return p50, p95, max(longest, p95 or p50)
+
+
+def gil_wait_values(launches: Iterable[Launch]) -> dict[int, float]:
+    """Launch order -> the 95th percentile of its single waits for the GIL in ns, 0 of a launch that saw none."""
+    found = {}
+    for launch in launches:
+        if launch.waits is not None and not launch.waits.unavailable and launch.waits.samples:
+            none = not (launch.waits.gil_s or launch.waits.gil_waits)
+            p95 = 0.0 if none else _gil_waits([launch.waits])[1]
+            if p95 is not None:
+                found[launch.order] = p95
+    return found
+
+
+def _per_second(waits: Sequence[Waits], count_of: Callable[[Waits], int]) -> float:
+    return median_of(count_of(each) / each.watched_s for each in waits if each.watched_s > 0) or 0.0
+
+
+def _cores_by_process(waits: Sequence[Waits]) -> dict[str, float]:
+    names = sorted({name for each in waits for name in each.cores})
+    return {name: float(median(each.cores[name] for each in waits if name in each.cores)) for name in names}

@@ -1,0 +1,15 @@
+"""Starts processes and watches them: launchers, samples of memory and threads, interleaved rounds.
+
+Start at `interleaved.py`, then `launch.py`.
+"""
+
+__all__ = [
+    "budget",
+    "cell_run",
+    "conditions",
+    "interleaved",
+    "launch",
+    "launchers",
+    "machine",
+    "watch",
+]

@@ -1,0 +1,166 @@
+"""Load generators: what wrk and oha are told, what they say, and which CPUs they get. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from ...errors import FtgateError
+from ...model import Generator, Latency, Struct
+
+INSTALL: Final[dict[Generator, str]] = {"wrk": "apt install wrk", "oha": "cargo install oha"}
+"""The generators in the order in which they are looked for, each with the command that installs it."""
+PATIENCE_S: Final = 10
+"""An answer that takes longer counts as one that failed."""
+MOST_FAILED: Final = 0.01
+"""The share of requests that may fail; with more of them the figures are those of another thing than answers."""
+MOST_FAILED_WARMING: Final = 0.5
+"""The same in windows that are not measured."""
+SPLIT_FROM: Final = 4
+"""CPUs from which on the generator gets some of its own."""
+_LEAST_NS: Final = 1_000_000_000
+_DEADLINE: Final = "aborted due to deadline"
+"""What oha says of the requests that were under way when its time was up: no fault of the server's."""
+
+
+class LoadError(FtgateError):
+    """A generator said something that cannot be read."""
+
+
+class Heard(Struct, frozen=True, kw_only=True):
+    """What a generator said of one window of load.
+
+    `answers` are requests that were answered without an error, `errors` the number of the others by kind; `seconds` is
+    the generator's own. `latency` is None where nothing was answered.
+    """
+
+    answers: int
+    errors: dict[str, int]
+    seconds: float
+    latency: Latency | None
+
+    @property
+    def failed(self) -> int:
+        """Requests that failed, of whatever kind."""
+        return sum(self.errors.values())
+
+    @property
+    def share_failed(self) -> float:
+        """The share of all requests that failed; 0 of none."""
+        return self.failed / max(1, self.failed + self.answers)
+
+
+def seconds_of(generator: Generator, window_ns: int) -> float:
+    """How long a window of at least `window_ns` is: wrk takes whole seconds alone, oha milliseconds."""
+    if generator == "wrk":
+        return float(max(1, math.ceil(window_ns / _LEAST_NS)))
+    return max(1, math.ceil(window_ns / 1e6)) / 1e3
+
+
+def argv_of(
+    generator: Generator, program: str, url: str, *, connections: int, seconds: float, cpus: int, script: str
+) -> list[str]:
+    """The generator's command line for a window of `seconds`; `script` is wrk's, which prints JSON.
+
+    `cpus` are those it may use: wrk has a thread on each, as far as its connections can be shared out evenly.
+    """
+    if generator == "wrk":
+        threads = str(threads_of(connections, cpus))
+        told = ["-t", threads, "-c", str(connections), "-d", f"{seconds:.0f}s", "--timeout", f"{PATIENCE_S}s"]
+        return [program, *told, "-s", script, url]
+    told = ["-c", str(connections), "-z", f"{seconds * 1e3:.0f}ms", "-t", f"{PATIENCE_S}s", "--redirect", "0"]
+    return [program, "--no-tui", "--output-format", "json", *told, url]
+
+
+def environment_of(generator: Generator, cpus: int) -> dict[str, str]:
+    """Variables that a generator is started with: oha would have a thread for each core of the whole machine."""
+    return {"TOKIO_WORKER_THREADS": str(max(1, cpus))} if generator == "oha" else {}
+
+
+def threads_of(connections: int, cpus: int) -> int:
+    """As many threads as CPUs, but a divisor of the connections: wrk leaves the remainder of the division out."""
+    return next(count for count in range(max(1, min(cpus, connections)), 0, -1) if connections % count == 0)
+
+
+# -- what they say -------------------------------------------------------------------------------------------------
+
+
+def parse(generator: Generator, output: str) -> Heard:
+    """What a generator printed. Raises LoadError for what is not its JSON."""
+    try:
+        return _wrk(_last_object(output)) if generator == "wrk" else _oha(json.loads(output[output.index("{") :]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        said = output.strip().splitlines()
+        raise LoadError(f"{generator} did not print its figures: {said[-1][:200] if said else 'nothing'}") from error
+
+
+def _last_object(output: str) -> Any:
+    """The last line that is a JSON object: wrk's own text stands before it."""
+    lines = [line for line in output.splitlines() if line.startswith("{")]
+    return json.loads(lines[-1] if lines else "")
+
+
+def _wrk(said: Mapping[str, Any]) -> Heard:
+    """The line of our script. wrk counts an answer with an error, and one that came too late, as answered, too."""
+    errors = {kind: int(count) for kind, count in said["errors"].items() if count}
+    answers = max(0, int(said["requests"]) - errors.get("status", 0) - errors.get("timeout", 0))
+    seconds = float(said["duration_us"]) / 1e6
+    spans = {name: 1e3 * float(said[f"{name}_us"]) for name in ("mean", "p50", "p95", "p99", "max")}
+    return _heard(answers, errors, seconds, spans)
+
+
+def _oha(said: Mapping[str, Any]) -> Heard:
+    """The JSON of oha, in which times are in seconds, and null where there was no answer."""
+    codes = {code: int(count) for code, count in said["statusCodeDistribution"].items()}
+    errors = {kind: int(count) for kind, count in said["errorDistribution"].items() if kind != _DEADLINE and count}
+    refused = sum(count for code, count in codes.items() if int(code) >= 400)
+    if refused:
+        errors["status"] = refused
+    summary, percentiles = said["summary"], said["latencyPercentiles"]
+    spans = {name: percentiles[name] for name in ("p50", "p95", "p99")}
+    spans |= {"mean": summary["average"], "max": summary["slowest"]}
+    known = {name: 1e9 * float(span or 0.0) for name, span in spans.items()}
+    return _heard(sum(codes.values()) - refused, errors, float(summary["total"]), known)
+
+
+def _heard(answers: int, errors: dict[str, int], seconds: float, spans: Mapping[str, float]) -> Heard:
+    latency = Latency(**{f"{name}_ns": span for name, span in spans.items()}, errors=sum(errors.values()))
+    return Heard(answers=answers, errors=errors, seconds=seconds, latency=latency if answers else None)
+
+
+# -- whose CPUs ----------------------------------------------------------------------------------------------------
+
+
+def split(cpus: Sequence[int], quota: float | None = None) -> tuple[frozenset[int], frozenset[int]]:
+    """The CPUs of the server and those of the generator: the last quarter of `cpus`, at least one.
+
+    `cpus` stand core by core. The same for both where there are fewer than four, or a `quota` of fewer cores.
+    """
+    if len(cpus) < SPLIT_FROM or (quota is not None and quota < SPLIT_FROM):
+        return frozenset(cpus), frozenset(cpus)
+    own = len(cpus) - max(1, len(cpus) // 4)
+    return frozenset(cpus[:own]), frozenset(cpus[own:])
+
+
+def cpus_note(server: frozenset[int], generator: frozenset[int], quota: float | None = None) -> str:
+    """Who had which CPUs, for the table: `server and load share 2 CPUs: ...`."""
+    if server != generator:
+        return f"the server has {_cpus(len(server))}, the load {_cpus(len(generator))} of its own"
+    here = f"server and load share {_cpus(len(server))}" if server else "server and load share the CPUs"
+    limited = f" with a quota of {quota:g}" if quota is not None and quota < len(server) else ""
+    return f"{here}{limited}: what the load takes the server has not, rates are lower than with CPUs for each"
+
+
+def _cpus(count: int) -> str:
+    return f"{count} CPU{'' if count == 1 else 's'}"
+
+
+class Tool(NamedTuple):
+    """A generator that is there: its name, its program, and the CPUs of the server and its own."""
+
+    name: Generator
+    program: str
+    server_cpus: frozenset[int]
+    own_cpus: frozenset[int]

@@ -1,0 +1,143 @@
+"""The machine as far as it changes figures, and the fingerprint that keys baselines."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+from pathlib import Path
+from typing import Final
+
+from ..model import Machine
+
+ROOT: Final = Path("/")
+_NO_LIMIT_BYTES: Final = 1 << 60  # cgroup v1 writes a huge number where there is no limit
+
+
+def read_machine(root: Path = ROOT) -> Machine:
+    """This machine; `root` is where /proc and /sys are looked for."""
+    cpu = cpu_model(root)
+    cores = usable_cores()
+    kernel = platform.release()
+    quota = cpu_quota(root)
+    clock = governor(root)
+    return Machine(
+        fingerprint=fingerprint(
+            system=platform.system(),
+            arch=platform.machine(),
+            cpu=cpu,
+            cores=cores,
+            kernel=kernel,
+            governor=clock,
+            cpu_quota=quota,
+        ),
+        system=platform.system(),
+        arch=platform.machine(),
+        cpu=cpu,
+        cores=cores,
+        kernel=kernel,
+        governor=clock,
+        cpu_quota=quota,
+        memory_limit_bytes=memory_limit_bytes(root),
+    )
+
+
+def fingerprint(
+    *, system: str, arch: str, cpu: str, cores: int, kernel: str, governor: str | None, cpu_quota: float | None
+) -> str:
+    """`linux-x86_64-intel-xeon-2c-1a2b3c4d`: readable, the same as long as figures can be compared.
+
+    `cores` are those usable, `cpu_quota` is in cores; of the kernel only major.minor counts.
+    """
+    series = ".".join(re.findall(r"\d+", kernel)[:2])
+    quota = "" if cpu_quota is None else f"{cpu_quota:.2f}"
+    exact = "\0".join([system, arch, cpu, str(cores), quota, governor or "", series])
+    digest = hashlib.sha256(exact.encode()).hexdigest()[:8]
+    return "-".join([_slug(system), arch.lower(), _slug(_without_noise(cpu)) or "cpu", f"{cores}c", digest])
+
+
+def usable_cores() -> int:
+    """The cores that this process may run on (its affinity where there is one)."""
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux has one
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def cpu_model(root: Path = ROOT) -> str:
+    """The CPU's name as the system gives it, `unknown` when it gives none."""
+    text = read_text(root / "proc/cpuinfo") or ""
+    for key in ("model name", "Model", "Hardware", "cpu model", "Processor"):
+        match = re.search(rf"^{key}\s*:\s*(.+)$", text, re.MULTILINE)
+        if match:
+            return match[1].strip()
+    arm = re.findall(r"^CPU (?:implementer|part)\s*:\s*(\S+)$", text, re.MULTILINE)[:2]
+    return " ".join(["ARM", *arm]) if arm else platform.processor() or "unknown"
+
+
+def governor(root: Path = ROOT) -> str | None:
+    """The frequency governor of the first core (all of them, joined, when they differ); None where there is none."""
+    paths = sorted((root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor"))
+    named = {text.strip() for path in paths if (text := read_text(path))}
+    return "+".join(sorted(named)) or None
+
+
+def cpu_quota(root: Path = ROOT) -> float | None:
+    """The least CPU limit of this process's cgroup and those above it, in cores; None without a limit."""
+    limits = [limit for folder in cgroup_folders(root, "cpu") if (limit := _folder_quota(folder)) is not None]
+    return min(limits, default=None)
+
+
+def memory_limit_bytes(root: Path = ROOT) -> int | None:
+    """The least memory limit of this process's cgroup and those above it; None without a limit."""
+    limits = []
+    for folder in cgroup_folders(root, "memory"):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            text = (read_text(folder / name) or "").strip()
+            if text.isdigit() and int(text) < _NO_LIMIT_BYTES:
+                limits.append(int(text))
+    return min(limits, default=None)
+
+
+def cgroup_folders(root: Path, controller: str) -> list[Path]:
+    """The folders of this process's cgroup for a controller, v2 and v1, from the innermost to the top."""
+    folders: list[Path] = []
+    for line in (read_text(root / "proc/self/cgroup") or "0::/").splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers and controller not in controllers.split(","):
+            continue
+        mount = root / "sys/fs/cgroup"
+        top = mount / _v1_mount(mount, controllers, controller) if number != "0" else mount
+        inner = top / path.lstrip("/")
+        folders += [inner, *(folder for folder in inner.parents if folder.is_relative_to(top))]
+    return folders
+
+
+def read_text(path: Path) -> str | None:
+    """What a file of /proc or /sys holds; None where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+
+
+def _folder_quota(folder: Path) -> float | None:
+    quota, _, period = (read_text(folder / "cpu.max") or "").strip().partition(" ")
+    if not quota:
+        quota = (read_text(folder / "cpu.cfs_quota_us") or "").strip()
+        period = (read_text(folder / "cpu.cfs_period_us") or "").strip()
+    if not quota.isdigit() or not period.isdigit() or int(period) == 0:
+        return None
+    return int(quota) / int(period)
+
+
+def _v1_mount(mount: Path, controllers: str, controller: str) -> str:
+    return controllers if (mount / controllers).is_dir() else controller
+
+
+def _without_noise(cpu: str) -> str:
+    return re.sub(r"\((?:r|tm)\)|@.*$|\b(?:cpu|processor|\d+-core)\b", " ", cpu, flags=re.IGNORECASE)
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

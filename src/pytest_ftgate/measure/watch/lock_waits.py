@@ -1,0 +1,114 @@
+"""The files that the lock probe leaves, one a process and interpreter, merged into one launch's sites."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from ...errors import FtgateError
+from ...model import LockSite, Struct, WaitsFor
+from ...runner.locks.sites import BROKEN
+
+
+class Written(Struct, frozen=True, kw_only=True):
+    """One site as one process and interpreter wrote it; times in ns, `histogram` maps a bucket to waits in it.
+
+    `file` is empty where another process made the lock; `key` is then what both know it by. `acquired` is 0 where
+    acquisitions were not counted.
+    """
+
+    file: str
+    line: int
+    kind: str
+    waits_for: WaitsFor
+    name: str = ""
+    key: str = ""
+    contended: int = 0
+    total_ns: int = 0
+    max_ns: int = 0
+    acquired: int = 0
+    histogram: dict[int, int] = msgspec.field(default_factory=dict)
+
+
+_Place = tuple[str, int, str, WaitsFor, str]
+
+
+@dataclass
+class _Sum:
+    contended: int = 0
+    total_ns: int = 0
+    max_ns: int = 0
+    acquired: int = 0
+    histogram: dict[int, int] = field(default_factory=dict)
+
+    def add(self, site: Written) -> None:
+        self.contended += site.contended
+        self.total_ns += site.total_ns
+        self.max_ns = max(self.max_ns, site.max_ns)
+        self.acquired += site.acquired
+        for bucket, count in site.histogram.items():
+            self.histogram[bucket] = self.histogram.get(bucket, 0) + count
+
+
+def read(folder: Path) -> tuple[LockSite, ...]:
+    """All `*.json` of a launch's folder, merged. Raises FtgateError that names a file that cannot be understood."""
+    for broken in folder.glob("*" + BROKEN):
+        raise FtgateError(f"{broken}: the lock waits of one process are not whole; make room on the disk")
+    return merged(_decoded(path) for path in sorted(folder.glob("*.json")))
+
+
+def _decoded(path: Path) -> list[Written]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=list[Written])
+    except (msgspec.DecodeError, UnicodeDecodeError, OSError) as error:
+        mend = "run again; a disk that is full leaves such a file"
+        raise FtgateError(f"{path}: the lock waits of one process cannot be read: {error}; {mend}") from error
+
+
+def merged(files: Iterable[Iterable[Written]]) -> tuple[LockSite, ...]:
+    """Sum the sites of all processes by (file, line, kind, waits_for, name), in that order.
+
+    A site that has a key gets its line, kind and name from the process that knew them; where none did, it stays under
+    an empty file. A site with neither waits nor acquisitions is left out.
+    """
+    sites = [site for file in files for site in file]
+    known = _known(sites)
+    sums: dict[_Place, _Sum] = {}
+    for site in sites:
+        if site.contended or site.acquired:
+            sums.setdefault(known.get(site.key) or _place(site), _Sum()).add(site)
+    return tuple(_as_site(place, sums[place]) for place in sorted(sums))
+
+
+def _place(site: Written) -> _Place:
+    return site.file, site.line, site.kind, site.waits_for, site.name
+
+
+def _known(sites: list[Written]) -> dict[str, _Place]:
+    """The place of each key: from whoever knew the line, under the name that anybody gave."""
+    places: dict[str, _Place] = {}
+    for site in sites:
+        if site.key:
+            before = places.get(site.key, _place(site))
+            best = _place(site) if site.file and not before[0] else before
+            places[site.key] = (*best[:4], best[4] or before[4] or site.name)
+    return places
+
+
+def _as_site(place: _Place, found: _Sum) -> LockSite:
+    file, line, kind, waits_for, name = place
+    return LockSite(
+        file=file,
+        line=line,
+        kind=kind,
+        waits_for=waits_for,
+        name=name,
+        contended=found.contended,
+        total_ns=found.total_ns,
+        max_ns=found.max_ns,
+        histogram=dict(sorted(found.histogram.items())),
+        acquisitions=found.acquired or None,
+    )

@@ -1,0 +1,279 @@
+"""Readers of /proc: system calls, scheduler accounts, mappings."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from typing import Final, NamedTuple, Protocol
+
+import psutil
+
+from .gil_waits import Slices
+from .processes import TRACKER
+
+_OPEN_FILES: Final = 256
+PRIVATE: Final = 0x80  # FUTEX_PRIVATE_FLAG
+STACK_BYTES: Final = 16 << 10  # how far above the stack pointer the frames stand in which a thread parks
+GIL_BYTES: Final = 256  # a GIL's two conditions stand so near to each other
+
+
+class Calls(NamedTuple):
+    """Numbers of the system calls in which threads wait, on one architecture."""
+
+    futex: int
+    descriptor: frozenset[int]  # read, write, send, receive, accept: the first argument is a descriptor
+    poll: frozenset[int]
+    select: frozenset[int]
+    process: frozenset[int]  # wait for a child, lock a file
+
+
+NO_CALLS: Final = Calls(futex=-1, descriptor=frozenset(), poll=frozenset(), select=frozenset(), process=frozenset())
+CALLS: Final = {
+    "x86_64": Calls(
+        futex=202,
+        descriptor=frozenset({0, 1, 19, 20, 42, 43, 44, 45, 46, 47, 288}),
+        poll=frozenset({7, 271}),
+        select=frozenset({23, 270}),
+        process=frozenset({61, 72, 73, 247}),
+    ),
+    "aarch64": Calls(
+        futex=98,
+        descriptor=frozenset({63, 64, 65, 66, 202, 203, 206, 207, 211, 212, 242}),
+        poll=frozenset({73}),
+        select=frozenset({72}),
+        process=frozenset({25, 32, 95, 260}),
+    ),
+}
+
+
+class Account(NamedTuple):
+    """The scheduler's account of one thread: ns on a core and ns in a run queue, and switches, since it began."""
+
+    running_ns: int
+    runnable_ns: int
+    voluntary: int
+    involuntary: int
+
+
+UNBORN: Final = Account(0, 0, 0, 0)
+
+
+class Reader(Protocol):
+    """What the kernel tells of other processes; None, or nothing, of one that is gone. Raises PermissionError."""
+
+    def threads(self, pid: int) -> list[int]:
+        """The ids of its threads."""
+        ...
+
+    def call(self, pid: int, thread: int) -> bytes | None:
+        """The system call it is in: number, six arguments, stack pointer, program counter; or `running`."""
+        ...
+
+    def account(self, pid: int, thread: int) -> Account | None:
+        """The scheduler's account."""
+        ...
+
+    def slices(self, pid: int, thread: int) -> Slices | None:
+        """Its time on a core, and how often it was given one: read at each look that sees it wait for the GIL."""
+        ...
+
+    def children(self, pid: int) -> list[int]:
+        """The processes that it started and that are there."""
+        ...
+
+    def title(self, pid: int) -> str:
+        """What a process calls itself: the first word of its command line if it rewrote that, else its name."""
+        ...
+
+    def is_tracker(self, pid: int) -> bool:
+        """Whether it is multiprocessing's resource tracker, which is no part of any workload."""
+        ...
+
+    def cpu_s(self, pid: int) -> float | None:
+        """CPU time of a process with all threads it ever had, in s; on any system, and never PermissionError."""
+        ...
+
+    def maps(self, pid: int) -> str:
+        """Its address space, in the kernel's words."""
+        ...
+
+    def link(self, pid: int, name: str) -> str:
+        """Where `exe` or `fd/3` leads; empty when nowhere."""
+        ...
+
+    def memory(self, pid: int, address: int, size: int) -> bytes:
+        """`size` bytes of its memory, or fewer."""
+        ...
+
+    def local_sockets(self, pid: int) -> frozenset[str]:
+        """The inodes of the Unix sockets that it could have."""
+        ...
+
+    def drop(self, thread: int) -> None:
+        """Let go of what is kept open of a thread that ended."""
+        ...
+
+    def close(self) -> None:
+        """Let go of all that is kept open."""
+        ...
+
+
+class Proc:
+    """The real reader. What is read at each look is kept open, as long as there are not too many threads."""
+
+    def __init__(self) -> None:
+        # By a thread's id, which is one of its machine's as long as it lives.
+        self._kept: dict[str, dict[int, int]] = {"syscall": {}, "schedstat": {}}
+
+    def threads(self, pid: int) -> list[int]:
+        """See Reader."""
+        with _gone():
+            return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+        return []
+
+    def call(self, pid: int, thread: int) -> bytes | None:
+        """See Reader."""
+        return self._again("syscall", pid, thread)
+
+    def slices(self, pid: int, thread: int) -> Slices | None:
+        """See Reader."""
+        line = self._again("schedstat", pid, thread)
+        if not line:
+            return None
+        running, _, count = line.split()
+        return Slices(int(running), int(count))
+
+    def _again(self, name: str, pid: int, thread: int) -> bytes | None:
+        """What a file of a thread says now; it is kept open."""
+        kept = self._kept[name].get(thread)
+        try:
+            if kept is not None:
+                return os.pread(kept, 256, 0)
+            return self._first(name, pid, thread)
+        except (FileNotFoundError, ProcessLookupError):
+            self.drop(thread)
+            return None
+
+    def _first(self, name: str, pid: int, thread: int) -> bytes:
+        path = f"/proc/{pid}/task/{thread}/{name}"
+        if sum(map(len, self._kept.values())) >= _OPEN_FILES:
+            return _read(path)
+        descriptor = self._kept[name][thread] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return os.pread(descriptor, 256, 0)
+
+    def children(self, pid: int) -> list[int]:
+        """See Reader. Where the kernel does not list them by thread (CONFIG_PROC_CHILDREN), psutil's."""
+        if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+            with contextlib.suppress(psutil.Error):
+                return [child.pid for child in psutil.Process(pid).children()]
+            return []
+        found: list[int] = []
+        for thread in self.threads(pid):
+            with _gone():
+                found += map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
+        return found
+
+    def title(self, pid: int) -> str:
+        """See Reader."""
+        words = _command(pid)
+        if words and words[0].startswith("("):
+            return words[0].strip("() ").partition(":")[0]
+        with _gone():
+            return os.fsdecode(_read(f"/proc/{pid}/comm")).strip()
+        return ""
+
+    def is_tracker(self, pid: int) -> bool:
+        """See Reader."""
+        return any(TRACKER in word for word in _command(pid))
+
+    def account(self, pid: int, thread: int) -> Account | None:
+        """See Reader."""
+        folder = f"/proc/{pid}/task/{thread}"
+        with _gone():
+            running, runnable = _read(f"{folder}/schedstat").split()[:2]
+            status = _read(f"{folder}/status")
+            if b"\nState:\tZ" not in status:  # ended, but nobody has asked for its exit code yet
+                switches = [int(line.split()[1]) for line in status.splitlines() if b"_switches" in line]
+                return Account(int(running), int(runnable), *switches)
+        return None
+
+    def cpu_s(self, pid: int) -> float | None:
+        """See Reader. A process's clock, as clock_getcpuclockid gives it: no clock ticks, ended threads included.
+
+        Off Linux psutil's user and system time.
+        """
+        if on_linux():
+            with contextlib.suppress(OSError):
+                return time.clock_gettime(((~pid) << 3) | 2)
+            return None
+        with contextlib.suppress(psutil.Error):
+            times = psutil.Process(pid).cpu_times()
+            return float(times.user + times.system)
+        return None
+
+    def maps(self, pid: int) -> str:
+        """See Reader."""
+        with _gone():
+            return os.fsdecode(_read(f"/proc/{pid}/maps"))
+        return ""
+
+    def link(self, pid: int, name: str) -> str:
+        """See Reader."""
+        with _gone():
+            return os.readlink(f"/proc/{pid}/{name}")
+        return ""
+
+    def memory(self, pid: int, address: int, size: int) -> bytes:
+        """See Reader. Reading it attaches to nothing and stops nothing."""
+        with contextlib.suppress(OSError, OverflowError), open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
+            file.seek(address)
+            return file.read(size)
+        return b""
+
+    def local_sockets(self, pid: int) -> frozenset[str]:
+        """See Reader."""
+        with _gone():
+            rows = [line.split() for line in os.fsdecode(_read(f"/proc/{pid}/net/unix")).splitlines()[1:]]
+            return frozenset(row[6] for row in rows if len(row) > 6)
+        return frozenset()
+
+    def drop(self, thread: int) -> None:
+        """See Reader. Its id may be another's soon."""
+        for kept in self._kept.values():
+            descriptor = kept.pop(thread, None)
+            if descriptor is not None:
+                os.close(descriptor)
+
+    def close(self) -> None:
+        """See Reader."""
+        for kept in self._kept.values():
+            for descriptor in kept.values():
+                os.close(descriptor)
+            kept.clear()
+
+
+def _gone() -> contextlib.suppress:
+    return contextlib.suppress(FileNotFoundError, ProcessLookupError)
+
+
+def _command(pid: int) -> list[str]:
+    """The words of a process's command line; none of one that is gone."""
+    if on_linux():
+        with _gone():
+            return os.fsdecode(_read(f"/proc/{pid}/cmdline")).split("\0")
+        return []
+    with contextlib.suppress(psutil.Error):
+        return [str(word) for word in psutil.Process(pid).cmdline()]
+    return []
+
+
+def on_linux() -> bool:
+    """Whether this is Linux."""
+    return sys.platform.startswith("linux")
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        return file.readall()

@@ -1,0 +1,154 @@
+"""Processes of a launch: the tree, marks in the environment, leftovers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+
+import psutil
+
+from ...model import Role
+from .process_roles import Roles
+
+MARK = "FTGATE_LAUNCH"
+# As multiprocessing starts its own servers; a word of a workload's may hold the module's name.
+TRACKER = "from multiprocessing.resource_tracker import main"
+FORKSERVER = "from multiprocessing.forkserver import main"
+_ENVIRONMENTS = os.path.exists("/proc/self/environ")
+
+
+# -- one look ----------------------------------------------------------------------------------------------------------
+
+
+def tree(pid: int) -> list[psutil.Process]:
+    """The live processes of a launch without the resource tracker, which is no part of the workload."""
+    try:
+        main = psutil.Process(pid)
+        found = [main, *main.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+    return [process for process in found if alive(process) and not _is(process, TRACKER)]
+
+
+def children_of(pids: Sequence[int]) -> set[int] | None:
+    """The children of all these processes; None where the kernel has no list of them.
+
+    Source: Linux's /proc/PID/task/TID/children, which takes far less than to look at all processes of the machine.
+    """
+    found: set[int] = set()
+    try:
+        for pid in pids:
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
+                    found.update(map(int, file.read().split()))
+    except OSError:
+        return None
+    return found
+
+
+def _is(process: psutil.Process, server: str) -> bool:
+    try:
+        return any(server in word for word in process.cmdline())
+    except psutil.Error:
+        return False
+
+
+def _forkserver(process: psutil.Process, main: int) -> bool:
+    """Its children have its command line too, but not its parent."""
+    with contextlib.suppress(psutil.Error):
+        return bool(process.ppid() == main) and _is(process, FORKSERVER)
+    return False
+
+
+def role_of(process: psutil.Process, roles: Roles) -> Role:
+    """What a process of the tree is; multiprocessing's forkserver is known by its command line."""
+    if process.pid == roles.main:
+        return "main"
+    if process.pid in roles.workers:
+        return "workers"
+    return "servers" if process.pid in roles.servers or _forkserver(process, roles.main) else "others"
+
+
+def alive(process: psutil.Process) -> bool:
+    """Whether a process runs: it has not ended, and it is no zombie."""
+    try:
+        return process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.Error:
+        return False
+
+
+# -- what a launch leaves ----------------------------------------------------------------------------------------------
+
+
+def marked(mark: str) -> list[psutil.Process]:
+    """Every process, wherever it went in the tree, that carries this launch's mark in its environment."""
+    found = []
+    for pid in psutil.pids():
+        with contextlib.suppress(psutil.Error, OSError):
+            if _carries(pid, mark):
+                found.append(psutil.Process(pid))
+    return found
+
+
+def _carries(pid: int, mark: str) -> bool:
+    """The bytes are searched where the system has them: every process of the machine is asked at each launch's end."""
+    if _ENVIRONMENTS:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return f"\0{MARK}={mark}\0".encode() in b"\0" + file.read() + b"\0"
+    return bool(psutil.Process(pid).environ().get(MARK) == mark)
+
+
+def leftovers(pid: int, mark: str) -> list[str]:
+    """What a finished launch left behind: `pid: command` of each, multiprocessing's own servers left out."""
+    return [described(process) for process in marked(mark) if process.pid != pid and not _belongs(process, pid)]
+
+
+def _belongs(process: psutil.Process, main: int) -> bool:
+    with contextlib.suppress(psutil.Error):
+        if process.status() == psutil.STATUS_ZOMBIE or _is(process, TRACKER):
+            return True
+        return process.ppid() == main and _is(process, FORKSERVER)
+    return True
+
+
+def described(process: psutil.Process) -> str:
+    """`pid: command`, or the pid alone where the command is not to be had."""
+    try:
+        return f"{process.pid}: {' '.join(process.cmdline())[:200]}"
+    except psutil.Error:
+        return str(process.pid)
+
+
+def kill_all(group: int, mark: str) -> None:
+    """End a launch with everything it started, also what left its process group."""
+    if os.name == "posix":
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+    kill_marked(mark)
+
+
+def kill_marked(mark: str) -> None:
+    """End every process that carries a launch's mark, where no process group is known to be its own."""
+    for _ in range(5):
+        left = [process for process in marked(mark) if _running(process)]
+        if not left:
+            return
+        for process in left:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(left, timeout=0.5)
+
+
+def _running(process: psutil.Process) -> bool:
+    return process.pid != os.getpid() and alive(process)
+
+
+def marks() -> Iterator[str]:
+    """Names for launches, unique on this machine."""
+    count = 0
+    while True:
+        count += 1
+        yield f"{os.getpid()}-{time.monotonic_ns()}-{count}"

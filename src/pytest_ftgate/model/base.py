@@ -1,0 +1,16 @@
+"""The base of every frozen value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Base of every value here: immutable, keyword-only, strict when decoded."""
+
+
+def to_builtins(value: Struct) -> Any:
+    """Plain dicts, lists and scalars of a value, fit for JSON and for another process."""
+    return msgspec.to_builtins(value)

@@ -1,0 +1,41 @@
+"""Metrics, the thresholds that are declared for them, and intervals."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from .base import Struct
+
+
+class Metric(StrEnum):
+    """What may gate."""
+
+    WALL = "wall"
+    TAIL = "tail"
+    USS = "uss"
+    LOCK_WAIT = "lock_wait_share"
+    SCALING = "scaling"
+    RATIO = "ratio"
+    CONTRACT = "contract"
+
+
+class Threshold(Struct, frozen=True, kw_only=True):
+    """What counts as a change of one metric, as declared; None leaves it to the next that says so.
+
+    `margin` and `effect` are fractions of the reference, `floor` is in the metric's unit (s, bytes, a fraction of the
+    time, x): the fail limit is (1 + margin) reference + floor.
+    """
+
+    metric: Metric
+    margin: float | None = None
+    effect: float | None = None
+    floor: float | None = None
+
+
+class Interval(Struct, frozen=True, kw_only=True):
+    """An estimate with its two-sided confidence interval; the level that was really reached."""
+
+    value: float
+    low: float
+    high: float
+    level: float

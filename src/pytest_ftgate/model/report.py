@@ -1,0 +1,208 @@
+"""What a report holds: figures, rows, tables, the machine."""
+
+from __future__ import annotations
+
+from .base import Struct
+from .launch import Latency, Sample, WaitsFor, WorkloadError
+from .metric import Interval
+from .spec import Cell, Interpreter
+from .verdict import Decision, Verdict
+
+
+class SiteFigures(Struct, frozen=True, kw_only=True):
+    """One creation site over all lock launches of a cell.
+
+    `share` is wait time over workers x the time of their work; `contended_ratio` is contended over all acquisitions,
+    None where these were not counted; percentiles and maximum in ns, over contended acquisitions alone.
+    """
+
+    file: str
+    line: int
+    kind: str
+    waits_for: WaitsFor
+    name: str
+    share: float
+    contended_per_s: float
+    contended_ratio: float | None
+    p50_ns: float
+    p95_ns: float
+    p99_ns: float
+    max_ns: float
+    total_ns: float
+    contended: int
+
+
+class WaitFigures(Struct, frozen=True, kw_only=True):
+    """Fractions of the workers' time, and the scheduler's figures. Their sum is 1 unless some are `unavailable`.
+
+    `lock` and `queue` are the part of the parked time that the lock launches explain, `unattributed` the rest of it.
+    Switches are per second over all workers' threads; `cores` maps a process to the cores it kept busy. The lengths of
+    single waits for the GIL are in ns: percentiles are None where too few waits were seen to end, or where half of them
+    are shorter than the looks can tell; the longest is a lower bound.
+    """
+
+    running: float = 0.0
+    runnable: float = 0.0
+    gil: float = 0.0
+    lock: float = 0.0
+    queue: float = 0.0
+    process: float = 0.0
+    unattributed: float = 0.0
+    asleep: float = 0.0
+    voluntary_per_s: float = 0.0
+    involuntary_per_s: float = 0.0
+    cores: dict[str, float] = {}
+    gil_p50_ns: float | None = None
+    gil_p95_ns: float | None = None
+    gil_max_ns: float | None = None
+    unavailable: str = ""
+
+
+class RoleFigures(Struct, frozen=True, kw_only=True):
+    """Bytes, medians over memory launches: steady at barriers after a collection, peak as sampled (a lower bound).
+
+    USS is the part that was written to, as everywhere among the figures (see Footprint).
+    """
+
+    processes: int
+    steady_rss: float | None = None
+    steady_uss: float | None = None
+    steady_pss: float | None = None
+    peak_rss: float | None = None
+    peak_uss: float | None = None
+    peak_pss: float | None = None
+
+
+class Figures(Struct, frozen=True, kw_only=True):
+    """What a row of the table shows; None where it was not measured.
+
+    USS is the part of it that was written to, where the platform tells it apart: what psutil calls USS stands in the
+    sample's points. `latency` has medians over launches of the median window; its maximum and errors are of all.
+    """
+
+    wall_ns: Interval | None = None
+    start_ns: float | None = None
+    work_ns: float | None = None
+    join_ns: float | None = None
+    cold_ns: float | None = None
+    ratio: float | None = None
+    candle_ratio: float | None = None
+    cores: float | None = None
+    rss_bytes: float | None = None
+    uss_bytes: float | None = None
+    uss_peak_bytes: float | None = None
+    pss_bytes: float | None = None
+    ops_per_s: float | None = None
+    counters_per_s: dict[str, float] = {}
+    timers_mean_ns: dict[str, float] = {}
+    peaks: dict[str, float] = {}
+    latency: Latency | None = None
+    gil_enabled: bool | None = None
+    lock_wait_share: float | None = None
+    queue_wait_share: float | None = None
+    sites: tuple[SiteFigures, ...] = ()
+    lock_cost: Interval | None = None
+    memory_cost: Interval | None = None
+    waits: WaitFigures | None = None
+    memory: dict[str, RoleFigures] = {}
+    floor_uss_bytes: float | None = None
+    floor_pss_bytes: float | None = None
+    growth_bytes: Interval | None = None
+    scaling: Interval | None = None
+    efficiency: float | None = None
+    serial_fraction: float | None = None
+
+
+class Conditions(Struct, frozen=True, kw_only=True):
+    """What else went on while a tandem was measured; None where the platform does not tell.
+
+    `calibration_ns` are times of a fixed piece of work in the controller: before the first round, between rounds, and
+    after the last. `steal` is the share of the cores' time that the hypervisor gave to others, `others` the cores that
+    processes beside this run kept busy, `quota` the share of its periods in which a CPU quota stopped this cgroup,
+    `throttles` how often the CPU slowed itself because of heat. `cores` are those usable, `span_s` the time looked at.
+    """
+
+    span_s: float = 0.0
+    cores: int = 0
+    calibration_ns: tuple[int, ...] = ()
+    steal: float | None = None
+    others: float | None = None
+    quota: float | None = None
+    throttles: int | None = None
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """One cell of a report: its figures, its verdict, and the raw sample behind both.
+
+    `beside` is the sample that took turns with its reference after `sample` had missed what is stored.
+    """
+
+    cell: Cell
+    verdict: Verdict
+    figures: Figures = Figures()
+    sample: Sample | None = None
+    error: WorkloadError | None = None
+    conditions: Conditions | None = None
+    beside: Sample | None = None
+
+
+class Arrival(Struct, frozen=True, kw_only=True):
+    """A row on its way from where it was measured to where the report is made.
+
+    `position` is the cell's place in the plan: reports of several workers arrive in any order.
+    """
+
+    table: str
+    reference: str
+    position: int
+    row: Row
+
+
+class Table(Struct, frozen=True, kw_only=True):
+    """One test (one tandem): its rows in declared order; `reference` is the executor that ratios refer to."""
+
+    title: str
+    rows: tuple[Row, ...]
+    reference: str
+    note: str = ""
+
+
+class Machine(Struct, frozen=True, kw_only=True):
+    """The machine as far as it changes figures; `fingerprint` keys baselines."""
+
+    fingerprint: str
+    system: str
+    arch: str
+    cpu: str
+    cores: int
+    kernel: str
+    governor: str | None
+    cpu_quota: float | None
+    memory_limit_bytes: int | None
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """Everything measured and judged in a run; every printed form is a pure function of it."""
+
+    version: str
+    seed: int
+    started_at: str
+    wall_s: float
+    machine: Machine
+    interpreters: tuple[Interpreter, ...]
+    tables: tuple[Table, ...]
+    unused_baselines: tuple[str, ...] = ()
+    updates: tuple[str, ...] = ()
+    commit: str = ""
+    schema: int = 1
+
+
+def failed_row(cell: Cell, reason: str, detail: str) -> Row:
+    """A cell that could not so much as be started, and what was said of it."""
+    error = WorkloadError(reason=reason, detail=detail)
+    return Row(cell=cell, verdict=Verdict(decision=Decision.ERROR, reason=reason), error=error)
+
+
+def first_line(text: str) -> str:
+    """A message in short, without the colon that announces the rest."""
+    return text.partition("\n")[0].rstrip(": ")

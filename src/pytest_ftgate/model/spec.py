@@ -1,0 +1,206 @@
+"""What is to be measured: programs, executors, targets, specs, cells and the plan."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from .base import Struct
+from .metric import Threshold
+
+ExecutorKind = Literal["serial", "threads", "processes", "interpreters", "tasks", "command", "server"]
+StartMethod = Literal["fork", "forkserver", "spawn"]
+Reuse = Literal["fresh", "pool"]
+BodyKind = Literal["worker", "executor", "server"]
+Generator = Literal["wrk", "oha"]
+
+
+class Program(Struct, frozen=True, kw_only=True):
+    """A program to start in place of a Python body, under its name in the test.
+
+    The words of `argv` and `build` may hold the placeholders of `PLACEHOLDERS` and of the test's parameters. `build`
+    is run once before the first launch. `pythons` are the targets that it is for, as users spell them; None: all.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    build: tuple[str, ...] = ()
+    pythons: tuple[str, ...] | None = None
+    environment: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def counted(self) -> bool:
+        """Whether it is told a number of workers."""
+        return any("{workers}" in word for word in (*self.argv, *(value for _, value in self.environment)))
+
+
+class Executor(Struct, frozen=True, kw_only=True):
+    """What runs the workers; `method` is the start method and is set for processes alone, `program` for programs."""
+
+    kind: ExecutorKind
+    method: StartMethod | None = None
+    program: Program | None = None
+
+    @property
+    def label(self) -> str:
+        """The word that stands in a cell's id: a program's name, the start method for processes, else the kind."""
+        return self.program.name if self.program else self.method or self.kind
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """What a target asks of its interpreter beyond the build; None leaves the interpreter's default."""
+
+    gil: Literal["on", "off"] | None = None
+    jit: Literal["on", "off"] | None = None
+    switchinterval_ns: int | None = None
+
+
+class Target(Struct, frozen=True, kw_only=True):
+    """One interpreter and its settings, as the user spelled it: `3.14t[gil=on]`, or a path."""
+
+    spec: str
+    request: str
+    settings: Settings = Settings()
+
+
+class Interpreter(Struct, frozen=True, kw_only=True):
+    """A target interpreter as it described itself."""
+
+    executable: str
+    version: str
+    implementation: str
+    free_threaded: bool
+    gil_enabled: bool
+    jit_available: bool
+    jit_enabled: bool
+    pgo: bool
+    lto: bool
+    shared: bool
+    debug: bool
+    compiler: str
+    config_args: str
+    found: str
+    build: str
+    start_methods: tuple[StartMethod, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """`3.14.7t`: the version with the free-threaded build's letter."""
+        return self.version + ("t" if self.free_threaded else "")
+
+
+class Param(Struct, frozen=True, kw_only=True):
+    """One parametrized argument: its name and its value as a Python literal."""
+
+    name: str
+    literal: str
+
+
+class Requirement(Struct, frozen=True, kw_only=True):
+    """A contract as written beside a test: `threads.wall < 0.8 * processes[spawn].wall`, and the line it stands on."""
+
+    text: str
+    line: int = 0
+
+
+class Source(Struct, frozen=True, kw_only=True):
+    """Where the workload stands and how pytest imported it."""
+
+    path: str
+    line: int
+    module: str
+    qualname: str
+    import_mode: str = "prepend"
+    sys_path: tuple[str, ...] = ()
+
+
+class Load(Struct, frozen=True, kw_only=True):
+    """What a generator asks of a server: `path` over so many connections at once; None takes a generator that is there.
+
+    `path` may hold the test's parameters as placeholders.
+    """
+
+    path: str
+    connections: int
+    generator: Generator | None = None
+
+
+class Service(Struct, frozen=True, kw_only=True):
+    """How a server is known to be ready (an answer at the URL `ready` that is no error), and the load on it."""
+
+    ready: str
+    load: Load
+
+
+Crew = tuple[tuple[str, int], ...]
+"""Names of roles with their numbers of workers; the first one leads: its calls are the operations."""
+
+
+class Spec(Struct, frozen=True, kw_only=True):
+    """What a decorated test declares, checked; durations in seconds.
+
+    Where workers have roles, `crews` has the roles of each worker count in `workers`; else it is empty. `requires` are
+    requirements installed beside the project, `needs` programs with the command that installs each.
+    """
+
+    nodeid: str
+    source: Source
+    body: BodyKind
+    executors: tuple[Executor, ...]
+    workers: tuple[int, ...]
+    reuse: Reuse
+    crews: tuple[Crew, ...] = ()
+    pythons: tuple[str, ...] | None = None
+    iterations: int | None = None
+    duration_s: float | None = None
+    window_s: float | None = None
+    warmup: float | None = None
+    timeout_s: float | None = None
+    thresholds: tuple[Threshold, ...] = ()
+    requirements: tuple[Requirement, ...] = ()
+    service: Service | None = None
+    requires: tuple[str, ...] = ()
+    needs: tuple[tuple[str, str], ...] = ()
+
+
+class Cell(Struct, frozen=True, kw_only=True):
+    """One executor x one target x one set of parameters of one test."""
+
+    nodeid: str
+    target: Target
+    executor: Executor
+    workers: int
+    params: tuple[Param, ...] = ()
+    body: BodyKind = "worker"
+    roles: Crew = ()
+
+    @property
+    def label(self) -> str:
+        """What stands between the brackets of the node id."""
+        return self.nodeid.partition("[")[2].removesuffix("]")
+
+
+class Unsupported(Struct, frozen=True, kw_only=True):
+    """A cell that cannot be run here, with the reason and the mend."""
+
+    cell: Cell
+    reason: str
+
+
+class Tandem(Struct, frozen=True, kw_only=True):
+    """The cells that take turns: one test at one worker count with one set of parameters."""
+
+    key: str
+    spec: Spec
+    cells: tuple[Cell, ...]
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """Everything that a run measures, in order, and what it cannot."""
+
+    tandems: tuple[Tandem, ...]
+    unsupported: tuple[Unsupported, ...] = ()
+
+
+PLACEHOLDERS = ("python", "folder", "workers", "seconds", "port", "scratch")
+"""What the words of a program may hold: the target's python, the test file's folder, the number of workers; the length
+of a turn in seconds (commands), a free port and an empty folder of the launch's own (servers)."""

@@ -1,0 +1,167 @@
+"""Collection: decorated tests become one item for each cell."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import sys
+import sysconfig
+from collections.abc import Generator, Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ..declare import declaration, plan, reader
+from ..errors import FtgateError
+from ..judge import thresholds
+from ..model import Cell, Source, Spec, Target
+from ..pythons import parse_target
+from ..runner.api import Declaration
+from .options import thresholds_of, value_of
+
+CELL = pytest.StashKey[tuple[Spec, Cell]]()
+
+
+# -- collection ----------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _as_collect_error() -> Iterator[None]:
+    """What a user can mend at collection is shown without our frames."""
+    try:
+        yield
+    except FtgateError as error:
+        raise pytest.Collector.CollectError(str(error)) from None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A decorated test becomes one item a cell."""
+    declared = declaration.declaration_of(metafunc.function)
+    if declared is None:
+        return
+    with _as_collect_error():
+        spec = _spec(metafunc, declared)
+        chosen = plan.choices(spec, targets(metafunc.config, spec))
+    metafunc.parametrize(spec.body, [(spec, choice) for choice in chosen], ids=[choice.id for choice in chosen])
+
+
+def _spec(metafunc: pytest.Metafunc, declared: Declaration) -> Spec:
+    definition = metafunc.definition
+    source = _source(metafunc, declared)
+    declaration.check_function(declared, source, metafunc.function, definition.originalname, metafunc.cls)
+    spec = declaration.spec_of(declared, source, definition.nodeid)
+    given, written = thresholds_of(metafunc.config)
+    try:
+        thresholds.check(cli=given, declared=spec.thresholds, ini=written)
+    except FtgateError as error:
+        raise reader.DeclarationError(f"{source.path}:{source.line}: {source.qualname}: {error}") from None
+    requested = [name for mark in definition.own_markers if mark.name == "usefixtures" for name in mark.args]
+    parametrized = _parametrized(metafunc)
+    declaration.check_arguments(declared, source, parametrized, requested)
+    declaration.check_placeholders(declared, spec, parametrized)
+    return msgspec.structs.replace(spec, timeout_s=value_of(metafunc.config, "timeout", spec.timeout_s))
+
+
+def targets(config: pytest.Config, spec: Spec) -> list[Target]:
+    """The targets of a test: command line, environment, the decorator's, ini, default. Each once."""
+    names: Iterable[str] = value_of(config, "python", spec.pythons)
+    return list(dict.fromkeys(parse_target(name) for name in names))
+
+
+def _parametrized(metafunc: pytest.Metafunc) -> dict[str, bool]:
+    """Names that `parametrize` gives, each with whether a fixture makes its value (`indirect`)."""
+    names: dict[str, bool] = {}
+    for mark in metafunc.definition.iter_markers("parametrize"):
+        argnames = mark.args[0] if mark.args else mark.kwargs.get("argnames", ())
+        split = argnames.split(",") if isinstance(argnames, str) else argnames
+        indirect = mark.kwargs.get("indirect", mark.args[2] if len(mark.args) > 2 else False)
+        for name in (given.strip() for given in split):
+            names[name] = indirect if isinstance(indirect, bool) else name in indirect
+    return names
+
+
+def _source(metafunc: pytest.Metafunc, declared: Declaration) -> Source:
+    config, name = metafunc.config, metafunc.definition.originalname
+    return Source(
+        path=str(metafunc.definition.path),
+        line=declared.line,
+        module=metafunc.module.__name__,
+        qualname=name if metafunc.cls is None else f"{metafunc.cls.__qualname__}.{name}",
+        import_mode=str(config.getoption("importmode")),
+        sys_path=tuple(workload_path(config)),
+    )
+
+
+def workload_path(config: pytest.Config) -> list[str]:
+    """The entries of sys.path that are the user's, in order.
+
+    These are the ones before the standard library's (put there by pytest, a conftest.py, PYTHONPATH or the
+    `pythonpath` ini) and those under the rootdir. The rest is this interpreter's own, built for it, and must not
+    reach another.
+    """
+    roots = [config.rootpath, config.invocation_params.dir]
+    named = [Path(entry) for entry in config.getini("pythonpath")]
+    named += [Path(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    chosen = {path.resolve() for path in named}
+    stdlib = Path(sysconfig.get_path("stdlib")).resolve()
+    entries = [Path(entry).resolve() for entry in sys.path if entry]
+    front = entries.index(stdlib) if stdlib in entries else 0
+    found: dict[str, None] = {}
+    for position, path in enumerate(entries):
+        users = position < front or any(path.is_relative_to(root) for root in roots)
+        if path in chosen or (users and not _of_this_interpreter(path)):
+            found.setdefault(str(path))
+    ours = Path(__file__).resolve().parents[2]
+    return [entry for entry in found if ours in roots or Path(entry) != ours]
+
+
+def _of_this_interpreter(path: Path) -> bool:
+    """Whether an entry of sys.path belongs to the interpreter or the environment that runs pytest."""
+    folders = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "scripts")]
+    if any(path.is_relative_to(folder) for folder in folders) or {"site-packages", "dist-packages"} & set(path.parts):
+        return True
+    return path.suffix == ".zip" and path.name.startswith("python")
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """What is checked out to be compared with is no test of this tree."""
+    return True if collection_path.name == ".ftgate" else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem(name: str, obj: object) -> Generator[None, object, object]:
+    """Give each item of a decorated test its cell, and mark it; complain about what cannot be one."""
+    found = yield
+    with _as_collect_error():
+        if inspect.isclass(obj) and found is not None:
+            declaration.check_class(obj)
+        for item in found if isinstance(found, list) else ():
+            if isinstance(item, pytest.Function):
+                declaration.check_notes(item.function, str(item.path))
+                _attach(item)
+    return found
+
+
+def _attach(item: pytest.Function) -> None:
+    declared, callspec = declaration.declaration_of(item.function), getattr(item, "callspec", None)
+    if declared is None or callspec is None:
+        return
+    params = dict(callspec.params)
+    if any(type(value).__name__ == "NotSetType" for value in params.values()):
+        return  # an empty parametrize: pytest itself skips the item
+    spec, choice = next(params.pop(name) for name in reader.OWN if name in params)
+    cell = Cell(
+        nodeid=item.nodeid,
+        target=choice.target,
+        executor=choice.executor,
+        workers=choice.workers,
+        roles=choice.roles,
+        params=tuple(declaration.param_of(declared, spec.source, name, value) for name, value in params.items()),
+        body=declaration.body_kind(declared, choice.executor),
+    )
+    item.stash[CELL] = (spec, cell)
+    item.add_marker("ftgate")
+    item.add_marker("thread_unsafe")

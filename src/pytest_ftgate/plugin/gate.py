@@ -1,0 +1,215 @@
+"""The plugin of a `--ftgate` run: it measures cells, reports verdicts and prints the report."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import sys
+import time
+from collections.abc import Generator, Sequence
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+import pytest
+
+from ..declare import plan
+from ..errors import FtgateError
+from ..model import Arrival, Decision, Plan, Report
+from ..report import json, terminal
+from ..run.session import Session
+from . import xdist
+from .collection import CELL
+from .options import run_config, value_of
+from .progress import Progress, mode_of
+
+PLUGIN = "ftgate-run"
+STRICT = (Decision.INCONCLUSIVE, Decision.UNSUPPORTED, Decision.NO_BASELINE)
+
+
+class Run:
+    """A run under --ftgate: registered as a plugin, so that its hooks exist only then."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        strict = STRICT if value_of(config, "strict") else ()
+        self.failing = {Decision.ERROR, *strict, *value_of(config, "fail_on")}
+        given = xdist.handed_over(config)
+        self.is_worker = given is not None
+        seed = value_of(config, "seed")
+        fresh = (
+            f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}",
+            random.SystemRandom().randrange(2**32) if seed is None else seed,
+        )
+        self.id, self.seed = given or fresh
+        self.progress = Progress(_stream(config), self._mode())
+        self.session = Session(run_config(config, self.seed), config.rootpath, self.id, Watch(self.progress, config))
+        self.collected: list[str] = []
+        self.arrivals: dict[str, Arrival] = {}
+        self.plain = False
+        self.report: Report | None = None
+        if not self.is_worker:
+            config.pluginmanager.register(xdist.Handover(self.id, self.seed))
+            self._check_out()
+
+    def _check_out(self) -> None:
+        """Both sides of a comparison, before any worker or test starts: what git cannot give is an error of usage."""
+        if self.session.config.against:
+            try:
+                self.session.pair()
+            except FtgateError as error:
+                raise pytest.UsageError(str(error)) from None
+
+    def _mode(self) -> Any:
+        quiet = self.is_worker or self.config.get_verbosity() < 0
+        return mode_of(_stream(self.config), quiet=quiet)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> None:
+        """All cells, before any is deselected."""
+        self.collected = [item.nodeid for item in items if CELL in item.stash]
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """The plan of what was selected."""
+        found: Plan = plan.plan_of(item.stash[CELL] for item in session.items if CELL in item.stash)
+        self.session.prepare(found)
+        self.progress.start(len(found.tandems))
+
+    def pytest_report_header(self) -> str:
+        """The seed, so that a run can be repeated."""
+        return f"ftgate: measuring, seed {self.seed} (repeat with --ftgate-seed {self.seed})"
+
+    def gate(self, item: pytest.Function) -> None:
+        """Measure the item's tandem if that was not done yet; fail, skip or pass as its verdict says."""
+        capture = self.config.pluginmanager.get_plugin("capturemanager")
+        shown = capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext()
+        try:
+            with shown:
+                arrival = self.session.arrival(item.nodeid)
+        except (FtgateError, OSError) as error:  # a full disk or a folder that cannot be written names its file itself
+            raise pytest.fail.Exception(str(error), pytrace=False) from None
+        finally:
+            self.progress.clear()
+        item.stash[ARRIVAL] = arrival
+        row = arrival.row
+        text = (
+            terminal.verdict_lines(row, width=100, color=False, unicode=True, verbosity=1).strip() or row.verdict.reason
+        )
+        if row.verdict.decision in self.failing:
+            pytest.fail(text, pytrace=False)
+        if row.verdict.decision is Decision.UNSUPPORTED:
+            pytest.skip(row.verdict.reason)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """The samples travel with the item's report: a worker that crashes later loses nothing."""
+        report = yield
+        arrival = item.stash.get(ARRIVAL, None)
+        if arrival is not None and report.when == "call":
+            report.__dict__["ftgate"] = msgspec.json.encode(arrival).decode()
+            report.__dict__["ftgate_decision"] = arrival.row.verdict.decision.value
+        return report
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(
+        self, report: pytest.TestReport
+    ) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
+        """Words and letters of our own."""
+        decision = getattr(report, "ftgate_decision", None)
+        if decision is None or report.when != "call":
+            return None
+        category, letter, word, markup = terminal.STATUS[Decision(decision)]
+        return category, letter, (word, markup)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Gather what arrived, in the controller or in the only process."""
+        payload = getattr(report, "ftgate", None)
+        if payload is not None and not self.is_worker:
+            self.arrivals[report.nodeid] = msgspec.json.decode(payload, type=Arrival)
+        self.plain = self.plain or (payload is None and report.when == "call")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Make the report, update baselines, write what was asked for."""
+        self.progress.end()
+        if self.is_worker or not self.arrivals:
+            return
+        if session.exitstatus == pytest.ExitCode.OK and self._nothing_measured():
+            self.trouble = "nothing was measured: every cell is unsupported here"
+            session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+        try:
+            self._finish()
+        except (FtgateError, OSError) as error:
+            self.trouble = str(error)
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+
+    def _nothing_measured(self) -> bool:
+        """A gate that gated nothing must not look green."""
+        decisions = {arrival.row.verdict.decision for arrival in self.arrivals.values()}
+        return decisions == {Decision.UNSUPPORTED} and not self.plain
+
+    trouble = ""
+
+    def _finish(self) -> None:
+        collected = None if self._narrowed() else self.collected
+        self.report = self.session.report(self.arrivals.values(), version("pytest-ftgate"), collected)
+        self.report = self.session.updated(self.report)
+        text = json.render(self.report)
+        self.session.keep(text)
+        for target in value_of(self.config, "report"):
+            path = self.config.invocation_params.dir / target.partition(":")[2]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+
+    def _narrowed(self) -> bool:
+        """Whether this run was not shown all cells of its tests, so that it cannot say which baselines are unused."""
+        targets = self.config.getoption("ftgate_python") or os.environ.get("FTGATE_PYTHON")
+        return bool(targets) or not self.collected or any("[" in argument for argument in self.config.args)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """The tables and verdicts."""
+        if self.report is not None:
+            terminalreporter.section("ftgate", sep="=")
+            tw = terminalreporter._tw
+            unicode = (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "").startswith("utf")
+            text = terminal.render(
+                self.report,
+                width=tw.fullwidth,
+                color=tw.hasmarkup,
+                unicode=unicode,
+                verbosity=self.config.get_verbosity(),
+            )
+            terminalreporter.write(text + "\n")
+        if self.trouble:
+            terminalreporter.write_line(f"ftgate: {self.trouble}", red=True)
+
+
+ARRIVAL = pytest.StashKey[Arrival]()
+
+
+class Watch:
+    """What the session tells, shown as progress."""
+
+    def __init__(self, progress: Progress, config: pytest.Config) -> None:
+        self.progress = progress
+        self.config = config
+
+    def begin(self, title: str, cells: Sequence[str]) -> None:
+        """A tandem begins, on a line of its own: pytest's own line of letters goes on after it."""
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None and self.config.get_verbosity() >= 0:
+            reporter.ensure_newline()
+        self.progress.begin(title, cells)
+
+    def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None) -> None:
+        """One step of a tandem."""
+        self.progress.advance(label, phase, done, wanted, left_s=left_s)
+
+
+def _stream(config: pytest.Config) -> Any:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    return sys.stdout if reporter is None else reporter._tw._file

@@ -1,0 +1,107 @@
+"""Our options as pytest's: registered from the options table, resolved and checked."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from ..declare import options
+from ..errors import FtgateError
+from ..judge import thresholds
+from ..model import Threshold
+from ..run.session import RunConfig
+
+# -- options -------------------------------------------------------------------------------------------------------
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Every row of the table as an option and an ini key."""
+    group = parser.getgroup("ftgate", "concurrency regression gating (ftgate)")
+    for option in options.OPTIONS:
+        ini = "args" if option.many and option.ini == "args" else option.ini
+        parser.addini(option.dest, option.help, type=ini, default=None)
+        how: dict[str, Any] = {
+            "dest": option.dest,
+            "default": None,
+            "help": f"{option.help} (ini, env: {option.variable})",
+        }
+        if option.flag:
+            group.addoption(option.cli, action="store_true", **how)
+        elif option.optional:
+            action = "append" if option.many else "store"
+            group.addoption(option.cli, action=action, nargs="?", const=option.optional, metavar=option.metavar, **how)
+        else:
+            group.addoption(option.cli, action="append" if option.many else "store", metavar=option.metavar, **how)
+
+
+def value_of(config: pytest.Config, name: str, declared: Any = None) -> Any:
+    """The value of an option after precedence. Raises pytest.UsageError."""
+    return _resolved(config, name, _ini(config, options.by_name(name)), declared)
+
+
+def _resolved(config: pytest.Config, name: str, ini: Any, declared: Any = None) -> Any:
+    option = options.by_name(name)
+    try:
+        return options.resolve(option, config.getoption(option.dest), os.environ, ini, declared)
+    except FtgateError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def _ini(config: pytest.Config, option: options.Option) -> Any:
+    try:
+        return config.getini(option.dest)
+    except (ValueError, TypeError, pytest.UsageError) as error:  # which of them depends on pytest's version
+        raise pytest.UsageError(f"ini option {option.dest}: {error}") from None
+
+
+def run_config(config: pytest.Config, seed: int) -> RunConfig:
+    """All options of a run."""
+    names = ("baselines", "update", "launches", "turns", "alpha", "probe_cost", "install", "escalate", "metrics")
+    values = {name: value_of(config, name) for name in names}
+    given, written = thresholds_of(config)
+    return RunConfig(
+        **values,
+        thresholds=given,
+        ini_thresholds=written,
+        against=value_of(config, "against") or "",
+        seed=seed,
+        budget_s=value_of(config, "time"),
+        test_budget_s=value_of(config, "test_time"),
+        timeout_s=value_of(config, "timeout"),
+    )
+
+
+def thresholds_of(config: pytest.Config) -> tuple[tuple[Threshold, ...], tuple[Threshold, ...]]:
+    """What counts as a change for this run, and for the project: command line and environment apart from the ini.
+
+    A decorator's own stands between the two. Raises pytest.UsageError.
+    """
+    rows = [options.by_name(name) for name in options.THRESHOLDS]
+    cli = {row.name: config.getoption(row.dest) for row in rows}
+    ini = {row.name: _ini(config, row) for row in rows}
+    try:
+        given, written = options.threshold_layers(cli, os.environ, ini)
+        thresholds.check(cli=given, ini=written)
+    except FtgateError as error:
+        raise pytest.UsageError(str(error)) from None
+    return given, written
+
+
+def check_values(config: pytest.Config) -> None:
+    """`--ftgate-update tests/` means an update and a folder, but the option has taken the folder as its value."""
+    for value in config.getoption("ftgate_update") or ():
+        if value not in ("new", "all") and (config.invocation_params.dir / value).exists():
+            raise pytest.UsageError(f"--ftgate-update took {value!r} as its value: write --ftgate-update=new {value}")
+    against = config.getoption("ftgate_against")
+    if against and (config.invocation_params.dir / against).exists():
+        raise pytest.UsageError(
+            f"--ftgate-against took {against!r} as its value: write --ftgate-against=merge-base {against}, "
+            f"or refs/heads/{against} for a branch of that name"
+        )
+    if value_of(config, "update") and value_of(config, "against"):
+        raise pytest.UsageError(
+            "--ftgate-update and --ftgate-against exclude each other: a comparison has no candle to record a time by; "
+            "update in a run of its own"
+        )

@@ -1,0 +1,155 @@
+"""Live progress of a run: one line rewritten in a terminal, one plain line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from shutil import get_terminal_size
+from typing import Literal, TextIO
+
+from ..report import units
+
+REDRAW_S = 0.2
+PLAIN_EVERY_S = 15.0
+Mode = Literal["terminal", "plain", "quiet"]
+
+
+def mode_of(stream: TextIO, *, quiet: bool) -> Mode:
+    """How to show progress on this stream: not at all when quiet, in place on a terminal, else plainly."""
+    if quiet:
+        return "quiet"
+    return "terminal" if stream.isatty() else "plain"
+
+
+class Progress:
+    """What a run is doing, for people who wait: fed with events, writes to one text stream.
+
+    `start` once, `begin` for each tandem, `advance` as its launches and turns go by, `end` at last, also after an
+    error. `clear` makes room for somebody else's line. A stream that breaks silences it: progress fails no run.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO,
+        mode: Mode,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        columns: Callable[[], int] = lambda: get_terminal_size().columns,
+    ) -> None:
+        """`clock` gives seconds that never step back; `columns` the width of the terminal, asked at each redraw."""
+        self._stream = stream
+        self._mode = mode
+        self._clock = clock
+        self._columns = columns
+        self._total = 0
+        self._numbers: dict[str, int] = {}
+        self._number = 0
+        self._title = ""
+        self._started = self._began = clock()
+        self._spent: list[float] = []
+        self._shown = 0
+        self._last = self._started
+
+    def start(self, total_tandems: int) -> None:
+        """The run begins: so many tandems will be measured."""
+        self._total = total_tandems
+        self._numbers = {}
+        self._number = 0
+        self._spent = []
+        self._title = ""
+        self._started = self._began = self._last = self._clock()
+
+    def begin(self, title: str, cells: Sequence[str]) -> None:
+        """The next tandem begins, with these cells taking turns, or one goes on that was left for another."""
+        self._close_tandem()
+        self._number = self._numbers.setdefault(title, len(self._numbers) + 1)
+        self._title = title
+        self._began = self._clock()
+        self._show(f"{len(cells)} cell{'s' if len(cells) != 1 else ''}, starting", self._left(0.0, None), now=True)
+
+    def advance(
+        self, cell: str, phase: str, done: int, wanted: int, *, turns: int = 0, left_s: float | None = None
+    ) -> None:
+        """`done` of `wanted` launches of the tandem have ended, the current one after so many `turns`.
+
+        `cell` is the label of the cell at work, or what else is being done; `left_s` is what remains of the tandem's
+        budget in seconds: it will not take longer.
+        """
+        doing = f"{cell} {phase} {done}/{wanted} launches" + (f", {turns} turns" if turns else "")
+        self._show(doing, self._left(done / wanted if wanted > 0 else 0.0, left_s), now=False)
+
+    def clear(self) -> None:
+        """Take the line away; the next event draws it again."""
+        if self._shown:
+            self._write("\r" + " " * self._shown + "\r")
+            self._shown = 0
+
+    def end(self) -> None:
+        """The run is over; the line is clean again. Harmless when called twice."""
+        self._close_tandem()
+        self.clear()
+
+    def _close_tandem(self) -> None:
+        if self._title:
+            self._spent.append(self._clock() - self._began)
+        self._title = ""
+
+    def _left(self, fraction: float, left_s: float | None) -> float | None:
+        """Seconds left in the run: here by launches and budget, in the tandems to come by what the others took.
+
+        None while nothing has been seen that could tell.
+        """
+        spent = self._clock() - self._began
+        whole = spent / fraction if fraction > 0 else (sum(self._spent) / len(self._spent) if self._spent else None)
+        here = None if whole is None else max(0.0, whole - spent)
+        if left_s is not None:
+            here = max(0.0, left_s) if here is None else min(here, max(0.0, left_s))
+        if here is None:
+            return None
+        lasting = [*self._spent, spent + here]
+        return here + max(0, self._total - self._number) * sum(lasting) / len(lasting)
+
+    def _show(self, doing: str, left_s: float | None, *, now: bool) -> None:
+        """Write the line if it is due: `now` redraws at once in a terminal, so that a new tandem is seen."""
+        if self._mode == "quiet":
+            return
+        at = self._clock()
+        due = PLAIN_EVERY_S if self._mode == "plain" else REDRAW_S
+        if at - self._last < due and not (now and self._mode == "terminal"):
+            return
+        self._last = at
+        where = f"ftgate {self._number}/{max(self._total, self._number)} "
+        left = "" if left_s is None else f", about {_whole(left_s)} left"
+        elapsed = f"{_whole(at - self._started)}{left}"
+        if self._mode == "plain":
+            self._write(f"{where}{self._title}: {doing}; {elapsed}\n")
+        else:
+            self._redraw(where, f"  {doing}  {elapsed}")
+
+    def _redraw(self, where: str, tail: str) -> None:
+        """The line within the terminal: the title gives way, from its beginning; the last column stays free."""
+        room = max(1, self._columns() - 1)
+        text = (where + _last(self._title, room - len(where) - len(tail)) + tail)[:room]
+        self._write("\r" + text.ljust(min(room, self._shown)))
+        self._shown = len(text)
+
+    def _write(self, text: str) -> None:
+        """Write, without what the stream cannot encode; a stream that is gone is left alone from then on."""
+        encoding = getattr(self._stream, "encoding", None) or "utf-8"
+        try:
+            self._stream.write(text.encode(encoding, "replace").decode(encoding))
+            self._stream.flush()
+        except (OSError, ValueError):
+            self._mode = "quiet"
+
+
+def _whole(seconds: float) -> str:
+    """A duration without tenths: a figure that changes while it is read need not be finer."""
+    return f"{seconds:.0f} s" if seconds < 59.5 else units.span(seconds)
+
+
+def _last(text: str, room: int) -> str:
+    """The end of a text, which tells one test from the next, in so many columns; nothing where that says nothing."""
+    if len(text) <= room:
+        return text
+    return "..." + text[len(text) - room + 3 :] if room >= 8 else ""

@@ -1,0 +1,208 @@
+"""Baselines as text: lists, one test, differences to a run, what an update did. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from ..model import Machine
+from ..store.conversion import Summary, summary
+from ..store.names import split_nodeid
+from ..store.schema import Entry, TestBaseline
+from ..store.update import Difference, Update
+from . import units
+
+NOTHING = "-"
+SHORT_COMMIT = 12
+UPDATE_OPTION = "--ftgate-update="
+KEPT = "has a baseline"
+NO_SUMMARY = Summary(wall_ns=None, candle_ratio=None, uss_bytes=None, launches=0)
+
+
+def render_list(baselines: Iterable[TestBaseline]) -> str:
+    """A line an entry under a line a test: cell, machine, build, launches, when and of which commit."""
+    header = ("cell", "machine", "build", "launches", "recorded", "commit")
+    blocks = []
+    for baseline in baselines:
+        rows = []
+        for label, key, entry in _entries(baseline):
+            short = summary(entry)
+            rows.append((label, *_place(key), str(short.launches), *_when(short)))
+        blocks.append([baseline.test, *_table(header, rows)])
+    return _blocks(blocks)
+
+
+def render_test(baseline: TestBaseline, *, unicode: bool = True) -> str:
+    """The stored figures of one test: medians over launches, and the machines and interpreters they are of."""
+    entries = [(label, key, entry, summary(entry)) for label, key, entry in _entries(baseline)]
+    shown = _shown([short for *_, short in entries], unicode)
+    heads = [figure.name for figure in shown]
+    header = ("cell", "machine", "build", *heads, "launches", "recordings", "recorded", "commit")
+    rows = []
+    interpreters = set()
+    for label, key, entry, short in entries:
+        figures = [figure.text(short) for figure in shown]
+        counts = (str(short.launches), str(len(entry.recordings)))
+        rows.append((label, *_place(key), *figures, *counts, *_when(short)))
+        interpreters.add(f"build {_place(key)[1]}: {_built(entry)}")
+    machines = [f"machine {name}: {_machine(machine)}" for name, machine in sorted(baseline.machines.items())]
+    return _blocks([[baseline.test, *_table(header, rows)], [*machines, *sorted(interpreters)]])
+
+
+def render_diff(differences: Sequence[Difference], *, unicode: bool = True) -> str:
+    """The cells of a run beside their baselines, a block a test; `was -> is` and the change of each figure."""
+    blocks = []
+    for test, group in groupby(differences, key=lambda difference: split_nodeid(difference.nodeid)[0]):
+        cells = list(group)
+        shown = _shown([side for each in cells for side in (each.old, each.new) if side], unicode)
+        header = ("cell", *(head for figure in shown for head in (figure.name, "change")), "verdict", "baseline")
+        rows = [_diff_row(difference, shown) for difference in cells]
+        labelled = ((split_nodeid(difference.nodeid)[1], difference.reason) for difference in cells)
+        notes = [f"  {label}: {reason}" for label, reason in labelled if reason]
+        blocks.append([test, *_table(header, rows), *notes])
+    return _blocks(blocks)
+
+
+def update_lines(updates: Iterable[Update], *, naming: str = UPDATE_OPTION, unicode: bool = True) -> tuple[str, ...]:
+    """A line for each cell that an update records, refuses or cannot take, and one for all that it keeps.
+
+    `naming` is what a user writes before a cell's quoted name to have it taken.
+    """
+    plan = list(updates)
+    kept = sum(update.action == "skip" and update.reason == KEPT for update in plan)
+    lines = [_update_line(update, naming, unicode) for update in plan if update.reason != KEPT]
+    if kept:
+        lines.append(f"kept {kept} cell{'s that have' if kept > 1 else ' that has'} a baseline")
+    return tuple(lines)
+
+
+def render_prune(cells: Iterable[tuple[str, str]], *, done: bool) -> str:
+    """A line a cell that is, or would be, removed."""
+    word = "removed" if done else "unused"
+    return "".join(f"{word} {test}[{label}]\n" for test, label in cells)
+
+
+def _update_line(update: Update, naming: str, unicode: bool) -> str:
+    figures = _figures(update.old, update.new, unicode)
+    if update.action == "record":
+        return f"recorded {update.nodeid}: {figures}" + (" (new)" if update.old is None else "")
+    if update.action == "refuse":
+        mend = f"name it to accept: {naming}{shlex.quote(update.nodeid)}"
+        return f"refused {update.nodeid}: {update.reason}, {figures}; {mend}"
+    return f"skipped {update.nodeid}: {update.reason}"
+
+
+class _Figure(NamedTuple):
+    """One figure of a summary: its name, where it stands, how it is written, and how its change is."""
+
+    name: str
+    of: Callable[[Summary], float | None]
+    written: Callable[[float], str]
+    changed: Callable[[float, float], str]
+
+    def text(self, short: Summary) -> str:
+        """The figure as people read it."""
+        value = self.of(short)
+        return NOTHING if value is None else self.written(value)
+
+    def change(self, before: Summary, after: Summary) -> str:
+        """From one summary to another, where both have it."""
+        was, now = self.of(before), self.of(after)
+        return NOTHING if was is None or now is None else self.changed(was, now)
+
+
+def _every_figure(unicode: bool) -> tuple[_Figure, ...]:
+    return (
+        _Figure("wall", lambda short: short.wall_ns, lambda ns: units.time(ns, unicode=unicode), _relative),
+        _Figure("to candle", lambda short: short.candle_ratio, units.ratio, _relative),
+        _Figure("USS", lambda short: short.uss_bytes, units.size, _relative),
+        _Figure("lock wait", lambda short: short.lock_share, units.share, lambda was, now: units.points(now - was)),
+        _Figure("scaling", lambda short: short.scaling, units.ratio, _relative),
+    )
+
+
+def _shown(summaries: Iterable[Summary], unicode: bool) -> list[_Figure]:
+    """The figures that every test has, and those that any of these has."""
+    known = list(summaries)
+    every = _every_figure(unicode)
+    return [*every[:3], *(figure for figure in every[3:] if any(figure.of(short) is not None for short in known))]
+
+
+def _relative(before: float, after: float) -> str:
+    return units.change(after / before) if before else NOTHING
+
+
+def _figures(old: Summary | None, new: Summary | None, unicode: bool) -> str:
+    """`wall 1.83 ms (was 1.75 ms, +4.6 %), to candle 0.92x (was 0.91x, +1.1 %), USS 24.3 MiB (was ...)`."""
+    was, now = old or NO_SUMMARY, new or NO_SUMMARY
+    texts = []
+    for figure in _every_figure(unicode):
+        change = figure.change(was, now)
+        if figure.of(now) is not None:
+            aside = f" (was {figure.text(was)}, {change})" if change != NOTHING else ""
+            texts.append(f"{figure.name} {figure.text(now)}{aside}")
+    return ", ".join(texts)
+
+
+def _diff_row(difference: Difference, shown: Iterable[_Figure]) -> tuple[str, ...]:
+    was, now = difference.old or NO_SUMMARY, difference.new or NO_SUMMARY
+    recorded, commit = _when(was)
+    figures = [
+        text for figure in shown for text in (_arrow(figure.text(was), figure.text(now)), figure.change(was, now))
+    ]
+    return (
+        split_nodeid(difference.nodeid)[1],
+        *figures,
+        str(difference.decision),
+        f"{recorded} {commit}" if difference.old else NOTHING,
+    )
+
+
+def _arrow(before: str, after: str) -> str:
+    if before == NOTHING:
+        return after
+    return f"{before} -> {after}"
+
+
+def _entries(baseline: TestBaseline) -> list[tuple[str, str, Entry]]:
+    return [(label, key, builds[key]) for label, builds in sorted(baseline.cells.items()) for key in sorted(builds)]
+
+
+def _place(key: str) -> tuple[str, str]:
+    fingerprint, _, build = key.partition("/")
+    return fingerprint, build
+
+
+def _when(short: Summary) -> tuple[str, str]:
+    return short.recorded_at or NOTHING, short.commit[:SHORT_COMMIT] or NOTHING
+
+
+def _machine(machine: Machine) -> str:
+    parts = [machine.system, machine.arch, machine.cpu, f"{machine.cores} cores", f"kernel {machine.kernel}"]
+    parts += [f"governor {machine.governor}"] if machine.governor else []
+    parts += [f"CPU quota {machine.cpu_quota:g}"] if machine.cpu_quota is not None else []
+    parts += [f"memory limit {units.size(machine.memory_limit_bytes)}"] if machine.memory_limit_bytes else []
+    return ", ".join(parts)
+
+
+def _built(entry: Entry) -> str:
+    stored = entry.interpreter
+    name = f"{stored.implementation} {stored.version}{'t' if stored.free_threaded else ''}"
+    parts = [name, f"GIL {'on' if stored.gil_enabled else 'off'}", stored.build, stored.compiler]
+    parts += [word for word in ("pgo", "lto", "shared", "debug") if getattr(stored, word)]
+    return ", ".join(part for part in parts if part)
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns as wide as their widest text, two spaces in from the left and between."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    return [
+        "  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in (header, *rows)
+    ]
+
+
+def _blocks(blocks: Iterable[Sequence[str]]) -> str:
+    return "\n".join("\n".join(block) + "\n" for block in blocks)

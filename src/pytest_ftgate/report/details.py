@@ -1,0 +1,363 @@
+"""The block beneath a row: where its workers wait, how it scales and grows, and, when asked for, all the rest. Pure."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from ..model import Figures, Interval, RoleFigures, Row, SiteFigures, WaitFigures, WaitsFor
+from . import units
+from .lines import GAP, Style, grouped, phrases, shortened, tie
+
+INDENT = 6
+COLUMN = 9
+"""Columns from a line's name to its text."""
+SITES = 2
+"""Sites of a kind that are shown unasked."""
+SITE_SHARE = 0.01
+"""Of the workers' time: a site that takes less is not worth a line."""
+WAIT_SHARE = 0.005
+PROBE_COST = 1.05
+"""A probe that costs less goes unmentioned until asked for."""
+SUPERLINEAR = 1.05
+GROWTH_BYTES = 2**12
+GROWTH_LEVEL = 0.9
+"""Growth of a page an iteration, seen at this level, is shown unasked."""
+WORKERS = 4
+"""So many workers' cores are listed one by one."""
+MANY = {"worker": "workers", "child": "children"}
+ROLES = ("tree", "main", "workers", "servers", "others")
+WAITED: dict[WaitsFor, str] = {"lock": "contended", "queue": "waited"}
+WITH_GIL = " (with the wait for the GIL)"
+
+
+class Memory(NamedTuple):
+    """One column of the memory by role: its heading and its figure."""
+
+    head: str
+    bytes_of: Callable[[RoleFigures], float | None]
+
+
+MEMORY = (
+    Memory("USS", lambda role: role.steady_uss),
+    Memory("peak >=", lambda role: role.peak_uss),
+    Memory("PSS", lambda role: role.steady_pss),
+    Memory("peak >=", lambda role: role.peak_pss),
+    Memory("RSS", lambda role: role.steady_rss),
+    Memory("peak >=", lambda role: role.peak_rss),
+)
+
+
+def beneath(row: Row, style: Style) -> list[str]:
+    """The lines beneath a row of the table; none where nothing about it matters.
+
+    Always: the workload's own counters, timers and peaks, a server's answers, the worst lock and queue sites, scaling,
+    and a growth that is certain. When asked for also phases, every site, where threads wait, CPU, memory by role, and
+    each probe's cost.
+    """
+    figures = row.figures
+    lines = [
+        *_own(figures, style),
+        *_load(figures, style),
+        *_sites(figures, style),
+        *_scaling(row, style),
+        *_growth(figures, style),
+    ]
+    if style.verbosity > 0:
+        lines += [*_waits(figures, style), *_cpu(figures, style), *_memory(figures, style)]
+    return lines
+
+
+def _line(name: str, parts: Iterable[str], style: Style) -> list[str]:
+    return phrases(name, parts, style, INDENT, COLUMN)
+
+
+# ---- the workload's own, and phases
+
+
+def _own(figures: Figures, style: Style) -> list[str]:
+    parts = [f"{name} {units.rate(value)}" for name, value in sorted(figures.counters_per_s.items())]
+    parts += [
+        f"{name} {units.time(ns, unicode=style.unicode)} mean" for name, ns in sorted(figures.timers_mean_ns.items())
+    ]
+    parts += [f"{name} peak {units.number(value)}" for name, value in sorted(figures.peaks.items())]
+    if style.verbosity > 0:
+        parts += _phases(figures, style)
+    lines = textwrap.wrap("; ".join(parts), style.width - INDENT, break_long_words=False, break_on_hyphens=False)
+    return [" " * INDENT + style.paint(line, "dim") for line in lines]
+
+
+def _phases(figures: Figures, style: Style) -> Iterator[str]:
+    for name, ns in (
+        ("start", figures.start_ns),
+        ("work", figures.work_ns),
+        ("join", figures.join_ns),
+        ("cold", figures.cold_ns),
+    ):
+        # A window of load has no start and no join, and is as long as it was told to be.
+        if ns is not None and (figures.latency is None or name == "cold"):
+            yield f"{name} {units.time(ns, unicode=style.unicode)}"
+    if figures.candle_ratio is not None:
+        yield f"{units.ratio(figures.candle_ratio)} the candle"
+    if not figures.memory:
+        for name, n_bytes in (("RSS", figures.rss_bytes), ("USS peak >=", figures.uss_peak_bytes)):
+            if n_bytes is not None:
+                yield f"{name} {units.size(n_bytes)}"
+
+
+# ---- load
+
+
+def _load(figures: Figures, style: Style) -> list[str]:
+    """`2841 req/s; mean 3.5 ms, p50 3.2 ms, p95 6.1 ms, p99 9.0 ms, max 21 ms; no errors`, of a server."""
+    latency = figures.latency
+    if latency is None:
+        return []
+    spans = (
+        ("mean", latency.mean_ns),
+        ("p50", latency.p50_ns),
+        ("p95", latency.p95_ns),
+        ("p99", latency.p99_ns),
+        ("max", latency.max_ns),
+    )
+    times = [f"{name} {units.time(ns, unicode=style.unicode, digits=2)}" for name, ns in spans]
+    rate = [] if figures.ops_per_s is None else [f"{_whole(figures.ops_per_s)} req/s"]
+    errors = f"{latency.errors or 'no'} error{'' if latency.errors == 1 else 's'}"
+    return _line("load", grouped(rate, times, [errors]), style)
+
+
+def _whole(per_s: float) -> str:
+    """A rate as people give it for servers: `30415`, but `94.3`."""
+    return f"{per_s:.0f}" if per_s >= 100 else f"{per_s:.3g}"
+
+
+# ---- waits for locks and queues
+
+
+def _sites(figures: Figures, style: Style) -> list[str]:
+    """A line a site, the worst first, locks before queues; the probe's cost beside the first."""
+    if figures.lock_wait_share is None and not figures.sites:
+        return []
+    cost = _cost("probe", figures.lock_cost, style)
+    lines: list[str] = []
+    for waits_for in WAITED:
+        sites = sorted((s for s in figures.sites if s.waits_for == waits_for), key=lambda s: (-s.share, s.file, s.line))
+        worth = [site for site in sites if site.share >= SITE_SHARE]
+        shown = worth if style.verbosity > 0 else worth[:SITES]
+        for site in shown:
+            lines += _line(waits_for, grouped([*_site(site, bool(figures.gil_enabled), style)], cost), style)
+            cost = []
+        rest = sites[len(shown) :] if style.verbosity > 0 else worth[len(shown) :]
+        if rest:
+            lines += _line("" if shown else waits_for, grouped([_more(rest, bool(shown), style)], cost), style)
+            cost = []
+    if style.verbosity > 0 and not lines:
+        lines += _line("lock", grouped(["no wait seen"], cost), style)
+    return lines
+
+
+def _site(site: SiteFigures, gil: bool, style: Style) -> Iterator[str]:
+    """`app.py:12 Lock "cache"  31.2 % of the time`, `45 % contended (1.20 k/s)`, `p50 12 µs`, ..."""
+    named = f' "{site.name}"' if site.name else ""
+    line = f"{shortened(site.file, max(20, style.width // 3), style)}:{site.line}" if site.file else "line unknown:"
+    place = f"{line} {site.kind}{named}"
+    # A task that waits has given its thread to the others.
+    label = WITH_GIL if gil and not site.kind.startswith("asyncio.") else ""
+    share = f"{units.share(site.share)} of the time{label}"
+    room = style.width - INDENT - COLUMN - 1
+    yield f"{tie(place, room)}{GAP}{tie(share, room)}"
+    per_s, word = units.rate(site.contended_per_s), WAITED[site.waits_for]
+    if site.contended_ratio is None:
+        yield f"{per_s} {word}"
+    else:
+        yield f"{units.whole_share(site.contended_ratio)} {word} ({per_s})"
+    for name, ns in (("p50", site.p50_ns), ("p95", site.p95_ns), ("p99", site.p99_ns), ("max", site.max_ns)):
+        yield f"{name} {units.time(ns, unicode=style.unicode, digits=2)}"
+
+
+def _more(sites: Sequence[SiteFigures], others_shown: bool, style: Style) -> str:
+    """`3 more sites: 4.1 % of the time together (-v)`."""
+    count = f"{len(sites)}{' more' if others_shown else ''} site{'s' if len(sites) > 1 else ''}"
+    together = " together" if len(sites) > 1 else ""
+    hint = "" if style.verbosity > 0 else " (-v)"
+    return f"{count}: {units.share(sum(site.share for site in sites))} of the time{together}{hint}"
+
+
+def _cost(name: str, cost: Interval | None, style: Style) -> list[str]:
+    """`probe 1.03x [1.01, 1.05]`: what looking cost; unasked only where it is much."""
+    if cost is None or (style.verbosity <= 0 and cost.value <= PROBE_COST):
+        return []
+    return [f"{name} {units.ratio(cost.value)}{_ends(cost, units.ratio_ends)}"]
+
+
+def _ends(interval: Interval, shown: Callable[[Interval], str]) -> str:
+    """The interval behind its value; nothing where one launch gave none."""
+    return f" {shown(interval)}" if interval.level > 0 else ""
+
+
+# ---- scaling and growth
+
+
+def _scaling(row: Row, style: Style) -> list[str]:
+    """`1.72x of 8 (efficiency 22 %, serial fraction 52 %)`."""
+    figures = row.figures
+    if figures.scaling is None:
+        return []
+    ends = _ends(figures.scaling, units.ratio_ends) if style.verbosity > 0 else ""
+    aside = []
+    if figures.efficiency is not None:
+        aside.append(f"efficiency {units.whole_share(figures.efficiency)}")
+    if figures.scaling.value < 1:
+        aside.append("slower than one worker")
+    elif figures.efficiency is not None and figures.efficiency > SUPERLINEAR:
+        aside.append("more than linear: does the body split its work?")
+    elif figures.serial_fraction is not None and figures.serial_fraction >= 0:
+        aside.append(f"serial fraction {units.whole_share(figures.serial_fraction)}")
+    text = f"{units.ratio(figures.scaling.value)}{ends} of {row.cell.workers}"
+    return _line("scaling", [text + (f" ({', '.join(aside)})" if aside else "")], style)
+
+
+def _growth(figures: Figures, style: Style) -> list[str]:
+    """`grows 102 KiB an iteration [100, 104]`: unasked only where the interval excludes zero."""
+    growth = figures.growth_bytes
+    if growth is None:
+        return []
+    text = f"{units.size(growth.value)} an iteration{_ends(growth, units.size_ends)}"
+    if growth.level >= GROWTH_LEVEL and growth.low > 0 and growth.value >= GROWTH_BYTES:
+        return _line("grows", [text], style)
+    return _line("growth", [text], style) if style.verbosity > 0 else []
+
+
+# ---- where threads wait
+
+
+def _waits(figures: Figures, style: Style) -> list[str]:
+    waits = figures.waits
+    if waits is None:
+        return []
+    if waits.unavailable:
+        return _line("waits", [f"not available: {waits.unavailable}"], style)
+    parts = [
+        f"{name} {units.whole_share(share)}{_length(waits, style) if name == 'GIL' else ''}"
+        for name, share in _fractions(waits)
+        if share >= WAIT_SHARE
+    ]
+    cost = _cost("watched", figures.memory_cost, style)
+    return _line("waits", grouped(parts or ["nothing was seen"], cost), style)
+
+
+def _fractions(waits: WaitFigures) -> tuple[tuple[str, float], ...]:
+    return (
+        ("running", waits.running),
+        ("runnable", waits.runnable),
+        ("GIL", waits.gil),
+        ("lock", waits.lock),
+        ("queue", waits.queue),
+        ("another process", waits.process),
+        ("unattributed", waits.unattributed),
+        ("asleep", waits.asleep),
+    )
+
+
+def _length(waits: WaitFigures, style: Style) -> str:
+    """` (p95 12 ms)`: how long single waits for the GIL are, where the looks can tell."""
+    if waits.gil_p95_ns is None:
+        return ""
+    return f" (p95 {units.time(waits.gil_p95_ns, unicode=style.unicode, digits=2)})"
+
+
+def _cpu(figures: Figures, style: Style) -> list[str]:
+    """`main 0.02, worker 0 0.98 cores; run-queue wait 2 %; switches 1.20 k/s voluntary, 300 /s involuntary`."""
+    waits = figures.waits
+    if waits is None:
+        return []
+    groups = [_cores(waits.cores)] if waits.cores else []
+    if waits.running + waits.runnable > 0 or not waits.unavailable:
+        groups.append([f"run-queue wait {units.whole_share(waits.runnable)}"])
+    if waits.voluntary_per_s > 0 or waits.involuntary_per_s > 0:
+        voluntary = f"switches {units.rate(waits.voluntary_per_s)} voluntary"
+        groups.append([voluntary, f"{units.rate(waits.involuntary_per_s)} involuntary"])
+    return _line("cpu", grouped(*groups), style) if groups else []
+
+
+def _cores(cores: dict[str, float]) -> list[str]:
+    """Each process with the cores it kept busy; many of a kind as one range, which follow the others."""
+    kinds: dict[str, list[float]] = {}
+    for name, busy in cores.items():
+        kinds.setdefault(_kind(name), []).append(busy)
+    many = {kind: busy for kind, busy in kinds.items() if len(busy) > WORKERS}
+    listed = [f"{name} {units.cores(busy)}" for name, busy in cores.items() if _kind(name) not in many]
+    listed += [
+        f"{len(busy)} {MANY.get(kind, kind)} {units.cores(min(busy))} to {units.cores(max(busy))}"
+        for kind, busy in many.items()
+    ]
+    return [*listed[:-1], f"{listed[-1]} cores"]
+
+
+def _kind(name: str) -> str:
+    """`worker` of `worker 3`."""
+    kind, _, number = name.rpartition(" ")
+    return kind if kind and number.isdigit() else name
+
+
+# ---- memory by role
+
+
+def _memory(figures: Figures, style: Style) -> list[str]:
+    """Steady and peak of each role, and the interpreter's own floor."""
+    roles = {role: figures.memory[role] for role in (*ROLES, *sorted(figures.memory)) if role in figures.memory}
+    if roles.keys() == {"tree", "main"}:
+        del roles["main"]
+    lines = _grid(roles, style) if len(roles) > 1 else []
+    alone = [] if lines else [part for role in roles.values() for part in _alone(role)]
+    parts = [*alone, *_floor(figures)]
+    if not (lines or parts):
+        return []
+    groups = [[part] for part in (*parts, *_cost("watched", figures.memory_cost, style))]
+    return lines + (_line("" if lines else "memory", grouped(*groups), style) if groups else [])
+
+
+def _alone(role: RoleFigures) -> Iterator[str]:
+    """`USS steady 25.2 MiB (peak >= 25.7 MiB)` and its like, of a tree that is one process."""
+    for steady, peak in zip(MEMORY[::2], MEMORY[1::2], strict=True):
+        now, most = steady.bytes_of(role), peak.bytes_of(role)
+        shown = [] if now is None else [f"steady {units.size(now)}"]
+        if most is not None:
+            shown.append(f"(peak >= {units.size(most)})" if shown else f"peak >= {units.size(most)}")
+        if shown:
+            yield " ".join((steady.head, *shown))
+
+
+def _grid(roles: dict[str, RoleFigures], style: Style) -> list[str]:
+    """Roles as rows, figures as columns; those without a value are left out, and the last where there is no room."""
+    columns = []
+    for head, bytes_of in MEMORY:
+        values = [bytes_of(role) for role in roles.values()]
+        if any(value is not None for value in values):
+            columns.append(
+                _padded([head, *("" if value is None else units.size(value) for value in values)], str.rjust)
+            )
+    counts = ["", *(f"x{role.processes}" if role.processes != 1 else "" for role in roles.values())]
+    names = [_padded(["memory", *roles], str.ljust), _padded(counts, str.rjust)]
+    while columns and sum(len(texts[0]) + len(GAP) for texts in (*names, *columns)) > style.width - INDENT + len(GAP):
+        columns.pop()
+    head, *rows = (GAP.join(texts).rstrip() for texts in zip(*names, *columns, strict=True))
+    return [" " * INDENT + style.paint(head, "dim"), *(" " * INDENT + row for row in rows)]
+
+
+def _padded(texts: Sequence[str], side: Callable[[str, int], str]) -> list[str]:
+    width = max(map(len, texts))
+    return [side(text, width) for text in texts]
+
+
+def _floor(figures: Figures) -> Iterator[str]:
+    """`USS floor 8.10 MiB, workload 4.20 MiB above it`: what an empty workload in the same cell occupies."""
+    tree = figures.memory.get("tree") or RoleFigures(processes=0)
+    for name, floor, steady in (
+        ("USS", figures.floor_uss_bytes, tree.steady_uss),
+        ("PSS", figures.floor_pss_bytes, tree.steady_pss),
+    ):
+        if floor is not None:
+            above = "" if steady is None else f", workload {units.size(max(0.0, steady - floor))} above it"
+            yield f"{name} floor {units.size(floor)}{above}"

@@ -1,0 +1,62 @@
+"""The JSON form of a report: everything measured and judged, raw values included, and the way back."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from ..errors import FtgateError
+from ..model import Report, to_builtins
+
+SCHEMA = 1
+
+
+class ReportError(FtgateError):
+    """A text that is not a report of this schema."""
+
+
+def render(report: Report) -> str:
+    """The report as JSON text: keys sorted, two spaces of indentation, a newline at the end.
+
+    A number that JSON cannot write is the string "inf", "-inf" or "nan"; half of a surrogate pair, as a workload's
+    stray bytes leave it, is spelled with a backslash. Both are rare and both would lose the whole report.
+    """
+    encoded = msgspec.json.encode(_writable(to_builtins(report)), order="sorted")
+    return msgspec.json.format(encoded, indent=2).decode() + "\n"
+
+
+def parse(text: str | bytes, *, origin: str = "the report") -> Report:
+    """The report that `render` wrote. `origin` names its file in the error.
+
+    Raises ReportError for a text that is not JSON, another schema, and a field that is missing, unknown or mistyped.
+    """
+    try:
+        raw = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise ReportError(f"{origin} is not JSON: {error}; write it again with --ftgate-report json:PATH") from None
+    schema = raw.get("schema") if isinstance(raw, dict) else None
+    if schema != SCHEMA:
+        raise ReportError(
+            f"{origin} has schema {schema!r}, this pytest-ftgate reads {SCHEMA}: "
+            "write it again with --ftgate-report json:PATH, or install the version that wrote it"
+        )
+    try:
+        # Not strict, so that "inf" and "nan" become the numbers they stand for.
+        return msgspec.convert(raw, Report, strict=False)
+    except msgspec.ValidationError as error:
+        raise ReportError(f"{origin} is not a report: {error}") from None
+
+
+def _writable(value: Any) -> Any:
+    """The same builtins without what JSON cannot hold."""
+    if isinstance(value, dict):
+        return {_writable(str(key)): _writable(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_writable(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    return value

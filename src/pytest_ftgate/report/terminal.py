@@ -1,0 +1,470 @@
+"""The report as people see it in a terminal: a table a test, and under it what needs attention."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
+
+from ..judge import disturbance
+from ..model import (
+    Decision,
+    Figures,
+    Interpreter,
+    Interval,
+    Machine,
+    Metric,
+    MetricVerdict,
+    Report,
+    Row,
+    Table,
+    Verdict,
+    WorkloadError,
+)
+from . import units
+from .details import beneath
+from .lines import GAP, Style, entry, plain, wrapped
+
+Value = TypeVar("Value")
+DETAIL_LINES = 12
+COMMIT_DIGITS = 10
+AGAINST = "--ftgate-against "
+
+
+class Status(NamedTuple):
+    """How pytest shows a decision: the summary's category, the letter, the word of -v and its markup."""
+
+    category: str
+    letter: str
+    word: str
+    markup: dict[str, bool]
+
+
+STATUS: dict[Decision, Status] = {
+    Decision.PASSED: Status("passed", ".", "PASSED", {"green": True}),
+    Decision.REGRESSED: Status("regressed", "R", "REGRESSED", {"red": True}),
+    Decision.BROKEN: Status("broken", "B", "BROKEN", {"red": True}),
+    Decision.IMPROVED: Status("improved", "I", "IMPROVED", {"green": True}),
+    Decision.INCONCLUSIVE: Status("inconclusive", "?", "INCONCLUSIVE", {"yellow": True}),
+    Decision.NO_BASELINE: Status("no baseline", "n", "NO BASELINE", {"yellow": True}),
+    Decision.ERROR: Status("error", "E", "ERROR", {"red": True}),
+    Decision.UNSUPPORTED: Status("unsupported", "u", "UNSUPPORTED", {"yellow": True}),
+}
+METRICS = {
+    Metric.WALL: "wall time",
+    Metric.TAIL: "tail",
+    Metric.USS: "USS",
+    Metric.LOCK_WAIT: "lock wait",
+    Metric.SCALING: "scaling",
+    Metric.RATIO: "ratio",
+    Metric.CONTRACT: "requires",
+}
+ROADS = {
+    "stored": "the stored launches",
+    "prediction": "a prediction from the stored recordings",
+    "elsewhere": "what travels from another machine",
+    "tandem": "launches side by side",
+}
+WORST_FIRST = (
+    Decision.REGRESSED,
+    Decision.BROKEN,
+    Decision.ERROR,
+    Decision.INCONCLUSIVE,
+    Decision.IMPROVED,
+    Decision.PASSED,
+    Decision.NO_BASELINE,
+    Decision.UNSUPPORTED,
+)
+LAYOUTS = tuple(
+    tuple(layout.split())
+    for layout in (
+        "cell time ends ratio cores scaling uss pss lock ops verdict",
+        "cell time ends ratio cores scaling uss lock ops verdict",
+        "cell time ends ratio cores scaling uss lock verdict",
+        "short time ends ratio cores scaling uss lock verdict",
+        "short time half ratio cores scaling uss lock verdict",
+        "short time half ratio cores uss lock verdict",
+        "short time half ratio uss lock verdict",
+        "short time half ratio uss locks verdict",
+        "short time half ratio locks verdict",
+        "short time ratio locks verdict",
+        "short time ratio verdict",
+    )
+)
+"""From the widest table down: what a narrower terminal goes without."""
+
+
+class Column(NamedTuple):
+    """One column: its heading, one text a row, and on which side the texts meet."""
+
+    head: str
+    texts: tuple[str, ...]
+    left: bool = False
+
+    @property
+    def width(self) -> int:
+        """Columns that the widest of its texts takes."""
+        return max(len(self.head), *map(len, self.texts))
+
+    def padded(self, text: str) -> str:
+        """A text of this column at the column's width."""
+        return text.ljust(self.width) if self.left else text.rjust(self.width)
+
+
+def render(report: Report, *, width: int, color: bool, unicode: bool, verbosity: int = 0) -> str:
+    """The report as lines of at most `width` columns where that is possible; commands are never broken.
+
+    `verbosity` below 0 leaves the machine and interpreters out; above 0 every cell's phases and metrics are shown and
+    what a failed workload said is shown in full.
+    """
+    style = Style(max(width, 40), color, unicode, verbosity)
+    blocks = [] if verbosity < 0 else [_header(report, style)]
+    blocks += [_table(table, style) for table in report.tables]
+    blocks.append(_footer(report, style))
+    text = "\n\n".join("\n".join(line.rstrip() for line in block) for block in blocks if block) + "\n"
+    return text.encode("utf-8" if unicode else "ascii", "backslashreplace").decode()
+
+
+def verdict_lines(row: Row, *, width: int, color: bool, unicode: bool, verbosity: int = 0) -> str:
+    """What the report says under the table about one cell, for pytest's own failure section; may be empty."""
+    style = Style(max(width, 40), color, unicode, verbosity)
+    return "\n".join(_finding(row, style)).encode("utf-8" if unicode else "ascii", "backslashreplace").decode()
+
+
+# ---- header and footer
+
+
+def _header(report: Report, style: Style) -> list[str]:
+    run = [f"pytest-ftgate {report.version}", report.started_at]
+    if report.commit:
+        run.append(f"commit {_commit(report.commit)}")
+    entries = [("run", style.separator.join(filter(None, run))), ("machine", _machine(report.machine, style))]
+    for number, interpreter in enumerate(report.interpreters):
+        entries.append(("" if number else "python", _interpreter(interpreter, style)))
+    entries.append(("seed", f"{report.seed} (repeat with --ftgate-seed {report.seed})"))
+    return [line for name, text in entries for line in entry(name, text, style, indent=0, column=9)]
+
+
+def _machine(machine: Machine, style: Style) -> str:
+    parts = [
+        machine.fingerprint,
+        machine.cpu or machine.arch,
+        f"{machine.cores} core" + ("s" if machine.cores != 1 else ""),
+        f"{machine.system} {machine.kernel} {machine.arch}",
+    ]
+    if machine.governor:
+        parts.append(f"governor {machine.governor}")
+    if machine.cpu_quota is not None:
+        parts.append(f"limited to {machine.cpu_quota:g} cores")
+    if machine.memory_limit_bytes is not None:
+        parts.append(f"limited to {units.size(machine.memory_limit_bytes)}")
+    return style.separator.join(parts)
+
+
+def _interpreter(interpreter: Interpreter, style: Style) -> str:
+    gil = "GIL on" if interpreter.gil_enabled else "GIL off"
+    parts = [f"{interpreter.name:<8} {gil}"]
+    parts += [
+        word
+        for said, word in (
+            (interpreter.jit_enabled, "JIT on"),
+            (interpreter.debug, "debug build: its times mean little"),
+        )
+        if said
+    ]
+    parts += [interpreter.build, interpreter.executable]
+    return style.separator.join(parts)
+
+
+def _commit(commit: str) -> str:
+    """A commit's first digits, and the `+` of a tree that was not clean."""
+    return commit[:COMMIT_DIGITS] + ("+" if commit.endswith("+") else "")
+
+
+def _footer(report: Report, style: Style) -> list[str]:
+    lines: list[str] = []
+    for update in report.updates:
+        lines += entry("updated", update, style, indent=0, column=9)
+    if report.unused_baselines:
+        count = len(report.unused_baselines)
+        text = f"{count} baseline{'s' if count > 1 else ''} of cells that are no longer there, drop with"
+        lines += [*entry("unused", text, style, indent=0, column=9), " " * 9 + "ftgate baseline prune"]
+        lines += [" " * 9 + name for name in report.unused_baselines]
+    counts = Counter(row.verdict.decision for table in report.tables for row in table.rows)
+    if counts[Decision.NO_BASELINE] and not report.updates:
+        count = counts[Decision.NO_BASELINE]
+        text = f"{count} cell{'s have' if count > 1 else ' has'} no baseline, record with"
+        lines += [*entry("new", text, style, indent=0, column=9), " " * 9 + "pytest --ftgate --ftgate-update"]
+    return [*lines, *([""] if lines else []), *_totals(counts, report.wall_s, style)]
+
+
+def _totals(counts: Counter[Decision], wall_s: float, style: Style) -> list[str]:
+    """How many cells there were of each kind, on as many lines as that takes."""
+    total = counts.total()
+    line = plain = f"{total} cell{'s' if total != 1 else ''} in {units.span(wall_s)}:"
+    lines: list[str] = []
+    shown = [decision for decision in WORST_FIRST if counts[decision]]
+    for decision in shown:
+        phrase = f"{counts[decision]} {decision}" + ("," if decision is not shown[-1] else "")
+        if len(plain) + 1 + len(phrase) > style.width:
+            lines.append(line)
+            line = plain = " " * 8
+        line += " " + style.paint(phrase, *_colors(decision))
+        plain += " " + phrase
+    return [*lines, line if shown else line.rstrip(":")]
+
+
+# ---- the table of a test
+
+
+def _table(table: Table, style: Style) -> list[str]:
+    lines = _heading(table, style)
+    if table.rows:
+        lines += _grid(table, style)
+    findings: list[str] = []
+    for decision in WORST_FIRST:
+        rows = [row for row in table.rows if row.verdict.decision is decision]
+        if decision is Decision.UNSUPPORTED:
+            findings += _unsupported(rows, style)
+        else:
+            findings += [line for row in rows for line in _finding(row, style)]
+    remarks = [
+        line for text in _passed_by(table, style) for line in entry("passed by", text, style, indent=2, column=11)
+    ]
+    remarks += [line for text in _remarks(table) for line in entry("machine", text, style, indent=2, column=11)]
+    return [*lines, *([""] if findings or remarks else []), *findings, *remarks]
+
+
+def _passed_by(table: Table, style: Style) -> list[str]:
+    """By which road the cells passed that nothing else is said of, and why by that one."""
+    if style.verbosity > 0:
+        return []
+    labels: dict[str, list[str]] = {}
+    for row in table.rows:
+        road = ROADS.get(row.verdict.road, "")
+        if row.verdict.decision is Decision.PASSED and road:
+            why = f" ({row.verdict.why})" if row.verdict.why else ""
+            labels.setdefault(f"{road}{why}", []).append(row.cell.label)
+    every = len(table.rows)
+    return [road if len(cells) == every else f"{road}: {', '.join(cells)}" for road, cells in labels.items()]
+
+
+def _remarks(table: Table) -> list[str]:
+    """What else went on while the test was measured, each remark once."""
+    said = (disturbance.remarks(row.conditions, row.cell.workers) for row in table.rows if row.conditions is not None)
+    return list(dict.fromkeys(remark for remarks in said for remark in remarks))
+
+
+def _heading(table: Table, style: Style) -> list[str]:
+    """The title, with what `ratio` refers to at the right end of its line where there is room."""
+    aside = f"ratio to {table.reference}" if any(row.figures.ratio is not None for row in table.rows) else ""
+    room = style.width - len(table.title) - len(aside)
+    title = style.paint(table.title, "bold")
+    if aside and room >= len(GAP):
+        lines = [title + " " * room + style.paint(aside, "dim")]
+    else:
+        lines = [title] + ([GAP + style.paint(aside, "dim")] if aside else [])
+    note = textwrap.wrap(table.note, style.width - len(GAP))
+    return lines + [GAP + style.paint(line, "dim") for line in note]
+
+
+def _grid(table: Table, style: Style) -> list[str]:
+    columns = _columns(table, style)
+    head = GAP.join([""] + [column.padded(column.head) for column in columns])
+    lines = [style.paint(head.rstrip(), "dim")]
+    for number, row in enumerate(table.rows):
+        texts = [column.padded(column.texts[number]) for column in columns]
+        texts[-1] = style.paint(texts[-1].rstrip(), *_colors(row.verdict.decision))
+        lines += [GAP.join(["", *texts]), *beneath(row, style)]
+    return lines
+
+
+def _columns(table: Table, style: Style) -> list[Column]:
+    """The columns of the first layout that fits, without those in which no row has a value."""
+    every = _every_column(table, style)
+    for layout in LAYOUTS:
+        columns = [every[name] for name in layout if any(every[name].texts)]
+        if sum(column.width + len(GAP) for column in columns) <= style.width:
+            break
+    return columns
+
+
+def _every_column(table: Table, style: Style) -> dict[str, Column]:
+    figures = [row.figures for row in table.rows]
+    walls = [each.wall_ns for each in figures]
+    times = [None if wall is None else wall.value for wall in walls]
+    known = [None if wall is None or wall.level <= 0 else wall for wall in walls]
+    locks = [each.lock_wait_share for each in figures]
+    interval = _interval_head(known)
+    labels = tuple(row.cell.label or row.cell.executor.label for row in table.rows)
+    return {
+        "cell": Column("", labels, left=True),
+        "short": Column("", _shortened(labels), left=True),
+        "time": _column("time", times, lambda ns: units.time(ns, unicode=style.unicode)),
+        "ends": _column(interval, known, units.time_ends),
+        "half": _column(interval, known, lambda wall: units.half_width(wall, unicode=style.unicode)),
+        "ratio": _column("ratio", (each.ratio for each in figures), units.ratio),
+        "cores": _column("cores", (each.cores for each in figures), units.cores),
+        "uss": _column("USS", (each.uss_bytes for each in figures), units.size),
+        "pss": _column("PSS", (each.pss_bytes for each in figures), units.size),
+        "lock": _column("lock wait", locks, units.share),
+        "locks": _column("lock", locks, units.share),
+        "scaling": _column("scaling", (each.scaling.value if each.scaling else None for each in figures), units.ratio),
+        "ops": _column("ops/s", (each.ops_per_s for each in figures), units.rate),
+        "verdict": Column("verdict", tuple(row.verdict.decision.value for row in table.rows), left=True),
+    }
+
+
+def _column(head: str, values: Iterable[Value | None], shown: Callable[[Value], str]) -> Column:
+    return Column(head, tuple("" if value is None else shown(value) for value in values))
+
+
+def _interval_head(intervals: Sequence[Interval | None]) -> str:
+    """The level of the confidence intervals, where it is the same for every row."""
+    levels = {units.level(interval.level) for interval in intervals if interval}
+    return f"{levels.pop()} CI" if len(levels) == 1 else "CI"
+
+
+def _shortened(labels: tuple[str, ...]) -> tuple[str, ...]:
+    """Labels without the parts that end all of them, such as the workers: the title has those."""
+    parts = [label.split("-") for label in labels]
+    while len(parts) > 1 and min(map(len, parts)) > 1 and len({part[-1] for part in parts}) == 1:
+        parts = [part[:-1] for part in parts]
+    return tuple(map("-".join, parts))
+
+
+# ---- what needs attention
+
+
+def _finding(row: Row, style: Style) -> list[str]:
+    """The lines about one cell; none for one that needs no attention, unless asked for."""
+    match row.verdict.decision:
+        case Decision.REGRESSED | Decision.BROKEN:
+            return [*_measured(row, style), *_commands(row, style)]
+        case Decision.ERROR:
+            return _failed(row, style)
+        case Decision.INCONCLUSIVE | Decision.IMPROVED:
+            return _measured(row, style)
+        case Decision.UNSUPPORTED:
+            return _unsupported([row], style)
+        case Decision.PASSED if style.verbosity > 0:
+            return _measured(row, style)
+    return []
+
+
+def _measured(row: Row, style: Style) -> list[str]:
+    """A heading, a line for each metric that led to the decision, the reason, what it was held against, and how."""
+    verdict = row.verdict
+    shown = [each for each in verdict.metrics if style.verbosity > 0 or each.decision is verdict.decision]
+    lines = _named(row, style)
+    for each in shown:
+        first, *rest = [text for text in (_metric(each, row.figures, style), each.reason) if text] or [""]
+        lines += entry(METRICS[each.metric], first, style, indent=6, column=11)
+        lines += wrapped(plain(" ".join(rest)), style, indent=17)
+    if verdict.reason and not any(each.reason and each.reason in verdict.reason for each in shown):
+        lines += wrapped(plain(verdict.reason), style, indent=6)
+    commit = _commit(verdict.commit)
+    held = [verdict.baseline, "" if commit and commit in verdict.baseline else commit]
+    if any(held):
+        lines += entry("against", " at ".join(filter(None, held)), style, indent=6, column=11)
+    return lines + _road(verdict, style)
+
+
+def _road(verdict: Verdict, style: Style) -> list[str]:
+    """By what the cell was judged, and why by that."""
+    road = ROADS.get(verdict.road, "")
+    if not road and not verdict.why:
+        return []
+    text = f"{road} ({verdict.why})" if road and verdict.why else road or verdict.why
+    return entry("judged by" if road else "baseline", text, style, indent=6, column=11)
+
+
+def _metric(judged: MetricVerdict, figures: Figures, style: Style) -> str:
+    """`4.09 ms, +31.2 % (95 % CI +28.1 % to +34.0 %), p = 0.0002`: what it is now and its change.
+
+    Of a contract its text.
+    """
+    parts = [judged.contract or _now(judged.metric, figures, style), "" if judged.contract else _change(judged)]
+    p = {Decision.PASSED: judged.p_pass, Decision.IMPROVED: None}.get(judged.decision, judged.p_fail)
+    if p is not None:
+        parts.append(units.p_value(p))
+    return ", ".join(filter(None, parts))
+
+
+def _now(metric: Metric, figures: Figures, style: Style) -> str:
+    match metric:
+        case Metric.WALL:
+            return units.time(figures.wall_ns.value, unicode=style.unicode) if figures.wall_ns else ""
+        case Metric.USS:
+            return units.size(figures.uss_bytes) if figures.uss_bytes is not None else ""
+        case Metric.LOCK_WAIT:
+            return units.share(figures.lock_wait_share) if figures.lock_wait_share is not None else ""
+        case Metric.SCALING:
+            return units.ratio(figures.scaling.value) if figures.scaling else ""
+        case Metric.RATIO:
+            return units.ratio(figures.ratio) if figures.ratio is not None else ""
+        case Metric.TAIL | Metric.CONTRACT:
+            return ""
+
+
+def _change(judged: MetricVerdict) -> str:
+    """The change with its interval: in percent, or in percentage points of a share."""
+    if judged.points is not None:
+        return _with_ends(judged.points, units.points, units.signed_points)
+    return _with_ends(judged.ratio, units.change, units.change) if judged.ratio else ""
+
+
+def _with_ends(change: Interval, shown: Callable[[float], str], end: Callable[[float], str]) -> str:
+    return f"{shown(change.value)} ({units.level(change.level)} CI {end(change.low)} to {end(change.high)})"
+
+
+def _commands(row: Row, style: Style) -> list[str]:
+    """How to look closer; a command is never broken, so that it can be copied."""
+    asked = row.verdict.why if row.verdict.why.startswith(AGAINST) else ""
+    words = ["pytest", "--ftgate", *([asked.replace(" ", "=", 1)] if asked else []), row.cell.nodeid]
+    lines = [f"      {style.paint('closer', 'dim')}     {shlex.join(words)}"]
+    return lines if asked or not row.verdict.baseline else [*lines, "                 ftgate baseline diff"]
+
+
+def _failed(row: Row, style: Style) -> list[str]:
+    """The reason, and the last lines of what the workload said."""
+    error = row.error or (row.sample.error if row.sample else None) or WorkloadError(reason=row.verdict.reason)
+    lines = [*_named(row, style), *wrapped(plain(error.reason) or "it could not be measured", style, indent=6)]
+    said = plain(error.detail).rstrip().splitlines()
+    kept = said if style.verbosity > 0 else said[-DETAIL_LINES:]
+    bar = "│" if style.unicode else "|"
+    if len(kept) < len(said):
+        left_out = len(said) - len(kept)
+        lines.append("      " + style.paint(f"{bar} ({left_out} line{'s' if left_out > 1 else ''} more: -v)", "dim"))
+    return lines + [f"      {style.paint(bar, 'dim')} {line}" for line in kept]
+
+
+def _unsupported(rows: Sequence[Row], style: Style) -> list[str]:
+    """A line for each reason, with the cells it holds for."""
+    cells: dict[str, list[str]] = {}
+    for row in rows:
+        cells.setdefault(row.verdict.reason or "it cannot run here", []).append(row.cell.label)
+    lines: list[str] = []
+    for reason, labels in cells.items():
+        lines += _worded(Decision.UNSUPPORTED, ", ".join(labels), style)
+        lines += wrapped(plain(reason), style, indent=6)
+    return lines
+
+
+# ---- lines
+
+
+def _named(row: Row, style: Style) -> list[str]:
+    return _worded(row.verdict.decision, row.cell.label or row.cell.nodeid, style)
+
+
+def _worded(decision: Decision, text: str, style: Style) -> list[str]:
+    """The decision in its colour, and what it is about."""
+    first, *rest = wrapped(f"{decision}: {text}", style, indent=2, hanging=6)
+    return [first.replace(decision.value, style.paint(decision.value, *_colors(decision)), 1), *rest]
+
+
+def _colors(decision: Decision) -> tuple[str, ...]:
+    return tuple(STATUS[decision].markup)

@@ -1,0 +1,6 @@
+"""One run: prepares targets and references, measures each test, judges it and makes the report.
+
+Start at `session.py`.
+"""
+
+__all__ = ["git", "once", "session"]

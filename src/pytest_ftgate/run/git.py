@@ -1,0 +1,215 @@
+"""The git commands that a run needs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from ..errors import FtgateError
+from ..model import Struct
+
+SHOWN_DIGITS: Final = 10
+OPTION: Final = "--ftgate-against"
+DEEPEN: Final = (
+    "deepen it with `git fetch --unshallow` or `git fetch --deepen=100`; in CI let the checkout step fetch the history "
+    "(`fetch-depth: 0` of actions/checkout, `GIT_DEPTH: 0` of GitLab)"
+)
+# What `git rev-parse --local-env-vars` names, but for the settings by which a CI machine declares safe directories.
+_OF_A_HOOK: Final = frozenset(
+    {
+        *("GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_CONFIG", "GIT_OBJECT_DIRECTORY", "GIT_DIR", "GIT_WORK_TREE"),
+        *("GIT_IMPLICIT_WORK_TREE", "GIT_GRAFT_FILE", "GIT_INDEX_FILE", "GIT_NO_REPLACE_OBJECTS", "GIT_COMMON_DIR"),
+        *("GIT_REPLACE_REF_BASE", "GIT_PREFIX", "GIT_SHALLOW_FILE", "GIT_NAMESPACE", "GIT_QUARANTINE_PATH"),
+        *("GIT_INTERNAL_SUPER_PREFIX", "GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS"),
+        *("GIT_ICASE_PATHSPECS", "GIT_INDEX_VERSION", "GIT_DEFAULT_HASH"),
+    }
+)
+_IDENTITY: Final = re.compile(r"GIT_(AUTHOR|COMMITTER)_")
+_SETTINGS: Final = (
+    f"core.hooksPath={os.devnull}",
+    "core.fsmonitor=false",
+    "core.splitIndex=false",
+    "core.safecrlf=false",
+    "submodule.recurse=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+)
+
+
+class AgainstError(FtgateError):
+    """A reference that cannot be had; names what was asked for and the mend."""
+
+
+class GitFailed(AgainstError):
+    """Git refused; holds git's own words."""
+
+
+# ---- git
+
+
+class Repository:
+    """The git repository that a project stands in; the user's index, branches, stash and files are never written."""
+
+    def __init__(self, root: Path) -> None:
+        """`root` is the project's; raises AgainstError where it is in no work tree of git."""
+        self.root = root.resolve()
+        try:
+            answer = self.git("rev-parse", "--is-inside-work-tree", "--show-prefix").splitlines()
+        except GitFailed as failed:
+            raise AgainstError(f"{OPTION} needs {self.root} to be in a git repository: {failed}") from failed
+        if answer[0] != "true":
+            raise AgainstError(f"{OPTION} needs {self.root} to be in a work tree of git; this is a bare repository")
+        self.prefix = answer[1] if len(answer) > 1 else ""
+
+    def git(
+        self,
+        *arguments: str,
+        allowed: tuple[int, ...] = (0,),
+        said: str | None = None,
+        cwd: Path | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> str:
+        """What git prints; `said` is its input. Raises GitFailed with git's words for an exit code not `allowed`."""
+        settings = [word for setting in _SETTINGS for word in ("-c", setting)]
+        try:
+            done = subprocess.run(
+                ["git", *settings, *arguments],
+                cwd=cwd or self.root,
+                env=_environment() | dict(variables or {}),
+                input=said or "",
+                capture_output=True,
+                encoding="utf-8",
+                errors="surrogateescape",
+            )
+        except FileNotFoundError as missing:
+            raise AgainstError(f"{OPTION} needs git, which could not be run: {missing}") from missing
+        if done.returncode not in allowed:
+            words = done.stderr.strip().encode(errors="replace").decode() or f"exit code {done.returncode}"
+            raise GitFailed(f"git {' '.join(arguments[:2])}: {words}")
+        return done.stdout
+
+    def commit(self, revision: str) -> str | None:
+        """The commit that git's own rules find for a revision; None for none. Raises GitFailed for an ambiguous one."""
+        try:
+            return self.git("rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}").strip()
+        except GitFailed as failed:
+            if "is ambiguous" in str(failed):
+                raise
+            return None
+
+    def named(self, revision: str) -> str | None:
+        """As `commit`, and a branch that only a remote has: CI checks out a commit and makes no local branches."""
+        found = self.commit(f"refs/remotes/{revision}") if revision.startswith(f"{self.remote}/") else None
+        return found or self.commit(revision) or self.commit(f"refs/remotes/{self.remote}/{revision}")
+
+    def spelled(self, name: str) -> str:
+        """The remote's branch of this name, where there is one: a local one may be long out of date."""
+        if name == f"{self.remote}/HEAD":
+            found = self.git("rev-parse", "--abbrev-ref", name).strip()
+            return found or name
+        on_remote = f"{self.remote}/{name}"
+        return on_remote if self.commit(f"refs/remotes/{on_remote}") else name
+
+    @cached_property
+    def remote(self) -> str:
+        """`origin`, else the first remote."""
+        names = self.git("remote").split()
+        return "origin" if "origin" in names or not names else names[0]
+
+    @cached_property
+    def shallow(self) -> bool:
+        """Whether the history was cut off when this was cloned."""
+        return self.git("rev-parse", "--is-shallow-repository").strip() == "true"
+
+    def sparse_patterns(self) -> str:
+        """The patterns of a sparse checkout; "" where all of the tree is checked out."""
+        if self.git("config", "--type=bool", "core.sparseCheckout", allowed=(0, 1)).strip() != "true":
+            return ""
+        path = self.root / self.git("rev-parse", "--git-path", "info/sparse-checkout").rstrip("\n")
+        return path.read_text(encoding="utf-8", errors="surrogateescape") if path.is_file() else ""
+
+
+def _environment() -> dict[str, str]:
+    """This process's environment for git: no repository that a hook was called for, no prompt, no written index."""
+    kept = {name: value for name, value in os.environ.items() if name not in _OF_A_HOOK and not _IDENTITY.match(name)}
+    return kept | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+
+
+def shown(commit: str) -> str:
+    """A commit id in short."""
+    return commit.removesuffix("+")[:SHOWN_DIGITS]
+
+
+def without_index(index: Path) -> None:
+    """Remove a temporary index and its lock."""
+    for left in (index, Path(f"{index}.lock")):
+        left.unlink(missing_ok=True)
+
+
+def commit_at(repository: Repository, tree: str, head: str) -> str:
+    """A commit that is the same whenever and by whomever it is made; a CI machine need not know a name for itself."""
+    made_at = f"{repository.git('log', '-1', '--no-show-signature', '--format=%ct', head).strip()} +0000"
+    variables = {
+        f"GIT_{role}_{field}": value
+        for role in ("AUTHOR", "COMMITTER")
+        for field, value in (("NAME", "pytest-ftgate"), ("EMAIL", "pytest-ftgate@invalid"), ("DATE", made_at))
+    }
+    message = f"work tree on {shown(head)}"
+    return repository.git("commit-tree", tree, "-p", head, "-m", message, variables=variables).strip()
+
+
+def revision_argument(argument: str, old_root: Path, side: Side) -> str:
+    """An install argument of the old root as it is for another checkout."""
+    option, equals, value = argument.partition("=") if argument.startswith("-") else ("", "", argument)
+    place, bracket, extras = value.partition("[")
+    url, scheme, path = place.rpartition("file://")
+    if old_root == side.project or not path:
+        return argument
+    if Path(path).is_absolute():
+        path = mapped(path, side.top(old_root), side.top(side.project))
+    elif ".." in Path(path).parts and not (side.project / path).exists() and (old_root / path).exists():
+        path = os.path.normpath(old_root / path)
+    return f"{option}{equals}{url}{scheme}{path}{bracket}{extras}"
+
+
+class Side(Struct, frozen=True, kw_only=True):
+    """One side of a comparison.
+
+    `label` is for people: `main (1eb3b87e5d)`, `work tree (dirty)`, `numpy==2.1.0`. `commit` is what is checked out:
+    of a dirty tree a snapshot that no branch holds, of a distribution "". `root` is the project's on this side,
+    `prefix` where it stands below the repository's top, "" at the top. `install` holds further arguments for
+    `uv pip install`, after the usual ones.
+    """
+
+    label: str
+    commit: str
+    root: str
+    prefix: str = ""
+    install: tuple[str, ...] = ()
+
+    @property
+    def project(self) -> Path:
+        """The folder `root`."""
+        return Path(self.root)
+
+    def top(self, root: Path) -> Path:
+        """The repository's top, of the project at `root`."""
+        depth = len(Path(self.prefix).parts)
+        return root.parents[depth - 1] if depth else root
+
+
+# ---- a test on another side
+
+
+def mapped(path: str, old_root: Path, new_root: Path) -> str:
+    """A path in or below `old_root` as it is in `new_root`, also where a link leads there; any other as it stands."""
+    found, real = Path(path), old_root.resolve()
+    for place, root in ((found, old_root), (found, real), (found.resolve(), real)):
+        if found.is_absolute() and place.is_relative_to(root):
+            return str(new_root / place.relative_to(root))
+    return path

@@ -1,0 +1,96 @@
+"""Runs a cell's body once in this interpreter, as a plain functional test: nothing is measured."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any
+
+from ..measure.launch import CellUnsupported, LaunchFailed
+from ..measure.launchers import command, server
+from ..measure.launchers.workload import setup_of
+from ..model import Cell, Spec
+from ..runner import loading
+from ..runner.executors.base import Onlooker
+from ..runner.executors.factory import make_crew
+from ..runner.gil import watch
+from ..runner.primitives import context_of, make_kind
+from ..runner.protocol import Failure, Unsupported
+from ..runner.worker import CHECKING, VALUES, Order
+
+__all__ = ["Failure", "Unsupported", "once", "run_here", "run_server_here"]
+WINDOW_S = 0.2
+"""How long a program that is told so may take."""
+READY_S = 60.0
+"""How long a server may take to get ready where its test does not say."""
+
+
+def run_here(cell: Cell, spec: Spec) -> None:
+    """One iteration of the cell's workload here. Raises Failure, Unsupported, and what @shared or @check raise.
+
+    The target's settings are left out: a switch interval would be that of all tests that follow.
+    """
+    __tracebackhide__ = True
+    if cell.executor.kind == "interpreters" and sys.version_info < (3, 14):
+        raise Unsupported(f"sub-interpreters need CPython 3.14 or newer, this is {sys.version.split()[0]}")
+    setup = {**setup_of(cell, spec), "switch_s": None}
+    declared, owner = loading.declaration(setup)
+    context = context_of(cell.executor.kind, cell.executor.method)
+    kind = make_kind(setup, context)
+    try:
+        shared = None if declared.shared is None else loading.owned(declared.shared, owner)(kind)
+        outcome = _turn(setup, shared, context, VALUES if declared.check is not None else 0)
+    finally:
+        kind.close()
+    if declared.check is not None:
+        values = [report["value"] for report in outcome.reports]
+        loading.owned(declared.check, owner)(values[0] if setup["shape"] == "executor" else values)
+
+
+def once(cell: Cell, spec: Spec) -> None:
+    """A cell once: its body, its program or its server. Raises Failure, Unsupported, and what the test raises."""
+    __tracebackhide__ = True
+    if cell.body == "server":
+        run_server_here(cell, spec)
+    elif cell.executor.kind == "command":
+        run_command_here(cell, spec)
+    else:
+        run_here(cell, spec)
+
+
+def run_command_here(cell: Cell, spec: Spec) -> None:
+    """Run a cell's program once, built before if it says how. Raises Unsupported, Failure."""
+    __tracebackhide__ = True
+    try:
+        command.run_here(cell, spec, sys.executable, WINDOW_S)
+    except CellUnsupported as reason:
+        raise Unsupported(str(reason)) from None
+    except LaunchFailed as failure:
+        raise Failure(failure.error.reason, failure.error.detail) from None
+
+
+def run_server_here(cell: Cell, spec: Spec) -> None:
+    """Start a cell's server once in this interpreter's environment, run the test's check, and end it.
+
+    Raises Unsupported where a program is not there, Failure where the server does not get ready, and what the check
+    raises. No generator is needed: there is no load.
+    """
+    __tracebackhide__ = True
+    try:
+        server.check_here(cell, spec, spec.timeout_s or READY_S)
+    except CellUnsupported as reason:
+        raise Unsupported(str(reason)) from None
+    except LaunchFailed as failure:
+        raise Failure(failure.error.reason, failure.error.detail) from None
+
+
+def _turn(setup: dict[str, Any], shared: Any, context: Any, flags: int) -> Any:
+    with warnings.catch_warnings():
+        # pytest-xdist's own threads are alive while a cell forks here.
+        warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
+        watch.install()  # once, before several threads would
+        crew = make_crew(setup, shared, True, context)
+        try:
+            return crew.turn(Order(1, 0, CHECKING | flags), Onlooker())
+        finally:
+            crew.close()

@@ -1,0 +1,3 @@
+"""The executors inside the measured process: each starts its workers, releases them together and joins them."""
+
+__all__ = ["base", "factory"]

@@ -1,0 +1,260 @@
+"""Workers that are ordered and read through pipes."""
+
+from __future__ import annotations
+
+import gc
+import marshal
+import os
+import select
+import time
+from time import process_time_ns
+
+from .. import loading
+from ..clock import now_ns
+from ..protocol import Failure
+from ..worker import LENGTH, ORDER, PARK, STOP, Order, Port, place
+from .base import GRACE_S, Onlooker, Outcome, leaders, raise_first_error, roles
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ..loading import Setup
+
+
+class Hub:
+    """The parent's ends: two `go` pipes for all workers, a report pipe each."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.go = (os.pipe(), os.pipe())
+        self.reports = [os.pipe() for _ in range(setup["workers"])]
+        self.gathered: dict[int, dict[str, Any]] = {}
+        self.turn = 0
+        self.dead: Callable[[int], str] = lambda index: ""
+        self.sentinels: list[int] = []
+
+    def port(self, index: int) -> Port:
+        """Worker `index`'s ends, for workers that share this process's descriptors."""
+        return Port((self.go[0][0], self.go[1][0]), self.reports[index][1])
+
+    def release(self, order: Order) -> None:
+        """Let all workers go with one write, so that none is released before the others wait for the same GIL."""
+        message = ORDER.pack(order.loops, order.flags, order.window_ns) * len(self.reports)
+        pipe = self.go[self.turn % 2][1]
+        self.turn += 1
+        while message:
+            message = message[os.write(pipe, message) :]
+
+    def collect(self) -> list[dict[str, Any]]:
+        """One report of each worker, by index. Raises Failure where a worker died without one."""
+        return [self._receive(index) for index in range(len(self.reports))]
+
+    def gather(self, first: int) -> None:
+        """Wait for the reports of the first so many workers; keep any that comes meanwhile in `gathered`.
+
+        Raises Failure or Unsupported as soon as any worker has reported an error or died: others may wait for it.
+        """
+        while any(index not in self.gathered for index in range(first)):
+            for index in self._readable(None):
+                self.gathered[index] = report = self._receive(index)
+                raise_first_error([report])
+
+    def gather_rest(self, seconds: float) -> None:
+        """Take what is reported within so many seconds, after an error: whatever it is."""
+        deadline = time.monotonic() + (seconds if hasattr(select, "poll") else 0.0)
+        while len(self.gathered) < len(self.reports) and (left := deadline - time.monotonic()) > 0:
+            for index in self._readable(left):
+                self.gathered[index] = {}
+                try:
+                    self.gathered[index] = self._receive(index)
+                except Failure:
+                    pass
+
+    def _readable(self, seconds: float | None) -> list[int]:
+        """Which workers have something to say, or have died; waits for one."""
+        if not hasattr(select, "poll"):  # on Windows one is read after the other
+            return [next(index for index in range(len(self.reports)) if index not in self.gathered)]
+        poll, owners = select.poll(), {}
+        for index, (descriptor, _) in enumerate(self.reports):
+            if index not in self.gathered:
+                for number in (descriptor, *self.sentinels[index : index + 1]):
+                    owners[number] = index
+                    poll.register(number, select.POLLIN)
+        return sorted({owners[number] for number, _ in poll.poll(None if seconds is None else 1000 * seconds)})
+
+    def _receive(self, index: int) -> dict[str, Any]:
+        length = LENGTH.unpack(self._read(index, LENGTH.size))[0]
+        report: dict[str, Any] = marshal.loads(self._read(index, length))
+        return report
+
+    def _read(self, index: int, size: int) -> bytes:
+        descriptor = self.reports[index][0]
+        read = b""
+        while len(read) < size:
+            self._await(index, descriptor)
+            chunk = os.read(descriptor, size - len(read))
+            if not chunk:
+                raise Failure(f"{self._name(index)} ended without a report{self.dead(index)}")
+            read += chunk
+        return read
+
+    def _await(self, index: int, descriptor: int) -> None:
+        if not self.sentinels:
+            return
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        poll.register(self.sentinels[index], select.POLLIN)
+        ready = {number for number, _ in poll.poll()}
+        if descriptor not in ready:
+            poll.unregister(self.sentinels[index])
+            if not poll.poll(200):
+                raise Failure(f"{self._name(index)} {self.dead(index)}")
+
+    def _name(self, index: int) -> str:
+        role, within, _ = place(self.setup, index)
+        return f"{role or 'worker'} {within}"
+
+    def close(self) -> None:
+        """Close every pipe that is still open."""
+        for pipe in (*self.go, *self.reports):
+            for descriptor in pipe:
+                try:
+                    os.close(descriptor)
+                except OSError:
+                    pass
+
+
+class PipeCrew:
+    """Workers that wait on pipes: threads, processes, sub-interpreters; fresh each turn or kept.
+
+    Where they have roles, `stop` is called once the leading ones have ended, and the others are then waited for.
+    """
+
+    def __init__(self, setup: Setup, shared: Any, fresh: bool) -> None:
+        self.setup = setup
+        self.shared = shared
+        self.fresh = fresh
+        self.hub: Hub | None = None
+        self.workers: list[Any] = []
+        self.stop = loading.stopper(setup)
+        self.broken = False
+
+    def make(self, index: int, hub: Hub) -> Any:
+        """Construct worker `index`; it has `start` and `join`."""
+        raise NotImplementedError
+
+    def started(self, hub: Hub) -> None:
+        """Called once all workers of a crew have been started."""
+
+    def servers_cpu_ns(self) -> int:
+        """CPU time so far of what works for the workers in processes of its own, such as a Manager, in ns."""
+        return 0
+
+    def build(self) -> Hub:
+        """Construct the workers, untimed."""
+        hub = self.hub = Hub(self.setup)
+        self.workers = [self.make(index, hub) for index in range(self.setup["workers"])]
+        return hub
+
+    def turn(self, order: Order, onlooker: Onlooker) -> Outcome:
+        """One iteration; the clock covers starting what is not started, the work, and joining what is not kept."""
+        new = self.hub is None
+        hub = self.hub or self.build()
+        gc.collect()
+        if order.flags & PARK:
+            gc.freeze()  # forked workers collect too: without this they would write to all that they share
+        cpu_ns = -self.servers_cpu_ns() - process_time_ns()
+        began = now_ns()
+        if new:
+            self._start(hub)
+        went = now_ns()
+        hub.release(order)
+        onlooker.released(self)
+        reports = self._collect_by_role(hub) if self.setup["roles"] else hub.collect()
+        if order.flags & PARK:
+            self._park(hub, onlooker)
+        if self.fresh:
+            for worker in self.workers:
+                worker.join()
+        joined = now_ns()
+        cpu_ns += process_time_ns() + sum(report.get("cpu_ns", 0) for report in reports)
+        cpu_ns = max(0, cpu_ns + self.servers_cpu_ns())
+        led = reports[: leaders(self.setup)]
+        ended = max(report.get("end_ns", went) for report in led)
+        if self.fresh:
+            self._drop()
+        if order.flags & PARK:
+            gc.unfreeze()
+        raise_first_error(reports)
+        return Outcome(went - began, ended - went, joined - ended, cpu_ns, reports, led)
+
+    def _collect_by_role(self, hub: Hub) -> list[dict[str, Any]]:
+        hub.gathered.clear()
+        stopped = False
+        try:
+            hub.gather(leaders(self.setup))
+            stopped = True
+            self.stop(self.shared)
+            hub.gather(len(hub.reports))
+        except BaseException:
+            self.broken = True
+            self._let_end(hub, stopped)
+            raise
+        return [report for _, report in sorted(hub.gathered.items())]
+
+    def _let_end(self, hub: Hub, stopped: bool) -> None:
+        """After an error: those that are not waiting for one that has ended may return yet."""
+        from threading import Thread
+
+        if not stopped:  # in a thread: it may wait for a worker that is no more
+            thread = Thread(target=self._stop_quietly, daemon=True)
+            thread.start()
+            thread.join(GRACE_S)
+        hub.gather_rest(GRACE_S)
+
+    def _stop_quietly(self) -> None:
+        try:
+            self.stop(self.shared)
+        except Exception:
+            pass  # the error that came first is the one to show
+
+    def _park(self, hub: Hub, onlooker: Onlooker) -> None:
+        gc.collect()
+        onlooker.parked(self)
+        if self.fresh:  # they wait for another order, as those that are kept do
+            hub.release(Order(0, 0, STOP))
+
+    def roles(self) -> dict[str, Any]:
+        """Which processes are what, for those who look from outside; see Roles."""
+        return roles(())
+
+    def _start(self, hub: Hub) -> None:
+        for worker in self.workers:
+            worker.start()
+        self.started(hub)
+        raise_first_error(hub.collect())
+
+    def _drop(self) -> None:
+        if self.hub is not None:
+            self.hub.close()
+        self.hub, self.workers = None, []
+
+    def close(self) -> None:
+        """End workers that are kept."""
+        if self.broken:
+            self.abandon()
+        elif self.hub is not None:
+            self.hub.release(Order(0, 0, STOP))
+            for worker in self.workers:
+                if worker.ident is not None:  # one that could not be started cannot be joined
+                    worker.join()
+            self._drop()
+
+    def abandon(self) -> None:
+        """After an error among roles: workers that wait for one that has ended cannot be joined."""
+        for worker in self.workers:
+            worker.join(0.01)
+        if not any(worker.is_alive() for worker in self.workers):
+            self._drop()  # else the pipes stay: a thread that goes on later writes to them

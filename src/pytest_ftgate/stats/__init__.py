@@ -1,0 +1,3 @@
+"""Pure statistics: exact rank tests, alpha spending, histograms. Start at `rank_tests.py`."""
+
+__all__ = ["alpha_spending", "histogram", "rank_tests"]

@@ -1,0 +1,498 @@
+"""Exact rank tests, their intervals, and the estimators of a launch: pure functions of numbers.
+
+Every test here is exact and conservative on ties: whatever cannot be told apart counts against rejection, so
+a p-value is valid for any distribution, is never NaN, and needs no noise at all to be defined.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..model import Interval, Test
+
+Alternative = Literal["greater", "less"]
+Floats: TypeAlias = NDArray[np.float64]
+Values: TypeAlias = Sequence[float] | Floats
+Estimator: TypeAlias = float | None
+"""What a launch's value is: a quantile of its turns on both sides, or PAIRED."""
+PAIRED: Final = None
+DEFAULT_QUANTILE = 0.25
+TAIL_QUANTILE = 0.9
+BLOCK = 4
+"""Launches of each side that are compared with each other in `blocks`."""
+LEAST_LAUNCHES, LEAST_TURNS = 3, 4
+"""Fewer launches, or fewer turns in one, say nothing about which estimator is steadiest."""
+_ROUNDING = 1e-12
+"""Values this close, relative to the largest, differ by floating-point rounding alone: a tie."""
+
+
+def mann_whitney(new: Values, reference: Values, *, shift: float = 0.0, alternative: Alternative = "greater") -> float:
+    """One-sided p-value that `new` is larger than `reference` + `shift` ("less": smaller).
+
+    The exact two-sample rank-sum test of Mann & Whitney (1947), "On a test of whether one of two random variables
+    is stochastically larger than the other"; a pair that ties counts as one that does not support the alternative.
+    1.0 when either side is empty. Raises ValueError for a value that is not finite.
+    """
+    if not len(new) or not len(reference):
+        return 1.0
+    wins = _wins(_finite(new), _finite(reference), shift, alternative)
+    return _rank_sum_tail(*sorted((len(new), len(reference))))[wins]
+
+
+def signed_rank(differences: Values, *, shift: float = 0.0, alternative: Alternative = "greater") -> float:
+    """One-sided p-value that paired `differences` lie above `shift` ("less": below).
+
+    The exact signed-rank test of Wilcoxon (1945), "Individual comparisons by ranking methods". A difference equal to
+    `shift` keeps the lowest rank and supports nothing; where magnitudes tie, those that support the alternative get
+    the lower ranks. 1.0 when there is nothing. Raises ValueError for a value that is not finite.
+    """
+    if not len(differences):
+        return 1.0
+    values = _finite(differences)
+    tolerance = _ROUNDING * max(float(np.abs(values).max()), abs(shift))
+    supports = (values - shift) * (1.0 if alternative == "greater" else -1.0)
+    magnitudes = np.abs(supports)
+    ascending = np.sort(magnitudes)
+    tied = np.concatenate(([0], np.cumsum(np.diff(ascending) > tolerance)))
+    group = tied[np.searchsorted(ascending, magnitudes)]
+    positive = supports > tolerance
+    order = np.lexsort((~positive, group))
+    statistic = int((np.flatnonzero(positive[order]) + 1).sum())
+    return _signed_rank_tail(len(values))[statistic]
+
+
+def block_rank_sum(
+    new: Values, reference: Values, *, size: int = BLOCK, shift: float = 0.0, alternative: Alternative = "greater"
+) -> float:
+    """One-sided p-value that `new` is larger than `reference` + `shift` ("less": smaller), compared within blocks.
+
+    `new[i]` and `reference[i]` belong to round i; each `size` rounds make a block, whose `size` x `size` pairs alone
+    are compared, so that what drifts from block to block cancels. The exact test of van Elteren (1960), "On the
+    combination of independent two-sample tests of Wilcoxon", for blocks of one size; ties as in `mann_whitney`. The
+    last block is left out unless it is complete; 1.0 where none is. Raises ValueError for a value that is not finite.
+    """
+    blocks = min(len(new), len(reference)) // size
+    if not blocks:
+        return 1.0
+    own, beside = (_finite(side)[: blocks * size].reshape(blocks, size) for side in (new, reference))
+    wins = sum(_wins(own[block], beside[block], shift, alternative) for block in range(blocks))
+    return _block_tail(size, blocks)[wins]
+
+
+def null_tail(test: Test, n: int, m: int = 0) -> tuple[float, ...]:
+    """P(at least k of the comparisons that `test` counts support the alternative), k = 0 .. all, under its null.
+
+    `n` new launches (pairs, rounds); `m` is the number of reference launches, of `ranks` alone. The p-values that the
+    test can give are these; with nothing to compare that is 1.0 alone.
+    """
+    if test == "pairs":
+        return _signed_rank_tail(n)
+    if test == "blocks":
+        return _block_tail(BLOCK, n // BLOCK)
+    return _rank_sum_tail(*sorted((n, m))) if n and m else (1.0,)
+
+
+def least_p(test: Test, n: int, m: int = 0) -> float:
+    """The smallest p-value that `test` can give: 1 / 2^n of n pairs, 1 / 70^(n // 4) of blocks, else `smallest_p`."""
+    if test == "pairs":
+        return math.ldexp(1.0, -n)
+    return math.comb(2 * BLOCK, BLOCK) ** -float(n // BLOCK) if test == "blocks" else smallest_p(n, m)
+
+
+def attainable(test: Test, level: float, n: int, m: int = 0) -> float:
+    """The largest p-value at most `level` that `test` can give, see `null_tail`; 0.0 where it can give none."""
+    if least_p(test, n, m) > level:
+        return 0.0
+    tail = null_tail(test, n, m)
+    return tail[_critical(tail, level)]
+
+
+def smallest_p(n: int, m: int) -> float:
+    """The smallest p-value that `mann_whitney` can give for n against m values: 1 / C(n + m, n)."""
+    return 1 / math.comb(n + m, n)
+
+
+def hodges_lehmann(new: Values, reference: Values) -> float:
+    """The median of all differences new - reference: the shift of Hodges & Lehmann (1963).
+
+    Raises ValueError when either side is empty or holds a value that is not finite.
+    """
+    return float(np.median(_differences(new, reference)))
+
+
+def hodges_lehmann_interval(new: Values, reference: Values, level: float) -> Interval:
+    """The Hodges-Lehmann shift with its exact two-sided interval: the shifts that `mann_whitney` does not reject.
+
+    `Interval.level` is the level that the interval really has, at least `level`; where so few values cannot reach
+    `level` it is that of the widest interval there is. Raises ValueError as `hodges_lehmann` does.
+    """
+    tail = _rank_sum_tail(*sorted((len(new), len(reference))))
+    return _interval(_differences(new, reference), tail, level)
+
+
+def shift_bounds(new: Values, reference: Values, low_error: float, high_error: float) -> tuple[float, float, float]:
+    """The exact bounds (low, high) of the shift and the level of the interval between them.
+
+    `low_error` and `high_error` (each at most 0.5) are the chances, one a side, that the bound misses the shift: the
+    p-values at which `mann_whitney` rejects. A bound that cannot be that sure is the widest there is.
+    """
+    tail = _rank_sum_tail(*sorted((len(new), len(reference))))
+    return _bounds(_differences(new, reference), tail, low_error, high_error)
+
+
+def block_interval(new: Values, reference: Values, level: float, size: int = BLOCK) -> Interval:
+    """The median difference new - reference within blocks, with the exact interval of `block_rank_sum`.
+
+    Rounds and blocks as there, the last block left out unless it is complete; fewer than `size` rounds make one block.
+    `Interval.level` is the level that it really has. Raises ValueError for no round or a value that is not finite.
+    """
+    shifts, size = _block_differences(new, reference, size)
+    return _interval(shifts, _block_tail(size, len(shifts) // size**2), level)
+
+
+def block_bounds(
+    new: Values, reference: Values, low_error: float, high_error: float, size: int = BLOCK
+) -> tuple[float, float, float]:
+    """`shift_bounds` of `block_rank_sum`, over the blocks of `block_interval`."""
+    shifts, size = _block_differences(new, reference, size)
+    return _bounds(shifts, _block_tail(size, len(shifts) // size**2), low_error, high_error)
+
+
+def location(values: Values, level: float) -> Interval:
+    """The centre of values that scatter symmetrically, in their unit, with the exact interval of `signed_rank`.
+
+    The one-sample estimate of Hodges & Lehmann (1963): the median of the means of all pairs, a value with itself
+    included; its interval holds the shifts that `signed_rank` does not reject. `Interval.level` is the level that it
+    really has: five values reach 0.9375 at most, one has level 0. Raises ValueError for none, or for one that is not
+    finite.
+    """
+    return _interval(_walsh_means(values), _signed_rank_tail(len(values)), level)
+
+
+def location_bounds(values: Values, low_error: float, high_error: float) -> tuple[float, float, float]:
+    """`shift_bounds` of `signed_rank`: the bounds of the centre that `location` estimates, and their level."""
+    return _bounds(_walsh_means(values), _signed_rank_tail(len(values)), low_error, high_error)
+
+
+def ratio_interval(launches: Sequence[tuple[Values, Values]], level: float) -> Interval:
+    """How much longer one side takes than the side that took turns with it, as a ratio over all launches.
+
+    `launches` holds the positive turns of both sides, neighbours at the same place (see `neighbours`). A launch's
+    value is the PAIRED `turns_ratio`, the interval is that of the `location` of their logs; of a single launch the
+    turns' own ratios are taken, which leaves out what differs between launches. Raises ValueError for no launch, no
+    turns, or one that is not positive.
+    """
+    ratios: Values = [turns_ratio(own, beside, PAIRED) for own, beside in launches]
+    if len(launches) == 1:
+        own, beside = launches[0]
+        pairs = min(len(own), len(beside))
+        ratios = _positive(own[:pairs]) / _positive(beside[:pairs])
+    logs = location(np.log(_positive(ratios)), level)
+    low, value, high = (math.exp(bound) for bound in (logs.low, logs.value, logs.high))
+    return Interval(value=value, low=low, high=high, level=logs.level)
+
+
+def neighbours(own: Values, beside: Values) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Both sides without the turns in which either is NaN, so that what is paired stood beside each other."""
+    lost = {turn for side in (own, beside) for turn, value in enumerate(side) if math.isnan(value)}
+    first, second = (tuple(value for turn, value in enumerate(side) if turn not in lost) for side in (own, beside))
+    return first, second
+
+
+def theil_sen(xs: Values, ys: Values) -> float:
+    """The slope of ys over xs: the median of the slopes between all pairs of points (Sen 1968).
+
+    One step among many points, as an allocator takes it, does not move it. Points with the same x pair with others
+    alone. Raises ValueError for sides of unlike length, a value that is not finite, and without two unlike xs.
+    """
+    return float(np.median(_slopes(xs, ys)))
+
+
+def theil_sen_interval(xs: Values, ys: Values, level: float) -> Interval:
+    """`theil_sen` with the exact interval of Sen (1968), "Estimates of the regression coefficient based on Kendall's
+    tau": the slopes that Kendall's test does not reject.
+
+    It takes the deviations of the points from the line to be exchangeable: within one launch at best nearly so.
+    `Interval.level` is the level that it really has. Raises ValueError as `theil_sen` does.
+    """
+    slopes = _slopes(xs, ys)
+    groups = sorted(int(count) for count in np.unique(_finite(xs), return_counts=True)[1])
+    return _interval(slopes, _rank_sum_tail(*groups), level)
+
+
+def slope_interval(launches: Sequence[tuple[Values, Values]], level: float) -> Interval:
+    """The slope over all launches, each given as its (xs, ys), in the unit of y over that of x.
+
+    A launch's value is its `theil_sen`, the interval is that of their `location`; of a single launch it is
+    `theil_sen_interval`. Raises ValueError for no launch, and as those do.
+    """
+    if len(launches) == 1:
+        return theil_sen_interval(*launches[0], level)
+    return location([theil_sen(xs, ys) for xs, ys in launches], level)
+
+
+def amdahl(scaling: float, workers: int) -> float:
+    """The serial fraction at which Amdahl's law gives that speed-up: (1/S - 1/N) / (1 - 1/N).
+
+    The measure of Karp & Flatt (1990), "Measuring parallel processor performance": 0 for perfect scaling, 1 for none,
+    above 1 where more workers are slower, and negative where they do better than N times. Raises ValueError for a
+    scaling that is not positive and for fewer than two workers.
+    """
+    if not scaling > 0 or workers < 2:
+        raise ValueError(f"a scaling of {scaling} over {workers} workers has no serial fraction")
+    return (1 / scaling - 1 / workers) / (1 - 1 / workers)
+
+
+def critical_fraction(n: int, m: int, alpha: float, test: Test = "ranks") -> float | None:
+    """The share of what `test` counts that must support the alternative for p <= alpha; None if all do not suffice.
+
+    Of `ranks` the n x m pairs, of `pairs` the means of all pairs of n differences, of `blocks` the pairs within blocks.
+    """
+    tail = null_tail(test, n, m)
+    wins = _critical(tail, alpha)
+    return wins / (len(tail) - 1) if wins < len(tail) > 1 else None
+
+
+def log_interval(values: Values, level: float = 0.95) -> Interval:
+    """The geometric mean of positive per-launch values, in their unit, with a Student-t interval on their logs.
+
+    One value is its own interval, at level 0. Raises ValueError for none, or for one that is not positive.
+    """
+    logs = np.log(_positive(values))
+    mean = float(logs.mean())
+    if len(logs) == 1:
+        return Interval(value=float(values[0]), low=float(values[0]), high=float(values[0]), level=0.0)
+    from scipy.special import stdtrit  # half a second: only a run that measured pays it
+
+    half = float(stdtrit(len(logs) - 1, (1 + level) / 2)) * float(logs.std(ddof=1)) / math.sqrt(len(logs))
+    return Interval(value=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half), level=level)
+
+
+def floor(values: Values, quantile: float) -> float:
+    """A low quantile (0: the minimum) of one launch's turns, in their unit, interpolated between neighbours.
+
+    It sees what the code costs rather than what disturbed it. Raises ValueError for no turns.
+    """
+    return float(np.quantile(_finite(values), quantile))
+
+
+def tail(values: Values, quantile: float = TAIL_QUANTILE) -> float:
+    """A high quantile of one launch's turns, in their unit, interpolated: the convoys that `floor` does not see.
+
+    Raises ValueError for no turns.
+    """
+    return floor(values, quantile)
+
+
+def turns_ratio(own: Values, beside: Values, estimator: Estimator) -> float:
+    """How much longer one side of a launch takes than the side that took turns with it, as a ratio.
+
+    A quantile as `estimator` compares the `floor` of both; PAIRED takes the median of the ratios turn by turn, which
+    sees both sides at the same moment. Turns without a partner are left out of the latter. Raises ValueError for no
+    turns, or one that is not positive.
+    """
+    if estimator is not PAIRED:
+        return floor(own, estimator) / floor(beside, estimator)
+    pairs = min(len(own), len(beside))
+    if not pairs:
+        raise ValueError("no turns to compare")
+    return float(np.exp(np.median(np.log(_positive(own[:pairs])) - np.log(_positive(beside[:pairs])))))
+
+
+def blind_estimator(
+    launches: Sequence[tuple[Values, Values]], candidates: Sequence[Estimator] = (None, 0.5, 0.25, 0.1, 0.0)
+) -> Estimator:
+    """The estimator whose `turns_ratio` varies least within a launch, chosen from the reference side alone.
+
+    `launches` holds the positive turns of a cell and of what took turns with it, per launch. For each candidate the
+    ratios of a launch's even and of its odd turns are compared; the one with the smallest root mean square of their
+    log-ratio wins, a tie goes to the earlier candidate. Because the other side of the comparison is never looked at,
+    the choice cannot favour a verdict. With fewer than 3 launches of 4 turns it is PAIRED.
+
+    In tandem `launches` holds the turns of (changed, reference) of each pair. The choice is then the same whichever
+    two sides of a pair are exchanged, and whatever constant one side is multiplied by: either changes the sign of both
+    halves' log-ratios, or adds the same to both. So it says nothing of the signs of the differences from any limit,
+    which is all that the signed-rank test asks of it.
+    """
+    usable = [(own, beside) for own, beside in launches if min(len(own), len(beside)) >= LEAST_TURNS]
+    if len(usable) < LEAST_LAUNCHES:
+        return PAIRED
+
+    def spread(estimator: Estimator) -> float:
+        halves = [
+            turns_ratio(own[::2], beside[::2], estimator) / turns_ratio(own[1::2], beside[1::2], estimator)
+            for own, beside in usable
+        ]
+        return round(math.sqrt(sum(math.log(ratio) ** 2 for ratio in halves) / len(halves)), 12)
+
+    return min(candidates, key=spread)
+
+
+def gini_deviation(values: Values) -> float:
+    """The standard deviation estimated by Gini's mean difference: nearly as efficient, less moved by an outlier.
+
+    The mean of |a - b| over all pairs, times sqrt(pi) / 2; 0.0 for fewer than two values.
+    """
+    if len(values) < 2:
+        return 0.0
+    ascending = np.sort(_finite(values))
+    n = len(ascending)
+    weights = 2 * np.arange(n) - (n - 1)
+    return max(0.0, float(weights @ ascending) * math.sqrt(math.pi) / (n * (n - 1)))
+
+
+def bonferroni(alpha: float, hypotheses: int) -> float:
+    """The level for each of `hypotheses` tests that keeps the chance of any false rejection at most `alpha`."""
+    return alpha / max(1, hypotheses)
+
+
+def _wins(new: Floats, reference: Floats, shift: float, alternative: Alternative) -> int:
+    """Pairs that support the alternative beyond rounding."""
+    tolerance = _ROUNDING * max(float(np.abs(new).max()), float(np.abs(reference).max()), abs(shift))
+    limits = np.sort(reference + shift)
+    if alternative == "greater":
+        return int(np.searchsorted(limits, new - tolerance, side="left").sum())
+    return int((len(limits) - np.searchsorted(limits, new + tolerance, side="right")).sum())
+
+
+@lru_cache(maxsize=128)
+def _rank_sum_tail(*sizes: int) -> tuple[float, ...]:
+    """P(at least u of the pairs support the alternative) for each u, under the null, for groups of these sizes."""
+    return _tail(*_rank_sum_orders(*sizes))
+
+
+@lru_cache(maxsize=128)
+def _block_tail(size: int, blocks: int) -> tuple[float, ...]:
+    """The same for blocks of `size` against `size`: the convolution of their rank sums, in whole numbers."""
+    of_one, cases = _rank_sum_orders(size, size)
+    orders = [1]
+    for _ in range(blocks):
+        longer = [0] * (len(orders) + size**2)
+        for wins, count in enumerate(of_one):
+            for before, ways in enumerate(orders):
+                longer[before + wins] += ways * count
+        orders = longer
+    return _tail(orders, cases**blocks)
+
+
+def _rank_sum_orders(*sizes: int) -> tuple[list[int], int]:
+    """In how many orders of groups of these sizes u of the pairs support the alternative, for each u; and their sum.
+
+    A pair has its members in two groups: two groups give the rank sum, n groups of one value Kendall's statistic.
+    The numbers of orders are the coefficients of the Gaussian multinomial, multiplied up in whole numbers a group of
+    n beside the m before it: prod (1 - q^(m + i)) / (1 - q^i), i = 1 .. n. They read the same from both ends, so half
+    of them do. `sizes` ascend.
+    """
+    pairs = (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
+    half = pairs // 2
+    orders, cases, m = [1] + [0] * half, 1, 0
+    for n in reversed(sizes):
+        for i in range(1, n + 1) if m else ():
+            for k in range(half, m + i - 1, -1):
+                orders[k] -= orders[k - m - i]
+            for k in range(i, half + 1):
+                orders[k] += orders[k - i]
+        m += n
+        cases *= math.comb(m, n)
+    orders += reversed(orders[: pairs - half])
+    return orders, cases
+
+
+@lru_cache(maxsize=256)
+def _signed_rank_tail(n: int) -> tuple[float, ...]:
+    """P(the ranks that support the alternative sum to at least w) for w = 0 .. n (n + 1) / 2, under the null."""
+    subsets = [1]
+    for rank in range(1, n + 1):
+        padding = [0] * rank
+        subsets = [without + taken for without, taken in zip(subsets + padding, padding + subsets, strict=True)]
+    return _tail(subsets, 2**n)
+
+
+def _tail(counts: Sequence[int], total: int) -> tuple[float, ...]:
+    """Upper tail probabilities of a statistic from the number of equally likely cases for each of its values.
+
+    `counts` is symmetric, so the upper tail is a running sum from below, turned round. Whole numbers over whole
+    numbers: the one rounding is the last.
+    """
+    return tuple(cases / total for cases in accumulate(counts))[::-1]
+
+
+def _critical(tail: Sequence[float], alpha: float) -> int:
+    """The smallest statistic with tail probability <= alpha; len(tail) when there is none. `tail` falls."""
+    return bisect_left(tail, -alpha, key=lambda probability: -probability)
+
+
+def _interval(shifts: Floats, tail: Sequence[float], level: float) -> Interval:
+    """The median of the shifts with its two-sided interval, see `_bounds`."""
+    error = (1 - level) / 2
+    low, high, reached = _bounds(shifts, tail, error, error)
+    return Interval(value=float(np.median(shifts)), low=low, high=high, level=reached)
+
+
+def _bounds(shifts: Floats, tail: Sequence[float], low_error: float, high_error: float) -> tuple[float, float, float]:
+    """(low, high, level): the shifts at which a test that counts how many of `shifts` lie beyond begins to reject.
+
+    `tail` is the null distribution of that count. A bound that cannot be as sure as asked is the widest there is.
+    """
+    ordered, pairs = np.sort(shifts), len(shifts)
+    low_wins, high_wins = (min(_critical(tail, error), pairs) for error in (low_error, high_error))
+    low, high = float(ordered[pairs - low_wins]), float(ordered[high_wins - 1])
+    return low, high, max(0.0, 1 - tail[low_wins] - tail[high_wins])
+
+
+def _slopes(xs: Values, ys: Values) -> Floats:
+    """The slopes between all pairs of points that differ in x."""
+    across, up = _finite(xs), _finite(ys)
+    if len(across) != len(up):
+        raise ValueError(f"{len(across)} xs and {len(up)} ys make no points")
+    first, second = np.triu_indices(len(across), k=1)
+    run, rise = across[second] - across[first], up[second] - up[first]
+    if not run.any():
+        raise ValueError("a slope needs two points that differ in x")
+    return np.asarray(rise[run != 0] / run[run != 0], dtype=np.float64)
+
+
+def _differences(new: Values, reference: Values) -> Floats:
+    if not len(new) or not len(reference):
+        raise ValueError("a shift needs values on both sides")
+    return np.subtract.outer(_finite(new), _finite(reference)).ravel()
+
+
+def _block_differences(new: Values, reference: Values, size: int) -> tuple[Floats, int]:
+    """All differences within blocks, and the size that blocks have: of fewer rounds than `size`, that number."""
+    rounds = min(len(new), len(reference))
+    if not rounds:
+        raise ValueError("a shift needs values on both sides")
+    size = min(size, rounds)
+    own, beside = (_finite(side)[: rounds // size * size].reshape(-1, size) for side in (new, reference))
+    return (own[:, :, None] - beside[:, None, :]).ravel(), size
+
+
+def _walsh_means(values: Values) -> Floats:
+    """The means of all pairs of values, a value with itself included."""
+    array = _finite(values)
+    first, second = np.triu_indices(len(array))
+    # Half of each first: the mean of two that are equal is then that value to the last bit, and never overflows.
+    return np.asarray(array[first] / 2 + array[second] / 2, dtype=np.float64)
+
+
+def _finite(values: Values) -> Floats:
+    array = np.asarray(values, dtype=np.float64)
+    if not len(array) or not np.isfinite(array).all():
+        raise ValueError("finite values are needed" if len(array) else "at least one value is needed")
+    return array
+
+
+def _positive(values: Values) -> Floats:
+    array = _finite(values)
+    if not (array > 0).all():
+        raise ValueError("positive values are needed for a logarithm")
+    return array

@@ -1,0 +1,204 @@
+"""Stored measurements: one sorted JSON file a test, written whole or not at all.
+
+A file holds raw values, so that a later statistic can be computed from an old recording. Whatever cannot be read
+without doubt is an error that names the place, and is never written over.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+from filelock import FileLock, Timeout
+
+from .conversion import Change
+from .file_format import broken, decode, encode
+from .names import entry_key, file_name, split_nodeid
+from .schema import (
+    SCHEMA,
+    STATISTIC,
+    BaselineError,
+    Entry,
+    Recording,
+    TestBaseline,
+)
+
+LOCK_TIMEOUT_S = 60.0
+RECORDINGS_KEPT = 20
+
+
+# ---- the folder
+
+
+class Store:
+    """The folder of baselines: `root` holds a JSON file a test, beside it `.ftgate/` holds the lock.
+
+    Everyone who writes the same root takes the same lock. Nothing is created before the first `save`.
+    """
+
+    def __init__(self, root: Path, *, lock_path: Path | None = None, lock_timeout_s: float = LOCK_TIMEOUT_S) -> None:
+        self.root = root
+        self.lock_path = lock_path or root.absolute().parent / ".ftgate" / f"{root.absolute().name}.lock"
+        self.lock_timeout_s = lock_timeout_s
+
+    def path(self, test: str) -> Path:
+        """The file of a test (a node id without brackets), whether it exists or not."""
+        return self.root / file_name(test)
+
+    def load(self, test: str) -> TestBaseline | None:
+        """What is stored of a test, None without a file. Raises BaselineError for a file that cannot be trusted."""
+        path = self.path(test)
+        baseline = self._read(path)
+        if baseline is not None and baseline.test != test:
+            fault = f"holds {baseline.test} and stands where {test} belongs"
+            raise broken(str(path), "$.test", fault, "move it, or give the tests unlike names")
+        return baseline
+
+    def lookup(self, nodeid: str, fingerprint: str, build: str) -> Entry | None:
+        """The entry of a cell (by its full node id) on that machine and build. Raises BaselineError as `load` does."""
+        test, label = split_nodeid(nodeid)
+        baseline = self.load(test)
+        return baseline.cells.get(label, {}).get(entry_key(fingerprint, build)) if baseline else None
+
+    def recordings(self, nodeid: str, fingerprint: str, build: str) -> tuple[Recording, ...]:
+        """The recordings of `lookup`'s entry, oldest first; none without one."""
+        entry = self.lookup(nodeid, fingerprint, build)
+        return entry.recordings if entry else ()
+
+    def baselines(self) -> Iterator[TestBaseline]:
+        """Every file, in the order of their names. Raises BaselineError at the first that cannot be trusted."""
+        for path in sorted(self.root.rglob("*.json")):
+            baseline = self._read(path)
+            if baseline is None:
+                continue
+            if self.path(baseline.test) != path:
+                belongs = self.path(baseline.test)
+                raise broken(str(path), "$.test", f"{baseline.test} belongs in {belongs}", "move or delete the file")
+            yield baseline
+
+    def save(self, test: str, changes: Iterable[Change]) -> TestBaseline:
+        """Read, change and write one file under the lock; what the changes do not name stays as it was.
+
+        A file that cannot be trusted is not written over: the error of `load` is raised first. A file whose last cell
+        goes is removed. Raises BaselineError when the lock or the file cannot be had; the old file is then whole.
+        """
+        with self._locked():
+            old = self.load(test)
+            new = _merged(old or TestBaseline(schema=SCHEMA, statistic=STATISTIC, test=test), changes)
+            if new.cells:
+                _write(self.path(test), encode(new).encode())
+            elif old:
+                self._remove(self.path(test))
+        return new
+
+    def _read(self, path: Path) -> TestBaseline | None:
+        try:
+            content = path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise BaselineError(f"{path}: cannot be read: {error.strerror}; check its permissions") from error
+        return decode(content, str(path))
+
+    def _remove(self, path: Path) -> None:
+        try:
+            path.unlink()
+            for folder in path.parents:
+                if folder == self.root or any(folder.iterdir()):
+                    break
+                folder.rmdir()
+        except OSError as error:
+            raise BaselineError(f"{path}: cannot be removed: {error.strerror}; make its folder writable") from error
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        try:
+            self._prepare_lock_folder()
+            lock = FileLock(str(self.lock_path), timeout=self.lock_timeout_s)
+            lock.acquire()
+        except Timeout as error:
+            waited = f"another run has held it for {self.lock_timeout_s:g} s"
+            raise BaselineError(f"{self.lock_path}: {waited}; wait for its end and update again") from error
+        except OSError as error:
+            fault = f"cannot be locked: {error.strerror}"
+            raise BaselineError(f"{self.lock_path}: {fault}; make its folder writable") from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _prepare_lock_folder(self) -> None:
+        folder = self.lock_path.parent
+        folder.mkdir(parents=True, exist_ok=True)
+        ignore = folder / ".gitignore"
+        if folder.name == ".ftgate" and not ignore.exists():
+            ignore.write_text("*\n", encoding="utf-8")
+
+
+def _merged(old: TestBaseline, changes: Iterable[Change]) -> TestBaseline:
+    cells = {label: dict(builds) for label, builds in old.cells.items()}
+    machines = dict(old.machines)
+    for change in changes:
+        builds = cells.setdefault(change.label, {})
+        if change.entry is None:
+            builds.pop(change.key, None)
+        else:
+            builds[change.key] = _appended(builds.get(change.key), change)
+        if change.machine is not None:
+            machines[change.machine.fingerprint] = change.machine
+    kept = {label: builds for label, builds in cells.items() if builds}
+    used = {key.partition("/")[0] for builds in kept.values() for key in builds}
+    known = {fingerprint: machine for fingerprint, machine in machines.items() if fingerprint in used}
+    return TestBaseline(schema=SCHEMA, statistic=STATISTIC, test=old.test, machines=known, cells=kept)
+
+
+def _appended(old: Entry | None, change: Change) -> Entry:
+    """The entry of a change, after what is there where it appends; the last recordings stay."""
+    assert change.entry is not None
+    if old is None or not change.append:
+        return change.entry
+    recordings = (*old.recordings, *change.entry.recordings)
+    return msgspec.structs.replace(change.entry, recordings=recordings[-RECORDINGS_KEPT:])
+
+
+def _write(path: Path, content: bytes) -> None:
+    """All or nothing: a temporary file beside the target, flushed to the disk, takes its name.
+
+    Raises BaselineError for what cannot be read back and for what the system refuses.
+    """
+    decode(content, f"{path} (left as it was; what was to be written)")
+    # A link is followed, not replaced by a file.
+    target = Path(os.path.realpath(path))
+    temporary = target.parent / f".ftgate-{secrets.token_hex(8)}.tmp"
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # The lock is ours, so what is there was left by a run that was killed.
+        for left_over in target.parent.glob(".ftgate-*.tmp"):
+            left_over.unlink()
+        try:
+            with open(temporary, "xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        _flush_folder(target.parent)
+    except OSError as error:
+        fault = f"cannot be written: {error.strerror}"
+        raise BaselineError(f"{path}: {fault}; what stood there is untouched: mend it and update again") from error
+
+
+def _flush_folder(folder: Path) -> None:
+    """So that the new name outlives a power cut; where folders cannot be opened there is nothing to do."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

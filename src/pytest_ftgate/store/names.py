@@ -1,0 +1,52 @@
+"""Names of baseline files and keys of their entries."""
+
+from __future__ import annotations
+
+import hashlib
+import urllib.parse
+
+from .schema import LONGEST_NAME
+
+# ---- names and keys
+
+
+def split_nodeid(nodeid: str) -> tuple[str, str]:
+    """`a.py::test_x[cell]` -> (`a.py::test_x`, `cell`); brackets in the path stay in the path."""
+    path, separator, rest = nodeid.partition("::")
+    names, _, label = rest.partition("[")
+    return path + separator + names, label.removesuffix("]")
+
+
+def join_nodeid(test: str, label: str) -> str:
+    """The node id of a test's cell: the inverse of `split_nodeid`."""
+    return f"{test}[{label}]"
+
+
+def entry_key(fingerprint: str, build: str) -> str:
+    """`<fingerprint>/<build key>`, as it stands in a file."""
+    return f"{fingerprint}/{build}"
+
+
+def file_name(test: str) -> str:
+    """A readable path, relative and with `/`, that no other test has: `a/test_x.py/TestA.test_y.json`."""
+    path, _, names = test.partition("::")
+    folders = [_component(part, keep=".") for part in path.split("/")]
+    return "/".join([*folders, _shortened(".".join(_escaped(name) for name in names.split("::"))) + ".json"])
+
+
+def _component(part: str, keep: str) -> str:
+    escaped = _escaped(part, keep)
+    return _shortened("%2E" + escaped[1:] if escaped.startswith(".") else escaped)
+
+
+def _escaped(part: str, keep: str = "") -> str:
+    """ASCII letters, digits, `_`, `-` and `keep`; all else as %XX, and `%` alone for nothing at all."""
+    text = urllib.parse.quote(part, safe=keep, errors="surrogatepass").replace("~", "%7E")
+    return (text if "." in keep else text.replace(".", "%2E")) or "%"
+
+
+def _shortened(name: str) -> str:
+    """A name that file systems take; the hash of the whole name stands after a `~`, which is escaped elsewhere."""
+    if len(name) <= LONGEST_NAME:
+        return name
+    return f"{name[: LONGEST_NAME - 40]}~{hashlib.sha256(name.encode()).hexdigest()[:32]}"

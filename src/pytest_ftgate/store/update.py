@@ -1,0 +1,187 @@
+"""Updates of baselines: what would change, and what is refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import PurePath
+from typing import Literal
+
+from ..model import Decision, Machine, MetricVerdict, Row, Sample, Struct, Verdict
+from ..pythons import build_key
+from .conversion import Summary, entry_from_sample, mismatch, recording_from_sample, summary
+from .file_format import T
+from .folder import Store
+from .names import split_nodeid
+
+Action = Literal["record", "skip", "refuse"]
+
+
+class Difference(Struct, frozen=True, kw_only=True):
+    """A cell of a run beside its baseline; `reason` says why there is nothing to compare."""
+
+    nodeid: str
+    decision: Decision
+    old: Summary | None = None
+    new: Summary | None = None
+    reason: str = ""
+
+
+class Update(Struct, frozen=True, kw_only=True):
+    """What an update does with one cell, and why; `sample` is what a `record` stores, `append` beside what is there."""
+
+    nodeid: str
+    action: Action
+    reason: str
+    old: Summary | None = None
+    new: Summary | None = None
+    sample: Sample | None = None
+    append: bool = False
+
+
+def grouped(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
+    """Items by name, in the order of first appearance."""
+    groups: dict[str, list[T]] = {}
+    for name, item in pairs:
+        groups.setdefault(name, []).append(item)
+    return groups
+
+
+# ---- a run beside what is stored
+
+
+def differences(rows: Iterable[Row], store: Store, *, fingerprint: str) -> list[Difference]:
+    """Each row beside its baseline, in the rows' order. Raises BaselineError."""
+    return [_difference(row, store, fingerprint) for row in rows]
+
+
+def _difference(row: Row, store: Store, fingerprint: str) -> Difference:
+    nodeid, sample = row.cell.nodeid, row.sample
+    absent = _not_measured(row)
+    if sample is None or absent:
+        return Difference(nodeid=nodeid, decision=row.verdict.decision, reason=absent)
+    entry = store.lookup(nodeid, fingerprint, build_key(sample.interpreter))
+    return Difference(
+        nodeid=nodeid,
+        decision=row.verdict.decision,
+        old=summary(entry) if entry else None,
+        new=summary(recording_from_sample(sample)),
+        reason=mismatch(entry, sample) if entry else "",
+    )
+
+
+def _not_measured(row: Row) -> str:
+    """Why a row has nothing to record; empty where it has."""
+    error = row.error or (row.sample.error if row.sample else None)
+    if error:
+        return f"not measured: {error.reason}"
+    if row.sample and row.sample.unsupported:
+        return f"unsupported: {row.sample.unsupported}"
+    if row.verdict.decision in (Decision.ERROR, Decision.UNSUPPORTED):
+        return f"{row.verdict.decision}: {row.verdict.reason}" if row.verdict.reason else f"{row.verdict.decision}"
+    return "" if row.sample and row.sample.launches else "not measured in this run"
+
+
+def matches(pattern: str, nodeid: str) -> bool:
+    """Whether a CELL names a cell: its node id, its test's, or either with `*` and `?`; brackets are plain text."""
+    regex = "".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in pattern)
+    return any(re.fullmatch(regex, name, re.DOTALL) for name in (nodeid, split_nodeid(nodeid)[0]))
+
+
+def update_plan(modes: str | Sequence[str], rows: Sequence[Row], store: Store, *, fingerprint: str) -> list[Update]:
+    """What an update does with each cell of a run: a decision alone, nothing is written. Raises BaselineError.
+
+    `modes` are `new`, `all` and names as `names` takes them. A cell without a baseline is recorded always, another
+    one by `all` or by name, a regressed or inconclusive one by name alone. A recording joins those that are stored,
+    unless the cell changed: then it takes their place. A name that no cell has is a `skip` of its own.
+    """
+    asked = [modes] if isinstance(modes, str) else list(modes)
+    patterns = [mode for mode in asked if mode not in ("new", "all")]
+    plan = [_update(row, _difference(row, store, fingerprint), "all" in asked, patterns) for row in rows]
+    known = [row.cell.nodeid for row in rows]
+    lost = [pattern for pattern in patterns if not any(matches(pattern, nodeid) for nodeid in known)]
+    unknown = "no cell of this run has that name"
+    return plan + [Update(nodeid=pattern, action="skip", reason=unknown) for pattern in lost]
+
+
+def _update(row: Row, difference: Difference, everything: bool, patterns: Sequence[str]) -> Update:
+    named = any(matches(pattern, row.cell.nodeid) for pattern in patterns)
+    decision = _against_stored(row.verdict)
+    action, reason = _action(difference, decision, everything, named)
+    same = difference.old is not None and not difference.reason and not _changed(row.verdict, decision)
+    return Update(
+        nodeid=row.cell.nodeid,
+        action=action,
+        reason=reason,
+        old=difference.old,
+        new=difference.new,
+        sample=row.sample if action == "record" else None,
+        append=action == "record" and same,
+    )
+
+
+def _against_stored(verdict: Verdict) -> Decision:
+    """What the verdict says of the baseline: contracts, and what was not judged, say nothing of it."""
+    judged = {each.decision for each in verdict.metrics if not each.contract and _was_judged(each)}
+    if verdict.same_code:
+        return Decision.PASSED
+    worst = (Decision.REGRESSED, Decision.INCONCLUSIVE, Decision.IMPROVED, Decision.PASSED)
+    return next((decision for decision in worst if decision in judged), verdict.decision)
+
+
+def _was_judged(judged: MetricVerdict) -> bool:
+    return judged.decision is not Decision.INCONCLUSIVE or bool(judged.launches)
+
+
+def _changed(verdict: Verdict, decision: Decision) -> bool:
+    """Whether the code is not what was recorded. Stored launches alone cannot say that it is faster: the day may be."""
+    return decision is Decision.REGRESSED or (decision is Decision.IMPROVED and verdict.road == "tandem")
+
+
+def _action(difference: Difference, decision: Decision, everything: bool, named: bool) -> tuple[Action, str]:
+    if difference.new is None:
+        return "skip", difference.reason
+    if named:
+        return "record", "named"
+    doubtful = difference.old is not None and decision is Decision.INCONCLUSIVE and not difference.reason
+    if decision is Decision.REGRESSED or doubtful:
+        # Only an update that would have taken the cell otherwise is refused anything.
+        refused = everything or difference.old is None
+        return ("refuse", decision.value) if refused else ("skip", "has a baseline")
+    if difference.old is None:
+        return "record", "new"
+    return ("record", "changed") if everything else ("skip", difference.reason or "has a baseline")
+
+
+def apply_updates(
+    updates: Iterable[Update],
+    store: Store,
+    *,
+    machine: Machine,
+    recorded_at: str,
+    commit: str,
+    seed: int,
+    root: PurePath | None = None,
+) -> None:
+    """Write what a plan records, a file at a time; `root` is the project's, see `portable`.
+
+    Raises BaselineError; each file before the one at fault is then written, each after it is as it was.
+    """
+    changes = (
+        (
+            split_nodeid(update.nodeid)[0],
+            entry_from_sample(
+                update.sample,
+                recorded_at=recorded_at,
+                commit=commit,
+                seed=seed,
+                machine=machine,
+                root=root,
+                append=update.append,
+            ),
+        )
+        for update in updates
+        if update.action == "record" and update.sample is not None
+    )
+    for test, edits in grouped(changes).items():
+        store.save(test, edits)

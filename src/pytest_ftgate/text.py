@@ -1,0 +1,45 @@
+"""Words for people: lists, shares, suggestions and placeholders."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+_PLACEHOLDER = re.compile(r"\{([^\W\d]\w*)\}")
+
+
+def placeholders(text: str) -> list[str]:
+    """The names in braces of a text, known or not."""
+    return _PLACEHOLDER.findall(text)
+
+
+def expanded(words: Iterable[str], values: Mapping[str, str]) -> list[str]:
+    """The words with `{name}` replaced by its value, for the names in `values`; other braces stay as they are."""
+
+    def value(match: re.Match[str]) -> str:
+        return values.get(match[1], match[0])
+
+    return [_PLACEHOLDER.sub(value, word) for word in words]
+
+
+# ---- words
+
+
+def percent(fraction: float) -> str:
+    """`2 %` of 0.02."""
+    return f"{100 * fraction:.6g} %"
+
+
+def listed(words: Sequence[str]) -> str:
+    """`a, b or c`."""
+    texts = list(map(str, words))
+    return " or ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
+
+
+def did_you_mean(word: Any, known: Sequence[str]) -> str:
+    """A hint in brackets where a known word is close, else nothing."""
+    by_folded = {str(name).lower(): str(name) for name in known}
+    found = difflib.get_close_matches(str(word).lower(), by_folded, 1)
+    return f" (did you mean {by_folded[found[0]]!r}?)" if found else ""

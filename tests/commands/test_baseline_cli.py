@@ -1,0 +1,347 @@
+"""`ftgate baseline`: every action on a real folder, with its text and its exit code."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from stored_values import COMMIT, GOLDEN, MACHINE, OTHER_MACHINE, PYTHON, RECORDED, TEST, change, make_row, make_sample
+
+from pytest_ftgate.commands import baseline
+from pytest_ftgate.errors import FtgateError
+from pytest_ftgate.model import Decision, Report, Row, Table, WorkloadError
+from pytest_ftgate.report import json
+from pytest_ftgate.report.baselines import render_diff, render_test, update_lines
+from pytest_ftgate.store import conversion, update
+from pytest_ftgate.store.folder import Store
+
+Ftgate = Callable[..., int]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    source = tmp_path / TEST.partition("::")[0]
+    source.parent.mkdir()
+    source.write_text("class TestA:\n    def test_count(self): ...\n", encoding="utf-8")
+    (tmp_path / ".ftgate").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FTGATE_BASELINES", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def store(project: Path) -> Store:
+    return Store(project / "baselines")
+
+
+@pytest.fixture
+def ftgate(project: Path) -> Ftgate:
+    """Runs `ftgate baseline ...` in the project as the command line does."""
+
+    def run(*argv: str) -> int:
+        parser = argparse.ArgumentParser()
+        baseline.register(parser.add_subparsers(required=True))
+        args = parser.parse_args(["baseline", *argv])
+        assert Path.cwd().is_relative_to(project)
+        return int(args.run(args))
+
+    return run
+
+
+def rows() -> list[Row]:
+    """One cell of each kind against the baselines of `stored`."""
+    return [
+        make_row(make_sample("3.14t-threads-w2"), Decision.PASSED),
+        make_row(make_sample("3.14t-threads-w4", scale=2, uss=6_000_000), Decision.REGRESSED),
+        make_row(make_sample("3.14t-threads-w8"), Decision.NO_BASELINE),
+        make_row(make_sample("3.14t-fork-w2", reuse="pool"), Decision.NO_BASELINE),
+        make_row(make_sample("3.14t-spawn-w2", error=WorkloadError(reason="it hung")), Decision.ERROR),
+    ]
+
+
+def stored(store: Store) -> None:
+    labels = ("3.14t-threads-w2", "3.14t-threads-w4", "3.14t-fork-w2", "3.14t-gone-w2")
+    store.save(TEST, [change(label) for label in labels])
+
+
+def leave_run(project: Path, *cells: Row, unused: tuple[str, ...] = ()) -> None:
+    """What a session leaves behind."""
+    report = Report(
+        version="0.1.0",
+        seed=23,
+        started_at="2026-02-03T04:05:06+00:00",
+        wall_s=1.0,
+        machine=MACHINE,
+        interpreters=(PYTHON,),
+        tables=(Table(title=TEST, rows=cells, reference="threads"),),
+        commit="f" * 40,
+        unused_baselines=unused,
+    )
+    (project / ".ftgate" / "last-run.json").write_text(json.render(report), encoding="utf-8")
+
+
+def golden(name: str, text: str) -> None:
+    assert text == (GOLDEN / name).read_text(encoding="utf-8")
+
+
+# ---- list and show
+
+
+def test_list_is_a_line_a_cell_and_machine(ftgate: Ftgate, store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    store.save(TEST, [change("3.14t-threads-w4"), change(), change(machine=OTHER_MACHINE)])
+    store.save("other.py::test_o", [change()])
+    assert ftgate("list") == 0
+    golden("baseline_list.txt", capsys.readouterr().out)
+
+
+def test_list_of_nothing_says_how_to_begin(ftgate: Ftgate, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ftgate("list") == 3
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "--ftgate-update" in said.err
+
+
+def test_show_gives_the_figures_of_one_test(ftgate: Ftgate, store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    store.save(TEST, [change("3.14t-threads-w4", scale=2), change(), change(machine=OTHER_MACHINE)])
+    store.save("other.py::test_o", [change()])
+    assert ftgate("show", TEST) == 0
+    found = store.load(TEST)
+    assert found is not None
+    assert "other.py" not in capsys.readouterr().out
+    golden("baseline_show.txt", render_test(found))
+
+
+def test_show_of_an_unknown_test_finds_nothing(
+    ftgate: Ftgate, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored(store)
+    assert ftgate("show", "nowhere.py::test_n") == 3
+    assert "nowhere.py::test_n" in capsys.readouterr().err
+    assert ftgate("show", "*::test_count") == 0
+
+
+# ---- diff
+
+
+def test_the_text_of_a_diff(store: Store) -> None:
+    stored(store)
+    found = update.differences(rows(), store, fingerprint=MACHINE.fingerprint)
+    golden("baseline_diff.txt", render_diff(found))
+    assert render_diff(found, unicode=False).isascii()
+
+
+def test_diff_exits_with_1_for_a_regressed_cell_alone(
+    ftgate: Ftgate, store: Store, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored(store)
+    leave_run(project, *rows())
+    before = store.path(TEST).read_bytes()
+    assert ftgate("diff") == 1
+    assert "3.14t-threads-w4" in capsys.readouterr().out
+    assert ftgate("diff", f"{TEST}[3.14t-threads-w2]") == 0
+    assert "3.14t-threads-w4" not in capsys.readouterr().out
+    assert ftgate("diff", "nowhere.py*") == 3
+    assert store.path(TEST).read_bytes() == before
+
+
+@pytest.mark.parametrize("action", ["diff", "accept", "prune"])
+def test_without_a_run_there_is_nothing_to_do(ftgate: Ftgate, action: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ftgate(action) == 3
+    assert "run pytest --ftgate first" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("action", ["diff", "accept", "prune"])
+def test_a_run_file_that_cannot_be_read_is_named(ftgate: Ftgate, project: Path, action: str) -> None:
+    (project / ".ftgate" / "last-run.json").write_text('{"schema": 1,', encoding="utf-8")
+    with pytest.raises(FtgateError, match=r"last-run\.json is not JSON"):
+        ftgate(action)
+
+
+# ---- accept
+
+
+def test_accept_takes_new_cells(
+    ftgate: Ftgate, store: Store, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored(store)
+    before = store.load(TEST)
+    leave_run(project, *rows())
+    assert ftgate("accept") == 0
+    said = capsys.readouterr().out
+    assert f"recorded {TEST}[3.14t-threads-w8]: wall 2.05 µs, to candle 2.00x, USS 3.82 MiB (new)" in said
+    assert "kept 2 cells that have a baseline" in said
+    assert f"skipped {TEST}[3.14t-spawn-w2]: not measured: it hung" in said
+    after = store.load(TEST)
+    assert before is not None
+    assert after is not None
+    (entry,) = after.cells["3.14t-threads-w8"].values()
+    assert entry.recordings[0].seed == 23
+    assert entry.recordings[0].commit == "f" * 40
+    assert entry.recordings[0].recorded_at == "2026-02-03T04:05:06+00:00"
+    assert {label: builds for label, builds in after.cells.items() if label in before.cells} == before.cells
+
+
+def test_accept_of_all_refuses_what_regressed_until_it_is_named(
+    ftgate: Ftgate, store: Store, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored(store)
+    leave_run(project, *rows())
+    assert ftgate("accept", "--all") == 1
+    said = capsys.readouterr().out
+    assert f"refused {TEST}[3.14t-threads-w4]: regressed, wall 4.10 µs (was 2.05 µs, +100 %)" in said
+    naming = f"ftgate baseline accept '{TEST}[3.14t-threads-w4]'"
+    assert naming in said
+    kept = store.load(TEST)
+    assert kept is not None
+    assert kept.cells["3.14t-threads-w4"] == {change("3.14t-threads-w4").key: change("3.14t-threads-w4").entry}
+    assert next(iter(kept.cells["3.14t-fork-w2"].values())).reuse == "pool"
+    assert ftgate("accept", f"{TEST}[3.14t-threads-w4]") == 0
+    taken = store.load(TEST)
+    assert taken is not None
+    assert taken.cells["3.14t-threads-w4"] != kept.cells["3.14t-threads-w4"]
+
+
+def test_accept_of_an_unknown_cell_stores_nothing(
+    ftgate: Ftgate, store: Store, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leave_run(project, *rows())
+    assert ftgate("accept", f"{TEST}[3.14t-threads-w2]", "nowhere.py::test_n") == 3
+    assert "nowhere.py::test_n" in capsys.readouterr().err
+    assert not store.root.exists()
+
+
+def test_accept_never_writes_over_a_broken_file(ftgate: Ftgate, store: Store, project: Path) -> None:
+    stored(store)
+    leave_run(project, *rows())
+    store.path(TEST).write_text("<<<<<<< HEAD\n", encoding="utf-8")
+    with pytest.raises(FtgateError, match="merge conflict"):
+        ftgate("accept", "--all")
+    assert store.path(TEST).read_text(encoding="utf-8") == "<<<<<<< HEAD\n"
+
+
+def test_the_text_of_an_update(store: Store) -> None:
+    stored(store)
+    plan = update.update_plan(["all", "nowhere.py::t"], rows(), store, fingerprint=MACHINE.fingerprint)
+    golden("baseline_update.txt", "\n".join(update_lines(plan)) + "\n")
+    plan = update.update_plan("new", rows()[:2], store, fingerprint=MACHINE.fingerprint)
+    assert update_lines(plan) == ("kept 2 cells that have a baseline",)
+
+
+# ---- prune
+
+
+def test_prune_shows_first_and_removes_when_told(
+    ftgate: Ftgate, store: Store, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored(store)
+    store.save("gone.py::test_g", [change()])
+    leave_run(project, *rows(), unused=(f"{TEST}[3.14t-gone-w2]",))
+    assert ftgate("prune") == 0
+    unused = f"unused gone.py::test_g[3.14t-threads-w2]\nunused {TEST}[3.14t-gone-w2]\n"
+    assert capsys.readouterr().out == unused + "remove them with: ftgate baseline prune --yes\n"
+    assert len(list(store.baselines())) == 2
+    assert ftgate("prune", "--yes") == 0
+    assert capsys.readouterr().out == unused.replace("unused", "removed")
+    (left,) = store.baselines()
+    assert sorted(left.cells) == ["3.14t-fork-w2", "3.14t-threads-w2", "3.14t-threads-w4"]
+    assert ftgate("prune", "--yes") == 0
+    assert capsys.readouterr().out == "no unused baselines\n"
+
+
+def test_prune_keeps_what_the_last_run_did_not_have(ftgate: Ftgate, store: Store, project: Path) -> None:
+    stored(store)
+    other = "tests/test_words.py::TestA::test_other"
+    store.save(other, [change()])
+    # A run of one cell says nothing of the others, whatever an old report may claim of another test.
+    leave_run(project, rows()[0], unused=(f"{other}[3.14t-threads-w2]",))
+    before = list(store.baselines())
+    assert ftgate("prune", "--yes") == 0
+    assert list(store.baselines()) == before
+
+
+def test_prune_without_a_run_still_finds_sources_that_are_gone(ftgate: Ftgate, store: Store) -> None:
+    stored(store)
+    store.save("gone.py::test_g", [change()])
+    assert ftgate("prune", "--yes") == 0
+    assert [left.test for left in store.baselines()] == [TEST]
+
+
+# ---- where the files are
+
+
+def test_the_project_is_found_from_a_folder_inside(
+    ftgate: Ftgate, store: Store, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored(store)
+    monkeypatch.chdir(project / "tests")
+    assert ftgate("list") == 0
+
+
+def test_folders_can_be_given(ftgate: Ftgate, tmp_path_factory: pytest.TempPathFactory) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    Store(elsewhere / "mine").save(TEST, [change()])
+    assert ftgate("list", "--baselines", str(elsewhere / "mine")) == 0
+    assert ftgate("list", "--baselines", os.path.relpath(elsewhere / "mine")) == 0
+    assert ftgate("list", "--rootdir", str(elsewhere)) == 3
+    for option in ("--baselines", "--rootdir"):
+        with pytest.raises(FtgateError, match=f"{option}.*there is no such folder"):
+            ftgate("list", option, str(elsewhere / "nowhere"))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pyproject.toml", '[tool.pytest.ini_options]\nftgate_baselines = "perf"\n'),
+        ("pyproject.toml", '[tool.pytest]\nftgate_baselines = "perf"\n'),
+        ("pytest.toml", '[pytest]\nftgate_baselines = "perf"\n'),
+        ("pytest.ini", "[pytest]\nftgate_baselines = perf\nlog_format = %(message)s\n"),
+        ("tox.ini", "[pytest]\nftgate_baselines = perf\n"),
+        ("setup.cfg", "[tool:pytest]\nftgate_baselines = perf\n"),
+    ],
+)
+def test_the_folder_is_that_of_the_configuration(ftgate: Ftgate, project: Path, name: str, text: str) -> None:
+    Store(project / "perf").save(TEST, [change()])
+    assert ftgate("list") == 3
+    (project / name).write_text(text, encoding="utf-8")
+    assert ftgate("list") == 0
+
+
+def test_the_environment_goes_before_the_configuration(
+    ftgate: Ftgate, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Store(project / "perf").save(TEST, [change()])
+    (project / "pytest.ini").write_text("[pytest]\nftgate_baselines = other\n", encoding="utf-8")
+    assert ftgate("list") == 3
+    monkeypatch.setenv("FTGATE_BASELINES", "perf")
+    assert ftgate("list") == 0
+
+
+def test_a_broken_configuration_is_named(ftgate: Ftgate, project: Path) -> None:
+    (project / "pyproject.toml").write_text("[tool", encoding="utf-8")
+    with pytest.raises(FtgateError, match=r"pyproject\.toml: cannot be read"):
+        ftgate("list")
+
+
+def test_a_run_and_the_command_take_the_same_lock(ftgate: Ftgate, store: Store, project: Path) -> None:
+    leave_run(project, rows()[0])
+    assert ftgate("accept") == 0
+    assert (project / ".ftgate" / "baselines.lock").exists()
+    assert store.lock_path == project / ".ftgate" / "baselines.lock"
+
+
+def test_accepted_figures_are_those_that_a_run_would_store(ftgate: Ftgate, store: Store, project: Path) -> None:
+    leave_run(project, rows()[0])
+    assert ftgate("accept") == 0
+    accepted = store.path(TEST).read_bytes()
+    store.save(TEST, [msgspec.structs.replace(change(), entry=None)])
+    again = conversion.entry_from_sample(
+        make_sample(), recorded_at="2026-02-03T04:05:06+00:00", commit="f" * 40, seed=23, machine=MACHINE
+    )
+    store.save(TEST, [again])
+    assert store.path(TEST).read_bytes() == accepted
+    assert RECORDED.encode() in accepted
+    assert COMMIT.encode() not in accepted

@@ -1,0 +1,218 @@
+"""`ftgate doctor`: its figures, its text, its JSON and its exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pytest_ftgate.commands import diagnosis, doctor
+from pytest_ftgate.commands.diagnosis import (
+    Diagnosis,
+    Lack,
+    Probes,
+    TargetState,
+    bytes_text,
+    diagnose,
+    read_probes,
+    to_text,
+)
+from pytest_ftgate.commands.pythons import Progress, duration_text, outcome_text
+from pytest_ftgate.model import Interpreter, Machine
+from pytest_ftgate.pythons import Outcome, TargetError, parse_target
+
+MACHINE = Machine(
+    fingerprint="linux-x86_64-some-cpu-2c-12345678",
+    system="Linux",
+    arch="x86_64",
+    cpu="Some CPU",
+    cores=2,
+    kernel="6.18.44",
+    governor="powersave",
+    cpu_quota=1.5,
+    memory_limit_bytes=3 * 2**29,
+)
+INTERPRETER = Interpreter(
+    executable="/opt/bin/python3.14t",
+    version="3.14.7",
+    implementation="cpython",
+    free_threaded=True,
+    gil_enabled=False,
+    jit_available=False,
+    jit_enabled=False,
+    pgo=True,
+    lto=False,
+    shared=False,
+    debug=False,
+    compiler="GCC 12.2.0",
+    config_args="'--disable-gil'",
+    found="PATH",
+    build="gcc 12.2.0, PGO, no LTO, found on PATH",
+    start_methods=("fork", "forkserver", "spawn"),
+)
+DIAGNOSIS = Diagnosis(
+    machine=MACHINE,
+    targets=(
+        TargetState(spec="3.14t", interpreter=INTERPRETER, environments=("/p/.ftgate/envs/3.14.7t-1a2b3c4d",)),
+        TargetState(spec="3.13", interpreter=None),
+    ),
+    probes=Probes(pss=True, pss_child=False, schedstat=False, schedstat_child=False),
+    uv="/opt/bin/uv",
+    cache="/home/me/.cache/pytest-ftgate",
+    load_1min=0.25,
+    lacks=(Lack(what="PSS cannot be read", mend="Linux 4.14+"),),
+)
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    doctor.register(parser.add_subparsers())
+    return parser.parse_args(["doctor", *words])
+
+
+def test_the_text_is_aligned_and_holds_every_figure() -> None:
+    lines = to_text(DIAGNOSIS).splitlines()
+    rows = {line[2:16].strip(): line for line in lines if line.startswith("  ") and line[2] not in "- "}
+    assert len({len(line) - len(line[15:].lstrip()) for line in rows.values()}) == 1
+    text = "\n".join(lines)
+    for word in (
+        "cpython 3.14.7t, free-threaded build",
+        "1.5 cores",
+        "1.5 GiB",
+        "powersave",
+        "fork, forkserver, spawn",
+        "readable, not of children",
+        "not readable",
+        "3.14.7t-1a2b3c4d",
+        "not found",
+        "0.25 over the last minute",
+        "can be told apart (self-test)",
+    ):
+        assert word in text
+    assert text.endswith("lacks\n  - PSS cannot be read\n    mend: Linux 4.14+")
+
+
+def test_the_text_says_when_nothing_is_lacking() -> None:
+    assert to_text(msgspec.structs.replace(DIAGNOSIS, lacks=())).endswith("nothing is lacking")
+
+
+def test_a_diagnosis_of_nothing_at_all_exits_with_3(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    args = parsed("--python", "3.99", "--json", "--rootdir", str(tmp_path))
+    assert args.run(args) == 3
+    shown = msgspec.json.decode(capsys.readouterr().out, type=Diagnosis)
+    assert shown.targets == (TargetState(spec="3.99", interpreter=None),)
+    assert any("3.99" in lack.what and "ftgate pythons" in lack.mend for lack in shown.lacks)
+    assert shown.machine.cores >= 1
+
+
+def test_json_and_text_say_the_same(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(doctor, "diagnose", lambda *_: DIAGNOSIS)
+    args = parsed()
+    assert args.run(args) == 0
+    assert capsys.readouterr().out == to_text(DIAGNOSIS) + "\n"
+    args = parsed("--json")
+    assert args.run(args) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(msgspec.json.encode(DIAGNOSIS))
+
+
+def test_a_spec_that_is_none_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(TargetError):
+        diagnose(["3.14[speed=9]"], tmp_path)
+
+
+def test_lacks_of_a_throttled_machine_have_their_mends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_cores = msgspec.structs.replace(MACHINE, cores=2)
+    monkeypatch.setattr("pytest_ftgate.commands.diagnosis.read_machine", lambda: two_cores)
+    monkeypatch.setattr("pytest_ftgate.commands.diagnosis.read_probes", lambda: DIAGNOSIS.probes)
+    found = " | ".join(f"{lack.what}: {lack.mend}" for lack in diagnose([], tmp_path).lacks)
+    assert "CPU limit of 1.5 cores on 2" in found
+    assert "governor is powersave" in found
+    assert "performance" in found
+    assert "PSS cannot be read" in found
+    assert "/proc/PID/schedstat" in found
+
+
+def test_probes_tell_what_the_root_holds(tmp_path: Path) -> None:
+    assert read_probes(tmp_path) == Probes(pss=False, pss_child=False, schedstat=False, schedstat_child=False)
+    own = tmp_path / "proc" / "self"
+    own.mkdir(parents=True)
+    (own / "smaps_rollup").write_text("Rss:  8 kB\nPss:  4 kB\n", encoding="ascii")
+    (own / "schedstat").write_text("1 2 3\n", encoding="ascii")
+    assert read_probes(tmp_path) == Probes(pss=True, pss_child=False, schedstat=True, schedstat_child=False)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0 B"), (2048, "2.0 KiB"), (3 * 2**29, "1.5 GiB"), (2**52, "4096.0 TiB")]
+)
+def test_sizes_are_in_units_that_people_read(size: int, text: str) -> None:
+    assert bytes_text(size) == text
+
+
+def test_an_outcome_names_the_way_the_time_and_the_notes() -> None:
+    target = parse_target("3.14t")
+    built = Outcome(target=target, interpreter=INTERPRETER, did="built from source", notes=("uv: no\nway",), took_s=200)
+    assert outcome_text(built) == (
+        "3.14t: built from source in 3 min 20 s: /opt/bin/python3.14t "
+        "(3.14.7t, gcc 12.2.0, PGO, no LTO, found on PATH)\n  uv: no\n  way"
+    )
+    assert outcome_text(Outcome(target=target, interpreter=None, did="missing")) == "3.14t: missing"
+    assert duration_text(59.6) == "1 min 0 s"
+
+
+class Screen:
+    """A stream that keeps what is written."""
+
+    def __init__(self, *, terminal: bool) -> None:
+        self.terminal = terminal
+        self.written: list[str] = []
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+    def write(self, text: str) -> int:
+        self.written.append(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_is_one_line_on_a_terminal_and_rare_elsewhere(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(100))
+    monkeypatch.setattr("pytest_ftgate.commands.pythons.time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setenv("TERM", "xterm")
+    screen = Screen(terminal=terminal)
+    with Progress("3.14", screen) as progress:  # type: ignore[arg-type]
+        for step in range(32):
+            progress(f"compiling {step}")
+    lines = screen.written
+    if terminal:
+        assert len(lines) == 33
+        assert all(line.startswith("\r\x1b[K") and "\n" not in line for line in lines)
+        assert lines[-1] == "\r\x1b[K"
+    else:
+        assert lines == [
+            "3.14: compiling 0 (1 s)\n",
+            "3.14: compiling 15 (16 s)\n",
+            "3.14: compiling 30 (31 s)\n",
+        ]
+
+
+def test_waits_that_cannot_be_told_apart_are_a_lack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executables: dict[str, str]
+) -> None:
+    monkeypatch.setattr(diagnosis, "self_test", lambda python, environment: f"{Path(python).name} differs")
+    found = diagnosis.diagnose([executables["3.14t"]], tmp_path)
+    (state,) = found.targets
+    assert state.waits_unavailable.endswith("differs")
+    assert any("where threads of" in lack.what and "differs" in lack.what for lack in found.lacks)
+    text = to_text(found)
+    assert "not available" in text

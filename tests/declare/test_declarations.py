@@ -1,0 +1,406 @@
+"""Declarations of roles, commands and servers: what they become, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from example import Example
+
+from pytest_ftgate import command, ftgate, interpreters, load, processes, serial, tasks, threads
+from pytest_ftgate.declare import plan
+from pytest_ftgate.declare.declaration import check_arguments, check_placeholders, spec_of
+from pytest_ftgate.declare.reader import DeclarationError
+from pytest_ftgate.measure import cell_run
+from pytest_ftgate.model import Cell, Load, Service, Source, Spec
+from pytest_ftgate.pythons import parse_target
+
+READY = "http://127.0.0.1:{port}/"
+ROLES = {"producer": 2, "writer": 1}
+
+
+def source_of(body: Any) -> Source:
+    return Source(path="test_a.py", line=body.__ftgate__.line, module="test_a", qualname=body.__name__)
+
+
+def spec(body: Any) -> Spec:
+    return spec_of(body.__ftgate__, source_of(body), f"test_a.py::{body.__name__}")
+
+
+def labels(body: Any, *targets: str) -> list[str]:
+    return [choice.id for choice in plan.choices(spec(body), [parse_target(target) for target in targets])]
+
+
+def worked(worker: Any) -> None: ...
+
+
+def asked(server: Any) -> None: ...
+
+
+async def awaited(worker: Any) -> None: ...
+
+
+def compared(*args: Any, **kwargs: Any) -> Any:
+    def test_it(worker: Any) -> None: ...
+
+    return ftgate.compare(*args, **kwargs)(test_it)
+
+
+def served(*args: Any, **kwargs: Any) -> Any:
+    def test_it(server: Any) -> None: ...
+
+    given: dict[str, Any] = {"ready": READY, "load": load("/"), **kwargs}
+    return ftgate.serve(*args, **given)(test_it)
+
+
+# ---- roles
+
+
+def sharded(*executors: Any, workers: Any = ROLES) -> Any:
+    test = compared(*executors, workers=workers)
+    test.role("writer")(lambda worker: None)
+    return test
+
+
+def test_roles_are_counted_together_and_stand_in_the_id() -> None:
+    crews = [{"producer": 8, "writer": 1}, {"producer": 8, "writer": 4}]
+    test = sharded(threads, processes("fork"), workers=crews)
+    assert spec(test).workers == (9, 12)
+    assert spec(test).crews == tuple(tuple(crew.items()) for crew in crews)
+    assert labels(test, "3.14") == [
+        "3.14-threads-producer8-writer1",
+        "3.14-fork-producer8-writer1",
+        "3.14-threads-producer8-writer4",
+        "3.14-fork-producer8-writer4",
+    ]
+    found = plan.choices(spec(test), [parse_target("3.14")])
+    assert [choice.roles for choice in found[1:3]] == [tuple(crew.items()) for crew in crews]
+
+
+def test_a_role_has_one_body_for_all_or_one_of_an_executor() -> None:
+    test = compared(threads, tasks, workers=ROLES)
+    test.variant(tasks)(awaited)
+    test.role("writer")(worked)
+    test.role("writer", tasks)(awaited)
+    assert spec(test).crews
+    declared = test.__ftgate__
+    assert declared.role_for("writer", "threads", None) is worked
+    assert declared.role_for("writer", "tasks", None) is awaited
+    assert declared.role_for("reader", "tasks", None) is None
+    test.role("writer", threads, tasks)(other := lambda worker: None)  # as with variants, the last one fits
+    assert declared.role_for("writer", "tasks", None) is other
+    test.role("writer")(worked)
+    assert declared.role_for("writer", "threads", None) is other
+
+
+def _written(act: Callable[[Any], object], *executors: Any, workers: Any = ROLES) -> Any:
+    test = compared(*executors, workers=workers)
+    act(test)
+    return test
+
+
+def _both(body: Callable[..., Any]) -> Callable[[Any], object]:
+    return lambda test: test.role("writer")(body)
+
+
+WRONG_ROLES: dict[str, tuple[Callable[[], Any], str]] = {
+    "one role": (lambda: sharded(threads, workers={"writer": 1}), "takes two roles or more"),
+    "no whole number": (
+        lambda: sharded(threads, workers={"producer": 8, "writer": 0}),
+        "a whole number from 1 for each",
+    ),
+    "a bad name": (lambda: sharded(threads, workers={"producer": 8, "writer-1": 2}), "named by letters"),
+    "other roles": (
+        lambda: sharded(threads, workers=[ROLES, {"writer": 1, "producer": 2}]),
+        "the same roles in the same order",
+    ),
+    "a number beside": (lambda: sharded(threads, workers=[ROLES, 3]), "the same roles in the same order: 3"),
+    "no body": (lambda: compared(threads, workers=ROLES), "the role 'writer' has no body for threads"),
+    "no roles": (lambda: _written(_both(worked), threads, workers=2), "no such role; workers= says no roles"),
+    "leads": (
+        lambda: _written(lambda test: (_both(worked)(test), test.role("producer")(worked)), threads),
+        "the test itself is the body of 'producer', which leads",
+    ),
+    "no executor": (
+        lambda: _written(lambda test: test.role("writer", "threads")(worked), threads),
+        "is for 'threads', which is no executor",
+    ),
+    "another executor": (
+        lambda: _written(lambda test: test.role("writer", tasks)(awaited), threads),
+        "is for tasks, which the comparison does not name",
+    ),
+    "takes no worker": (lambda: _written(_both(asked), threads), "asked is the body of a role: it takes `worker`"),
+    "serial": (lambda: sharded(serial), "serial runs one worker after the other"),
+    "command": (lambda: sharded(threads, command("x", ["x"])), "a command has no roles"),
+    "coroutine": (lambda: _written(_both(awaited), threads), "tasks take an `async def`, other executors a plain"),
+    "stop": (lambda: _written(lambda test: test.stop(worked), threads, workers=2), "it needs workers= with roles"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_ROLES)
+def test_wrong_roles(case: str) -> None:
+    make, said = WRONG_ROLES[case]
+    with pytest.raises(DeclarationError) as caught:
+        spec(make())
+    assert str(caught.value).startswith("test_a.py:")
+    assert "@ftgate.compare of test_it: " in str(caught.value)
+    assert said in str(caught.value)
+
+
+def test_stop_and_roles_take_what_they_are_given() -> None:
+    test = sharded(interpreters)
+    test.stop(lambda: None)
+    with pytest.raises(DeclarationError, match=r"is @test\.stop, which takes one argument: the shared state"):
+        check_arguments(test.__ftgate__, source_of(test), {})
+    test = compared(threads, workers=ROLES)
+
+    def writer(worker: Any, tmp_path: Path) -> None: ...
+
+    test.role("writer")(writer)
+    with pytest.raises(DeclarationError, match="fixture 'tmp_path' cannot travel"):
+        check_arguments(test.__ftgate__, source_of(test), {})
+
+
+# ---- commands
+
+
+def test_a_command_runs_once_and_not_a_target_each() -> None:
+    test = compared(threads, command("rust", ["native", "--workers", "{workers}"], build=["make"]), workers=[2, 8])
+    assert labels(test, "3.14t", "3.14") == [
+        "3.14t-threads-w2",
+        "rust-w2",
+        "3.14-threads-w2",
+        "3.14t-threads-w8",
+        "rust-w8",
+        "3.14-threads-w8",
+    ]
+    program = spec(test).executors[1].program
+    assert program is not None
+    assert (program.argv, program.build) == (("native", "--workers", "{workers}"), ("make",))
+
+
+def test_a_command_that_is_told_no_number_of_workers_stands_once() -> None:
+    assert labels(compared(command("c", ["./c"]), workers=[2, 8]), "3.14") == ["c"]
+    counted = command("c", ["./c"], environment={"THREADS": "{workers}"})
+    assert labels(compared(counted, workers=[2, 8]), "3.14") == ["c-w2", "c-w8"]
+
+
+WRONG_COMMANDS: dict[str, tuple[Callable[[], Any], str]] = {
+    "no name": (lambda: command("", ["x"]), "takes a name of letters"),
+    "an executor's name": (lambda: command("spawn", ["x"]), "that is no executor's: 'spawn'"),
+    "one text": (lambda: command("x", "make all"), "takes a command line as a list of words, not 'make all'"),
+    "no words": (lambda: command("x", []), "as a list of words, not []"),
+    "build": (lambda: command("x", ["x"], build="make"), "build= takes a command line as a list"),
+    "unknown": (lambda: command("x", ["x"], biuld=["make"]), "unknown argument 'biuld' (did you mean 'build'?)"),
+    "environment": (lambda: command("x", ["x"], environment={"A": 1}), "environment= takes a dict of texts"),
+    "pythons": (lambda: command("x", ["x"], pythons=["3.14"]), "pythons= is for servers"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_COMMANDS)
+def test_wrong_commands(case: str) -> None:
+    make, said = WRONG_COMMANDS[case]
+    with pytest.raises(DeclarationError) as caught:
+        spec(compared(threads, make()))
+    assert said in str(caught.value)
+
+
+def test_two_programs_of_one_name() -> None:
+    with pytest.raises(DeclarationError, match="two executors are called 'x'"):
+        spec(compared(command("x", ["x"]), command("x", ["y"])))
+
+
+def test_a_placeholder_that_nothing_fills_in() -> None:
+    test = compared(command("x", ["x", "{wrokers}"]))
+    with pytest.raises(DeclarationError, match=r"'\{wrokers\}': nothing fills in \{wrokers\} \(did you mean 'workers'"):
+        check_placeholders(test.__ftgate__, spec(test), [])
+    test = compared(command("x", ["x", "{size}", "{}", "a{1..3}"]))
+    check_placeholders(test.__ftgate__, spec(test), ["size"])
+
+
+def test_a_command_has_no_port_and_a_server_no_seconds() -> None:
+    for test, word in ((compared(command("x", ["{port}"])), "port"), (served(["x", "{seconds}"]), "seconds")):
+        with pytest.raises(DeclarationError, match=rf"nothing fills in \{{{word}\}}"):
+            check_placeholders(test.__ftgate__, spec(test), [])
+
+
+def test_seconds_are_those_of_a_window() -> None:
+    words = ["x", "{seconds}"]
+    told = compared(command("x", words), duration=1)
+    check_placeholders(told.__ftgate__, spec(told), [])
+    of_environment = command("x", ["x"], environment={"SECONDS": "{seconds}"})
+    for test in (compared(command("x", words)), compared(of_environment)):
+        with pytest.raises(DeclarationError, match="the length of a turn of duration=, which is missing"):
+            check_placeholders(test.__ftgate__, spec(test), [])
+    built = compared(command("x", words, build=words), duration=1)
+    with pytest.raises(DeclarationError, match="build= is run once and for no window"):
+        check_placeholders(built.__ftgate__, spec(built), [])
+
+
+def test_two_cells_of_one_name() -> None:
+    test = compared(command("x", ["x", "{workers}"]), command("x-w2", ["x"]))
+    with pytest.raises(plan.PlanError, match=r"test_a.py:.* two cells would be called x-w2"):
+        labels(test, "3.14")
+
+
+def test_a_parameter_may_not_hide_a_placeholder() -> None:
+    test = compared(command("x", ["x"]))
+    with pytest.raises(DeclarationError, match="'port' is the cell's own argument"):
+        check_arguments(test.__ftgate__, source_of(test), {"port": False})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"needs": ["cargo"]}, "needs= takes a dict such as"),
+        ({"requires": "flask"}, "requires= takes a list of requirements"),
+        ({"requires": ["-r more.txt"]}, "'-r more.txt' is an option"),
+        ({"window": 1}, "window= is the length of a turn of duration="),
+        ({"duration": 1, "window": 0}, "window= takes a number of seconds above 0"),
+        ({"ready": "x"}, "unknown argument 'ready'"),
+    ],
+)
+def test_wrong_options_of_a_comparison(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(DeclarationError, match=said):
+        spec(compared(threads, **given))
+
+
+# ---- servers
+
+
+def test_a_server_has_a_cell_for_each_target_and_program() -> None:
+    test = served(["serve", "{port}"], load=load("/x", connections=3, generator="oha"), requires=["flask"])
+    found = spec(test)
+    assert labels(test, "3.14", "3.14t") == ["3.14-server", "3.14t-server"]
+    assert found.service == Service(ready=READY, load=Load(path="/x", connections=3, generator="oha"))
+    assert (found.body, found.reuse, found.duration_s, found.window_s) == ("server", "pool", 6.0, 1.0)
+    assert found.requires == ("flask",)
+
+
+def test_programs_for_some_targets_alone() -> None:
+    test = served(
+        command("2x5", ["serve"]),
+        command("free", ["serve", "{workers}"], pythons=["3.14t"]),
+        workers=[1, 2],
+    )
+    assert labels(test, "3.14", "3.14t") == ["3.14-2x5", "3.14t-2x5", "3.14t-free-w1", "3.14t-free-w2"]
+
+
+WRONG_SERVERS: dict[str, tuple[Callable[[], Any], str]] = {
+    "no command": (served, "it needs a command line"),
+    "no ready": (
+        lambda: served(["x"], ready=None),
+        "ready= takes the URL that answers when the server is ready, not None",
+    ),
+    "https": (lambda: served(["x"], ready="https://x/"), "ready= takes the URL"),
+    "no load": (lambda: served(["x"], load="/"), "load= takes load(path, connections=...), not '/'"),
+    "connections": (lambda: served(["x"], load=load("/", connections=0)), "connections= takes a whole number from 1"),
+    "generator": (lambda: served(["x"], load=load("/", generator="ab")), "generator= takes wrk or oha, not 'ab'"),
+    "load's words": (lambda: served(["x"], load=load("/", rate=5)), "load(): unknown argument 'rate'"),
+    "roles": (lambda: served(["x"], workers=ROLES), "workers= of a server takes whole numbers"),
+    "reuse": (lambda: served(["x"], reuse="pool"), "unknown argument 'reuse'"),
+    "build": (lambda: served(command("x", ["x"], build=["make"])), "a server is started as it is"),
+    "workers": (lambda: served(["x", "{port}"], workers=[1, 2]), "{workers}, which stands in no command line"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_SERVERS)
+def test_wrong_servers(case: str) -> None:
+    make, said = WRONG_SERVERS[case]
+    with pytest.raises(DeclarationError) as caught:
+        spec(make())
+    assert "@ftgate.serve of test_it: " in str(caught.value)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"ready": READY.replace(":{port}", "")}, "has no {port}: a server gets a free port"),
+        ({"argv": ["x", "--port", "8000"]}, "command 'server' is not told its port"),
+    ],
+)
+def test_a_server_is_told_its_port_and_asked_at_it(wrong: dict[str, Any], said: str) -> None:
+    given = {"argv": ["x", "{port}"], **wrong}
+    test = served(given.pop("argv"), **given)
+    with pytest.raises(DeclarationError) as caught:
+        check_placeholders(test.__ftgate__, spec(test), [])
+    assert said in str(caught.value)
+    told = served(command("x", ["x"], environment={"PORT": "{port}"}))
+    check_placeholders(told.__ftgate__, spec(told), [])
+
+
+def test_nobody_awaits_the_check_of_a_server() -> None:
+    async def test_it(server: Any) -> None: ...
+
+    with pytest.raises(DeclarationError, match="test_it is a coroutine, which nobody awaits"):
+        spec(ftgate.serve(["x", "{port}"], ready=READY, load=load("/"))(test_it))
+
+
+@pytest.mark.parametrize("name", ["shared", "check", "stop"])
+def test_a_server_has_no_body_to_register_for(name: str) -> None:
+    test = served(["x", "{port}"])
+    getattr(test, name)(lambda server: None)
+    with pytest.raises(DeclarationError, match=rf"@test_it\.{name} is for @ftgate\.compare; a server is a program"):
+        spec(test)
+
+
+def test_what_a_program_is_asked_to_do_tells_baselines_apart() -> None:
+    def measured(test: Any) -> str:
+        (choice, *_) = plan.choices(spec(test), [parse_target("3.14")])
+        cell = Cell(nodeid="", target=choice.target, executor=choice.executor, workers=choice.workers)
+        return cell_run.measures(cell, spec(test))
+
+    kinds = [
+        served(["x", "{port}"]),
+        served(["x", "--fast", "{port}"]),
+        served(["x", "{port}"], load=load("/", connections=128)),
+        served(["x", "{port}"], requires=["granian==2.9"]),
+        served(["x", "{port}"], window=2),
+        compared(threads, requires=["numpy"]),
+    ]
+    assert len(set(map(measured, kinds))) == len(kinds)
+    assert measured(served(["x", "{port}"])) == measured(kinds[0])
+    assert measured(compared(threads)) == ""
+
+
+def test_a_server_s_test_takes_the_server() -> None:
+    given: dict[str, Any] = {"ready": READY, "load": load("/")}
+    with pytest.raises(DeclarationError, match="worked takes `server` and checks an answer"):
+        spec(ftgate.serve(["x"], **given)(worked))
+
+
+def test_servers_and_roles_are_collected(pytester: pytest.Pytester) -> None:
+    text = f"""
+        import pytest
+        from pytest_ftgate import load
+
+        @ftgate.compare(threads, workers={ROLES})
+        def test_it(worker): ...
+
+        @test_it.role("writer")
+        def writer(worker): ...
+
+        @pytest.mark.parametrize("path", ["/a", "/b"])
+        @ftgate.serve(["x", "{{port}}"], ready="{READY}", load=load("{{path}}"))
+        def test_server(server, path): ...
+
+        @ftgate.serve(["x", "{{prot}}"], ready="{READY}", load=load("/"))
+        def test_wrong(server): ...
+    """
+    result = Example(pytester, {"test_a.py": text}).run_pytest("--collect-only", "-q", "--ftgate-python=3.14")
+    result.stdout.fnmatch_lines(
+        ["*@ftgate.serve of test_wrong: '{prot}': nothing fills in {prot} ?did you mean 'port'*"]
+    )
+    text = text.replace("{prot}", "{port}")
+    result = Example(pytester, {"test_a.py": text}).run_pytest("--collect-only", "-q", "--ftgate-python=3.14")
+    result.stdout.fnmatch_lines(
+        [
+            "*test_it?3.14-threads-producer2-writer1?",
+            "*test_server?3.14-server-/a?",
+            "*test_server?3.14-server-/b?",
+            "*test_wrong?3.14-server?",
+        ]
+    )

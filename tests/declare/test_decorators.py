@@ -1,0 +1,377 @@
+"""Decorator arguments -> Spec."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from example import Example, assert_collection_error
+
+from pytest_ftgate import ftgate, interpreters, processes, serial, tasks, threads
+from pytest_ftgate.declare import declaration
+from pytest_ftgate.declare.declaration import param_of, spec_of
+from pytest_ftgate.declare.reader import DeclarationError, default_method
+from pytest_ftgate.model import Executor, Metric, Requirement, Source, Spec, Threshold
+from pytest_ftgate.runner.api import Declaration
+
+SOURCE = Source(path="/project/test_a.py", line=3, module="test_a", qualname="test_it")
+
+
+def body(worker: Any) -> Any:
+    return worker
+
+
+async def coroutine(worker: Any) -> Any:
+    return worker
+
+
+def pooled(executor: Any) -> Any:
+    return executor
+
+
+def declared(*args: Any, function: Callable[..., Any] = body, **kwargs: Any) -> Declaration:
+    return Declaration(function, args, kwargs)
+
+
+def spec(*args: Any, function: Callable[..., Any] = body, **kwargs: Any) -> Spec:
+    return spec_of(declared(*args, function=function, **kwargs), SOURCE, "test_a.py::test_it")
+
+
+def test_defaults() -> None:
+    assert spec(threads) == Spec(
+        nodeid="test_a.py::test_it",
+        source=SOURCE,
+        body="worker",
+        executors=(Executor(kind="threads"),),
+        workers=(2,),
+        reuse="fresh",
+    )
+
+
+def test_positional_and_keyword_executors_keep_their_order_and_come_once() -> None:
+    found = spec(
+        tasks, processes("spawn", "fork"), threads, function=coroutine, processes=["fork"], serial=True
+    ).executors
+    assert [executor.label for executor in found] == ["tasks", "spawn", "fork", "threads", "serial"]
+    assert spec(processes=True).executors == spec(processes).executors == spec(processes=default_method()).executors
+    assert spec(threads, serial=False, interpreters=None).executors == (Executor(kind="threads"),)
+    assert repr(processes("fork", "spawn")) == "processes('fork', 'spawn')"
+
+
+def test_values() -> None:
+    found = spec(
+        interpreters,
+        function=pooled,
+        workers=[1, 8, 1],
+        reuse="pool",
+        pythons=("3.14", "3.14t", "3.14"),
+        iterations=20,
+        warmup=0,
+        timeout=1.5,
+    )
+    assert (found.body, found.workers, found.reuse, found.pythons) == ("executor", (1, 8), "pool", ("3.14", "3.14t"))
+    assert (found.iterations, found.warmup, found.timeout_s, found.duration_s) == (20, 0, 1.5, None)
+
+
+def test_a_duration_keeps_its_workers_and_counts_warmup_in_seconds() -> None:
+    found = spec(threads, duration=2, warmup=0.5)
+    assert (found.duration_s, found.reuse, found.warmup) == (2.0, "pool", 0.5)
+    with pytest.raises(DeclarationError, match="warmup= takes a number of seconds from 0"):
+        spec(threads, duration=2, warmup=-0.5)
+    with pytest.raises(DeclarationError, match="warmup= takes a whole number from 0"):
+        spec(threads, warmup=0.5)
+
+
+def test_an_error_names_its_place() -> None:
+    line = body.__code__.co_firstlineno
+    with pytest.raises(DeclarationError) as caught:
+        spec(serial, wokers=2)
+    assert str(caught.value).startswith(
+        f"/project/test_a.py:{line}: @ftgate.compare of test_it: unknown argument 'wokers'"
+    )
+    assert "(did you mean 'workers'?)" in str(caught.value)
+
+
+def test_the_fitting_variant_decides_on_a_cell_s_body() -> None:
+    made = declared(threads, processes("fork", "spawn"), tasks)
+    made.add_variant(tasks)(coroutine)
+    made.add_variant(processes("spawn"))(pooled)
+    found = spec_of(made, SOURCE, "n")
+    kinds = {executor.label: declaration.body_kind(made, executor) for executor in found.executors}
+    assert kinds == {"threads": "worker", "fork": "worker", "spawn": "executor", "tasks": "worker"}
+    assert made.body_for("tasks", None) is coroutine
+    assert made.body_for("processes", "fork") is body
+
+
+def test_the_decorator_gives_the_function_back() -> None:
+    decorated = ftgate.compare(threads, workers=3)(body)
+    try:
+        assert decorated is body
+        assert decorated(5) == 5
+        found = declaration.declaration_of(body)
+        assert found is decorated.__ftgate__
+        assert found.kwargs == {"workers": 3}
+        assert declaration.declaration_of(pooled) is None
+    finally:
+        for name in ("__ftgate__", "shared", "check", "variant"):
+            delattr(body, name)
+
+
+PLAIN: list[Any] = [
+    0,
+    -1.5,
+    1e300,
+    True,
+    None,
+    "it's",
+    b"\x00",
+    2j,
+    (1,),
+    [1, [2]],
+    {"a": {1, 2}},
+    "\ud800",
+    -0.0,
+    set(),
+    10**400,
+]
+
+
+@pytest.mark.parametrize("value", PLAIN, ids=[str(number) for number in range(len(PLAIN))])
+def test_plain_parameters_are_sent_as_literals(value: Any) -> None:
+    found = param_of(declared(threads, function=_with("n")), SOURCE, "n", value)
+    namespace: dict[str, Any] = {}
+    exec(f"back = {found.literal}", namespace)
+    assert (type(namespace["back"]), namespace["back"]) == (type(value), value)
+
+
+class Liar:
+    def __repr__(self) -> str:
+        return "1"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [float("nan"), float("inf"), object(), len, int, [object()], Liar(), {"x": float("nan")}, frozenset({1}), range(3)],
+)
+def test_other_parameters_cannot_be_sent(value: Any) -> None:
+    with pytest.raises(
+        DeclarationError, match=r"parameter n=.* cannot be sent to another interpreter; parametrize with"
+    ):
+        param_of(declared(threads, function=_with("n")), SOURCE, "n", value)
+
+
+def _with(name: str) -> Callable[..., Any]:
+    namespace: dict[str, Any] = {}
+    exec(f"def test_it(worker, {name}): ...", namespace)
+    return namespace["test_it"]  # type: ignore[no-any-return]
+
+
+def test_arguments_of_bodies() -> None:
+    def method(self: Any, worker: Any, n: int, left: int = 3, *rest: Any, **more: Any) -> None: ...
+
+    declaration.check_arguments(Declaration(method, (), {}), _method_source(), {"n": False})
+    with pytest.raises(DeclarationError, match="fixture 'n' cannot travel"):
+        declaration.check_arguments(Declaration(method, (), {}), _method_source(), {})
+    with pytest.raises(DeclarationError, match="the indirect parameter 'n' cannot travel"):
+        declaration.check_arguments(Declaration(method, (), {}), _method_source(), {"n": True})
+
+
+def _method_source() -> Source:
+    return Source(path="test_a.py", line=3, module="test_a", qualname="TestIt.test_it")
+
+
+# -- contracts and thresholds --------------------------------------------------------------------------------------
+
+
+def line_of(function: Callable[..., Any], text: str) -> int:
+    """The line of this file in which `text` stands within a function's source."""
+    lines, first = inspect.getsourcelines(function)
+    return first + next(number for number, line in enumerate(lines) if text in line)
+
+
+def spec_with_notes(function: Any) -> Spec:
+    found = declaration.declaration_of(function)
+    assert found is not None
+    return spec_of(found, SOURCE, "test_a.py::test_it")
+
+
+@ftgate.require("threads.wall < 0.8 * processes[spawn].wall", scaling=">= 1.6")
+@ftgate.gate("wall", margin="3%", effect=0.08)
+@ftgate.compare(threads, processes=["spawn"], workers=[1, 8])
+@ftgate.gate("uss", floor="1MiB")
+@ftgate.require(gil="off")
+@ftgate.require(
+    "wall < 20 ms",
+    "threads.wall < 0.8 * processes[spawn].wall",
+)
+def noted(worker: Any) -> Any:
+    return worker
+
+
+def test_contracts_and_thresholds_above_and_below_compare() -> None:
+    first = line_of(noted, '@ftgate.require("threads.wall')
+    found = spec_with_notes(noted)
+    assert found.requirements == (
+        Requirement(text="threads.wall < 0.8 * processes[spawn].wall", line=first),
+        Requirement(text="scaling >= 1.6", line=first),
+        Requirement(text="gil == off", line=first + 4),
+        Requirement(text="wall < 20 ms", line=first + 5),
+    )
+    assert found.thresholds == (
+        Threshold(metric=Metric.WALL, margin=0.03, effect=0.08),
+        Threshold(metric=Metric.USS, floor=2.0**20),
+    )
+
+
+def test_the_notes_leave_the_function_as_it_is() -> None:
+    def plain(worker: Any) -> Any:
+        return worker
+
+    assert ftgate.require("wall < 1 s")(plain) is plain
+    assert ftgate.gate("wall", margin=0.1)(plain) is plain
+    assert ftgate.compare(threads)(plain) is plain
+    assert ftgate.require("wall < 2 s")(plain) is plain
+    found = declaration.declaration_of(plain)
+    assert found is not None
+    assert found.body is plain
+    assert [note.decorator for note in declaration.notes_of(plain)] == ["require", "gate", "require"]
+    assert plain(5) == 5
+    assert declaration.notes_of(body) == declaration.notes_of(3) == ()
+
+
+def refused(function: Any) -> str:
+    with pytest.raises(DeclarationError) as caught:
+        spec_with_notes(function)
+    return str(caught.value)
+
+
+def test_a_bad_expression_points_at_its_column() -> None:
+    @ftgate.require("wall < 1 s")
+    @ftgate.require("wall < 1 s", " threads.wal\n  < 2 s")
+    @ftgate.compare(threads)
+    def wrong(worker: Any) -> None: ...
+
+    said = refused(wrong).split("\n")
+    line = line_of(wrong, "threads.wal")
+    assert said[0].startswith(
+        f"/project/test_a.py:{line}: @ftgate.require of test_it: 'wal' is no metric (did you mean 'wall'?)"
+    )
+    assert said[1:] == ["  threads.wal < 2 s", "          ^"]
+
+
+def test_a_contract_about_a_cell_that_is_not_there() -> None:
+    @ftgate.compare(threads)
+    @ftgate.require(wall="< serial.wall")
+    def wrong(worker: Any) -> None: ...
+
+    said = refused(wrong).split("\n")
+    assert said[0].endswith("the test does not run under serial: it has threads")
+    assert said[1:] == ["  wall < serial.wall", "         ^"]
+
+
+def decorated(decorator: Any) -> Any:
+    def function(worker: Any) -> None: ...
+
+    return ftgate.compare(threads)(decorator(function))
+
+
+@pytest.mark.parametrize(
+    ("decorator", "problem"),
+    [
+        (ftgate.require(scaling=1.6), "it takes texts such as 'threads.wall < 20 ms' or scaling='>= 1.6', not 1.6"),  # type: ignore[arg-type]
+        (ftgate.require(" "), "it takes texts such as"),
+        (ftgate.require(None), "it takes texts such as"),  # type: ignore[arg-type]
+        (ftgate.require(), "it requires nothing; write for example @ftgate.require(scaling='>= 1.6')"),
+        (ftgate.require, "it needs parentheses and what it is about: @ftgate.require(scaling='>= 1.6')"),
+        (ftgate.require(scalng=">= 1.6"), "'scalng' is no metric (did you mean 'scaling'?)"),
+        (ftgate.require(scaling=">= 1.6"), "scaling compares with the same cell with one worker"),
+        (ftgate.gate, "it needs parentheses and what it is about: @ftgate.gate('wall', margin='3%')"),
+        (ftgate.gate("wal", margin=0.1), "'wal' is no metric that gates (did you mean 'wall'?); use wall, tail, uss"),
+        (ftgate.gate(["wall"], margin=0.1), "['wall'] is no metric that gates"),  # type: ignore[arg-type]
+        (ftgate.gate("wall"), "wall is given neither margin, effect nor floor"),
+        (ftgate.gate("wall", margin="much"), "margin of wall takes a share such as 5% or 0.05, not 'much'"),
+        (ftgate.gate("wall", margin=True), "margin of wall takes a share such as 5% or 0.05, not True"),
+        (ftgate.gate("wall", floor="3"), "floor of wall takes a time with its unit such as 1ms"),
+        (ftgate.gate("uss", margin=0.2, effect=0.1), "effect 10 % is not above margin 20 %"),
+    ],
+)
+def test_notes_that_say_nothing_of_use(decorator: Any, problem: str) -> None:
+    said = refused(decorated(decorator))
+    assert problem in said
+    name = getattr(decorator, "decorator", None) or decorator.__name__
+    assert f": @ftgate.{name} of test_it: " in said
+
+
+def test_two_gates_of_one_metric() -> None:
+    @ftgate.gate("tail", margin=0.1)
+    @ftgate.compare(threads)
+    @ftgate.gate("tail", effect=0.9)
+    def twice(worker: Any) -> None: ...
+
+    first = line_of(twice, "margin=0.1")
+    assert refused(twice) == (
+        f"/project/test_a.py:{first + 2}: @ftgate.gate of test_it: tail has a gate in line {first} already; "
+        "make one of both"
+    )
+
+
+def test_notes_on_a_variant() -> None:
+    @ftgate.compare(threads, serial)
+    def test_it(worker: Any) -> None: ...
+
+    @test_it.variant(serial)
+    @ftgate.require("wall < 1 s")
+    def alone(worker: Any) -> None: ...
+
+    assert "@ftgate.require of test_it: it stands on the variant alone; put it on the test itself" in refused(test_it)
+
+
+def test_notes_without_a_comparison() -> None:
+    @ftgate.require("wall < 1 s")
+    def lost(worker: Any) -> None: ...
+
+    line = line_of(lost, "@ftgate.require")
+    with pytest.raises(DeclarationError) as caught:
+        declaration.check_notes(lost, "test_a.py")
+    assert str(caught.value).startswith(f"test_a.py:{line}: @ftgate.require of test_notes_without_a_comparison.")
+    assert "it has no cells to look at; add @ftgate.compare(" in str(caught.value)
+    declaration.check_notes(noted, "test_a.py")
+    declaration.check_notes(body, "test_a.py")
+
+
+def test_notes_on_a_class() -> None:
+    @ftgate.require("wall < 1 s")
+    class TestIt: ...
+
+    with pytest.raises(
+        DeclarationError, match=r"@ftgate.require of .*TestIt: it is a class; decorate its test methods"
+    ):
+        declaration.check_class(TestIt)
+
+
+def test_a_bad_contract_is_a_collection_error(pytester: pytest.Pytester) -> None:
+    source = """
+        @ftgate.compare(threads, workers=2)
+        @ftgate.require("threads.wall < 64 MiB")
+        def test_it(worker): ...
+    """
+    result = Example(pytester, {"test_a.py": source}).run_pytest()
+    assert_collection_error(
+        result,
+        "test_a.py:3: @ftgate.require of test_it: expected a time; this is a size",
+        "  threads.wall < 64 MiB",
+        "                 ^",
+    )
+
+
+def test_contracts_let_a_test_run_here(pytester: pytest.Pytester) -> None:
+    source = """
+        @ftgate.require("threads.wall < 1 ms", gil="off")
+        @ftgate.compare(threads, workers=2)
+        @ftgate.gate("wall", margin="3%")
+        def test_it(worker):
+            assert test_it.__ftgate_notes__
+    """
+    Example(pytester, {"test_a.py": source}).run_pytest("--ftgate-python=3.14").assert_outcomes(passed=1)

@@ -1,0 +1,321 @@
+"""One table of options: precedence, help, and errors that name the place and the mend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from example import Example, assert_usage_error
+
+from pytest_ftgate.declare import option_types
+from pytest_ftgate.declare import options as options_table
+from pytest_ftgate.declare.option_types import OptionError
+from pytest_ftgate.declare.options import OPTIONS, Option, resolve
+from pytest_ftgate.judge import thresholds
+from pytest_ftgate.model import Decision, Metric, Threshold
+from pytest_ftgate.plugin import collection, options
+from pytest_ftgate.pythons import TargetError
+
+TEXTS = {
+    option_types.truth: ("true", "0", "on"),
+    option_types.target: ("3.14", "3.13", "3.15t[gil=on]"),
+    option_types.cells: ("all", "new", "test_a.py::test_it[*]"),
+    option_types.folder: ("one", "two", "three"),
+    option_types.whole: ("0", "7", "8"),
+    option_types.count: ("1", "2", "3"),
+    option_types.seconds: ("90", "1.5m", "20ms"),
+    option_types.fraction: ("2%", "0.03", "0"),
+    option_types.probability: ("1%", "0.5", "0.02"),
+    option_types.report_target: ("json:a", "json:b", "json:c:d"),
+    option_types.decision: ("improved", "no-baseline", "regressed"),
+    option_types.metric: ("wall", "tail", "lock_wait_share"),
+    option_types.revision: ("merge-base", "v1.0~2", "dist:numpy==2.1"),
+    thresholds.parse: ("wall:margin=3%", "tail:effect=80%,margin=.2", "uss:floor=1MiB"),
+    str: ("--pre", "-e", "numpy"),
+}
+WRONG: dict[Callable[[str], Any], str] = {
+    option_types.truth: "maybe",
+    option_types.target: "pypy",
+    option_types.cells: " ",
+    option_types.folder: "",
+    option_types.whole: "-1",
+    option_types.count: "0",
+    option_types.seconds: "soon",
+    option_types.fraction: "nan",
+    option_types.probability: "100%",
+    option_types.report_target: "xml:a",
+    option_types.decision: "regresed",
+    option_types.metric: "ratio",
+    option_types.revision: "dist:numpy",
+    thresholds.parse: "wall",
+}
+CHECKED = [option for option in OPTIONS if option.parse in WRONG]
+
+
+def name_of(option: Option) -> str:
+    return option.name
+
+
+def expected(option: Option, text: str) -> Any:
+    value = option.parse(text)
+    return (value,) if option.many else value
+
+
+# -- precedence ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=name_of)
+def test_command_line_before_environment_before_ini_before_default(
+    option: Option, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli, environment, ini = TEXTS[option.parse]
+    monkeypatch.delenv(option.variable, raising=False)
+
+    def value(*args: str) -> Any:
+        return options.value_of(pytester.parseconfig(*args), option.name)
+
+    assert value() == option.default
+    pytester.makeini(f"[pytest]\n{option.dest} = {ini}\n")
+    assert value() == expected(option, ini)
+    monkeypatch.setenv(option.variable, environment)
+    assert value() == expected(option, environment)
+    assert value(option.cli if option.flag else f"{option.cli}={cli}") == expected(option, cli)
+
+
+def test_the_decorator_stands_between_environment_and_ini() -> None:
+    option = options_table.by_name("timeout")
+    assert resolve(option, None, {}, "3", None) == 3
+    assert resolve(option, None, {}, "3", 2.0) == 2
+    assert resolve(option, None, {"FTGATE_TIMEOUT": "1"}, "3", 2.0) == 1
+    assert resolve(option, "0.5", {"FTGATE_TIMEOUT": "1"}, "3", 2.0) == 0.5
+
+
+def test_targets_of_a_test(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = """
+        @ftgate.compare(serial)
+        def test_any(worker): ...
+
+        @ftgate.compare(serial, pythons=["3.15", " 3.15", "3.15t"])
+        def test_own(worker): ...
+    """
+    example = Example(pytester, {"test_a.py": source})
+    monkeypatch.delenv("FTGATE_PYTHON", raising=False)
+
+    def targets(*args: str) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for nodeid in example.collect(*args):
+            test, _, cell = nodeid.removeprefix("test_a.py::").partition("[")
+            found.setdefault(test, []).append(cell.removesuffix("-serial-w2]"))
+        return found
+
+    own = {"test_own": ["3.15", "3.15t"]}
+    assert targets() == {"test_any": ["3.14", "3.14t"], **own}
+    assert targets("-o", "ftgate_python=3.13 '3.14[gil=on]'") == {"test_any": ["3.13", "3.14[gil=on]"], **own}
+    monkeypatch.setenv("FTGATE_PYTHON", "3.14 3.14t")
+    assert targets("-o", "ftgate_python=3.13") == {"test_any": ["3.14", "3.14t"], "test_own": ["3.14", "3.14t"]}
+    cli = ["--ftgate-python=/opt/python", "--ftgate-python", "3.14", "--ftgate-python=3.14"]
+    assert targets(*cli) == {"test_any": ["/opt/python", "3.14"], "test_own": ["/opt/python", "3.14"]}
+
+
+def test_timeout_of_a_test(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = """
+        @ftgate.compare(serial, pythons=["3.14"])
+        def test_any(worker): ...
+
+        @ftgate.compare(serial, pythons=["3.14"], timeout=2)
+        def test_own(worker): ...
+    """
+    Example(pytester, {"test_a.py": source})
+    monkeypatch.delenv("FTGATE_TIMEOUT", raising=False)
+
+    def timeouts(*args: str) -> list[float | None]:
+        items, _ = pytester.inline_genitems(*args)
+        return [item.stash[collection.CELL][0].timeout_s for item in items]
+
+    assert timeouts() == [60, 2]
+    assert timeouts("-o", "ftgate_timeout=3s") == [3, 2]
+    assert timeouts("--ftgate-timeout=4s") == [4, 4]
+
+
+def test_several_words_of_a_value() -> None:
+    install = options_table.by_name("install")
+    assert resolve(install, ["-e '.[a b]'", "numpy"], {}, None) == ("-e", ".[a b]", "numpy")
+    assert resolve(install, None, {"FTGATE_INSTALL": "-e '.[a b]'"}, None) == ("-e", ".[a b]")
+    assert resolve(install, None, {}, ["-e", ".[a b]"]) == ("-e", ".[a b]")
+    assert resolve(install, [""], {}, None) == resolve(install, None, {}, []) == ()
+    report = options_table.by_name("report")
+    assert resolve(report, None, {"FTGATE_REPORT": "json:a json:b"}, None) == ("json:a", "json:b")
+    with pytest.raises(OptionError, match=r"FTGATE_INSTALL=.*No closing quotation; quote it as in a shell"):
+        resolve(install, None, {"FTGATE_INSTALL": "'a"}, None)
+
+
+def test_lists_with_commas_or_repeated() -> None:
+    fail_on = options_table.by_name("fail_on")
+    both = (Decision.REGRESSED, Decision.NO_BASELINE)
+    assert resolve(fail_on, ["regressed,no-baseline"], {}, None) == both
+    assert resolve(fail_on, ["regressed", " no-baseline ,"], {}, None) == both
+    assert resolve(fail_on, None, {"FTGATE_FAIL_ON": "regressed, no-baseline"}, None) == both
+    assert resolve(fail_on, None, {}, ["regressed,", "no-baseline"]) == both
+    assert resolve(fail_on, [""], {}, None) == ()
+    assert resolve(fail_on, None, {}, None) == ("regressed", "broken")
+    metrics = options_table.by_name("metrics")
+    assert resolve(metrics, ["wall,uss, wall", "tail"], {}, None) == (Metric.WALL, Metric.USS, Metric.TAIL)
+    assert set(resolve(metrics, None, {}, None)) == {"wall", "tail", "uss", "lock_wait_share", "scaling"}
+    with pytest.raises(OptionError, match=r"--ftgate-metrics=,: takes at least one LIST"):
+        resolve(metrics, [","], {}, None)
+    with pytest.raises(OptionError, match=r"--ftgate-fail-on=wall,error: takes regressed, .*; errors always fail"):
+        resolve(fail_on, ["wall,error"], {}, None)
+
+
+def test_lists_in_an_ini_file(pytester: pytest.Pytester) -> None:
+    pytester.makeini(
+        """
+        [pytest]
+        ftgate_fail_on = regressed, improved
+        ftgate_escalate = no
+        ftgate_gate =
+            wall: margin=3%, effect=8%
+            uss: floor=1 MiB
+        """
+    )
+    config = pytester.parseconfig()
+    assert options.value_of(config, "fail_on") == (Decision.REGRESSED, Decision.IMPROVED)
+    assert options.value_of(config, "escalate") is False
+    assert options.value_of(config, "gate") == (
+        Threshold(metric=Metric.WALL, margin=0.03, effect=0.08),
+        Threshold(metric=Metric.USS, floor=2.0**20),
+    )
+
+
+def test_what_to_compare_with(pytester: pytest.Pytester) -> None:
+    def against(*args: str) -> Any:
+        return options.value_of(pytester.parseconfig(*args), "against")
+
+    assert against() is None
+    assert against("--ftgate-against") == "merge-base"
+    assert against("--ftgate-against", "--ftgate") == "merge-base"
+    assert against("--ftgate-against=main", "--ftgate-against", "v1") == "v1"
+
+
+@pytest.mark.parametrize(
+    "text", ["main", "origin/main", "HEAD~3^", "@{u}", "1a2b3c", "feature/x.y", "dist:a-b.c==1!2+x"]
+)
+def test_revisions(text: str) -> None:
+    assert option_types.revision(f" {text} ") == text
+
+
+@pytest.mark.parametrize("text", ["", "-x", "a..b", "tests/", "a b", "x:y", "dist:", "dist:a", "dist:a==", "dist:a=1"])
+def test_no_revisions(text: str) -> None:
+    with pytest.raises(ValueError, match=r"a branch, tag or commit, merge-base, or dist:NAME==VERSION"):
+        option_types.revision(text)
+
+
+def test_thresholds_of_each_place() -> None:
+    layers = options_table.threshold_layers(
+        {"gate": ["wall: margin=1%"], "margin": "2%", "effect": None},
+        {"FTGATE_MEMORY_EFFECT": "30%", "FTGATE_GATE": "wall: floor=1 ms; tail: margin=7%"},
+        {"gate": ["uss: effect=20%"], "memory_margin": "1%", "effect": None, "margin": None},
+    )
+    of_time = [Threshold(metric=metric, margin=0.02) for metric in thresholds.LIKE_WALL]
+    from_environment = (
+        Threshold(metric=Metric.USS, effect=0.3),
+        Threshold(metric=Metric.WALL, floor=0.001),
+        Threshold(metric=Metric.TAIL, margin=0.07),
+    )
+    given, written = layers
+    assert given == (*from_environment, *of_time, Threshold(metric=Metric.WALL, margin=0.01))
+    assert written == (Threshold(metric=Metric.USS, margin=0.01), Threshold(metric=Metric.USS, effect=0.2))
+    wall = thresholds.effective(Metric.WALL, "tandem", cli=given, ini=written)
+    assert (wall.margin, wall.effect, wall.floor) == (0.01, 0.05, 0.001)
+    assert thresholds.effective(Metric.SCALING, "tandem", cli=given, ini=written).margin == 0.02
+    uss = thresholds.effective(Metric.USS, "tandem", cli=given, ini=written)
+    assert (uss.margin, uss.effect) == (0.01, 0.3)
+    assert options_table.threshold_layers({}, {}, {}) == ((), ())
+    with pytest.raises(OptionError, match=r"--ftgate-gate=wal:margin=1%: takes METRIC: .*did you mean 'wall'"):
+        options_table.threshold_layers({"gate": ["wal:margin=1%"]}, {}, {})
+    with pytest.raises(OptionError, match=r"ini option ftgate_margin=much: takes a share"):
+        options_table.threshold_layers({}, {}, {"margin": "much"})
+
+
+def test_units() -> None:
+    assert [option_types.seconds(text) for text in ("90", "90s", "1.5m", "2min", "0.5h", "20ms", "5us", "100ns")] == [
+        90, 90, 90, 120, 1800, 0.02, pytest.approx(5e-6), pytest.approx(1e-7),
+    ]  # fmt: skip
+    assert [option_types.fraction(text) for text in ("2%", "0.02", "0", " 150 %")] == [0.02, 0.02, 0, 1.5]
+
+
+# -- errors --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option", [option for option in CHECKED if not option.flag], ids=name_of)
+def test_a_bad_value_of_the_command_line_is_a_usage_error(pytester: pytest.Pytester, option: Option) -> None:
+    example = Example(pytester, {"test_a.py": "def test_it(): ..."})
+    result = example.run_pytest(f"{option.cli}={WRONG[option.parse]}")
+    assert_usage_error(result, f"ERROR: {option.cli}", mend(option))
+
+
+@pytest.mark.parametrize("option", CHECKED, ids=name_of)
+def test_a_bad_value_elsewhere_is_a_usage_error(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, option: Option
+) -> None:
+    example = Example(pytester, {"test_a.py": "def test_it(): ..."})
+    wrong = WRONG[option.parse]
+    quoted = f"'{wrong}'" if option.many else wrong
+    result = example.run_pytest("-o", f"{option.dest}={quoted}")
+    assert_usage_error(
+        result, f"ini option {option.dest}", "invalid truth value" if option.ini == "bool" else mend(option)
+    )
+    monkeypatch.setenv(option.variable, quoted)
+    assert_usage_error(example.run_pytest(), f"environment variable {option.variable}", mend(option))
+
+
+def mend(option: Option) -> str:
+    """What the error says that the option takes."""
+    try:
+        option.parse(WRONG[option.parse])
+    except TargetError as error:
+        return str(error)
+    except ValueError as error:
+        return str(error)
+    raise AssertionError(f"{WRONG[option.parse]!r} is a good value of {option.name}")
+
+
+def test_no_target_at_all(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    example = Example(pytester, {"test_a.py": "def test_it(): ..."})
+    assert_usage_error(example.run_pytest("-o", "ftgate_python="), "ini option ftgate_python", "at least one TARGET")
+    monkeypatch.setenv("FTGATE_PYTHON", "")
+    assert_usage_error(example.run_pytest(), "environment variable FTGATE_PYTHON", "at least one TARGET")
+
+
+def test_an_update_that_swallowed_its_neighbour(pytester: pytest.Pytester) -> None:
+    example = Example(pytester, {"tests/test_a.py": "def test_it(): ...", "all/test_b.py": "def test_it(): ..."})
+    result = example.run_pytest("--ftgate-update", "tests/")
+    assert_usage_error(result, "--ftgate-update took 'tests/' as its value: write --ftgate-update=new tests/")
+    example.run_pytest("--collect-only", "--ftgate-update=all").stdout.fnmatch_lines(["*2 tests collected*"])
+
+
+def test_native_toml(pytester: pytest.Pytester) -> None:
+    pytester.makepyprojecttoml(
+        '[tool.pytest.ini_options]\nftgate_python = ["3.13"]\nftgate_strict = true\nftgate_turns = 3\n'
+    )
+    config = pytester.parseconfig()
+    assert [options.value_of(config, name) for name in ("python", "strict", "turns")] == [("3.13",), True, 3]
+
+
+# -- help ----------------------------------------------------------------------------------------------------------
+
+
+def test_help_shows_every_option_and_its_ini(pytester: pytest.Pytester) -> None:
+    result = Example(pytester, {}).run_pytest("--help")
+    assert result.ret == pytest.ExitCode.OK
+    options_part, _, ini_part = result.stdout.str().partition("configuration options in the first")
+    for option in OPTIONS:
+        assert f"  {option.cli}" in options_part
+        assert option.variable in options_part
+        assert f"  {option.dest} (" in ini_part
+
+
+def test_marks_are_registered(pytester: pytest.Pytester) -> None:
+    result = Example(pytester, {}).run_pytest("--markers")
+    result.stdout.fnmatch_lines(["@pytest.mark.ftgate: cells of @ftgate.compare*"])

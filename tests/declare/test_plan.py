@@ -1,0 +1,82 @@
+"""Spec x executors x targets -> Plan."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from pytest_ftgate.declare.plan import PlanError, choices, plan_of, tandem_key
+from pytest_ftgate.model import Cell, Executor, Param, Source, Spec, Target
+from pytest_ftgate.pythons import parse_target
+
+THREADS = Executor(kind="threads")
+SPAWN = Executor(kind="processes", method="spawn")
+INTERPRETERS = Executor(kind="interpreters")
+
+
+def spec(*executors: Executor, workers: tuple[int, ...] = (2,), nodeid: str = "test_a.py::test_it") -> Spec:
+    source = Source(path="test_a.py", line=3, module="test_a", qualname="test_it")
+    return Spec(nodeid=nodeid, source=source, body="worker", executors=executors, workers=workers, reuse="fresh")
+
+
+def cell(nodeid: str, executor: Executor = THREADS, workers: int = 2, params: tuple[Param, ...] = ()) -> Cell:
+    target = Target(spec="3.14", request="3.14")
+    return Cell(nodeid=nodeid, target=target, executor=executor, workers=workers, params=params)
+
+
+def test_cells_stand_tandem_by_tandem() -> None:
+    found = choices(spec(THREADS, SPAWN, workers=(8, 1)), [parse_target("3.14"), parse_target("3.14t[gil=on]")])
+    assert [choice.id for choice in found] == [
+        f"{target}-{executor}-w{workers}"
+        for workers in (8, 1)
+        for target in ("3.14", "3.14t[gil=on]")
+        for executor in ("threads", "spawn")
+    ]
+
+
+@pytest.mark.parametrize("target", ["3.13", "3.13t", "3.13.5", "3.13[switchinterval=1ms]"])
+def test_no_sub_interpreters_before_3_14(target: str) -> None:
+    assert len(choices(spec(THREADS), [parse_target(target)])) == 1
+    with pytest.raises(PlanError) as caught:
+        choices(spec(THREADS, INTERPRETERS), [parse_target("3.14"), parse_target(target)])
+    text = str(caught.value)
+    assert text.startswith("test_a.py:3: @ftgate.compare of test_it: ")
+    assert f"target {target} has no concurrent.interpreters (new in 3.14); leave the target" in text
+
+
+@pytest.mark.parametrize("target", ["3.14", "3.14.2t", "3.15", "/usr/bin/python3.13"])
+def test_a_path_says_later_what_it_is(target: str) -> None:
+    assert [choice.target.spec for choice in choices(spec(INTERPRETERS), [parse_target(target)])] == [target]
+
+
+def test_a_tandem_is_a_test_with_its_parameters_at_all_worker_counts() -> None:
+    four = (Param(name="n", literal="4"), Param(name="text", literal="'a]b['"))
+    cells = [
+        cell("t.py::test_it[3.14-threads-w2-four]", params=four),
+        cell("t.py::test_it[3.14-threads-w2-five]", params=(Param(name="n", literal="5"),)),
+        cell("t.py::test_it[3.14-spawn-w2-four]", SPAWN, params=four),
+        cell("t.py::test_it[3.14-spawn-w1-four]", SPAWN, workers=1, params=four),
+        cell("t.py::test_other[3.14-threads-w1]", workers=1),
+    ]
+    own = spec(THREADS, SPAWN)
+    plan = plan_of((own, cell) for cell in cells)
+    assert [tandem.cells for tandem in plan.tandems] == [(cells[0], cells[2], cells[3]), (cells[1],), (cells[4],)]
+    assert [tandem.key for tandem in plan.tandems] == [
+        "t.py::test_it (1 and 2 workers, n=4, text='a]b[')",
+        "t.py::test_it (2 workers, n=5)",
+        "t.py::test_other (1 worker)",
+    ]
+    assert all(tandem.spec is own for tandem in plan.tandems)
+    assert tandem_key(plan.tandems[0].cells) == plan.tandems[0].key
+
+
+def test_a_title_names_roles_with_their_numbers() -> None:
+    counts = ((("producer", 8), ("writer", 1)), (("producer", 8), ("writer", 2)), (("producer", 8), ("writer", 4)))
+    cells = [cell(f"t[{n}]", workers=9 + n) for n in range(3)]
+    cells = [msgspec.structs.replace(one, roles=roles) for one, roles in zip(cells, counts, strict=True)]
+    assert tandem_key(cells) == "t (8 producers, 1, 2 and 4 writers)"
+    assert tandem_key(cells[:1]) == "t (8 producers, 1 writer)"
+
+
+def test_nothing_selected() -> None:
+    assert plan_of([]).tandems == ()

@@ -1,0 +1,845 @@
+"""What a decision still needs, the verdict by each road, and which verdicts are taken back."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+from fake_launcher import MIB, MS, spec_of, tandem_of
+from values import entry, held, probed, sample_of, timed
+
+from pytest_ftgate.judge import decide, thresholds
+from pytest_ftgate.judge import judge as judge_module
+from pytest_ftgate.judge.judge import (
+    HOPELESS_ROUNDS,
+    LEAST_ROUNDS,
+    Judging,
+    Policy,
+    Standing,
+    hypotheses,
+    missed,
+    unchanged,
+)
+from pytest_ftgate.model import (
+    Cell,
+    Comparison,
+    Decision,
+    Figures,
+    Interval,
+    Launch,
+    Metric,
+    MetricVerdict,
+    Requirement,
+    Road,
+    Sample,
+    Spec,
+    Threshold,
+    Verdict,
+    WorkloadError,
+)
+from pytest_ftgate.model.launch import EVERYTHING
+from pytest_ftgate.stats import alpha_spending
+
+POLICY = Policy(metrics=thresholds.GATING, cli=(), ini=(), alpha=0.01 / 4, beta=alpha_spending.BETA, probe_cost=0.25)
+THREADS, FORK = tandem_of("threads", "fork").cells
+AGAINST = Standing(road="tandem", why="--ftgate-against main", baseline="main (1eb3b87)", commit="1eb3b87")
+SHOWN = Figures()
+MANY = alpha_spending.LOOKS[-1]
+
+
+def cells_of(
+    *counts: int, executors: tuple[str, ...] = ("threads",), targets: tuple[str, ...] = ("3.14",)
+) -> list[Cell]:
+    tandems = [tandem_of(spec=spec_of(*executors, workers=count), targets=targets) for count in counts]
+    return [cell for tandem in tandems for cell in tandem.cells]
+
+
+def declared(*texts: str, executors: tuple[str, ...] = ("threads", "fork"), counts: tuple[int, ...] = (2,)) -> Spec:
+    """A test with these contracts."""
+    return msgspec.structs.replace(
+        spec_of(*executors), workers=counts, requirements=tuple(Requirement(text=text) for text in texts)
+    )
+
+
+class Side:
+    """The launches of one side of a cell; every figure scatters by `noise` between launches."""
+
+    def __init__(self, seed: str, workers: int) -> None:
+        self.rng = random.Random(seed)
+        self.workers = workers
+
+    def times(self, rounds: int, wall_ns: float, noise: float, turns: int = 12) -> list[Launch]:
+        walls = [wall_ns * self.rng.lognormvariate(0, noise) for _ in range(rounds)]
+        return [
+            timed(order, [round(wall * self.rng.lognormvariate(0, 1e-4)) for _ in range(turns)])
+            for order, wall in enumerate(walls)
+        ]
+
+    def memory(self, rounds: int, uss_bytes: float, noise: float) -> list[Launch]:
+        return [held(order, round(uss_bytes * self.rng.lognormvariate(0, noise))) for order in range(rounds)]
+
+    def locks(self, rounds: int, share: float, noise: float) -> list[Launch]:
+        return [probed(order, share * self.rng.lognormvariate(0, noise), self.workers) for order in range(rounds)]
+
+
+def measured(
+    cell: Cell = THREADS,
+    rounds: int = 6,
+    *,
+    wall: float = 1.0,
+    uss: float = 1.0,
+    share: float = 0.0,
+    noise: float = 0.002,
+    seed: str = "new",
+    candle: bool = False,
+    memory: int | None = None,
+    locks: int | None = None,
+    **fields: Any,
+) -> Sample:
+    """A sample of so many rounds: `wall` and `uss` are factors; `memory` and `locks` are other numbers of rounds."""
+    side = Side(f"{seed}/{cell.nodeid}", cell.workers)
+    return sample_of(
+        side.times(rounds, 20 * MS * wall, noise),
+        cell,
+        candle=side.times(rounds, 10 * MS, 1e-4) if candle else [],
+        memory=side.memory(rounds if memory is None else memory, 20 * MIB * uss, noise),
+        locks=side.locks(rounds if locks is None else locks, share, noise),
+        **fields,
+    )
+
+
+def beside(sample: Sample, **fields: Any) -> Sample:
+    """The sample with its reference, of as many rounds."""
+    rounds = {"rounds": len(sample.launches), "memory": len(sample.memory), "locks": len(sample.locks)}
+    reference = measured(sample.cell, **{"seed": "reference", **rounds, **fields})
+    return msgspec.structs.replace(sample, reference=reference)
+
+
+def judge_of(
+    *samples: Sample,
+    spec: Spec | None = None,
+    policy: Policy = POLICY,
+    standing: Standing = AGAINST,
+    standings: Mapping[str, Standing] | None = None,
+    at_most: int = MANY,
+    fixed: int | None = None,
+) -> Judging:
+    known = standings or {sample.cell.nodeid: standing for sample in samples}
+    return Judging(spec or declared(), policy, known, at_most, fixed)
+
+
+def need(*samples: Sample, **fields: Any) -> list[frozenset[str]]:
+    """What each of the samples still needs."""
+    needs = judge_of(*samples, **fields).needs(samples)
+    assert set(needs) == {sample.cell.nodeid for sample in samples}
+    return [needs[sample.cell.nodeid] for sample in samples]
+
+
+def stored(sample: Sample, road: Road = "stored", **fields: Any) -> Standing:
+    """A standing at what is stored of a cell."""
+    return Standing(road=road, entry=entry(sample), baseline="baselines/x.json (monday)", commit="1eb3b87", **fields)
+
+
+def by_metric(verdict: Verdict) -> dict[Metric, MetricVerdict]:
+    return {each.metric: each for each in verdict.metrics}
+
+
+NOTHING: frozenset[str] = frozenset()
+
+
+# -- while measuring -----------------------------------------------------------------------------------------------
+
+
+class TestNeeds:
+    def test_each_kind_of_launch_stops_when_its_metrics_are_decided(self) -> None:
+        # Memory and locks are looked at in whole blocks: at four rounds; time at six.
+        assert need(beside(measured(rounds=3))) == [EVERYTHING]
+        assert need(beside(measured(rounds=4))) == [{"time"}]
+        assert need(beside(measured(rounds=5))) == [{"time"}]
+        assert need(beside(measured(rounds=6))) == [NOTHING]
+
+    def test_memory_between_its_limits_goes_on_alone(self) -> None:
+        assert need(beside(measured(rounds=8, uss=1.08))) == [{"memory"}]
+
+    def test_waits_between_their_limits_go_on_alone(self) -> None:
+        assert need(beside(measured(rounds=8, share=0.25), share=0.10)) == [{"locks"}]
+
+    def test_time_between_its_limits_goes_on_alone(self) -> None:
+        assert need(beside(measured(rounds=8, wall=1.08))) == [{"time"}]
+
+    def test_a_metric_that_does_not_gate_needs_nothing(self) -> None:
+        time_alone = msgspec.structs.replace(POLICY, metrics=(Metric.WALL,))
+        assert need(beside(measured(rounds=8, uss=1.08)), policy=time_alone) == [NOTHING]
+
+    def test_nothing_is_needed_after_the_most(self) -> None:
+        # At seven rounds nothing of this is decided, whatever level may be spent.
+        undecided = beside(measured(rounds=7, wall=1.08, uss=1.08, share=0.25), share=0.10)
+        assert need(undecided, at_most=20) == [EVERYTHING]
+        assert need(undecided, at_most=7) == [NOTHING]
+        assert need(undecided, at_most=MANY, fixed=7) == [NOTHING]
+        assert need(undecided, at_most=7, fixed=20) == [EVERYTHING]
+
+    def test_memory_launches_count_where_they_are_more(self) -> None:
+        held_long = beside(measured(rounds=6, memory=7, uss=1.08))
+        assert need(held_long, at_most=20) == [{"memory"}]
+        assert need(held_long, at_most=7) == [NOTHING]
+
+    def test_a_cell_that_failed_needs_nothing(self) -> None:
+        young = beside(measured(rounds=2))
+        failed = msgspec.structs.replace(young, error=WorkloadError(reason="ValueError"))
+        other = beside(measured(FORK, 2))
+        assert need(failed, other) == [NOTHING, EVERYTHING]
+        assert need(msgspec.structs.replace(young, unsupported="no fork"), other) == [NOTHING, EVERYTHING]
+
+    @pytest.mark.parametrize(
+        "reference", [{"error": WorkloadError(reason="old")}, {"unsupported": "too old"}], ids=["error", "unsupported"]
+    )
+    def test_with_nothing_to_compare_there_are_enough_rounds_for_figures(self, reference: dict[str, Any]) -> None:
+        bare = measured(rounds=LEAST_ROUNDS - 1)
+        more = measured(rounds=LEAST_ROUNDS)
+        for nothing in (Standing(why="nothing is stored for it"), AGAINST):
+            ended = {} if nothing.why != AGAINST.why else {"reference": sample_of(**reference)}
+            young, old = (msgspec.structs.replace(sample, **ended) for sample in (bare, more))
+            assert need(young, standing=nothing) == [EVERYTHING]
+            assert need(old, standing=nothing) == [NOTHING]
+
+    def test_an_entry_of_something_else_is_nothing_to_compare(self) -> None:
+        pooled = msgspec.structs.replace(entry(measured(candle=True)), reuse="pool")
+        other = Standing(road="stored", entry=pooled)
+        assert need(measured(rounds=4, candle=True), standing=other) == [EVERYTHING]
+        assert need(measured(rounds=5, candle=True), standing=other) == [NOTHING]
+
+    def test_a_metric_that_never_comes_is_given_up(self) -> None:
+        standing = stored(measured(rounds=12, candle=True, seed="old"))
+
+        def unseen(rounds: int) -> list[frozenset[str]]:
+            return need(measured(rounds=rounds, memory=0, candle=True), standing=standing, at_most=12)
+
+        assert unseen(HOPELESS_ROUNDS - 1) == [EVERYTHING]
+        assert "memory" not in unseen(HOPELESS_ROUNDS)[0]
+        assert "time" in unseen(HOPELESS_ROUNDS)[0]
+
+
+class TestNeedsOfOthers:
+    def test_the_reference_executor_stays_for_a_ratio_to_it(self) -> None:
+        old = {cell.nodeid: measured(cell, 12, seed="old") for cell in (THREADS, FORK)}
+        threads, fork = (
+            stored(old[cell.nodeid], "elsewhere", executor=beside, executor_nodeid=THREADS.nodeid)
+            for cell, beside in ((THREADS, None), (FORK, entry(old[THREADS.nodeid])))
+        )
+        standings = {THREADS.nodeid: threads, FORK.nodeid: fork}
+
+        def needed(wall: float) -> list[frozenset[str]]:
+            samples = [measured(THREADS, 6), measured(FORK, 6, wall=wall)]
+            return need(*samples, standings=standings, at_most=12)
+
+        assert needed(1.2) == [{"time"}, {"time"}]
+        assert needed(1.0) == [NOTHING, NOTHING]
+
+    def test_a_cell_that_is_there_for_another_needs_nothing_of_its_own(self) -> None:
+        for_another = msgspec.structs.replace(AGAINST, judged=False)
+        assert need(beside(measured(rounds=2)), standing=for_another) == [NOTHING]
+
+
+class TestNeedsOfScaling:
+    ONE, FOUR, OTHER = cells_of(1, 4)[0], cells_of(1, 4)[1], cells_of(1, executors=("fork",))[0]
+
+    def scaled(self, rounds: int, single: float) -> list[Sample]:
+        """A cell of four workers whose scaling is `single` times what it was; all other figures are as they were."""
+        side, before = (Side(f"{seed}/single", 1) for seed in ("new", "old"))
+        four = beside(
+            measured(self.FOUR, rounds, single=side.times(rounds, 20 * MS * single, 0.002)),
+            single=before.times(rounds, 20 * MS, 0.002),
+        )
+        return [beside(measured(self.ONE, rounds)), four, beside(measured(self.OTHER, rounds))]
+
+    def test_the_one_worker_cell_stays_for_the_scaling_of_another(self) -> None:
+        spec = declared(executors=("threads", "fork"), counts=(1, 4))
+        assert need(*self.scaled(8, 1.0), spec=spec) == [NOTHING] * 3
+        assert need(*self.scaled(8, 0.92), spec=spec) == [{"time"}, {"time"}, NOTHING]
+        assert need(*self.scaled(8, 0.92), spec=spec, at_most=8) == [NOTHING] * 3
+
+    def test_not_where_scaling_does_not_gate(self) -> None:
+        time_alone = msgspec.structs.replace(POLICY, metrics=(Metric.WALL, Metric.TAIL))
+        assert need(*self.scaled(8, 0.92), policy=time_alone) == [NOTHING] * 3
+
+
+class TestNeedsOfContracts:
+    def test_one_keeps_the_cells_that_it_names(self) -> None:
+        spec = declared("threads.wall < 1.0005 * processes[fork].wall")
+        samples = [beside(measured(cell, 6)) for cell in (THREADS, FORK)]
+        assert need(*samples, spec=declared()) == [NOTHING, NOTHING]
+        assert need(*samples, spec=spec) == [{"time"}, {"time"}]
+        assert need(*samples, spec=declared("threads.wall < 2 * processes[fork].wall")) == [NOTHING, NOTHING]
+
+    def test_one_about_memory_needs_memory(self) -> None:
+        samples = [beside(measured(cell, 6)) for cell in (THREADS, FORK)]
+        assert need(*samples, spec=declared("threads.uss < 1.0005 * processes[fork].uss")) == [{"memory"}] * 2
+        assert need(*samples, spec=declared("processes[fork].uss < 20 MiB")) == [NOTHING, {"memory"}]
+
+    def test_one_takes_as_many_rounds_as_a_tandem_where_a_screen_has_few(self) -> None:
+        standing = stored(measured(rounds=12, candle=True, seed="old"))
+        samples = [measured(cell, 20, candle=True) for cell in (THREADS, FORK)]
+        standings = {THREADS.nodeid: standing, FORK.nodeid: Standing(why="nothing is stored for it")}
+        spec = declared("threads.wall < 1.0005 * processes[fork].wall")
+        few = {"standings": standings, "at_most": 12}
+        assert need(*samples, spec=spec, **few) == [{"time"}, {"time"}]
+        assert need(*samples, spec=declared(), **few) == [NOTHING, NOTHING]
+        assert need(*samples, spec=spec, fixed=20, **few) == [NOTHING, NOTHING]
+
+    def test_one_about_a_scaling_keeps_the_one_worker_cell(self) -> None:
+        one, four = cells_of(1, 4)
+        single = Side("single", 1).times(6, 20 * MS, 0.002)
+        samples = [measured(one, 6), measured(four, 6, single=single)]
+        nothing = Standing(why="nothing is stored for it")
+        spec = declared("scaling > 4", executors=("threads",), counts=(1, 4))
+        assert need(*samples, spec=spec, standing=nothing) == [{"time"}, {"time"}]
+        easy = declared("scaling > 2", executors=("threads",), counts=(1, 4))
+        assert need(*samples, spec=easy, standing=nothing) == [NOTHING, NOTHING]
+
+    def test_one_with_a_cell_that_failed_is_given_up(self) -> None:
+        spec = declared("threads.wall < 2 * processes[fork].wall")
+        failed = sample_of(cell=FORK, error=WorkloadError(reason="ValueError"))
+        nothing = Standing(why="nothing is stored for it")
+        assert need(measured(rounds=5), failed, spec=spec, standing=nothing) == [NOTHING, NOTHING]
+
+    def test_one_whose_figure_never_comes_is_given_up(self) -> None:
+        sample = beside(measured(rounds=6))
+        assert need(sample, spec=declared("efficiency > 0.1", "cold < 1 s")) == [NOTHING]
+
+    def test_one_about_memory_ends_with_its_launches(self) -> None:
+        samples = [beside(measured(cell, 6, memory=7)) for cell in (THREADS, FORK)]
+        spec = declared("threads.uss < 1.0005 * processes[fork].uss")
+        assert need(*samples, spec=spec, fixed=8) == [{"memory"}, {"memory"}]
+        assert need(*samples, spec=spec, fixed=7) == [NOTHING, NOTHING]
+
+    def test_one_about_the_gil_is_settled_by_the_first_launch(self) -> None:
+        sample = beside(measured(rounds=6))
+        assert need(sample, spec=declared("gil == off", executors=("threads",))) == [NOTHING]
+
+
+class TestFirst:
+    def test_the_first_round_has_what_may_gate(self) -> None:
+        def first(spec: Spec, *metrics: Metric, standing: Standing = AGAINST) -> frozenset[str]:
+            policy = msgspec.structs.replace(POLICY, metrics=metrics)
+            return judge_of(measured(), spec=spec, policy=policy, standing=standing).first()
+
+        bare = declared()
+        assert first(bare, *thresholds.GATING) == EVERYTHING
+        assert first(bare, Metric.WALL, Metric.SCALING) == {"time"}
+        assert first(bare, Metric.USS) == {"time", "memory"}  # a memory launch's length is that of an iteration
+        assert first(bare) == {"time"}
+        assert first(declared("lock_wait_share < 0.2"), Metric.TAIL) == {"time", "locks"}
+        assert first(declared("uss < 1 MiB", "threads.wall < 1 s")) == {"time", "memory"}
+
+    def test_everything_where_a_cell_is_compared_with_nothing(self) -> None:
+        policy = msgspec.structs.replace(POLICY, metrics=(Metric.WALL,))
+        standings = {THREADS.nodeid: AGAINST, FORK.nodeid: Standing(why="the reference has no such test")}
+        assert judge_of(policy=policy, standings=standings).first() == EVERYTHING
+
+
+class TestMore:
+    def test_nothing_more_where_all_is_decided(self) -> None:
+        samples = [beside(measured(cell, 6)) for cell in (THREADS, FORK)]
+        assert judge_of(*samples).more(samples) == 0
+
+    def test_the_most_that_any_metric_asks_for(self) -> None:
+        young = beside(measured(rounds=4))
+        assert judge_of(young).more([young]) == 2
+        older = beside(measured(FORK, 5))
+        assert judge_of(young, older).more([young, older]) == 2
+        assert judge_of(older).more([older]) == 1
+
+    def test_no_number_where_one_metric_knows_none(self) -> None:
+        samples = [beside(measured(THREADS, 4)), beside(measured(FORK, 20, wall=1.04, noise=0.05))]
+        assert judge_of(*samples).more(samples[:1]) == 2
+        assert judge_of(*samples).more(samples) is None
+
+
+# -- verdicts ------------------------------------------------------------------------------------------------------
+
+
+def verdict(sample: Sample, *others: Sample, shown: Figures = SHOWN, **fields: Any) -> Verdict:
+    samples = [sample, *others]
+    return judge_of(*samples, **fields).verdict(sample, samples, shown)
+
+
+class TestVerdict:
+    def test_beside_its_reference(self) -> None:
+        found = verdict(beside(measured(rounds=26, wall=1.2)))
+        assert (found.decision, found.road, found.why) == (Decision.REGRESSED, "tandem", "--ftgate-against main")
+        assert (found.baseline, found.commit) == (AGAINST.baseline, AGAINST.commit)
+        assert found.reason.startswith("wall: +2")
+        assert set(by_metric(found)) == {Metric.WALL, Metric.TAIL, Metric.USS, Metric.LOCK_WAIT}
+        assert by_metric(found)[Metric.USS].decision is Decision.PASSED
+        assert verdict(beside(measured(rounds=26))).decision is Decision.PASSED
+
+    def test_an_executor_that_cannot_and_a_workload_that_fails(self) -> None:
+        young = beside(measured(rounds=8))
+        found = verdict(msgspec.structs.replace(young, unsupported="no fork here"))
+        assert (found.decision, found.reason, found.metrics) == (Decision.UNSUPPORTED, "no fork here", ())
+        error = WorkloadError(reason="ValueError: nine", detail="Traceback")
+        found = verdict(msgspec.structs.replace(young, error=error))
+        assert (found.decision, found.reason, found.metrics) == (Decision.ERROR, "ValueError: nine", ())
+
+    @pytest.mark.parametrize("standing", [AGAINST, Standing(why="nothing is stored for it")])
+    def test_without_a_launch_more_time_is_asked_for(self, standing: Standing) -> None:
+        found = verdict(sample_of(), standing=standing)
+        assert found.decision is Decision.INCONCLUSIVE
+        assert "before its first round" in found.reason
+        assert "--ftgate-time" in found.reason
+        assert (found.metrics, found.why) == ((), standing.why)
+
+    def test_no_baseline_says_why(self) -> None:
+        sample = measured()
+        reasons = {
+            "nothing is stored for it": verdict(sample, standing=Standing(why="nothing is stored for it")),
+            "the reference cannot run it: needs 3.14": verdict(
+                msgspec.structs.replace(sample, reference=sample_of(unsupported="needs 3.14"))
+            ),
+            "the reference fails: ValueError": verdict(
+                msgspec.structs.replace(sample, reference=sample_of(error=WorkloadError(reason="ValueError")))
+            ),
+            "--ftgate-against main": verdict(msgspec.structs.replace(sample, reference=sample_of())),
+            "the reference gave nothing to compare with": verdict(
+                msgspec.structs.replace(sample, reference=sample_of()), standing=Standing(road="tandem")
+            ),
+        }
+        for reason, found in reasons.items():
+            assert (found.decision, found.reason, found.road) == (Decision.NO_BASELINE, reason, "")
+            assert found.metrics == ()
+
+    def test_what_was_decided_before_the_reference_failed_stays(self) -> None:
+        def failing(rounds: int) -> Verdict:
+            sample = beside(measured(rounds=rounds, wall=1.2))
+            assert sample.reference is not None
+            failed = msgspec.structs.replace(sample.reference, error=WorkloadError(reason="ValueError"))
+            return verdict(msgspec.structs.replace(sample, reference=failed))
+
+        assert failing(26).decision is Decision.REGRESSED
+        young = failing(3)
+        assert Metric.WALL not in by_metric(young)
+        assert young.decision is Decision.NO_BASELINE
+        assert young.reason == "the reference fails: ValueError"
+
+    def test_a_tail_of_too_few_turns_is_said(self) -> None:
+        standing = stored(measured(rounds=12, candle=True, seed="old"))
+        sample = measured(rounds=12, candle=True)
+        short = [msgspec.structs.replace(launch, turns=launch.turns[:9]) for launch in sample.launches]
+        found = verdict(msgspec.structs.replace(sample, launches=tuple(short)), standing=standing)
+        assert Metric.TAIL not in by_metric(found)
+        assert found.why.startswith("the tail was not judged: fewer than 10 turns")
+        assert verdict(sample, standing=standing).why == ""
+
+    def test_an_entry_of_something_else_is_no_baseline(self) -> None:
+        pooled = msgspec.structs.replace(entry(measured(candle=True)), reuse="pool")
+        found = verdict(measured(candle=True), standing=Standing(road="stored", entry=pooled))
+        assert found.decision is Decision.NO_BASELINE
+        assert "reuse was pool, is fresh" in found.reason
+
+    def test_by_what_is_stored(self) -> None:
+        standing = stored(measured(rounds=12, candle=True, seed="old"))
+        found = verdict(measured(rounds=12, candle=True), standing=standing, at_most=12)
+        assert (found.decision, found.road, found.why) == (Decision.PASSED, "stored", "")
+        assert (found.baseline, found.commit) == (standing.baseline, standing.commit)
+        slower = verdict(measured(rounds=12, candle=True, wall=1.3), standing=standing, at_most=12)
+        assert slower.decision is Decision.REGRESSED
+
+    def test_a_figure_that_is_gone_does_not_pass(self) -> None:
+        standing = stored(measured(rounds=12, candle=True, seed="old"))
+        for name, metric, why in (
+            ("memory", Metric.USS, "its processes ended before the look"),
+            ("locks", Metric.LOCK_WAIT, "no launch of this run gave one"),
+        ):
+            lost = measured(rounds=12, candle=True, **{name: 0})  # type: ignore[arg-type]
+            found = verdict(lost, standing=standing, at_most=12)
+            assert found.decision is Decision.INCONCLUSIVE
+            assert found.reason == f"{metric}: the other side has figures and this run none: {why}"
+            assert by_metric(found)[Metric.WALL].decision is Decision.PASSED
+
+    def test_a_scaling_that_cannot_be_had_is_not_judged(self) -> None:
+        four = cells_of(1, 4)[1]
+        single = Side("single", 1).times(12, 20 * MS, 0.002)
+        standing = stored(measured(four, 12, candle=True, seed="old", single=single))
+        with_one = verdict(measured(four, 12, candle=True, single=single), standing=standing)
+        alone = verdict(measured(four, 12, candle=True), standing=standing)
+        assert set(by_metric(with_one)) - set(by_metric(alone)) == {Metric.SCALING}
+        assert alone.decision is Decision.PASSED
+
+    def test_only_what_gates_is_judged(self) -> None:
+        time_alone = msgspec.structs.replace(POLICY, metrics=(Metric.WALL,))
+        found = verdict(beside(measured(rounds=26, uss=2.0)), policy=time_alone)
+        assert set(by_metric(found)) == {Metric.WALL}
+        assert found.decision is Decision.PASSED
+
+    def test_what_looking_cost_refuses_its_metric_alone(self) -> None:
+        dear = Interval(value=1.4, low=1.35, high=1.45, level=0.95)
+        sample = beside(measured(rounds=26, uss=1.5, share=0.3), share=0.1)
+        for cost, metric in (("memory_cost", Metric.USS), ("lock_cost", Metric.LOCK_WAIT)):
+            found = by_metric(verdict(sample, shown=msgspec.structs.replace(SHOWN, **{cost: dear})))
+            assert found[metric].decision is Decision.INCONCLUSIVE
+            assert "--ftgate-probe-cost" in found[metric].reason
+            others = {each.decision for each in found.values() if each.metric in (Metric.USS, Metric.LOCK_WAIT)}
+            assert Decision.REGRESSED in others
+        lenient = msgspec.structs.replace(POLICY, probe_cost=0.5)
+        assert (
+            by_metric(verdict(sample, shown=Figures(memory_cost=dear), policy=lenient))[Metric.USS].decision
+            is Decision.REGRESSED
+        )
+
+    def test_thresholds_of_the_decorator_hold_below_those_of_the_command_line(self) -> None:
+        sample = beside(measured(rounds=26, wall=1.08))
+        lenient = Threshold(metric=Metric.WALL, margin=0.10, effect=0.15)
+        spec = msgspec.structs.replace(declared(), thresholds=(lenient,))
+        strict = msgspec.structs.replace(POLICY, cli=(Threshold(metric=Metric.WALL, margin=0.0, effect=0.03),))
+        assert by_metric(verdict(sample))[Metric.WALL].decision is Decision.REGRESSED
+        assert by_metric(verdict(sample, spec=spec))[Metric.WALL].decision is Decision.PASSED
+        assert by_metric(verdict(sample, spec=spec, policy=strict))[Metric.WALL].decision is Decision.REGRESSED
+
+    @pytest.mark.parametrize("road", ["tandem", "stored"])
+    def test_a_floor_of_time_is_in_seconds_on_every_road(self, road: Road) -> None:
+        """20 ms that become 22: more than a floor of 1 ms, less than one of 4."""
+        old = measured(rounds=26, candle=True, seed="old")
+        standing = stored(old) if road == "stored" else AGAINST
+        new = measured(rounds=26, wall=1.1, candle=road == "stored")
+        sample = new if road == "stored" else msgspec.structs.replace(new, reference=old)
+
+        def decided(floor_s: float) -> Decision:
+            cli = (Threshold(metric=Metric.WALL, margin=0.0, effect=0.05, floor=floor_s),)
+            found = verdict(sample, standing=standing, policy=msgspec.structs.replace(POLICY, cli=cli))
+            return by_metric(found)[Metric.WALL].decision
+
+        assert decided(0.001) is Decision.REGRESSED
+        assert decided(0.004) is Decision.PASSED
+
+    def test_a_floor_in_candles_stays_as_it_was_when_it_was_looked_at(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        seen: list[float] = []
+        compare = decide.compare
+
+        def spy(comparison: Comparison) -> MetricVerdict:
+            seen.append(comparison.floor)
+            return compare(comparison)
+
+        monkeypatch.setattr(decide, "compare", spy)
+        cli = (Threshold(metric=Metric.WALL, floor=0.001),)
+        policy = msgspec.structs.replace(POLICY, metrics=(Metric.WALL,), cli=cli)
+        standing = stored(measured(rounds=12, candle=True, seed="old"))
+        sample = measured(rounds=12, candle=True)
+        slow = [timed(launch.order, [70 * MS] * 12) for launch in sample.candle[6:]]
+        later = msgspec.structs.replace(sample, candle=(*sample.candle[:6], *slow))
+        first = msgspec.structs.replace(sample, launches=sample.launches[:6], candle=sample.candle[:6])
+        for each in (first, later):
+            verdict(each, standing=standing, policy=policy)
+        assert len(seen) == 2
+        assert seen[0] == seen[1] == pytest.approx(0.1, rel=0.01)  # 1 ms of candles of 10
+
+    def test_of_another_machine_the_time_is_that_over_the_reference_executor(self) -> None:
+        new, old = (
+            {cell: measured(cell, 12, seed=seed, wall=wall) for cell, wall in zip((THREADS, FORK), walls, strict=True)}
+            for seed, walls in (("new", (3.0, 3.9)), ("old", (1.0, 1.0)))
+        )
+        standing = stored(old[FORK], "elsewhere", executor=entry(old[THREADS]), executor_nodeid=THREADS.nodeid)
+        found = verdict(new[FORK], new[THREADS], standings={FORK.nodeid: standing, THREADS.nodeid: standing})
+        assert set(by_metric(found)) == {Metric.RATIO, Metric.USS, Metric.LOCK_WAIT}
+        assert by_metric(found)[Metric.RATIO].decision is Decision.REGRESSED
+        alone = verdict(new[FORK], standing=standing)
+        assert Metric.RATIO not in by_metric(alone)
+        assert alone.decision is Decision.PASSED
+        memory_alone = msgspec.structs.replace(POLICY, metrics=(Metric.USS,))
+        silent = verdict(new[FORK], new[THREADS], standings={FORK.nodeid: standing}, policy=memory_alone)
+        assert set(by_metric(silent)) == {Metric.USS}
+
+
+class TestContracts:
+    def test_one_is_judged_without_a_baseline(self) -> None:
+        nothing = Standing(why="nothing is stored for it")
+        holds = verdict(measured(rounds=20), standing=nothing, spec=declared("wall < 30 ms"))
+        assert (holds.decision, holds.road, holds.why) == (Decision.PASSED, "", nothing.why)
+        broken = verdict(measured(rounds=20), standing=nothing, spec=declared("wall < 15 ms"))
+        assert broken.decision is Decision.BROKEN
+        assert broken.reason.startswith("wall < 15 ms: ")
+        assert "20 ms against 15 ms; it did not hold in 13 of 13 launches" in broken.reason
+
+    def test_one_is_judged_where_the_reference_gave_nothing(self) -> None:
+        sample = msgspec.structs.replace(
+            measured(rounds=20), reference=sample_of(error=WorkloadError(reason="ValueError"))
+        )
+        found = verdict(sample, spec=declared("wall < 30 ms"))
+        assert (found.decision, found.road) == (Decision.PASSED, "")
+        assert found.why == "the reference fails: ValueError"
+
+    def test_one_stands_beside_the_metrics(self) -> None:
+        found = verdict(beside(measured(rounds=20)), spec=declared("wall < 15 ms", "uss < 64 MiB"))
+        assert [each.contract for each in found.metrics if each.contract] == ["wall < 15 ms", "uss < 64 MiB"]
+        assert (found.decision, found.road) == (Decision.BROKEN, "tandem")
+        slower = verdict(beside(measured(rounds=26, wall=1.2)), spec=declared("wall < 15 ms"))
+        assert slower.decision is Decision.REGRESSED  # the worse of the two
+
+    def test_one_belongs_to_the_cell_that_is_named_first(self) -> None:
+        spec = declared("threads.wall < 0.5 * processes[fork].wall")
+        samples = [measured(cell, 20) for cell in (THREADS, FORK)]
+        nothing = Standing(why="nothing is stored for it")
+        judge = judge_of(*samples, spec=spec, standing=nothing)
+        threads, fork = (judge.verdict(sample, samples, SHOWN) for sample in samples)
+        assert (threads.decision, fork.decision) == (Decision.BROKEN, Decision.NO_BASELINE)
+
+    def test_one_with_a_cell_that_failed_says_which(self) -> None:
+        samples = [measured(cell, 30) for cell in (THREADS, FORK)]
+        spec = declared("threads.wall < 0.5 * processes[fork].wall")
+        nothing = Standing(why="nothing is stored for it")
+        failed = msgspec.structs.replace(samples[1], error=WorkloadError(reason="ValueError"))
+        assert verdict(*samples, spec=spec, standing=nothing).decision is Decision.BROKEN
+        found = verdict(samples[0], failed, spec=spec, standing=nothing)
+        assert found.decision is Decision.INCONCLUSIVE
+        assert found.reason.endswith(f"{FORK.label} could not be measured")
+
+    def test_a_name_that_no_launch_has_is_named(self) -> None:
+        found = verdict(measured(rounds=20), spec=declared("timer.ack_wait < 1 s"))
+        assert found.decision is Decision.INCONCLUSIVE
+        assert found.reason == "timer.ack_wait < 1 s: no launch has a timer ack_wait"
+
+    def test_the_gil_is_told_by_every_launch(self) -> None:
+        spec = declared("gil == off", executors=("threads",))
+        sample = measured(rounds=5)
+        assert verdict(sample, spec=spec).decision is Decision.PASSED
+        last = msgspec.structs.replace(sample.launches[-1], gil_enabled=True)
+        on = msgspec.structs.replace(sample, launches=(*sample.launches[:-1], last))
+        assert verdict(on, spec=spec).decision is Decision.BROKEN
+
+
+# -- predictions, doubts -------------------------------------------------------------------------------------------
+
+
+def judged(
+    metric: Metric, decision: Decision, *, launches: int = 12, reason: str = "+30 %", contract: str = ""
+) -> MetricVerdict:
+    return MetricVerdict(metric=metric, decision=decision, launches=launches, reason=reason, contract=contract)
+
+
+class TestPredicted:
+    def predicted(self, wall: float, spec: Spec | None = None, **old: Any) -> tuple[Verdict, Verdict]:
+        """The screen's verdict, and what becomes of it."""
+        standing = stored(measured(rounds=12, candle=True, seed="old", **old))
+        sample = measured(rounds=12, candle=True, wall=wall)
+        judge = judge_of(sample, standing=standing, at_most=12, spec=spec)
+        screened = judge.verdict(sample, [sample], SHOWN)
+        return screened, judge.predicted(sample, [sample], screened, "no git here")
+
+    def test_what_missed_is_predicted_and_what_passed_stays(self) -> None:
+        screened, found = self.predicted(1.3)
+        assert screened.decision is Decision.REGRESSED
+        assert found.decision is Decision.INCONCLUSIVE  # one recording tells no +30 %
+        assert (found.road, found.why, found.baseline) == ("prediction", "no git here", screened.baseline)
+        for metric in (Metric.USS, Metric.LOCK_WAIT):
+            assert by_metric(found)[metric] == by_metric(screened)[metric]
+        assert "against 1 stored recording" in by_metric(found)[Metric.WALL].reason
+        assert set(by_metric(found)) == set(by_metric(screened))
+
+    def test_much_slower_is_still_a_regression(self) -> None:
+        assert self.predicted(2.0)[1].decision is Decision.REGRESSED
+
+    def test_contracts_keep_their_verdict(self) -> None:
+        screened, found = self.predicted(1.3, declared("uss < 1 MiB"))
+        assert by_metric(found)[Metric.CONTRACT] == by_metric(screened)[Metric.CONTRACT]
+        assert by_metric(found)[Metric.CONTRACT].decision is Decision.BROKEN
+        assert found.decision is Decision.BROKEN
+
+    def test_a_figure_that_is_gone_stays_inconclusive(self) -> None:
+        standing = stored(measured(rounds=12, candle=True, seed="old"))
+        sample = measured(rounds=12, candle=True, wall=2.0, memory=0)
+        judge = judge_of(sample, standing=standing, at_most=12)
+        screened = judge.verdict(sample, [sample], SHOWN)
+        found = judge.predicted(sample, [sample], screened, "no git here")
+        assert by_metric(found)[Metric.USS] == by_metric(screened)[Metric.USS]
+        assert by_metric(found)[Metric.USS].decision is Decision.INCONCLUSIVE
+
+    def test_of_another_machine_the_road_stays(self) -> None:
+        standing = stored(measured(rounds=12, seed="old"), "elsewhere")
+        sample = measured(rounds=12, uss=2.0)
+        judge = judge_of(sample, standing=standing)
+        screened = judge.verdict(sample, [sample], SHOWN)
+        found = judge.predicted(sample, [sample], screened, "no git here")
+        assert (found.decision, found.road) == (Decision.REGRESSED, "elsewhere")
+
+
+class TestSettled:
+    """What missed the screen, once its reference was measured beside it."""
+
+    def settled(
+        self, together: Verdict | None, wall: float = 2.0, spec: Spec | None = None, **fields: Any
+    ) -> tuple[Verdict, Verdict]:
+        standing = stored(measured(rounds=12, candle=True, seed="old"))
+        sample = measured(rounds=12, candle=True, wall=wall, **fields)
+        judge = judge_of(sample, standing=standing, at_most=12, spec=spec)
+        screened = judge.verdict(sample, [sample], SHOWN)
+        return screened, judge.settled(sample, [sample], screened, together, "no git here")
+
+    def together(self, sample: Sample, **fields: Any) -> Verdict:
+        """The verdict of a tandem."""
+        return verdict(beside(sample, **fields), standing=AGAINST)
+
+    def test_by_the_launches_beside_it(self) -> None:
+        screened, found = self.settled(self.together(measured(rounds=26)))
+        assert screened.decision is Decision.REGRESSED
+        assert (found.decision, found.road, found.why) == (Decision.PASSED, "tandem", AGAINST.why)
+        assert (found.baseline, found.commit) == (AGAINST.baseline, AGAINST.commit)
+        worse = self.settled(self.together(measured(rounds=26, wall=1.2)))[1]
+        assert (worse.decision, worse.road) == (Decision.REGRESSED, "tandem")
+
+    def test_contracts_stay_as_they_were_screened(self) -> None:
+        together = self.together(measured(rounds=26))
+        again = judged(Metric.CONTRACT, Decision.PASSED, contract="uss < 1 MiB")
+        together = msgspec.structs.replace(together, metrics=(*together.metrics, again))
+        screened, found = self.settled(together, spec=declared("uss < 1 MiB"))
+        assert found.decision is Decision.BROKEN
+        assert by_metric(found)[Metric.CONTRACT] == by_metric(screened)[Metric.CONTRACT]
+
+    def test_what_only_the_tandem_saw_is_judged_too(self) -> None:
+        standing = stored(measured(rounds=12, candle=True, seed="old", memory=0))
+        sample = measured(rounds=12, candle=True, wall=2.0)
+        judge = judge_of(sample, standing=standing, at_most=12)
+        screened = judge.verdict(sample, [sample], SHOWN)
+        assert Metric.USS not in by_metric(screened)
+        found = judge.settled(sample, [sample], screened, self.together(measured(rounds=26, uss=2.0)), "")
+        assert by_metric(found)[Metric.USS].decision is Decision.REGRESSED
+        assert by_metric(found)[Metric.WALL].decision is Decision.PASSED
+
+    def test_without_a_verdict_it_is_predicted(self) -> None:
+        screened, found = self.settled(None)
+        assert (found.decision, found.road, found.why) == (Decision.REGRESSED, "prediction", "no git here")
+        assert set(by_metric(found)) == set(by_metric(screened))
+
+    def test_a_tandem_that_nothing_could_fail_in_leaves_it_to_the_prediction(self) -> None:
+        young = self.together(measured(rounds=2, wall=2.0))
+        assert by_metric(young)[Metric.WALL].decision is Decision.INCONCLUSIVE
+        assert by_metric(self.settled(young)[1])[Metric.WALL].decision is Decision.REGRESSED
+        # What the prediction cannot tell either stays as it is.
+        found = self.settled(young, wall=1.3)[1]
+        assert by_metric(found)[Metric.WALL] == by_metric(young)[Metric.WALL]
+
+    def test_where_it_could_have_failed_there_is_no_second_chance(self) -> None:
+        older = self.together(measured(rounds=13, wall=1.04, noise=0.05))
+        assert by_metric(older)[Metric.WALL].decision is Decision.INCONCLUSIVE
+        assert by_metric(self.settled(older)[1])[Metric.WALL] == by_metric(older)[Metric.WALL]
+
+    def test_a_miss_that_the_tandem_never_saw_is_not_lost(self) -> None:
+        unseen = self.together(measured(rounds=26, memory=0), memory=0)
+        assert Metric.USS not in by_metric(unseen)
+        screened, found = self.settled(unseen, wall=1.3, uss=2.0)
+        assert by_metric(screened)[Metric.USS].decision is Decision.REGRESSED
+        assert by_metric(found)[Metric.WALL].decision is Decision.PASSED
+        assert by_metric(found)[Metric.USS].decision is Decision.REGRESSED
+        assert found.decision is Decision.REGRESSED
+
+    def test_a_figure_that_is_gone_stays_inconclusive(self) -> None:
+        unseen = self.together(measured(rounds=26, memory=0), memory=0)
+        screened, found = self.settled(unseen, wall=1.3, memory=0)
+        assert by_metric(found)[Metric.USS] == by_metric(screened)[Metric.USS]
+        assert found.decision is Decision.INCONCLUSIVE
+
+
+class TestMissed:
+    @pytest.mark.parametrize("decision", list(Decision))
+    def test_what_is_not_clearly_fine(self, decision: Decision) -> None:
+        bad = decision in (Decision.REGRESSED, Decision.INCONCLUSIVE)
+        assert missed(judged(Metric.WALL, decision)) is bad
+        assert not missed(judged(Metric.CONTRACT, decision, contract="wall < 1 s"))
+        assert not missed(judged(Metric.USS, decision, launches=0))  # there is nothing to compare again
+
+
+class TestDoubted:
+    BUSY, UNSTEADY = "others kept the cores busy", "the machine became 1.4x slower"
+
+    def doubted(self, *metrics: MetricVerdict, compared: str = BUSY, alone: str = UNSTEADY) -> Verdict:
+        before = Verdict(
+            decision=Decision.REGRESSED, metrics=metrics, baseline="x", commit="1eb3b87", road="stored", why="y"
+        )
+        found = judge_module.doubted(before, compared, alone)
+        assert (found.baseline, found.commit, found.road, found.why) == ("x", "1eb3b87", "stored", "y")
+        return found
+
+    @pytest.mark.parametrize("metric", [Metric.WALL, Metric.TAIL, Metric.LOCK_WAIT, Metric.SCALING, Metric.RATIO])
+    def test_what_others_move_is_not_believed(self, metric: Metric) -> None:
+        found = self.doubted(judged(metric, Decision.REGRESSED))
+        assert found.decision is Decision.INCONCLUSIVE
+        assert found.reason == f"{metric}: +30 %; not believed: {self.BUSY}"
+        assert self.doubted(judged(metric, Decision.REGRESSED), compared="").decision is Decision.REGRESSED
+
+    def test_others_move_no_memory(self) -> None:
+        found = self.doubted(judged(Metric.USS, Decision.REGRESSED), judged(Metric.WALL, Decision.REGRESSED))
+        assert found.decision is Decision.REGRESSED
+        assert [each.decision for each in found.metrics] == [Decision.REGRESSED, Decision.INCONCLUSIVE]
+
+    def test_a_contract_about_a_cell_by_itself_is_not_believed_where_the_machine_is_not(self) -> None:
+        broken = judged(Metric.CONTRACT, Decision.BROKEN, contract="wall < 15 ms")
+        found = self.doubted(broken, compared="")
+        assert (found.decision, found.metrics[0].reason) == (
+            Decision.INCONCLUSIVE,
+            f"+30 %; not believed: {self.UNSTEADY}",
+        )
+        assert self.doubted(broken, alone="").metrics == (broken,)
+
+    @pytest.mark.parametrize(
+        "text", ["threads.wall < 0.5 * processes[fork].wall", "uss < 1 MiB", "scaling > 2", "gil == off"]
+    )
+    def test_a_contract_between_neighbours_or_about_memory_is_believed(self, text: str) -> None:
+        broken = judged(Metric.CONTRACT, Decision.BROKEN, contract=text)
+        assert self.doubted(broken).metrics == (broken,)
+
+    @pytest.mark.parametrize("decision", [Decision.PASSED, Decision.IMPROVED, Decision.INCONCLUSIVE])
+    def test_only_failures_are_doubted(self, decision: Decision) -> None:
+        assert self.doubted(judged(Metric.WALL, decision)).metrics == (judged(Metric.WALL, decision),)
+
+    def test_a_verdict_without_metrics_stays(self) -> None:
+        early = Verdict(decision=Decision.ERROR, reason="ValueError")
+        assert judge_module.doubted(early, self.BUSY, self.UNSTEADY) is early
+
+
+class TestUnchanged:
+    def test_the_same_code_does_not_regress(self) -> None:
+        metrics = (judged(Metric.WALL, Decision.REGRESSED), judged(Metric.USS, Decision.PASSED, reason=""))
+        before = Verdict(decision=Decision.REGRESSED, metrics=metrics, baseline="x", road="prediction", why="y")
+        found = unchanged(before)
+        assert found.decision is Decision.INCONCLUSIVE
+        assert found.reason.startswith("wall: +30 %; the code is that of its baseline")
+        assert found.metrics[1] == metrics[1]
+        assert found.same_code
+        assert (found.baseline, found.road, found.why) == ("x", "prediction", "y")
+
+    def test_a_contract_may_still_be_broken(self) -> None:
+        broken = judged(Metric.CONTRACT, Decision.BROKEN, contract="uss < 1 MiB")
+        metrics = (judged(Metric.WALL, Decision.REGRESSED), broken)
+        found = unchanged(Verdict(decision=Decision.REGRESSED, metrics=metrics))
+        assert found.decision is Decision.BROKEN
+        assert found.metrics[1] == broken
+
+
+class TestHypotheses:
+    ONE, FOUR = cells_of(1, 4)
+
+    def count(self, cell: Cell, *texts: str, counts: tuple[int, ...] = (1, 4), compared: bool = True) -> int:
+        spec = declared(*texts, executors=("threads",), counts=counts)
+        return hypotheses(spec, thresholds.GATING, cell, (self.ONE, self.FOUR), compared)
+
+    def test_scaling_counts_where_it_can_be(self) -> None:
+        assert self.count(self.FOUR) == 5
+        assert self.count(self.ONE) == 4
+        assert self.count(self.FOUR, counts=(4, 8)) == 4
+
+    def test_nothing_to_compare_raises_no_alarm(self) -> None:
+        assert self.count(self.FOUR, compared=False) == 0
+        assert self.count(self.FOUR, "wall < 1 s", compared=False) == 1
+
+    def test_contracts_count_where_they_are_judged(self) -> None:
+        assert self.count(self.FOUR, "wall < 1 s", "scaling > 2") == 7
+        assert self.count(self.ONE, "wall < 1 s", "scaling > 2") == 5  # one worker has no scaling
+        assert self.count(self.FOUR, "gil == off") == 5  # no chance is taken there
+
+    def test_a_contract_counts_for_one_cell_of_those_it_names(self) -> None:
+        spec = declared("threads.wall < 0.5 * processes[fork].wall")
+        cells = (THREADS, FORK)
+        assert [hypotheses(spec, (Metric.WALL,), cell, cells, True) for cell in cells] == [2, 1]
+        assert hypotheses(spec, (Metric.WALL,), THREADS, (THREADS,), True) == 1

@@ -1,0 +1,209 @@
+"""Thresholds: their texts, their precedence field by field, and what cannot hold together."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, get_args
+
+import pytest
+
+from pytest_ftgate.judge import thresholds
+from pytest_ftgate.judge.thresholds import Effective, ThresholdError, effective, parse, threshold
+from pytest_ftgate.model import Metric, Road, Threshold
+
+ROADS: tuple[Road, ...] = get_args(Road)
+KIB = 2.0**10
+
+
+def of(metric: str, **fields: float) -> Threshold:
+    return Threshold(metric=Metric(metric), **fields)
+
+
+# -- texts ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("wall: margin=3%, effect=8%", of("wall", margin=0.03, effect=0.08)),
+        ("wall:margin=0.03 effect=.08", of("wall", margin=0.03, effect=0.08)),
+        ("  tail : effect = 40 % ", of("tail", effect=0.4)),
+        ("wall: floor=1ms", of("wall", floor=0.001)),
+        ("wall: floor=20 us,margin=0", of("wall", floor=2e-5, margin=0.0)),
+        ("tail: floor=5 µs", of("tail", floor=5e-6)),
+        ("uss: floor=1MiB", of("uss", floor=KIB**2)),
+        ("uss: floor = 64 KiB margin=1%", of("uss", floor=64 * KIB, margin=0.01)),
+        ("uss: floor=1e3 KB", of("uss", floor=1e6)),
+        (
+            "lock_wait_share: margin=50% effect=80% floor=2%",
+            of("lock_wait_share", margin=0.5, effect=0.8, floor=0.02),
+        ),
+        ("lock_wait_share: floor=0.02", of("lock_wait_share", floor=0.02)),
+        ("scaling: margin=0.1", of("scaling", margin=0.1)),
+        ("ratio: margin=4%", of("ratio", margin=0.04)),
+    ],
+)
+def test_texts(text: str, found: Threshold) -> None:
+    read = parse(text)
+    assert read.metric is found.metric
+    for field in thresholds.FIELDS:
+        assert getattr(read, field) == pytest.approx(getattr(found, field))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "METRIC is wall, tail, uss, lock_wait_share, scaling or ratio"),
+        ("wall", "METRIC is wall"),
+        ("wal: margin=3%", "'wal' is no metric that gates (did you mean 'wall'?)"),
+        ("contract: margin=3%", "'contract' is no metric that gates"),
+        ("wall:", "wall is given neither margin, effect nor floor"),
+        ("wall: ,", "wall is given neither margin, effect nor floor"),
+        ("wall: margn=3%", "'margn' is no field (did you mean 'margin'?); use margin, effect or floor"),
+        ("wall: margin=3% margin=4%", "'margin=4%' is no field, or one that was given before"),
+        ("wall: margin=3% and effect=4%", "margin of wall takes a share such as 5% or 0.05, not '3% and'"),
+        ("wall: margin", "'margin' is no field"),
+        ("wall: margin=", "'margin=' is no field"),
+        ("wall: margin=-3%", "margin of wall takes a share such as 5% or 0.05, not '-3%'"),
+        ("wall: margin=nan", "margin of wall takes a share"),
+        ("wall: margin=10", "margin of wall takes a share"),
+        ("wall: margin=3ms", "margin of wall takes a share"),
+        ("wall: floor=3", "floor of wall takes a time with its unit such as 1ms (ns, us, ms or s), not '3'"),
+        ("wall: floor=3MiB", "floor of wall takes a time"),
+        ("uss: floor=3", "floor of uss takes a size with its unit such as 1MiB"),
+        ("uss: floor=3ms", "floor of uss takes a size"),
+        ("uss: floor=1e999B", "floor of uss takes a size"),
+        ("lock_wait_share: floor=3ms", "floor of lock_wait_share takes a share such as 2% or 0.02"),
+        ("scaling: floor=0.1", "floor of scaling takes none: a ratio has no unit beside its margin, not '0.1'"),
+        ("wall: margin=5% effect=5%", "effect 5 % is not above margin 5 %"),
+    ],
+)
+def test_bad_texts_say_what_is_taken(text: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=r"^METRIC: margin=3%, effect=8%, floor=1ms; ") as caught:
+        parse(text)
+    assert problem in str(caught.value)
+
+
+def test_numbers_are_in_the_unit_of_the_metric() -> None:
+    assert threshold("wall", {"floor": 0.001, "margin": "2%", "effect": None}) == of("wall", floor=0.001, margin=0.02)
+    assert threshold("uss", {"floor": 4096}) == of("uss", floor=4096.0)
+    assert threshold(Metric.SCALING, {"effect": 0.1}) == of("scaling", effect=0.1)
+
+
+@pytest.mark.parametrize("value", [True, -1, float("nan"), float("inf"), [1], b"1%", 10**400, "", " ", "1 2"])
+def test_other_values_are_none(value: Any) -> None:
+    for field in ("margin", "floor"):
+        with pytest.raises(ValueError, match=f"^{field} of uss takes"):
+            threshold("uss", {field: value})
+
+
+def test_whatever_the_text_is_it_is_read_or_refused() -> None:
+    rng = random.Random(4)
+    words = [*thresholds.METRICS, *thresholds.FIELDS, *thresholds.TIMES_S, *thresholds.SIZES_BYTES]
+    words += [":", "=", ",", " ", "%", "-", ".", "e", "7", "0.5", "1e9", "\n", "µ", "\ud800", "٣"]
+    read = 0
+    for _ in range(5000):
+        text = "".join(rng.choices(words, k=rng.randrange(8)))
+        if rng.random() < 0.5:
+            text = f"{rng.choice(thresholds.METRICS)}: {rng.choice(thresholds.FIELDS)}=1{text[-3:]}"
+        try:
+            found = parse(text)
+        except ValueError:
+            continue
+        read += 1
+        assert any(getattr(found, field) is not None for field in thresholds.FIELDS)
+    assert read > 50
+
+
+# -- precedence ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("road", "metric", "limits"),
+    [
+        ("tandem", "wall", (0.02, 0.05, 0, 0.25)),
+        ("tandem", "tail", (0.10, 0.25, 0, 0.5)),
+        ("tandem", "scaling", (0.02, 0.05, 0, 0.25)),
+        *[(road, "wall", (0.05, 0.15, 0, 0.25)) for road in ("stored", "prediction", "elsewhere", "")],
+        *[(road, "ratio", (0.05, 0.15, 0, 0.25)) for road in ("stored", "prediction", "elsewhere")],
+        *[(road, "tail", (0.15, 0.40, 0, 0.5)) for road in ("stored", "prediction", "elsewhere")],
+        *[(road, "scaling", (0.05, 0.15, 0, 0.25)) for road in ("stored", "prediction", "elsewhere")],
+        ("tandem", "uss", (0.02, 0.05, 64 * 4096, 0.25)),
+        *[(road, "uss", (0.02, 0.10, 64 * 4096, 0.25)) for road in ("stored", "prediction", "elsewhere")],
+        *[(road, "lock_wait_share", (0.25, 0.5, 0.01, 0.5)) for road in ROADS],
+    ],
+)
+def test_defaults_of_the_roads(road: Road, metric: str, limits: tuple[float, ...]) -> None:
+    margin, effect, floor, widest = limits
+    assert effective(Metric(metric), road) == Effective(margin=margin, effect=effect, floor=floor, widest=widest)
+
+
+PLACES = ("cli", "declared", "ini")
+
+
+@pytest.mark.parametrize("field", thresholds.FIELDS)
+def test_each_field_comes_from_the_first_place_that_says_it(field: str) -> None:
+    """From the last place to the first: each beats those behind it, and leaves the other fields alone."""
+    given: dict[str, tuple[Threshold, ...]] = {}
+    usual = effective(Metric.WALL, "stored")
+    for step, place in enumerate(reversed(PLACES)):
+        value = {"margin": 0.06, "effect": 0.16, "floor": 0.06}[field] + step / 100
+        given[place] = (of("wall", **{field: value}), of("tail", **{field: value + 1}))
+        found = effective(Metric.WALL, "stored", **given)
+        assert getattr(found, field) == value
+        assert [getattr(found, other) for other in thresholds.FIELDS if other != field] == [
+            getattr(usual, other) for other in thresholds.FIELDS if other != field
+        ]
+
+
+def test_fields_of_several_places_come_together_and_the_last_of_a_place_holds() -> None:
+    found = effective(
+        Metric.WALL,
+        "tandem",
+        cli=(of("wall", effect=0.3), of("uss", margin=0.9), of("wall", effect=0.4)),
+        declared=(of("wall", margin=0.1, effect=0.2),),
+        ini=(of("wall", margin=0.01, effect=0.02, floor=0.001),),
+    )
+    assert found == Effective(margin=0.1, effect=0.4, floor=0.001, widest=0.4)
+
+
+def test_zero_is_a_value() -> None:
+    assert effective(Metric.USS, "tandem", cli=(of("uss", floor=0.0, margin=0.0),)).floor == 0
+
+
+def test_an_effect_not_above_its_margin_names_both_and_their_places() -> None:
+    with pytest.raises(ThresholdError) as caught:
+        effective(Metric.WALL, "tandem", cli=(of("wall", margin=0.1),), ini=(of("wall", effect=0.08),))
+    assert str(caught.value) == (
+        "wall: effect 8 % (ini) is not above margin 10 % (command line or environment); set the effect above the margin"
+    )
+
+
+def test_of_margin_and_effect_the_one_that_nobody_gave_makes_room() -> None:
+    wider = effective(Metric.WALL, "tandem", declared=(of("wall", margin=0.06),))
+    assert wider.margin == 0.06
+    assert wider.effect == pytest.approx(0.09)
+    sharper = effective(Metric.SCALING, "stored", ini=(of("scaling", effect=0.03),))
+    assert sharper.margin == pytest.approx(0.01)
+    assert sharper.effect == 0.03
+    alone = effective(Metric.WALL, "stored", ini=(of("wall", effect=0.30),))
+    assert (alone.margin, alone.effect) == (0.05, 0.30)
+
+
+def test_all_roads_are_checked_at_once() -> None:
+    thresholds.check()
+    thresholds.check(cli=thresholds.short_forms(margin=0.04, effect=0.2, memory_margin=0.05))
+    thresholds.check(ini=(of("wall", margin=0.06),))
+    with pytest.raises(ThresholdError, match=r"^tail: effect 4 % \(ini\).*margin 6 %"):
+        thresholds.check(ini=(of("tail", margin=0.06, effect=0.04),))
+
+
+def test_short_forms() -> None:
+    assert thresholds.short_forms() == ()
+    found = thresholds.short_forms(margin=0.0, memory_effect=0.2)
+    assert found == (
+        of("wall", margin=0.0),
+        of("scaling", margin=0.0),
+        of("ratio", margin=0.0),
+        of("uss", effect=0.2),
+    )

@@ -1,0 +1,142 @@
+"""Loops, turns and launches from scripted variances and costs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from pytest_ftgate.measure.budget import (
+    Costs,
+    calibrated_loops,
+    launches_wanted,
+    share,
+    turns_wanted,
+)
+
+MS = 1e6
+COSTS = Costs(launch_ns=500 * MS, turn_ns=100 * MS)
+AMPLE = math.inf
+
+
+def noisy(sigma: float, count: int = 40, seed: int = 1) -> list[float]:
+    return [float(wall) for wall in 20 * MS * np.exp(np.random.default_rng(seed).normal(0, sigma, count))]
+
+
+class TestTurns:
+    def test_no_noise_takes_the_least(self) -> None:
+        assert turns_wanted([[5.0] * 4, [9.0] * 4], COSTS, AMPLE, 8) == 3
+        assert turns_wanted([[5.0]], COSTS, AMPLE, 8, at_least=5) == 5
+        assert turns_wanted([], COSTS, AMPLE, 8) == 3
+
+    def test_brings_the_median_within_about_two_percent(self) -> None:
+        sigma = 0.06
+        turns = turns_wanted([noisy(sigma)], COSTS, AMPLE, 8)
+        rng = np.random.default_rng(2)
+        error = np.median(rng.normal(0, sigma, (4000, turns)), axis=1).std()
+        assert 0.01 < error < 0.03
+
+    def test_the_noisiest_side_decides(self) -> None:
+        quiet, loud = noisy(0.01), noisy(0.06)
+        both = turns_wanted([quiet, loud], COSTS, AMPLE, 8)
+        assert both == turns_wanted([loud, quiet], COSTS, AMPLE, 8) == turns_wanted([loud], COSTS, AMPLE, 8)
+        assert both > turns_wanted([quiet], COSTS, AMPLE, 8)
+
+    def test_bounds(self) -> None:
+        assert turns_wanted([noisy(0.5)], COSTS, AMPLE, 8) == 60
+        assert turns_wanted([noisy(0.5)], COSTS, AMPLE, 8, at_most=20) == 20
+
+    def test_the_budget_bounds_it(self) -> None:
+        # Eight launches of 500 ms + 10 turns of 100 ms.
+        assert turns_wanted([noisy(0.5)], COSTS, 8 * 1500 * MS, 8) == 10
+        assert turns_wanted([noisy(0.5)], COSTS, 8 * 1499 * MS, 8) == 9
+        assert turns_wanted([noisy(0.5)], COSTS, 1 * MS, 8) == 3
+
+    def test_the_unit_does_not_matter(self) -> None:
+        seconds = [wall / 1e9 for wall in noisy(0.03)]
+        assert turns_wanted([seconds], COSTS, AMPLE, 8) == turns_wanted([noisy(0.03)], COSTS, AMPLE, 8)
+
+
+def launches(
+    values: list[list[float]], *, floor: int = 6, at_most: int = 40, effect: float = 0.05, budget_ns: float = AMPLE
+) -> int:
+    return launches_wanted(
+        values, floor=floor, at_most=at_most, effect=effect, costs=COSTS, turns=10, budget_ns=budget_ns
+    )
+
+
+SPREAD = [-0.03, 0.03, -0.03, 0.03, -0.03, 0.03]
+
+
+class TestLaunches:
+    def test_no_noise_takes_the_floor(self) -> None:
+        assert launches([[0.1] * 4, [0.7] * 4]) == 6
+        assert launches([]) == launches([[0.3]]) == 6
+
+    def test_brings_the_interval_to_half_the_effect(self) -> None:
+        sigma = 0.03
+        values = np.random.default_rng(3).normal(0, sigma, 2000).tolist()
+        count = launches([values])
+        half_width = 1.96 * sigma * (2 / count) ** 0.5
+        assert half_width == pytest.approx(0.025, rel=0.1)
+
+    def test_the_noisiest_cell_decides_and_its_level_does_not(self) -> None:
+        quiet, loud = [x / 3 for x in SPREAD], [x + 5 for x in SPREAD]
+        assert launches([quiet, loud]) == launches([loud]) == launches([SPREAD]) > launches([quiet])
+
+    def test_a_smaller_effect_takes_more(self) -> None:
+        counts = [launches([SPREAD], effect=effect, at_most=1000) for effect in (0.2, 0.05, 0.02)]
+        assert counts == sorted(set(counts))
+
+    def test_bounds(self) -> None:
+        assert launches([[-1.0, 1.0, 0.5]]) == 40
+        assert launches([[-1.0, 1.0, 0.5]], floor=50) == 50
+        assert launches([SPREAD], effect=0.0) == 40
+
+    @pytest.mark.parametrize(("affordable", "count"), [(30.0, 30), (29.9, 29), (6.0, 6), (4.5, 4), (1.0, 2), (0.0, 2)])
+    def test_the_budget_bounds_it(self, affordable: float, count: int) -> None:
+        # One launch is 500 ms + 10 turns of 100 ms.
+        assert launches([[-1.0, 1.0, 0.5]], budget_ns=affordable * 1500 * MS) == count
+
+
+class TestLoops:
+    @pytest.mark.parametrize(
+        ("wall_ns", "loops"),
+        [
+            ([2e7, 5e6], 1),
+            ([1e5], 1),
+            ([99_999.0], 2),
+            ([2e7, 5e4], 2),
+            ([49_999.0], 5),
+            ([10_001.0], 10),
+            ([10_000.0], 10),
+            ([9_999.0], 20),
+            ([300.0], 500),
+            ([101.0], 1000),
+            ([], 1),
+        ],
+    )
+    def test_one_two_five(self, wall_ns: list[float], loops: int) -> None:
+        assert calibrated_loops(wall_ns, 50.0) == loops
+
+    def test_a_coarse_clock_takes_more(self) -> None:
+        assert calibrated_loops([1e6], 15_600_000.0) == 1000
+        assert calibrated_loops([1e6], 10_000.0) == 10
+
+    def test_a_value_below_the_clock_counts_as_its_resolution(self) -> None:
+        assert calibrated_loops([0.0, 5e6], 1000.0) == calibrated_loops([1000.0], 1000.0) == 1000
+        assert calibrated_loops([0.0], 0.0) == 100_000
+
+    def test_always_long_enough(self) -> None:
+        for wall in np.geomspace(60, 1e6, 200):
+            loops = calibrated_loops([float(wall)], 50.0)
+            assert loops * wall >= 100_000
+            assert loops == 1 or loops * wall <= 2.5 * 100_000
+            assert str(loops).rstrip("0") in {"1", "2", "5"}
+
+
+def test_share() -> None:
+    assert share(90.0, 3) == 30.0
+    assert share(90.0, 0) == share(90.0, 1) == 90.0
+    assert share(-5.0, 2) == 0.0

@@ -1,0 +1,242 @@
+"""What a launch is told, and what happens where it cannot be started; real launches are in test_runner.py."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from fake_launcher import spec_of, tandem_of
+
+from pytest_ftgate.errors import FtgateError
+from pytest_ftgate.measure import launch
+from pytest_ftgate.measure.launch import Finished, LaunchFailed, Request
+from pytest_ftgate.measure.launchers import runner_copy, workload
+from pytest_ftgate.measure.launchers.runner_copy import install_runner
+from pytest_ftgate.measure.launchers.workload import ProcessLauncher, launch_of
+from pytest_ftgate.measure.watch import processes
+from pytest_ftgate.model import MemoryPoint, Param, Settings, Spec, Timer, Turn
+from pytest_ftgate.runner.protocol import PROTOCOL
+
+TURN = Turn(start_ns=1, work_ns=2, join_ns=3, wall_ns=6, cpu_ns=4, ops=2, rate=1e9)
+
+
+def request_of(spec: Spec | None = None, *, settings: Settings | None = None, **changed: Any) -> Request:
+    (cell,) = tandem_of(spec=spec or spec_of("fork", workers=3), settings=settings or Settings()).cells
+    fields: dict[str, Any] = {
+        "cell": cell,
+        "spec": spec or spec_of("fork", workers=3),
+        "python": "/opt/env/bin/python",
+        "side": "own",
+        "expect_gil": False,
+        "environment": {},
+        "hash_seed": 7,
+        "padding": 100,
+        "timeout_s": 5.0,
+    }
+    return Request(**{**fields, **changed})
+
+
+# -- the job -------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_holds_what_the_runner_needs_and_is_plain_json(tmp_path: Path) -> None:
+    job = workload.job_of(request_of(), tmp_path / "result.json", (5, 6))
+    assert json.loads(json.dumps(job)) == job
+    assert (job["protocol"], job["control"], job["result"]) == (PROTOCOL, [5, 6], str(tmp_path / "result.json"))
+    assert (job["fresh"], job["expect_gil"]) == (True, False)
+    setup = job["setup"]
+    assert (setup["kind"], setup["method"], setup["workers"], setup["shape"]) == ("processes", "fork", 3, "worker")
+    assert (setup["module"], setup["qualname"], setup["candle"]) == ("test_work", "test_work", "")
+
+
+@pytest.mark.parametrize(
+    ("side", "said"),
+    [("own", ("", False)), ("candle", ("burn", False)), ("locks", ("", True)), ("empty", ("empty", False))],
+)
+def test_a_pool_and_what_a_launch_runs_are_said(side: str, said: tuple[str, bool]) -> None:
+    job = workload.job_of(request_of(spec_of("fork", reuse="pool"), side=side), Path("result.json"), (5, 6))
+    assert (job["fresh"], job["setup"]["candle"], job["locks"]) == (False, *said)
+
+
+@pytest.mark.parametrize(("interval_ns", "seconds"), [(None, None), (100_000, 0.0001)])
+def test_the_switch_interval_travels_in_seconds(interval_ns: int | None, seconds: float | None) -> None:
+    request = request_of(settings=Settings(switchinterval_ns=interval_ns))
+    assert workload.setup_of(request.cell, request.spec)["switch_s"] == seconds
+
+
+def test_parameters_travel_as_literals() -> None:
+    request = request_of()
+    params = (Param(name="size", literal="10"), Param(name="text", literal="'a'"))
+    cell = msgspec.structs.replace(request.cell, params=params)
+    assert workload.setup_of(cell, request.spec)["params"] == {"size": "10", "text": "'a'"}
+
+
+# -- the environment -----------------------------------------------------------------------------------------------
+
+CALLERS = {
+    "HOME": "/home/me",
+    "PYTHONPATH": "/mine",
+    "PYTHONHOME": "/else",
+    "PYTHONHASHSEED": "0",
+    "PYTHON_GIL": "1",
+    "PYTHONDEVMODE": "1",
+    "PYTEST_CURRENT_TEST": "x",
+    "PYTEST_ADDOPTS": "-q",
+    processes.MARK: "an outer launch",
+}
+
+
+def test_the_caller_s_python_settings_reach_no_launch(tmp_path: Path) -> None:
+    given = workload.launch_environment(request_of(), "mark", tmp_path, CALLERS)
+    assert given == {
+        "HOME": "/home/me",
+        "PYTHONPATH": str(tmp_path),
+        "PYTHONHASHSEED": "7",
+        "FTGATE_PADDING": "x" * 100,
+        processes.MARK: "mark",
+    }
+
+
+def test_a_target_s_settings_do(tmp_path: Path) -> None:
+    given = workload.launch_environment(request_of(environment={"PYTHON_GIL": "0"}), "mark", tmp_path, CALLERS)
+    assert given["PYTHON_GIL"] == "0"
+
+
+# -- the runner's copy ---------------------------------------------------------------------------------------------
+
+
+def names_in(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_copy_is_light_and_complete(tmp_path: Path) -> None:
+    home = install_runner(tmp_path)
+    package = Path(launch.__file__).parents[1]
+    light = {f"pytest_ftgate/{path.relative_to(package).as_posix()}" for path in package.rglob("runner/**/*.py")}
+    assert names_in(home) == light | {"pytest_ftgate/__init__.py"}
+    assert home.is_absolute()
+    assert [path.name for path in tmp_path.iterdir()] == [home.name]
+
+
+def test_the_copy_is_made_once_and_by_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = install_runner(tmp_path)
+    calls: list[object] = []
+    monkeypatch.setattr(shutil, "copyfile", lambda *paths: calls.append(paths))
+    assert install_runner(tmp_path) == home
+    assert not calls
+    monkeypatch.setattr(runner_copy, "LIGHT", ("__init__.py",))
+    assert install_runner(tmp_path) != home
+
+
+def test_another_run_that_was_faster_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = install_runner(tmp_path / "first").name
+    rename = Path.rename
+
+    def late(self: Path, target: Path) -> Path:
+        shutil.copytree(self, target)
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", late)
+    home = install_runner(tmp_path / "second")
+    assert home.name == wanted
+    assert names_in(home) == names_in(tmp_path / "first" / wanted)
+    assert [path.name for path in (tmp_path / "second").iterdir()] == [wanted]
+
+
+def test_a_folder_that_is_a_file_is_named(tmp_path: Path) -> None:
+    taken = tmp_path / "runner"
+    taken.write_text("", encoding="utf-8")
+    with pytest.raises(FtgateError, match=r"runner: the runner cannot be put there: Not a directory; make room"):
+        install_runner(taken)
+
+
+@pytest.mark.parametrize("place", ["copyfile", "rename"])
+def test_a_full_disk_is_said_and_leaves_nothing_half_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil if place == "copyfile" else Path, place, full)
+        with pytest.raises(FtgateError, match="No space left on device"):
+            install_runner(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert install_runner(tmp_path).is_dir()
+
+
+# -- a launch that cannot be started -------------------------------------------------------------------------------
+
+
+def open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+
+
+def start_fails(launcher: ProcessLauncher, request: Request, match: str) -> None:
+    before = open_descriptors()
+    with pytest.raises(LaunchFailed, match=match):
+        launcher.start(request)
+    assert open_descriptors() == before
+    assert not launcher.work.exists() or list(launcher.work.iterdir()) == []
+
+
+def test_an_interpreter_that_is_gone_is_named(tmp_path: Path) -> None:
+    launcher = ProcessLauncher(tmp_path / "runner", tmp_path / "work")
+    gone = str(tmp_path / "gone" / "python")
+    start_fails(launcher, request_of(python=gone), rf"cannot be started: .*{gone}")
+
+
+def test_a_full_disk_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    start_fails(ProcessLauncher(tmp_path, tmp_path / "work"), request_of(), "No space left on device")
+
+
+def test_an_interrupt_while_starting_leaves_nothing_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    launcher = ProcessLauncher(tmp_path, tmp_path / "work")
+    before = open_descriptors()
+    with pytest.raises(KeyboardInterrupt):
+        launcher.start(request_of())
+    assert open_descriptors() == before
+    assert list(launcher.work.iterdir()) == []
+
+
+def test_a_platform_without_process_groups_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "name", "nt")
+        with pytest.raises(FtgateError) as refused:
+            ProcessLauncher(tmp_path, tmp_path)
+    assert "measures on Linux and macOS" in str(refused.value)
+
+
+# -- the record ----------------------------------------------------------------------------------------------------
+
+
+def test_a_launch_is_recorded_as_it_was() -> None:
+    point = MemoryPoint(at_ns=1, rss_bytes=2, uss_bytes=None, pss_bytes=None, processes=1)
+    finished = Finished(
+        cold=TURN,
+        turns=(TURN, TURN),
+        counters={"n": 2.0},
+        timers={"t": Timer(count=1, total_ns=2, max_ns=2)},
+        results=("1",),
+        gil_enabled=True,
+    )
+    made = launch_of(finished, request_of(), 4, "2026-01-02", loops=5, window_ns=9, memory=(point,))
+    for name in Finished.__struct_fields__:
+        assert getattr(made, name) == getattr(finished, name)
+    assert (made.order, made.hash_seed, made.started_at) == (4, 7, "2026-01-02")
+    assert (made.loops, made.window_ns, made.memory) == (5, 9, (point,))

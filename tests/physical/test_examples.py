@@ -1,0 +1,190 @@
+"""The examples: their shape in a short real run, and in the baselines that are committed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+from bench import BUILDS
+
+from pytest_ftgate.declare.declaration import notes_of
+from pytest_ftgate.judge import per_launch
+from pytest_ftgate.judge.contracts import grammar
+from pytest_ftgate.judge.contracts import values as contract_values
+from pytest_ftgate.model import Decision, Report, Row, Sample
+from pytest_ftgate.report.json import parse
+from pytest_ftgate.store import file_format, folder, names, schema, values
+
+ROOT = Path(__file__).parents[2]
+OVERHEAD = "examples/scenario1_overhead/test_overhead.py"
+SHARED_SET = "examples/scenario2_shared_set/test_shared_set.py"
+METHODS = ("fork", "forkserver", "spawn")
+EXECUTORS = ("threads", *METHODS, "interpreters")
+ALIKE = re.compile(r"< [23] \* processes")
+"""In contracts that say of two cells that they are alike: one launch on a busy machine may not show it."""
+
+
+def short_run(tmp_path: Path, executables: dict[str, str], *options: str) -> Report:
+    """The report of one launch of some cells of an example.
+
+    Of cells that have baselines only the time, and what the contracts are about, is measured.
+    """
+    report = tmp_path / "report.json"
+    folders = dict.fromkeys(str(Path(path).parent) for path in executables.values())
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("FTGATE_", "PYTEST_"))}
+    places = environment.get("PATH", "").split(os.pathsep)
+    if not cargo_works():  # rustup's stand-in without a toolchain is none
+        places = [place for place in places if not Path(place, "cargo").exists()]
+    environment["PATH"] = os.pathsep.join([*folders, *places])
+    short = ("--ftgate-launches=1", "--ftgate-turns=3", "--ftgate-metrics=wall", "--ftgate-escalate=no")
+    command = [sys.executable, "-m", "pytest", "--ftgate", "-p", "no:cacheprovider", *short]
+    command += ["--ftgate-fail-on=broken"]  # against what was stored on another day one launch decides nothing
+    command += [f"--ftgate-report=json:{report}", *options]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return parse(report.read_text(encoding="utf-8"))
+
+
+def cargo_works() -> bool:
+    """Whether there is a cargo that builds."""
+    if shutil.which("cargo") is None:
+        return False
+    return subprocess.run(["cargo", "--version"], capture_output=True).returncode == 0
+
+
+def written(path: str) -> set[str]:
+    """The contracts that stand in an example."""
+    functions = runpy.run_path(str(ROOT / path)).values()
+    notes = [note for function in functions if callable(function) for note in notes_of(function)]
+    return {text for note in notes if note.decorator == "require" for text in note.args}
+
+
+def held(report: Report) -> set[str]:
+    """The contracts that were judged at any cell, all of which held in the one launch of each."""
+    found: set[str] = set()
+    for table in report.tables:
+        samples = [row.sample for row in table.rows if row.sample is not None]
+        for row in table.rows:
+            found |= _held_at(row, samples)
+    return found
+
+
+def _held_at(row: Row, samples: list[Sample]) -> set[str]:
+    texts = {judged.contract for judged in row.verdict.metrics if judged.contract}
+    for text in texts:
+        assert row.sample is not None
+        (beyond,) = contract_values.values(grammar.parse(text), row.sample, samples)
+        assert beyond < 0 or ALIKE.search(text), f"{row.cell.nodeid}: {text}: beyond by {beyond:.2f}"
+    return texts
+
+
+def test_scenario_1_has_its_shape(tmp_path: Path, executables: dict[str, str]) -> None:
+    # Starting on both builds; the pool, where start methods are alike, and memory on one.
+    cells = "w8 and (fresh or (pool and not 3.14t) or (memory and 3.14t))"
+    assert held(short_run(tmp_path, executables, "-k", cells, OVERHEAD)) == written(OVERHEAD)
+
+
+def test_scenario_2_has_its_shape(tmp_path: Path, executables: dict[str, str]) -> None:
+    report = short_run(tmp_path, executables, "-k", "w8", SHARED_SET)
+    (table,) = report.tables
+    rows = {row.cell.label: row for row in table.rows}
+    assert set(rows) == {label for label in labels(SHARED_SET) if label.endswith("w8")}
+    expected = written(SHARED_SET)
+    if not cargo_works():
+        native = rows.pop("rust-w8").verdict
+        assert native.decision is Decision.UNSUPPORTED
+        assert "needs cargo: install it with" in native.reason
+        expected = {text for text in expected if not text.startswith("command[rust]")}
+    assert held(report) >= expected
+    assert all(0 < inserts <= ops for inserts, ops in map(inserted, rows.values()))
+
+
+def inserted(row: Row) -> tuple[float, int]:
+    """Inserts and operations of a cell, over all its turns."""
+    assert row.sample is not None
+    (launch,) = row.sample.launches
+    return launch.counters["inserts"], sum(turn.ops for turn in launch.turns)
+
+
+def stored(test: str) -> dict[str, list[Any]]:
+    """Cell id -> entries of a committed baseline."""
+    path = folder.Store(ROOT / "baselines").path(test)
+    content = file_format.decode(path.read_bytes(), str(path))
+    return {label: list(builds.values()) for label, builds in content.cells.items()}
+
+
+def labels(test: str) -> set[str]:
+    """The cells of a test."""
+    counts = ("w8",) if "memory" in test else ("w2", "w8")
+    programs = {f"rust-{count}" for count in counts} if SHARED_SET in test else set()
+    return programs | {f"{build}-{name}-{count}" for build in BUILDS for name in EXECUTORS for count in counts}
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        f"{OVERHEAD}::test_fresh_workers",
+        f"{OVERHEAD}::test_pool_of_workers",
+        f"{OVERHEAD}::test_memory_profile",
+        f"{SHARED_SET}::test_shared_set",
+    ],
+)
+def test_baselines_are_committed_for_every_cell(test: str) -> None:
+    cells = stored(test)
+    assert set(cells) == labels(test)
+    for entries in cells.values():
+        for entry in entries:
+            assert len(values.wall_ratios(entry)) >= 3
+            assert len(values.uss_bytes(entry)) >= 3
+
+
+def test_every_cell_of_every_example_has_its_baseline() -> None:
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--ftgate", "--collect-only", "-q", "examples"]
+    command += ["--ignore", "examples/demo"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    collected = {line for line in done.stdout.splitlines() if "::" in line}
+    kept = {names.join_nodeid(test, label) for test in named_in(collected) for label in stored(test)}
+    # Of mod_wsgi's N x 1 the number of cores is in the command line, not in the name.
+    assert kept == collected
+
+
+def named_in(nodeids: set[str]) -> set[str]:
+    """The tests whose cells these are."""
+    return {names.split_nodeid(nodeid)[0] for nodeid in nodeids}
+
+
+def test_the_committed_baselines_have_the_write_ups_shape() -> None:
+    def typical(test: str, label: str) -> float:
+        return median(values.wall_floors_ns(stored(test)[label][0], per_launch.QUANTILE))
+
+    def fresh(label: str) -> float:
+        return typical(f"{OVERHEAD}::test_fresh_workers", f"{label}-w8")
+
+    # As the write-up has it: threads without the GIL beside processes of the GIL build; and on one build alone.
+    assert fresh("3.14t-threads") < fresh("3.14-fork") < fresh("3.14-forkserver") < fresh("3.14-spawn")
+    assert fresh("3.14t-threads") < fresh("3.14t-fork") < fresh("3.14t-forkserver")
+    assert fresh("3.14t-spawn") > 10 * fresh("3.14t-threads")
+    for build in BUILDS:
+        for count in ("w2", "w8"):
+            threads = typical(f"{SHARED_SET}::test_shared_set", f"{build}-threads-{count}")
+            times = [typical(f"{SHARED_SET}::test_shared_set", f"{build}-{name}-{count}") for name in METHODS]
+            assert min(times) > 10 * threads
+            assert max(times) < 3 * min(times)  # it is the Manager that takes the time, not the start method
+
+
+def test_a_baseline_file_names_no_place_of_the_machine_it_was_made_on() -> None:
+    for path in (ROOT / "baselines").rglob("*.json"):
+        text = path.read_text(encoding="utf-8")
+        assert json.loads(text)["schema"] == schema.SCHEMA
+        for word in (str(Path.home()), str(ROOT)):
+            assert word not in text

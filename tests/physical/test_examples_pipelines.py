@@ -1,0 +1,227 @@
+"""Scenario 3 and the trading pipeline: their cells, and their shape in short real launches that take turns."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+import pytest
+from bench import BUILDS, FORK, INTERPRETERS, TASKS, THREADS, runner_home
+
+from pytest_ftgate.measure.launch import Finished, Handle, Request
+from pytest_ftgate.measure.launchers.workload import ProcessLauncher
+from pytest_ftgate.model import Cell, Crew, Executor, Param, Source, Spec, Target
+from pytest_ftgate.runner.protocol import MEASURED, WARMUP
+
+ROOT = Path(__file__).parents[2]
+SHARDED = ROOT / "examples/scenario3_sharded_writers/test_sharded_writers.py"
+PIPELINE = ROOT / "examples/trading_pipeline/test_pipeline.py"
+STAGES: Crew = (("receiver", 1), ("processor", 1), ("evaluator", 1))
+
+
+class Side(NamedTuple):
+    """A cell to measure: its test, executor, build and workers."""
+
+    test: str
+    executor: Executor
+    build: str
+    roles: Crew = ()
+    workers: int = 1
+    params: tuple[tuple[str, str], ...] = ()
+
+
+class Stage:
+    """Starts launches of an example, and lets them take turns."""
+
+    def __init__(self, path: Path, folder: Path, executables: dict[str, str]) -> None:
+        self.path = path
+        self.launcher = ProcessLauncher(runner_home(), folder / "launches")
+        self.executables = executables
+        self.started: list[Handle] = []
+
+    def start(self, side: Side) -> Handle:
+        """A launch whose workload is imported."""
+        source = Source(
+            path=str(self.path), line=1, module=self.path.stem, qualname=side.test, sys_path=(str(self.path.parent),)
+        )
+        workers = sum(count for _, count in side.roles) or side.workers
+        spec = Spec(
+            nodeid=side.test,
+            source=source,
+            body="worker",
+            executors=(side.executor,),
+            workers=(workers,),
+            reuse="pool",
+            crews=(side.roles,) if side.roles else (),
+        )
+        cell = Cell(
+            nodeid=f"{side.test}[x]",
+            target=Target(spec=side.build, request=side.build),
+            executor=side.executor,
+            workers=workers,
+            roles=side.roles,
+            params=tuple(Param(name=name, literal=literal) for name, literal in side.params),
+        )
+        handle = self.launcher.start(
+            Request(
+                cell=cell,
+                spec=spec,
+                python=self.executables[side.build],
+                side="own",
+                expect_gil=side.build == "3.14",
+                environment={},
+                hash_seed=7,
+                padding=100,
+                timeout_s=60.0,
+            )
+        )
+        self.started.append(handle)
+        handle.ready()
+        return handle
+
+    def measure(self, sides: Sequence[Side], turns: int, window_ns: int = 0) -> list[Finished]:
+        """Each side's launch; they take turns, one window each."""
+        handles = [self.start(side) for side in sides]
+        for handle in handles:
+            handle.turn(WARMUP, 1, window_ns)
+        for _ in range(turns):
+            for handle in handles:
+                handle.turn(MEASURED, 1, window_ns)
+        return [handle.finish() for handle in handles]
+
+
+@pytest.fixture
+def stage(request: pytest.FixtureRequest, tmp_path: Path, executables: dict[str, str]) -> Iterator[Stage]:
+    made = Stage(request.param, tmp_path, executables)
+    yield made
+    for handle in made.started:
+        handle.kill()
+
+
+def times_as_fast(done: Finished, other: Finished) -> float:
+    """Operations per second over another's, the median over turns that were neighbours."""
+    return median(turn.rate / beside.rate for turn, beside in zip(done.turns, other.turns, strict=True))
+
+
+def per_cpu_s(done: Finished) -> float:
+    """Operations per second of CPU time, whatever else the machine does."""
+    return sum(turn.ops for turn in done.turns) / sum(turn.cpu_ns for turn in done.turns) * 1e9
+
+
+def mean_ns(done: Finished, timer: str) -> float:
+    return done.timers[timer].total_ns / done.timers[timer].count
+
+
+def run_pytest(*arguments: str, **environment: str) -> list[str]:
+    """The lines that pytest printed on an example; it passed."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("FTGATE_", "PYTEST_"))}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", *arguments],
+        cwd=ROOT,
+        env={**kept, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+def test_the_cells_of_both() -> None:
+    lines = run_pytest("--ftgate", "--collect-only", str(SHARDED), str(PIPELINE))
+    cells = Counter(line.partition("[")[0].rpartition("::")[2] for line in lines if "::" in line)
+    assert cells == {
+        "test_sharded_writers": 3 * 4 * 2,
+        "test_shared_dict": 2,
+        "test_with_room": 6 * 2 * 2,
+        "test_without_room": 2 * 2,
+        "test_without_room_or_hurry": 2 * 2 * 2,
+    }
+
+
+def test_both_run_as_plain_tests() -> None:
+    chosen = "3.14- and ((writer1 and (threads or fork)) or (shared_dict and fork) or room)"
+    (line,) = (
+        line
+        for line in run_pytest("-k", chosen, str(SHARDED), str(PIPELINE), PIPELINE_SECONDS="0.05")
+        if " in " in line
+    )
+    assert "passed" in line
+    assert "skipped" not in line
+
+
+# -- scenario 3 ----------------------------------------------------------------------------------------------------
+
+
+def sharded(executor: Executor, build: str, writers: int = 1) -> Side:
+    return Side("test_sharded_writers", executor, build, (("producer", 8), ("writer", writers)))
+
+
+@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("stage", [SHARDED], indirect=True, ids=["sharded"])
+def test_one_writer_beats_the_shared_dict(stage: Stage, build: str) -> None:
+    sides = [Side("test_shared_dict", FORK, build, workers=8), sharded(FORK, build)]
+    for _ in range(4):  # until the machine is quiet: the writer needs the second core
+        shared_dict, one_writer = stage.measure(sides, turns=9, window_ns=100_000_000)
+        if times_as_fast(one_writer, shared_dict) > 3:
+            break
+    else:
+        pytest.fail(f"one writer is {times_as_fast(one_writer, shared_dict):.2f} times as fast as the shared dict")
+    assert per_cpu_s(one_writer) > 1.5 * per_cpu_s(shared_dict)
+    for done in (shared_dict, one_writer):
+        assert 0 < done.counters["inserts"] <= sum(turn.ops for turn in done.turns)
+    assert one_writer.timers["put_wait"].count == sum(turn.ops for turn in one_writer.turns)
+    assert mean_ns(one_writer, "put_wait") < mean_ns(one_writer, "ack_wait")
+
+
+@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("stage", [SHARDED], indirect=True, ids=["sharded"])
+def test_interpreters_wait_as_long_as_their_queues_sleep(stage: Stage, build: str) -> None:
+    threads, interpreters = stage.measure(
+        [sharded(THREADS, build, 2), sharded(INTERPRETERS, build, 2)], turns=3, window_ns=150_000_000
+    )
+    # A get() that finds nothing sleeps for 10 ms before it looks again.
+    assert mean_ns(interpreters, "ack_wait") > 5e6
+    assert mean_ns(interpreters, "ack_wait") > 3 * mean_ns(threads, "ack_wait")
+    assert times_as_fast(threads, interpreters) > 3
+
+
+# -- the trading pipeline ------------------------------------------------------------------------------------------
+
+
+def pipeline(test: str, executor: Executor, build: str, proc_ms: float, eval_ms: float) -> Side:
+    params = (("eval_ms", repr(eval_ms)), ("proc_ms", repr(proc_ms)))
+    return Side(test, executor, build, STAGES, params=params)
+
+
+@pytest.mark.parametrize("stage", [PIPELINE], indirect=True, ids=["pipeline"])
+def test_all_keep_up_where_there_is_room(stage: Stage) -> None:
+    sides = [pipeline("test_with_room", each, build, 0.2, 1) for build in BUILDS for each in (TASKS, THREADS)]
+    for done in stage.measure(sides, turns=2):
+        due = 200 * len(done.turns)
+        assert 0.9 * due < done.counters["ticks"] <= due
+        assert done.timers["receive_to_processed"].count == due
+        assert done.timers["processed_to_evaluated"].count == done.counters["evaluations"] <= due
+        assert mean_ns(done, "processed_to_evaluated") >= 1e6
+        assert all(turn.ops == 1 and turn.work_ns >= 1e9 for turn in done.turns)
+
+
+@pytest.mark.parametrize("stage", [PIPELINE], indirect=True, ids=["pipeline"])
+def test_one_thread_without_room_starves_the_evaluator(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIPELINE_SECONDS", "0.5")
+    # Twice the work that there is time for: on a machine half as fast again it is still too much.
+    sides = [pipeline("test_without_room", each, "3.14t", 10, 1) for each in (TASKS, THREADS)]
+    tasks, threads = stage.measure(sides, turns=1)
+    for done in (tasks, threads):
+        assert done.counters["ticks"] < 100  # the others were processed after the schedule's end
+        assert done.timers["receive_to_processed"].count == 100
+        assert done.peaks["queue_depth"] > 10
+    assert mean_ns(threads, "processed_to_evaluated") < 0.5 * mean_ns(tasks, "processed_to_evaluated")
+    assert threads.counters["evaluations"] > 2 * tasks.counters["evaluations"]
+    assert threads.peaks["late_ms"] < 0.5 * tasks.peaks["late_ms"]

@@ -1,0 +1,64 @@
+"""The server examples in short real runs: Granian and mod_wsgi on both builds, under wrk."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from bench import BUILDS, tried_again
+from test_examples import held, short_run
+
+from pytest_ftgate.model import Figures, Latency, Report
+
+GRANIAN = "examples/granian/test_granian.py"
+MOD_WSGI = "examples/mod_wsgi/test_mod_wsgi.py"
+WAIT_NS = 10e6
+CLIENTS = 10
+
+needs_wrk = pytest.mark.skipif(shutil.which("wrk") is None, reason="needs wrk: apt install wrk")
+needs_apache = pytest.mark.skipif(
+    not (shutil.which("wrk") and shutil.which("apxs")),
+    reason="needs wrk and Apache: apt install wrk apache2-bin apache2-dev",
+)
+
+
+def figures_of(report: Report) -> dict[str, Figures]:
+    """Figures by cell."""
+    return {row.cell.label: row.figures for table in report.tables for row in table.rows}
+
+
+def answered(cell: Figures) -> Latency:
+    """The latency of a cell, all of whose requests were answered."""
+    assert cell.latency is not None
+    assert cell.latency.errors == 0
+    assert cell.latency.p50_ns <= cell.latency.p95_ns <= cell.latency.p99_ns <= cell.latency.max_ns
+    return cell.latency
+
+
+@needs_wrk
+@tried_again
+def test_granian_has_its_shape(tmp_path: Path, executables: dict[str, str]) -> None:
+    report = short_run(tmp_path, executables, "--ftgate-turns=2", "-k", "test_asgi_two_workers and wait", GRANIAN)
+    cells = figures_of(report)
+    assert set(cells) == {f"{build}-server-w2-/wait" for build in BUILDS}
+    assert all(answered(cell).p50_ns >= WAIT_NS for cell in cells.values())
+    assert held(report) == {"server[3.14t].uss < server[3.14].uss"}
+
+
+@needs_apache
+@tried_again
+def test_mod_wsgi_has_its_shape(tmp_path: Path, executables: dict[str, str]) -> None:
+    few = "fixed and 1x10 and not fast"
+    report = short_run(tmp_path, executables, "--ftgate-turns=1", "-k", few, MOD_WSGI)
+    cells = figures_of(report)
+    assert set(cells) == {"3.14-1x10", "3.14t-free-1x10"}
+    for cell in cells.values():
+        assert cell.ops_per_s is not None
+        # Who has an answer asks again at once: as many requests are under way as there are clients (Little, 1961).
+        assert cell.ops_per_s * answered(cell).mean_ns / 1e9 == pytest.approx(CLIENTS, rel=0.25)
+    assert held(report) == {
+        "server[1x10].cores < 1.3",
+        "server[free-1x10].cores > 1.3",
+        "server[free-1x10].ops_per_s > 1.3 * server[1x10].ops_per_s",
+    }

@@ -1,0 +1,238 @@
+"""The main job on real interpreters: a baseline is recorded, a regression fails the run and names the cell."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from bench import BUILDS
+
+WORKLOAD = """
+from pytest_ftgate import ftgate, threads
+
+ROUNDS = {rounds}
+
+
+@ftgate.compare(threads, workers=1)
+{beside}
+def test_burn(worker):
+    x = 1
+    for _ in range(ROUNDS):
+        x = (x * 1103515245 + 12345) & 0xFFFFFFFF
+    return x if ROUNDS == 0 else None
+"""
+ROUNDS = 30_000
+FAST = (
+    "--ftgate",
+    "--ftgate-turns=12",
+    "--ftgate-metrics=wall,uss",
+    "--ftgate-test-time=150s",
+    "-p",
+    "no:cacheprovider",
+)
+
+
+class Project:
+    """A user's project: its workload is rewritten as code changes do it, then gated."""
+
+    def __init__(self, pytester: pytest.Pytester) -> None:
+        self.pytester = pytester
+        pytester.makeini("[pytest]\n")
+        pytester.makefile("", **{".gitignore": ".ftgate/\n__pycache__/\nrunpytest-*\nstdout\nstderr\n"})
+
+    def write(self, *, rounds: int = ROUNDS, beside: str = "") -> None:
+        """The workload as it is now."""
+        self.pytester.makepyfile(test_burn=WORKLOAD.format(rounds=rounds, beside=beside))
+
+    def commit(self) -> None:
+        """Everything, by somebody who is nobody."""
+        who = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.invalid", "-c", "commit.gpgsign=false")
+        for arguments in (("init", "--quiet"), ("add", "."), (*who, "commit", "--quiet", "-m", "one")):
+            subprocess.run(["git", *arguments], cwd=self.pytester.path, check=True, capture_output=True)
+
+    def run(self, *options: str) -> pytest.RunResult:
+        """One gated run."""
+        return self.pytester.runpytest_subprocess(*options, timeout=300)
+
+    @property
+    def baseline(self) -> Path:
+        """The stored file of the test."""
+        return self.pytester.path / "baselines" / "test_burn.py" / "test_burn.json"
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, executables: dict[str, str]) -> Project:
+    """A project whose runs take the two interpreters by their paths' folders, as a user's would."""
+    folders = [str(Path(path).parent) for path in executables.values()]
+    monkeypatch.setenv("PATH", ":".join(dict.fromkeys(folders)), prepend=":")
+    monkeypatch.setenv("COLUMNS", "200")
+    for name in ("FTGATE_PYTHON", "FTGATE_TIME", "PYTEST_ADDOPTS"):
+        monkeypatch.delenv(name, raising=False)
+    return Project(pytester)
+
+
+def decisions(project: Project) -> dict[str, str]:
+    """Cell label -> decision of the last run, from the report kept beside the environments."""
+    report = json.loads((project.pytester.path / ".ftgate" / "last-run.json").read_text(encoding="utf-8"))
+    rows = [row for table in report["tables"] for row in table["rows"]]
+    return {row["cell"]["nodeid"].partition("[")[2].rstrip("]"): row["verdict"]["decision"] for row in rows}
+
+
+def test_a_regression_fails_the_run_and_names_the_cell(project: Project) -> None:
+    project.write()
+    project.commit()
+    recorded = project.run("--ftgate", "--ftgate-update", "--ftgate-launches=9", "--ftgate-turns=12")
+    recorded.assert_outcomes()  # "no baseline" is a word of our own, not "passed"
+    assert recorded.ret == 0
+    recorded.stdout.fnmatch_lines(["*recorded test_burn.py::test_burn?3.14-threads-w1?: wall*", "*2 no baseline*"])
+    assert project.baseline.is_file()
+
+    unchanged = project.run(*FAST)
+    assert unchanged.ret == 0, unchanged.stdout.str()
+    assert "regressed" not in decisions(project).values()
+
+    before = project.baseline.read_text(encoding="utf-8")
+    project.write(rounds=int(ROUNDS * 1.6))
+    slower = project.run(*FAST, "--ftgate-update=all", "-k", "3.14t")  # both builds do against a revision
+    assert slower.ret == 1
+    assert decisions(project) == {"3.14t-threads-w1": "regressed"}
+    assert project.baseline.read_text(encoding="utf-8") == before
+    slower.stdout.fnmatch_lines(
+        [
+            "*regressed: 3.14t-threads-w1*",
+            "*wall time*ms, +*% CI*p *",
+            "*judged by*launches side by side*",
+            "*refused test_burn.py::test_burn?3.14t-threads-w1?*",
+            "*1 regressed*",
+        ]
+    )
+
+
+def test_against_a_revision(project: Project) -> None:
+    cells = [f"{build}-threads-w1" for build in BUILDS]
+    project.write()
+    project.commit()
+    only_wall = (*FAST, "--ftgate-metrics=wall", "--ftgate-against=HEAD")
+
+    nothing = project.run(*only_wall)
+    assert nothing.ret == pytest.ExitCode.USAGE_ERROR
+    nothing.stderr.fnmatch_lines(["*--ftgate-against*"])
+
+    project.write(beside="# the same, but the tree is dirty")
+    unchanged = project.run(*only_wall, "-k", "3.14t")
+    assert unchanged.ret == 0, unchanged.stdout.str()
+    assert "regressed" not in decisions(project).values()
+
+    project.write(rounds=int(ROUNDS * 1.6), beside='@ftgate.require("uss < 1 KiB", gil="on")')
+    slower = project.run(*only_wall)
+    assert slower.ret == 1
+    assert decisions(project) == dict.fromkeys(cells, "regressed")
+    slower.stdout.fnmatch_lines(
+        ["*regressed: 3.14-threads-w1*", "*against*HEAD (*", "*judged by*side by side (--ftgate-against HEAD)*"]
+    )
+    contracts = [metric for row in metrics(project) for metric in row if metric["contract"]]
+    assert [(each["contract"], each["decision"]) for each in contracts] == [
+        ("uss < 1 KiB", "broken"),
+        ("gil == on", "passed"),
+        ("uss < 1 KiB", "broken"),
+        ("gil == on", "broken"),
+    ]
+    status = subprocess.run(["git", "status", "--porcelain"], cwd=project.pytester.path, capture_output=True, text=True)
+    assert status.stdout == " M test_burn.py\n"
+
+
+def metrics(project: Project) -> list[list[dict[str, object]]]:
+    """The metrics of each cell of the last run."""
+    report = json.loads((project.pytester.path / ".ftgate" / "last-run.json").read_text(encoding="utf-8"))
+    return [row["verdict"]["metrics"] for table in report["tables"] for row in table["rows"]]
+
+
+def test_a_contract_that_cannot_be_read_is_a_collection_error_with_its_column(project: Project) -> None:
+    project.write(beside='@ftgate.require("wall < 64 MiB")')
+    result = project.run("--ftgate")
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(["*test_burn.py:*@ftgate.require of test_burn: *", "  wall < 64 MiB", "         ^"])
+
+
+def test_xdist_gives_the_same_cells_measured_once(project: Project) -> None:
+    project.write(rounds=20_000)
+    project.pytester.makepyfile(test_plain="def test_plain():\n    assert True\n")
+    report = project.pytester.path / "out" / "report.json"
+    result = project.run(
+        "-n2",
+        "--ftgate",
+        "--ftgate-update",
+        "--ftgate-launches=2",
+        "--ftgate-turns=3",
+        f"--ftgate-report=json:{report}",
+    )
+    assert result.ret == 0, result.stdout.str()
+    result.stdout.fnmatch_lines(["*1 passed, 2 no baseline*"])
+    rows = [row for table in json.loads(report.read_text(encoding="utf-8"))["tables"] for row in table["rows"]]
+    assert [row["cell"]["nodeid"] for row in rows] == [
+        f"test_burn.py::test_burn[{build}-threads-w1]" for build in BUILDS
+    ]
+    orders = [[launch["started_at"] for launch in row["sample"]["launches"]] for row in rows]
+    assert orders[0] == orders[1]  # one tandem: the second item read what the first had measured
+    assert all(len(row["sample"]["launches"]) == 2 for row in rows)
+    assert project.baseline.is_file()
+
+
+def test_ctrl_c_leaves_no_process(project: Project) -> None:
+    import signal
+    import subprocess
+    import sys
+    import time
+
+    import psutil
+
+    project.pytester.makepyfile(
+        test_hang="""
+        import time
+        from pytest_ftgate import ftgate, threads
+
+        @ftgate.compare(threads, processes=["fork"], workers=2, pythons=["3.14"])
+        def test_hang(worker):
+            time.sleep(600)
+        """
+    )
+    command = [sys.executable, "-m", "pytest", "--ftgate", "-q"]
+    # Who runs these tests in the background of a shell has made them deaf to it.
+    heard = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        running = subprocess.Popen(command, cwd=project.pytester.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    finally:
+        signal.signal(signal.SIGINT, heard)
+    deadline = time.monotonic() + 60
+    mine: list[psutil.Process] = []
+    while len(mine) < 5 and time.monotonic() < deadline:
+        time.sleep(0.2)
+        mine = psutil.Process(running.pid).children(recursive=True)
+    running.send_signal(signal.SIGINT)
+    output = running.communicate(timeout=60)[0].decode()
+    assert running.returncode == 2, output
+    _, alive = psutil.wait_procs(mine, timeout=10)
+    assert alive == []
+
+
+def test_a_broken_baseline_is_named_and_kept(project: Project) -> None:
+    project.write(rounds=1000)
+    project.baseline.parent.mkdir(parents=True)
+    project.baseline.write_text("<<<<<<< HEAD\n{}\n=======\n", encoding="utf-8")
+    result = project.run("--ftgate", "--ftgate-update=all", "--ftgate-launches=1", "--ftgate-turns=1")
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(["*baselines/test_burn.py/test_burn.json*"])
+    assert project.baseline.read_text(encoding="utf-8") == "<<<<<<< HEAD\n{}\n=======\n"
+
+
+def test_a_missing_interpreter_is_unsupported_and_strictly_an_error(project: Project) -> None:
+    project.write(rounds=1000)
+    lenient = project.run("--ftgate", "--ftgate-python=3.99")
+    lenient.stdout.fnmatch_lines(
+        ["*no interpreter found for the target '3.99'*", "*nothing was measured*", "*1 unsupported*"]
+    )
+    assert lenient.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    strict = project.run("--ftgate", "--ftgate-python=3.99", "--ftgate-strict")
+    assert strict.ret == pytest.ExitCode.TESTS_FAILED

@@ -1,0 +1,432 @@
+"""What is known beforehand, measured through real launches on both builds: lock wait, GIL wait, memory, leaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import median
+
+import pytest
+from bench import (
+    BUILDS,
+    FORK,
+    FORKSERVER,
+    INTERPRETERS,
+    SERIAL,
+    SPAWN,
+    TASKS,
+    THREADS,
+    Bench,
+    each_on_a_build,
+    tried_again,
+)
+
+from pytest_ftgate.measure.launch import Handle, Held
+from pytest_ftgate.model import Barrier, Executor, LockSite, LockWaits, Param, Waits
+from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
+
+PROCESSES = (FORK, FORKSERVER, SPAWN)
+ALL = (SERIAL, THREADS, *PROCESSES, INTERPRETERS, TASKS)
+MIB = 1 << 20
+
+
+def params(**values: object) -> tuple[Param, ...]:
+    return tuple(Param(name=name, literal=repr(value)) for name, value in values.items())
+
+
+def quiet(attempt: Callable[[], float], wanted: float, rel: float, tries: int = 4) -> None:
+    """A physical figure on a machine that others use too: the nearest of a few tries must be near enough."""
+    seen = []
+    for _ in range(tries):
+        seen.append(attempt())
+        if seen[-1] == pytest.approx(wanted, rel=rel):
+            return
+    pytest.fail(f"{seen}: none is within {rel:.0%} of {wanted}")
+
+
+# -- lock wait -----------------------------------------------------------------------------------------------------
+
+# Every thread asks for the lock at once and holds it for h: they wait 0, h, 2 h ...
+INSIDE = """
+    import threading
+    import time
+
+    @ftgate.compare(threads)
+    def test_it(worker):
+        lock = threading.Lock()  # inside
+        ready = threading.Barrier(3)
+        held = worker.timed("held")
+
+        def hold():
+            ready.wait()
+            with lock:
+                since = time.perf_counter_ns()
+                time.sleep(0.03)
+                held.add(time.perf_counter_ns() - since)
+
+        started = [threading.Thread(target=hold) for _ in range(3)]
+        for thread in started:
+            thread.start()
+        for thread in started:
+            thread.join()
+
+    @test_it.variant(tasks)
+    async def as_task(worker):
+        import asyncio
+        await asyncio.to_thread(test_it, worker)
+"""
+SHARED = """
+    import time
+
+    @ftgate.compare(threads)
+    def test_it(worker):
+        with worker.shared, worker.timed("held"):
+            time.sleep(0.03)
+
+    @test_it.variant(tasks)
+    async def as_task(worker):
+        import asyncio
+        async with worker.shared:
+            with worker.timed("held"):
+                await asyncio.sleep(0.03)
+
+    @test_it.shared
+    def state(kind):
+        return kind.Lock()  # shared
+"""
+
+
+def lock_launch(bench: Bench, executor: Executor, build: str, workers: int, turns: int = 2) -> tuple[LockWaits, float]:
+    """The waits of a launch with the probe, and the mean time that the workload itself saw a lock held, in ns."""
+    handle = bench.start(executor, build=build, side="locks", workers=workers)
+    handle.ready()
+    for kind in (COLD, WARMUP, *[MEASURED] * turns):
+        handle.turn(kind)
+    done = handle.finish()
+    assert done.locks is not None
+    held = done.timers["held"]
+    return done.locks, held.total_ns / held.count
+
+
+def site_of(waits: LockWaits, waits_for: str = "lock") -> LockSite:
+    (site,) = [site for site in waits.sites if site.waits_for == waits_for and site.contended]
+    return site
+
+
+@each_on_a_build(ALL)
+def test_threads_that_hold_a_lock_wait_as_theory_says(bench: Bench, executor: Executor, build: str) -> None:
+    path = bench.write(INSIDE)
+    line = path.read_text().splitlines().index("    lock = threading.Lock()  # inside") + 1
+
+    def over_theory() -> float:
+        waits, held_ns = lock_launch(bench, executor, build, workers=2)
+        site = site_of(waits)
+        assert (site.file, site.line, site.kind) == (str(path), line, "Lock")
+        assert site.contended == 2 * 2 * 2  # two workers, two turns, two of three threads wait
+        assert site.acquisitions == 2 * 3  # of the warm-up
+        assert site.max_ns < 1.3 * site.total_ns / 6
+        return site.total_ns / (2 * 2 * 3 * held_ns)  # 0 + h + 2 h
+
+    quiet(over_theory, 1.0, 0.1)
+
+
+@each_on_a_build([THREADS, *PROCESSES, TASKS])
+@pytest.mark.parametrize("reuse", ["fresh", "pool"])
+def test_workers_that_share_a_lock_wait_as_theory_says(
+    bench: Bench, executor: Executor, build: str, reuse: str
+) -> None:
+    path = bench.write(SHARED)
+    line = path.read_text().splitlines().index("    return kind.Lock()  # shared") + 1
+    kind = {"threads": "Lock", "processes": "multiprocessing.Lock", "tasks": "asyncio.Lock"}[executor.kind]
+
+    def over_theory() -> float:
+        handle = bench.start(executor, build=build, side="locks", workers=3, reuse=reuse)
+        handle.ready()
+        for event in (COLD, WARMUP, MEASURED, MEASURED):
+            handle.turn(event)
+        done = handle.finish()
+        assert done.locks is not None
+        site = site_of(done.locks)
+        assert (site.file, site.line, site.kind) == (str(path), line, kind)
+        assert site.contended == 2 * 2
+        held = done.timers["held"]
+        return site.total_ns / (2 * 3 * held.total_ns / held.count)
+
+    quiet(over_theory, 1.0, 0.1)
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_a_lock_that_the_user_named_carries_its_name(bench: Bench, build: str) -> None:
+    bench.write(SHARED.replace("return kind.Lock()", 'return ftgate.named(kind.Lock(), "cache")'))
+    for executor in (THREADS, SPAWN, TASKS):
+        waits, _ = lock_launch(bench, executor, build, workers=2, turns=1)
+        assert site_of(waits).name == "cache"
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_waiting_for_an_item_is_no_lock_wait(bench: Bench, build: str) -> None:
+    bench.write("""
+        import queue
+        import time
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            with worker.timed("held"):
+                if worker.index:
+                    return worker.shared.get()
+                time.sleep(0.05)
+                worker.shared.put(1)
+
+        @test_it.shared
+        def state(kind):
+            return queue.Queue()
+    """)
+    waits, _ = lock_launch(bench, THREADS, build, workers=2)
+    site = site_of(waits, "queue")
+    assert (site.kind, site.contended) == ("Queue", 2)
+    assert sum(site.total_ns for site in waits.sites if site.waits_for == "lock") < site.total_ns / 20
+
+
+def test_a_launch_without_the_start_hook_is_an_error(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pytest_ftgate.measure import launch
+
+    bench.write(SHARED)
+    monkeypatch.setattr(launch, "STARTHOOK", "elsewhere")
+    handle = bench.start(THREADS, side="locks")
+    with pytest.raises(launch.LaunchFailed, match="the lock probe is not at work"):
+        handle.ready()
+
+
+POOLED = """
+    import threading
+    import time
+
+    LOCK = threading.Lock()  # of each worker's module
+
+    def task(number):
+        ready = threading.Barrier(2)
+        started = [threading.Thread(target=hold, args=(ready,)) for _ in range(2)]
+        for thread in started:
+            thread.start()
+        for thread in started:
+            thread.join()
+        return number
+
+    def hold(ready):
+        ready.wait()
+        with LOCK:
+            time.sleep(0.02)
+
+    @ftgate.compare(threads)
+    def test_it(executor):
+        list(executor.map(task, range(2)))
+"""
+
+
+@each_on_a_build([SERIAL, THREADS, *PROCESSES, INTERPRETERS])
+@pytest.mark.parametrize("reuse", ["fresh", "pool"])
+def test_workers_of_a_pool_are_seen_too(bench: Bench, executor: Executor, reuse: str, build: str) -> None:
+    path = bench.write(POOLED)
+    handle = bench.start(executor, build=build, side="locks", workers=2, reuse=reuse, body="executor")
+    handle.ready()
+    for kind in (COLD, WARMUP, MEASURED, MEASURED):
+        handle.turn(kind)
+    waits = handle.finish().locks
+    assert waits is not None
+    site = site_of(waits)
+    assert (site.file, site.kind) == (str(path), "Lock")
+    # Two tasks a turn, each with two threads of which one waits; those of one process meet at the same lock.
+    least = 4 if executor in (SERIAL, THREADS) else 2
+    assert least <= site.contended <= 6
+    assert site.total_ns > site.contended * 15_000_000
+
+
+# -- waits from outside --------------------------------------------------------------------------------------------
+
+BUSY = """
+    @ftgate.compare(threads)
+    def test_it(worker):
+        x = 0
+        for i in range(20_000):
+            x += i
+
+    @test_it.variant(tasks)
+    async def as_task(worker):
+        return test_it(worker)
+"""
+
+
+def watched(bench: Bench, executor: Executor, build: str, workers: int = 2) -> Waits:
+    handle = bench.start(executor, build=build, workers=workers)
+    handle.ready()
+    held: Held = handle.hold(800_000_000, True)
+    handle.finish()
+    assert held.waits is not None
+    assert held.waits.unavailable == ""
+    return held.waits
+
+
+@each_on_a_build(ALL, both=[THREADS, FORK, INTERPRETERS])
+def test_two_busy_workers_wait_for_the_gil_where_they_share_one(bench: Bench, executor: Executor, build: str) -> None:
+    bench.write(BUSY)
+    share_it = build == "3.14" and executor == THREADS
+
+    def gil_share() -> float:
+        waits = watched(bench, executor, build)
+        parts = (waits.running_s, waits.runnable_s, waits.gil_s, waits.parked_s, waits.process_s, waits.asleep_s)
+        assert sum(parts) == pytest.approx(waits.span_s, rel=0.02)
+        if not share_it:
+            assert waits.gil_s < 0.02 * waits.span_s
+        # What others on this machine leave to the workers is halved between running and waiting.
+        return waits.gil_s / (waits.gil_s + waits.running_s)
+
+    if share_it:
+        quiet(gil_share, 0.5, 0.1)
+    else:
+        assert gil_share() < 0.02
+
+
+# -- memory --------------------------------------------------------------------------------------------------------
+
+TOUCHES = """
+    import mmap
+
+    @ftgate.compare(threads)
+    def test_it(worker, mib):
+        if not hasattr(worker.local, "held"):
+            worker.local.held = mmap.mmap(-1, max(1, mib << 20))
+            for page in range(0, mib << 20, 4096):
+                worker.local.held[page] = 1
+
+    @test_it.variant(tasks)
+    async def as_task(worker, mib):
+        test_it(worker, mib)
+"""
+
+
+def barriers(
+    bench: Bench, executor: Executor, build: str, count: int = 1, reuse: str = "fresh", **values: object
+) -> list[Barrier]:
+    handle: Handle = bench.start(executor, build=build, reuse=reuse, params=params(**values))
+    handle.ready()
+    found = [handle.barrier(1, 0) for _ in range(count)]
+    handle.finish()
+    return found
+
+
+def uss(points: Sequence[Barrier]) -> float:
+    return median(barrier.point.uss_bytes or 0 for barrier in points)
+
+
+@each_on_a_build(ALL, both=[THREADS, SPAWN])
+def test_a_worker_that_touches_64_mib_adds_64_mib(bench: Bench, executor: Executor, build: str) -> None:
+    bench.write(TOUCHES)
+    barriers(bench, executor, build, mib=0)  # the first launch compiles what it imports
+
+    def added() -> float:
+        return (
+            uss(barriers(bench, executor, build, 2, mib=64)) - uss(barriers(bench, executor, build, 2, mib=0))
+        ) / MIB
+
+    quiet(added, 2 * 64, 0.03)
+
+
+@pytest.mark.parametrize("build", BUILDS)
+@tried_again
+def test_what_a_forked_worker_writes_moves_from_shared_to_unique(bench: Bench, build: str) -> None:
+    bench.write("""
+        import mmap
+
+        INHERITED = mmap.mmap(-1, 48 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        for page in range(0, 48 << 20, 4096):
+            INHERITED[page] = 1
+
+        @ftgate.compare(threads)
+        def test_it(worker, mib):
+            for page in range(0, mib << 20, 4096):
+                INHERITED[page] = 2
+    """)
+
+    def role(points: Sequence[Barrier], name: str) -> float:
+        return median(point.point.roles[name].uss_bytes or 0 for point in points) / MIB
+
+    barriers(bench, FORK, build, mib=0)
+    none, some = (barriers(bench, FORK, build, 2, mib=mib) for mib in (0, 16))
+    assert role(some, "workers") - role(none, "workers") == pytest.approx(2 * 16, rel=0.01)
+    # Main shares what is not written with nobody the less: of its 48 MiB only what both children wrote is its own.
+    assert role(some, "main") - role(none, "main") == pytest.approx(16, rel=0.03)
+    pss = [median(point.point.pss_bytes or 0 for point in points) / MIB for points in (none, some)]
+    assert pss[1] - pss[0] == pytest.approx(2 * 16, rel=0.03)
+
+
+@each_on_a_build(ALL, both=[THREADS, SPAWN])
+def test_a_leak_is_seen_as_what_it_is(bench: Bench, executor: Executor, build: str) -> None:
+    # A mapping is exactly as long as it says; of a bytearray of 100 KiB mimalloc makes 112.
+    bench.write("""
+        import mmap
+
+        KEPT = []
+
+        @ftgate.compare(threads)
+        def test_it(worker, kib):
+            if worker.index == 0:
+                leak = mmap.mmap(-1, max(1, kib << 10))
+                for page in range(0, kib << 10, 4096):
+                    leak[page] = 1
+                KEPT.append(leak)
+
+        @test_it.variant(tasks)
+        async def as_task(worker, kib):
+            test_it(worker, kib)
+    """)
+    from pytest_ftgate.stats.rank_tests import theil_sen
+
+    def slope_kib() -> float:
+        # What an empty workload takes as it warms up is no leak.
+        none, some = (barriers(bench, executor, build, 9, "pool", kib=kib)[1:] for kib in (0, 100))
+        taken = [(b.point.uss_bytes or 0) - (a.point.uss_bytes or 0) for a, b in zip(none, some, strict=True)]
+        return theil_sen(list(range(len(taken))), [float(each) for each in taken]) / 1024
+
+    quiet(slope_kib, 100, 0.05)
+
+
+@pytest.mark.parametrize("executor", ALL, ids=lambda executor: executor.label)
+def test_processes_are_told_apart_by_their_roles(bench: Bench, executor: Executor) -> None:
+    bench.write(TOUCHES)
+    (found,) = barriers(bench, executor, "3.14t", mib=0)
+    counts = {name: role.processes for name, role in found.point.roles.items()}
+    workers = {"workers": 2} if executor in PROCESSES else {}
+    servers = {"servers": 1} if executor == FORKSERVER else {}
+    assert {name: count for name, count in counts.items() if count} == {"main": 1, **workers, **servers}
+    assert sum(role.rss_bytes for role in found.point.roles.values()) == found.point.rss_bytes
+
+
+@pytest.mark.parametrize("executor", [THREADS, FORK], ids=lambda executor: executor.label)
+def test_workers_that_meet_in_their_body_are_held_to_the_end(bench: Bench, executor: Executor) -> None:
+    bench.write("""
+        import time
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            time.sleep(0.001 * (1 + worker.index))
+            worker.shared.wait()
+
+        @test_it.shared
+        def state(kind):
+            return kind.Barrier(2)
+    """)
+    handle = bench.start(executor, build="3.14t")
+    handle.ready()
+    held = handle.hold(200_000_000, True, 2_000_000)
+    assert held.turn.ops == 2 * 130
+    assert held.memory
+    handle.finish()
+
+
+def test_what_ends_before_the_window_does_is_watched_no_longer(bench: Bench) -> None:
+    bench.write(BUSY)
+    handle = bench.start(THREADS, build="3.14t")
+    handle.ready()
+    held = handle.hold(30_000_000_000, True, 5_000_000_000)  # it takes a thousandth of what it was said to take
+    assert held.turn.ops == 2 * 8
+    assert held.turn.wall_ns < 20_000_000_000
+    handle.finish()

@@ -1,0 +1,803 @@
+"""Memory and leftovers of a process tree: on scripted processes, and on real ones of both builds."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TypeAlias
+
+import psutil
+import pytest
+from bench import BUILDS
+
+from pytest_ftgate.measure.watch import memory
+from pytest_ftgate.measure.watch import processes as processes_module
+from pytest_ftgate.measure.watch.process_roles import Roles
+from pytest_ftgate.measure.watch.processes import (
+    FORKSERVER,
+    MARK,
+    children_of,
+    kill_all,
+    leftovers,
+    marked,
+)
+from pytest_ftgate.model import Footprint, MemoryPoint
+
+MIB = 1 << 20
+PAGE = 4096
+PID = 1 << 30  # above any that a system gives, so that nothing is read of a real process
+IDLE = "print(flush=True); input()"
+
+Start: TypeAlias = "Callable[..., subprocess.Popen[str]]"
+Script: TypeAlias = Callable[..., list[int]]
+both_builds = pytest.mark.parametrize("build", BUILDS)
+needs_rollup = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="no smaps_rollup here")
+
+
+class FakeProcess:
+    """What observe asks of a process."""
+
+    def __init__(
+        self,
+        rss: int = 3 * MIB,
+        uss: int = MIB,
+        pss: int | None = 2 * MIB,
+        looks: int = 10**9,
+        pid: int = PID,
+        ppid: int = 1,
+        command: str = "python",
+    ) -> None:
+        self.rss, self.uss, self.pss, self.looks = rss, uss, pss, looks
+        self.pid, self.parent, self.command = pid, ppid, command
+        self.state: str = psutil.STATUS_RUNNING
+
+    def memory_info(self) -> object:
+        self.looks -= 1
+        if self.looks < 0:
+            raise psutil.NoSuchProcess(1)
+        return SimpleNamespace(rss=self.rss)
+
+    def memory_full_info(self) -> object:
+        figures = {"rss": self.rss, "uss": self.uss} | ({} if self.pss is None else {"pss": self.pss})
+        return SimpleNamespace(**figures)
+
+    def status(self) -> str:
+        return self.state
+
+    def ppid(self) -> int:
+        return self.parent
+
+    def cmdline(self) -> list[str]:
+        return ["python", "-c", self.command]
+
+
+class LaterProcess(FakeProcess):
+    """As psutil 8 has it: another name, without the RSS, and a warning for the old name."""
+
+    def memory_footprint(self) -> object:
+        return SimpleNamespace(uss=self.uss, pss=self.pss, swap=0)
+
+    def memory_full_info(self) -> object:
+        raise AssertionError("the deprecated name is asked")
+
+
+class ClosedProcess(FakeProcess):
+    """One whose pages the system does not let us see."""
+
+    def memory_full_info(self) -> object:
+        raise psutil.AccessDenied(self.pid)
+
+
+class FakeTime:
+    """A clock that a sleep moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.slept: list[float] = []
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+class Looks:
+    """Looks that take `cost_s` each: the moments at which they began."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, cost_s: Callable[[int], float] = lambda look: 0.0) -> None:
+        self.time = FakeTime()
+        self.began: list[float] = []
+        look = memory.memory_point
+
+        def slow(processes: list[psutil.Process], roles: Roles) -> MemoryPoint | None:
+            self.began.append(self.time.now)
+            self.time.now += cost_s(len(self.began))
+            return look(processes, roles)
+
+        monkeypatch.setattr(memory, "memory_point", slow)
+
+    def watched(self, seconds: float, interval_s: float = 0.02) -> memory.MemoryWatch:
+        sampler = memory.MemoryWatch(Roles(main=PID), interval_s, clock=self.time.clock)
+        memory.watch(seconds, [sampler], self.time.clock, self.time.sleep)
+        return sampler
+
+    @property
+    def gaps(self) -> list[float]:
+        return [later - earlier for earlier, later in zip(self.began, self.began[1:], strict=False)]
+
+
+ALONE = Roles(main=PID)
+
+
+def point_of(*processes: FakeProcess, roles: Roles = ALONE) -> MemoryPoint | None:
+    return memory.memory_point(list(processes), roles)
+
+
+def surely(point: MemoryPoint | None) -> MemoryPoint:
+    assert point is not None
+    return point
+
+
+@pytest.fixture
+def trees(monkeypatch: pytest.MonkeyPatch) -> Script:
+    """Script what the tree is at each time that it is taken; the last stays."""
+
+    def script(*found: list[FakeProcess]) -> list[int]:
+        taken: list[int] = []
+
+        def tree(pid: int) -> list[FakeProcess]:
+            taken.append(pid)
+            return found[min(len(taken), len(found)) - 1]
+
+        monkeypatch.setattr(processes_module, "tree", tree)
+        return taken
+
+    return script
+
+
+# -- looks ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_look_is_the_sum_over_the_tree() -> None:
+    point = surely(point_of(FakeProcess(), FakeProcess(rss=5 * MIB, uss=4 * MIB, pss=3 * MIB)))
+    assert (point.rss_bytes, point.uss_bytes, point.pss_bytes, point.processes) == (8 * MIB, 5 * MIB, 5 * MIB, 2)
+
+
+@pytest.mark.parametrize(
+    ("process", "role"),
+    [
+        (FakeProcess(pid=PID), "main"),
+        (FakeProcess(pid=PID + 1), "workers"),
+        (FakeProcess(pid=PID + 2), "servers"),
+        (FakeProcess(pid=PID + 3, ppid=PID, command=FORKSERVER), "servers"),
+        (FakeProcess(pid=PID + 1, ppid=PID + 3, command=FORKSERVER), "workers"),
+        (FakeProcess(pid=PID + 4, ppid=PID + 3, command=FORKSERVER), "others"),
+        (FakeProcess(pid=PID + 5, ppid=PID), "others"),
+    ],
+)
+def test_each_process_has_its_role(process: FakeProcess, role: str) -> None:
+    point = surely(point_of(process, roles=Roles(main=PID, workers=(PID + 1,), servers={PID + 2: "Manager"})))
+    assert list(point.roles) == [role]
+
+
+def test_a_look_is_the_sum_by_role_too() -> None:
+    family = [FakeProcess(), FakeProcess(pid=PID + 1), FakeProcess(pid=PID + 2, uss=2 * MIB), FakeProcess(pid=PID + 3)]
+    point = surely(point_of(*family, roles=Roles(main=PID, workers=(PID + 1, PID + 2))))
+    assert {role: part.uss_bytes for role, part in point.roles.items()} == {
+        "main": MIB,
+        "workers": 3 * MIB,
+        "others": MIB,
+    }
+    assert sum(part.rss_bytes for part in point.roles.values()) == point.rss_bytes
+    assert sum(part.processes for part in point.roles.values()) == point.processes == 4
+
+
+def test_pss_is_none_where_one_process_has_none() -> None:
+    point = surely(point_of(FakeProcess(), FakeProcess(pid=PID + 1, pss=None)))
+    assert (point.uss_bytes, point.pss_bytes) == (2 * MIB, None)
+    assert point.roles["main"].pss_bytes == 2 * MIB
+
+
+def test_psutil_8_is_asked_by_its_own_name() -> None:
+    point = surely(point_of(LaterProcess()))
+    assert (point.rss_bytes, point.uss_bytes, point.pss_bytes) == (3 * MIB, MIB, 2 * MIB)
+
+
+def test_what_the_system_hides_is_not_zero() -> None:
+    point = surely(point_of(FakeProcess(), ClosedProcess(pid=PID + 1)))
+    assert (point.rss_bytes, point.uss_bytes, point.pss_bytes) == (6 * MIB, None, None)
+
+
+@pytest.mark.parametrize("state", [psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD])
+def test_a_look_at_a_process_that_ended_is_dropped_whole(state: str) -> None:
+    dying = FakeProcess()
+    assert point_of(FakeProcess(), dying) is not None
+    dying.state = state
+    assert point_of(FakeProcess(), dying) is None
+    assert point_of(FakeProcess(), FakeProcess(looks=0)) is None
+
+
+def test_nothing_to_look_at_is_no_look_of_zero_bytes() -> None:
+    assert point_of() is None
+
+
+# -- a look at rest ------------------------------------------------------------------------------------------------
+
+
+class Falling(FakeProcess):
+    """One whose memory shrinks by `step` at each of the first `times` looks."""
+
+    def __init__(self, step: int, times: int) -> None:
+        super().__init__()
+        self.step, self.times = step, times
+
+    def memory_info(self) -> object:
+        if self.times > 0:
+            self.times -= 1
+            self.rss -= self.step
+            self.uss -= self.step
+        return super().memory_info()
+
+
+def test_a_barrier_waits_until_memory_is_at_rest(trees: Script) -> None:
+    process = Falling(8 * PAGE, 3)
+    trees([process])
+    fake = FakeTime()
+    point = memory.barrier_point(Roles(main=PID), sleep=fake.sleep)
+    assert point.rss_bytes == 3 * MIB - 24 * PAGE
+    assert len(fake.slept) == 3  # the third look is the first at rest, the fourth says so
+
+
+def test_a_page_a_process_is_at_rest(trees: Script) -> None:
+    trees([Falling(PAGE, 1000)])
+    fake = FakeTime()
+    assert memory.barrier_point(Roles(main=PID), sleep=fake.sleep).rss_bytes == 3 * MIB - 2 * PAGE
+    assert len(fake.slept) == 1
+
+
+def test_memory_that_never_rests_is_looked_at_eight_times(trees: Script) -> None:
+    trees([Falling(8 * PAGE, 1000)])
+    fake = FakeTime()
+    assert memory.barrier_point(Roles(main=PID), sleep=fake.sleep).rss_bytes == 3 * MIB - 64 * PAGE
+    assert len(fake.slept) == 8
+
+
+def test_a_barrier_sees_those_that_are_there_in_the_end(trees: Script) -> None:
+    trees([FakeProcess(), FakeProcess(pid=PID + 1, looks=0)], [FakeProcess()])
+    assert memory.barrier_point(Roles(main=PID), sleep=FakeTime().sleep).processes == 1
+
+
+def test_a_barrier_of_a_tree_that_is_gone_says_so(trees: Script) -> None:
+    trees([])
+    with pytest.raises(ProcessLookupError, match="of the launch cannot be looked at"):
+        memory.barrier_point(Roles(main=PID), sleep=FakeTime().sleep)
+
+
+# -- looks over time -----------------------------------------------------------------------------------------------
+
+
+def test_the_tree_is_taken_once_as_long_as_it_lives(trees: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = trees([FakeProcess(), FakeProcess()], [FakeProcess()])
+    points = Looks(monkeypatch).watched(1.0).points
+    assert taken == [PID]
+    assert {point.processes for point in points} == {2}
+    assert len(points) == pytest.approx(50, abs=1)  # 1 s by looks 20 ms apart
+
+
+def test_a_process_that_ends_costs_one_look(trees: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = trees([FakeProcess(), FakeProcess(looks=3)], [FakeProcess()])
+    points = Looks(monkeypatch).watched(1.0).points
+    assert taken == [PID, PID]
+    assert [point.processes for point in points[:5]] == [2, 2, 2, 1, 1]
+
+
+def test_a_tree_that_is_gone_gives_no_look_and_the_watch_ends(trees: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    trees([])
+    looks = Looks(monkeypatch)
+    assert looks.watched(1.0).points == []
+    assert looks.time.now == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("cost_s", "apart_s"), [(0.0001, 0.02), (0.001, 0.05), (0.008, 0.4)])
+def test_looking_takes_2_percent_of_the_time(
+    trees: Script, monkeypatch: pytest.MonkeyPatch, cost_s: float, apart_s: float
+) -> None:
+    trees([FakeProcess()])
+    looks = Looks(monkeypatch, lambda look: cost_s)
+    sampler = looks.watched(10.0)
+    assert sampler.share <= 0.02
+    assert looks.gaps[1:] == pytest.approx([apart_s] * (len(looks.gaps) - 1))
+    assert len(sampler.points) >= 10.0 / apart_s - 1
+
+
+def test_a_look_that_gets_dearer_is_taken_more_rarely(trees: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    trees([FakeProcess()])
+    looks = Looks(monkeypatch, lambda look: 0.001 * 1.1**look)
+    sampler = looks.watched(10.0)
+    # A look is reckoned with what the last ones cost: the last look alone can be dearer than that, here by a tenth.
+    assert sampler.share <= 0.02 + 0.1 * sampler.cost_s / looks.time.now
+    assert all(later > earlier for earlier, later in zip(looks.gaps[1:], looks.gaps[2:], strict=False))
+    assert len(sampler.points) > 20
+
+
+def test_one_dear_look_is_paid_back_by_a_pause(trees: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    trees([FakeProcess()])
+    looks = Looks(monkeypatch, lambda look: 0.05 if look == 10 else 0.001)
+    sampler = looks.watched(10.0)
+    assert sampler.share <= 0.02
+    assert looks.gaps[9] > 2.0
+    assert looks.gaps[-1] == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("cost_s", [0.001, 0.008, 0.015])
+def test_a_hold_as_long_as_needed_has_six_looks_for_2_percent(
+    trees: Script, monkeypatch: pytest.MonkeyPatch, cost_s: float
+) -> None:
+    trees([FakeProcess()])
+    sampler = Looks(monkeypatch, lambda look: cost_s).watched(memory.hold_needed_s(cost_s) * 1.001)
+    assert len(sampler.points) in (6, 7)
+    assert sampler.share <= 0.02 * 7 / 6
+
+
+def test_the_longest_hold_has_fewer_looks_and_not_dearer_ones(trees: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    trees([FakeProcess()])
+    assert memory.hold_needed_s(0.05) == memory.LONGEST_HOLD_S == 5.0
+    assert memory.hold_needed_s(0.05, 1.0) == 1.0
+    sampler = Looks(monkeypatch, lambda look: 0.03).watched(memory.hold_needed_s(0.03))
+    assert len(sampler.points) == 3
+    assert sampler.share <= 0.02
+
+
+def test_one_look_there_is_however_short_the_hold(trees: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    trees([FakeProcess()])
+    sampler = Looks(monkeypatch, lambda look: 0.008).watched(0.1)
+    assert len(sampler.points) == 1
+    assert sampler.cost_s == pytest.approx(0.008)
+
+
+class Ticking:
+    """Another sampler, due every `period_s`."""
+
+    def __init__(self, time: FakeTime, period_s: float, cost_s: float) -> None:
+        self.time, self.period_s, self.cost_s = time, period_s, cost_s
+        self.next = 0.0
+        self.ticks = 0
+
+    @property
+    def due_s(self) -> float:
+        return self.next - self.time.now
+
+    def step(self) -> None:
+        self.next = self.time.now + self.period_s
+        self.time.now += self.cost_s
+        self.ticks += 1
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_a_tree_that_grows_is_taken_again(trees: Script, monkeypatch: pytest.MonkeyPatch, grows: bool) -> None:
+    main, late = FakeProcess(), FakeProcess(pid=PID + 1)
+    trees([main], [main, late])
+    taken, tree = [], processes_module.tree
+
+    def seen(pid: int) -> list[psutil.Process]:
+        taken.append(pid)
+        return tree(pid)
+
+    monkeypatch.setattr(processes_module, "tree", seen)
+    children = iter([set(), set(), {PID + 1, PID + 2}])  # of the two that come one is left out, as a tracker is
+    monkeypatch.setattr(processes_module, "children_of", lambda pids: next(children, {PID + 1, PID + 2}))
+    fake = FakeTime()
+    sampler = memory.MemoryWatch(Roles(main=PID), grows=grows, clock=fake.clock)
+    for _ in range(6):
+        sampler.step()
+    assert [point.processes for point in sampler.points] == ([1, 1, 2, 2, 2, 2] if grows else [1] * 6)
+    assert len(taken) == (2 if grows else 1)
+
+
+def test_samplers_share_one_loop(trees: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    trees([FakeProcess()])
+    looks = Looks(monkeypatch, lambda look: 0.001)
+    sampler = memory.MemoryWatch(Roles(main=PID), clock=looks.time.clock)
+    ticking = Ticking(looks.time, 0.005, 0.0001)
+    memory.watch(2.0, [sampler, ticking], looks.time.clock, looks.time.sleep)
+    assert ticking.ticks == pytest.approx(400, rel=0.05)
+    assert len(sampler.points) == pytest.approx(40, abs=3)
+    assert looks.time.now == pytest.approx(2.0, abs=0.002)
+
+
+def test_without_samplers_a_watch_is_a_sleep() -> None:
+    fake = FakeTime()
+    memory.watch(0.5, [], fake.clock, fake.sleep)
+    assert fake.slept == [0.5]
+
+
+# -- real processes ------------------------------------------------------------------------------------------------
+
+
+def started(
+    code: str, mark: str | None = None, python: str = sys.executable, start_new_session: bool = False
+) -> subprocess.Popen[str]:
+    """A Python that has run `code` and printed a line."""
+    environment = {**os.environ, **({MARK: mark} if mark else {})}
+    process = subprocess.Popen(
+        [python, "-S", "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=start_new_session,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+def told(process: subprocess.Popen[str]) -> str:
+    """Let it go on to where it says the next line."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("go on\n")
+    process.stdin.flush()
+    return process.stdout.readline()
+
+
+def at_rest(process: subprocess.Popen[str], **known: object) -> MemoryPoint:
+    return memory.barrier_point(Roles(main=process.pid, **known))  # type: ignore[arg-type]
+
+
+def eventually(holds: Callable[[], bool], patience_s: float = 10.0) -> bool:
+    """Whether it comes to hold."""
+    ends = time.monotonic() + patience_s
+    while not holds() and time.monotonic() < ends:
+        time.sleep(0.01)
+    return holds()
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    processes: list[subprocess.Popen[str]] = []
+
+    def begin(
+        code: str, mark: str | None = None, python: str = sys.executable, start_new_session: bool = False
+    ) -> subprocess.Popen[str]:
+        processes.append(started(code, mark, python, start_new_session))
+        return processes[-1]
+
+    yield begin
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+PARENT = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-S", "-c", {child!r}], start_new_session={detached})
+print(child.pid, flush=True)
+input()
+"""
+CHILD = "import sys; sys.stdin.read()"  # ends with its parent's standard input
+
+
+def parent(detached: bool) -> str:
+    return PARENT.format(child=CHILD, detached=detached)
+
+
+@pytest.mark.skipif(not os.path.exists(f"/proc/self/task/{os.getpid()}/children"), reason="no list of children")
+def test_the_kernel_tells_the_children_of_processes(start: Start) -> None:
+    family = start(parent(False))
+    assert eventually(lambda: len(processes_module.tree(family.pid)) == 2)
+    _, child = [process.pid for process in processes_module.tree(family.pid)]
+    assert children_of([family.pid]) == children_of([family.pid, child]) == {child}
+    assert children_of([child]) == set()
+    family.kill()
+    family.wait()
+    assert children_of([family.pid]) is None
+
+
+def test_the_tree_holds_the_children_and_their_memory(start: Start) -> None:
+    alone, family = start(IDLE), start(parent(False))
+    assert eventually(lambda: len(processes_module.tree(family.pid)) == 2)
+    single, both = processes_module.tree(alone.pid), processes_module.tree(family.pid)
+    assert [len(single), len(both)] == [1, 2]
+    small = surely(memory.memory_point(single, Roles(main=alone.pid)))
+    large = surely(memory.memory_point(both, Roles(main=family.pid)))
+    assert {role: part.processes for role, part in large.roles.items()} == {"main": 1, "others": 1}
+    assert large.rss_bytes > small.rss_bytes > 0
+    assert large.uss_bytes is not None
+    assert 0 < large.uss_bytes <= large.rss_bytes
+
+
+ZOMBIE = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-S", "-c", ""])
+print(flush=True); input()
+"""
+
+
+def test_a_child_that_has_ended_but_was_not_waited_for_is_not_in_the_tree(start: Start) -> None:
+    family = start(ZOMBIE)
+    assert eventually(lambda: [found.status() for found in psutil.Process(family.pid).children()] == ["zombie"])
+    assert len(processes_module.tree(family.pid)) == 1
+    assert at_rest(family).processes == 1
+
+
+TOUCH = {
+    "mmap": "kept = mmap.mmap(-1, 64 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)",
+    "bytearray": "kept = bytearray(64 << 20)",
+}
+TOUCHING = """
+import mmap
+pages = 64 << 8
+print(flush=True); input()
+{take}
+kept[::4096] = b"x" * pages
+print(flush=True); input()
+{drop}
+print(flush=True); input()
+"""
+
+
+@both_builds
+@pytest.mark.parametrize("kind", TOUCH)
+@needs_rollup
+def test_64_mib_touched_are_64_mib(start: Start, executables: dict[str, str], build: str, kind: str) -> None:
+    drop = "kept.close()" if kind == "mmap" else "del kept"
+    child = start(TOUCHING.format(take=TOUCH[kind], drop=drop), python=executables[build])
+    before = at_rest(child)
+    told(child)
+    after = at_rest(child)
+    for field in ("rss_bytes", "uss_bytes", "pss_bytes"):
+        assert getattr(after, field) - getattr(before, field) == pytest.approx(64 * MIB, rel=0.03), field
+    told(child)
+    peak, rest = memory.peak_rss_bytes(child.pid), at_rest(child)
+    assert peak is not None
+    assert peak == pytest.approx(after.rss_bytes, abs=MIB)  # the kernel counts pages a CPU at a time
+    if kind == "mmap":
+        assert rest.rss_bytes == pytest.approx(before.rss_bytes, abs=MIB)
+
+
+def test_a_process_that_is_gone_has_no_peak(start: Start) -> None:
+    child = start(IDLE)
+    child.kill()
+    child.wait()
+    assert memory.peak_rss_bytes(child.pid) is None
+
+
+@both_builds
+@needs_rollup
+def test_looks_at_rest_agree(start: Start, executables: dict[str, str], build: str) -> None:
+    child = start(IDLE, python=executables[build])
+    looks = [at_rest(child) for _ in range(5)]
+    written = [unique(look) for look in looks]
+    assert max(written) - min(written) <= PAGE
+
+
+@both_builds
+@needs_rollup
+def test_who_else_runs_the_interpreter_makes_no_difference_to_what_was_written(
+    start: Start, executables: dict[str, str], build: str
+) -> None:
+    alone = start(IDLE, python=executables[build])
+    before = at_rest(alone)
+    others = [start(IDLE, python=executables[build]) for _ in range(2)]
+    after = at_rest(alone)
+    assert len(others) == 2
+    assert unique(after) == pytest.approx(unique(before), abs=PAGE)
+    assert (after.uss_bytes or 0) <= (before.uss_bytes or 0) + PAGE
+    assert unique(after) <= (after.uss_bytes or 0)
+
+
+# A third process that shares the pages is there, and does all that the writer does, on a single page.
+FORKING = """
+import gc, mmap, os
+count = 64 << 8
+kept = mmap.mmap(-1, count << 12, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+kept[::4096] = b"x" * count
+def serve(order, answer, pages):
+    while os.read(order, 1):
+        for step in range({steps}):
+            kept[(step % pages) << 12] = 121
+        os.write(answer, b".")
+    os._exit(0)
+gc.collect()
+told = []
+for pages in ({steps}, 1):
+    order, orders = os.pipe()
+    answers, answer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(orders)
+        for earlier in told:
+            os.close(earlier[1])
+        serve(order, answer, pages)
+    os.close(order)
+    told.append((child, orders, answers))
+print(*[child for child, _, _ in told], flush=True)
+input()
+for _, orders, answers in told:
+    os.write(orders, b".")
+    os.read(answers, 1)
+print(flush=True)
+input()
+"""
+
+
+@both_builds
+@needs_rollup
+def test_what_a_forked_child_writes_moves_from_shared_to_unique(executables: dict[str, str], build: str) -> None:
+    written = 16 * MIB
+    code = FORKING.format(steps=written // PAGE)
+    with subprocess.Popen(
+        [executables[build], "-S", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as main:
+        try:
+            assert main.stdout is not None
+            writer, control = map(int, main.stdout.readline().split())
+            looks = [(at_rest(main, workers=(writer,)), one_of(writer), one_of(control), shared_bytes(writer))]
+            told(main)
+            looks.append((at_rest(main, workers=(writer,)), one_of(writer), one_of(control), shared_bytes(writer)))
+        finally:
+            main.kill()
+    (tree_before, writer_before, control_before, shared_before), (tree_after, writer_after, control_after, shared) = (
+        looks
+    )
+    own = unique(control_after) - unique(control_before)
+    assert 0 <= own < MIB
+    few = 16 * PAGE
+    assert unique(writer_after) - unique(writer_before) - own == pytest.approx(written, abs=few)
+    assert shared_before - shared - own == pytest.approx(written, abs=few)
+    assert tree_before.pss_bytes is not None
+    assert tree_after.pss_bytes is not None
+    assert tree_after.pss_bytes - tree_before.pss_bytes == pytest.approx(written, abs=MIB + 3 * own)
+    assert unique(tree_after.roles["workers"]) == unique(writer_after)
+
+
+def shared_bytes(pid: int) -> int:
+    """What a process has written, or was born with, and still shares."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()
+    (line,) = (line for line in lines if line.startswith("Shared_Dirty:"))
+    return int(line.split()[1]) * 1024
+
+
+def one_of(pid: int) -> MemoryPoint:
+    return surely(memory.memory_point([psutil.Process(pid)], Roles(main=pid)))
+
+
+def unique(look: Footprint) -> int:
+    assert look.written_bytes is not None
+    return look.written_bytes
+
+
+FAMILY = """
+import json, multiprocessing, subprocess, sys
+
+def serve(connection):
+    kept = None
+    while True:
+        connection.send("ready")
+        connection.recv()
+        kept = bytearray(64 << 20)
+        kept[::4096] = b"x" * (64 << 8)
+
+def begin(method):
+    context = multiprocessing.get_context(method)
+    ours, theirs = context.Pipe()
+    process = context.Process(target=serve, args=(theirs,), daemon=True)
+    process.start()
+    ours.recv()
+    return process.pid, ours
+
+if __name__ == "__main__":
+    workers = [begin("spawn") for _ in range(2)]
+    stray = begin("forkserver")
+    manager = multiprocessing.get_context("spawn").Manager()
+    other = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    print(json.dumps([[pid for pid, _ in workers], manager._process.pid]), flush=True)
+    input()
+    workers[0][1].send("go on")
+    workers[0][1].recv()
+    print(flush=True)
+    input()
+"""
+
+
+@both_builds
+@needs_rollup
+def test_roles_are_told_apart(tmp_path: Path, executables: dict[str, str], build: str) -> None:
+    script = tmp_path / "family.py"
+    script.write_text(FAMILY, encoding="utf-8")
+    mark = next(processes_module.marks())
+    with subprocess.Popen(
+        [executables[build], str(script)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, MARK: mark},
+        start_new_session=True,
+    ) as main:
+        try:
+            assert main.stdout is not None
+            workers, manager = json.loads(main.stdout.readline())
+            known = {"workers": tuple(workers), "servers": {manager: "Manager"}}
+            before = at_rest(main, **known)
+            told(main)
+            after = at_rest(main, **known)
+        finally:
+            kill_all(main.pid, mark)
+    # The forkserver is a server; its child, which is no worker, is not, though it has its command line.
+    counts = {"main": 1, "workers": 2, "servers": 2, "others": 2}
+    assert {role: part.processes for role, part in before.roles.items()} == counts
+    assert unique(after.roles["workers"]) - unique(before.roles["workers"]) == pytest.approx(64 * MIB, rel=0.03)
+    for role in ("main", "servers", "others"):
+        assert unique(after.roles[role]) == pytest.approx(unique(before.roles[role]), abs=MIB)
+
+
+def test_a_tree_that_is_gone_is_empty(start: Start) -> None:
+    process = start(IDLE)
+    process.kill()
+    process.wait()
+    assert processes_module.tree(process.pid) == []
+
+
+def test_what_left_the_process_group_is_found_by_its_mark_and_ended(
+    start: Start,
+) -> None:
+    mark = next(processes_module.marks())
+    process = start(parent(True), mark, start_new_session=True)
+    assert eventually(lambda: len(marked(mark)) == 2)
+    (child,) = (found for found in marked(mark) if found.pid != process.pid)
+    assert os.getpgid(child.pid) != os.getpgid(process.pid)
+    (line,) = leftovers(process.pid, mark)
+    assert line.startswith(f"{child.pid}: ")
+    assert "sys.stdin.read()" in line
+    kill_all(process.pid, mark)
+    process.wait()
+    assert marked(mark) == []
+    assert leftovers(process.pid, mark) == []
+
+
+def test_ending_a_launch_that_is_gone_is_no_error(start: Start) -> None:
+    mark = next(processes_module.marks())
+    process = start(IDLE, mark, start_new_session=True)
+    kill_all(process.pid, mark)
+    process.wait()
+    kill_all(process.pid, mark)
+
+
+def test_another_launch_is_left_alone(start: Start) -> None:
+    first, second = next(processes_module.marks()), next(processes_module.marks())
+    mine = start(IDLE, first, start_new_session=True)
+    other = start(IDLE, second, start_new_session=True)
+    kill_all(mine.pid, first)
+    mine.wait()
+    assert marked(first) == []
+    assert other.poll() is None
+    assert eventually(lambda: [found.pid for found in marked(second)] == [other.pid])
+
+
+def test_multiprocessing_s_own_servers_are_no_leftovers(start: Start) -> None:
+    mark = next(processes_module.marks())
+    code = (
+        "import multiprocessing.forkserver as f, multiprocessing.resource_tracker as r\n"
+        "f.ensure_running(); r.ensure_running(); print(flush=True); input()"
+    )
+    process = start(code, mark, start_new_session=True)
+    # A child that has just been forked shows no environment for a moment.
+    assert eventually(lambda: len(marked(mark)) == 3)
+    assert leftovers(process.pid, mark) == []
+    assert len(processes_module.tree(process.pid)) == 2  # the resource tracker is no part of the workload
+    kill_all(process.pid, mark)
+
+
+def test_marks_are_unlike() -> None:
+    marks = [next(each) for each in (processes_module.marks(), processes_module.marks()) for _ in range(3)]
+    assert len(set(marks)) == 6
+    assert all(str(os.getpid()) in mark for mark in marks)

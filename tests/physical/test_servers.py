@@ -1,0 +1,645 @@
+"""Servers under load: started, asked, loaded, looked at, and ended without a trace."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+import pytest
+
+from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed, Request
+from pytest_ftgate.measure.launchers import load_generators, server_process
+from pytest_ftgate.measure.launchers import server as server_module
+from pytest_ftgate.measure.launchers.cpus import cpus_note
+from pytest_ftgate.measure.launchers.server import Server, ServerHandle, ServerLauncher, check_here, tool_for
+from pytest_ftgate.measure.watch import memory
+from pytest_ftgate.measure.watch.processes import MARK, marked, tree
+from pytest_ftgate.model import Cell, Executor, Load, Param, Program, Service, Source, Spec, Target
+from pytest_ftgate.runner.protocol import CHECK, COLD, MEASURED, WARMUP
+
+HERE = Path(__file__).parent
+SUPPORT = HERE.parent / "support"
+SCRIPT = SUPPORT / "server_script.py"
+WINDOW_NS = 150_000_000
+ARGV = ("{python}", "-S", str(SCRIPT), "plain", "{port}", "{scratch}")
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="servers are ended by POSIX signals")
+
+
+# -- the checks that the specs below name --------------------------------------------------------------------------
+
+
+def check_ok(server: Server) -> None:
+    assert server.get("/") == "ok"
+
+
+def check_fails(server: Server) -> None:
+    text = server.get("/")
+    assert text == "something else"
+
+
+def check_an_error(server: Server) -> None:
+    server.get("/bad")
+
+
+def check_skips(server: Server) -> None:
+    pytest.skip("not on this day")
+
+
+def check_path(server: Server, path: str) -> None:
+    assert server.get(path) == "ok"
+    assert server.get(path.removeprefix("/")) == "ok"
+
+
+class CheckedByAMethod:
+    def check(self, server: Server) -> None:
+        assert self is not None
+        assert server.get("/") == "ok"
+
+
+# -- how they are started ------------------------------------------------------------------------------------------
+
+
+def spec_of(mode: str = "plain", *, check: str = "check_ok", argv: tuple[str, ...] = ARGV, **changed: Any) -> Spec:
+    program = Program(name="server", argv=tuple(mode if word == "plain" else word for word in argv))
+    fields: dict[str, Any] = {
+        "nodeid": "test_web.py::test_web",
+        "source": Source(path=__file__, line=1, module=__name__, qualname=check),
+        "body": "server",
+        "executors": (Executor(kind="server", program=program),),
+        "workers": (1,),
+        "reuse": "pool",
+        "duration_s": 1.0,
+        "service": Service(ready="http://127.0.0.1:{port}/", load=Load(path="/", connections=2, generator="oha")),
+    }
+    return Spec(**{**fields, **changed})
+
+
+def request_of(spec: Spec, *params: Param, **changed: Any) -> Request:
+    cell = Cell(
+        nodeid="test_web.py::test_web[3.14-server]",
+        target=Target(spec="3.14", request="3.14"),
+        executor=spec.executors[0],
+        workers=1,
+        params=params,
+        body="server",
+    )
+    fields: dict[str, Any] = {
+        "cell": cell,
+        "spec": spec,
+        "python": sys.executable,
+        "side": "own",
+        "expect_gil": True,
+        "environment": {},
+        "hash_seed": 7,
+        "padding": 10,
+        "timeout_s": 20.0,
+    }
+    return Request(**{**fields, **changed})
+
+
+Start = Callable[..., ServerHandle]
+
+
+@pytest.fixture
+def launcher(tmp_path: Path) -> ServerLauncher:
+    return ServerLauncher(tmp_path / "launches")
+
+
+@pytest.fixture
+def start(launcher: ServerLauncher) -> Iterator[Start]:
+    """Starts servers that are ended with the test."""
+    handles: list[ServerHandle] = []
+
+    def start(mode: str = "plain", **changed: Any) -> ServerHandle:
+        of_request = {name: changed.pop(name) for name in ("expect_gil", "timeout_s") if name in changed}
+        handle = launcher.start(request_of(spec_of(mode, **changed), **of_request))
+        handles.append(handle)
+        return handle
+
+    yield start
+    for handle in handles:
+        handle.kill()
+
+
+@pytest.fixture(autouse=True)
+def _generators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for oha before all others on PATH: its windows may be short."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    script = SUPPORT / "generator_script.py"
+    fake = folder / "oha"
+    fake.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "{script}" "$@"\n', encoding="utf-8")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", os.pathsep.join((str(folder), os.environ["PATH"])))
+
+
+def pid_of(handle: ServerHandle) -> int:
+    assert handle.running is not None
+    return handle.running.process.pid
+
+
+def port_of(handle: ServerHandle) -> int:
+    assert handle.running is not None
+    return handle.running.port
+
+
+def about(handle: ServerHandle) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(Server(handle.url).get("/about"))
+    return told
+
+
+def answers_at(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=2):
+        return True
+    return False
+
+
+def nothing_is_left(handle: ServerHandle) -> None:
+    assert handle.running is not None
+    assert marked(handle.mark) == []
+    assert not answers_at(port_of(handle))
+    assert not handle.running.scratch.exists()
+    assert not handle.folder.exists()
+    assert port_of(handle) not in handle.launcher.ports
+
+
+# -- getting ready -------------------------------------------------------------------------------------------------
+
+
+def test_a_server_is_started_asked_and_ended(start: Start) -> None:
+    handle = start()
+    assert handle.ready() > 0
+    assert handle.running is not None
+    assert (handle.running.scratch / "left here").exists()
+    finished = handle.finish()
+    assert (finished.cold, finished.turns, finished.gil_enabled) == (None, (), True)
+    nothing_is_left(handle)
+
+
+def test_what_a_server_is_told(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONWARNINGS", "error")
+    program = Program(name="server", argv=(*ARGV, "{workers}", "{size}"), environment=(("ADDRESS", "here:{port}"),))
+    spec = msgspec.structs.replace(spec_of(), executors=(Executor(kind="server", program=program),))
+    handle = start()
+    request = request_of(spec, Param(name="size", literal="'big'"), environment={"PYTHON_GIL": "0"})
+    handle.request = request
+    handle.kill()
+    handle = handle.launcher.start(request)
+    try:
+        handle.wait_until_ready()
+        told = about(handle)
+    finally:
+        handle.kill()
+    assert told["argv"][2:] == [str(port_of(handle)), str(handle.running and handle.running.scratch), "1", "big"]
+    assert told["cwd"] == str(HERE)
+    environ = told["environ"]
+    assert (environ["PYTHON_GIL"], environ["ADDRESS"]) == ("0", f"here:{port_of(handle)}")
+    assert environ[MARK] == handle.mark
+    assert environ["PATH"].split(os.pathsep)[0] == os.path.dirname(sys.executable)
+    assert "PYTHONPATH" not in environ
+    assert "PYTHONWARNINGS" not in environ
+
+
+def test_it_is_asked_until_it_answers_without_an_error(start: Start) -> None:
+    handle = start("late")
+    handle.ready()
+    assert Server(handle.url).get("/") == "ok"
+
+
+def test_one_that_never_gets_ready_shows_what_it_printed(start: Start) -> None:
+    handle = start("never ready", timeout_s=0.5)
+    with pytest.raises(
+        LaunchFailed, match=r"was not ready within 0.5 s: http://127\.0\.0\.1:\d+/ gave no answer"
+    ) as info:
+        handle.ready()
+    assert "never ready on its port" in info.value.error.detail
+    handle.kill()
+    nothing_is_left(handle)
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        ("dies", "its server exited with code 3 before it was ready$"),
+        ("goes to the background", "exited with code 0 before it was ready; it has to stay in the foreground"),
+    ],
+)
+def test_one_that_ends_is_not_waited_for(start: Start, mode: str, said: str) -> None:
+    handle = start(mode, timeout_s=600.0)
+    with pytest.raises(LaunchFailed, match=said) as info:
+        handle.ready()
+    assert ("no module named app" in info.value.error.detail) is (mode == "dies")
+
+
+def test_a_check_that_fails_says_where(start: Start) -> None:
+    with pytest.raises(LaunchFailed, match="its check failed: AssertionError") as info:
+        start(check="check_fails").ready()
+    assert 'assert text == "something else"' in info.value.error.detail
+    assert "plain on its port" in info.value.error.detail
+
+
+def test_an_error_for_an_answer_fails_the_check(start: Start) -> None:
+    with pytest.raises(LaunchFailed, match="GET /bad was answered with 503 Service Unavailable: not yet"):
+        start(check="check_an_error").ready()
+
+
+def test_a_check_may_skip_its_cell(start: Start) -> None:
+    with pytest.raises(CellUnsupported, match="not on this day"):
+        start(check="check_skips").ready()
+
+
+def test_a_check_takes_parameters_and_may_be_a_method(launcher: ServerLauncher) -> None:
+    for check in ("check_path", "CheckedByAMethod.check"):
+        handle = launcher.start(request_of(spec_of(check=check), Param(name="path", literal="'/'")))
+        try:
+            handle.ready()
+        finally:
+            handle.kill()
+
+
+# -- what is not there ---------------------------------------------------------------------------------------------
+
+
+def test_a_missing_program_says_how_to_get_it(start: Start) -> None:
+    with pytest.raises(CellUnsupported, match=r"^needs no-such-server: install it with `apt install it`$"):
+        start(argv=("no-such-server", "{port}"), needs=(("no-such-server", "apt install it"),))
+    with pytest.raises(CellUnsupported, match=r"^needs no-such-server, which is not on PATH$"):
+        start(argv=("no-such-server", "{port}"))
+
+
+def test_a_missing_generator_says_how_to_get_it(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    for wanted, said in (("oha", "cargo install oha"), ("wrk", "apt install wrk"), (None, "apt install wrk")):
+        service = Service(ready="http://127.0.0.1:{port}/", load=Load(path="/", connections=1, generator=wanted))  # type: ignore[arg-type]
+        with pytest.raises(CellUnsupported, match=rf"^needs {wanted or 'wrk'}: install it with `{said}`$"):
+            start(service=service)
+
+
+def test_a_generator_that_is_there_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert tool_for(None).name == "oha"
+
+
+# -- its port ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """A port that somebody listens on, which is given out as free at first."""
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        ports = iter([other.getsockname()[1]])
+        real = server_process.free_port
+        monkeypatch.setattr(server_process, "free_port", lambda taken: next(ports, None) or real(taken))
+        yield other
+
+
+def test_a_lost_race_for_a_port_is_run_again(start: Start, taken: socket.socket) -> None:
+    handle = start()
+    first = port_of(handle)
+    assert first == taken.getsockname()[1]
+    handle.ready()
+    assert port_of(handle) != first
+    assert handle.running is not None
+    assert "in use" not in handle.running.output()  # what the first try said is no longer there
+
+
+def test_a_port_that_somebody_else_listens_on_too_is_given_up(start: Start, taken: socket.socket) -> None:
+    stop = threading.Event()
+
+    def answer_all() -> None:
+        taken.settimeout(0.1)
+        while not stop.is_set():
+            with contextlib.suppress(OSError):
+                connection, _ = taken.accept()
+                with connection:
+                    connection.recv(1000)
+                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
+    other = threading.Thread(target=answer_all)
+    other.start()
+    try:
+        handle = start("shares its port")
+        first = port_of(handle)
+        handle.ready()  # its check asks for the right answer
+        assert port_of(handle) != first
+    finally:
+        stop.set()
+        other.join()
+
+
+def test_a_port_is_given_out_once() -> None:
+    taken: set[int] = set()
+    ports = [server_process.free_port(taken) for _ in range(20)]
+    assert len(set(ports)) == 20 == len(taken)
+
+
+# -- load ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_turn_is_a_window_of_load(start: Start) -> None:
+    handle = start()
+    handle.ready()
+    cold = handle.turn(COLD, 1, WINDOW_NS)
+    for kind in (WARMUP, CHECK):
+        handle.turn(kind, 1, WINDOW_NS)
+    turn = handle.turn(MEASURED, 1, WINDOW_NS)
+    assert turn.wall_ns == turn.work_ns == WINDOW_NS
+    assert (turn.start_ns, turn.join_ns) == (0, 0)
+    assert turn.ops > 0
+    assert turn.rate == pytest.approx(turn.ops / 0.15)
+    assert turn.latency is not None
+    assert 0 < turn.latency.p50_ns <= turn.latency.p95_ns <= turn.latency.p99_ns <= turn.latency.max_ns < 2e9
+    assert turn.latency.errors == 0
+    finished = handle.finish()
+    assert (finished.cold, finished.turns) == (cold, (turn,))
+
+
+def test_cpu_time_is_the_servers_alone(start: Start) -> None:
+    service = Service(ready="http://127.0.0.1:{port}/", load=Load(path="burn", connections=1, generator="oha"))
+    busy, idle = start(service=service), start()
+    busy.ready()
+    idle.ready()
+    burnt, spared = (handle.turn(MEASURED, 1, 2 * WINDOW_NS) for handle in (busy, idle))
+    assert burnt.cpu_ns / burnt.ops > 3 * spared.cpu_ns / spared.ops
+
+
+def test_few_errors_are_counted_and_many_are_one(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = start("fails")
+    handle.ready()
+    for kind in (COLD, WARMUP):
+        handle.turn(kind, 1, WINDOW_NS)
+    with pytest.raises(LaunchFailed, match=r"^\d+ of \d+ requests failed under load \(status \d+\)$"):
+        handle.turn(MEASURED, 1, WINDOW_NS)
+    monkeypatch.setattr(load_generators, "MOST_FAILED", 0.5)
+    latency = handle.turn(MEASURED, 1, WINDOW_NS).latency
+    assert latency is not None
+    assert latency.errors > 0
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("fails", "oha exited with code 2: no such option"),
+        ("rubbish", "oha did not print its figures: rubbish"),
+        ("silent", "no request was answered within 0.15 s of load; let window= be longer"),
+        ("hangs", "oha did not end within 0.3 s after its window of 0.15 s"),
+        ("clock", "oha measures with the machine's clock, which was set during 3 windows"),
+    ],
+)
+def test_a_generator_that_tells_nothing(start: Start, monkeypatch: pytest.MonkeyPatch, how: str, said: str) -> None:
+    if how == "hangs":
+        monkeypatch.setattr(server_process, "LATE_S", 0.3)
+    handle = start()
+    handle.ready()
+    monkeypatch.setenv("FTGATE_FAKE", how)
+    with pytest.raises(LaunchFailed, match=said):
+        handle.turn(MEASURED, 1, WINDOW_NS)
+    assert handle.generator is not None
+    assert handle.generator.poll() is not None
+
+
+def test_a_server_that_dies_under_load_is_to_blame(start: Start) -> None:
+    handle = start("dies under load")
+    handle.ready()
+    with pytest.raises(LaunchFailed, match="its server exited with code 5 under load") as info:
+        handle.turn(MEASURED, 1, WINDOW_NS)
+    assert "out of luck" in info.value.error.detail
+
+
+def test_a_server_that_ended_between_turns_is_seen(start: Start) -> None:
+    handle = start()
+    handle.ready()
+    with pytest.raises(ConnectionError):
+        Server(handle.url).get("/die")
+    assert handle.running is not None
+    handle.running.process.wait(20)
+    for order in (lambda: handle.turn(MEASURED, 1, WINDOW_NS), handle.finish):
+        with pytest.raises(LaunchFailed, match="its server exited with code 7 between turns"):
+            order()
+
+
+def test_a_killed_one_is_called_so(start: Start) -> None:
+    handle = start()
+    handle.ready()
+    assert handle.running is not None
+    handle.running.process.kill()
+    handle.running.process.wait()
+    with pytest.raises(LaunchFailed, match="its server was killed by SIGKILL between turns"):
+        handle.finish()
+
+
+def test_the_gil_that_came_back_on_is_read_from_its_output(start: Start) -> None:
+    with pytest.raises(LaunchFailed, match="the GIL came back on: module 'old_module' turned it on"):
+        start("turns the GIL on", expect_gil=False).ready()
+    start("turns the GIL on").ready()
+
+
+def test_what_it_prints_is_kept_short(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "FLOOD_BYTES", 200_000)
+    handle = start("chatty")
+    handle.ready()
+    for _ in range(2):
+        handle.turn(MEASURED, 1, WINDOW_NS)
+    assert handle.running is not None
+    assert handle.running.printed.stat().st_size <= 200_000
+    assert len(handle.running.output()) > 10_000
+
+
+# -- CPUs ----------------------------------------------------------------------------------------------------------
+
+ALL_CPUS = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
+@pytest.mark.skipif(len(ALL_CPUS) < 2, reason="needs two CPUs")
+def test_server_and_generator_keep_to_their_cpus(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, last = frozenset(ALL_CPUS[:1]), frozenset(ALL_CPUS[1:2])
+    monkeypatch.setattr(load_generators, "split", lambda cpus, quota=None: (first, last))
+    told = tmp_path / "told.json"
+    monkeypatch.setenv("FTGATE_FAKE_SAYS", str(told))
+    handle = start()
+    handle.ready()
+    handle.turn(MEASURED, 1, WINDOW_NS)
+    assert os.sched_getaffinity(pid_of(handle)) == first
+    said = json.loads(told.read_text(encoding="utf-8"))
+    assert (said["cpus"], said["threads"]) == (list(last), "1")
+    assert sorted(os.sched_getaffinity(0)) == ALL_CPUS
+
+
+def test_the_note_says_who_shares() -> None:
+    here = len(ALL_CPUS)
+    note = cpus_note()
+    assert ("share" in note) or (str(here - max(1, here // 4)) in note)
+
+
+# -- what is seen --------------------------------------------------------------------------------------------------
+
+
+def test_all_processes_of_the_server_are_looked_at(start: Start) -> None:
+    handle = start("forks")
+    handle.ready()
+    barrier = handle.barrier(1, WINDOW_NS)
+    assert barrier.ops > 0
+    assert barrier.point.processes == 3
+    assert barrier.point.roles["main"].processes == 1
+    held = handle.hold(2 * WINDOW_NS, watched=True)
+    assert held.turn.ops > 0
+    assert {point.processes for point in held.memory} == {3}
+    assert held.waits is not None
+    assert len(held.waits.cores) == 3
+    assert held.waits.watched_s < held.turn.wall_ns / 1e9
+    assert sum(held.waits.cores.values()) > 0
+    if not held.waits.unavailable:
+        assert held.waits.span_s > 2 * held.waits.watched_s  # three main threads at least
+
+
+def test_a_bare_hold_looks_at_nothing(start: Start) -> None:
+    handle = start()
+    handle.ready()
+    held = handle.hold(WINDOW_NS, watched=False)
+    assert (held.memory, held.waits) == ((), None)
+    assert held.turn.ops > 0
+
+
+# -- the end -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["forks", "orphans"])
+def test_no_process_of_it_is_left(start: Start, mode: str) -> None:
+    handle = start(mode)
+    handle.ready()
+    processes = tree(pid_of(handle))
+    assert len(processes) == 3
+    handle.finish()
+    assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in processes)
+    nothing_is_left(handle)
+
+
+def test_none_is_left_where_this_process_is_killed(tmp_path: Path) -> None:
+    script = f"""
+import os, signal, sys
+sys.path[:0] = [{str(HERE)!r}, {str(SUPPORT)!r}]
+import test_servers as here
+launcher = here.ServerLauncher(here.Path({str(tmp_path)!r}))
+handle = here.ServerHandle(launcher, here.request_of(here.spec_of()), None)
+handle.wait_until_ready()
+print(handle.running.process.pid, handle.running.scratch, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    pid, _, scratch = ended.stdout.strip().partition(" ")
+    deadline = time.monotonic() + 30
+    while Path(scratch).exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not Path(scratch).exists()
+    assert not psutil.pid_exists(int(pid)) or psutil.Process(int(pid)).status() == psutil.STATUS_ZOMBIE
+
+
+def test_one_that_does_not_listen_to_reason_is_killed(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_process, "GRACE_S", 0.2)
+    handle = start("deaf")
+    handle.ready()
+    handle.finish()
+    nothing_is_left(handle)
+
+
+def test_it_may_be_killed_at_any_time_and_twice(start: Start) -> None:
+    begun, ended = start("forks"), start()
+    begun.kill()
+    ended.ready()
+    ended.finish()
+    for handle in (begun, ended):
+        handle.kill()
+        nothing_is_left(handle)
+
+
+def test_an_interrupt_ends_the_load_too(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    handle = start("forks")
+    handle.ready()
+    monkeypatch.setattr(memory, "watch", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        handle.hold(2_000_000_000, watched=True)
+    assert handle.generator is not None
+    assert handle.generator.poll() is not None
+    handle.kill()
+    nothing_is_left(handle)
+
+
+# -- without measuring ---------------------------------------------------------------------------------------------
+
+
+def cell_of(spec: Spec) -> Cell:
+    return request_of(spec).cell
+
+
+def test_a_check_runs_once_in_this_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")  # no generator is asked for
+    spec = spec_of("forks")
+    before = {process.pid for process in psutil.process_iter()}
+    check_here(cell_of(spec), spec, 20.0)
+    ours = [process for process in psutil.process_iter(["cmdline"]) if process.pid not in before]
+    assert not [process for process in ours if str(SCRIPT) in (process.info["cmdline"] or ())]
+
+
+def test_what_a_check_raises_is_raised_here() -> None:
+    spec = spec_of(check="check_fails")
+    with pytest.raises(AssertionError) as info:
+        check_here(cell_of(spec), spec, 20.0)
+    assert any("plain on its port" in note for note in info.value.__notes__)
+
+
+def test_what_is_missing_is_unsupported_here() -> None:
+    needing = spec_of(needs=(("no-such-tool", "apt install it"),))
+    with pytest.raises(CellUnsupported, match="no-such-tool: install it with `apt install it`"):
+        check_here(cell_of(needing), needing, 20.0)
+    lacking = spec_of(argv=("no-such-server",))
+    with pytest.raises(CellUnsupported, match="no-such-server"):
+        check_here(cell_of(lacking), lacking, 20.0)
+
+
+# -- for real ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("generator", ["wrk", "oha"])
+def test_with_a_real_generator(
+    launcher: ServerLauncher, tmp_path: Path, generator: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", os.environ["PATH"].split(os.pathsep, 1)[1])
+    try:
+        tool = tool_for(generator)  # type: ignore[arg-type]
+    except CellUnsupported as reason:
+        pytest.skip(str(reason))
+    service = Service(ready="http://127.0.0.1:{port}/", load=Load(path="/", connections=4, generator=tool.name))
+    handle = launcher.start(request_of(spec_of(service=service)))
+    try:
+        handle.ready()
+        turn = handle.turn(MEASURED, 1, 1_000_000_000)
+        assert turn.wall_ns >= 1_000_000_000
+        assert turn.ops > 10
+        assert turn.cpu_ns > 0
+        assert turn.latency is not None
+        assert turn.latency.errors == 0
+        assert 0 < turn.latency.p50_ns <= turn.latency.p99_ns <= turn.latency.max_ns
+        # Little's law: so many connections, each of which waits for its answer. What wrk adds for requests that were
+        # not sent meanwhile makes the mean longer, never shorter.
+        assert turn.rate * turn.latency.mean_ns / 1e9 > 2
+        handle.finish()
+    finally:
+        handle.kill()

@@ -1,0 +1,272 @@
+"""Environments made by uv: what is in them, when they are remade, and how a failure looks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pytest_ftgate.errors import FtgateError
+from pytest_ftgate.model import Interpreter
+from pytest_ftgate.pythons import (
+    EnvironmentBroken,
+    InstallError,
+    default_install,
+    describe,
+    ensure_environment,
+    environment_folder,
+    environments,
+    find_environments,
+    run_uv,
+)
+
+BACKEND = '''\
+"""A build backend of the standard library alone: installs need no network."""
+import pathlib
+import zipfile
+
+META = "Metadata-Version: 2.1\\nName: sample\\nVersion: 1.0\\n"
+WHEEL = "Wheel-Version: 1.0\\nGenerator: sample\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n"
+
+
+def _build(folder, files):
+    name = "sample-1.0-py3-none-any.whl"
+    files = {**files, "sample-1.0.dist-info/METADATA": META, "sample-1.0.dist-info/WHEEL": WHEEL}
+    with zipfile.ZipFile(pathlib.Path(folder, name), "w") as wheel:
+        for path, text in files.items():
+            wheel.writestr(path, text)
+        wheel.writestr("sample-1.0.dist-info/RECORD", "".join(f"{path},,\\n" for path in files))
+    return name
+
+
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    return _build(folder, {"sample.py": pathlib.Path("src/sample.py").read_text()})
+
+
+def build_editable(folder, config_settings=None, metadata_directory=None):
+    return _build(folder, {"sample.pth": str(pathlib.Path("src").absolute())})
+'''
+PYPROJECT = """\
+[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+
+[project]
+name = "sample"
+version = "1.0"
+"""
+
+
+@pytest.fixture(scope="module")
+def interpreter() -> Interpreter:
+    """The interpreter that runs the tests: what is made from it does not hang on its version."""
+    return describe(getattr(sys, "_base_executable", sys.executable), found="path")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    (folder / "src").mkdir(parents=True)
+    (folder / "pyproject.toml").write_text(PYPROJECT, encoding="utf-8")
+    (folder / "backend.py").write_text(BACKEND, encoding="utf-8")
+    (folder / "src" / "sample.py").write_text("VALUE = 1\n", encoding="utf-8")
+    return folder
+
+
+class Maker:
+    """Makes one environment again and again and tells whether it was made anew."""
+
+    def __init__(self, interpreter: Interpreter, project: Path) -> None:
+        self.interpreter = interpreter
+        self.project = project
+        self.root = project / ".ftgate" / "envs"
+
+    def python(self, *install: str) -> Path:
+        return ensure_environment(self.interpreter, root=self.root, project=self.project, install=install)
+
+    def made(self, *install: str) -> bool:
+        """Whether this call made the environment: its configuration file is a new one."""
+        folder = environment_folder(self.interpreter, root=self.root, project=self.project, install=install)
+        before = _identity(folder / "pyvenv.cfg")
+        self.python(*install)
+        return _identity(folder / "pyvenv.cfg") != before
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    if not path.exists():
+        return None
+    found = path.stat()
+    return found.st_ino, found.st_mtime_ns
+
+
+@pytest.fixture
+def maker(interpreter: Interpreter, project: Path) -> Maker:
+    return Maker(interpreter, project)
+
+
+def run(python: Path, program: str) -> str:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run([python, "-I", "-c", program], env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_it_holds_the_project_and_git_ignores_it(maker: Maker) -> None:
+    python = maker.python("-e", ".")
+    assert run(python, "import sample; print(sample.__file__)") == str(maker.project / "src" / "sample.py")
+    assert python.is_relative_to(maker.root)
+    assert (maker.project / ".ftgate" / ".gitignore").read_text(encoding="utf-8") == "*\n"
+    assert find_environments(maker.interpreter, maker.root) == [python.parent.parent]
+
+
+def test_nothing_installed_does_not_look_at_the_project(maker: Maker) -> None:
+    python = maker.python()
+    assert run(python, "import sys; print(sys.prefix)") == str(python.parent.parent)
+    (maker.project / "pyproject.toml").write_text("", encoding="utf-8")
+    assert not maker.made()
+
+
+def test_it_is_made_again_only_when_what_it_is_made_from_changes(maker: Maker) -> None:
+    project = maker.project
+    (project / "requirements.txt").write_text("# none\n-r more.txt\n", encoding="utf-8")
+    (project / "more.txt").write_text("", encoding="utf-8")
+    install = ("-e", ".", "-r", "requirements.txt")
+    assert maker.made(*install)
+    assert not maker.made(*install)
+    (project / "src" / "sample.py").write_text("VALUE = 2\n", encoding="utf-8")
+    (project / ".hidden").mkdir()
+    (project / ".hidden" / "native.c").write_text("int x;\n", encoding="utf-8")
+    (project / "pyproject.toml").touch()
+    assert not maker.made(*install)
+    for path in ("src/native.c", "setup.cfg", "more.txt"):
+        (project / path).write_text("# changed\n", encoding="utf-8")
+        assert maker.made(*install), path
+        assert not maker.made(*install), path
+
+
+def test_a_copy_of_the_project_follows_its_python_sources(maker: Maker) -> None:
+    assert maker.made(".")
+    assert not maker.made(".")
+    (maker.project / "src" / "sample.py").write_text("VALUE = 2\n", encoding="utf-8")
+    python = maker.python(".")
+    assert run(python, "import sample; print(sample.VALUE)") == "2"
+
+
+def test_another_interpreter_makes_it_anew(maker: Maker) -> None:
+    assert maker.made()
+    maker.interpreter = msgspec.structs.replace(maker.interpreter, version="3.14.99")
+    assert maker.made()
+    assert len(list(maker.root.glob("*/pyvenv.cfg"))) == 2
+
+
+def test_an_unfinished_environment_is_made_anew(maker: Maker) -> None:
+    python = maker.python()
+    (python.parent.parent / environments.STAMP).write_text('{"trunca', encoding="utf-8")
+    assert find_environments(maker.interpreter, maker.root) == []
+    assert maker.made()
+
+
+def test_two_runs_at_once_make_it_once(maker: Maker) -> None:
+    calls: list[list[str]] = []
+
+    def counted(arguments: list[str], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        calls.append(list(arguments))
+        return run_uv(arguments, cwd=cwd)
+
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(4) as pool:
+        patch.setattr(environments, "run_uv", counted)
+        pythons = {future.result() for future in [pool.submit(maker.python) for _ in range(4)]}
+    assert len(pythons) == 1
+    assert [words[0] for words in calls] == ["venv"]
+
+
+def test_a_failing_install_shows_uvs_own_message_and_is_tried_again(maker: Maker) -> None:
+    (maker.project / "backend.py").write_text("raise RuntimeError('the backend of the user is broken')\n")
+    for _ in range(2):
+        with pytest.raises(InstallError) as caught:
+            maker.python("-e", ".")
+        assert "the backend of the user is broken" in str(caught.value)
+        assert "-e ." in str(caught.value)
+        assert "ftgate_install" in str(caught.value)
+    assert find_environments(maker.interpreter, maker.root) == []
+
+
+def test_an_interpreter_that_uv_refuses_is_an_error_with_its_message(maker: Maker, tmp_path: Path) -> None:
+    fake = tmp_path / "python3.14"
+    fake.write_text("#!/bin/sh\nexit 3\n", encoding="utf-8")
+    fake.chmod(0o755)
+    maker.interpreter = msgspec.structs.replace(maker.interpreter, executable=str(fake))
+    with pytest.raises(EnvironmentBroken, match="uv could not make the environment"):
+        maker.python()
+
+
+@pytest.mark.parametrize(
+    ("files", "install"),
+    [
+        ({}, ()),
+        ({"pyproject.toml": "[tool.pytest.ini_options]\n"}, ()),
+        ({"pyproject.toml": "[project]\nname = 'x'\n"}, ("-e", ".")),
+        ({"pyproject.toml": "[build-system]\nrequires = []\n"}, ("-e", ".")),
+        ({"pyproject.toml": "[project]\nname = 'x'\n[tool.uv]\npackage = false\n"}, ()),
+        ({"pyproject.toml": "[tool.ruff]\n", "setup.py": ""}, ("-e", ".")),
+    ],
+)
+def test_default_install_is_the_project_when_it_is_one(
+    tmp_path: Path, files: dict[str, str], install: tuple[str, ...]
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert default_install(tmp_path) == install
+
+
+def test_default_install_names_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[project\n", encoding="utf-8")
+    with pytest.raises(FtgateError, match=r"pyproject\.toml cannot be read"):
+        default_install(tmp_path)
+
+
+def test_an_existing_gitignore_is_left_alone(maker: Maker) -> None:
+    maker.root.mkdir(parents=True)
+    (maker.root.parent / ".gitignore").write_text("mine\n", encoding="utf-8")
+    maker.python()
+    assert (maker.root.parent / ".gitignore").read_text(encoding="utf-8") == "mine\n"
+
+
+def test_the_stamp_is_json_with_the_install_arguments(maker: Maker) -> None:
+    python = maker.python("-e", ".")
+    stamp = json.loads((python.parent.parent / environments.STAMP).read_text(encoding="utf-8"))
+    assert json.loads(stamp["install"]) == ["-e", "."]
+
+
+def test_an_environment_whose_project_is_gone_or_that_nobody_used_is_removed(maker: Maker, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    own = maker.python().parent.parent
+    others = [
+        ensure_environment(maker.interpreter, root=maker.root, project=project, install=()).parent.parent
+        for project in (gone, tmp_path)
+    ]
+    gone.rmdir()
+    os.utime(others[1] / environments.STAMP, (0, 0))
+    assert sorted(environments.prune_environments(maker.root)) == sorted(others)
+    assert [folder for folder in (own, *others) if folder.exists()] == [own]
+    os.utime(own / environments.STAMP, (0, 0))
+    maker.python()  # used again
+    assert environments.prune_environments(maker.root) == []
+    assert environments.prune_environments(maker.root, kept_unused_s=-1) == [own]
+
+
+def test_an_environment_of_an_older_version_is_left_and_made_anew(maker: Maker) -> None:
+    python = maker.python()
+    path = python.parent.parent / environments.STAMP
+    stamp = json.loads(path.read_text(encoding="utf-8"))
+    del stamp["project"]
+    path.write_text(json.dumps(stamp), encoding="utf-8")
+    assert environments.prune_environments(maker.root, kept_unused_s=-1) == []
+    assert maker.made()

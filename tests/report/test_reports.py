@@ -1,0 +1,800 @@
+"""Reports: units, the terminal's table against golden files, JSON there and back.
+
+`python tests/test_reports.py` writes the golden files anew; look at their diff before committing it.
+"""
+
+from __future__ import annotations
+
+import json as stdlib_json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import report_by_hand
+from report_by_hand import KIB, MIB, around, cell, role, site
+
+from pytest_ftgate.errors import FtgateError
+from pytest_ftgate.model import (
+    Decision,
+    Figures,
+    Interval,
+    Latency,
+    Launch,
+    LockSite,
+    LockWaits,
+    Metric,
+    MetricVerdict,
+    Report,
+    RoleFigures,
+    Row,
+    Sample,
+    Table,
+    Verdict,
+    WaitFigures,
+    WorkloadError,
+)
+from pytest_ftgate.report import json, terminal, units
+from pytest_ftgate.report.baselines import render_diff, update_lines
+from pytest_ftgate.report.details import beneath as block_of
+from pytest_ftgate.report.lines import Style, phrases, shortened
+from pytest_ftgate.store.conversion import Summary
+from pytest_ftgate.store.update import Difference, Update
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+TERMINALS: dict[str, dict[str, Any]] = {
+    "terminal_80.txt": {"width": 80, "color": False, "unicode": True},
+    "terminal_120.txt": {"width": 120, "color": False, "unicode": True},
+    "terminal_120_verbose.txt": {"width": 120, "color": False, "unicode": True, "verbosity": 1},
+    "terminal_80_ascii_color.txt": {"width": 80, "color": True, "unicode": False},
+}
+
+
+def interval(value: float, low: float, high: float, level: float = 0.95) -> Interval:
+    return Interval(value=value, low=low, high=high, level=level)
+
+
+def one_table(*rows: Row, title: str = "t.py::test", note: str = "") -> Report:
+    """A report of one table."""
+    table = Table(title=title, rows=rows, reference="3.14t-threads", note=note)
+    return msgspec.structs.replace(report_by_hand.report(), tables=(table,), unused_baselines=())
+
+
+def row(word: str = "threads", decision: Decision = Decision.PASSED, **fields: Any) -> Row:
+    verdict = fields.pop("verdict", Verdict(decision=decision, reason=fields.pop("reason", "")))
+    return Row(cell=cell("t.py::test", "3.14t", word, 8), verdict=verdict, **fields)
+
+
+def shown(report: Report, width: int = 100, **options: Any) -> str:
+    return terminal.render(report, **{"width": width, "color": False, "unicode": True, **options})
+
+
+# ---- units
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "0 ns"),
+        (0.5, "0.500 ns"),
+        (12, "12 ns"),
+        (12.34, "12.3 ns"),
+        (999.4, "999 ns"),
+        (999.9, "1.00 µs"),
+        (5320, "5.32 µs"),
+        (1_832_000, "1.83 ms"),
+        (762_000_000, "762 ms"),
+        (999_960_000, "1.00 s"),
+        (125e9, "125 s"),
+        (1234e9, "1234 s"),
+        (-1_832_000, "-1.83 ms"),
+        (math.inf, "inf ns"),
+        (math.nan, "nan ns"),
+    ],
+)
+def test_time(ns: float, text: str) -> None:
+    assert units.time(ns) == text
+
+
+def test_time_in_ascii() -> None:
+    assert units.time(5320, unicode=False) == "5.32 us"
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "text"),
+    [
+        (0, "0 B"),
+        (512, "512 B"),
+        (1023, "1023 B"),
+        (1024, "1.00 KiB"),
+        (24_327_000, "23.2 MiB"),
+        (1013 * MIB, "1013 MiB"),
+        (8 * 2**30, "8.00 GiB"),
+        (-64 * 4096, "-256 KiB"),
+    ],
+)
+def test_size(n_bytes: float, text: str) -> None:
+    assert units.size(n_bytes) == text
+
+
+@pytest.mark.parametrize(
+    ("per_s", "text"),
+    [
+        (0, "0 /s"),
+        (0.25, "0.250 /s"),
+        (12.5, "12.5 /s"),
+        (51_000, "51.0 k/s"),
+        (1_098_000, "1.10 M/s"),
+        (2.5e9, "2.50 G/s"),
+    ],
+)
+def test_rate(per_s: float, text: str) -> None:
+    assert units.rate(per_s) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1, "1.00x"), (1.7, "1.70x"), (17.93, "17.9x"), (762, "762x"), (0.561, "0.56x"), (0.0123, "0.0123x")],
+)
+def test_ratio(value: float, text: str) -> None:
+    assert units.ratio(value) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(0, "0.00"), (0.034, "0.03"), (1.934, "1.93"), (12.41, "12.4")])
+def test_cores(value: float, text: str) -> None:
+    assert units.cores(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1.046, "+4.6 %"),
+        (0.871, "-12.9 %"),
+        (1.0, "0.0 %"),
+        (1.0004, "0.0 %"),
+        (0.9996, "0.0 %"),
+        (2.3, "+130 %"),
+        (1.9996, "+100 %"),
+        (math.inf, "+inf %"),
+    ],
+)
+def test_change(value: float, text: str) -> None:
+    assert units.change(value) == text
+
+
+@pytest.mark.parametrize(
+    ("p", "text"),
+    [(0.0, "p < 0.0001"), (0.00009, "p < 0.0001"), (0.00016, "p = 0.0002"), (0.0344, "p = 0.034"), (1.0, "p = 1")],
+)
+def test_p_value(p: float, text: str) -> None:
+    assert units.p_value(p) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.04, "0.0 s"),
+        (3.21, "3.2 s"),
+        (9.97, "10 s"),
+        (59.4, "59 s"),
+        (59.7, "1 min"),
+        (125.2, "2 min 5 s"),
+        (3600, "1 h"),
+        (3780, "1 h 3 min"),
+        (7199, "2 h"),
+    ],
+)
+def test_span(seconds: float, text: str) -> None:
+    assert units.span(seconds) == text
+
+
+@pytest.mark.parametrize(("level", "text"), [(0.95, "95 %"), (0.992, "99.2 %"), (0.99999, "99.9 %"), (0.29, "29 %")])
+def test_level_is_never_rounded_up(level: float, text: str) -> None:
+    assert units.level(level) == text
+
+
+def test_interval_has_the_unit_of_its_value() -> None:
+    assert units.time_ends(interval(1_832_000, 1_803_000, 1_866_000)) == "[1.80, 1.87]"
+    assert units.time_ends(interval(950_000, 900_000, 1_100_000)) == "[900, 1100]"
+    assert units.time_ends(interval(950, 0, math.inf)) == "[0, inf]"
+    assert units.half_width(interval(100, 99, 103)) == "±3.0 %"
+    assert units.half_width(interval(100, 99, 103), unicode=False) == "+-3.0 %"
+    assert units.half_width(interval(0, 0, 0)) == ""
+
+
+def test_intervals_of_bytes_and_ratios() -> None:
+    assert units.size_ends(interval(102 * KIB, 100 * KIB, 104 * KIB)) == "[100, 104]"
+    assert units.size_ends(interval(0.9 * MIB, 0, 2 * MIB)) == "[0, 2048]"
+    assert units.ratio_ends(interval(1.03, 1.01, 1.052)) == "[1.01, 1.05]"
+    assert units.ratio_ends(interval(17.93, 17.0, 18.04)) == "[17.0, 18.0]"
+
+
+@pytest.mark.parametrize(
+    ("fraction", "text"),
+    [
+        (0, "0"),
+        (1e-9, "<0.1 %"),
+        (0.00049, "<0.1 %"),
+        (0.0005, "0.1 %"),
+        (0.312, "31.2 %"),
+        (0.9996, "100 %"),
+        (1.0, "100 %"),
+        (math.nan, "nan %"),
+    ],
+)
+def test_share(fraction: float, text: str) -> None:
+    assert units.share(fraction) == text
+
+
+@pytest.mark.parametrize(
+    ("fraction", "text"),
+    [(0, "0 %"), (0.001, "<1 %"), (0.006, "1 %"), (0.48, "48 %"), (0.997, ">99 %"), (1.0, "100 %"), (1.02, "102 %")],
+)
+def test_whole_share(fraction: float, text: str) -> None:
+    assert units.whole_share(fraction) == text
+
+
+@pytest.mark.parametrize(
+    ("difference", "text"),
+    [(0.0412, "+4.1 points"), (-0.3, "-30.0 points"), (0.0, "0.0 points"), (-0.0001, "0.0 points")],
+)
+def test_points(difference: float, text: str) -> None:
+    assert units.points(difference) == text
+
+
+def test_fewer_digits_of_what_is_known_less_well() -> None:
+    assert [units.time(ns, digits=2) for ns in (12_300, 1_234, 155_000, 996)] == ["12 µs", "1.2 µs", "155 µs", "996 ns"]
+
+
+# ---- the terminal
+
+
+@pytest.mark.parametrize("name", TERMINALS)
+def test_terminal_golden(name: str) -> None:
+    assert terminal.render(report_by_hand.report(), **TERMINALS[name]) == (GOLDEN / name).read_text(encoding="utf-8")
+
+
+def test_every_decision_has_a_status_of_its_own() -> None:
+    assert set(terminal.STATUS) == set(Decision) == set(terminal.WORST_FIRST)
+    assert len({status.letter for status in terminal.STATUS.values()}) == len(Decision)
+    assert terminal.STATUS[Decision.REGRESSED] == ("regressed", "R", "REGRESSED", {"red": True})
+    assert all(status.category == decision.value for decision, status in terminal.STATUS.items())
+
+
+@pytest.mark.parametrize("verbosity", [0, 1])
+@pytest.mark.parametrize("width", [60, 72, 80, 100, 120, 200])
+def test_lines_fit_except_what_must_not_be_broken(width: int, verbosity: int) -> None:
+    for line in shown(report_by_hand.report(), width, verbosity=verbosity).splitlines():
+        copied = "pytest --ftgate" in line or "::" in line or "│" in line or "baselines/" in line
+        assert len(line) <= width or copied, line
+
+
+def test_narrow_terminal_gives_up_the_less_important_columns_first() -> None:
+    def head(width: int) -> str:
+        text = shown(report_by_hand.report(), width)
+        return next(line for line in text.splitlines() if "verdict" in line)
+
+    assert re.split(r"\s{2,}", head(120).strip()) == ["time", "95 % CI", "ratio", "cores", "USS", "PSS", "verdict"]
+    assert re.split(r"\s{2,}", head(80).strip()) == ["time", "95 % CI", "ratio", "cores", "USS", "verdict"]
+    assert re.split(r"\s{2,}", head(64).strip()) == ["time", "95 % CI", "ratio", "verdict"]
+    assert re.split(r"\s{2,}", head(40).strip()) == ["time", "ratio", "verdict"]
+
+
+def test_numbers_end_in_one_column() -> None:
+    lines = shown(report_by_hand.report(), 120).splitlines()
+    times = [re.search(r"\d [mµn]?s(?= )", line) for line in lines if re.match(r"  3\.14t?-\w+-w8  ", line)]
+    assert len({found.end() for found in times if found}) == 1
+
+
+def test_columns_without_a_value_are_left_out() -> None:
+    text = shown(one_table(row(figures=Figures(wall_ns=interval(1e6, 1e6, 1e6, level=0.0)))))
+    head = next(line for line in text.splitlines() if "verdict" in line)
+    assert head.split() == ["time", "verdict"]
+    assert "ratio" not in text
+
+
+def test_levels_that_differ_leave_the_heading_without_one() -> None:
+    rows = [row(figures=Figures(wall_ns=interval(1e6, 9e5, 1.1e6, level))) for level in (0.9, 0.95)]
+    head = next(line for line in shown(one_table(*rows)).splitlines() if "verdict" in line)
+    assert head.split() == ["time", "CI", "verdict"]
+
+
+def test_regressed_cell_says_what_by_how_much_and_how_to_look_closer() -> None:
+    text = shown(report_by_hand.report())
+    block = text.partition("  regressed: 3.14-fork-w8\n")[2].partition("  regressed:")[0]
+    assert "wall time  3.12 ms, +31.2 % (99.2 % CI +28.1 % to +34.3 %), p = 0.0002" in block
+    assert "USS" not in block
+    assert "against    the baseline's commit (1a2b3c4d5e)\n" in block
+    assert "judged by  launches side by side (not clearly as stored" in block
+    assert "pytest --ftgate 'tests/test_words.py::test_tokenise[3.14-fork-w8]'" in block
+    assert "ftgate baseline diff" in block
+
+
+def test_a_comparison_is_looked_at_closer_by_the_same_comparison() -> None:
+    verdict = Verdict(
+        decision=Decision.REGRESSED, baseline="main (1eb3b87)", road="tandem", why="--ftgate-against main"
+    )
+    text = shown(one_table(row(verdict=verdict)))
+    assert "closer     pytest --ftgate --ftgate-against=main " in text
+    assert "ftgate baseline diff" not in text
+
+
+def test_what_passed_says_by_which_road_in_one_line() -> None:
+    stored = row(verdict=Verdict(decision=Decision.PASSED, road="stored"))
+    beside = row(verdict=Verdict(decision=Decision.PASSED, road="tandem", why="its commit was measured beside it"))
+    assert "  passed by  the stored launches\n" in shown(one_table(stored, stored))
+    both = shown(one_table(stored, beside))
+    assert f"  passed by  the stored launches: {stored.cell.label}\n" in both
+    assert "launches side by side (its commit was measured beside it): " in both
+
+
+def test_command_is_quoted_for_a_shell() -> None:
+    nodeid = "t.py::test[3.14t-threads-w8-it's $HOME]"
+    fallen = msgspec.structs.replace(cell("t.py::test", "3.14t", "threads", 8), nodeid=nodeid)
+    text = shown(one_table(Row(cell=fallen, verdict=Verdict(decision=Decision.REGRESSED))), 60)
+    assert """pytest --ftgate 't.py::test[3.14t-threads-w8-it'"'"'s $HOME]'""" in text
+
+
+def test_reason_that_a_metric_gives_is_said_once() -> None:
+    metric = MetricVerdict(metric=Metric.WALL, decision=Decision.INCONCLUSIVE, reason="9 more launches would settle it")
+    verdict = Verdict(decision=Decision.INCONCLUSIVE, metrics=(metric,), reason=f"wall: {metric.reason}")
+    assert shown(one_table(row(verdict=verdict))).count("would settle it") == 1
+    bare = Verdict(decision=Decision.INCONCLUSIVE, reason="other fingerprint")
+    assert "      other fingerprint\n" in shown(one_table(row(verdict=bare)))
+
+
+def test_error_shows_the_last_lines_without_their_escapes() -> None:
+    said = "\n".join(f"line {number}" for number in range(30)) + "\n\x1b[31mred\x1b[0m\x07 \x1b]0;title\x07end\r\n"
+    fallen = row(decision=Decision.ERROR, error=WorkloadError(reason="exited\nwith 3", detail=said))
+    text = shown(one_table(fallen))
+    assert "exited with 3" in text
+    assert "│ red end\n" in text
+    assert "\x1b" not in text
+    assert "line 18" not in text
+    assert "line 19" in text
+    assert "(19 lines more: -v)" in text
+    assert "line 0\n" in shown(one_table(fallen), verbosity=1)
+
+
+def test_error_is_found_in_the_sample_and_the_verdict() -> None:
+    of = cell("t.py::test", "3.14t", "threads", 8)
+    broken = Sample(cell=of, interpreter=report_by_hand.GIL, key="k", error=WorkloadError(reason="hung for 60 s"))
+    assert "hung for 60 s" in shown(one_table(row(decision=Decision.ERROR, sample=broken)))
+    assert "wall values cannot be compared" in shown(
+        one_table(row(decision=Decision.ERROR, reason="wall values cannot be compared"))
+    )
+
+
+def test_unsupported_cells_are_grouped_by_reason() -> None:
+    rows = [
+        row(word, Decision.UNSUPPORTED, reason=why) for word, why in [("fork", "A"), ("spawn", "B"), ("tasks", "A")]
+    ]
+    text = shown(one_table(*rows))
+    assert "unsupported: 3.14t-fork-w8, 3.14t-tasks-w8\n      A\n" in text
+    assert "unsupported: 3.14t-spawn-w8\n      B\n" in text
+
+
+def test_header_names_machine_interpreters_and_seed() -> None:
+    text = shown(report_by_hand.report(), 160)
+    assert "x86_64-epyc7763-2-9f3c · AMD EPYC 7763 64-Core Processor · 2 cores" in text
+    assert "3.14.7t  GIL off · gcc 14.2.0, no PGO, no LTO, built from source · /opt/python/bin/python3.14t" in text
+    assert "repeat with --ftgate-seed 20260102" in text
+    assert "--ftgate-seed" not in shown(report_by_hand.report(), 160, verbosity=-1)
+
+
+def test_footer_shows_updates_in_place_of_the_advice_to_record() -> None:
+    new = row(decision=Decision.NO_BASELINE)
+    assert "--ftgate-update" in shown(one_table(new))
+    updated = msgspec.structs.replace(one_table(new), updates=("baselines/t.py/test.json: 1 cell new",))
+    text = shown(updated)
+    assert "updated  baselines/t.py/test.json: 1 cell new" in text
+    assert "--ftgate-update" not in text
+
+
+def test_report_of_nothing() -> None:
+    text = shown(msgspec.structs.replace(one_table(), tables=(), wall_s=0.2, interpreters=()))
+    assert text.endswith("\n0 cells in 0.2 s\n")
+
+
+def test_colour_only_when_asked_and_always_closed() -> None:
+    plain = shown(report_by_hand.report(), 80)
+    colored = shown(report_by_hand.report(), 80, color=True)
+    assert "\x1b" not in plain
+    assert re.sub(r"\x1b\[[\d;]*m", "", colored) == plain
+    assert "\x1b[31mregressed\x1b[0m" in colored
+    assert "\x1b[32mpassed\x1b[0m" in colored
+    assert "\x1b[33minconclusive\x1b[0m" in colored
+
+
+def test_ascii_stream_gets_ascii() -> None:
+    assert shown(report_by_hand.report(), 80, unicode=False, verbosity=1).isascii()
+
+
+def test_lines_of_one_cell() -> None:
+    regressed = report_by_hand.tokenise().rows[1]
+    text = terminal.verdict_lines(regressed, width=80, color=False, unicode=True)
+    assert text.startswith("  regressed: 3.14-fork-w8\n")
+    passed = report_by_hand.tokenise().rows[0]
+    assert terminal.verdict_lines(passed, width=80, color=False, unicode=True) == ""
+
+
+# ---- beneath a row
+
+
+def beneath(verbosity: int = 0, width: int = 120, *, unicode: bool = True, workers: int = 8, **fields: Any) -> str:
+    """The lines beneath a row of these figures, each without its indentation."""
+    of = cell("t.py::test", "3.14t", "threads", workers)
+    one = Row(cell=of, verdict=Verdict(decision=Decision.PASSED), figures=Figures(**fields))
+    style = Style(width, color=False, unicode=unicode, verbosity=verbosity)
+    return "\n".join(line.strip() for line in block_of(one, style))
+
+
+LATENCY = Latency(mean_ns=3.5e6, p50_ns=3.2e6, p95_ns=6.1e6, p99_ns=9e6, max_ns=21e6)
+
+
+def test_the_answers_of_a_server_are_shown_unasked() -> None:
+    times = "mean 3.5 ms, p50 3.2 ms, p95 6.1 ms, p99 9.0 ms, max 21 ms"
+    assert beneath(latency=LATENCY, ops_per_s=2841.4) == f"load     2841 req/s; {times}; no errors"
+    many = msgspec.structs.replace(LATENCY, errors=3)
+    assert beneath(latency=many, ops_per_s=94.3) == f"load     94.3 req/s; {times}; 3 errors"
+    once = msgspec.structs.replace(LATENCY, errors=1)
+    assert beneath(latency=once).endswith("max 21 ms; 1 error")
+
+
+def test_a_window_of_load_has_no_phases() -> None:
+    phases: dict[str, Any] = {"start_ns": 0.0, "work_ns": 1e9, "join_ns": 0.0, "cold_ns": 4e5}
+    assert beneath(1, latency=LATENCY, **phases).startswith("cold 400 µs\nload")
+    assert "work 1.00 s" in beneath(1, **phases)
+
+
+def test_nothing_measured_is_nothing_beneath() -> None:
+    assert beneath() == ""
+    assert beneath(1) == ""
+
+
+def test_table_of_several_worker_counts_has_distinct_labels_and_a_scaling() -> None:
+    for width in (40, 60, 80, 120):
+        text = shown(msgspec.structs.replace(report_by_hand.report(), tables=(report_by_hand.cache(),)), width)
+        labels = re.findall(r"^  (3\.1\S+)  ", text, re.MULTILINE)
+        assert len(set(labels)) == len(labels) == 5, width
+    head, one, eight, *_ = [line for line in text.splitlines() if "verdict" in line or re.match(r"  3\.1", line)]
+    assert re.split(r"\s{2,}", head.strip())[4:] == ["scaling", "USS", "PSS", "lock wait", "verdict"]
+    assert re.split(r"\s{2,}", one.strip())[-2:] == ["0", "passed"]
+    assert "1.72x" in eight
+    assert re.split(r"\s{2,}", eight.strip())[-2:] == ["31.2 %", "regressed"]
+
+
+def test_lock_wait_that_was_not_measured_is_an_empty_place() -> None:
+    rows = [row(figures=Figures(lock_wait_share=share)) for share in (None, 0.0, 0.0001)]
+    lines = [line for line in shown(one_table(*rows)).splitlines() if line.startswith("  3.14t")]
+    assert [line.split("w8")[1].strip() for line in lines] == ["passed", "0  passed", "<0.1 %  passed"]
+
+
+def test_worst_sites_are_shown_and_the_rest_counted() -> None:
+    sites = tuple(site("app.py", line, "Lock", line / 1000) for line in range(1, 60, 10))
+    short = beneath(sites=sites, lock_wait_share=0.156)
+    assert re.findall(r"app.py:(\d+)", short) == ["51", "41"]
+    assert short.endswith("3 more sites: 6.3 % of the time together (-v)")
+    full = beneath(1, sites=sites, lock_wait_share=0.156)
+    assert re.findall(r"app.py:(\d+)", full) == ["51", "41", "31", "21", "11"]
+    assert full.endswith("1 more site: 0.1 % of the time")
+
+
+def test_site_line_says_all_that_is_known() -> None:
+    fields: dict[str, Any] = {"lock_wait_share": 0.312, "sites": (site("app.py", 12, "Lock", 0.312, name="cache"),)}
+    assert beneath(width=160, **fields) == (
+        'lock     app.py:12 Lock "cache"  31.2 % of the time, 45 % contended (1.20 k/s), '
+        "p50 12 µs, p95 80 µs, p99 210 µs, max 1.4 ms"
+    )
+    gil = beneath(width=160, gil_enabled=True, **fields)
+    assert 'Lock "cache"  31.2 % of the time (with the wait for the GIL), 45 %' in gil
+    task = (site("app.py", 12, "asyncio.Lock", 0.312),)
+    assert "(with" not in beneath(gil_enabled=True, lock_wait_share=0.312, sites=task)
+    unknown = (site("", 0, "multiprocessing.Lock", 0.312),)
+    assert beneath(sites=unknown, lock_wait_share=0.312).startswith(
+        "lock     line unknown: multiprocessing.Lock  31.2 %"
+    )
+    uncounted = (site("app.py", 12, "Queue", 0.312, "queue", ratio=None),)
+    assert "queue    app.py:12 Queue  31.2 % of the time, 1.20 k/s waited, p50" in beneath(
+        lock_wait_share=0.0, queue_wait_share=0.312, sites=uncounted
+    )
+
+
+def test_queues_come_after_locks_and_do_not_push_them_out() -> None:
+    sites = (*(site("q.py", line, "Queue", 0.3, "queue") for line in (1, 2, 3)), site("a.py", 1, "Lock", 0.02))
+    names = re.findall(r"^(lock|queue)", beneath(sites=sites, lock_wait_share=0.02), re.MULTILINE)
+    assert names == ["lock", "queue", "queue"]
+
+
+def test_sites_that_hardly_wait_are_counted_when_asked() -> None:
+    small = (site("a.py", 1, "Lock", 0.004), site("a.py", 2, "Lock", 0.003))
+    assert beneath(sites=small, lock_wait_share=0.007) == ""
+    assert beneath(1, sites=small, lock_wait_share=0.007) == "lock     2 sites: 0.7 % of the time together"
+    assert beneath(1, lock_wait_share=0.0) == "lock     no wait seen"
+
+
+def test_cost_of_looking_stands_beside_the_figure() -> None:
+    sites = (site("a.py", 1, "Lock", 0.2), site("a.py", 2, "Lock", 0.1))
+    fields: dict[str, Any] = {"sites": sites, "lock_wait_share": 0.3}
+    cheap, dear = (fields | {"lock_cost": around(value, 0.02)} for value in (1.03, 1.31))
+    assert "probe" not in beneath(width=200, **cheap)
+    assert beneath(1, width=200, **cheap).splitlines()[0].endswith("; probe 1.03x [1.01, 1.05]")
+    assert beneath(width=200, **dear).splitlines()[0].endswith("; probe 1.31x [1.29, 1.33]")
+    assert beneath(width=200, **dear).count("probe") == 1
+    once = interval(1.31, 1.31, 1.31, level=0.0)
+    assert beneath(width=200, **dear | {"lock_cost": once}).splitlines()[0].endswith("; probe 1.31x")
+
+
+@pytest.mark.parametrize(
+    ("path", "room", "text"),
+    [
+        ("app.py", 20, "app.py"),
+        ("src/words/storage/cache.py", 20, "…/storage/cache.py"),
+        ("src/words/cache_of_all_the_words.py", 20, "…of_all_the_words.py"),
+        ("a/b/exactly_twenty.py", 20, "…/exactly_twenty.py"),
+    ],
+)
+def test_long_path_gives_way_from_the_left(path: str, room: int, text: str) -> None:
+    assert shortened(path, room, Style(80, color=False, unicode=True, verbosity=0)) == text
+
+
+def test_long_path_in_ascii() -> None:
+    style = Style(80, color=False, unicode=False, verbosity=0)
+    assert shortened("src/words/storage/cache.py", 22, style) == ".../storage/cache.py"
+    deep = (site("src/" + "deeper/" * 20 + "cache.py", 7, "Lock", 0.5),)
+    line = beneath(sites=deep, lock_wait_share=0.5, width=80, unicode=False).splitlines()[0]
+    assert re.match(r"lock     \.\.\.(/deeper)+/cache\.py:7 Lock  50\.0 %", line)
+
+
+def test_names_cannot_colour_the_terminal() -> None:
+    odd = (site("a.py", 1, "Lock", 0.5, name="\x1b[31mred\x07\nlock"),)
+    text = beneath(sites=odd, lock_wait_share=0.5)
+    assert 'Lock "red lock"  50.0 %' in text
+
+
+@pytest.mark.parametrize(
+    ("scaling", "fields", "text"),
+    [
+        (1.72, {"efficiency": 0.215, "serial_fraction": 0.52}, "1.72x of 8 (efficiency 22 %, serial fraction 52 %)"),
+        (0.86, {"efficiency": 0.11, "serial_fraction": 1.19}, "0.86x of 8 (efficiency 11 %, slower than one worker)"),
+        (8.4, {"efficiency": 1.05, "serial_fraction": -0.007}, "8.40x of 8 (efficiency 105 %)"),
+        (2.0, {}, "2.00x of 8"),
+    ],
+)
+def test_scaling(scaling: float, fields: dict[str, Any], text: str) -> None:
+    assert beneath(scaling=around(scaling, 0.05), **fields) == f"scaling  {text}"
+
+
+def test_growth_is_shown_unasked_only_when_it_is_certain_and_not_tiny() -> None:
+    assert beneath(growth_bytes=around(102 * KIB, 2 * KIB)) == "grows    102 KiB an iteration [100, 104]"
+    for doubtful in (
+        around(102 * KIB, 103 * KIB),
+        around(1000, 10),
+        around(-50 * KIB, KIB),
+        interval(9e9, 9e9, 9e9, 0),
+    ):
+        assert beneath(growth_bytes=doubtful) == ""
+        assert beneath(1, growth_bytes=doubtful).startswith("growth   ")
+
+
+def test_waits_leave_out_what_is_hardly_there() -> None:
+    waits = WaitFigures(running=0.48, runnable=0.02, gil=0.496, asleep=0.004)
+    text = beneath(1, waits=waits, memory_cost=around(1.01, 0.004))
+    assert text.splitlines()[0] == "waits    running 48 %, runnable 2 %, GIL 50 %; watched 1.01x [1.01, 1.01]"
+    assert beneath(waits=waits) == ""
+
+
+def test_the_length_of_waits_for_the_gil_stands_beside_their_share() -> None:
+    waits = WaitFigures(running=0.5, gil=0.5, gil_p50_ns=5e6, gil_p95_ns=12.4e6, gil_max_ns=31e6)
+    assert beneath(1, waits=waits).splitlines()[0] == "waits    running 50 %, GIL 50 % (p95 12 ms)"
+
+
+def test_many_processes_of_a_kind_are_a_range() -> None:
+    tree = {"main": 0.0, "logger": 0.01} | {f"child {index}": index / 10 for index in range(6)} | {"wsgi 0": 0.9}
+    shown = beneath(1, waits=WaitFigures(unavailable="x", cores=tree))
+    assert shown.endswith("cpu      main 0.00, logger 0.01, wsgi 0 0.90, 6 children 0.00 to 0.50 cores")
+
+
+def test_waits_that_are_not_there() -> None:
+    assert (
+        beneath(1, waits=WaitFigures(unavailable="needs Linux's /proc"))
+        == "waits    not available: needs Linux's /proc"
+    )
+    assert beneath(1, waits=WaitFigures()).startswith("waits    nothing was seen\n")
+
+
+def test_the_scheduler_tells_without_waits() -> None:
+    waits = WaitFigures(unavailable="no patterns", running=0.5, voluntary_per_s=1200.0, cores={"main": 1.0})
+    assert beneath(1, waits=waits).splitlines() == [
+        "waits    not available: no patterns",
+        "cpu      main 1.00 cores; run-queue wait 0 %; switches 1.20 k/s voluntary, 0 /s involuntary",
+    ]
+
+
+def test_cores_of_many_workers_are_a_range() -> None:
+    few = WaitFigures(unavailable="x", cores={"main": 0.02, "worker 0": 0.98, "worker 1": 0.9})
+    assert beneath(1, waits=few).endswith("cpu      main 0.02, worker 0 0.98, worker 1 0.90 cores")
+    many = WaitFigures(unavailable="x", cores={f"worker {index}": index / 10 for index in range(6)} | {"Manager": 1.0})
+    assert beneath(1, waits=many).endswith("cpu      Manager 1.00, 6 workers 0.00 to 0.50 cores")
+
+
+def test_memory_of_one_process_is_a_line_and_of_several_a_grid() -> None:
+    alone = {"tree": role(1, 12.3), "main": role(1, 12.3)}
+    assert beneath(1, memory=alone) == "memory   USS steady 12.3 MiB (peak >= 12.7 MiB)"
+    several = {"workers": role(8, 67.2), "main": role(1, 9.1), "tree": role(9, 76.3)}
+    lines = beneath(1, memory=several, memory_cost=around(1.01, 0.01)).splitlines()
+    assert [line.split()[0] for line in lines] == ["memory", "tree", "main", "workers", "watched"]
+    assert lines[0].split() == ["memory", "USS", "peak", ">="]
+    assert beneath(memory=several) == ""
+
+
+def test_floor_shows_the_share_of_the_workload() -> None:
+    text = beneath(1, 200, floor_uss_bytes=8.1 * MIB, floor_pss_bytes=9 * MIB, memory={"tree": role(1, 12.3, 8.9)})
+    assert "; USS floor 8.10 MiB, workload 4.20 MiB above it; PSS floor 9.00 MiB, workload 0 B above it" in text
+    assert beneath(1, floor_uss_bytes=8.1 * MIB) == "memory   USS floor 8.10 MiB"
+
+
+def test_memory_by_role_replaces_what_phases_say_of_it() -> None:
+    fields: dict[str, Any] = {"rss_bytes": 21 * MIB, "uss_peak_bytes": 12.7 * MIB}
+    assert beneath(1, **fields) == "RSS 21.0 MiB; USS peak >= 12.7 MiB"
+    peak = RoleFigures(processes=1, peak_uss=12.7 * MIB)
+    assert beneath(1, memory={"tree": peak}, **fields) == "memory   USS peak >= 12.7 MiB"
+
+
+def test_phrases_are_broken_between_parts() -> None:
+    style = Style(40, color=False, unicode=True, verbosity=0)
+    lines = phrases("lock", ["one part of this", "another part", "last part;", "x" * 20 + " " + "y" * 20], style, 2, 6)
+    assert lines == [
+        "  lock  one part of this, another part,",
+        "        last part; xxxxxxxxxxxxxxxxxxxx",
+        "        yyyyyyyyyyyyyyyyyyyy",
+    ]
+
+
+# ---- findings of shares and scaling
+
+
+def test_share_changes_by_points_and_scaling_by_percent() -> None:
+    eight = report_by_hand.cache().rows[1]
+    text = terminal.verdict_lines(eight, width=100, color=False, unicode=True)
+    assert "  lock wait  31.2 %, +4.1 points (99.2 % CI +2.0 to +6.2), p = 0.0002\n" in text
+    assert "  scaling    1.72x, -12.3 % (99.2 % CI -15.3 % to -9.3 %), p = 0.0003\n" in text
+    assert set(terminal.METRICS) == set(Metric)
+
+
+def test_refused_verdict_gives_its_reason_beside_the_figure() -> None:
+    refused = MetricVerdict(metric=Metric.LOCK_WAIT, decision=Decision.INCONCLUSIVE, reason="the probe cost 1.31x")
+    verdict = Verdict(decision=Decision.INCONCLUSIVE, metrics=(refused,), reason=f"lock_wait_share: {refused.reason}")
+    measured = row(verdict=verdict, figures=Figures(lock_wait_share=0.4))
+    assert "      lock wait  40.0 %\n                 the probe cost 1.31x\n" in shown(one_table(measured))
+    assert "      lock wait  the probe cost 1.31x\n" in shown(one_table(row(verdict=verdict)))
+
+
+# ---- baselines
+
+
+def summary_of(lock_share: float | None = None, scaling: float | None = None) -> Summary:
+    return Summary(
+        wall_ns=2e6,
+        candle_ratio=1.2,
+        uss_bytes=MIB,
+        launches=9,
+        lock_share=lock_share,
+        scaling=scaling,
+        commit="c" * 40,
+    )
+
+
+def difference(old: Summary, new: Summary) -> Difference:
+    return Difference(nodeid="t.py::test[3.14t-threads-w8]", decision=Decision.PASSED, old=old, new=new)
+
+
+def test_diff_has_lock_wait_and_scaling_where_a_row_has_them() -> None:
+    plain, full = summary_of(), summary_of(0.312, 1.72)
+    assert "lock wait" not in render_diff([difference(plain, plain)])
+    head, *lines = render_diff([difference(summary_of(0.271, 1.96), full), difference(plain, plain)]).splitlines()[1:]
+    assert re.split(r"\s{2,}", head.strip())[7:] == ["lock wait", "change", "scaling", "change", "verdict", "baseline"]
+    first, second = (re.split(r"\s{2,}", line.strip())[7:11] for line in lines)
+    assert first == ["27.1 % -> 31.2 %", "+4.1 points", "1.96x -> 1.72x", "-12.2 %"]
+    assert second == ["-", "-", "-", "-"]
+
+
+def test_share_that_was_zero_has_a_change_too() -> None:
+    assert "  0 -> 31.2 %  +31.2 points  " in render_diff([difference(summary_of(0.0), summary_of(0.312))])
+
+
+def test_update_says_lock_wait_and_scaling() -> None:
+    old, new = summary_of(0.271, 1.96), summary_of(0.312, 1.72)
+    update = Update(nodeid="t.py::test[x]", action="record", old=old, new=new, reason="")
+    (line,) = update_lines([update])
+    assert line.endswith("lock wait 31.2 % (was 27.1 %, +4.1 points), scaling 1.72x (was 1.96x, -12.2 %)")
+
+
+# ---- JSON
+
+
+def test_json_golden() -> None:
+    assert json.render(report_by_hand.report()) == (GOLDEN / "report.json").read_text(encoding="utf-8")
+
+
+def test_json_round_trip_keeps_everything() -> None:
+    report = report_by_hand.report()
+    assert json.parse(json.render(report)) == report
+    assert shown(json.parse(json.render(report))) == shown(report)
+
+
+def test_json_is_sorted_indented_and_holds_raw_values() -> None:
+    text = json.render(report_by_hand.report())
+
+    def in_order(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name for name, _ in pairs]
+        assert names == sorted(names)
+        return dict(pairs)
+
+    raw = stdlib_json.loads(text, object_pairs_hook=in_order)
+    assert raw["schema"] == 1
+    assert '\n  "schema": 1,\n' in text
+    assert text.endswith("}\n")
+    sample = raw["tables"][0]["rows"][0]["sample"]
+    assert sample["launches"][0]["turns"][0]["wall_ns"] == 1_830_000
+    assert sample["launches"][1]["memory"][0]["uss_bytes"] == 24_300_000
+
+
+def test_json_survives_numbers_and_text_that_it_cannot_hold() -> None:
+    endless = Figures(wall_ns=interval(1e6, -math.inf, math.inf), counters_per_s={"n": math.nan})
+    of = cell("t.py::test", "3.14t", "threads", 8)
+    site = LockSite(file="a.py", line=1, kind="Lock", waits_for="lock", contended=3, histogram={64: 1, 99: 2})
+    waits = LockWaits(work_ns=1, ops=1, sites=(site,))
+    launch = Launch(order=0, hash_seed=0, started_at="", results=("caf\udce9",), locks=waits)
+    odd = Row(
+        cell=of,
+        verdict=Verdict(decision=Decision.ERROR),
+        figures=endless,
+        sample=Sample(cell=of, interpreter=report_by_hand.GIL, key="nan", launches=(launch,)),
+    )
+    text = json.render(one_table(odd))
+    assert stdlib_json.loads(text)["tables"][0]["rows"][0]["figures"]["wall_ns"]["high"] == "inf"
+    back = json.parse(text).tables[0].rows[0]
+    assert back.figures.wall_ns == endless.wall_ns
+    assert math.isnan(back.figures.counters_per_s["n"])
+    assert back.sample is not None
+    assert back.sample.key == "nan"
+    assert back.sample.launches[0].results == ("caf\\udce9",)
+    assert back.sample.launches[0].locks == waits
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "r.json is not JSON"),
+        ('{"schema": 1,', "r.json is not JSON"),
+        (b"\xff\xfe", "r.json is not JSON"),
+        ("[]", "r.json has schema None, this pytest-ftgate reads 1"),
+        ('{"schema": 2}', "r.json has schema 2, this pytest-ftgate reads 1"),
+        ('{"schema": 1, "seed": 3}', "r.json is not a report: Object missing required field"),
+    ],
+)
+def test_json_that_is_no_report_is_an_error_that_names_it(text: str | bytes, said: str) -> None:
+    with pytest.raises(FtgateError, match=re.escape(said)):
+        json.parse(text, origin="r.json")
+
+
+def test_json_with_an_unknown_field_is_an_error_that_names_the_place() -> None:
+    raw = stdlib_json.loads(json.render(report_by_hand.report()))
+    raw["tables"][0]["rows"][0]["figures"]["speed"] = 3
+    with pytest.raises(json.ReportError, match=r"speed.*\$\.tables\[0\]\.rows|unknown field `speed`"):
+        json.parse(stdlib_json.dumps(raw))
+
+
+def write_golden() -> None:
+    """Write every golden file from the report by hand."""
+    GOLDEN.mkdir(exist_ok=True)
+    for name, options in TERMINALS.items():
+        (GOLDEN / name).write_text(terminal.render(report_by_hand.report(), **options), encoding="utf-8")
+    (GOLDEN / "report.json").write_text(json.render(report_by_hand.report()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_golden()

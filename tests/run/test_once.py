@@ -1,0 +1,534 @@
+"""Without --ftgate each cell's body runs once here; with it the target imports the workload as pytest did."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from bench import Bench
+from example import Example
+
+import pytest_ftgate
+from pytest_ftgate.measure.launch import Handle, Request
+from pytest_ftgate.model import Cell, Spec
+from pytest_ftgate.runner.protocol import COLD
+
+ALL = '@ftgate.compare(serial, threads, interpreters, processes=["fork", "forkserver", "spawn"], pythons=["3.14"])'
+HERE_TOO_OLD = sys.version_info < (3, 14)
+IN_OTHER_PROCESSES = ("fork", "forkserver", "spawn")
+
+
+def ran(example: Example) -> dict[str, list[str]]:
+    """Which processes ran a body, by the line's first word."""
+    found: dict[str, list[str]] = {}
+    for line in (example.pytester.path / "ran.txt").read_text(encoding="utf-8").splitlines():
+        name, pid = line.split()
+        found.setdefault(name, []).append(pid)
+    return found
+
+
+NOTE = """
+import os
+def note(name):
+    with open(__file__.replace("test_a.py", "ran.txt"), "a") as file:
+        file.write(f"{name} {os.getpid()}\\n")
+"""
+
+
+# -- every executor ------------------------------------------------------------------------------------------------
+
+
+def test_each_cell_runs_its_body_once_a_worker(pytester: pytest.Pytester) -> None:
+    source = f"""{NOTE}
+import pytest
+{ALL.replace("serial,", "serial, tasks,")}
+@pytest.mark.parametrize("n", [5])
+def test_it(worker, n):
+    note(worker.shared)
+    return n, worker.workers
+
+@test_it.variant(tasks)
+async def as_task(worker, n):
+    note(worker.shared)
+    return n, worker.workers
+
+@test_it.shared
+def state(kind):
+    return kind.method or kind.name
+
+@test_it.check
+def right(results):
+    assert results == [(5, 2), (5, 2)]
+"""
+    example = Example(pytester, {"test_a.py": source})
+    outcome = example.run_fresh("-rs")
+    outcome.assert_outcomes(passed=6 + (not HERE_TOO_OLD), skipped=HERE_TOO_OLD)
+    if HERE_TOO_OLD:
+        outcome.stdout.fnmatch_lines(["*sub-interpreters need CPython 3.14 or newer, this is 3.*"])
+    by_executor = ran(example)
+    assert {name: len(pids) for name, pids in by_executor.items() if name != "interpreters"} == dict.fromkeys(
+        ("serial", "tasks", "threads", *IN_OTHER_PROCESSES), 2
+    )
+    here = set(by_executor["serial"])
+    assert len(here) == 1
+    for name, pids in by_executor.items():
+        if name in IN_OTHER_PROCESSES:
+            assert len({*pids, *here}) == 3, name
+        else:
+            assert set(pids) == here, name
+
+
+def test_a_body_that_drives_a_pool(pytester: pytest.Pytester) -> None:
+    source = f"""
+import os
+def square(n):
+    return n * n, os.getpid()
+
+{ALL}
+def test_it(executor):
+    return list(executor.map(square, range(4)))
+
+@test_it.check
+def right(results):
+    squares, pids = zip(*results)
+    assert squares == (0, 1, 4, 9)
+
+{ALL}
+def test_state(executor):
+    return executor.submit(seen).result()
+
+def seen():
+    return ftgate.shared_state()
+
+@test_state.shared
+def state(kind):
+    return {{"word": kind.name}}
+
+@test_state.check
+def seen_there(result):
+    assert result["word"] in ("serial", "threads", "processes", "interpreters")
+"""
+    example = Example(pytester, {"test_a.py": source})
+    example.run_fresh().assert_outcomes(passed=2 * (5 + (not HERE_TOO_OLD)), skipped=2 * HERE_TOO_OLD)
+
+
+def test_async_bodies_and_variants_of_another_shape(pytester: pytest.Pytester) -> None:
+    source = f"""{NOTE}
+import asyncio
+
+@ftgate.compare(serial, threads, tasks, pythons=["3.14"])
+async def test_async(worker):
+    await asyncio.sleep(0)
+    note("async")
+    return worker.index
+
+@ftgate.compare(serial, threads, processes("fork", "spawn"), pythons=["3.14"])
+def test_it(worker):
+    note("body")
+
+@test_it.variant(threads)
+def pooled(executor):
+    executor.submit(note, "pooled").result()
+
+@test_it.variant(processes("spawn"))
+def spawned(worker):
+    note("spawned")
+"""
+    example = Example(pytester, {"test_a.py": source})
+    example.run_fresh().assert_outcomes(passed=7)
+    assert {name: len(pids) for name, pids in ran(example).items()} == {
+        "async": 6,
+        "body": 4,
+        "pooled": 1,
+        "spawned": 2,
+    }
+
+
+def test_shared_things_are_the_executor_s_own(pytester: pytest.Pytester) -> None:
+    source = """
+        @ftgate.compare(serial, threads, processes=["fork", "spawn"], pythons=["3.14"], workers=3)
+        def test_it(worker):
+            counts, lock = worker.shared
+            with lock:
+                counts["n"] = counts.get("n", 0) + 1
+                return counts["n"]
+
+        @test_it.shared
+        def state(kind):
+            return kind.dict(), kind.Lock()
+
+        @test_it.check
+        def right(results):
+            assert sorted(results) == [1, 2, 3]
+    """
+    Example(pytester, {"test_a.py": source}).run_fresh().assert_outcomes(passed=4)
+
+
+def test_what_an_executor_cannot_share_is_skipped_with_the_mend(pytester: pytest.Pytester) -> None:
+    source = """
+        @ftgate.compare(threads, processes=["spawn"], pythons=["3.14"])
+        def test_it(worker):
+            worker.shared.add(worker.index)
+
+        @test_it.shared
+        def state(kind):
+            return kind.set()
+    """
+    outcome = Example(pytester, {"test_a.py": source}).run_fresh("-rs")
+    outcome.assert_outcomes(passed=1, skipped=1)
+    outcome.stdout.fnmatch_lines(["*spawn has no set to share: give the cell another body with @test.variant*"])
+
+
+# -- failures ------------------------------------------------------------------------------------------------------
+
+
+def test_a_failing_body_shows_its_own_traceback(pytester: pytest.Pytester) -> None:
+    source = f"""
+def deep(n):
+    raise LookupError(f"no {{n}} in here")
+
+{ALL}
+def test_it(worker):
+    deep(worker.workers * 3)
+
+{ALL}
+def test_pool(executor):
+    executor.submit(deep, 7).result()
+"""
+    result = Example(pytester, {"test_a.py": source}).run_fresh()
+    result.assert_outcomes(failed=2 * (5 + (not HERE_TOO_OLD)), skipped=2 * HERE_TOO_OLD)
+    text = result.stdout.str()
+    assert text.count("LookupError: no 6 in here\n") >= 5
+    assert text.count("LookupError: no 7 in here\n") >= 5
+    assert 'test_a.py", line 7, in test_it' in text
+    assert 'test_a.py", line 3, in deep' in text
+    assert "hidden" not in text
+
+
+def test_failing_asserts_and_checks_are_explained(pytester: pytest.Pytester) -> None:
+    source = """
+        @ftgate.compare(serial, threads, pythons=["3.14"])
+        def test_body(worker):
+            assert [1, 2] == [1, worker.workers + 1]
+
+        @ftgate.compare(serial, pythons=["3.14"])
+        def test_checked(worker):
+            return worker.index
+
+        @test_checked.check
+        def right(results):
+            total = sum(results)
+            assert total == 7, "the total is wrong"
+
+        @ftgate.compare(serial, pythons=["3.14"])
+        def test_state(worker):
+            return worker.index
+
+        @test_state.shared
+        def state(kind):
+            raise OSError(f"no such state for {kind.name}")
+    """
+    result = Example(pytester, {"test_a.py": source}).run_fresh()
+    result.assert_outcomes(failed=4)
+    text = result.stdout.str()
+    assert text.count("AssertionError: assert [1, 2] == [1, 3]") >= 2
+    assert "AssertionError: the total is wrong" in text
+    assert ">       assert total == 7" in text
+    assert "OSError: no such state for serial" in text
+    assert "pytest_ftgate/" not in text, "frames of ours"
+
+
+def test_a_skip_inside_a_body_skips_the_cell(pytester: pytest.Pytester) -> None:
+    source = """
+        import unittest
+        import pytest
+
+        @ftgate.compare(serial, threads, processes=["spawn"], pythons=["3.14"])
+        def test_it(worker):
+            pytest.skip("not here")
+
+        @ftgate.compare(serial, pythons=["3.14"])
+        def test_unittest(worker):
+            raise unittest.SkipTest("nor here")
+    """
+    result = Example(pytester, {"test_a.py": source}).run_fresh("-rs")
+    result.assert_outcomes(skipped=4)
+    assert "not here" in result.stdout.str()
+    assert "nor here" in result.stdout.str()
+
+
+def test_a_dead_worker_and_a_result_that_is_not_plain(pytester: pytest.Pytester) -> None:
+    source = """
+        import os
+
+        @ftgate.compare(processes=["fork", "spawn"], pythons=["3.14"])
+        def test_dies(worker):
+            os._exit(3)
+
+        @ftgate.compare(serial, pythons=["3.14"])
+        def test_object(worker):
+            return object()
+    """
+    result = Example(pytester, {"test_a.py": source}).run_fresh()
+    result.assert_outcomes(failed=3)
+    assert result.stdout.str().count("exited with code 3 before it had reported") >= 2
+    assert "the result holds a builtins.object, which cannot be compared between cells" in result.stdout.str()
+
+
+def test_nothing_of_a_cell_stays_for_the_tests_that_follow(pytester: pytest.Pytester) -> None:
+    source = """
+        import sys, threading, warnings
+        before = sys.getswitchinterval(), list(sys.path), threading.active_count()
+
+        @ftgate.compare(threads, serial, pythons=["3.14[switchinterval=50ms]"])
+        def test_it(worker):
+            warnings.warn("seen")
+
+        def test_after():
+            assert (sys.getswitchinterval(), sys.path, threading.active_count()) == before
+            assert "listen" not in repr(warnings.showwarning)
+    """
+    result = Example(pytester, {"test_a.py": source}).run_fresh()
+    result.assert_outcomes(passed=3, warnings=2)
+
+
+def test_two_processes_of_xdist(pytester: pytest.Pytester) -> None:
+    pytest.importorskip("xdist")
+    source = """
+        @ftgate.compare(serial, threads, processes=["fork", "spawn"])
+        def test_it(worker):
+            return worker.index
+    """
+    result = Example(pytester, {"test_a.py": source}).run_fresh("-n2", "-W", "error")
+    result.assert_outcomes(passed=8)
+
+
+# -- layouts -------------------------------------------------------------------------------------------------------
+
+CORPUS = "def work(n):\n    return n * n\n"
+BODY = """
+    import pytest
+    from pytest import MonkeyPatch, mark, param
+
+    pytestmark = [mark.filterwarnings("error")]
+
+    @pytest.fixture(scope="module")
+    def limit() -> int:
+        return 9
+
+    @pytest.mark.parametrize("n", [1, pytest.param(2, marks=pytest.mark.skip)])
+    def test_plain(limit, n, monkeypatch: MonkeyPatch):
+        with pytest.raises(ZeroDivisionError):
+            assert task(3) == limit / 0
+
+    def task(n):
+        return work(n) + OFFSET
+
+    COMPARE = ftgate.compare(threads, processes=["spawn"], pythons=PYTHONS)
+
+    @COMPARE
+    @pytest.mark.parametrize("n", [3, param(4, id="four")])
+    def test_body(worker, n):
+        return task(n)
+
+    @test_body.check
+    def right(results):
+        assert results[0] in (10, 17)
+
+    @COMPARE
+    def test_pool(executor):
+        return list(executor.map(task, range(3)))
+
+    @test_pool.check
+    def right_too(results):
+        assert results == [1, 2, 5]
+"""
+PYTHONS = 'PYTHONS = ["3.14", "3.14t"]\n'
+INI = "[pytest]\nftgate_install =\n"
+PATH_CONFTEST = (
+    "import sys\nfrom pathlib import Path\nsys.path.insert(0, str(Path(__file__).parents[1] / {folder!r}))\n"
+)
+
+
+def module(*imports: str) -> str:
+    """A test module that imports `work` and OFFSET in this way."""
+    return "\n".join(f"    {line}" for line in [*imports, PYTHONS]) + BODY
+
+
+LAYOUTS = {
+    "prepend, side by side": (
+        ["--import-mode=prepend"],
+        {
+            "tests/test_a.py": module("from corpus import work", "from offsets import OFFSET"),
+            "tests/corpus.py": CORPUS,
+            "tests/offsets.py": "OFFSET = 1",
+        },
+    ),
+    "prepend, packages": (
+        ["--import-mode=prepend"],
+        {
+            "corpus.py": CORPUS,
+            "tests/__init__.py": "",
+            "tests/unit/__init__.py": "OFFSET = 1",
+            "tests/unit/test_a.py": module("from corpus import work", "from . import OFFSET"),
+        },
+    ),
+    "prepend, src by conftest": (
+        ["--import-mode=prepend"],
+        {
+            "src/project/corpus.py": CORPUS,
+            "src/project/__init__.py": "OFFSET = 1",
+            "tests/conftest.py": PATH_CONFTEST.format(folder="src"),
+            "tests/test_a.py": module("from project.corpus import work", "from project import OFFSET"),
+        },
+    ),
+    "append, src by ini": (
+        ["--import-mode=append", "-o", "pythonpath=src"],
+        {
+            "src/project/corpus.py": CORPUS,
+            "src/project/__init__.py": "OFFSET = 1",
+            "tests/test_a.py": module("from project.corpus import work", "from project import OFFSET"),
+        },
+    ),
+    "importlib, src by ini": (
+        ["--import-mode=importlib", "-o", "pythonpath=src"],
+        {
+            "src/project/corpus.py": CORPUS,
+            "src/project/__init__.py": "OFFSET = 1",
+            "tests/test_a.py": module("from project.corpus import work", "from project import OFFSET"),
+            "tests/deep/test_a.py": "def test_same_name(): ...",
+        },
+    ),
+    "importlib, packages": (
+        ["--import-mode=importlib"],
+        {
+            "tests/__init__.py": "",
+            "tests/corpus.py": CORPUS,
+            "tests/unit/__init__.py": "OFFSET = 1",
+            "tests/unit/test_a.py": module("from ..corpus import work", "from . import OFFSET"),
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts_here(pytester: pytest.Pytester, layout: str) -> None:
+    args, files = LAYOUTS[layout]
+    example = Example(pytester, {"pytest.ini": INI, **files})
+    same_name = "tests/deep/test_a.py" in files
+    example.run_fresh(*args).assert_outcomes(passed=12 + 1 + same_name, skipped=1)
+
+
+OUTSIDE = {
+    "project/pytest.ini": INI,
+    "project/tests/conftest.py": PATH_CONFTEST.format(folder="../lib"),
+    "project/tests/test_a.py": module("from corpus import work", "OFFSET = 1"),
+    "lib/corpus.py": CORPUS,
+}
+CELLS = """
+import sys
+import msgspec
+import pytest
+from pytest_ftgate.plugin.collection import CELL
+
+class Cells:
+    def pytest_collection_finish(self, session):
+        found = [item.stash[CELL] for item in session.items if CELL in item.stash]
+        open(sys.argv[1], "wb").write(msgspec.json.encode(found))
+
+sys.exit(pytest.main(["-q", "--collect-only", "-p", "no:cacheprovider", *sys.argv[2:]], plugins=[Cells()]))
+"""
+
+
+def cells(folder: Path, *args: str) -> list[tuple[Spec, Cell]]:
+    """The cells that pytest collects in `folder`, in a process that has nothing of this one's on sys.path."""
+    found = folder / "cells.json"
+    command = [sys.executable, "-P", "-c", CELLS, str(found), *args]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == pytest.ExitCode.OK, done.stdout
+    return msgspec.json.decode(found.read_bytes(), type=list[tuple[Spec, Cell]])
+
+
+def launch(bench: Bench, cell: Cell, spec: Spec) -> Handle:
+    """One launch of a collected cell, ended with the test."""
+    build = cell.target.spec
+    request = Request(
+        cell=cell,
+        spec=spec,
+        python=bench.executables[build],
+        side="own",
+        expect_gil=build == "3.14",
+        environment={},
+        hash_seed=7,
+        padding=100,
+        timeout_s=30.0,
+    )
+    handle = bench.launcher.start(request)
+    bench.started.append(handle)
+    return handle
+
+
+@pytest.mark.parametrize("layout", [*LAYOUTS, "outside"])
+def test_layouts_in_targets(pytester: pytest.Pytester, bench: Bench, layout: str) -> None:
+    args, files = LAYOUTS.get(layout, ([], OUTSIDE))
+    Example(pytester, files)
+    chosen = cells(pytester.path / ("project" if layout == "outside" else "."), *args, "-k", "spawn and (pool or four)")
+    assert [cell.target.spec for _, cell in chosen] == ["3.14", "3.14t"] * 2
+    for handle in [launch(bench, cell, spec) for spec, cell in chosen]:
+        handle.ready()
+        handle.turn(COLD)  # @check runs in here
+        assert handle.finish().results == ()
+
+
+def test_a_class_is_measured_in_a_target(pytester: pytest.Pytester, executables: dict[str, str]) -> None:
+    source = """
+        from corpus import work
+
+        class TestIt:
+            FACTOR = 3
+
+            @ftgate.compare(processes=["spawn"], pythons=["3.14t"])
+            def test_it(self, worker):
+                return work(worker.shared) * self.FACTOR
+
+            @test_it.shared
+            def state(self, kind):
+                return self.FACTOR + 1
+
+            @test_it.check
+            def right(self, results):
+                assert results == [16 * self.FACTOR] * 2
+    """
+    files = {"pytest.ini": INI, "tests/test_a.py": source, "tests/corpus.py": CORPUS}
+    assert "3.14t" in executables
+    example = Example(pytester, files)
+    result = example.run_fresh("--ftgate", "--ftgate-launches=1", "--ftgate-turns=1")
+    assert result.ret == pytest.ExitCode.OK
+    assert "1 no baseline" in result.outlines[-1]
+
+
+# -- the light names -----------------------------------------------------------------------------------------------
+
+IMPORTED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+before = set(sys.modules)
+import pytest_ftgate
+from pytest_ftgate import ftgate, interpreters, processes, serial, tasks, threads
+new = sorted(set(sys.modules) - before)
+print(",".join(new))
+beyond = [name for name in new if not name.startswith("pytest_ftgate") and name not in sys.stdlib_module_names]
+sys.exit(f"not light: {beyond}" if beyond or "pytest" in sys.modules else 0)
+"""
+
+
+@pytest.mark.parametrize("build", ["3.14", "3.14t"])
+def test_importing_the_plugin_in_a_target_is_light(executables: dict[str, str], build: str) -> None:
+    source = str(Path(pytest_ftgate.__file__).parents[1])
+    command = [executables[build], "-I", "-S", "-c", IMPORTED, source]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.split(",")) < 6, done.stdout

@@ -1,0 +1,693 @@
+"""The runner on real interpreters of both builds: every executor, and every way in which a workload goes wrong."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from bench import BUILDS, FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench, each_on_a_build
+
+from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed
+from pytest_ftgate.measure.launchers.runner_copy import install_runner
+from pytest_ftgate.measure.launchers.workload import ProcessHandle
+from pytest_ftgate.measure.watch import processes
+from pytest_ftgate.model import Executor, Param, Settings
+from pytest_ftgate.runner.protocol import CHECK, COLD, MEASURED, WARMUP
+
+ALL = (SERIAL, THREADS, FORK, FORKSERVER, SPAWN, INTERPRETERS, TASKS)
+POOLS = ALL[:-1]
+
+WORKLOAD = """
+    TABLE = {"base": 40}
+
+    def square(x):
+        return x * x + TABLE["base"] - 40
+
+    @ftgate.compare(threads)
+    def test_it(worker):
+        worker.count("calls", 2)
+        with worker.timed("inner"):
+            total = sum(range(1000)) + TABLE["base"]
+        return [worker.index, worker.workers, total]
+
+    @test_it.variant(tasks)
+    async def as_task(worker):
+        import asyncio
+        await asyncio.sleep(0)
+        worker.count("calls", 2)
+        with worker.timed("inner"):
+            pass
+        return [worker.index, worker.workers, 499540]
+
+    @ftgate.compare(threads)
+    def test_pool(executor):
+        return list(executor.map(square, range(10)))
+"""
+
+
+@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("reuse", ["fresh", "pool"])
+@pytest.mark.parametrize("executor", ALL, ids=lambda executor: executor.label)
+def test_every_executor_runs_a_worker_body(bench: Bench, executor: Executor, reuse: str, build: str) -> None:
+    bench.write(WORKLOAD)
+    handle = bench.start(executor, build=build, reuse=reuse)
+    assert 0 < handle.ready() < 1e6
+    handle.turn(COLD)
+    handle.turn(WARMUP)
+    turns = [handle.turn(MEASURED, loops=3) for _ in range(4)]
+    handle.turn(CHECK)
+    done = handle.finish()
+    assert done.turns == tuple(turns)
+    assert done.results == ("[0, 2, 499540]; [1, 2, 499540]",)
+    assert done.counters == {"calls": 2 * 3 * 2 * 4}
+    assert done.timers["inner"].count == 3 * 2 * 4
+    assert done.gil_enabled is (build == "3.14")
+    assert done.cold is not None
+    for turn in turns:
+        assert turn.ops == 6
+        assert turn.wall_ns == turn.start_ns + turn.work_ns + turn.join_ns > 0
+        assert turn.rate > 0
+
+
+@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("executor", POOLS, ids=lambda executor: executor.label)
+def test_every_executor_gives_a_pool(bench: Bench, executor: Executor, build: str) -> None:
+    bench.write(WORKLOAD)
+    for reuse in ("fresh", "pool"):
+        handle = bench.start(executor, build=build, reuse=reuse, test="test_pool", body="executor")
+        handle.ready()
+        handle.turn(COLD)
+        handle.turn(MEASURED)
+        assert handle.finish().results == (str([x * x for x in range(10)]),)
+
+
+@pytest.mark.parametrize("executor", ALL, ids=lambda executor: executor.label)
+def test_the_candle_burns_under_every_executor(bench: Bench, executor: Executor) -> None:
+    bench.write(WORKLOAD)
+    handle = bench.start(executor, side="candle")
+    handle.ready()
+    handle.turn(COLD)
+    assert handle.turn(MEASURED).ops == 2
+    assert len(handle.finish().results) == 1
+
+
+@pytest.mark.parametrize("executor", ALL, ids=lambda executor: executor.label)
+def test_a_window_runs_the_body_until_it_ends(bench: Bench, executor: Executor) -> None:
+    bench.write(WORKLOAD)
+    handle = bench.start(executor, reuse="pool", build="3.14t")
+    handle.ready()
+    handle.turn(COLD, 1, 30_000_000)
+    turn = handle.turn(MEASURED, 1, 60_000_000)
+    assert turn.ops > 2
+    assert turn.work_ns >= 60_000_000
+    done = handle.finish()
+    assert done.counters["calls"] == 2 * turn.ops
+    assert done.results == ()
+
+
+def test_pool_workers_keep_their_state_and_fresh_ones_do_not(bench: Bench) -> None:
+    bench.write("""
+        @ftgate.compare(threads)
+        def test_it(worker):
+            worker.local.seen = getattr(worker.local, "seen", 0) + 1
+            worker.count("seen", worker.local.seen)
+    """)
+    seen = {}
+    for reuse in ("fresh", "pool"):
+        handle = bench.start(FORK, reuse=reuse, workers=1)
+        handle.ready()
+        for _ in range(3):
+            handle.turn(MEASURED)
+        seen[reuse] = handle.finish().counters["seen"]
+    assert seen == {"fresh": 3, "pool": 1 + 2 + 3}
+
+
+@pytest.mark.parametrize("executor", [THREADS, FORK, FORKSERVER, SPAWN], ids=lambda executor: executor.label)
+def test_shared_state_is_the_executors_own(bench: Bench, executor: Executor) -> None:
+    bench.write("""
+        @ftgate.compare(threads)
+        def test_it(worker):
+            seen, lock = worker.shared
+            with lock:
+                seen[worker.index] = True
+                seen["n"] = seen.get("n", 0) + 1
+                worker.count("n", seen["n"])
+
+        @test_it.shared
+        def state(kind):
+            return kind.dict(), kind.Lock()
+    """)
+    handle = bench.start(executor, workers=3)
+    handle.ready()
+    handle.turn(MEASURED)
+    handle.turn(MEASURED)
+    assert handle.finish().counters["n"] == 1 + 2 + 3 + 4 + 5 + 6
+
+
+def test_shared_state_reaches_the_tasks_of_a_pool(bench: Bench) -> None:
+    bench.write("""
+        def add(n):
+            with ftgate.shared_state():
+                return n + 1
+
+        @ftgate.compare(threads)
+        def test_it(executor):
+            return list(executor.map(add, range(3)))
+
+        @test_it.shared
+        def state(kind):
+            return kind.Lock()
+    """)
+    for executor in (THREADS, FORK, SPAWN):
+        handle = bench.start(executor, body="executor")
+        handle.ready()
+        handle.turn(COLD)
+        assert handle.finish().results == ("[1, 2, 3]",)
+
+
+def test_what_sub_interpreters_cannot_share_is_unsupported(bench: Bench) -> None:
+    bench.write("""
+        @ftgate.compare(interpreters)
+        def test_it(worker):
+            pass
+
+        @test_it.shared
+        def state(kind):
+            return kind.dict()
+    """)
+    with pytest.raises(CellUnsupported, match="interpreters has no dict to share: give the cell another body"):
+        bench.start(INTERPRETERS).ready()
+
+
+def test_sub_interpreters_share_queues(bench: Bench) -> None:
+    bench.write("""
+        @ftgate.compare(interpreters)
+        def test_it(worker):
+            worker.shared.put(worker.index)
+            return worker.shared.get() in (0, 1)
+
+        @test_it.shared
+        def state(kind):
+            return kind.Queue()
+    """)
+    handle = bench.start(INTERPRETERS)
+    handle.ready()
+    handle.turn(COLD)
+    assert handle.finish().results == ("True; True",)
+
+
+def test_check_replaces_the_comparison_and_may_fail(bench: Bench) -> None:
+    bench.write("""
+        @ftgate.compare(threads)
+        def test_it(worker):
+            return worker.index
+
+        @test_it.check
+        def check(results):
+            assert results == [0, 2], results
+    """)
+    handle = bench.start(SPAWN)
+    handle.ready()
+    with pytest.raises(LaunchFailed) as failed:
+        handle.turn(COLD)
+    assert failed.value.error.reason.startswith("raised AssertionError: [0, 1]")
+    assert "in check" in failed.value.error.detail
+
+
+@pytest.mark.parametrize("executor", [THREADS, SPAWN, INTERPRETERS], ids=lambda executor: executor.label)
+def test_a_method_of_a_class_with_parameters(bench: Bench, executor: Executor) -> None:
+    bench.write("""
+        class TestIt:
+            @ftgate.compare(threads)
+            def test_it(self, worker, n, words):
+                return [n * 2, words, type(self).__name__]
+    """)
+    params = (Param(name="n", literal="21"), Param(name="words", literal="('a', {'b': 1})"))
+    handle = bench.start(executor, test="TestIt.test_it", params=params, workers=1)
+    handle.ready()
+    handle.turn(COLD)
+    assert handle.finish().results == ("[42, ('a', {'b': 1},), 'TestIt']",)
+
+
+@pytest.mark.parametrize("executor", [THREADS, FORKSERVER, SPAWN, INTERPRETERS], ids=lambda executor: executor.label)
+def test_importlib_mode_and_relative_imports(bench: Bench, executor: Executor) -> None:
+    bench.write("VALUE = 5\n", "pkg/helper.py")
+    (bench.folder / "pkg" / "__init__.py").write_text("")
+    bench.write(
+        """
+        from .helper import VALUE
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            return VALUE
+        """,
+        "pkg/test_inner.py",
+    )
+    handle = bench.start(executor, module="pkg.test_inner", import_mode="importlib", sys_path=())
+    handle.ready()
+    handle.turn(COLD)
+    assert handle.finish().results == ("5; 5",)
+
+
+def test_the_target_sees_no_pytest_but_a_stand_in(bench: Bench) -> None:
+    bench.write("""
+        import sys
+        import pytest
+
+        @pytest.mark.parametrize("n", [1, pytest.param(2, id="two")])
+        @ftgate.compare(threads)
+        def test_it(worker):
+            heavy = {"_pytest", "psutil", "scipy", "numpy", "msgspec", "dataclasses", "inspect"} & set(sys.modules)
+            return sorted(heavy), hasattr(pytest, "__version__")
+    """)
+    for executor in (THREADS, FORK, SPAWN):
+        handle = bench.start(executor, workers=1)
+        handle.ready()
+        handle.turn(COLD)
+        assert handle.finish().results == ("([], False,)",)
+
+
+@pytest.mark.parametrize("executor", [THREADS, SPAWN, INTERPRETERS], ids=lambda executor: executor.label)
+def test_the_switch_interval_reaches_every_worker(bench: Bench, executor: Executor) -> None:
+    bench.write("""
+        import sys
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            return round(sys.getswitchinterval(), 6)
+    """)
+    handle = bench.start(executor, settings=Settings(switchinterval_ns=100_000), workers=1)
+    handle.ready()
+    handle.turn(COLD)
+    assert handle.finish().results == ("0.0001",)
+
+
+@pytest.mark.parametrize("executor", [THREADS, FORKSERVER, SPAWN], ids=lambda executor: executor.label)
+def test_the_free_threaded_build_with_the_gil(bench: Bench, executor: Executor) -> None:
+    bench.write("""
+        import sys
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            return sys._is_gil_enabled()
+    """)
+    handle = bench.start(executor, build="3.14t", settings=Settings(gil="on"), workers=1, expect_gil=True)
+    handle.ready()
+    handle.turn(COLD)
+    done = handle.finish()
+    assert done.results == ("True",)
+    assert done.gil_enabled
+
+
+def test_a_gil_that_comes_back_names_the_module(bench: Bench) -> None:
+    bench.write("""
+        import sys, warnings
+
+        def load():
+            # What the interpreter does and says when an extension without the slot is imported.
+            warnings.warn(
+                "The global interpreter lock (GIL) has been enabled to load module 'oldext', which has not declared "
+                "that it can run safely without the GIL.", RuntimeWarning)
+            sys._is_gil_enabled = lambda: True
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            load()
+    """)
+    handle = bench.start(THREADS, build="3.14t")
+    handle.ready()
+    with pytest.raises(LaunchFailed) as failed:
+        handle.turn(COLD)
+    assert failed.value.error.reason == "the GIL came back on: module 'oldext' turned it on"
+    assert "3.14t[gil=on]" in failed.value.error.detail
+
+
+OLD_EXTENSION = """
+#include <Python.h>
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "oldext", 0, -1, 0};
+PyMODINIT_FUNC PyInit_oldext(void) { return PyModule_Create(&definition); }
+"""
+
+
+def old_extension(bench: Bench) -> None:
+    """Build `oldext` beside the workload."""
+    python = bench.executables["3.14t"]
+    ask = "import sysconfig; print(sysconfig.get_path('include'), sysconfig.get_config_var('EXT_SUFFIX'))"
+    include, suffix = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=True).stdout.split()
+    source = bench.folder / "oldext.c"
+    source.write_text(OLD_EXTENSION, encoding="utf-8")
+    build = ["cc", "-shared", "-fPIC", f"-I{include}", "-o", str(bench.folder / f"oldext{suffix}"), str(source)]
+    subprocess.run(build, check=True, capture_output=True)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler to build the extension with")
+@pytest.mark.parametrize("executor", [THREADS, SPAWN], ids=lambda executor: executor.label)
+def test_a_real_extension_that_turns_the_gil_on_is_named(bench: Bench, executor: Executor) -> None:
+    old_extension(bench)
+    bench.write("""
+        @ftgate.compare(threads)
+        def test_it(worker):
+            import oldext
+    """)
+    handle = bench.start(executor, build="3.14t")
+    handle.ready()
+    with pytest.raises(LaunchFailed) as failed:
+        handle.turn(COLD)
+    assert failed.value.error.reason == "the GIL came back on: module 'oldext' turned it on"
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler to build the extension with")
+@pytest.mark.parametrize("executor", [FORK, SPAWN], ids=lambda executor: executor.label)
+def test_a_pools_worker_that_turns_the_gil_on_is_an_error(bench: Bench, executor: Executor) -> None:
+    old_extension(bench)
+    bench.write("""
+        def task(n):
+            import oldext
+            return n
+
+        @ftgate.compare(threads)
+        def test_it(executor):
+            return list(executor.map(task, range(4)))
+    """)
+    handle = bench.start(executor, build="3.14t", body="executor")
+    handle.ready()
+    handle.turn(COLD)
+    with pytest.raises(LaunchFailed) as failed:
+        handle.finish()
+    assert failed.value.error.reason == "the GIL came back on: module 'oldext' turned it on"
+
+
+def test_fork_in_a_process_that_has_threads(bench: Bench) -> None:
+    bench.write("""
+        import threading
+        import time
+
+        lock = threading.Lock()
+
+        def tick():
+            while True:
+                with lock:
+                    time.sleep(0.001)
+
+        threading.Thread(target=tick, daemon=True).start()
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            # The thread is not there after a fork; its lock may be taken for ever.
+            return lock.acquire(timeout=0.5) in (True, False)
+    """)
+    handle = bench.start(FORK, timeout_s=20.0)
+    handle.ready()
+    handle.turn(COLD)
+    handle.turn(MEASURED)
+    assert handle.finish().results == ("True; True",)
+
+
+def test_serial_workers_share_their_window(bench: Bench) -> None:
+    bench.write("""
+        import time
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            time.sleep(0.002)
+    """)
+    handle = bench.start(SERIAL, workers=4, reuse="pool")
+    handle.ready()
+    turn = handle.turn(MEASURED, 1, 80_000_000)
+    assert turn.rate == pytest.approx(turn.ops * 1e9 / turn.work_ns, rel=0.02)
+
+
+@pytest.mark.parametrize("executor", ALL, ids=lambda executor: executor.label)
+def test_a_workload_that_raises_shows_its_own_traceback(bench: Bench, executor: Executor) -> None:
+    bench.write("""
+        @ftgate.compare(threads)
+        def test_it(worker):
+            table = {}
+            return table["nowhere"]
+
+        @test_it.variant(tasks)
+        async def as_task(worker):
+            return {}["nowhere"]
+    """)
+    handle = bench.start(executor)
+    handle.ready()
+    with pytest.raises(LaunchFailed) as failed:
+        handle.turn(COLD)
+    assert failed.value.error.reason == "worker 0: raised KeyError: 'nowhere'"
+    assert "nowhere" in failed.value.error.detail
+    assert "test_workload.py" in failed.value.error.detail
+    assert "crews.py" not in failed.value.error.detail
+
+
+@pytest.mark.parametrize("executor", [THREADS, FORK], ids=lambda executor: executor.label)
+def test_sys_exit_is_an_error(bench: Bench, executor: Executor) -> None:
+    bench.write("""
+        import sys
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            sys.exit(3)
+    """)
+    handle = bench.start(executor)
+    handle.ready()
+    with pytest.raises(LaunchFailed, match="raised SystemExit: 3"):
+        handle.turn(COLD)
+
+
+@pytest.mark.parametrize(
+    ("executor", "said"),
+    [
+        (THREADS, "was killed by SIGKILL during a cold iteration"),
+        (FORK, "worker 1 was killed by SIGKILL"),
+        (SPAWN, "worker 1 was killed by SIGKILL"),
+    ],
+    ids=["threads", "fork", "spawn"],
+)
+def test_death_by_a_signal_is_an_error(bench: Bench, executor: Executor, said: str) -> None:
+    bench.write("""
+        import os, signal
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            print("about to die", flush=True)
+            if worker.index == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+    """)
+    handle = bench.start(executor)
+    handle.ready()
+    with pytest.raises(LaunchFailed, match=said) as failed:
+        handle.turn(COLD)
+    assert "about to die" in failed.value.error.detail
+
+
+def test_os_exit_of_a_thread_is_an_error(bench: Bench) -> None:
+    bench.write("""
+        import os
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            os._exit(7)
+    """)
+    handle = bench.start(THREADS)
+    handle.ready()
+    with pytest.raises(LaunchFailed, match="exited with code 7 during a cold iteration"):
+        handle.turn(COLD)
+
+
+def test_os_exit_of_a_process_is_an_error(bench: Bench) -> None:
+    bench.write("""
+        import os
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            os._exit(7)
+    """)
+    handle = bench.start(FORK)
+    handle.ready()
+    with pytest.raises(LaunchFailed, match="worker 0 exited with code 7 before it had reported"):
+        handle.turn(COLD)
+
+
+@pytest.mark.parametrize("executor", [THREADS, SPAWN], ids=lambda executor: executor.label)
+def test_a_hang_ends_with_its_whole_tree(bench: Bench, executor: Executor) -> None:
+    bench.write("""
+        import time
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            print("waiting for ever", flush=True)
+            time.sleep(600)
+    """)
+    handle = bench.start(executor, timeout_s=1.5)
+    assert isinstance(handle, ProcessHandle)
+    handle.ready()
+    with pytest.raises(LaunchFailed, match=r"did not end a cold iteration within 1\.5 s") as failed:
+        handle.turn(COLD)
+    assert "waiting for ever" in failed.value.error.detail
+    handle.kill()
+    assert processes.marked(handle.mark) == []
+
+
+def test_children_left_behind_are_an_error_and_are_ended(bench: Bench) -> None:
+    bench.write("""
+        import os, subprocess, sys
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            if worker.index == 0:
+                # A daemon as they are written: a session of its own, its parent gone.
+                subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    """)
+    handle = bench.start(THREADS)
+    assert isinstance(handle, ProcessHandle)
+    handle.ready()
+    handle.turn(COLD)
+    with pytest.raises(LaunchFailed, match="left 1 process behind") as failed:
+        handle.finish()
+    assert "time.sleep(600)" in failed.value.error.detail
+    handle.kill()
+    assert processes.marked(handle.mark) == []
+
+
+@pytest.mark.parametrize("executor", [FORK, FORKSERVER, SPAWN], ids=lambda executor: executor.label)
+def test_multiprocessings_own_servers_are_no_leftovers(bench: Bench, executor: Executor) -> None:
+    bench.write("""
+        @ftgate.compare(threads)
+        def test_it(worker):
+            with worker.shared[1]:
+                worker.shared[0]["x"] = 1
+
+        @test_it.shared
+        def state(kind):
+            return kind.dict(), kind.Lock()
+    """)
+    handle = bench.start(executor, reuse="pool")
+    handle.ready()
+    handle.turn(COLD)
+    handle.finish()
+
+
+def test_a_flood_is_an_error_that_shows_its_end(bench: Bench) -> None:
+    bench.write("""
+        @ftgate.compare(threads)
+        def test_it(worker):
+            n = 0
+            while True:
+                n += 1
+                print("line", n, "x" * 1000)
+    """)
+    handle = bench.start(THREADS, workers=1)
+    handle.ready()
+    with pytest.raises(LaunchFailed, match="printed more than 4 MiB") as failed:
+        handle.turn(COLD)
+    assert "line " in failed.value.error.detail
+    assert len(failed.value.error.detail) < 40_000
+
+
+def test_output_of_a_sane_workload_is_no_error(bench: Bench) -> None:
+    bench.write("""
+        @ftgate.compare(threads)
+        def test_it(worker):
+            print("x" * 100_000)
+    """)
+    handle = bench.start(THREADS)
+    handle.ready()
+    handle.turn(COLD)
+    handle.finish()
+
+
+def test_a_module_that_cannot_be_imported(bench: Bench) -> None:
+    bench.write("import no_such_module\n")
+    with pytest.raises(LaunchFailed, match="raised ModuleNotFoundError: No module named 'no_such_module'"):
+        bench.start(THREADS).ready()
+
+
+def test_a_result_that_cannot_be_compared(bench: Bench) -> None:
+    bench.write("""
+        class Thing:
+            pass
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            return [Thing()]
+    """)
+    handle = bench.start(THREADS)
+    handle.ready()
+    with pytest.raises(LaunchFailed, match=r"the result holds a test_workload\.Thing, which cannot be compared"):
+        handle.turn(COLD)
+
+
+def test_results_do_not_depend_on_the_hash_seed(bench: Bench) -> None:
+    bench.write("""
+        @ftgate.compare(threads)
+        def test_it(worker):
+            return {"b", "a", "c"}, {"y": 1, "x": {2.5}}
+    """)
+    handle = bench.start(SPAWN, workers=1)
+    handle.ready()
+    handle.turn(COLD)
+    assert handle.finish().results == ("({'a', 'b', 'c'}, {'x': {2.5}, 'y': 1},)",)
+
+
+@each_on_a_build([THREADS, FORK, FORKSERVER, SPAWN, INTERPRETERS])
+def test_memory_that_workers_hold_is_seen(bench: Bench, executor: Executor, build: str) -> None:
+    # An anonymous mapping in place of an object: allocators keep or give back what imports left, as it suits them.
+    # The first launch is not looked at: it compiles what it imports, which leaves most.
+    bench.write("""
+        import mmap
+        import time
+
+        @ftgate.compare(threads)
+        def test_it(worker, mib):
+            if not hasattr(worker.local, "held"):
+                worker.local.held = mmap.mmap(-1, mib << 20)
+                for page in range(0, mib << 20, 4096):
+                    worker.local.held[page] = 1
+            time.sleep(0.01)
+    """)
+
+    def held(mib: int) -> int:
+        for _ in range(5):  # until the machine is quiet: a look that is the only one may have come when one had ended
+            handle = bench.start(executor, build=build, params=(Param(name="mib", literal=str(mib)),))
+            handle.ready()
+            points = handle.hold(800_000_000, True).memory
+            handle.finish()
+            assert {point.processes for point in points} == {points[0].processes}
+            if len(points) > 1:
+                return max(point.uss_bytes or 0 for point in points)
+        pytest.fail("no launch was looked at twice")
+
+    first = bench.start(executor, build=build, params=(Param(name="mib", literal="1"),))
+    first.ready()
+    first.turn(COLD)
+    first.finish()
+    assert (held(33) - held(1)) / 2**20 == pytest.approx(2 * 32, abs=6)
+
+
+def test_a_launch_ends_when_its_controller_is_gone(bench: Bench) -> None:
+    bench.write(WORKLOAD)
+    handle = bench.start(FORK, reuse="pool")
+    assert isinstance(handle, ProcessHandle)
+    handle.ready()
+    handle.turn(COLD)
+    there = processes.marked(handle.mark)
+    os.close(handle.writer)
+    handle.writer = os.open(os.devnull, os.O_WRONLY)
+    gone, alive = psutil.wait_procs(there, timeout=10)
+    assert len(gone) == 3
+    assert not alive
+
+
+def test_the_light_copy_is_made_once(tmp_path: Path) -> None:
+    home = install_runner(tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in home.rglob("*.py")}
+    time.sleep(0.01)
+    assert install_runner(tmp_path) == home
+    assert {path: path.stat().st_mtime_ns for path in home.rglob("*.py")} == before
+    assert (home / "pytest_ftgate" / "__init__.py").is_file()
+    assert not (home / "pytest_ftgate" / "plugin.py").exists()

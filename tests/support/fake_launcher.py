@@ -1,0 +1,349 @@
+"""A Launcher whose launches are scripted: durations, memory, results and troubles, on a clock that only they move."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+import report_by_hand
+
+from pytest_ftgate.measure.launch import (
+    CellUnsupported,
+    Finished,
+    Held,
+    LaunchFailed,
+    Request,
+    Side,
+)
+from pytest_ftgate.model import (
+    Barrier,
+    BodyKind,
+    Cell,
+    Executor,
+    LockSite,
+    LockWaits,
+    MemoryPoint,
+    Settings,
+    Source,
+    Spec,
+    Tandem,
+    Target,
+    Timer,
+    Turn,
+    Waits,
+    WorkloadError,
+)
+from pytest_ftgate.runner.locks.sites import bucket_of
+from pytest_ftgate.runner.protocol import BARRIER, COLD, HOLD, MEASURED, WARMUP
+
+MS = 1_000_000
+MIB = 1 << 20
+TEST = "test_work.py::test_work"
+
+
+class Clock:
+    """Seconds that pass only when a launch is at work."""
+
+    def __init__(self) -> None:
+        self.ns = 0
+
+    def __call__(self) -> float:
+        return self.ns / 1e9
+
+
+class At(NamedTuple):
+    """A moment of a launch: `order` counts the timing launches of this side, `number` its turns of one kind."""
+
+    label: str
+    side: Side
+    event: str
+    start: int
+    order: int
+    number: int = 0
+    loops: int = 1
+    window_ns: int = 0
+    reference: bool = False
+
+    @property
+    def candle(self) -> bool:
+        """Whether it is the candle's."""
+        return self.side == "candle"
+
+
+class Event(NamedTuple):
+    """Something that a launch was told to do, with the handles that were alive by then."""
+
+    at: At
+    handle: int
+    began_ns: int
+    ended_ns: int
+    alive: frozenset[int]
+
+
+def steady(wall_ns: float) -> Callable[[At], float]:
+    """The same duration at every turn."""
+    return lambda _: wall_ns
+
+
+def noisy(wall_ns: float, between: float, within: float = 0.0, seed: int = 0) -> Callable[[At], float]:
+    """Log-normal durations: deviations between launches and within one; a cell and what is beside it vary apart."""
+
+    def wall(at: At) -> float:
+        side = f"{seed}/{at.label}/{at.side}/{at.order}{'/reference' if at.reference else ''}"
+        launch = random.Random(side).lognormvariate(0, between)
+        return wall_ns * launch * random.Random(f"{side}/{at.event}/{at.number}").lognormvariate(0, within)
+
+    return wall
+
+
+def memory_of(uss_bytes: int | None, looks: int = 3) -> tuple[MemoryPoint, ...]:
+    """A launch's looks at its memory, all alike."""
+    return tuple(
+        MemoryPoint(at_ns=at, rss_bytes=3 * (uss_bytes or 1), uss_bytes=uss_bytes, pss_bytes=uss_bytes, processes=1)
+        for at in range(looks)
+    )
+
+
+class FakeLauncher:
+    """Starts scripted launches and keeps everything that happened in `events`; replace a callable to script it."""
+
+    def __init__(self, clock: Clock | None = None, wall_ns: Callable[[At], float] | None = None) -> None:
+        self.clock = clock or Clock()
+        self.wall_ns = wall_ns or steady(20 * MS)
+        self.startup_ns: Callable[[At], float] = steady(50 * MS)
+        self.waited_ns: Callable[[At], float] = lambda _: 0
+        self.watched: Callable[[At], float] = lambda _: 1.0
+        self.memory: Callable[[At], tuple[MemoryPoint, ...]] = lambda _: memory_of(20 * MIB)
+        self.results: Callable[[At], tuple[str, ...]] = lambda _: ("42",)
+        self.trouble: Callable[[At], BaseException | None] = lambda _: None
+        self.resolution_ns: Callable[[At], float] = lambda _: 50.0
+        self.on_start: Callable[[Request], object] = lambda _: None
+        self.requests: list[Request] = []
+        self.handles: list[FakeHandle] = []
+        self.events: list[Event] = []
+        self.starts: Counter[tuple[str, Side, bool]] = Counter()
+        self.orders: Counter[tuple[str, Side, bool]] = Counter()
+        self.at_work = 0
+
+    def start(self, request: Request) -> FakeHandle:
+        """Start one, at no cost: it works when it is told to."""
+        side = (request.cell.label, request.side, request.reference)
+        handle = FakeHandle(self, request, len(self.handles), self.starts[side])
+        self.starts[side] += 1
+        handle.happen("start")
+        self.requests.append(request)
+        self.on_start(request)
+        self.handles.append(handle)
+        handle.alive = True
+        return handle
+
+    @property
+    def alive(self) -> frozenset[int]:
+        """Handles that were neither finished nor killed."""
+        return frozenset(handle.index for handle in self.handles if handle.alive)
+
+    def of(self, *kinds: str, side: Side | None = None, label: str | None = None) -> list[Event]:
+        """Events of these kinds, in order."""
+        return [
+            event
+            for event in self.events
+            if event.at.event in kinds and side in (None, event.at.side) and label in (None, event.at.label)
+        ]
+
+
+class FakeHandle:
+    """One scripted launch. It refuses what a real one could not do, as a broken test."""
+
+    def __init__(self, launcher: FakeLauncher, request: Request, index: int, start: int) -> None:
+        self.launcher = launcher
+        self.request = request
+        self.index = index
+        self.alive = False
+        self.is_ready = False
+        self.killed = False
+        self.start = start
+        self.side = (request.cell.label, request.side, request.reference)
+        self.order = launcher.orders[self.side]
+        self.warmed_ops = 0
+        self.taken: Counter[str] = Counter()
+        self.cold: Turn | None = None
+        self.turns: list[Turn] = []
+
+    def at(self, event: str, loops: int = 1, window_ns: int = 0) -> At:
+        """This moment."""
+        cell, number = self.request.cell, self.taken[event]
+        side, reference = self.request.side, self.request.reference
+        return At(cell.label, side, event, self.start, self.order, number, loops, window_ns, reference)
+
+    def happen(self, event: str, spent_ns: float = 0.0, loops: int = 1, window_ns: int = 0) -> None:
+        """Let the clock pass and write it down; raises what is scripted for this moment."""
+        launcher, at = self.launcher, self.at(event, loops, window_ns)
+        launcher.at_work += 1
+        assert launcher.at_work == 1, "two launches at work at once"
+        began_ns = launcher.clock.ns
+        launcher.clock.ns += round(spent_ns)
+        launcher.events.append(Event(at, self.index, began_ns, launcher.clock.ns, launcher.alive))
+        launcher.at_work -= 1
+        self.taken[event] += 1
+        trouble = launcher.trouble(at)
+        if trouble is not None:
+            raise trouble
+
+    def ready(self) -> float:
+        """The workload is imported."""
+        assert self.alive
+        self.is_ready = True
+        self.happen("ready", self.launcher.startup_ns(self.at("ready")))
+        return self.launcher.resolution_ns(self.at("ready"))
+
+    def turn(self, kind: str, loops: int = 1, window_ns: int = 0) -> Turn:
+        """A turn of the scripted duration; of a window, as many operations as fit."""
+        assert self.alive
+        assert self.is_ready
+        assert kind not in (HOLD, BARRIER)
+        one_ns = self.launcher.wall_ns(self.at(kind, loops, window_ns))
+        wall_ns = window_ns or round(one_ns * loops)
+        if kind == COLD:
+            self.launcher.orders[self.side] += 1
+        self.happen(kind, wall_ns, loops, window_ns)
+        turn = Turn(
+            start_ns=wall_ns // 10,
+            work_ns=wall_ns - 2 * (wall_ns // 10),
+            join_ns=wall_ns // 10,
+            wall_ns=wall_ns,
+            cpu_ns=wall_ns,
+            ops=round(window_ns / one_ns) if window_ns and one_ns else loops,
+            rate=1e9 / one_ns if one_ns else 0.0,
+        )
+        if kind == COLD:
+            self.cold = turn
+        if kind == MEASURED:
+            self.turns.append(turn)
+        if kind == WARMUP:
+            self.warmed_ops += turn.ops
+        return turn
+
+    def hold(self, window_ns: int, watched: bool, one_ns: float = 0.0) -> Held:
+        """A held turn of as many operations as fit; one that is watched takes `watched` times as long for each."""
+        assert self.alive
+        assert self.is_ready
+        at = self.at(HOLD)
+        one_ns = self.launcher.wall_ns(at) * (self.launcher.watched(at) if watched else 1.0)
+        points = self.launcher.memory(at) if watched else ()
+        self.happen(HOLD, window_ns, 1, window_ns)
+        turn = Turn(
+            start_ns=0,
+            work_ns=window_ns,
+            join_ns=0,
+            wall_ns=window_ns,
+            cpu_ns=window_ns,
+            ops=1,
+            rate=1e9 / one_ns if one_ns else 0.0,
+        )
+        return Held(turn=turn, memory=points, waits=Waits(unavailable="scripted") if watched else None)
+
+    def barrier(self, loops: int, window_ns: int) -> Barrier:
+        """A turn, and a look at memory at its end."""
+        assert self.alive
+        assert self.is_ready
+        at = self.at(BARRIER, loops, window_ns)
+        points = self.launcher.memory(at) or memory_of(20 * MIB)
+        self.happen(BARRIER, window_ns or self.launcher.wall_ns(at) * loops, loops, window_ns)
+        return Barrier(ops=loops, point=points[0])
+
+    def finish(self) -> Finished:
+        """The record; the launch has ended."""
+        assert self.alive
+        self.happen("finish", 5 * MS)
+        self.alive = False
+        return Finished(
+            cold=self.cold,
+            turns=tuple(self.turns),
+            counters={"inserts": float(len(self.turns))},
+            timers={"ack": Timer(count=1, total_ns=10, max_ns=10)},
+            results=self.launcher.results(self.at("finish")),
+            gil_enabled=self.request.expect_gil,
+            locks=self.locks() if self.request.side == "locks" else None,
+        )
+
+    def locks(self) -> LockWaits:
+        """What a lock probe would have seen: at one site, in each turn one wait of `waited_ns` a worker."""
+        one_ns = round(self.launcher.waited_ns(self.at("finish")))
+        count = self.request.cell.workers * len(self.turns) if one_ns else 0
+        site = LockSite(
+            file="work.py",
+            line=7,
+            kind="Lock",
+            waits_for="lock",
+            contended=count,
+            total_ns=count * one_ns,
+            max_ns=one_ns,
+            histogram={bucket_of(one_ns): count},
+        )
+        work_ns = sum(turn.work_ns for turn in self.turns)
+        ops = sum(turn.ops for turn in self.turns)
+        return LockWaits(work_ns=work_ns, ops=ops, counted_ops=self.warmed_ops, sites=(site,) if count else ())
+
+    def kill(self) -> None:
+        """The end, whatever was before."""
+        self.alive = False
+        if not self.killed:
+            self.killed = True
+            self.happen("kill")
+
+
+def failed(reason: str, detail: str = "") -> LaunchFailed:
+    """What a launcher raises for a workload that failed."""
+    return LaunchFailed(WorkloadError(reason=reason, detail=detail))
+
+
+def unsupported(reason: str) -> CellUnsupported:
+    """What a launcher raises for an executor that cannot do it."""
+    return CellUnsupported(reason)
+
+
+# -- tandems to run them with --------------------------------------------------------------------------------------
+
+GIL = msgspec.structs.replace(report_by_hand.GIL, config_args="", build="source package 3.14.7-1", start_methods=())
+EXECUTORS = {
+    "serial": Executor(kind="serial"),
+    "threads": Executor(kind="threads"),
+    "fork": Executor(kind="processes", method="fork"),
+    "spawn": Executor(kind="processes", method="spawn"),
+}
+
+
+def spec_of(
+    *executors: str, nodeid: str = TEST, workers: int = 2, body: BodyKind = "worker", **declared: object
+) -> Spec:
+    """A test as declared, on these executors."""
+    return Spec(
+        nodeid=nodeid,
+        source=Source(path="test_work.py", line=1, module="test_work", qualname="test_work"),
+        body=body,
+        executors=tuple(EXECUTORS[name] for name in executors),
+        workers=(workers,),
+        reuse=declared.pop("reuse", "fresh"),  # type: ignore[arg-type]
+        **declared,  # type: ignore[arg-type]
+    )
+
+
+def tandem_of(
+    *executors: str, targets: tuple[str, ...] = ("3.14",), settings: Settings = Settings(), spec: Spec | None = None
+) -> Tandem:
+    """The tandem of these executors on each target: cells are labelled `3.14-threads-w2`."""
+    spec = spec or spec_of(*executors)
+    cells = tuple(
+        Cell(
+            nodeid=f"{spec.nodeid}[{target}-{executor.label}-w{spec.workers[0]}]",
+            target=Target(spec=target, request=target, settings=settings),
+            executor=executor,
+            workers=spec.workers[0],
+        )
+        for target in targets
+        for executor in spec.executors
+    )
+    return Tandem(key=f"{spec.nodeid} ({spec.workers[0]} workers)", spec=spec, cells=cells)

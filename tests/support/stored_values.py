@@ -1,0 +1,122 @@
+"""Samples by hand, with what is stored of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import report_by_hand
+
+from pytest_ftgate.model import (
+    Cell,
+    Decision,
+    Executor,
+    Launch,
+    Machine,
+    MemoryPoint,
+    Reuse,
+    Row,
+    Sample,
+    Target,
+    Turn,
+    Verdict,
+    WorkloadError,
+)
+from pytest_ftgate.pythons import build_key
+from pytest_ftgate.store import (
+    conversion,
+)
+from pytest_ftgate.store.conversion import Change
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+TEST = "tests/test_words.py::TestA::test_count"
+
+
+RECORDED = "2026-01-02T03:04:05+00:00"
+
+
+COMMIT = "1a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d"
+
+
+PYTHON = msgspec.structs.replace(
+    report_by_hand.FREE_THREADED,
+    executable="/opt/python/bin/python3.14t",
+    config_args="'--disable-gil' '--enable-shared'",
+    build="source package 3.14.7-1",
+    start_methods=(),
+)
+
+
+MACHINE = Machine(
+    fingerprint="linux-x86_64-2c-1a2b3c4d",
+    system="Linux",
+    arch="x86_64",
+    cpu="AMD EPYC 7763",
+    cores=2,
+    kernel="6.18.0",
+    governor=None,
+    cpu_quota=None,
+    memory_limit_bytes=None,
+)
+
+
+OTHER_MACHINE = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-64c-99999999", cores=64)
+
+
+def turn(wall_ns: int, ops: int = 2, rate: float = 1000.0) -> Turn:
+    return Turn(
+        start_ns=100, work_ns=wall_ns - 150, join_ns=50, wall_ns=wall_ns, cpu_ns=wall_ns // 2, ops=ops, rate=rate
+    )
+
+
+def launch(order: int, *walls_ns: int, loops: int = 1) -> Launch:
+    turns = tuple(turn(wall) for wall in walls_ns)
+    return Launch(order=order, hash_seed=order + 7, started_at=RECORDED, loops=loops, cold=turn(9000), turns=turns)
+
+
+def held(order: int, *uss: int | None) -> Launch:
+    points = tuple(
+        MemoryPoint(at_ns=at, rss_bytes=90_000, uss_bytes=figure, pss_bytes=None, processes=1)
+        for at, figure in enumerate(uss)
+    )
+    return Launch(order=order, hash_seed=3, started_at=RECORDED, memory=points)
+
+
+def make_sample(
+    label: str = "3.14t-threads-w2",
+    *,
+    test: str = TEST,
+    scale: int = 1,
+    uss: int = 4_000_000,
+    reuse: Reuse = "fresh",
+    error: WorkloadError | None = None,
+) -> Sample:
+    cell = Cell(
+        nodeid=f"{test}[{label}]",
+        target=Target(spec="3.14t", request="3.14t"),
+        executor=Executor(kind="threads"),
+        workers=2,
+    )
+    return Sample(
+        cell=cell,
+        interpreter=PYTHON,
+        key=build_key(PYTHON),
+        launches=tuple(launch(order, 4000 * scale, 4400 * scale, 4200 * scale, loops=2) for order in (0, 2)),
+        candle=tuple(launch(order, 1000, 1100, 1050) for order in (0, 2)),
+        memory=(held(4, uss, uss + 4096, None), held(5, uss)),
+        reuse=reuse,
+        error=error,
+    )
+
+
+def change(
+    label: str = "3.14t-threads-w2", *, machine: Machine = MACHINE, scale: int = 1, uss: int = 4_000_000
+) -> Change:
+    sample = make_sample(label, scale=scale, uss=uss)
+    return conversion.entry_from_sample(sample, recorded_at=RECORDED, commit=COMMIT, seed=11, machine=machine)
+
+
+def make_row(sample: Sample, decision: Decision = Decision.PASSED) -> Row:
+    return Row(cell=sample.cell, verdict=Verdict(decision=decision), sample=sample)

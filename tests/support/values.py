@@ -1,0 +1,80 @@
+"""Launches and samples by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from fake_launcher import GIL, memory_of, spec_of, tandem_of
+from stored_values import MACHINE
+
+from pytest_ftgate.model import (
+    Cell,
+    Launch,
+    LockSite,
+    LockWaits,
+    Sample,
+    Turn,
+)
+from pytest_ftgate.store import conversion, schema
+
+WINDOW_NS = 200_000_000
+
+
+WORK_NS = 1_000_000
+
+
+TWO, FOUR = (tandem_of(spec=spec_of("threads", workers=count)).cells[0] for count in (2, 4))
+
+
+def timed(order: int, walls_ns: Iterable[int], loops: int = 1) -> Launch:
+    """A timing launch of these turns."""
+    turns = (
+        Turn(start_ns=0, work_ns=wall, join_ns=0, wall_ns=wall, cpu_ns=wall, ops=loops, rate=1e9 / wall)
+        for wall in walls_ns
+    )
+    return Launch(order=order, hash_seed=1, started_at="", loops=loops, turns=tuple(turns))
+
+
+def windows(order: int, rates: Iterable[float]) -> Launch:
+    """A timing launch of windows; in one at rate 0 no operation ended."""
+    turns = (
+        Turn(start_ns=0, work_ns=WINDOW_NS, join_ns=0, wall_ns=WINDOW_NS, cpu_ns=WINDOW_NS, ops=1, rate=rate)
+        for rate in rates
+    )
+    return Launch(order=order, hash_seed=1, started_at="", window_ns=WINDOW_NS, turns=tuple(turns))
+
+
+def held(order: int, *uss_bytes: int) -> Launch:
+    """A memory launch with these looks."""
+    points = tuple(point for uss in uss_bytes for point in memory_of(uss, looks=1))
+    return Launch(order=order, hash_seed=1, started_at="", memory=points)
+
+
+def probed(order: int, share: float, workers: int = 2) -> Launch:
+    """A lock launch whose workers waited for that share of their work for a lock, and a tenth of it for an item."""
+    waited = round(share * workers * WORK_NS)
+    sites = tuple(
+        LockSite(file="work.py", line=line, kind=kind, waits_for=what, contended=3, total_ns=ns, max_ns=ns)  # type: ignore[arg-type]
+        for line, kind, what, ns in ((7, "Lock", "lock", waited), (9, "Queue", "queue", workers * WORK_NS // 10))
+    )
+    return Launch(order=order, hash_seed=1, started_at="", locks=LockWaits(work_ns=WORK_NS, ops=1, sites=sites))
+
+
+def sample_of(launches: Iterable[Launch] = (), cell: Cell = TWO, **fields: Any) -> Sample:
+    """A cell's sample of these timing launches."""
+    sides: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+    return Sample(cell=cell, interpreter=GIL, key="k", launches=tuple(launches), **sides)
+
+
+def recording(sample: Sample, recorded_at: str = "monday") -> schema.Recording:
+    return conversion.recording_from_sample(sample, recorded_at=recorded_at, commit="1eb3b87", seed=1)
+
+
+def entry(*samples: Sample, days: Sequence[str] = ("monday", "tuesday", "wednesday", "thursday")) -> schema.Entry:
+    """What is stored of a cell: a recording a sample."""
+    change = conversion.entry_from_sample(samples[0], recorded_at="", commit="", seed=1, machine=MACHINE)
+    assert change.entry is not None
+    recordings = tuple(recording(sample, day) for sample, day in zip(samples, days, strict=False))
+    return msgspec.structs.replace(change.entry, recordings=recordings)
