@@ -86,7 +86,15 @@ def script_lock(python, mode, workers, seconds):
 def gate(example, report, rounds):
     """The rows of one run of the gate over an example, by their label."""
     command = [sys.executable, "-m", "pytest", "-q", "--ftgate", "--ftgate-baselines", str(report.parent / "none")]
-    command += ["--ftgate-launches", str(rounds), "--ftgate-turns", "5", "--ftgate-report", f"json:{report}", example]
+    command += [
+        "--ftgate-launches",
+        str(rounds),
+        "--ftgate-iterations",
+        "5",
+        "--ftgate-report",
+        f"json:{report}",
+        example,
+    ]
     command += ["-k", "not interpreters and not rust"]  # no write-up has them, and no lock of theirs is timed
     subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL)
     read = json.loads(report.read_text())

@@ -28,7 +28,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import series
-from series import Calibration, Kind, Pair, Side
+from series import Calibration, Pair, SharedObjects, Side
 
 from pytest_ftgate.measure.launch import Handle, LaunchFailed, Request
 from pytest_ftgate.measure.launch import Side as SideName
@@ -37,7 +37,7 @@ from pytest_ftgate.measure.launchers.workload import ProcessLauncher
 from pytest_ftgate.model import Cell, Executor, Param, Source, Spec, StartMethod
 from pytest_ftgate.pythons import environment_variables, find_interpreter, parse_target
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
-from pytest_ftgate.stats.rank_tests import PAIRED, floor, turns_ratio
+from pytest_ftgate.stats.rank_tests import PAIRED, floor, iterations_ratio
 
 WORKERS = 2
 WORKLOAD = """
@@ -74,23 +74,23 @@ def test_lock_wait_share(worker, dose):
 def lock(kind):
     return kind.Lock()
 """
-DOSES: dict[Kind, int] = {"wall": 10_000, "uss": 12 << 20, "lock_wait_share": 150}
+DOSES: dict[SharedObjects, int] = {"wall": 10_000, "uss": 12 << 20, "lock_wait_share": 150}
 TESTS = {kind: f"test_{kind}" for kind in series.KINDS}
-EFFECTS: dict[Kind, tuple[float, ...]] = {
+EFFECTS: dict[SharedObjects, tuple[float, ...]] = {
     "wall": (0, 0, 0, 0, 0, 0, 0.05, 0.10, 0.25),
     "uss": (0, 0.05),
     "lock_wait_share": (0, 1.0),
 }
-CALIBRATION_LAUNCHES: dict[Kind, int] = {"wall": 12, "uss": 3}
-CALIBRATION_TURNS = 40
-LOCK_TURNS = 5
+CALIBRATION_LAUNCHES: dict[SharedObjects, int] = {"wall": 12, "uss": 3}
+CALIBRATION_ITERATIONS = 40
+LOCK_ITERATIONS = 5
 HOLD_NS, CALL_NS = 250_000_000, 8e6
 
 
 class Bench:
     """Starts launches of the workload."""
 
-    def __init__(self, folder: Path, kind: Kind, timeout_s: float = 30.0) -> None:
+    def __init__(self, folder: Path, kind: SharedObjects, timeout_s: float = 30.0) -> None:
         self.kind = kind
         self.timeout_s = timeout_s
         self.path = folder / "workload.py"
@@ -127,7 +127,7 @@ class Bench:
             timeout_s=self.timeout_s,
         )
 
-    def taking_turns(self, requests: Sequence[Request], turns: int) -> tuple[list[Side], str, str]:
+    def interleaved(self, requests: Sequence[Request], iterations: int) -> tuple[list[Side], str, str]:
         """Started together, in random order; one iteration each in random order.
 
         What each gave, who was started first, and who came first in each turn: `r` for the first of `requests`.
@@ -138,15 +138,15 @@ class Bench:
             handles = [started[index] for index in range(len(requests))]
             for handle in handles:
                 running.callback(handle.kill)
-            colds = {index: _first_turn(handles[index]) for index in starting}
+            colds = {index: _first_iteration(handles[index]) for index in starting}
             cold_ns = [colds[index] for index in range(len(requests))]
             walls: list[list[int]] = [[] for _ in handles]
             first = ""
-            for _ in range(turns):
+            for _ in range(iterations):
                 order = random.sample(range(len(handles)), len(handles))
                 first += "rc"[order[0]]
                 for index in order:
-                    walls[index].append(handles[index].turn(MEASURED).wall_ns)
+                    walls[index].append(handles[index].iteration(MEASURED).wall_ns)
             shares = [_share(handle) for handle in handles]
         sides = zip(requests, cold_ns, walls, shares, strict=True)
         return (
@@ -184,11 +184,11 @@ def executor_of(label: str) -> Executor:
     return Executor(kind="threads")
 
 
-def _first_turn(handle: Handle) -> int:
+def _first_iteration(handle: Handle) -> int:
     """The cold turn's time in ns; a warm-up follows it."""
     handle.ready()
-    cold_ns = handle.turn(COLD).wall_ns
-    handle.turn(WARMUP)
+    cold_ns = handle.iteration(COLD).wall_ns
+    handle.iteration(WARMUP)
     return cold_ns
 
 
@@ -200,12 +200,12 @@ def _share(handle: Handle) -> float | None:
     return sum(site.total_ns for site in locks.sites if site.waits_for == "lock") / (WORKERS * locks.work_ns)
 
 
-def measured(bench: Bench, calibration: Calibration, effect: float, turns: int) -> Pair:
+def measured(bench: Bench, calibration: Calibration, effect: float, iterations: int) -> Pair:
     """One pair."""
     began, at_s, load = time.monotonic(), time.time(), os.getloadavg()[0]
     doses = (calibration.dose, calibration.changed(effect))
     requests = [bench.request(calibration.cell, dose) for dose in doses]
-    sides, started, order = _measured_sides(bench, requests, turns)
+    sides, started, order = _measured_sides(bench, requests, iterations)
     return Pair(
         at_s=round(at_s, 3),
         cell=calibration.cell,
@@ -221,12 +221,12 @@ def measured(bench: Bench, calibration: Calibration, effect: float, turns: int) 
     )
 
 
-def _measured_sides(bench: Bench, requests: list[Request], turns: int) -> tuple[list[Side], str, str]:
+def _measured_sides(bench: Bench, requests: list[Request], iterations: int) -> tuple[list[Side], str, str]:
     if bench.kind == "uss":
         order = random.sample((0, 1), 2)
         sides = {index: bench.held(requests[index]) for index in order}
         return [sides[0], sides[1]], "rc"[order[0]], ""
-    return bench.taking_turns(requests, LOCK_TURNS if bench.kind == "lock_wait_share" else turns)
+    return bench.interleaved(requests, LOCK_ITERATIONS if bench.kind == "lock_wait_share" else iterations)
 
 
 def calibrate(bench: Bench, cell: str, dose: int) -> Calibration:
@@ -240,9 +240,9 @@ def calibrate(bench: Bench, cell: str, dose: int) -> Calibration:
             once, twice = (statistics.median(bench.held(request).uss_bytes) for request in requests)
             ratios.append(twice / once)
         else:
-            sides, _, _ = bench.taking_turns(requests, CALIBRATION_TURNS)
+            sides, _, _ = bench.interleaved(requests, CALIBRATION_ITERATIONS)
             once = floor(sides[0].wall_ns, 0.5)
-            ratios.append(turns_ratio(sides[1].wall_ns, sides[0].wall_ns, PAIRED))
+            ratios.append(iterations_ratio(sides[1].wall_ns, sides[0].wall_ns, PAIRED))
         single.append(float(once))
     whole = statistics.median(single)
     slope = (statistics.median(ratios) - 1) * whole / dose
@@ -250,7 +250,7 @@ def calibrate(bench: Bench, cell: str, dose: int) -> Calibration:
     return Calibration(at_s=time.time(), cell=cell, kind=bench.kind, dose=dose, base=base, slope=slope)
 
 
-def known(path: Path, kind: Kind) -> dict[str, Calibration]:
+def known(path: Path, kind: SharedObjects) -> dict[str, Calibration]:
     """The calibrations that a series already has, by cell."""
     if not path.exists():
         return {}
@@ -278,7 +278,7 @@ def collect(bench: Bench, asked: argparse.Namespace) -> None:
         if time.monotonic() >= ends:
             break
         try:
-            series.append(asked.out, measured(bench, calibrations[cell], effect, asked.turns))
+            series.append(asked.out, measured(bench, calibrations[cell], effect, asked.iterations))
             done += 1
         except LaunchFailed as failure:
             failed += 1

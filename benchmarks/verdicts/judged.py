@@ -19,15 +19,16 @@ from pathlib import Path
 
 import rates
 import series
-from series import Kind, Pair, Side
+from series import Pair, SharedObjects, Side
 
 from pytest_ftgate.judge import decide
-from pytest_ftgate.judge.judge import TANDEM_ROUNDS, Judging, Policy, Standing
+from pytest_ftgate.judge.judge import PAIRED_ROUNDS, ComparedWith, Judge, Policy
 from pytest_ftgate.model import (
     Cell,
     Decision,
     Executor,
     Interpreter,
+    Iteration,
     Launch,
     LockSite,
     LockWaits,
@@ -39,12 +40,11 @@ from pytest_ftgate.model import (
     Spec,
     Target,
     Test,
-    Turn,
 )
 from pytest_ftgate.stats import alpha_spending
 
 ALPHA, PROBE_COST, WORKERS = 0.01, 0.25, 2
-METRICS: dict[Kind, tuple[Metric, ...]] = {
+METRICS: dict[SharedObjects, tuple[Metric, ...]] = {
     "wall": (Metric.WALL, Metric.TAIL),
     "uss": (Metric.USS,),
     "lock_wait_share": (Metric.LOCK_WAIT,),
@@ -84,8 +84,8 @@ INTERPRETER = Interpreter(
 
 def launch_of(side: Side, order: int) -> Launch:
     """One side of a pair as a launch of a sample."""
-    turns = tuple(
-        Turn(start_ns=0, work_ns=wall, join_ns=0, wall_ns=wall, cpu_ns=0, ops=WORKERS, rate=0.0)
+    iterations = tuple(
+        Iteration(start_ns=0, work_ns=wall, join_ns=0, wall_ns=wall, cpu_ns=0, ops=WORKERS, rate=0.0)
         for wall in side.wall_ns
     )
     memory = tuple(
@@ -94,7 +94,13 @@ def launch_of(side: Side, order: int) -> Launch:
     )
     locks = None if side.share is None else _waits(side.share)
     return Launch(
-        order=order, hash_seed=side.hash_seed, started_at="", cold=None, turns=turns, memory=memory, locks=locks
+        order=order,
+        hash_seed=side.hash_seed,
+        started_at="",
+        cold=None,
+        iterations=iterations,
+        memory=memory,
+        locks=locks,
     )
 
 
@@ -141,16 +147,18 @@ class Outcome:
         return any(verdict.decision is Decision.REGRESSED for verdict in self.verdicts)
 
 
-class Judge:
+class PairJudge:
     """The product's judge of one cell, fed pair by pair."""
 
-    def __init__(self, kind: Kind, hypotheses: int, at_most: int = TANDEM_ROUNDS, run_alpha: float = ALPHA) -> None:
+    def __init__(
+        self, kind: SharedObjects, hypotheses: int, at_most: int = PAIRED_ROUNDS, run_alpha: float = ALPHA
+    ) -> None:
         alpha = run_alpha / hypotheses
         self.kind = kind
         self.at_most = at_most
         beta = alpha_spending.BETA
         policy = Policy(metrics=METRICS[kind], cli=(), ini=(), alpha=alpha, beta=beta, probe_cost=PROBE_COST)
-        self.judging = Judging(SPEC, policy, {CELL.nodeid: Standing(road="tandem")}, at_most)
+        self.judge = Judge(SPEC, policy, {CELL.nodeid: ComparedWith(basis="paired")}, at_most)
         test: Test = "pairs" if kind == "wall" else "blocks"
         self.counts = [look.launches for look in alpha_spending.spend(alpha, beta, test, at_most=at_most)]
 
@@ -161,13 +169,13 @@ class Judge:
                 return None
             sample = sample_of(coming[:count])
             final = count == self.counts[-1]
-            verdicts = tuple(self.judging.metrics(sample, [sample], final=final))
+            verdicts = tuple(self.judge.metrics(sample, [sample], final=final))
             if final or all(verdict.decision is not Decision.INCONCLUSIVE for verdict in verdicts):
                 return Outcome(verdicts, count, sum(pair.seconds for pair in coming[:count]))
         return None
 
 
-def outcomes(judge: Judge, found: Sequence[Pair]) -> Iterator[Outcome]:
+def outcomes(judge: PairJudge, found: Sequence[Pair]) -> Iterator[Outcome]:
     """One after the other, each from where the last one stopped."""
     start = 0
     while (outcome := judge.outcome(found[start : start + judge.at_most])) is not None:
@@ -214,15 +222,15 @@ def _took(found: Sequence[Outcome]) -> str:
     )
 
 
-def whole_runs(found: Sequence[Pair], kind: Kind, at_most: int) -> list[tuple[Outcome, ...]]:
+def whole_runs(found: Sequence[Pair], kind: SharedObjects, at_most: int) -> list[tuple[Outcome, ...]]:
     """The A/A pairs as runs over all cells; the last, for which a cell has too few pairs, is left out."""
     cells = sorted({pair.cell for pair in found})
-    judge = Judge(kind, len(cells) * len(METRICS[kind]), at_most)
+    judge = PairJudge(kind, len(cells) * len(METRICS[kind]), at_most)
     same = (outcomes(judge, [pair for pair in found if pair.cell == cell and not pair.effect]) for cell in cells)
     return list(zip(*same, strict=False))
 
 
-def told(path: Path, kind: Kind, at_most: int) -> None:
+def told(path: Path, kind: SharedObjects, at_most: int) -> None:
     """The tables of one series."""
     found = series.pairs(path, kind)
     if not found:
@@ -244,8 +252,8 @@ def told(path: Path, kind: Kind, at_most: int) -> None:
     _injected(found, kind, at_most, hypotheses)
 
 
-def _injected(found: Sequence[Pair], kind: Kind, at_most: int, hypotheses: int) -> None:
-    judge = Judge(kind, hypotheses, at_most)
+def _injected(found: Sequence[Pair], kind: SharedObjects, at_most: int, hypotheses: int) -> None:
+    judge = PairJudge(kind, hypotheses, at_most)
     for effect in sorted({pair.effect for pair in found} - {0}):
         for cell in sorted({pair.cell for pair in found}):
             judged = list(outcomes(judge, [pair for pair in found if pair.cell == cell and pair.effect == effect]))
@@ -257,7 +265,7 @@ def main() -> None:
     """Each series that is given."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("series", type=Path, nargs="+")
-    parser.add_argument("--at-most", type=int, default=TANDEM_ROUNDS, help="pairs a cell (default: the product's)")
+    parser.add_argument("--at-most", type=int, default=PAIRED_ROUNDS, help="pairs a cell (default: the product's)")
     asked = parser.parse_args()
     for path in asked.series:
         for kind in series.KINDS:

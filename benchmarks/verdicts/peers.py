@@ -36,7 +36,7 @@ from pytest_benchmark.utils import parse_compare_fail  # type: ignore[import-not
 from scipy.stats import mannwhitneyu
 from series import Pair, Side
 
-from pytest_ftgate.judge.judge import TANDEM_ROUNDS
+from pytest_ftgate.judge.judge import PAIRED_ROUNDS
 
 NS = 1e9
 PYPERF_PROCESSES, PYPERF_VALUES = 20, 3
@@ -189,7 +189,7 @@ def beside(peer: Peer, found: Sequence[Pair]) -> Iterator[tuple[Pair, bool, floa
         yield window[0], said, sum(pair.seconds for pair in window)
 
 
-def ours(found: Sequence[Pair], judge: judged.Judge) -> dict[float, Tally]:
+def ours(found: Sequence[Pair], judge: judged.PairJudge) -> dict[float, Tally]:
     """The product's own verdicts on the same pairs, by effect."""
     tallies: dict[float, Tally] = {}
     for effect in {pair.effect for pair in found}:
@@ -231,11 +231,11 @@ def told(cell: str, found: Sequence[Pair], hypotheses: int, at_most: int) -> Non
     launch_s = statistics.fmean(sum(pair.reference.wall_ns) for pair in found) / NS
     print(f"{cell}\n  {'rule':36s} {'layout':7s} " + " ".join(names) + "a comparison")
     for peer in peers(round(max(1.0, BENCHMARK_S / launch_s))):
-        for layout, judging in (("apart", apart), ("beside", beside)):
-            print(line(peer.name, layout, tallied(judging(peer, found)), effects), flush=True)
-    judge = judged.Judge("wall", hypotheses, at_most)
+        for layout, judge in (("apart", apart), ("beside", beside)):
+            print(line(peer.name, layout, tallied(judge(peer, found)), effects), flush=True)
+    judge = judged.PairJudge("wall", hypotheses, at_most)
     print(line(f"pytest-ftgate, {hypotheses} hypotheses", "beside", ours(found, judge), effects))
-    hasty = judged.Judge("wall", len(judged.METRICS["wall"]), PYPERF_PROCESSES // 3 + 1, run_alpha=HASTY_ALPHA)
+    hasty = judged.PairJudge("wall", len(judged.METRICS["wall"]), PYPERF_PROCESSES // 3 + 1, run_alpha=HASTY_ALPHA)
     print(line(f"pytest-ftgate, 5 %, at most {hasty.at_most} pairs", "beside", ours(found, hasty), effects))
 
 
@@ -243,7 +243,7 @@ def main() -> None:
     """A table a cell."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("series", type=Path)
-    parser.add_argument("--at-most", type=int, default=TANDEM_ROUNDS, help="pairs a cell of ours")
+    parser.add_argument("--at-most", type=int, default=PAIRED_ROUNDS, help="pairs a cell of ours")
     asked = parser.parse_args()
     found = series.pairs(asked.series)
     cells = sorted({pair.cell for pair in found})

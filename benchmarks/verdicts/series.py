@@ -14,7 +14,7 @@ from pytest_ftgate.model import Struct
 from pytest_ftgate.stats import rank_tests
 from pytest_ftgate.stats.rank_tests import PAIRED, Estimator, Floats
 
-Kind = Literal["wall", "uss", "lock_wait_share"]
+SharedObjects = Literal["wall", "uss", "lock_wait_share"]
 FOLDER = Path(".ftgate") / "verdicts"
 ESTIMATORS: dict[str, Estimator] = {
     "min": 0.0,
@@ -25,7 +25,7 @@ ESTIMATORS: dict[str, Estimator] = {
     "q90": 0.9,
     "paired": PAIRED,
 }
-KINDS: tuple[Kind, ...] = ("wall", "uss", "lock_wait_share")
+KINDS: tuple[SharedObjects, ...] = ("wall", "uss", "lock_wait_share")
 
 
 class Side(Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class Pair(Struct, frozen=True, kw_only=True, tag="pair"):
 
     at_s: float
     cell: str
-    kind: Kind
+    kind: SharedObjects
     effect: float
     doses: tuple[int, int]
     reference: Side
@@ -65,7 +65,7 @@ class Calibration(Struct, frozen=True, kw_only=True, tag="calibration"):
 
     at_s: float
     cell: str
-    kind: Kind
+    kind: SharedObjects
     dose: int
     base: float
     slope: float
@@ -103,12 +103,12 @@ def entries(path: Path) -> Iterator[Entry]:
             yield _DECODER.decode(line)
 
 
-def pairs(path: Path, kind: Kind = "wall") -> list[Pair]:
+def pairs(path: Path, kind: SharedObjects = "wall") -> list[Pair]:
     """The pairs of one kind in the order in which they were measured."""
     return [entry for entry in entries(path) if isinstance(entry, Pair) and entry.kind == kind]
 
 
 def log_ratios(found: Sequence[Pair], estimator: Estimator) -> Floats:
     """log(changed / reference) a pair, of one estimator of `stats.turns_ratio`."""
-    ratios = [rank_tests.turns_ratio(pair.changed.wall_ns, pair.reference.wall_ns, estimator) for pair in found]
+    ratios = [rank_tests.iterations_ratio(pair.changed.wall_ns, pair.reference.wall_ns, estimator) for pair in found]
     return np.log(np.asarray(ratios, dtype=np.float64))

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from series import Pair
 
 from pytest_ftgate.judge import decide, thresholds
-from pytest_ftgate.judge.judge import TANDEM_ROUNDS
+from pytest_ftgate.judge.judge import PAIRED_ROUNDS
 from pytest_ftgate.judge.power import reachable_effect
 from pytest_ftgate.model import Comparison, Decision, Look, Metric
 from pytest_ftgate.stats import alpha_spending, rank_tests
@@ -69,7 +69,7 @@ class Design:
         """The product's."""
         alpha, beta = decide.split_alpha(ALPHA, alpha_spending.BETA, hypotheses)
         looks = alpha_spending.spend(alpha, beta, "pairs", at_most=at_most)
-        limits = thresholds.effective(metric, "tandem", cli=(), declared=(), ini=())
+        limits = thresholds.effective(metric, "paired", cli=(), declared=(), ini=())
         return cls(metric, limits, alpha, beta, looks)
 
 
@@ -134,9 +134,7 @@ def _widened(seen: Floats, design: Design, beta: float) -> Floats:
     narrow = p_greater(math.log1p(asked) - seen) <= beta
     zeros = [1.0] * seen.shape[1]
     effects = [
-        asked
-        if enough
-        else reachable_effect(np.exp(row).tolist(), zeros, asked, beta, test="pairs", widest=widest)
+        asked if enough else reachable_effect(np.exp(row).tolist(), zeros, asked, beta, test="pairs", widest=widest)
         for row, enough in zip(seen, narrow, strict=True)
     ]
     return np.asarray(effects, dtype=np.float64)
@@ -315,7 +313,7 @@ def main() -> None:
     parser.add_argument("--tests", type=int, default=100_000, help="A/A tests a line of the whole runs")
     parser.add_argument("--power-tests", type=int, default=10_000)
     parser.add_argument("--hypotheses", type=int, default=HYPOTHESES[0], help="of the run whose power is told")
-    parser.add_argument("--at-most", type=int, default=TANDEM_ROUNDS, help="pairs (default: the product's)")
+    parser.add_argument("--at-most", type=int, default=PAIRED_ROUNDS, help="pairs (default: the product's)")
     parser.add_argument("--compared", type=int, default=2000, help="series judged by the product as well")
     parser.add_argument("--signs", choices=("drawn", "measured"), default="drawn")
     parser.add_argument("--seed", type=int, default=1)

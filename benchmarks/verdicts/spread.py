@@ -42,22 +42,22 @@ def told(cell: str, found: list[Pair]) -> None:
     """The table of one cell."""
     same = [pair for pair in found if not pair.effect]
     seconds = statistics.fmean(pair.seconds for pair in found)
-    turns = len(found[0].reference.wall_ns)
+    iterations = len(found[0].reference.wall_ns)
     middle = statistics.median(statistics.median(pair.reference.wall_ns) for pair in found) / 1e6
-    print(f"{cell}: {len(same)} A/A pairs of {turns} turns, {middle:.2f} ms an iteration, {seconds:.2f} s a pair")
+    print(f"{cell}: {len(same)} A/A pairs of {iterations} turns, {middle:.2f} ms an iteration, {seconds:.2f} s a pair")
     print("  within     mean %    sd %  robust  lag-1  kurtosis")
     for name, estimator in ESTIMATORS.items():
         print(row(name, series.log_ratios(same, estimator)))
-    print(_by_turns(same, turns))
+    print(_by_iterations(same, iterations))
     print(_by_place(same))
     for effect in sorted({pair.effect for pair in found} - {0}):
         print(_reached(effect, [pair for pair in found if pair.effect == effect]))
 
 
-def _by_turns(same: list[Pair], turns: int) -> str:
+def _by_iterations(same: list[Pair], iterations: int) -> str:
     """The noise had each pair had fewer turns: what is left of it as they grow lies between pairs."""
     ratios = np.array([np.log(pair.changed.wall_ns) - np.log(pair.reference.wall_ns) for pair in same])
-    counts = [count for count in (5, 10, 20, 30, 50, 100) if count < turns] + [turns]
+    counts = [count for count in (5, 10, 20, 30, 50, 100) if count < iterations] + [iterations]
     shown = (f"{count}: {100 * np.median(ratios[:, :count], axis=1).std(ddof=1):.2f} %" for count in counts)
     return "  paired, sd by turns  " + "   ".join(shown)
 
@@ -66,10 +66,10 @@ def _by_place(same: list[Pair]) -> str:
     """What being second costs: started second, and second in a turn."""
     logs = series.log_ratios(same, PAIRED)
     started = np.array([1 if pair.started == "r" else -1 for pair in same]) * logs
-    turn = np.concatenate([_second(pair) for pair in same])
+    iteration = np.concatenate([_second(pair) for pair in same])
     shown = (
         f"{name} {100 * x.mean():+.2f} % +- {100 * x.std() / math.sqrt(len(x)):.2f}"
-        for name, x in (("started", started), ("in a turn", turn))
+        for name, x in (("started", started), ("in a turn", iteration))
     )
     return "  being second:  " + "   ".join(shown)
 

@@ -30,14 +30,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pytest_ftgate.measure.conditions import Surroundings, calibration_ns
+from pytest_ftgate.measure.conditions import ConditionsMonitor, calibration_ns
 from pytest_ftgate.measure.launch import Handle, Request, Side
 from pytest_ftgate.measure.launchers.runner_copy import install_runner
 from pytest_ftgate.measure.launchers.workload import ProcessLauncher
 from pytest_ftgate.model import Cell, Conditions, Executor, Source, Spec, Target, to_builtins
 from pytest_ftgate.pythons import environment_variables, find_interpreter, parse_target
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
-from pytest_ftgate.stats.rank_tests import PAIRED, Estimator, turns_ratio
+from pytest_ftgate.stats.rank_tests import PAIRED, Estimator, iterations_ratio
 
 WORKERS = 2
 WARMUPS = 2
@@ -105,11 +105,11 @@ class Round(NamedTuple):
 class Rig:
     """Starts launches of the workloads."""
 
-    def __init__(self, folder: Path, turns: int, rng: random.Random, keep: Path | None) -> None:
+    def __init__(self, folder: Path, iterations: int, rng: random.Random, keep: Path | None) -> None:
         self.launcher = ProcessLauncher(install_runner(folder / "runner"), folder / "launches")
         self.path = folder / "workload.py"
         self.path.write_text(WORKLOAD, encoding="utf-8")
-        self.turns = turns
+        self.iterations = iterations
         self.keep = keep
         self.rng = rng
         self.pythons: dict[str, str] = {}
@@ -158,30 +158,30 @@ class Rig:
         return found
 
     def _round(self, cell: CellOf) -> Round:
-        around = Surroundings()
-        sides: tuple[Side, ...] = ("own", "own", "candle")
+        around = ConditionsMonitor()
+        sides: tuple[Side, ...] = ("own", "own", "control")
         with contextlib.ExitStack() as running:
             handles = [self.launcher.start(self.request(cell, side)) for side in sides]
             for handle in handles:
                 running.callback(handle.kill)
             for handle in handles:
                 _warm(handle)
-            own, slices, inner = self._turns(handles[:2], handles[2])
+            own, slices, inner = self._iterations(handles[:2], handles[2])
             for handle in handles:
                 handle.finish()
         return Round(own, slices, inner, around.observe())
 
-    def _turns(
-        self, pair: Sequence[Handle], candle: Handle
+    def _iterations(
+        self, pair: Sequence[Handle], control: Handle
     ) -> tuple[tuple[list[float], list[float]], tuple[list[float], list[float]], tuple[list[float], list[float]]]:
         own: tuple[list[float], list[float]] = ([], [])
         slices: tuple[list[float], list[float]] = ([], [])
         inner: tuple[list[float], list[float]] = ([], [])
-        for _ in range(self.turns):
-            before = _wall(candle), float(calibration_ns(1))
+        for _ in range(self.iterations):
+            before = _wall(control), float(calibration_ns(1))
             for side in self.rng.sample((0, 1), 2):
                 own[side].append(_wall(pair[side]))
-                after = _wall(candle), float(calibration_ns(1))
+                after = _wall(control), float(calibration_ns(1))
                 slices[side].append((before[0] + after[0]) / 2)
                 inner[side].append((before[1] + after[1]) / 2)
                 before = after
@@ -190,13 +190,13 @@ class Rig:
 
 def _warm(handle: Handle) -> None:
     handle.ready()
-    handle.turn(COLD)
+    handle.iteration(COLD)
     for _ in range(WARMUPS):
-        handle.turn(WARMUP)
+        handle.iteration(WARMUP)
 
 
 def _wall(handle: Handle) -> float:
-    return float(handle.turn(MEASURED).wall_ns)
+    return float(handle.iteration(MEASURED).wall_ns)
 
 
 # -- (1) control variates ----------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ def _wall(handle: Handle) -> float:
 
 def log_ratio(sides: tuple[list[float], list[float]], estimator: Estimator) -> float:
     """The logarithm of how much longer the first side takes."""
-    return math.log(turns_ratio(sides[0], sides[1], estimator))
+    return math.log(iterations_ratio(sides[0], sides[1], estimator))
 
 
 def coefficient(ys: Sequence[float], xs: Sequence[float]) -> float:
@@ -219,7 +219,7 @@ def left_out(ys: Sequence[float], xs: Sequence[float]) -> list[float]:
     return [y - slope * x for y, x, slope in zip(ys, xs, slopes, strict=True)]
 
 
-def by_turn(rounds: Sequence[Round], of: Callable[[Round], tuple[list[float], list[float]]]) -> list[float]:
+def by_iteration(rounds: Sequence[Round], of: Callable[[Round], tuple[list[float], list[float]]]) -> list[float]:
     """Adjusted within the turns: the median of log-ratios less the slices' of the same turn, coefficient as above."""
     ys = [np.subtract(*map(np.log, each.own)) for each in rounds]
     xs = [np.subtract(*map(np.log, of(each))) for each in rounds]
@@ -245,7 +245,7 @@ def spread_ratio(adjusted: Sequence[float], plain: Sequence[float]) -> tuple[flo
 def variates(label: str, rounds: Sequence[Round]) -> Iterator[str]:
     """The lines of a cell: an estimator each, plain and with either kind of slice."""
     kinds: tuple[tuple[str, Callable[[Round], tuple[list[float], list[float]]]], ...] = (
-        ("candle", lambda each: each.slices),
+        ("control", lambda each: each.slices),
         ("controller", lambda each: each.inner),
     )
     for name, estimator in ESTIMATORS:
@@ -254,7 +254,7 @@ def variates(label: str, rounds: Sequence[Round]) -> Iterator[str]:
             beside = [log_ratio(of(each), estimator) for each in rounds]
             ways = {"pairs": left_out(plain, beside), "as is": [y - x for y, x in zip(plain, beside, strict=True)]}
             if estimator is PAIRED:
-                ways["turns"] = by_turn(rounds, of)
+                ways["iterations"] = by_iteration(rounds, of)
             for way, adjusted in ways.items():
                 ratio, low, high = spread_ratio(adjusted, plain)
                 yield (
@@ -321,11 +321,11 @@ def disturbed(label: str, rounds: dict[float, list[Round]]) -> Iterator[str]:
     for level, found in rounds.items():
         others = statistics.median(each.conditions.others or 0.0 for each in found)
         steal = statistics.median(each.conditions.steal or 0.0 for each in found)
-        tandem = [log_ratio(each.own, 0.25) for each in found]
+        paired = [log_ratio(each.own, 0.25) for each in found]
         stored = [_stored(each) for each in found]
         yield (
             f"{label:20s} {level:5.2f}  {others:5.2f}  {100 * steal:4.1f} %"
-            f"  {statistics.fmean(tandem):+.3f} {statistics.stdev(tandem):.3f}"
+            f"  {statistics.fmean(paired):+.3f} {statistics.stdev(paired):.3f}"
             f"  {statistics.median(stored) - statistics.median(quiet):+.3f} {statistics.stdev(stored):.3f}"
             f"  {statistics.median(map(_raw, found)) - statistics.median(quiet_raw):+.3f}"
             f" {statistics.stdev(map(_raw, found)):.3f}"
@@ -359,7 +359,7 @@ def main() -> None:
     rng = random.Random(asked.seed)
     print("\n".join(events()), flush=True)
     with tempfile.TemporaryDirectory() as name:
-        rig = Rig(Path(name), asked.turns, rng, asked.keep)
+        rig = Rig(Path(name), asked.iterations, rng, asked.keep)
         cells = [CellOf("3.14t", THREADS, "test_words"), CellOf("3.14", FORK, "test_words")]
         if asked.pairs:
             print("\ncell                 value   slices      by     sd plain adjusted  ratio [95 %]")

@@ -65,10 +65,10 @@ def sharded(*executors: Any, workers: Any = ROLES) -> Any:
 
 
 def test_roles_are_counted_together_and_stand_in_the_id() -> None:
-    crews = [{"producer": 8, "writer": 1}, {"producer": 8, "writer": 4}]
-    test = sharded(threads, processes("fork"), workers=crews)
+    role_counts = [{"producer": 8, "writer": 1}, {"producer": 8, "writer": 4}]
+    test = sharded(threads, processes("fork"), workers=role_counts)
     assert spec(test).workers == (9, 12)
-    assert spec(test).crews == tuple(tuple(crew.items()) for crew in crews)
+    assert spec(test).role_counts == tuple(tuple(role_count.items()) for role_count in role_counts)
     assert labels(test, "3.14") == [
         "3.14-threads-producer8-writer1",
         "3.14-fork-producer8-writer1",
@@ -76,7 +76,7 @@ def test_roles_are_counted_together_and_stand_in_the_id() -> None:
         "3.14-fork-producer8-writer4",
     ]
     found = plan.choices(spec(test), [parse_target("3.14")])
-    assert [choice.roles for choice in found[1:3]] == [tuple(crew.items()) for crew in crews]
+    assert [choice.roles for choice in found[1:3]] == [tuple(role_count.items()) for role_count in role_counts]
 
 
 def test_a_role_has_one_body_for_all_or_one_of_an_executor() -> None:
@@ -84,7 +84,7 @@ def test_a_role_has_one_body_for_all_or_one_of_an_executor() -> None:
     test.variant(tasks)(awaited)
     test.role("writer")(worked)
     test.role("writer", tasks)(awaited)
-    assert spec(test).crews
+    assert spec(test).role_counts
     declared = test.__ftgate__
     assert declared.role_for("writer", "threads", None) is worked
     assert declared.role_for("writer", "tasks", None) is awaited

@@ -226,10 +226,10 @@ def test_thresholds_of_each_place() -> None:
     given, written = layers
     assert given == (*from_environment, *of_time, Threshold(metric=Metric.WALL, margin=0.01))
     assert written == (Threshold(metric=Metric.USS, margin=0.01), Threshold(metric=Metric.USS, effect=0.2))
-    wall = thresholds.effective(Metric.WALL, "tandem", cli=given, ini=written)
+    wall = thresholds.effective(Metric.WALL, "paired", cli=given, ini=written)
     assert (wall.margin, wall.effect, wall.floor) == (0.01, 0.05, 0.001)
-    assert thresholds.effective(Metric.SCALING, "tandem", cli=given, ini=written).margin == 0.02
-    uss = thresholds.effective(Metric.USS, "tandem", cli=given, ini=written)
+    assert thresholds.effective(Metric.SCALING, "paired", cli=given, ini=written).margin == 0.02
+    uss = thresholds.effective(Metric.USS, "paired", cli=given, ini=written)
     assert (uss.margin, uss.effect) == (0.01, 0.3)
     assert options_table.threshold_layers({}, {}, {}) == ((), ())
     with pytest.raises(OptionError, match=r"--ftgate-gate=wal:margin=1%: takes METRIC: .*did you mean 'wall'"):
@@ -297,10 +297,10 @@ def test_an_update_that_swallowed_its_neighbour(pytester: pytest.Pytester) -> No
 
 def test_native_toml(pytester: pytest.Pytester) -> None:
     pytester.makepyprojecttoml(
-        '[tool.pytest.ini_options]\nftgate_python = ["3.13"]\nftgate_strict = true\nftgate_turns = 3\n'
+        '[tool.pytest.ini_options]\nftgate_python = ["3.13"]\nftgate_strict = true\nftgate_iterations = 3\n'
     )
     config = pytester.parseconfig()
-    assert [options.value_of(config, name) for name in ("python", "strict", "turns")] == [("3.13",), True, 3]
+    assert [options.value_of(config, name) for name in ("python", "strict", "iterations")] == [("3.13",), True, 3]
 
 
 # -- help ----------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from pytest_ftgate.declare.plan import PlanError, choices, plan_of, tandem_key
+from pytest_ftgate.declare.plan import PlanError, choices, group_key, plan_of
 from pytest_ftgate.model import Cell, Executor, Param, Source, Spec, Target
 from pytest_ftgate.pythons import parse_target
 
@@ -60,23 +60,23 @@ def test_a_tandem_is_a_test_with_its_parameters_at_all_worker_counts() -> None:
     ]
     own = spec(THREADS, SPAWN)
     plan = plan_of((own, cell) for cell in cells)
-    assert [tandem.cells for tandem in plan.tandems] == [(cells[0], cells[2], cells[3]), (cells[1],), (cells[4],)]
-    assert [tandem.key for tandem in plan.tandems] == [
+    assert [group.cells for group in plan.groups] == [(cells[0], cells[2], cells[3]), (cells[1],), (cells[4],)]
+    assert [group.key for group in plan.groups] == [
         "t.py::test_it (1 and 2 workers, n=4, text='a]b[')",
         "t.py::test_it (2 workers, n=5)",
         "t.py::test_other (1 worker)",
     ]
-    assert all(tandem.spec is own for tandem in plan.tandems)
-    assert tandem_key(plan.tandems[0].cells) == plan.tandems[0].key
+    assert all(group.spec is own for group in plan.groups)
+    assert group_key(plan.groups[0].cells) == plan.groups[0].key
 
 
 def test_a_title_names_roles_with_their_numbers() -> None:
     counts = ((("producer", 8), ("writer", 1)), (("producer", 8), ("writer", 2)), (("producer", 8), ("writer", 4)))
     cells = [cell(f"t[{n}]", workers=9 + n) for n in range(3)]
     cells = [msgspec.structs.replace(one, roles=roles) for one, roles in zip(cells, counts, strict=True)]
-    assert tandem_key(cells) == "t (8 producers, 1, 2 and 4 writers)"
-    assert tandem_key(cells[:1]) == "t (8 producers, 1 writer)"
+    assert group_key(cells) == "t (8 producers, 1, 2 and 4 writers)"
+    assert group_key(cells[:1]) == "t (8 producers, 1 writer)"
 
 
 def test_nothing_selected() -> None:
-    assert plan_of([]).tandems == ()
+    assert plan_of([]).groups == ()

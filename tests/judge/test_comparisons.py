@@ -26,7 +26,7 @@ from pytest_ftgate.stats import alpha_spending, rank_tests
 
 
 def both(own: Sequence[Launch], beside: Sequence[Launch]) -> dict[Metric, Numbers]:
-    return comparisons.in_tandem(sample_of(own, reference=sample_of(beside)))
+    return comparisons.paired(sample_of(own, reference=sample_of(beside)))
 
 
 def both_sides(numbers: Numbers) -> Any:
@@ -34,9 +34,9 @@ def both_sides(numbers: Numbers) -> Any:
     return numbers.new, numbers.reference
 
 
-def drifting(rng: random.Random, order: int, turns: int = 12) -> tuple[Launch, Launch]:
+def drifting(rng: random.Random, order: int, iterations: int = 12) -> tuple[Launch, Launch]:
     """Neighbours that share the machine's speed of each turn: compared turn by turn they hardly vary."""
-    speeds = [rng.lognormvariate(0, 0.5) for _ in range(turns)]
+    speeds = [rng.lognormvariate(0, 0.5) for _ in range(iterations)]
     own, beside = rng.lognormvariate(0, 0.1), rng.lognormvariate(0, 0.1)
     return tuple(  # type: ignore[return-value]
         timed(order, [round(1e7 * level * speed * rng.lognormvariate(0, 0.02)) for speed in speeds])
@@ -44,14 +44,14 @@ def drifting(rng: random.Random, order: int, turns: int = 12) -> tuple[Launch, L
     )
 
 
-def disturbed(rng: random.Random, order: int, turns: int = 12) -> tuple[Launch, Launch]:
+def disturbed(rng: random.Random, order: int, iterations: int = 12) -> tuple[Launch, Launch]:
     """Sides that others disturb now and then, each by itself: their floors hardly vary."""
 
     def wall(level: float) -> int:
         return round(1e7 * level * (1.0 + max(0.0, rng.normalvariate(0, 1))) * rng.lognormvariate(0, 0.001))
 
     levels = rng.lognormvariate(0, 0.1), rng.lognormvariate(0, 0.1)
-    own, beside = (timed(order, [wall(level) for _ in range(turns)]) for level in levels)
+    own, beside = (timed(order, [wall(level) for _ in range(iterations)]) for level in levels)
     return own, beside
 
 
@@ -67,7 +67,7 @@ def split(rounds: Sequence[tuple[Launch, Launch]]) -> tuple[list[Launch], list[L
 
 
 def estimator_of(rounds: Sequence[tuple[Launch, Launch]]) -> rank_tests.Estimator:
-    return rank_tests.blind_estimator(per_launch.side_by_side(*split(rounds)))
+    return rank_tests.blind_estimator(per_launch.paired_values(*split(rounds)))
 
 
 # -- in tandem -----------------------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ class TestPairs:
         beside = [timed(order, [1000 + order] * 12) for order in range(8) if order != 3]
         memory = [held(order, 100 + order) for order in range(8)]
         reference = sample_of(reversed(beside), memory=[held(order, 200 + order) for order in range(8)])
-        found = comparisons.in_tandem(sample_of(own, memory=memory, reference=reference))
+        found = comparisons.paired(sample_of(own, memory=memory, reference=reference))
         kept = [order for order in range(8) if order != 3]
         assert found[Metric.WALL].new == pytest.approx([2000 + order for order in kept])
         assert found[Metric.WALL].reference == pytest.approx([1000 + order for order in kept])
@@ -94,7 +94,7 @@ class TestPairs:
             "locks": [probed(0, 0.2, workers=4)],
             "single": own,
         }
-        found = comparisons.in_tandem(sample_of(own, FOUR, reference=sample_of(own, FOUR, **sides), **sides))
+        found = comparisons.paired(sample_of(own, FOUR, reference=sample_of(own, FOUR, **sides), **sides))
         assert {metric: (numbers.unit, numbers.test) for metric, numbers in found.items()} == {
             Metric.WALL: ("ns", "pairs"),
             Metric.TAIL: ("ns", "pairs"),
@@ -106,21 +106,21 @@ class TestPairs:
 
     def test_nothing_beside_it(self) -> None:
         own = [timed(order, [2000] * 12) for order in range(3)]
-        assert comparisons.in_tandem(sample_of(own, memory=[held(0, 5)])) == {}
+        assert comparisons.paired(sample_of(own, memory=[held(0, 5)])) == {}
         failed = sample_of(error=WorkloadError(reason="ValueError"))
-        assert comparisons.in_tandem(sample_of(own, memory=[held(0, 5)], reference=failed)) == {}
-        assert comparisons.in_tandem(sample_of(own, reference=sample_of())) == {}
+        assert comparisons.paired(sample_of(own, memory=[held(0, 5)], reference=failed)) == {}
+        assert comparisons.paired(sample_of(own, reference=sample_of())) == {}
 
     def test_what_the_reference_never_gave_is_left_out(self) -> None:
         own = [timed(order, [2000] * 12) for order in range(3)]
         here = sample_of(own, memory=[held(0, 5)], locks=[probed(0, 0.2)])
-        found = comparisons.in_tandem(msgspec.structs.replace(here, reference=sample_of(own)))
+        found = comparisons.paired(msgspec.structs.replace(here, reference=sample_of(own)))
         assert set(found) == {Metric.WALL, Metric.TAIL}
 
     def test_what_the_cell_alone_lacks_stays_without_new_values(self) -> None:
         own = [timed(order, [2000] * 12) for order in range(3)]
         there = sample_of(own, memory=[held(0, 5)], locks=[probed(0, 0.2)])
-        found = comparisons.in_tandem(sample_of(own, reference=there))
+        found = comparisons.paired(sample_of(own, reference=there))
         lost = {metric for metric, numbers in found.items() if not numbers.new}
         assert lost == {Metric.USS, Metric.LOCK_WAIT}
         assert found[Metric.USS].reference == (5.0,)
@@ -129,13 +129,13 @@ class TestPairs:
 class TestEstimator:
     def test_it_is_chosen_from_the_pairs_of_the_first_look_alone(self) -> None:
         rng = random.Random(3)
-        first = [drifting(rng, order, turns=41) for order in range(alpha_spending.LOOKS[0])]
-        later = [disturbed(rng, order, turns=41) for order in range(len(first), 40)]
+        first = [drifting(rng, order, iterations=41) for order in range(alpha_spending.LOOKS[0])]
+        later = [disturbed(rng, order, iterations=41) for order in range(len(first), 40)]
         assert estimator_of(first) is rank_tests.PAIRED
         assert estimator_of([*first, *later]) is not rank_tests.PAIRED
         found = both(*split([*first, *later]))[Metric.WALL]
         for pair, new, reference in zip([*first, *later], found.new, found.reference, strict=True):
-            walls = [[turn.wall_ns for turn in side.turns] for side in pair]
+            walls = [[iteration.wall_ns for iteration in side.iterations] for side in pair]
             assert new / reference == pytest.approx(median(a / b for a, b in zip(*walls, strict=True)))
 
     def test_a_floor_that_is_chosen_is_that_of_both_sides(self) -> None:
@@ -145,7 +145,7 @@ class TestEstimator:
         assert chosen is not rank_tests.PAIRED
         found = both(*split(pairs))[Metric.WALL]
         for side, values in enumerate((found.new, found.reference)):
-            floors = [np.quantile([turn.wall_ns for turn in pair[side].turns], chosen) for pair in pairs]
+            floors = [np.quantile([iteration.wall_ns for iteration in pair[side].iterations], chosen) for pair in pairs]
             assert values == pytest.approx(floors)
 
     def test_a_value_never_changes_when_rounds_are_added(self) -> None:
@@ -177,12 +177,12 @@ class TestEstimator:
 
     def test_turn_by_turn_the_ratio_is_the_median_ratio_in_ns_of_one_loop(self) -> None:
         rng = random.Random(5)
-        pairs = [drifting(rng, order, turns=41) for order in range(8)]
+        pairs = [drifting(rng, order, iterations=41) for order in range(8)]
         pairs = [tuple(msgspec.structs.replace(side, loops=4) for side in pair) for pair in pairs]  # type: ignore[misc]
         assert estimator_of(pairs[: alpha_spending.LOOKS[0]]) is rank_tests.PAIRED
         found = both(*split(pairs))[Metric.WALL]
         for (own, beside), new, reference in zip(pairs, found.new, found.reference, strict=True):
-            walls = [[turn.wall_ns for turn in side.turns] for side in (own, beside)]
+            walls = [[iteration.wall_ns for iteration in side.iterations] for side in (own, beside)]
             assert new / reference == pytest.approx(median(a / b for a, b in zip(*walls, strict=True)))
             assert reference == pytest.approx(median(walls[1]) / 4)
 
@@ -241,20 +241,20 @@ class TestBlocks:
             memory=[held(order, 100 + order) for order in range(4)],
             locks=[probed(order, order / 20) for order in range(4)],
         )
-        found = comparisons.in_tandem(msgspec.structs.replace(own, reference=beside))
+        found = comparisons.paired(msgspec.structs.replace(own, reference=beside))
         assert found[Metric.USS][:4] == ((10.0, 31.0), (100.0, 102.0), "bytes", "blocks")
         assert found[Metric.LOCK_WAIT].new == pytest.approx((0.1, 0.3))
         assert found[Metric.LOCK_WAIT].reference == pytest.approx((0.05, 0.15))
 
     def test_no_wait_at_all_is_a_share(self) -> None:
         locks = [probed(order, 0.0) for order in range(4)]
-        found = comparisons.in_tandem(sample_of(locks=locks, reference=sample_of(locks=locks)))
+        found = comparisons.paired(sample_of(locks=locks, reference=sample_of(locks=locks)))
         assert both_sides(found[Metric.LOCK_WAIT]) == ((0.0,) * 4, (0.0,) * 4)
 
     def test_a_launch_without_a_figure_is_no_round(self) -> None:
         unknown = Launch(order=0, hash_seed=1, started_at="", memory=memory_of(None))
         own = sample_of(memory=[unknown, held(1, 10)])
-        found = comparisons.in_tandem(msgspec.structs.replace(own, reference=own))
+        found = comparisons.paired(msgspec.structs.replace(own, reference=own))
         assert found[Metric.USS].new == (10.0,)
 
 
@@ -265,27 +265,27 @@ class TestScaling:
 
     def test_it_is_compared_as_a_ratio_of_ratios(self) -> None:
         reference = self.scaled(1000, 1000)
-        found = comparisons.in_tandem(self.scaled(900, 1800, reference=reference))[Metric.SCALING]
+        found = comparisons.paired(self.scaled(900, 1800, reference=reference))[Metric.SCALING]
         assert found.reference == pytest.approx((4.0, 4.0, 4.0))
         assert found.new == pytest.approx([4 * (900 + order) / (1800 + order) for order in range(3)])
 
     def test_it_takes_the_one_worker_launches_of_both_sides(self) -> None:
-        assert Metric.SCALING not in comparisons.in_tandem(self.scaled(900, 1800, reference=self.scaled(9, 9, ())))
-        assert Metric.SCALING not in comparisons.in_tandem(self.scaled(9, 9, (), reference=self.scaled(900, 1800)))
-        found = comparisons.in_tandem(self.scaled(900, 1800, (0, 2), reference=self.scaled(1000, 1000, (1, 2))))
+        assert Metric.SCALING not in comparisons.paired(self.scaled(900, 1800, reference=self.scaled(9, 9, ())))
+        assert Metric.SCALING not in comparisons.paired(self.scaled(9, 9, (), reference=self.scaled(900, 1800)))
+        found = comparisons.paired(self.scaled(900, 1800, (0, 2), reference=self.scaled(1000, 1000, (1, 2))))
         assert both_sides(found[Metric.SCALING]) == (pytest.approx((4 * 902 / 1802,)), pytest.approx((4.0,)))
 
 
 # -- with what is stored -------------------------------------------------------------------------------------------
 
 
-def whole(own_ns: int = 2000, candle_ns: int = 1000, uss: int = MIB, share: float = 0.25, count: int = 3) -> Sample:
+def whole(own_ns: int = 2000, control_ns: int = 1000, uss: int = MIB, share: float = 0.25, count: int = 3) -> Sample:
     """A sample in which everything was seen; each launch is a little slower than the one before."""
     orders = range(count)
     return sample_of(
         [timed(order, [own_ns + 10 * order] * 12) for order in orders],
         FOUR,
-        candle=[timed(order, [candle_ns] * 12) for order in orders],
+        control=[timed(order, [control_ns] * 12) for order in orders],
         single=[timed(order, [own_ns] * 12) for order in orders],
         memory=[held(order, uss + order) for order in orders],
         locks=[probed(order, share, workers=4) for order in orders],
@@ -328,7 +328,7 @@ class TestStored:
     @pytest.mark.parametrize(
         ("lacking", "metrics"),
         [
-            ("candle", {Metric.WALL, Metric.TAIL}),
+            ("control", {Metric.WALL, Metric.TAIL}),
             ("memory", {Metric.USS}),
             ("locks", {Metric.LOCK_WAIT}),
             ("single", {Metric.SCALING}),
@@ -348,20 +348,20 @@ class TestStored:
     def test_the_estimator_is_that_of_what_is_stored(self) -> None:
         rng = random.Random(3)
         steady, shaken = ([kind(rng, order) for order in range(8)] for kind in (disturbed, drifting))
-        stored, new = (sample_of(own, candle=beside) for own, beside in (split(steady), split(shaken)))
+        stored, new = (sample_of(own, control=beside) for own, beside in (split(steady), split(shaken)))
         chosen = estimator_of(steady)
         assert chosen is not rank_tests.PAIRED
         assert estimator_of(shaken) is rank_tests.PAIRED
         found = comparisons.with_stored(recording(new), entry(stored))[Metric.WALL]
         for values, pairs in ((found.reference, steady), (found.new, shaken)):
-            walls = [[[turn.wall_ns for turn in side.turns] for side in pair] for pair in pairs]
+            walls = [[[iteration.wall_ns for iteration in side.iterations] for side in pair] for pair in pairs]
             assert values == pytest.approx([np.quantile(a, chosen) / np.quantile(b, chosen) for a, b in walls])
 
     def test_a_tail_is_over_the_middle_of_the_candle(self) -> None:
         own = [timed(0, [1000] * 8 + [3000] * 4), timed(1, [1000] * 9)]
-        candle = [timed(0, [500] * 8 + [9000] * 4), timed(1, [500] * 9)]
-        noted = recording(sample_of(own, candle=candle))
-        found = comparisons.with_stored(noted, entry(sample_of(own, candle=candle)))[Metric.TAIL]
+        control = [timed(0, [500] * 8 + [9000] * 4), timed(1, [500] * 9)]
+        noted = recording(sample_of(own, control=control))
+        found = comparisons.with_stored(noted, entry(sample_of(own, control=control)))[Metric.TAIL]
         assert found.new == found.reference == (6.0,)
 
     def test_memory_is_compared_as_all_sides_have_it(self) -> None:
@@ -379,14 +379,14 @@ class TestStored:
 
 class TestElsewhere:
     def test_time_does_not_travel(self) -> None:
-        found = comparisons.elsewhere(recording(whole()), entry(whole()))
+        found = comparisons.portable(recording(whole()), entry(whole()))
         assert set(found) == {Metric.USS, Metric.LOCK_WAIT, Metric.SCALING}
         assert found[Metric.USS].unit == "bytes"
 
     def test_the_ratio_to_the_reference_executor_is_of_the_same_run(self) -> None:
         stored = entry(whole(3000), whole(8000), whole(5000))
         executor = entry(whole(2000), whole(1000), days=("tuesday", "monday"))
-        found = comparisons.elsewhere(
+        found = comparisons.portable(
             recording(whole(6000), "now"),
             stored,
             executor=recording(whole(2000), "now"),
@@ -404,7 +404,7 @@ class TestElsewhere:
     def test_launches_of_the_same_order_are_neighbours(self) -> None:
         own = sample_of(timed(order, [1000 * (order + 1)] * 5) for order in range(4))
         beside = sample_of(timed(order, [1000] * 5) for order in (3, 1))
-        found = comparisons.elsewhere(
+        found = comparisons.portable(
             recording(own), entry(own), executor=recording(beside), stored_executor=entry(beside)
         )[Metric.RATIO]
         assert found.new == pytest.approx((2.0, 4.0))
@@ -412,21 +412,21 @@ class TestElsewhere:
 
     def test_without_the_reference_executor_there_is_no_ratio(self) -> None:
         here, stored = recording(whole()), entry(whole())
-        assert Metric.RATIO not in comparisons.elsewhere(here, stored, executor=here)
-        assert Metric.RATIO not in comparisons.elsewhere(here, stored, stored_executor=stored)
+        assert Metric.RATIO not in comparisons.portable(here, stored, executor=here)
+        assert Metric.RATIO not in comparisons.portable(here, stored, stored_executor=stored)
         other_days = entry(whole(), days=("sunday",))
-        assert Metric.RATIO not in comparisons.elsewhere(here, stored, executor=here, stored_executor=other_days)
+        assert Metric.RATIO not in comparisons.portable(here, stored, executor=here, stored_executor=other_days)
 
     def test_what_this_run_lacks_stays(self) -> None:
         bare = recording(sample_of([timed(9, [2000])]))
-        found = comparisons.elsewhere(bare, entry(whole()), executor=recording(whole()), stored_executor=entry(whole()))
+        found = comparisons.portable(bare, entry(whole()), executor=recording(whole()), stored_executor=entry(whole()))
         assert set(found) == {Metric.USS, Metric.LOCK_WAIT, Metric.SCALING, Metric.RATIO}
         assert all(numbers.reference and not numbers.new for numbers in found.values())
 
     def test_windows_are_compared_by_their_operations(self) -> None:
         own = sample_of([windows(0, [1e6, 0.0, 1e6])], duration_s=1.0)
         beside = sample_of([windows(0, [4e6, 4e6, 2e6])], duration_s=1.0)
-        found = comparisons.elsewhere(
+        found = comparisons.portable(
             recording(own), entry(own), executor=recording(beside), stored_executor=entry(beside)
         )[Metric.RATIO]
         assert found.new == pytest.approx((8**0.5,))  # four and two times as long, the middle of their logs

@@ -19,9 +19,9 @@ from pytest_ftgate.judge.contracts.values import gil_verdict, sides, unsaid, val
 from pytest_ftgate.judge.thresholds import SIZES_BYTES
 from pytest_ftgate.model import (
     Cell,
-    Crew,
     Decision,
     Executor,
+    Iteration,
     Latency,
     Launch,
     LockSite,
@@ -30,12 +30,12 @@ from pytest_ftgate.model import (
     Metric,
     Param,
     Program,
+    RoleCounts,
     Sample,
     Source,
     Spec,
     Target,
     Timer,
-    Turn,
     Waits,
 )
 from pytest_ftgate.runner.locks.sites import bucket_of
@@ -379,11 +379,11 @@ def program(kind: Any, name: str, *, counted: bool = False, pythons: tuple[str, 
 RUST, GEN = program("command", "rust", counted=True), program("command", "gen")
 ASGI = program("server", "asgi", counted=True)
 TWO_FIVE, FREE = program("server", "2x5"), program("server", "ft-1x10", pythons=("3.14t",))
-CREWS = ((("producer", 8), ("writer", 1)), (("producer", 8), ("writer", 4)))
+ROLE_COUNTS = ((("producer", 8), ("writer", 1)), (("producer", 8), ("writer", 4)))
 
 
 def spec_with_roles() -> Spec:
-    return msgspec.structs.replace(spec(THREADS, FORK, workers=(9, 12)), crews=CREWS)
+    return msgspec.structs.replace(spec(THREADS, FORK, workers=(9, 12)), role_counts=ROLE_COUNTS)
 
 
 @pytest.mark.parametrize(
@@ -454,22 +454,24 @@ def test_contracts_of_roles() -> None:
         check(parse(text), spec_with_roles())
     with pytest.raises(ContractError, match=r"no cell has writer3 .*: there are producer8, writer1 and writer4"):
         check(parse("threads[writer3].wall < 1 s"), spec_with_roles())
-    crews = ((("a", 1), ("b", 2)), (("a", 2), ("b", 1)))
-    same = msgspec.structs.replace(spec_with_roles(), workers=(3, 3), crews=crews)
+    role_counts = ((("a", 1), ("b", 2)), (("a", 2), ("b", 1)))
+    same = msgspec.structs.replace(spec_with_roles(), workers=(3, 3), role_counts=role_counts)
     with pytest.raises(ContractError, match="several cells have 3 workers: name a role with its number"):
         check(parse("threads[w3].wall < 1 s"), same)
     check(parse("threads[a1].wall < 1 s"), same)
 
 
-def cells_with(*executors: Executor, workers: Sequence[int] = (1, 8), crews: Sequence[Crew] = ()) -> list[Cell]:
+def cells_with(
+    *executors: Executor, workers: Sequence[int] = (1, 8), role_counts: Sequence[RoleCounts] = ()
+) -> list[Cell]:
     """Cells as they are planned: a command beside the first target, a server on its own."""
     found = {}
-    for count, crew in zip(workers, crews or [()] * len(workers), strict=True):
+    for count, role_count in zip(workers, role_counts or [()] * len(workers), strict=True):
         for target in ("3.14", "3.14t"):
             for one in executors:
                 of = one.program
                 here = target == "3.14" if one.kind == "command" else of is None or target in (of.pythons or (target,))
-                told = [f"{role}{n}" for role, n in crew] or ([f"w{count}"] if of is None or of.counted else [])
+                told = [f"{role}{n}" for role, n in role_count] or ([f"w{count}"] if of is None or of.counted else [])
                 label = "-".join([*([] if one.kind == "command" else [target]), one.label, *told])
                 if here:
                     found[label] = Cell(
@@ -477,7 +479,7 @@ def cells_with(*executors: Executor, workers: Sequence[int] = (1, 8), crews: Seq
                         target=Target(spec=target, request=target),
                         executor=one,
                         workers=count,
-                        roles=crew,
+                        roles=role_count,
                     )
     return list(found.values())
 
@@ -510,8 +512,8 @@ def test_what_a_program_has_not_is_not_asked_of_it() -> None:
 
 
 def test_the_roles_that_are_concerned() -> None:
-    crews = [(("producer", p), ("writer", w)) for p, w in ((8, 1), (8, 4), (4, 1), (4, 4), (4, 8))]
-    cells = cells_with(THREADS, workers=[9, 12, 5, 8, 12], crews=crews)
+    role_counts = [(("producer", p), ("writer", w)) for p, w in ((8, 1), (8, 4), (4, 1), (4, 4), (4, 8))]
+    cells = cells_with(THREADS, workers=[9, 12, 5, 8, 12], role_counts=role_counts)
     cells = [cell for cell in cells if cell.target.spec == "3.14"]
     four, one = "3.14-threads-producer{}-writer4", "3.14-threads-producer{}-writer1"
     text = "threads[writer4].wall < threads[writer1].wall"
@@ -610,10 +612,10 @@ def test_parameters_stay_apart() -> None:
 # -- values --------------------------------------------------------------------------------------------------------
 
 
-def turn(wall_ms: float, rate: float = 0.0, cores: float = 1.5) -> Turn:
+def iteration(wall_ms: float, rate: float = 0.0, cores: float = 1.5) -> Iteration:
     wall_ns = round(wall_ms * MS)
     start_ns, join_ns = wall_ns // 5, wall_ns // 20
-    return Turn(
+    return Iteration(
         start_ns=start_ns,
         work_ns=wall_ns - start_ns - join_ns,
         join_ns=join_ns,
@@ -625,8 +627,8 @@ def turn(wall_ms: float, rate: float = 0.0, cores: float = 1.5) -> Turn:
 
 
 def launch(order: int, *walls_ms: float, rate: float = 0.0, **fields: Any) -> Launch:
-    turns = tuple(turn(wall, rate) for wall in walls_ms)
-    return Launch(order=order, hash_seed=0, started_at="", turns=turns, **fields)
+    iterations = tuple(iteration(wall, rate) for wall in walls_ms)
+    return Launch(order=order, hash_seed=0, started_at="", iterations=iterations, **fields)
 
 
 def looked(order: int, *uss_mib: float | None, written: float | None = None) -> Launch:
@@ -722,7 +724,7 @@ def test_a_sum_of_cells_compares_floors() -> None:
 
 
 def test_phases_cold_and_loops() -> None:
-    cold = turn(50)
+    cold = iteration(50)
     of = sample("3.14-threads-w2", launch(0, 20, 20, 60, loops=2, cold=cold), launch(1, 20, loops=2))
     assert sides(parse("start < 1 s"), of, [of])[0] == pytest.approx(0.002)
     assert sides(parse("join < 1 s"), of, [of])[0] == pytest.approx(0.0005)
@@ -785,8 +787,8 @@ def latency(p95_ms: float) -> Latency:
 
 
 def test_the_latency_of_a_launch_is_that_of_its_median_window() -> None:
-    turns = tuple(msgspec.structs.replace(turn(5), latency=latency(p95)) for p95 in (4, 8, 5))
-    of = sample("3.14-threads-w2", msgspec.structs.replace(launch(0), turns=turns), launch(1, 5))
+    iterations = tuple(msgspec.structs.replace(iteration(5), latency=latency(p95)) for p95 in (4, 8, 5))
+    of = sample("3.14-threads-w2", msgspec.structs.replace(launch(0), iterations=iterations), launch(1, 5))
     assert sides(parse("latency_p95 < 10 ms"), of, [of]) == pytest.approx((0.005, 0.01))
     assert sides(parse("latency_mean + latency_p50 < latency_p99"), of, [of]) == pytest.approx((0.003, 0.009))
     assert numbers("latency_p95 < 10 ms", of) == pytest.approx([math.log(0.5)])

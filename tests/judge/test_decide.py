@@ -994,14 +994,14 @@ class TestJudge:
         verdict = decide.judge(metrics, baseline="baselines/test_x.json", commit="abc")
         assert verdict.reason == "wall: slow; uss: large"
         assert verdict.metrics == tuple(metrics)
-        assert (verdict.road, verdict.why) == ("", "")
+        assert (verdict.basis, verdict.why) == ("", "")
         assert (verdict.baseline, verdict.commit) == ("baselines/test_x.json", "abc")
 
     def test_a_contract_is_named_by_its_text_and_the_road_is_kept(self) -> None:
         broken = MetricVerdict(metric=Metric.CONTRACT, decision=Decision.BROKEN, reason="no", contract="scaling > 1.6")
-        verdict = decide.judge([broken], road="tandem", why="asked for")
+        verdict = decide.judge([broken], basis="paired", why="asked for")
         assert verdict.reason == "scaling > 1.6: no"
-        assert (verdict.road, verdict.why) == ("tandem", "asked for")
+        assert (verdict.basis, verdict.why) == ("paired", "asked for")
 
 
 def test_split_alpha() -> None:

@@ -19,6 +19,7 @@ from pytest_ftgate.model import (
     Barrier,
     Figures,
     Footprint,
+    Iteration,
     Latency,
     Launch,
     LockSite,
@@ -28,21 +29,20 @@ from pytest_ftgate.model import (
     RoleFigures,
     Sample,
     Timer,
-    Turn,
     WaitFigures,
     Waits,
 )
-from pytest_ftgate.model.launch import turn_value
+from pytest_ftgate.model.launch import iteration_value
 from pytest_ftgate.runner.locks.sites import bucket_of
 from pytest_ftgate.stats import rank_tests
 
 MS = 1_000_000
 
 
-def turn(wall_ms: float, *, ops: int = 8, rate: float = 0.0, cores: float = 2.0) -> Turn:
+def iteration(wall_ms: float, *, ops: int = 8, rate: float = 0.0, cores: float = 2.0) -> Iteration:
     wall_ns = int(wall_ms * MS)
     start_ns, join_ns = wall_ns // 5, wall_ns // 20
-    return Turn(
+    return Iteration(
         start_ns=start_ns,
         work_ns=wall_ns - start_ns - join_ns,
         join_ns=join_ns,
@@ -54,14 +54,14 @@ def turn(wall_ms: float, *, ops: int = 8, rate: float = 0.0, cores: float = 2.0)
 
 
 def launch(order: int, *walls_ms: float, loops: int = 1, **fields: object) -> Launch:
-    turns = tuple(turn(wall) for wall in walls_ms)
-    return Launch(order=order, hash_seed=order, started_at="", loops=loops, turns=turns, **fields)  # type: ignore[arg-type]
+    iterations = tuple(iteration(wall) for wall in walls_ms)
+    return Launch(order=order, hash_seed=order, started_at="", loops=loops, iterations=iterations, **fields)  # type: ignore[arg-type]
 
 
 def window(order: int, *windows: tuple[int, float], **fields: object) -> Launch:
     """A launch of half-second windows, each with its operations and rate."""
-    turns = tuple(turn(500, ops=ops, rate=rate) for ops, rate in windows)
-    return Launch(order=order, hash_seed=order, started_at="", window_ns=500 * MS, turns=turns, **fields)  # type: ignore[arg-type]
+    iterations = tuple(iteration(500, ops=ops, rate=rate) for ops, rate in windows)
+    return Launch(order=order, hash_seed=order, started_at="", window_ns=500 * MS, iterations=iterations, **fields)  # type: ignore[arg-type]
 
 
 def sample(
@@ -109,7 +109,7 @@ def test_loops_divide_the_wall_and_the_phases() -> None:
 
 
 def test_cold_turn_has_one_loop() -> None:
-    one = Launch(order=0, hash_seed=0, started_at="", loops=10, cold=turn(3), turns=(turn(10),))
+    one = Launch(order=0, hash_seed=0, started_at="", loops=10, cold=iteration(3), iterations=(iteration(10),))
     assert figures(sample(one), reference=None).cold_ns == pytest.approx(3 * MS)
 
 
@@ -132,8 +132,8 @@ def test_ratio_to_itself_is_one_and_to_strangers_none() -> None:
 
 
 def test_candle_ratio_is_per_loop_on_both_sides() -> None:
-    burnt = sample(launch(0, 6, loops=2), launch(1, 6, loops=2), candle=(launch(0, 1), launch(1, 4, loops=4)))
-    assert figures(burnt, reference=None).candle_ratio == pytest.approx(3.0)
+    burnt = sample(launch(0, 6, loops=2), launch(1, 6, loops=2), control=(launch(0, 1), launch(1, 4, loops=4)))
+    assert figures(burnt, reference=None).control_ratio == pytest.approx(3.0)
 
 
 def test_a_duration_gives_the_time_of_an_operation() -> None:
@@ -148,7 +148,9 @@ def test_a_duration_gives_the_time_of_an_operation() -> None:
 
 
 def test_iterations_with_a_rate_stay_iterations() -> None:
-    steady = Launch(order=0, hash_seed=0, started_at="", turns=(turn(4, rate=2000.0), turn(5, rate=1600.0)))
+    steady = Launch(
+        order=0, hash_seed=0, started_at="", iterations=(iteration(4, rate=2000.0), iteration(5, rate=1600.0))
+    )
     shown = figures(sample(steady), reference=None)
     assert shown.wall_ns is not None
     assert 4 * MS <= shown.wall_ns.value <= 5 * MS
@@ -156,14 +158,14 @@ def test_iterations_with_a_rate_stay_iterations() -> None:
 
 
 def test_turn_value_without_a_value_is_nan_and_left_out() -> None:
-    assert math.isnan(turn_value(turn(1, rate=0.0), 1, per_op=True))
-    assert math.isnan(turn_value(turn(0), 1, per_op=False))
-    assert turn_value(turn(6), 3, per_op=False) == 2 * MS
+    assert math.isnan(iteration_value(iteration(1, rate=0.0), 1, per_op=True))
+    assert math.isnan(iteration_value(iteration(0), 1, per_op=False))
+    assert iteration_value(iteration(6), 3, per_op=False) == 2 * MS
     assert launch_value(launch(0, 0, 2)) == 2 * MS
 
 
 def test_cores_is_cpu_over_wall() -> None:
-    busy = Launch(order=0, hash_seed=0, started_at="", turns=(turn(1, cores=1.0), turn(3, cores=2.0)))
+    busy = Launch(order=0, hash_seed=0, started_at="", iterations=(iteration(1, cores=1.0), iteration(3, cores=2.0)))
     assert figures(sample(busy), reference=None).cores == pytest.approx(7 / 4)
 
 
@@ -206,7 +208,7 @@ def test_timers_show_their_mean() -> None:
 def answered(order: int, *p50_ms: float, errors: int = 0) -> Launch:
     """A launch of a server: a window for each median, with other percentiles that follow from it."""
     windows = window(order, *((100, 200.0) for _ in p50_ms))
-    turns = tuple(
+    iterations = tuple(
         msgspec.structs.replace(
             each,
             latency=Latency(
@@ -218,9 +220,9 @@ def answered(order: int, *p50_ms: float, errors: int = 0) -> Launch:
                 errors=errors,
             ),
         )
-        for each, p50 in zip(windows.turns, p50_ms, strict=True)
+        for each, p50 in zip(windows.iterations, p50_ms, strict=True)
     )
-    return msgspec.structs.replace(windows, turns=turns)
+    return msgspec.structs.replace(windows, iterations=iterations)
 
 
 def test_latency_of_a_server_is_the_median_of_medians_the_longest_and_the_errors_are_of_all() -> None:
@@ -263,8 +265,8 @@ def test_scaling_of_an_executors_body_and_of_a_window_is_the_ratio_itself() -> N
 def test_scaling_pairs_turns_so_that_the_weather_cancels() -> None:
     rng = np.random.default_rng(50)
     weather = [np.exp(rng.normal(0, 0.5, 6)).tolist() for _ in range(5)]
-    own = tuple(launch(order, *turns) for order, turns in enumerate(weather))
-    single = tuple(launch(order, *(0.9 * wall for wall in turns)) for order, turns in enumerate(weather))
+    own = tuple(launch(order, *iterations) for order, iterations in enumerate(weather))
+    single = tuple(launch(order, *(0.9 * wall for wall in iterations)) for order, iterations in enumerate(weather))
     shown = figures(sample(*own, single=single), reference=None).scaling
     assert shown is not None
     assert (shown.low, shown.value, shown.high) == pytest.approx((1.8, 1.8, 1.8), rel=1e-4)

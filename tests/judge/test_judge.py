@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from fake_launcher import MIB, MS, spec_of, tandem_of
+from fake_launcher import MIB, MS, group_of, spec_of
 from values import entry, held, probed, sample_of, timed
 
 from pytest_ftgate.judge import decide, thresholds
@@ -16,14 +16,15 @@ from pytest_ftgate.judge import judge as judge_module
 from pytest_ftgate.judge.judge import (
     HOPELESS_ROUNDS,
     LEAST_ROUNDS,
-    Judging,
+    ComparedWith,
+    Judge,
     Policy,
-    Standing,
     hypotheses,
     missed,
     unchanged,
 )
 from pytest_ftgate.model import (
+    Basis,
     Cell,
     Comparison,
     Decision,
@@ -33,7 +34,6 @@ from pytest_ftgate.model import (
     Metric,
     MetricVerdict,
     Requirement,
-    Road,
     Sample,
     Spec,
     Threshold,
@@ -44,8 +44,8 @@ from pytest_ftgate.model.launch import EVERYTHING
 from pytest_ftgate.stats import alpha_spending
 
 POLICY = Policy(metrics=thresholds.GATING, cli=(), ini=(), alpha=0.01 / 4, beta=alpha_spending.BETA, probe_cost=0.25)
-THREADS, FORK = tandem_of("threads", "fork").cells
-AGAINST = Standing(road="tandem", why="--ftgate-against main", baseline="main (1eb3b87)", commit="1eb3b87")
+THREADS, FORK = group_of("threads", "fork").cells
+AGAINST = ComparedWith(basis="paired", why="--ftgate-against main", baseline="main (1eb3b87)", commit="1eb3b87")
 SHOWN = Figures()
 MANY = alpha_spending.LOOKS[-1]
 
@@ -53,8 +53,8 @@ MANY = alpha_spending.LOOKS[-1]
 def cells_of(
     *counts: int, executors: tuple[str, ...] = ("threads",), targets: tuple[str, ...] = ("3.14",)
 ) -> list[Cell]:
-    tandems = [tandem_of(spec=spec_of(*executors, workers=count), targets=targets) for count in counts]
-    return [cell for tandem in tandems for cell in tandem.cells]
+    groups = [group_of(spec=spec_of(*executors, workers=count), targets=targets) for count in counts]
+    return [cell for group in groups for cell in group.cells]
 
 
 def declared(*texts: str, executors: tuple[str, ...] = ("threads", "fork"), counts: tuple[int, ...] = (2,)) -> Spec:
@@ -71,10 +71,10 @@ class Side:
         self.rng = random.Random(seed)
         self.workers = workers
 
-    def times(self, rounds: int, wall_ns: float, noise: float, turns: int = 12) -> list[Launch]:
+    def times(self, rounds: int, wall_ns: float, noise: float, iterations: int = 12) -> list[Launch]:
         walls = [wall_ns * self.rng.lognormvariate(0, noise) for _ in range(rounds)]
         return [
-            timed(order, [round(wall * self.rng.lognormvariate(0, 1e-4)) for _ in range(turns)])
+            timed(order, [round(wall * self.rng.lognormvariate(0, 1e-4)) for _ in range(iterations)])
             for order, wall in enumerate(walls)
         ]
 
@@ -94,7 +94,7 @@ def measured(
     share: float = 0.0,
     noise: float = 0.002,
     seed: str = "new",
-    candle: bool = False,
+    control: bool = False,
     memory: int | None = None,
     locks: int | None = None,
     **fields: Any,
@@ -104,7 +104,7 @@ def measured(
     return sample_of(
         side.times(rounds, 20 * MS * wall, noise),
         cell,
-        candle=side.times(rounds, 10 * MS, 1e-4) if candle else [],
+        control=side.times(rounds, 10 * MS, 1e-4) if control else [],
         memory=side.memory(rounds if memory is None else memory, 20 * MIB * uss, noise),
         locks=side.locks(rounds if locks is None else locks, share, noise),
         **fields,
@@ -122,13 +122,13 @@ def judge_of(
     *samples: Sample,
     spec: Spec | None = None,
     policy: Policy = POLICY,
-    standing: Standing = AGAINST,
-    standings: Mapping[str, Standing] | None = None,
+    compared_with: ComparedWith = AGAINST,
+    all_compared: Mapping[str, ComparedWith] | None = None,
     at_most: int = MANY,
     fixed: int | None = None,
-) -> Judging:
-    known = standings or {sample.cell.nodeid: standing for sample in samples}
-    return Judging(spec or declared(), policy, known, at_most, fixed)
+) -> Judge:
+    known = all_compared or {sample.cell.nodeid: compared_with for sample in samples}
+    return Judge(spec or declared(), policy, known, at_most, fixed)
 
 
 def need(*samples: Sample, **fields: Any) -> list[frozenset[str]]:
@@ -138,9 +138,11 @@ def need(*samples: Sample, **fields: Any) -> list[frozenset[str]]:
     return [needs[sample.cell.nodeid] for sample in samples]
 
 
-def stored(sample: Sample, road: Road = "stored", **fields: Any) -> Standing:
+def stored(sample: Sample, basis: Basis = "stored", **fields: Any) -> ComparedWith:
     """A standing at what is stored of a cell."""
-    return Standing(road=road, entry=entry(sample), baseline="baselines/x.json (monday)", commit="1eb3b87", **fields)
+    return ComparedWith(
+        basis=basis, entry=entry(sample), baseline="baselines/x.json (monday)", commit="1eb3b87", **fields
+    )
 
 
 def by_metric(verdict: Verdict) -> dict[Metric, MetricVerdict]:
@@ -200,23 +202,23 @@ class TestNeeds:
     def test_with_nothing_to_compare_there_are_enough_rounds_for_figures(self, reference: dict[str, Any]) -> None:
         bare = measured(rounds=LEAST_ROUNDS - 1)
         more = measured(rounds=LEAST_ROUNDS)
-        for nothing in (Standing(why="nothing is stored for it"), AGAINST):
+        for nothing in (ComparedWith(why="nothing is stored for it"), AGAINST):
             ended = {} if nothing.why != AGAINST.why else {"reference": sample_of(**reference)}
             young, old = (msgspec.structs.replace(sample, **ended) for sample in (bare, more))
-            assert need(young, standing=nothing) == [EVERYTHING]
-            assert need(old, standing=nothing) == [NOTHING]
+            assert need(young, compared_with=nothing) == [EVERYTHING]
+            assert need(old, compared_with=nothing) == [NOTHING]
 
     def test_an_entry_of_something_else_is_nothing_to_compare(self) -> None:
-        pooled = msgspec.structs.replace(entry(measured(candle=True)), reuse="pool")
-        other = Standing(road="stored", entry=pooled)
-        assert need(measured(rounds=4, candle=True), standing=other) == [EVERYTHING]
-        assert need(measured(rounds=5, candle=True), standing=other) == [NOTHING]
+        pooled = msgspec.structs.replace(entry(measured(control=True)), reuse="pool")
+        other = ComparedWith(basis="stored", entry=pooled)
+        assert need(measured(rounds=4, control=True), compared_with=other) == [EVERYTHING]
+        assert need(measured(rounds=5, control=True), compared_with=other) == [NOTHING]
 
     def test_a_metric_that_never_comes_is_given_up(self) -> None:
-        standing = stored(measured(rounds=12, candle=True, seed="old"))
+        compared_with = stored(measured(rounds=12, control=True, seed="old"))
 
         def unseen(rounds: int) -> list[frozenset[str]]:
-            return need(measured(rounds=rounds, memory=0, candle=True), standing=standing, at_most=12)
+            return need(measured(rounds=rounds, memory=0, control=True), compared_with=compared_with, at_most=12)
 
         assert unseen(HOPELESS_ROUNDS - 1) == [EVERYTHING]
         assert "memory" not in unseen(HOPELESS_ROUNDS)[0]
@@ -227,21 +229,21 @@ class TestNeedsOfOthers:
     def test_the_reference_executor_stays_for_a_ratio_to_it(self) -> None:
         old = {cell.nodeid: measured(cell, 12, seed="old") for cell in (THREADS, FORK)}
         threads, fork = (
-            stored(old[cell.nodeid], "elsewhere", executor=beside, executor_nodeid=THREADS.nodeid)
+            stored(old[cell.nodeid], "portable", executor=beside, executor_nodeid=THREADS.nodeid)
             for cell, beside in ((THREADS, None), (FORK, entry(old[THREADS.nodeid])))
         )
-        standings = {THREADS.nodeid: threads, FORK.nodeid: fork}
+        all_compared = {THREADS.nodeid: threads, FORK.nodeid: fork}
 
         def needed(wall: float) -> list[frozenset[str]]:
             samples = [measured(THREADS, 6), measured(FORK, 6, wall=wall)]
-            return need(*samples, standings=standings, at_most=12)
+            return need(*samples, all_compared=all_compared, at_most=12)
 
         assert needed(1.2) == [{"time"}, {"time"}]
         assert needed(1.0) == [NOTHING, NOTHING]
 
     def test_a_cell_that_is_there_for_another_needs_nothing_of_its_own(self) -> None:
         for_another = msgspec.structs.replace(AGAINST, judged=False)
-        assert need(beside(measured(rounds=2)), standing=for_another) == [NOTHING]
+        assert need(beside(measured(rounds=2)), compared_with=for_another) == [NOTHING]
 
 
 class TestNeedsOfScaling:
@@ -281,11 +283,11 @@ class TestNeedsOfContracts:
         assert need(*samples, spec=declared("processes[fork].uss < 20 MiB")) == [NOTHING, {"memory"}]
 
     def test_one_takes_as_many_rounds_as_a_tandem_where_a_screen_has_few(self) -> None:
-        standing = stored(measured(rounds=12, candle=True, seed="old"))
-        samples = [measured(cell, 20, candle=True) for cell in (THREADS, FORK)]
-        standings = {THREADS.nodeid: standing, FORK.nodeid: Standing(why="nothing is stored for it")}
+        compared_with = stored(measured(rounds=12, control=True, seed="old"))
+        samples = [measured(cell, 20, control=True) for cell in (THREADS, FORK)]
+        all_compared = {THREADS.nodeid: compared_with, FORK.nodeid: ComparedWith(why="nothing is stored for it")}
         spec = declared("threads.wall < 1.0005 * processes[fork].wall")
-        few = {"standings": standings, "at_most": 12}
+        few = {"all_compared": all_compared, "at_most": 12}
         assert need(*samples, spec=spec, **few) == [{"time"}, {"time"}]
         assert need(*samples, spec=declared(), **few) == [NOTHING, NOTHING]
         assert need(*samples, spec=spec, fixed=20, **few) == [NOTHING, NOTHING]
@@ -294,17 +296,17 @@ class TestNeedsOfContracts:
         one, four = cells_of(1, 4)
         single = Side("single", 1).times(6, 20 * MS, 0.002)
         samples = [measured(one, 6), measured(four, 6, single=single)]
-        nothing = Standing(why="nothing is stored for it")
+        nothing = ComparedWith(why="nothing is stored for it")
         spec = declared("scaling > 4", executors=("threads",), counts=(1, 4))
-        assert need(*samples, spec=spec, standing=nothing) == [{"time"}, {"time"}]
+        assert need(*samples, spec=spec, compared_with=nothing) == [{"time"}, {"time"}]
         easy = declared("scaling > 2", executors=("threads",), counts=(1, 4))
-        assert need(*samples, spec=easy, standing=nothing) == [NOTHING, NOTHING]
+        assert need(*samples, spec=easy, compared_with=nothing) == [NOTHING, NOTHING]
 
     def test_one_with_a_cell_that_failed_is_given_up(self) -> None:
         spec = declared("threads.wall < 2 * processes[fork].wall")
         failed = sample_of(cell=FORK, error=WorkloadError(reason="ValueError"))
-        nothing = Standing(why="nothing is stored for it")
-        assert need(measured(rounds=5), failed, spec=spec, standing=nothing) == [NOTHING, NOTHING]
+        nothing = ComparedWith(why="nothing is stored for it")
+        assert need(measured(rounds=5), failed, spec=spec, compared_with=nothing) == [NOTHING, NOTHING]
 
     def test_one_whose_figure_never_comes_is_given_up(self) -> None:
         sample = beside(measured(rounds=6))
@@ -323,9 +325,9 @@ class TestNeedsOfContracts:
 
 class TestFirst:
     def test_the_first_round_has_what_may_gate(self) -> None:
-        def first(spec: Spec, *metrics: Metric, standing: Standing = AGAINST) -> frozenset[str]:
+        def first(spec: Spec, *metrics: Metric, compared_with: ComparedWith = AGAINST) -> frozenset[str]:
             policy = msgspec.structs.replace(POLICY, metrics=metrics)
-            return judge_of(measured(), spec=spec, policy=policy, standing=standing).first()
+            return judge_of(measured(), spec=spec, policy=policy, compared_with=compared_with).first()
 
         bare = declared()
         assert first(bare, *thresholds.GATING) == EVERYTHING
@@ -337,8 +339,8 @@ class TestFirst:
 
     def test_everything_where_a_cell_is_compared_with_nothing(self) -> None:
         policy = msgspec.structs.replace(POLICY, metrics=(Metric.WALL,))
-        standings = {THREADS.nodeid: AGAINST, FORK.nodeid: Standing(why="the reference has no such test")}
-        assert judge_of(policy=policy, standings=standings).first() == EVERYTHING
+        all_compared = {THREADS.nodeid: AGAINST, FORK.nodeid: ComparedWith(why="the reference has no such test")}
+        assert judge_of(policy=policy, all_compared=all_compared).first() == EVERYTHING
 
 
 class TestMore:
@@ -370,7 +372,7 @@ def verdict(sample: Sample, *others: Sample, shown: Figures = SHOWN, **fields: A
 class TestVerdict:
     def test_beside_its_reference(self) -> None:
         found = verdict(beside(measured(rounds=26, wall=1.2)))
-        assert (found.decision, found.road, found.why) == (Decision.REGRESSED, "tandem", "--ftgate-against main")
+        assert (found.decision, found.basis, found.why) == (Decision.REGRESSED, "paired", "--ftgate-against main")
         assert (found.baseline, found.commit) == (AGAINST.baseline, AGAINST.commit)
         assert found.reason.startswith("wall: +2")
         assert set(by_metric(found)) == {Metric.WALL, Metric.TAIL, Metric.USS, Metric.LOCK_WAIT}
@@ -385,18 +387,18 @@ class TestVerdict:
         found = verdict(msgspec.structs.replace(young, error=error))
         assert (found.decision, found.reason, found.metrics) == (Decision.ERROR, "ValueError: nine", ())
 
-    @pytest.mark.parametrize("standing", [AGAINST, Standing(why="nothing is stored for it")])
-    def test_without_a_launch_more_time_is_asked_for(self, standing: Standing) -> None:
-        found = verdict(sample_of(), standing=standing)
+    @pytest.mark.parametrize("compared_with", [AGAINST, ComparedWith(why="nothing is stored for it")])
+    def test_without_a_launch_more_time_is_asked_for(self, compared_with: ComparedWith) -> None:
+        found = verdict(sample_of(), compared_with=compared_with)
         assert found.decision is Decision.INCONCLUSIVE
         assert "before its first round" in found.reason
         assert "--ftgate-time" in found.reason
-        assert (found.metrics, found.why) == ((), standing.why)
+        assert (found.metrics, found.why) == ((), compared_with.why)
 
     def test_no_baseline_says_why(self) -> None:
         sample = measured()
         reasons = {
-            "nothing is stored for it": verdict(sample, standing=Standing(why="nothing is stored for it")),
+            "nothing is stored for it": verdict(sample, compared_with=ComparedWith(why="nothing is stored for it")),
             "the reference cannot run it: needs 3.14": verdict(
                 msgspec.structs.replace(sample, reference=sample_of(unsupported="needs 3.14"))
             ),
@@ -405,11 +407,11 @@ class TestVerdict:
             ),
             "--ftgate-against main": verdict(msgspec.structs.replace(sample, reference=sample_of())),
             "the reference gave nothing to compare with": verdict(
-                msgspec.structs.replace(sample, reference=sample_of()), standing=Standing(road="tandem")
+                msgspec.structs.replace(sample, reference=sample_of()), compared_with=ComparedWith(basis="paired")
             ),
         }
         for reason, found in reasons.items():
-            assert (found.decision, found.reason, found.road) == (Decision.NO_BASELINE, reason, "")
+            assert (found.decision, found.reason, found.basis) == (Decision.NO_BASELINE, reason, "")
             assert found.metrics == ()
 
     def test_what_was_decided_before_the_reference_failed_stays(self) -> None:
@@ -426,36 +428,36 @@ class TestVerdict:
         assert young.reason == "the reference fails: ValueError"
 
     def test_a_tail_of_too_few_turns_is_said(self) -> None:
-        standing = stored(measured(rounds=12, candle=True, seed="old"))
-        sample = measured(rounds=12, candle=True)
-        short = [msgspec.structs.replace(launch, turns=launch.turns[:9]) for launch in sample.launches]
-        found = verdict(msgspec.structs.replace(sample, launches=tuple(short)), standing=standing)
+        compared_with = stored(measured(rounds=12, control=True, seed="old"))
+        sample = measured(rounds=12, control=True)
+        short = [msgspec.structs.replace(launch, iterations=launch.iterations[:9]) for launch in sample.launches]
+        found = verdict(msgspec.structs.replace(sample, launches=tuple(short)), compared_with=compared_with)
         assert Metric.TAIL not in by_metric(found)
         assert found.why.startswith("the tail was not judged: fewer than 10 turns")
-        assert verdict(sample, standing=standing).why == ""
+        assert verdict(sample, compared_with=compared_with).why == ""
 
     def test_an_entry_of_something_else_is_no_baseline(self) -> None:
-        pooled = msgspec.structs.replace(entry(measured(candle=True)), reuse="pool")
-        found = verdict(measured(candle=True), standing=Standing(road="stored", entry=pooled))
+        pooled = msgspec.structs.replace(entry(measured(control=True)), reuse="pool")
+        found = verdict(measured(control=True), compared_with=ComparedWith(basis="stored", entry=pooled))
         assert found.decision is Decision.NO_BASELINE
         assert "reuse was pool, is fresh" in found.reason
 
     def test_by_what_is_stored(self) -> None:
-        standing = stored(measured(rounds=12, candle=True, seed="old"))
-        found = verdict(measured(rounds=12, candle=True), standing=standing, at_most=12)
-        assert (found.decision, found.road, found.why) == (Decision.PASSED, "stored", "")
-        assert (found.baseline, found.commit) == (standing.baseline, standing.commit)
-        slower = verdict(measured(rounds=12, candle=True, wall=1.3), standing=standing, at_most=12)
+        compared_with = stored(measured(rounds=12, control=True, seed="old"))
+        found = verdict(measured(rounds=12, control=True), compared_with=compared_with, at_most=12)
+        assert (found.decision, found.basis, found.why) == (Decision.PASSED, "stored", "")
+        assert (found.baseline, found.commit) == (compared_with.baseline, compared_with.commit)
+        slower = verdict(measured(rounds=12, control=True, wall=1.3), compared_with=compared_with, at_most=12)
         assert slower.decision is Decision.REGRESSED
 
     def test_a_figure_that_is_gone_does_not_pass(self) -> None:
-        standing = stored(measured(rounds=12, candle=True, seed="old"))
+        compared_with = stored(measured(rounds=12, control=True, seed="old"))
         for name, metric, why in (
             ("memory", Metric.USS, "its processes ended before the look"),
             ("locks", Metric.LOCK_WAIT, "no launch of this run gave one"),
         ):
-            lost = measured(rounds=12, candle=True, **{name: 0})  # type: ignore[arg-type]
-            found = verdict(lost, standing=standing, at_most=12)
+            lost = measured(rounds=12, control=True, **{name: 0})  # type: ignore[arg-type]
+            found = verdict(lost, compared_with=compared_with, at_most=12)
             assert found.decision is Decision.INCONCLUSIVE
             assert found.reason == f"{metric}: the other side has figures and this run none: {why}"
             assert by_metric(found)[Metric.WALL].decision is Decision.PASSED
@@ -463,9 +465,9 @@ class TestVerdict:
     def test_a_scaling_that_cannot_be_had_is_not_judged(self) -> None:
         four = cells_of(1, 4)[1]
         single = Side("single", 1).times(12, 20 * MS, 0.002)
-        standing = stored(measured(four, 12, candle=True, seed="old", single=single))
-        with_one = verdict(measured(four, 12, candle=True, single=single), standing=standing)
-        alone = verdict(measured(four, 12, candle=True), standing=standing)
+        compared_with = stored(measured(four, 12, control=True, seed="old", single=single))
+        with_one = verdict(measured(four, 12, control=True, single=single), compared_with=compared_with)
+        alone = verdict(measured(four, 12, control=True), compared_with=compared_with)
         assert set(by_metric(with_one)) - set(by_metric(alone)) == {Metric.SCALING}
         assert alone.decision is Decision.PASSED
 
@@ -499,17 +501,17 @@ class TestVerdict:
         assert by_metric(verdict(sample, spec=spec))[Metric.WALL].decision is Decision.PASSED
         assert by_metric(verdict(sample, spec=spec, policy=strict))[Metric.WALL].decision is Decision.REGRESSED
 
-    @pytest.mark.parametrize("road", ["tandem", "stored"])
-    def test_a_floor_of_time_is_in_seconds_on_every_road(self, road: Road) -> None:
+    @pytest.mark.parametrize("basis", ["paired", "stored"])
+    def test_a_floor_of_time_is_in_seconds_on_every_road(self, basis: Basis) -> None:
         """20 ms that become 22: more than a floor of 1 ms, less than one of 4."""
-        old = measured(rounds=26, candle=True, seed="old")
-        standing = stored(old) if road == "stored" else AGAINST
-        new = measured(rounds=26, wall=1.1, candle=road == "stored")
-        sample = new if road == "stored" else msgspec.structs.replace(new, reference=old)
+        old = measured(rounds=26, control=True, seed="old")
+        compared_with = stored(old) if basis == "stored" else AGAINST
+        new = measured(rounds=26, wall=1.1, control=basis == "stored")
+        sample = new if basis == "stored" else msgspec.structs.replace(new, reference=old)
 
         def decided(floor_s: float) -> Decision:
             cli = (Threshold(metric=Metric.WALL, margin=0.0, effect=0.05, floor=floor_s),)
-            found = verdict(sample, standing=standing, policy=msgspec.structs.replace(POLICY, cli=cli))
+            found = verdict(sample, compared_with=compared_with, policy=msgspec.structs.replace(POLICY, cli=cli))
             return by_metric(found)[Metric.WALL].decision
 
         assert decided(0.001) is Decision.REGRESSED
@@ -526,13 +528,13 @@ class TestVerdict:
         monkeypatch.setattr(decide, "compare", spy)
         cli = (Threshold(metric=Metric.WALL, floor=0.001),)
         policy = msgspec.structs.replace(POLICY, metrics=(Metric.WALL,), cli=cli)
-        standing = stored(measured(rounds=12, candle=True, seed="old"))
-        sample = measured(rounds=12, candle=True)
-        slow = [timed(launch.order, [70 * MS] * 12) for launch in sample.candle[6:]]
-        later = msgspec.structs.replace(sample, candle=(*sample.candle[:6], *slow))
-        first = msgspec.structs.replace(sample, launches=sample.launches[:6], candle=sample.candle[:6])
+        compared_with = stored(measured(rounds=12, control=True, seed="old"))
+        sample = measured(rounds=12, control=True)
+        slow = [timed(launch.order, [70 * MS] * 12) for launch in sample.control[6:]]
+        later = msgspec.structs.replace(sample, control=(*sample.control[:6], *slow))
+        first = msgspec.structs.replace(sample, launches=sample.launches[:6], control=sample.control[:6])
         for each in (first, later):
-            verdict(each, standing=standing, policy=policy)
+            verdict(each, compared_with=compared_with, policy=policy)
         assert len(seen) == 2
         assert seen[0] == seen[1] == pytest.approx(0.1, rel=0.01)  # 1 ms of candles of 10
 
@@ -541,24 +543,26 @@ class TestVerdict:
             {cell: measured(cell, 12, seed=seed, wall=wall) for cell, wall in zip((THREADS, FORK), walls, strict=True)}
             for seed, walls in (("new", (3.0, 3.9)), ("old", (1.0, 1.0)))
         )
-        standing = stored(old[FORK], "elsewhere", executor=entry(old[THREADS]), executor_nodeid=THREADS.nodeid)
-        found = verdict(new[FORK], new[THREADS], standings={FORK.nodeid: standing, THREADS.nodeid: standing})
+        compared_with = stored(old[FORK], "portable", executor=entry(old[THREADS]), executor_nodeid=THREADS.nodeid)
+        found = verdict(
+            new[FORK], new[THREADS], all_compared={FORK.nodeid: compared_with, THREADS.nodeid: compared_with}
+        )
         assert set(by_metric(found)) == {Metric.RATIO, Metric.USS, Metric.LOCK_WAIT}
         assert by_metric(found)[Metric.RATIO].decision is Decision.REGRESSED
-        alone = verdict(new[FORK], standing=standing)
+        alone = verdict(new[FORK], compared_with=compared_with)
         assert Metric.RATIO not in by_metric(alone)
         assert alone.decision is Decision.PASSED
         memory_alone = msgspec.structs.replace(POLICY, metrics=(Metric.USS,))
-        silent = verdict(new[FORK], new[THREADS], standings={FORK.nodeid: standing}, policy=memory_alone)
+        silent = verdict(new[FORK], new[THREADS], all_compared={FORK.nodeid: compared_with}, policy=memory_alone)
         assert set(by_metric(silent)) == {Metric.USS}
 
 
 class TestContracts:
     def test_one_is_judged_without_a_baseline(self) -> None:
-        nothing = Standing(why="nothing is stored for it")
-        holds = verdict(measured(rounds=20), standing=nothing, spec=declared("wall < 30 ms"))
-        assert (holds.decision, holds.road, holds.why) == (Decision.PASSED, "", nothing.why)
-        broken = verdict(measured(rounds=20), standing=nothing, spec=declared("wall < 15 ms"))
+        nothing = ComparedWith(why="nothing is stored for it")
+        holds = verdict(measured(rounds=20), compared_with=nothing, spec=declared("wall < 30 ms"))
+        assert (holds.decision, holds.basis, holds.why) == (Decision.PASSED, "", nothing.why)
+        broken = verdict(measured(rounds=20), compared_with=nothing, spec=declared("wall < 15 ms"))
         assert broken.decision is Decision.BROKEN
         assert broken.reason.startswith("wall < 15 ms: ")
         assert "20 ms against 15 ms; it did not hold in 13 of 13 launches" in broken.reason
@@ -568,31 +572,31 @@ class TestContracts:
             measured(rounds=20), reference=sample_of(error=WorkloadError(reason="ValueError"))
         )
         found = verdict(sample, spec=declared("wall < 30 ms"))
-        assert (found.decision, found.road) == (Decision.PASSED, "")
+        assert (found.decision, found.basis) == (Decision.PASSED, "")
         assert found.why == "the reference fails: ValueError"
 
     def test_one_stands_beside_the_metrics(self) -> None:
         found = verdict(beside(measured(rounds=20)), spec=declared("wall < 15 ms", "uss < 64 MiB"))
         assert [each.contract for each in found.metrics if each.contract] == ["wall < 15 ms", "uss < 64 MiB"]
-        assert (found.decision, found.road) == (Decision.BROKEN, "tandem")
+        assert (found.decision, found.basis) == (Decision.BROKEN, "paired")
         slower = verdict(beside(measured(rounds=26, wall=1.2)), spec=declared("wall < 15 ms"))
         assert slower.decision is Decision.REGRESSED  # the worse of the two
 
     def test_one_belongs_to_the_cell_that_is_named_first(self) -> None:
         spec = declared("threads.wall < 0.5 * processes[fork].wall")
         samples = [measured(cell, 20) for cell in (THREADS, FORK)]
-        nothing = Standing(why="nothing is stored for it")
-        judge = judge_of(*samples, spec=spec, standing=nothing)
+        nothing = ComparedWith(why="nothing is stored for it")
+        judge = judge_of(*samples, spec=spec, compared_with=nothing)
         threads, fork = (judge.verdict(sample, samples, SHOWN) for sample in samples)
         assert (threads.decision, fork.decision) == (Decision.BROKEN, Decision.NO_BASELINE)
 
     def test_one_with_a_cell_that_failed_says_which(self) -> None:
         samples = [measured(cell, 30) for cell in (THREADS, FORK)]
         spec = declared("threads.wall < 0.5 * processes[fork].wall")
-        nothing = Standing(why="nothing is stored for it")
+        nothing = ComparedWith(why="nothing is stored for it")
         failed = msgspec.structs.replace(samples[1], error=WorkloadError(reason="ValueError"))
-        assert verdict(*samples, spec=spec, standing=nothing).decision is Decision.BROKEN
-        found = verdict(samples[0], failed, spec=spec, standing=nothing)
+        assert verdict(*samples, spec=spec, compared_with=nothing).decision is Decision.BROKEN
+        found = verdict(samples[0], failed, spec=spec, compared_with=nothing)
         assert found.decision is Decision.INCONCLUSIVE
         assert found.reason.endswith(f"{FORK.label} could not be measured")
 
@@ -622,9 +626,9 @@ def judged(
 class TestPredicted:
     def predicted(self, wall: float, spec: Spec | None = None, **old: Any) -> tuple[Verdict, Verdict]:
         """The screen's verdict, and what becomes of it."""
-        standing = stored(measured(rounds=12, candle=True, seed="old", **old))
-        sample = measured(rounds=12, candle=True, wall=wall)
-        judge = judge_of(sample, standing=standing, at_most=12, spec=spec)
+        compared_with = stored(measured(rounds=12, control=True, seed="old", **old))
+        sample = measured(rounds=12, control=True, wall=wall)
+        judge = judge_of(sample, compared_with=compared_with, at_most=12, spec=spec)
         screened = judge.verdict(sample, [sample], SHOWN)
         return screened, judge.predicted(sample, [sample], screened, "no git here")
 
@@ -632,7 +636,7 @@ class TestPredicted:
         screened, found = self.predicted(1.3)
         assert screened.decision is Decision.REGRESSED
         assert found.decision is Decision.INCONCLUSIVE  # one recording tells no +30 %
-        assert (found.road, found.why, found.baseline) == ("prediction", "no git here", screened.baseline)
+        assert (found.basis, found.why, found.baseline) == ("predicted", "no git here", screened.baseline)
         for metric in (Metric.USS, Metric.LOCK_WAIT):
             assert by_metric(found)[metric] == by_metric(screened)[metric]
         assert "against 1 stored recording" in by_metric(found)[Metric.WALL].reason
@@ -648,21 +652,21 @@ class TestPredicted:
         assert found.decision is Decision.BROKEN
 
     def test_a_figure_that_is_gone_stays_inconclusive(self) -> None:
-        standing = stored(measured(rounds=12, candle=True, seed="old"))
-        sample = measured(rounds=12, candle=True, wall=2.0, memory=0)
-        judge = judge_of(sample, standing=standing, at_most=12)
+        compared_with = stored(measured(rounds=12, control=True, seed="old"))
+        sample = measured(rounds=12, control=True, wall=2.0, memory=0)
+        judge = judge_of(sample, compared_with=compared_with, at_most=12)
         screened = judge.verdict(sample, [sample], SHOWN)
         found = judge.predicted(sample, [sample], screened, "no git here")
         assert by_metric(found)[Metric.USS] == by_metric(screened)[Metric.USS]
         assert by_metric(found)[Metric.USS].decision is Decision.INCONCLUSIVE
 
     def test_of_another_machine_the_road_stays(self) -> None:
-        standing = stored(measured(rounds=12, seed="old"), "elsewhere")
+        compared_with = stored(measured(rounds=12, seed="old"), "portable")
         sample = measured(rounds=12, uss=2.0)
-        judge = judge_of(sample, standing=standing)
+        judge = judge_of(sample, compared_with=compared_with)
         screened = judge.verdict(sample, [sample], SHOWN)
         found = judge.predicted(sample, [sample], screened, "no git here")
-        assert (found.decision, found.road) == (Decision.REGRESSED, "elsewhere")
+        assert (found.decision, found.basis) == (Decision.REGRESSED, "portable")
 
 
 class TestSettled:
@@ -671,23 +675,23 @@ class TestSettled:
     def settled(
         self, together: Verdict | None, wall: float = 2.0, spec: Spec | None = None, **fields: Any
     ) -> tuple[Verdict, Verdict]:
-        standing = stored(measured(rounds=12, candle=True, seed="old"))
-        sample = measured(rounds=12, candle=True, wall=wall, **fields)
-        judge = judge_of(sample, standing=standing, at_most=12, spec=spec)
+        compared_with = stored(measured(rounds=12, control=True, seed="old"))
+        sample = measured(rounds=12, control=True, wall=wall, **fields)
+        judge = judge_of(sample, compared_with=compared_with, at_most=12, spec=spec)
         screened = judge.verdict(sample, [sample], SHOWN)
         return screened, judge.settled(sample, [sample], screened, together, "no git here")
 
     def together(self, sample: Sample, **fields: Any) -> Verdict:
         """The verdict of a tandem."""
-        return verdict(beside(sample, **fields), standing=AGAINST)
+        return verdict(beside(sample, **fields), compared_with=AGAINST)
 
     def test_by_the_launches_beside_it(self) -> None:
         screened, found = self.settled(self.together(measured(rounds=26)))
         assert screened.decision is Decision.REGRESSED
-        assert (found.decision, found.road, found.why) == (Decision.PASSED, "tandem", AGAINST.why)
+        assert (found.decision, found.basis, found.why) == (Decision.PASSED, "paired", AGAINST.why)
         assert (found.baseline, found.commit) == (AGAINST.baseline, AGAINST.commit)
         worse = self.settled(self.together(measured(rounds=26, wall=1.2)))[1]
-        assert (worse.decision, worse.road) == (Decision.REGRESSED, "tandem")
+        assert (worse.decision, worse.basis) == (Decision.REGRESSED, "paired")
 
     def test_contracts_stay_as_they_were_screened(self) -> None:
         together = self.together(measured(rounds=26))
@@ -698,9 +702,9 @@ class TestSettled:
         assert by_metric(found)[Metric.CONTRACT] == by_metric(screened)[Metric.CONTRACT]
 
     def test_what_only_the_tandem_saw_is_judged_too(self) -> None:
-        standing = stored(measured(rounds=12, candle=True, seed="old", memory=0))
-        sample = measured(rounds=12, candle=True, wall=2.0)
-        judge = judge_of(sample, standing=standing, at_most=12)
+        compared_with = stored(measured(rounds=12, control=True, seed="old", memory=0))
+        sample = measured(rounds=12, control=True, wall=2.0)
+        judge = judge_of(sample, compared_with=compared_with, at_most=12)
         screened = judge.verdict(sample, [sample], SHOWN)
         assert Metric.USS not in by_metric(screened)
         found = judge.settled(sample, [sample], screened, self.together(measured(rounds=26, uss=2.0)), "")
@@ -709,7 +713,7 @@ class TestSettled:
 
     def test_without_a_verdict_it_is_predicted(self) -> None:
         screened, found = self.settled(None)
-        assert (found.decision, found.road, found.why) == (Decision.REGRESSED, "prediction", "no git here")
+        assert (found.decision, found.basis, found.why) == (Decision.REGRESSED, "predicted", "no git here")
         assert set(by_metric(found)) == set(by_metric(screened))
 
     def test_a_tandem_that_nothing_could_fail_in_leaves_it_to_the_prediction(self) -> None:
@@ -755,10 +759,10 @@ class TestDoubted:
 
     def doubted(self, *metrics: MetricVerdict, compared: str = BUSY, alone: str = UNSTEADY) -> Verdict:
         before = Verdict(
-            decision=Decision.REGRESSED, metrics=metrics, baseline="x", commit="1eb3b87", road="stored", why="y"
+            decision=Decision.REGRESSED, metrics=metrics, baseline="x", commit="1eb3b87", basis="stored", why="y"
         )
         found = judge_module.doubted(before, compared, alone)
-        assert (found.baseline, found.commit, found.road, found.why) == ("x", "1eb3b87", "stored", "y")
+        assert (found.baseline, found.commit, found.basis, found.why) == ("x", "1eb3b87", "stored", "y")
         return found
 
     @pytest.mark.parametrize("metric", [Metric.WALL, Metric.TAIL, Metric.LOCK_WAIT, Metric.SCALING, Metric.RATIO])
@@ -801,13 +805,13 @@ class TestDoubted:
 class TestUnchanged:
     def test_the_same_code_does_not_regress(self) -> None:
         metrics = (judged(Metric.WALL, Decision.REGRESSED), judged(Metric.USS, Decision.PASSED, reason=""))
-        before = Verdict(decision=Decision.REGRESSED, metrics=metrics, baseline="x", road="prediction", why="y")
+        before = Verdict(decision=Decision.REGRESSED, metrics=metrics, baseline="x", basis="predicted", why="y")
         found = unchanged(before)
         assert found.decision is Decision.INCONCLUSIVE
         assert found.reason.startswith("wall: +30 %; the code is that of its baseline")
         assert found.metrics[1] == metrics[1]
         assert found.same_code
-        assert (found.baseline, found.road, found.why) == ("x", "prediction", "y")
+        assert (found.baseline, found.basis, found.why) == ("x", "predicted", "y")
 
     def test_a_contract_may_still_be_broken(self) -> None:
         broken = judged(Metric.CONTRACT, Decision.BROKEN, contract="uss < 1 MiB")

@@ -9,9 +9,9 @@ import pytest
 
 from pytest_ftgate.judge import thresholds
 from pytest_ftgate.judge.thresholds import Effective, ThresholdError, effective, parse, threshold
-from pytest_ftgate.model import Metric, Road, Threshold
+from pytest_ftgate.model import Basis, Metric, Threshold
 
-ROADS: tuple[Road, ...] = get_args(Road)
+BASES: tuple[Basis, ...] = get_args(Basis)
 KIB = 2.0**10
 
 
@@ -119,23 +119,23 @@ def test_whatever_the_text_is_it_is_read_or_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("road", "metric", "limits"),
+    ("basis", "metric", "limits"),
     [
-        ("tandem", "wall", (0.02, 0.05, 0, 0.25)),
-        ("tandem", "tail", (0.10, 0.25, 0, 0.5)),
-        ("tandem", "scaling", (0.02, 0.05, 0, 0.25)),
-        *[(road, "wall", (0.05, 0.15, 0, 0.25)) for road in ("stored", "prediction", "elsewhere", "")],
-        *[(road, "ratio", (0.05, 0.15, 0, 0.25)) for road in ("stored", "prediction", "elsewhere")],
-        *[(road, "tail", (0.15, 0.40, 0, 0.5)) for road in ("stored", "prediction", "elsewhere")],
-        *[(road, "scaling", (0.05, 0.15, 0, 0.25)) for road in ("stored", "prediction", "elsewhere")],
-        ("tandem", "uss", (0.02, 0.05, 64 * 4096, 0.25)),
-        *[(road, "uss", (0.02, 0.10, 64 * 4096, 0.25)) for road in ("stored", "prediction", "elsewhere")],
-        *[(road, "lock_wait_share", (0.25, 0.5, 0.01, 0.5)) for road in ROADS],
+        ("paired", "wall", (0.02, 0.05, 0, 0.25)),
+        ("paired", "tail", (0.10, 0.25, 0, 0.5)),
+        ("paired", "scaling", (0.02, 0.05, 0, 0.25)),
+        *[(basis, "wall", (0.05, 0.15, 0, 0.25)) for basis in ("stored", "predicted", "portable", "")],
+        *[(basis, "ratio", (0.05, 0.15, 0, 0.25)) for basis in ("stored", "predicted", "portable")],
+        *[(basis, "tail", (0.15, 0.40, 0, 0.5)) for basis in ("stored", "predicted", "portable")],
+        *[(basis, "scaling", (0.05, 0.15, 0, 0.25)) for basis in ("stored", "predicted", "portable")],
+        ("paired", "uss", (0.02, 0.05, 64 * 4096, 0.25)),
+        *[(basis, "uss", (0.02, 0.10, 64 * 4096, 0.25)) for basis in ("stored", "predicted", "portable")],
+        *[(basis, "lock_wait_share", (0.25, 0.5, 0.01, 0.5)) for basis in BASES],
     ],
 )
-def test_defaults_of_the_roads(road: Road, metric: str, limits: tuple[float, ...]) -> None:
+def test_defaults_of_the_roads(basis: Basis, metric: str, limits: tuple[float, ...]) -> None:
     margin, effect, floor, widest = limits
-    assert effective(Metric(metric), road) == Effective(margin=margin, effect=effect, floor=floor, widest=widest)
+    assert effective(Metric(metric), basis) == Effective(margin=margin, effect=effect, floor=floor, widest=widest)
 
 
 PLACES = ("cli", "declared", "ini")
@@ -159,7 +159,7 @@ def test_each_field_comes_from_the_first_place_that_says_it(field: str) -> None:
 def test_fields_of_several_places_come_together_and_the_last_of_a_place_holds() -> None:
     found = effective(
         Metric.WALL,
-        "tandem",
+        "paired",
         cli=(of("wall", effect=0.3), of("uss", margin=0.9), of("wall", effect=0.4)),
         declared=(of("wall", margin=0.1, effect=0.2),),
         ini=(of("wall", margin=0.01, effect=0.02, floor=0.001),),
@@ -168,19 +168,19 @@ def test_fields_of_several_places_come_together_and_the_last_of_a_place_holds() 
 
 
 def test_zero_is_a_value() -> None:
-    assert effective(Metric.USS, "tandem", cli=(of("uss", floor=0.0, margin=0.0),)).floor == 0
+    assert effective(Metric.USS, "paired", cli=(of("uss", floor=0.0, margin=0.0),)).floor == 0
 
 
 def test_an_effect_not_above_its_margin_names_both_and_their_places() -> None:
     with pytest.raises(ThresholdError) as caught:
-        effective(Metric.WALL, "tandem", cli=(of("wall", margin=0.1),), ini=(of("wall", effect=0.08),))
+        effective(Metric.WALL, "paired", cli=(of("wall", margin=0.1),), ini=(of("wall", effect=0.08),))
     assert str(caught.value) == (
         "wall: effect 8 % (ini) is not above margin 10 % (command line or environment); set the effect above the margin"
     )
 
 
 def test_of_margin_and_effect_the_one_that_nobody_gave_makes_room() -> None:
-    wider = effective(Metric.WALL, "tandem", declared=(of("wall", margin=0.06),))
+    wider = effective(Metric.WALL, "paired", declared=(of("wall", margin=0.06),))
     assert wider.margin == 0.06
     assert wider.effect == pytest.approx(0.09)
     sharper = effective(Metric.SCALING, "stored", ini=(of("scaling", effect=0.03),))

@@ -10,13 +10,13 @@ import pytest
 from pytest_ftgate.measure.budget import (
     Costs,
     calibrated_loops,
+    iterations_wanted,
     launches_wanted,
     share,
-    turns_wanted,
 )
 
 MS = 1e6
-COSTS = Costs(launch_ns=500 * MS, turn_ns=100 * MS)
+COSTS = Costs(launch_ns=500 * MS, iteration_ns=100 * MS)
 AMPLE = math.inf
 
 
@@ -24,45 +24,45 @@ def noisy(sigma: float, count: int = 40, seed: int = 1) -> list[float]:
     return [float(wall) for wall in 20 * MS * np.exp(np.random.default_rng(seed).normal(0, sigma, count))]
 
 
-class TestTurns:
+class TestIterations:
     def test_no_noise_takes_the_least(self) -> None:
-        assert turns_wanted([[5.0] * 4, [9.0] * 4], COSTS, AMPLE, 8) == 3
-        assert turns_wanted([[5.0]], COSTS, AMPLE, 8, at_least=5) == 5
-        assert turns_wanted([], COSTS, AMPLE, 8) == 3
+        assert iterations_wanted([[5.0] * 4, [9.0] * 4], COSTS, AMPLE, 8) == 3
+        assert iterations_wanted([[5.0]], COSTS, AMPLE, 8, at_least=5) == 5
+        assert iterations_wanted([], COSTS, AMPLE, 8) == 3
 
     def test_brings_the_median_within_about_two_percent(self) -> None:
         sigma = 0.06
-        turns = turns_wanted([noisy(sigma)], COSTS, AMPLE, 8)
+        iterations = iterations_wanted([noisy(sigma)], COSTS, AMPLE, 8)
         rng = np.random.default_rng(2)
-        error = np.median(rng.normal(0, sigma, (4000, turns)), axis=1).std()
+        error = np.median(rng.normal(0, sigma, (4000, iterations)), axis=1).std()
         assert 0.01 < error < 0.03
 
     def test_the_noisiest_side_decides(self) -> None:
         quiet, loud = noisy(0.01), noisy(0.06)
-        both = turns_wanted([quiet, loud], COSTS, AMPLE, 8)
-        assert both == turns_wanted([loud, quiet], COSTS, AMPLE, 8) == turns_wanted([loud], COSTS, AMPLE, 8)
-        assert both > turns_wanted([quiet], COSTS, AMPLE, 8)
+        both = iterations_wanted([quiet, loud], COSTS, AMPLE, 8)
+        assert both == iterations_wanted([loud, quiet], COSTS, AMPLE, 8) == iterations_wanted([loud], COSTS, AMPLE, 8)
+        assert both > iterations_wanted([quiet], COSTS, AMPLE, 8)
 
     def test_bounds(self) -> None:
-        assert turns_wanted([noisy(0.5)], COSTS, AMPLE, 8) == 60
-        assert turns_wanted([noisy(0.5)], COSTS, AMPLE, 8, at_most=20) == 20
+        assert iterations_wanted([noisy(0.5)], COSTS, AMPLE, 8) == 60
+        assert iterations_wanted([noisy(0.5)], COSTS, AMPLE, 8, at_most=20) == 20
 
     def test_the_budget_bounds_it(self) -> None:
         # Eight launches of 500 ms + 10 turns of 100 ms.
-        assert turns_wanted([noisy(0.5)], COSTS, 8 * 1500 * MS, 8) == 10
-        assert turns_wanted([noisy(0.5)], COSTS, 8 * 1499 * MS, 8) == 9
-        assert turns_wanted([noisy(0.5)], COSTS, 1 * MS, 8) == 3
+        assert iterations_wanted([noisy(0.5)], COSTS, 8 * 1500 * MS, 8) == 10
+        assert iterations_wanted([noisy(0.5)], COSTS, 8 * 1499 * MS, 8) == 9
+        assert iterations_wanted([noisy(0.5)], COSTS, 1 * MS, 8) == 3
 
     def test_the_unit_does_not_matter(self) -> None:
         seconds = [wall / 1e9 for wall in noisy(0.03)]
-        assert turns_wanted([seconds], COSTS, AMPLE, 8) == turns_wanted([noisy(0.03)], COSTS, AMPLE, 8)
+        assert iterations_wanted([seconds], COSTS, AMPLE, 8) == iterations_wanted([noisy(0.03)], COSTS, AMPLE, 8)
 
 
 def launches(
     values: list[list[float]], *, floor: int = 6, at_most: int = 40, effect: float = 0.05, budget_ns: float = AMPLE
 ) -> int:
     return launches_wanted(
-        values, floor=floor, at_most=at_most, effect=effect, costs=COSTS, turns=10, budget_ns=budget_ns
+        values, floor=floor, at_most=at_most, effect=effect, costs=COSTS, iterations=10, budget_ns=budget_ns
     )
 
 

@@ -16,8 +16,8 @@ import pytest
 from fake_launcher import EXECUTORS, GIL, FakeLauncher, spec_of
 
 from pytest_ftgate.judge.judge import hypotheses
-from pytest_ftgate.measure.cell_run import Limits, Ready
-from pytest_ftgate.measure.interleaved import TandemRun
+from pytest_ftgate.measure.cell_run import Limits, PreparedTarget
+from pytest_ftgate.measure.interleaved import InterleavedRun
 from pytest_ftgate.measure.launch import CellUnsupported, Handle, LaunchFailed, Request
 from pytest_ftgate.measure.launchers import program_words
 from pytest_ftgate.measure.launchers.command import (
@@ -27,25 +27,25 @@ from pytest_ftgate.measure.launchers.command import (
     Run,
     Running,
     Said,
+    iteration_of,
     run_here,
     said,
-    turn_of,
 )
 from pytest_ftgate.measure.launchers.factory import Launchers
 from pytest_ftgate.measure.watch import memory, processes
 from pytest_ftgate.model import (
     Cell,
     Executor,
+    Group,
+    Iteration,
     Metric,
     Param,
     Program,
     Sample,
     Source,
     Spec,
-    Tandem,
     Target,
     Timer,
-    Turn,
 )
 from pytest_ftgate.run.measurement import executor_cell
 from pytest_ftgate.runner.protocol import CHECK, COLD, MEASURED, WARMUP
@@ -149,11 +149,11 @@ def test_a_turn_of_several_runs() -> None:
         Run(wall_ns=30 * MS, cpu_ns=5 * MS, said=Said(ops=10, seconds=0.02)),
         Run(wall_ns=20 * MS, cpu_ns=1 * MS, said=Said(ops=5)),
     ]
-    assert turn_of(runs) == Turn(
+    assert iteration_of(runs) == Iteration(
         start_ns=10 * MS, work_ns=40 * MS, join_ns=0, wall_ns=50 * MS, cpu_ns=6 * MS, ops=15, rate=15 / 0.04
     )
     slower = [Run(wall_ns=MS, cpu_ns=0, said=Said(ops=1, seconds=0.0011))]  # a clock that is not ours
-    assert (turn_of(slower).start_ns, turn_of(slower).work_ns) == (0, MS)
+    assert (iteration_of(slower).start_ns, iteration_of(slower).work_ns) == (0, MS)
 
 
 # -- real programs -------------------------------------------------------------------------------------------------
@@ -243,14 +243,14 @@ SAYS = """echo '{"ops": 40, "seconds": 0.001, "counters": {"inserts": 3}, "peaks
 
 def test_a_launch_counts_its_measured_turns(bench: Bench) -> None:
     handle = bench.shell(SAYS)
-    cold = handle.turn(COLD, 1, 0)
-    handle.turn(WARMUP, 1, 0)
-    turns = [handle.turn(MEASURED, 2, 0), handle.turn(MEASURED, 1, 0)]
-    assert (turns[0].ops, turns[1].ops, turns[0].work_ns) == (80, 40, 2 * MS)
-    assert turns[0].rate == pytest.approx(40_000)
-    assert turns[0].wall_ns == turns[0].start_ns + turns[0].work_ns > 20 * MS
+    cold = handle.iteration(COLD, 1, 0)
+    handle.iteration(WARMUP, 1, 0)
+    iterations = [handle.iteration(MEASURED, 2, 0), handle.iteration(MEASURED, 1, 0)]
+    assert (iterations[0].ops, iterations[1].ops, iterations[0].work_ns) == (80, 40, 2 * MS)
+    assert iterations[0].rate == pytest.approx(40_000)
+    assert iterations[0].wall_ns == iterations[0].start_ns + iterations[0].work_ns > 20 * MS
     finished = handle.finish()
-    assert (finished.cold, finished.turns) == (cold, tuple(turns))
+    assert (finished.cold, finished.iterations) == (cold, tuple(iterations))
     assert finished.counters == {"inserts": 9}
     assert finished.peaks == {"depth": 7}
     assert finished.timers == {"wait": Timer(count=6, total_ns=30, max_ns=6)}
@@ -261,25 +261,25 @@ def test_a_run_is_told_its_window_and_runs_in_the_folder_of_the_test(bench: Benc
     handle: CommandHandle = bench.start(
         "sh", "-c", 'echo "$PWD $0 $1" >> seen; echo "{}"', "{seconds}", "{workers}", workers=8
     )
-    handle.turn(MEASURED, 1, WINDOW_NS)
-    handle.turn(MEASURED, 1, 2_000 * MS)
-    handle.turn(CHECK, 1, 0)
+    handle.iteration(MEASURED, 1, WINDOW_NS)
+    handle.iteration(MEASURED, 1, 2_000 * MS)
+    handle.iteration(CHECK, 1, 0)
     seen = (bench.folder / "seen").read_text().splitlines()
     assert seen == [f"{bench.folder} 0.25 8", f"{bench.folder} 2 8"]
 
 
 def test_the_time_of_children_counts(bench: Bench) -> None:
     burn = "import time\nwhile time.process_time() < 0.08: pass"
-    turn = bench.shell(f'"{sys.executable}" -c "{burn}"; true').turn(MEASURED, 1, 0)
-    assert turn.cpu_ns >= 80 * MS
-    assert turn.wall_ns >= 70 * MS
+    iteration = bench.shell(f'"{sys.executable}" -c "{burn}"; true').iteration(MEASURED, 1, 0)
+    assert iteration.cpu_ns >= 80 * MS
+    assert iteration.wall_ns >= 70 * MS
 
 
 def test_the_environment_is_a_launchs_and_the_programs_own(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "elsewhere")
     monkeypatch.setenv("KEPT", "kept")
     handle = bench.shell("env > seen", environment=(("THREADS", "n={workers}"), ("PATH", "{folder}:/usr/bin:/bin")))
-    handle.turn(MEASURED, 1, 0)
+    handle.iteration(MEASURED, 1, 0)
     seen = dict(line.partition("=")[::2] for line in (bench.folder / "seen").read_text().splitlines())
     assert (seen["THREADS"], seen["OF_TARGET"], seen["KEPT"]) == ("n=2", "1", "kept")
     assert seen["PATH"] == f"{bench.folder}:/usr/bin:/bin"
@@ -293,23 +293,23 @@ def test_a_window_s_length_may_stand_in_the_environment(bench: Bench) -> None:
     handle = bench.shell(
         f"echo $SECONDS_TO_WORK > seen; echo '{metrics}'", environment=(("SECONDS_TO_WORK", "{seconds}"),)
     )
-    handle.turn(MEASURED, 1, 500 * MS)
+    handle.iteration(MEASURED, 1, 500 * MS)
     assert (bench.folder / "seen").read_text() == "0.5\n"
 
 
 def test_the_programs_of_the_environment_come_first(bench: Bench) -> None:
     handle = bench.shell('echo "$PATH" > seen')
-    handle.turn(MEASURED, 1, 0)
+    handle.iteration(MEASURED, 1, 0)
     first = (bench.folder / "seen").read_text().partition(os.pathsep)[0]
     assert first == str(Path(sys.executable).parent)
 
 
 def test_without_metrics_a_run_is_an_operation_but_a_window_says_nothing(bench: Bench) -> None:
     handle = bench.shell("echo done")
-    turn = handle.turn(MEASURED, 3, 0)
-    assert (turn.ops, turn.start_ns) == (3, 0)
-    assert turn.rate == pytest.approx(3e9 / turn.wall_ns)
-    error = fails(lambda: handle.turn(MEASURED, 1, WINDOW_NS))
+    iteration = handle.iteration(MEASURED, 3, 0)
+    assert (iteration.ops, iteration.start_ns) == (3, 0)
+    assert iteration.rate == pytest.approx(3e9 / iteration.wall_ns)
+    error = fails(lambda: handle.iteration(MEASURED, 1, WINDOW_NS))
     assert error.reason.startswith("printed no JSON object")
     assert error.detail == "the last lines it printed:\ndone"
 
@@ -326,7 +326,7 @@ def test_without_metrics_a_run_is_an_operation_but_a_window_says_nothing(bench: 
 )
 def test_a_run_that_fails_says_what_it_printed(bench: Bench, text: str, reason: str) -> None:
     handle = bench.shell(text)
-    error = fails(lambda: handle.turn(MEASURED, 1, 0))
+    error = fails(lambda: handle.iteration(MEASURED, 1, 0))
     assert error.reason.startswith(reason)
     assert "why" in error.detail
     assert "so it is" in error.detail or "yes" in text
@@ -335,7 +335,7 @@ def test_a_run_that_fails_says_what_it_printed(bench: Bench, text: str, reason: 
 def test_what_takes_too_long_is_ended_at_once_with_all_it_started(bench: Bench) -> None:
     hang = 'setsid sleep 60 & sh -c "echo going on; sleep 60"'
     handle = bench.shell(hang, timeout_s=0.3)
-    error = fails(lambda: handle.turn(MEASURED, 1, 0))
+    error = fails(lambda: handle.iteration(MEASURED, 1, 0))
     assert error.reason == "did not end within 0.3 s (its whole process tree was ended)"
     assert "going on" in error.detail
     assert processes.marked(handle.mark) == []
@@ -356,7 +356,7 @@ def test_who_kills_a_program_may_wait_for_it_first(bench: Bench, monkeypatch: py
 def test_what_a_run_leaves_behind_is_an_error(bench: Bench) -> None:
     stays = "setsid sh -c 'echo > up; kill -STOP $$' > seen 2>&1 &"
     handle = bench.shell(f"{stays} while [ ! -e up ]; do sleep 0.01; done")
-    handle.turn(MEASURED, 1, 0)
+    handle.iteration(MEASURED, 1, 0)
     error = fails(handle.finish)
     assert error.reason == "left 1 process behind"
     assert "kill -STOP" in error.detail
@@ -364,7 +364,7 @@ def test_what_a_run_leaves_behind_is_an_error(bench: Bench) -> None:
 
 def test_a_child_that_keeps_its_output_open_does_not_keep_it_waiting(bench: Bench) -> None:
     handle = bench.shell("sleep 30 & echo '{\"ops\": 2}'")
-    assert handle.turn(MEASURED, 1, 0).ops == 2
+    assert handle.iteration(MEASURED, 1, 0).ops == 2
     assert fails(handle.finish).reason == "left 1 process behind"
 
 
@@ -372,7 +372,7 @@ def test_a_program_that_cannot_be_started_is_its_cells_error(bench: Bench) -> No
     broken = script(bench.folder / "broken", "")
     broken.write_bytes(b"\x7fELF nothing")
     handle = bench.start(str(broken))
-    assert "cannot be started" in fails(lambda: handle.turn(MEASURED, 1, 0)).reason
+    assert "cannot be started" in fails(lambda: handle.iteration(MEASURED, 1, 0)).reason
 
 
 # -- builds and what is missing ------------------------------------------------------------------------------------
@@ -385,7 +385,7 @@ def test_a_build_is_run_once_in_a_run(bench: Bench) -> None:
     for _ in range(2):
         handle = bench.start(*argv, build=BUILD)
         handle.ready()
-        handle.turn(MEASURED, 1, WINDOW_NS)
+        handle.iteration(MEASURED, 1, WINDOW_NS)
     assert (bench.folder / "log").read_text() == "built\n"
 
 
@@ -426,25 +426,25 @@ def test_a_held_run_is_watched_with_its_children(bench: Bench, monkeypatch: pyte
     monkeypatch.setattr(memory, "_SMALL_COST", 1.0)  # looks are dear where the machine is busy
     handle = bench.shell("sleep 0.1; sleep 1.1 & sleep 1.1; wait; echo '{\"ops\": 3}'")
     held = handle.hold(1_200 * MS, True)
-    assert held.turn.ops == 3
+    assert held.iteration.ops == 3
     # What is started in the middle of the run is seen too.
     assert any(point.processes == 3 for point in held.memory)
     assert held.waits is not None
     assert held.waits.unavailable == WAITS_UNKNOWN
-    assert handle.finish().turns == (held.turn,)
+    assert handle.finish().iterations == (held.iteration,)
 
 
 def test_a_run_that_is_not_told_how_long_is_held_as_long_as_it_takes(bench: Bench) -> None:
     held = bench.shell("sleep 0.2").hold(20 * MS, True, one_ns=200 * MS)
     assert held.memory
-    assert held.turn.wall_ns >= 200 * MS
+    assert held.iteration.wall_ns >= 200 * MS
     unwatched = bench.shell("sleep 0.01").hold(20 * MS, False, one_ns=10 * MS)
-    assert (unwatched.memory, unwatched.waits, unwatched.turn.ops) == ((), None, 1)
+    assert (unwatched.memory, unwatched.waits, unwatched.iteration.ops) == ((), None, 1)
 
 
 def test_a_run_is_watched_once_it_is_at_work(bench: Bench) -> None:
     handle = bench.shell("sleep 0.2; echo '{\"seconds\": 1}'; sleep 1")
-    handle.turn(WARMUP, 1, 0)  # tells that 0.2 s of it are not its work
+    handle.iteration(WARMUP, 1, 0)  # tells that 0.2 s of it are not its work
     began_ns = time.monotonic_ns()
     held = handle.hold(1_000 * MS, True)
     assert held.memory
@@ -486,9 +486,9 @@ SERVER = Executor(kind="server", program=Program(name="asgi", argv=("serve", "{p
         (EXECUTORS["threads"], "own", "workloads"),
         (EXECUTORS["threads"], "locks", "workloads"),
         (RUST, "own", "command"),
-        (RUST, "candle", "workloads"),
+        (RUST, "control", "workloads"),
         (SERVER, "own", "server"),
-        (SERVER, "candle", "workloads"),
+        (SERVER, "control", "workloads"),
     ],
 )
 def test_programs_have_launchers_of_their_own_and_our_candle(
@@ -518,7 +518,7 @@ def test_programs_have_launchers_of_their_own_and_our_candle(
     assert [name for name, fake in fakes.items() if fake.requests] == [where]
     (request,) = fakes[where].requests
     assert request.side == side
-    if side == "candle":
+    if side == "control":
         assert (request.cell.executor, request.cell.body) == (EXECUTORS["threads"], "worker")
         assert request.cell.workers == cell.workers
     else:
@@ -534,10 +534,10 @@ class Deaf:
 
 
 def measured(fake: FakeLauncher, spec: Spec, judge: Any = None, **limits: Any) -> list[Sample]:
-    tandem = Tandem(key="test", spec=spec, cells=cells_of(spec))
-    ready = {"3.14": Ready(interpreter=GIL, python="python", key="key", environment={})}
-    limits = {"launches": 2, "turns": 3, **limits}
-    run = TandemRun(tandem, ready, fake, Limits(**limits), random.Random(1), Deaf(), clock=fake.clock, judge=judge)
+    group = Group(key="test", spec=spec, cells=cells_of(spec))
+    ready = {"3.14": PreparedTarget(interpreter=GIL, python="python", key="key", environment={})}
+    limits = {"launches": 2, "iterations": 3, **limits}
+    run = InterleavedRun(group, ready, fake, Limits(**limits), random.Random(1), Deaf(), clock=fake.clock, judge=judge)
     return run.measure()
 
 
@@ -547,10 +547,10 @@ def test_no_probe_of_ours_is_in_a_program(executor: Executor, duration_s: float 
     fake = FakeLauncher()
     threads, program = measured(fake, spec_with(EXECUTORS["threads"], executor, duration_s=duration_s))
     sides = {request.side for request in fake.requests if request.cell.executor == executor}
-    assert sides == {"own", "candle"}
+    assert sides == {"own", "control"}
     assert not [event for event in fake.of("barrier") if event.at.label == program.cell.label]
     assert (program.error, program.unsupported) == (None, None)
-    assert len(program.launches) == len(program.candle) == len(program.memory) == 2
+    assert len(program.launches) == len(program.control) == len(program.memory) == 2
     assert (program.locks, program.floor, program.growth, program.growth_floor) == ((), (), (), ())
     assert all(launch.memory and not launch.barriers for launch in program.memory)
     assert len(threads.locks) == 2
@@ -567,10 +567,10 @@ def test_a_server_is_warmed_up_before_its_memory_is_looked_at() -> None:
 
 def test_a_window_is_as_long_as_the_test_says_and_that_of_a_candle_is_not() -> None:
     fake = FakeLauncher()
-    (sample,) = measured(fake, spec_with(SERVER, duration_s=6.0, window_s=2.0), turns=None, launches=1)
+    (sample,) = measured(fake, spec_with(SERVER, duration_s=6.0, window_s=2.0), iterations=None, launches=1)
     windows = {(event.at.side, event.at.window_ns) for event in fake.of("measured", "cold", "warmup")}
-    assert windows == {("own", 2_000 * MS), ("candle", 200 * MS)}
-    assert len(sample.launches[0].turns) == 3
+    assert windows == {("own", 2_000 * MS), ("control", 200 * MS)}
+    assert len(sample.launches[0].iterations) == 3
     fake = FakeLauncher()
     measured(fake, spec_with(RUST, duration_s=0.1, window_s=2.0), launches=1)
     assert {event.at.window_ns for event in fake.of("measured")} == {100 * MS}

@@ -14,15 +14,15 @@ import msgspec
 import pytest
 from bench import FORKSERVER, Bench
 
-from pytest_ftgate.judge.disturbance import SAID, STORED, TANDEM, moved, remarks, unfit
+from pytest_ftgate.judge.disturbance import PAIRED, SAID, STORED, moved, remarks, unfit
 from pytest_ftgate.measure import conditions as conditions_module
-from pytest_ftgate.measure.conditions import CALIBRATION_BURNS, CpuTimes, Surroundings, cpu_times, own_cpu_s
-from pytest_ftgate.model import Conditions, Road
+from pytest_ftgate.measure.conditions import CALIBRATION_BURNS, ConditionsMonitor, CpuTimes, cpu_times, own_cpu_s
+from pytest_ftgate.model import Basis, Conditions
 from pytest_ftgate.runner.protocol import COLD, MEASURED
 
 TICKS = os.sysconf("SC_CLK_TCK")
 QUIET = Conditions(span_s=10.0, cores=2, calibration_ns=(100, 100, 100), steal=0.0, others=0.0, quota=0.0, throttles=0)
-STORED_ROADS: tuple[Road, ...] = ("stored", "prediction", "elsewhere")
+STORED_BASES: tuple[Basis, ...] = ("stored", "predicted", "portable")
 
 
 def put(root: Path, path: str, text: str) -> None:
@@ -53,8 +53,8 @@ def two_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conditions_module, "usable_cpus", lambda: frozenset({0, 1}))
 
 
-def surroundings(root: Path, clock: Clock, own: Clock) -> Surroundings:
-    return Surroundings(root, clock, own)
+def monitor(root: Path, clock: Clock, own: Clock) -> ConditionsMonitor:
+    return ConditionsMonitor(root, clock, own)
 
 
 # -- fake trees --------------------------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ def surroundings(root: Path, clock: Clock, own: Clock) -> Surroundings:
 def test_others_are_what_the_usable_cpus_did_less_our_own(tmp_path: Path) -> None:
     put_cpus(tmp_path, busy_s=1000, steal_s=10, idle_s=500)
     clock, own = Clock(), Clock()
-    around = surroundings(tmp_path, clock, own)
+    around = monitor(tmp_path, clock, own)
     put_cpus(tmp_path, busy_s=1011, steal_s=11, idle_s=508)
     clock.now, own.now = 110.0, 105.0
     seen = around.observe()
@@ -78,7 +78,7 @@ def test_others_are_what_the_usable_cpus_did_less_our_own(tmp_path: Path) -> Non
 def test_ticks_too_coarse_for_our_own_time_are_nobody_else(tmp_path: Path) -> None:
     put_cpus(tmp_path, busy_s=0, steal_s=0, idle_s=0)
     clock, own = Clock(), Clock()
-    around = surroundings(tmp_path, clock, own)
+    around = monitor(tmp_path, clock, own)
     put_cpus(tmp_path, busy_s=4, steal_s=0, idle_s=16)
     clock.now, own.now = 110.0, 104.02
     assert around.observe().others == 0.0
@@ -86,7 +86,7 @@ def test_ticks_too_coarse_for_our_own_time_are_nobody_else(tmp_path: Path) -> No
 
 def test_own_time_that_nobody_waited_for_is_kept_by_a_look(tmp_path: Path) -> None:
     own = Clock()
-    around = surroundings(tmp_path, Clock(), own)
+    around = monitor(tmp_path, Clock(), own)
     own.now = 108.0
     assert around.look() == 8.0
     own.now = 103.0
@@ -115,7 +115,7 @@ def test_nothing_is_known_where_nothing_can_be_read(tmp_path: Path, content: str
     if content is not None:
         put(tmp_path, "proc/stat", content)
     clock = Clock()
-    around = surroundings(tmp_path, clock, Clock())
+    around = monitor(tmp_path, clock, Clock())
     clock.now += 5
     seen = around.observe()
     assert (seen.steal, seen.others, seen.quota, seen.throttles) == (None, None, None, None)
@@ -125,7 +125,7 @@ def test_nothing_is_known_where_nothing_can_be_read(tmp_path: Path, content: str
 
 def test_no_time_at_all_has_no_others(tmp_path: Path) -> None:
     put(tmp_path, "proc/stat", "cpu  1 0 0 1\n")
-    around = surroundings(tmp_path, Clock(), Clock())
+    around = monitor(tmp_path, Clock(), Clock())
     put(tmp_path, "proc/stat", "cpu  2 0 0 2\n")
     assert around.observe().others is None
 
@@ -136,7 +136,7 @@ def test_the_quota_of_the_group_that_stopped_us_most_counts_v2(tmp_path: Path) -
     put(tmp_path, inner, "usage_usec 7\nnr_periods 100\nnr_throttled 50\nthrottled_usec 9\n")
     put(tmp_path, outer, "usage_usec 7\nnr_periods 10\nnr_throttled 0\n")
     put(tmp_path, "sys/fs/cgroup/cpu.stat", "usage_usec 7\n")
-    around = surroundings(tmp_path, Clock(), Clock())
+    around = monitor(tmp_path, Clock(), Clock())
     assert around.observe().quota == 0.0
     put(tmp_path, inner, "nr_periods 200\nnr_throttled 60\n")
     put(tmp_path, outer, "nr_periods 20\nnr_throttled 3\n")
@@ -146,7 +146,7 @@ def test_the_quota_of_the_group_that_stopped_us_most_counts_v2(tmp_path: Path) -
 def test_the_quota_of_v1(tmp_path: Path) -> None:
     put(tmp_path, "proc/self/cgroup", "5:cpu,cpuacct:/job\n1:name=systemd:/\n0::/\n")
     put(tmp_path, "sys/fs/cgroup/cpu,cpuacct/job/cpu.stat", "nr_periods 1\nnr_throttled 1\nthrottled_time 9\n")
-    around = surroundings(tmp_path, Clock(), Clock())
+    around = monitor(tmp_path, Clock(), Clock())
     put(tmp_path, "sys/fs/cgroup/cpu,cpuacct/job/cpu.stat", "nr_periods 5\nnr_throttled 2\nthrottled_time 9\n")
     assert around.observe().quota == 0.25
 
@@ -162,7 +162,7 @@ def test_heat_counts_once_a_package_and_on_usable_cpus_alone(tmp_path: Path) -> 
         put(tmp_path, "sys/devices/system/cpu/cpu2/thermal_throttle/core_throttle_count", f"{elsewhere}\n")
 
     heat(5, 8, 1)
-    around = surroundings(tmp_path, Clock(), Clock())
+    around = monitor(tmp_path, Clock(), Clock())
     assert around.observe().throttles == 0
     heat(6, 11, 90)
     assert around.observe().throttles == 3
@@ -199,25 +199,25 @@ AT_STORED: tuple[tuple[str, Any, Any, str], ...] = (
 
 
 @pytest.mark.parametrize(("name", "at", "above", "words"), AT_STORED)
-@pytest.mark.parametrize("road", STORED_ROADS)
+@pytest.mark.parametrize("basis", STORED_BASES)
 def test_a_stored_reference_is_trusted_up_to_each_limit(
-    road: Road, name: str, at: object, above: object, words: str
+    basis: Basis, name: str, at: object, above: object, words: str
 ) -> None:
-    assert unfit(beyond(**{name: at}), road) == ""
-    assert words in unfit(beyond(**{name: above}), road)
+    assert unfit(beyond(**{name: at}), basis) == ""
+    assert words in unfit(beyond(**{name: above}), basis)
 
 
-@pytest.mark.parametrize("road", ["tandem", ""])
-def test_sides_that_take_turns_bear_more(road: Road) -> None:
-    noisy = beyond(others=2.0, steal=TANDEM.steal, quota=TANDEM.quota, throttles=9, calibration_ns=(1, 2, 9))
-    assert unfit(noisy, road) == ""
-    assert "hypervisor" in unfit(msgspec.structs.replace(noisy, steal=TANDEM.steal + 0.01), road)
-    assert "quota" in unfit(msgspec.structs.replace(noisy, quota=TANDEM.quota + 0.01), road)
+@pytest.mark.parametrize("basis", ["paired", ""])
+def test_sides_that_take_turns_bear_more(basis: Basis) -> None:
+    noisy = beyond(others=2.0, steal=PAIRED.steal, quota=PAIRED.quota, throttles=9, calibration_ns=(1, 2, 9))
+    assert unfit(noisy, basis) == ""
+    assert "hypervisor" in unfit(msgspec.structs.replace(noisy, steal=PAIRED.steal + 0.01), basis)
+    assert "quota" in unfit(msgspec.structs.replace(noisy, quota=PAIRED.quota + 0.01), basis)
 
 
 def test_what_refuses_is_also_said() -> None:
     assert all(said <= stored for said, stored in zip(SAID, STORED, strict=True))
-    assert all(stored <= tandem for stored, tandem in zip(STORED, TANDEM, strict=True))
+    assert all(stored <= group for stored, group in zip(STORED, PAIRED, strict=True))
 
 
 def test_nothing_seen_refuses_nothing() -> None:
@@ -228,7 +228,7 @@ def test_nothing_seen_refuses_nothing() -> None:
 
 
 def test_every_reason_is_given() -> None:
-    reason = unfit(beyond(others=1.5, steal=0.5, quota=0.8), "tandem")
+    reason = unfit(beyond(others=1.5, steal=0.5, quota=0.8), "paired")
     assert (
         reason
         == "the hypervisor gave 50.0% of the cores' time to others; the CPU quota stopped the run in 80% of its periods"
@@ -287,7 +287,7 @@ def burn(seconds: float, whose: str) -> None:
 
 @linux
 def test_our_own_children_are_not_others_and_an_orphan_is() -> None:
-    around = Surroundings()
+    around = ConditionsMonitor()
     burn(0.6, "own")
     own_s = around.look()
     assert own_s >= 0.55  # told in ticks
@@ -327,12 +327,12 @@ def test_the_forkservers_workers_are_ours_when_looked_at_in_time(bench: Bench) -
             while time.thread_time() - began < 0.1:
                 pass
     """)
-    around = Surroundings()
+    around = ConditionsMonitor()
     handle = bench.start(FORKSERVER)
     handle.ready()
-    handle.turn(COLD)
+    handle.iteration(COLD)
     for _ in range(3):
-        handle.turn(MEASURED)
+        handle.iteration(MEASURED)
     before = around.look()
     assert before >= 0.7
     handle.finish()
@@ -341,7 +341,7 @@ def test_the_forkservers_workers_are_ours_when_looked_at_in_time(bench: Bench) -
 
 
 def test_calibration_takes_time_and_is_kept(tmp_path: Path) -> None:
-    around = Surroundings(tmp_path)
+    around = ConditionsMonitor(tmp_path)
     began = time.perf_counter_ns()
     around.calibrate()
     around.calibrate()
@@ -353,7 +353,7 @@ def test_calibration_takes_time_and_is_kept(tmp_path: Path) -> None:
 
 @linux
 def test_this_machine_can_be_observed() -> None:
-    around = Surroundings()
+    around = ConditionsMonitor()
     time.sleep(0.05)
     seen = around.observe()
     assert seen.cores >= 1

@@ -19,15 +19,15 @@ from fake_launcher import (
     Event,
     FakeLauncher,
     failed,
+    group_of,
     memory_of,
     noisy,
     spec_of,
     steady,
-    tandem_of,
     unsupported,
 )
 
-from pytest_ftgate.measure.cell_run import Limits, Ready
+from pytest_ftgate.measure.cell_run import Limits, PreparedTarget
 from pytest_ftgate.measure.interleaved import (
     BARE_HOLDS,
     BARRIERS,
@@ -35,28 +35,28 @@ from pytest_ftgate.measure.interleaved import (
     GROWTH_AT_LEAST,
     GROWTH_AT_MOST,
     GROWTHS,
-    LOCK_TURNS,
-    MOST_SHORT_TURNS,
-    PILOT_TURNS,
+    LOCK_ITERATIONS,
+    MOST_SHORT_ITERATIONS,
+    PILOT_ITERATIONS,
+    InterleavedRun,
     Judge,
     Reference,
-    TandemRun,
 )
 from pytest_ftgate.measure.launch import LaunchFailed, Side
-from pytest_ftgate.model import Executor, Program, Sample, Settings, Tandem, WorkloadError
+from pytest_ftgate.model import Executor, Group, Program, Sample, Settings, WorkloadError
 from pytest_ftgate.model.launch import EVERYTHING, Need
 from pytest_ftgate.runner.protocol import BARRIER, CHECK, COLD, HOLD, MEASURED, WARMUP
 
-TURNS = (COLD, WARMUP, MEASURED, CHECK)
-READY = Ready(interpreter=GIL, python="/opt/env/bin/python", key="build", environment={"A": "1"})
-FREE = Ready(
+ITERATIONS = (COLD, WARMUP, MEASURED, CHECK)
+READY = PreparedTarget(interpreter=GIL, python="/opt/env/bin/python", key="build", environment={"A": "1"})
+FREE = PreparedTarget(
     interpreter=msgspec.structs.replace(GIL, free_threaded=True, gil_enabled=False),
     python="/opt/env-t/bin/python",
     key="build-t",
     environment={},
 )
 TARGETS = {"3.14": READY, "3.14t": FREE}
-THREE = Limits(launches=3, turns=4)
+THREE = Limits(launches=3, iterations=4)
 ADAPTING = Limits()
 LABELS = ("3.14-threads-w2", "3.14-fork-w2", "3.14-spawn-w2")
 
@@ -73,21 +73,21 @@ class Told:
 
 def run_of(
     launcher: FakeLauncher,
-    tandem: Tandem | None = None,
+    group: Group | None = None,
     *,
     limits: Limits = THREE,
     seed: int = 1,
     loops: int | None = None,
     listener: Told | None = None,
-) -> TandemRun:
-    tandem = tandem or tandem_of("threads", "fork", "spawn")
+) -> InterleavedRun:
+    group = group or group_of("threads", "fork", "spawn")
     listener = listener or Told()
-    return TandemRun(tandem, TARGETS, launcher, limits, random.Random(seed), listener, launcher.clock, loops)
+    return InterleavedRun(group, TARGETS, launcher, limits, random.Random(seed), listener, launcher.clock, loops)
 
 
 def measured(launcher: FakeLauncher, *executors: str, limits: Limits = ADAPTING, **declared: object) -> list[Sample]:
-    tandem = tandem_of(spec=spec_of(*(executors or ("threads", "fork")), **declared))  # type: ignore[arg-type]
-    return run_of(launcher, tandem, limits=limits).measure()
+    group = group_of(spec=spec_of(*(executors or ("threads", "fork")), **declared))  # type: ignore[arg-type]
+    return run_of(launcher, group, limits=limits).measure()
 
 
 def rounds(launcher: FakeLauncher) -> dict[int, list[Event]]:
@@ -106,7 +106,7 @@ def test_never_two_at_once() -> None:
     run_of(launcher).measure()
     working = [event for event in launcher.events if event.ended_ns > event.began_ns]
     assert all(later.began_ns >= event.ended_ns for event, later in pairwise(working))
-    assert {event.at.event for event in working} == {"ready", *TURNS, HOLD, BARRIER, "finish"}
+    assert {event.at.event for event in working} == {"ready", *ITERATIONS, HOLD, BARRIER, "finish"}
 
 
 def test_all_sides_of_a_round_are_started_together() -> None:
@@ -114,7 +114,7 @@ def test_all_sides_of_a_round_are_started_together() -> None:
     run_of(launcher).measure()
     for events in rounds(launcher).values():
         sides = {(event.at.label, event.at.side) for event in events}
-        assert sides == {(label, side) for label in LABELS for side in ("own", "candle", "locks")}
+        assert sides == {(label, side) for label in LABELS for side in ("own", "control", "locks")}
         assert all(len(event.alive) == 9 for event in events)
     for event in launcher.of(COLD):
         ready = [other for other in launcher.of("ready") if other.handle in event.alive]
@@ -123,48 +123,48 @@ def test_all_sides_of_a_round_are_started_together() -> None:
 
 def test_turns_are_shuffled_within_each_turn_and_none_is_left_out() -> None:
     launcher = FakeLauncher()
-    run_of(launcher, limits=Limits(launches=3, turns=8)).measure()
-    orders, candles_first = [], []
+    run_of(launcher, limits=Limits(launches=3, iterations=8)).measure()
+    orders, controls_first = [], []
     for events in rounds(launcher).values():
         bare = [event for event in events if event.at.side != "locks"]
         for begin in range(0, len(bare), 6):
-            turn = bare[begin : begin + 6]
-            assert {event.at.number for event in turn} == {begin // 6}
-            assert len({event.handle for event in turn}) == 6
+            iteration = bare[begin : begin + 6]
+            assert {event.at.number for event in iteration} == {begin // 6}
+            assert len({event.handle for event in iteration}) == 6
             # Each cell beside its candle: neighbours see the same machine.
-            pairs = list(zip(turn[::2], turn[1::2], strict=True))
+            pairs = list(zip(iteration[::2], iteration[1::2], strict=True))
             assert all(one.at.label == other.at.label for one, other in pairs)
             orders.append(tuple(one.at.label for one, _ in pairs))
-            candles_first += [one.at.candle for one, _ in pairs]
+            controls_first += [one.at.control for one, _ in pairs]
     assert len(orders) == 24
     assert set(orders) == set(permutations(LABELS))
-    assert 24 < sum(candles_first) < 48  # of 72
+    assert 24 < sum(controls_first) < 48  # of 72
 
 
 def test_every_cell_takes_turns_with_a_candle_of_its_own() -> None:
     launcher = FakeLauncher()
     samples = run_of(launcher).measure()
     for sample in samples:
-        assert [launch.order for launch in sample.candle] == [launch.order for launch in sample.launches] == [0, 1, 2]
-        assert all(len(launch.turns) == 4 for launch in (*sample.candle, *sample.launches))
+        assert [launch.order for launch in sample.control] == [launch.order for launch in sample.launches] == [0, 1, 2]
+        assert all(len(launch.iterations) == 4 for launch in (*sample.control, *sample.launches))
     assert [sample.cell.label for sample in samples] == list(LABELS)
 
 
 def test_the_lock_probe_takes_the_first_turns_of_a_round_beside_the_bare_launch() -> None:
     launcher = FakeLauncher()
     launcher.waited_ns = steady(3 * MS)
-    samples = run_of(launcher, limits=Limits(launches=3, turns=LOCK_TURNS + 3)).measure()
+    samples = run_of(launcher, limits=Limits(launches=3, iterations=LOCK_ITERATIONS + 3)).measure()
     for sample in samples:
         assert [launch.order for launch in sample.locks] == [0, 1, 2]
-        assert {len(launch.turns) for launch in sample.locks} == {LOCK_TURNS}
-        assert {len(launch.turns) for launch in sample.launches} == {LOCK_TURNS + 3}
+        assert {len(launch.iterations) for launch in sample.locks} == {LOCK_ITERATIONS}
+        assert {len(launch.iterations) for launch in sample.launches} == {LOCK_ITERATIONS + 3}
         assert not any(launch.locks for launch in sample.launches)
         waits = [launch.locks for launch in sample.locks if launch.locks]
         assert [(w.ops, w.counted_ops, w.sites[0].total_ns) for w in waits] == [(5, 1, 2 * 5 * 3 * MS)] * 3
-    turns = [event for event in launcher.of(MEASURED) if event.at.number < LOCK_TURNS]
-    for begin in range(0, len(turns), 3):
+    iterations = [event for event in launcher.of(MEASURED) if event.at.number < LOCK_ITERATIONS]
+    for begin in range(0, len(iterations), 3):
         # The three sides of a cell are neighbours, the probe at either end.
-        three = turns[begin : begin + 3]
+        three = iterations[begin : begin + 3]
         assert len({event.at.label for event in three}) == 1
         assert three[1].at.side != "locks"
     assert not launcher.of(CHECK, side="locks")
@@ -173,8 +173,8 @@ def test_the_lock_probe_takes_the_first_turns_of_a_round_beside_the_bare_launch(
 def test_worker_counts_of_one_executor_take_turns_beside_each_other() -> None:
     launcher = FakeLauncher(wall_ns=lambda at: (10 if "w1" in at.label else 40) * MS)
     samples = run_of(launcher, of_counts(1, 4)).measure()
-    for turn in chunks([event for event in launcher.of(MEASURED) if event.at.side != "locks"], 8):
-        families = [event.at.label.rpartition("-")[0] for event in turn]
+    for iteration in chunks([event for event in launcher.of(MEASURED) if event.at.side != "locks"], 8):
+        families = [event.at.label.rpartition("-")[0] for event in iteration]
         assert families[:4] == [families[0]] * 4 != families[4:] == [families[4]] * 4
     alone, four = samples[0], samples[2]
     assert (alone.cell.workers, four.cell.workers) == (1, 4)
@@ -189,10 +189,10 @@ def test_another_number_of_workers_may_give_another_result() -> None:
     assert [sample.error for sample in run_of(launcher, of_counts(1, 4)).measure()] == [None] * 4
 
 
-def of_counts(*counts: int) -> Tandem:
+def of_counts(*counts: int) -> Group:
     """Threads and fork at each of these worker counts."""
-    tandems = [tandem_of(spec=spec_of("threads", "fork", workers=count)) for count in counts]
-    return Tandem(key="k", spec=tandems[0].spec, cells=tuple(cell for tandem in tandems for cell in tandem.cells))
+    groups = [group_of(spec=spec_of("threads", "fork", workers=count)) for count in counts]
+    return Group(key="k", spec=groups[0].spec, cells=tuple(cell for group in groups for cell in group.cells))
 
 
 def chunks(events: list[Event], size: int) -> Iterator[list[Event]]:
@@ -204,7 +204,7 @@ def test_memory_is_looked_at_in_launches_of_their_own() -> None:
     samples = run_of(launcher).measure()
     held = {event.handle for event in launcher.of(HOLD)}
     assert len(held) == 9
-    assert not held & {event.handle for event in launcher.of(*TURNS)}
+    assert not held & {event.handle for event in launcher.of(*ITERATIONS)}
     assert all(event.alive == {event.handle} for event in launcher.of(HOLD, BARRIER))
     assert {event.at.side for event in launcher.of(HOLD)} == {"own"}
     assert {event.at.side for event in launcher.of(BARRIER)} == {"own", "empty"}
@@ -215,7 +215,7 @@ def test_memory_is_looked_at_in_launches_of_their_own() -> None:
         assert [launch.order for launch in sample.memory] == [0, 1, 2]
         assert {point.uss_bytes for launch in sample.memory for point in launch.memory} == {20 * MIB}
         assert not any(launch.memory for launch in sample.launches)
-        assert not any(launch.turns for launch in sample.memory)
+        assert not any(launch.iterations for launch in sample.memory)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_memory_is_looked_at_in_launches_of_their_own() -> None:
 )
 def test_growth_has_launches_of_its_own_where_something_can_grow(executor: str, reuse: str, launches: int) -> None:
     launcher = FakeLauncher()
-    (sample,) = measured(launcher, executor, reuse=reuse, limits=Limits(launches=GROWTHS + 2, turns=1))
+    (sample,) = measured(launcher, executor, reuse=reuse, limits=Limits(launches=GROWTHS + 2, iterations=1))
     assert len(sample.growth) == launches
     assert len(sample.growth_floor) == min(launches, FLOORS)
     assert {len(launch.barriers) for launch in (*sample.growth, *sample.growth_floor)} <= {GROWTH_AT_MOST}
@@ -235,7 +235,7 @@ def test_looks_at_barriers_are_as_many_as_time_allows() -> None:
     found = []
     for wall_ns in (20 * MS, 100 * MS, 1000 * MS):
         launcher = FakeLauncher(wall_ns=steady(wall_ns))
-        (sample,) = measured(launcher, "threads", limits=Limits(launches=1, turns=1))
+        (sample,) = measured(launcher, "threads", limits=Limits(launches=1, iterations=1))
         found.append(len(sample.growth[0].barriers))
     assert found == [GROWTH_AT_MOST, 5, GROWTH_AT_LEAST]
 
@@ -243,7 +243,7 @@ def test_looks_at_barriers_are_as_many_as_time_allows() -> None:
 def test_what_being_watched_costs_is_seen_by_holding_it_bare_as_well() -> None:
     launcher = FakeLauncher(wall_ns=steady(2 * MS))
     launcher.watched = steady(1.5)
-    (sample,) = measured(launcher, "threads", limits=Limits(launches=BARE_HOLDS + 2, turns=1))
+    (sample,) = measured(launcher, "threads", limits=Limits(launches=BARE_HOLDS + 2, iterations=1))
     seen = [launch.looking for launch in sample.memory]
     assert seen[BARE_HOLDS:] == [None, None]
     for looking in seen[:BARE_HOLDS]:
@@ -254,16 +254,16 @@ def test_what_being_watched_costs_is_seen_by_holding_it_bare_as_well() -> None:
 
 def test_cold_turns_warm_ups_and_checks_are_kept_apart() -> None:
     launcher = FakeLauncher(wall_ns=lambda at: 90 * MS if at.event != MEASURED else 20 * MS)
-    samples = measured(launcher, limits=Limits(launches=2, turns=3), warmup=2.0)
+    samples = measured(launcher, limits=Limits(launches=2, iterations=3), warmup=2.0)
     for sample in samples:
         for launch in sample.launches:
-            assert [turn.wall_ns for turn in launch.turns] == [20 * MS] * 3
+            assert [iteration.wall_ns for iteration in launch.iterations] == [20 * MS] * 3
             assert launch.cold is not None
             assert launch.cold.wall_ns == 90 * MS
-    for handle in {event.handle for event in launcher.of(*TURNS)}:
-        kinds = [event.at.event for event in launcher.of(*TURNS) if event.handle == handle]
+    for handle in {event.handle for event in launcher.of(*ITERATIONS)}:
+        kinds = [event.at.event for event in launcher.of(*ITERATIONS) if event.handle == handle]
         side = launcher.handles[handle].request.side
-        warmups = 1 if side == "candle" else 2
+        warmups = 1 if side == "control" else 2
         assert kinds == [COLD, *[WARMUP] * warmups, *[MEASURED] * 3, *([] if side == "locks" else [CHECK])]
     assert all(event.at.loops == 1 for event in launcher.of(COLD, CHECK))
 
@@ -284,7 +284,9 @@ def test_a_seed_repeats_the_order_and_another_does_not() -> None:
     def order(seed: int) -> list[tuple[At, int]]:
         launcher = FakeLauncher(wall_ns=noisy(20 * MS, 0.02, 0.02))
         run_of(launcher, limits=Limits(), seed=seed).measure()
-        return [(event.at, launcher.requests[event.handle].hash_seed) for event in launcher.of("ready", *TURNS, HOLD)]
+        return [
+            (event.at, launcher.requests[event.handle].hash_seed) for event in launcher.of("ready", *ITERATIONS, HOLD)
+        ]
 
     assert order(1) == order(1)
     assert order(1) != order(2)
@@ -292,18 +294,18 @@ def test_a_seed_repeats_the_order_and_another_does_not() -> None:
 
 def test_each_target_is_asked_for_in_its_own_words() -> None:
     launcher = FakeLauncher()
-    run_of(launcher, tandem_of("threads", targets=("3.14", "3.14t"))).measure()
+    run_of(launcher, group_of("threads", targets=("3.14", "3.14t"))).measure()
     asked = {(r.cell.target.spec, r.python, r.expect_gil, tuple(r.environment)) for r in launcher.requests}
     assert asked == {("3.14", READY.python, True, ("A",)), ("3.14t", FREE.python, False, ())}
     launcher = FakeLauncher()
-    run_of(launcher, tandem_of("threads", targets=("3.14t",), settings=Settings(gil="on"))).measure()
+    run_of(launcher, group_of("threads", targets=("3.14t",), settings=Settings(gil="on"))).measure()
     assert {request.expect_gil for request in launcher.requests} == {True}
 
 
 def test_a_timeout_of_the_test_goes_before_that_of_the_run() -> None:
     launcher = FakeLauncher()
-    measured(launcher, limits=Limits(launches=1, turns=1, timeout_s=7.0))
-    measured(launcher, limits=Limits(launches=1, turns=1, timeout_s=7.0), timeout_s=3.0)
+    measured(launcher, limits=Limits(launches=1, iterations=1, timeout_s=7.0))
+    measured(launcher, limits=Limits(launches=1, iterations=1, timeout_s=7.0), timeout_s=3.0)
     assert [request.timeout_s for request in launcher.requests] == [7.0] * 12 + [3.0] * 12
 
 
@@ -312,7 +314,7 @@ def test_progress_names_every_cell_and_the_time_that_is_left() -> None:
     launcher = FakeLauncher()
     run_of(launcher, listener=told).measure()
     assert {label for label, *_ in told.said} == set(LABELS)
-    assert {phase for _, phase, *_ in told.said} >= {"turns", "memory", "warm-up"}
+    assert {phase for _, phase, *_ in told.said} >= {"iterations", "memory", "warm-up"}
     assert {left for _, _, done, _, left in told.said if not done} == {None}
     third = [left for _, _, done, _, left in told.said if done == 2]
     # The rounds are nearly alike: only the first two look at an empty workload as well.
@@ -325,45 +327,45 @@ def test_progress_names_every_cell_and_the_time_that_is_left() -> None:
 def test_a_duration_takes_turns_by_windows() -> None:
     launcher = FakeLauncher(wall_ns=noisy(MS, 0.0, 1.0))
     samples = measured(launcher, duration_s=1.0, warmup=0.5, reuse="pool", limits=Limits(launches=2))
-    windows = {event.at.window_ns for event in launcher.of(*TURNS)}
+    windows = {event.at.window_ns for event in launcher.of(*ITERATIONS)}
     assert windows == {200 * MS}
     assert not launcher.of(CHECK)
     assert len(launcher.of(WARMUP, side="own")) == 2 * 2 * 3  # 2 cells, 2 launches, 0.5 s by windows of 0.2 s
-    assert len(launcher.of(WARMUP, side="candle")) == 2 * 2
+    assert len(launcher.of(WARMUP, side="control")) == 2 * 2
     for sample in samples:
         assert sample.duration_s == 1.0
-        assert all(launch.window_ns == 200 * MS and len(launch.turns) == 5 for launch in sample.launches)
+        assert all(launch.window_ns == 200 * MS and len(launch.iterations) == 5 for launch in sample.launches)
 
 
 @pytest.mark.parametrize(
-    ("duration_s", "window_ns", "turns"),
+    ("duration_s", "window_ns", "iterations"),
     [(0.05, 50 * MS, 1), (0.2, 200 * MS, 1), (0.39, 200 * MS, 1), (0.6, 200 * MS, 3)],
 )
-def test_windows_fill_the_duration_at_most(duration_s: float, window_ns: int, turns: int) -> None:
+def test_windows_fill_the_duration_at_most(duration_s: float, window_ns: int, iterations: int) -> None:
     launcher = FakeLauncher(wall_ns=noisy(MS, 0.0, 1.0))
     samples = measured(launcher, duration_s=duration_s, limits=Limits(launches=2))
-    assert {event.at.window_ns for event in launcher.of(*TURNS)} == {window_ns}
-    assert {len(launch.turns) for sample in samples for launch in sample.launches} == {turns}
+    assert {event.at.window_ns for event in launcher.of(*ITERATIONS)} == {window_ns}
+    assert {len(launch.iterations) for sample in samples for launch in sample.launches} == {iterations}
 
 
 def test_quiet_windows_take_fewer_than_the_duration_holds() -> None:
     launcher = FakeLauncher(wall_ns=steady(MS))
     samples = measured(launcher, duration_s=5.0, limits=Limits(launches=2))
-    assert {len(launch.turns) for sample in samples for launch in sample.launches} == {PILOT_TURNS}
+    assert {len(launch.iterations) for sample in samples for launch in sample.launches} == {PILOT_ITERATIONS}
 
 
 def test_a_window_in_which_nothing_ended_has_no_value_and_stops_nothing() -> None:
     launcher = FakeLauncher(wall_ns=lambda at: 0 if at.event == MEASURED and at.number == 1 else MS)
     samples = measured(launcher, duration_s=2.0, limits=Limits(launches=2))
     assert [sample.error for sample in samples] == [None, None]
-    assert samples[0].launches[0].turns[1].rate == 0.0
+    assert samples[0].launches[0].iterations[1].rate == 0.0
 
 
 def test_loops_are_no_matter_of_windows() -> None:
     launcher = FakeLauncher(wall_ns=steady(300))
-    tandem = tandem_of(spec=spec_of("threads", duration_s=1.0))
-    samples = run_of(launcher, tandem, loops=500).measure()
-    assert {event.at.loops for event in launcher.of(*TURNS)} == {1}
+    group = group_of(spec=spec_of("threads", duration_s=1.0))
+    samples = run_of(launcher, group, loops=500).measure()
+    assert {event.at.loops for event in launcher.of(*ITERATIONS)} == {1}
     assert {launch.loops for launch in samples[0].launches} == {1}
 
 
@@ -371,7 +373,7 @@ def test_loops_are_no_matter_of_windows() -> None:
 
 
 def loops_of(launcher: FakeLauncher) -> set[int]:
-    assert {event.at.loops for event in launcher.of(MEASURED, side="candle")} == {1}  # it is long enough by itself
+    assert {event.at.loops for event in launcher.of(MEASURED, side="control")} == {1}  # it is long enough by itself
     return {event.at.loops for event in launcher.of(MEASURED, side="own")}
 
 
@@ -380,7 +382,7 @@ def test_loops_are_calibrated_on_the_shortest_side_and_shared() -> None:
     samples = run_of(launcher).measure()
     assert loops_of(launcher) == {50}  # 50 x 3 us is the first that reaches 0.1 ms
     assert {launch.loops for sample in samples for launch in sample.launches} == {50}
-    assert {launch.loops for sample in samples for launch in sample.candle} == {1}
+    assert {launch.loops for sample in samples for launch in sample.control} == {1}
 
 
 def test_a_long_iteration_needs_no_loops() -> None:
@@ -391,7 +393,7 @@ def test_a_long_iteration_needs_no_loops() -> None:
 
 def test_the_coarsest_clock_of_all_sides_counts() -> None:
     launcher = FakeLauncher(wall_ns=steady(MS))
-    launcher.resolution_ns = lambda at: 10_000.0 if at.candle and at.label == LABELS[1] else 20.0
+    launcher.resolution_ns = lambda at: 10_000.0 if at.control and at.label == LABELS[1] else 20.0
     run_of(launcher).measure()
     assert loops_of(launcher) == {10}  # 1000 x 10 us, in iterations of 1 ms
 
@@ -405,13 +407,13 @@ def test_loops_of_the_baseline_are_kept() -> None:
 
 def test_without_a_warm_up_the_cold_turn_calibrates() -> None:
     launcher = FakeLauncher(wall_ns=lambda at: 30_000 if at.event == COLD else 3_000)
-    measured(launcher, "threads", warmup=0.0, limits=Limits(launches=2, turns=3))
+    measured(launcher, "threads", warmup=0.0, limits=Limits(launches=2, iterations=3))
     assert not launcher.of(WARMUP, side="own")
-    assert len(launcher.of(WARMUP, side="candle")) == 2
+    assert len(launcher.of(WARMUP, side="control")) == 2
     assert loops_of(launcher) == {5}  # 5 x 30 us
-    launcher.wall_ns = lambda at: 30_000 if at.event == COLD or at.candle else 3_000
+    launcher.wall_ns = lambda at: 30_000 if at.event == COLD or at.control else 3_000
     launcher.events.clear()
-    measured(launcher, "threads", warmup=0.0, limits=Limits(launches=2, turns=3))
+    measured(launcher, "threads", warmup=0.0, limits=Limits(launches=2, iterations=3))
     assert loops_of(launcher) == {5}
 
 
@@ -420,26 +422,26 @@ def test_without_a_warm_up_the_cold_turn_calibrates() -> None:
 
 def counts(samples: list[Sample]) -> tuple[int, int]:
     """Launches, and turns in each, which are the same for all cells."""
-    launches = {len(sample.launches) for sample in samples} | {len(sample.candle) for sample in samples}
-    turns = {len(launch.turns) for sample in samples for launch in (*sample.launches, *sample.candle)}
-    assert len(launches) == len(turns) == 1
-    return launches.pop(), turns.pop()
+    launches = {len(sample.launches) for sample in samples} | {len(sample.control) for sample in samples}
+    iterations = {len(launch.iterations) for sample in samples for launch in (*sample.launches, *sample.control)}
+    assert len(launches) == len(iterations) == 1
+    return launches.pop(), iterations.pop()
 
 
 AMPLE = Limits(budget_s=1e6, floor=5, at_most=30)
 
 
 def test_without_variance_the_least_is_taken() -> None:
-    assert counts(measured(FakeLauncher(), limits=AMPLE)) == (5, PILOT_TURNS)
+    assert counts(measured(FakeLauncher(), limits=AMPLE)) == (5, PILOT_ITERATIONS)
 
 
 def test_noise_within_launches_takes_more_turns() -> None:
     found = [
         counts(measured(FakeLauncher(wall_ns=noisy(MS, 0.0, within)), limits=AMPLE)) for within in (0.01, 0.03, 0.3)
     ]
-    turns = [count for _, count in found]
-    assert turns == sorted(set(turns))
-    assert turns[-1] == 50
+    iterations = [count for _, count in found]
+    assert iterations == sorted(set(iterations))
+    assert iterations[-1] == 50
 
 
 def test_noise_between_launches_takes_more_launches() -> None:
@@ -452,7 +454,7 @@ def test_noise_between_launches_takes_more_launches() -> None:
 def test_a_slow_machine_and_its_candle_alike_take_no_more() -> None:
     # What slows a cell and its candle together cancels in the ratio.
     launcher = FakeLauncher(wall_ns=lambda at: MS * (1 + at.order % 3))
-    assert counts(measured(launcher, limits=AMPLE)) == (5, PILOT_TURNS)
+    assert counts(measured(launcher, limits=AMPLE)) == (5, PILOT_ITERATIONS)
 
 
 @pytest.mark.parametrize("budget_s", [30.0, 45.0, 60.0])
@@ -461,7 +463,7 @@ def test_the_budget_is_kept(budget_s: float) -> None:
     samples = measured(launcher, limits=Limits(budget_s=budget_s))
     launches = len(samples[0].launches)
     assert launches >= 5
-    assert min(len(launch.turns) for sample in samples for launch in sample.launches) > 3
+    assert min(len(launch.iterations) for sample in samples for launch in sample.launches) > 3
     one_round = launcher.clock() / launches
     assert budget_s - 2 * one_round < launcher.clock() < budget_s + one_round
 
@@ -471,7 +473,7 @@ def test_what_only_informs_is_left_out_where_iterations_are_long() -> None:
     samples = measured(launcher, limits=Limits(budget_s=40.0))
     for sample in samples:
         assert (sample.growth, sample.floor) == ((), ())
-        assert {len(launch.turns) for launch in sample.locks} == {2}
+        assert {len(launch.iterations) for launch in sample.locks} == {2}
         assert {len(launch.barriers) for launch in sample.memory} == {2}
         assert all(launch.looking is None for launch in sample.memory)
     assert len(samples[0].launches) == 2
@@ -480,30 +482,30 @@ def test_what_only_informs_is_left_out_where_iterations_are_long() -> None:
     sample, _ = measured(short, limits=Limits(budget_s=40.0))
     assert sample.growth
     assert sample.floor
-    assert {len(launch.turns) for launch in sample.locks} == {LOCK_TURNS}
+    assert {len(launch.iterations) for launch in sample.locks} == {LOCK_ITERATIONS}
 
 
 def test_a_budget_that_is_too_small_still_gives_two_launches() -> None:
     launcher = FakeLauncher(wall_ns=noisy(400 * MS, 0.2, 0.2))
-    assert counts(measured(launcher, limits=Limits(budget_s=0.1))) == (2, PILOT_TURNS)
+    assert counts(measured(launcher, limits=Limits(budget_s=0.1))) == (2, PILOT_ITERATIONS)
 
 
 def test_launches_and_turns_are_fixed_when_asked_for() -> None:
     for wall_ns in (steady(MS), noisy(MS, 0.3, 0.3)):
-        assert counts(measured(FakeLauncher(wall_ns=wall_ns), limits=Limits(launches=4, turns=7))) == (4, 7)
-    limits = Limits(launches=4, turns=7, budget_s=0.001)
+        assert counts(measured(FakeLauncher(wall_ns=wall_ns), limits=Limits(launches=4, iterations=7))) == (4, 7)
+    limits = Limits(launches=4, iterations=7, budget_s=0.001)
     assert counts(measured(FakeLauncher(), limits=limits)) == (4, 7)
 
 
-@pytest.mark.parametrize(("iterations", "turns"), [(1, 1), (2, 2), (3, 3), (6, 6), (60, 60)])
-def test_iterations_cap_the_turns(iterations: int, turns: int) -> None:
+@pytest.mark.parametrize(("declared", "taken"), [(1, 1), (2, 2), (3, 3), (6, 6), (60, 60)])
+def test_declared_iterations_are_the_most(declared: int, taken: int) -> None:
     launcher = FakeLauncher(wall_ns=noisy(MS, 0.0, 0.9))
-    assert counts(measured(launcher, iterations=iterations, limits=AMPLE))[1] == turns
+    assert counts(measured(launcher, iterations=declared, limits=AMPLE))[1] == taken
 
 
 def test_the_length_does_not_depend_on_what_is_compared() -> None:
     even = FakeLauncher(wall_ns=noisy(MS, 0.02, 0.02))
-    uneven = FakeLauncher(wall_ns=lambda at: even.wall_ns(at) * (3 if at.label == LABELS[1] and not at.candle else 1))
+    uneven = FakeLauncher(wall_ns=lambda at: even.wall_ns(at) * (3 if at.label == LABELS[1] and not at.control else 1))
     assert counts(measured(even, limits=AMPLE)) == counts(measured(uneven, limits=AMPLE))
 
 
@@ -534,7 +536,7 @@ def test_one_failing_cell_leaves_the_others_measured(event: str) -> None:
     assert [launch.order for launch in fork.launches] == [0]
     for sample in (threads, spawn):
         assert sample.error is None
-        assert len(sample.launches) == len(sample.candle) == len(sample.memory) == 3
+        assert len(sample.launches) == len(sample.control) == len(sample.memory) == 3
     after = [event for event in launcher.of("start", label=LABELS[1]) if event.at.start > 2]
     assert not after
     assert not launcher.alive
@@ -564,7 +566,7 @@ def test_a_cell_that_cannot_be_is_unsupported_and_no_error(event: str) -> None:
 
 def test_a_failing_candle_is_named() -> None:
     launcher = FakeLauncher()
-    launcher.trouble = at_moment(MEASURED, failed("hung"), start=1, side="candle")
+    launcher.trouble = at_moment(MEASURED, failed("hung"), start=1, side="control")
     threads, fork, _ = run_of(launcher).measure()
     assert fork.error is not None
     assert fork.error.reason == "the standard candle beside it hung"
@@ -581,7 +583,7 @@ def test_a_failure_that_only_the_lock_probe_meets_says_so() -> None:
 
 def test_nothing_is_measured_on_when_every_cell_failed() -> None:
     launcher = FakeLauncher()
-    launcher.trouble = lambda at: failed("no") if at.event == COLD and not at.candle else None
+    launcher.trouble = lambda at: failed("no") if at.event == COLD and not at.control else None
     samples = run_of(launcher, limits=AMPLE).measure()
     assert all(sample.error for sample in samples)
     assert not launcher.of(MEASURED, HOLD)
@@ -677,12 +679,12 @@ def test_a_cell_that_failed_has_no_say_in_what_is_right() -> None:
 
 def test_the_candle_gives_no_result_to_compare() -> None:
     launcher = FakeLauncher()
-    launcher.results = lambda at: ("7",) if at.candle else ("42",)
+    launcher.results = lambda at: ("7",) if at.control else ("42",)
     assert reasons(launcher) == [None, None, None]
 
 
 def test_a_sample_says_what_it_can_be_compared_with() -> None:
-    (sample,) = measured(FakeLauncher(), "threads", reuse="pool", limits=Limits(launches=1, turns=1))
+    (sample,) = measured(FakeLauncher(), "threads", reuse="pool", limits=Limits(launches=1, iterations=1))
     assert sample.cell.nodeid == f"{TEST}[3.14-threads-w2]"
     assert (sample.reuse, sample.duration_s, sample.key) == ("pool", None, "build")
     assert sample.launches[0].counters == {"inserts": 1.0}
@@ -699,14 +701,14 @@ def beside(
     judge: Judge | None = None,
     limits: Limits = THREE,
     executors: tuple[str, ...] = ("threads",),
-) -> TandemRun:
+) -> InterleavedRun:
     """Cells that take turns with a reference of their own."""
-    tandem = tandem_of(*executors)
-    old = msgspec.structs.replace(tandem.spec, source=msgspec.structs.replace(tandem.spec.source, path="old.py"))
+    group = group_of(*executors)
+    old = msgspec.structs.replace(group.spec, source=msgspec.structs.replace(group.spec.source, path="old.py"))
     there = msgspec.structs.replace(READY, python="/opt/reference/bin/python")
-    references = {cell.nodeid: Reference(spec=old, ready=there) for cell in tandem.cells}
-    return TandemRun(
-        tandem,
+    references = {cell.nodeid: Reference(spec=old, ready=there) for cell in group.cells}
+    return InterleavedRun(
+        group,
         TARGETS,
         launcher,
         limits,
@@ -721,26 +723,26 @@ def beside(
 def test_a_reference_takes_every_turn_beside_its_cell_and_no_candle_is_lit() -> None:
     launcher = FakeLauncher()
     (sample,) = beside(launcher).measure()
-    assert not launcher.of(MEASURED, side="candle")
-    turns = [event.at.reference for event in launcher.of(MEASURED, side="own")]
-    assert {frozenset(turns[at : at + 2]) for at in range(0, len(turns), 2)} == {frozenset({True, False})}
-    assert len(set(zip(turns[::2], turns[1::2], strict=True))) == 2  # either comes first now and then
+    assert not launcher.of(MEASURED, side="control")
+    iterations = [event.at.reference for event in launcher.of(MEASURED, side="own")]
+    assert {frozenset(iterations[at : at + 2]) for at in range(0, len(iterations), 2)} == {frozenset({True, False})}
+    assert len(set(zip(iterations[::2], iterations[1::2], strict=True))) == 2  # either comes first now and then
     assert sample.reference is not None
     orders = [[launch.order for launch in side.launches] for side in (sample, sample.reference)]
     assert orders == [[0, 1, 2]] * 2
     assert len(sample.memory) == len(sample.reference.memory) == 3
     assert len(sample.locks) == len(sample.reference.locks) == 3
-    assert [sample.candle, sample.growth, sample.floor] == [(), (), ()]
+    assert [sample.control, sample.growth, sample.floor] == [(), (), ()]
 
 
 def test_short_turns_beside_a_reference_are_many_as_they_cost_less_than_another_launch() -> None:
-    def turns_of(turn_ns: int) -> int:
-        launcher = FakeLauncher(wall_ns=noisy(turn_ns, 0.0, 0.3))
+    def iterations_of(iteration_ns: int) -> int:
+        launcher = FakeLauncher(wall_ns=noisy(iteration_ns, 0.0, 0.3))
         (sample,) = beside(launcher, limits=AMPLE).measure()
-        return max(len(launch.turns) for launch in sample.launches)
+        return max(len(launch.iterations) for launch in sample.launches)
 
-    assert turns_of(MS) == MOST_SHORT_TURNS
-    assert 50 <= turns_of(100 * MS) < turns_of(MS)
+    assert iterations_of(MS) == MOST_SHORT_ITERATIONS
+    assert 50 <= iterations_of(100 * MS) < iterations_of(MS)
 
 
 def test_a_reference_runs_its_own_code_in_its_own_environment() -> None:
@@ -780,7 +782,7 @@ def test_only_what_a_judge_still_needs_is_measured() -> None:
             return {threads: frozenset({"time"}), fork: frozenset({"memory"})}
         return {threads: frozenset({"time"})} if len(seen) < 4 else {}
 
-    run = beside(launcher, judge=judge, limits=Limits(turns=4, at_most=40), executors=("threads", "fork"))
+    run = beside(launcher, judge=judge, limits=Limits(iterations=4, at_most=40), executors=("threads", "fork"))
     threads, fork = run.measure()
     assert seen == [1, 2, 3, 4]
     assert (len(threads.launches), len(threads.memory), len(threads.locks)) == (4, 1, 1)
@@ -791,7 +793,7 @@ def test_only_what_a_judge_still_needs_is_measured() -> None:
 
 def test_a_judge_gets_no_more_rounds_than_the_budget_has_room_for() -> None:
     launcher = FakeLauncher()
-    limits = Limits(turns=4, at_most=40, budget_s=30.0)
+    limits = Limits(iterations=4, at_most=40, budget_s=30.0)
     beside(launcher, judge=lambda samples: {samples[0].cell.nodeid: EVERYTHING}, limits=limits).measure()
     assert 20 < launcher.clock() < 33
 
@@ -801,7 +803,7 @@ def test_time_that_is_granted_takes_the_place_of_the_budget() -> None:
     run = beside(
         launcher,
         judge=lambda samples: {samples[0].cell.nodeid: EVERYTHING},
-        limits=Limits(turns=4, at_most=40, budget_s=3.0),
+        limits=Limits(iterations=4, at_most=40, budget_s=3.0),
     )
     while run.step():
         pass
@@ -815,7 +817,7 @@ def test_time_that_is_granted_takes_the_place_of_the_budget() -> None:
 
 def test_work_of_others_between_two_rounds_is_not_on_its_account() -> None:
     launcher = FakeLauncher()
-    limits = Limits(turns=4, at_most=40, budget_s=10.0)
+    limits = Limits(iterations=4, at_most=40, budget_s=10.0)
     run = beside(launcher, judge=lambda samples: {samples[0].cell.nodeid: EVERYTHING}, limits=limits)
     run.step()
     left = run.wanted
@@ -837,9 +839,9 @@ def test_the_machine_is_looked_at_before_between_and_after_rounds() -> None:
             seen.append(len(launcher.alive))
             return 0.0
 
-    tandem = tandem_of("threads")
-    run = TandemRun(
-        tandem,
+    group = group_of("threads")
+    run = InterleavedRun(
+        group,
         TARGETS,
         launcher,
         THREE,
@@ -860,7 +862,7 @@ def test_what_a_program_is_built_in_is_no_part_of_a_round() -> None:
     launcher.startup_ns = lambda at: next(builds, 50 * MS)
     program = Executor(kind="command", program=Program(name="native", argv=("native",), build=("make",)))
     spec = msgspec.structs.replace(spec_of("threads"), executors=(program,))
-    run = run_of(launcher, tandem_of(spec=spec))
+    run = run_of(launcher, group_of(spec=spec))
     run.step()
     assert next(builds, None) is None
     assert run.round_ns < 20_000 * MS
@@ -873,7 +875,7 @@ def test_a_build_that_fails_is_an_error_of_its_cells_alone() -> None:
     launcher.trouble = lambda at: broken if "native" in at.label else None
     program = Executor(kind="command", program=Program(name="native", argv=("native",), build=("make",)))
     spec = msgspec.structs.replace(spec_of("threads"), executors=(EXECUTORS["threads"], program))
-    threads, native = run_of(launcher, tandem_of(spec=spec)).measure()
+    threads, native = run_of(launcher, group_of(spec=spec)).measure()
     assert native.error == broken.error
     assert not native.launches
     assert threads.error is None

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from fake_launcher import spec_of, tandem_of
+from fake_launcher import group_of, spec_of
 
 from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.measure import launch
@@ -21,14 +21,14 @@ from pytest_ftgate.measure.launchers import runner_copy, workload
 from pytest_ftgate.measure.launchers.runner_copy import install_runner
 from pytest_ftgate.measure.launchers.workload import ProcessLauncher, launch_of
 from pytest_ftgate.measure.watch import processes
-from pytest_ftgate.model import MemoryPoint, Param, Settings, Spec, Timer, Turn
+from pytest_ftgate.model import Iteration, MemoryPoint, Param, Settings, Spec, Timer
 from pytest_ftgate.runner.protocol import PROTOCOL
 
-TURN = Turn(start_ns=1, work_ns=2, join_ns=3, wall_ns=6, cpu_ns=4, ops=2, rate=1e9)
+ITERATION = Iteration(start_ns=1, work_ns=2, join_ns=3, wall_ns=6, cpu_ns=4, ops=2, rate=1e9)
 
 
 def request_of(spec: Spec | None = None, *, settings: Settings | None = None, **changed: Any) -> Request:
-    (cell,) = tandem_of(spec=spec or spec_of("fork", workers=3), settings=settings or Settings()).cells
+    (cell,) = group_of(spec=spec or spec_of("fork", workers=3), settings=settings or Settings()).cells
     fields: dict[str, Any] = {
         "cell": cell,
         "spec": spec or spec_of("fork", workers=3),
@@ -53,16 +53,16 @@ def test_a_job_holds_what_the_runner_needs_and_is_plain_json(tmp_path: Path) -> 
     assert (job["fresh"], job["expect_gil"]) == (True, False)
     setup = job["setup"]
     assert (setup["kind"], setup["method"], setup["workers"], setup["shape"]) == ("processes", "fork", 3, "worker")
-    assert (setup["module"], setup["qualname"], setup["candle"]) == ("test_work", "test_work", "")
+    assert (setup["module"], setup["qualname"], setup["control"]) == ("test_work", "test_work", "")
 
 
 @pytest.mark.parametrize(
     ("side", "said"),
-    [("own", ("", False)), ("candle", ("burn", False)), ("locks", ("", True)), ("empty", ("empty", False))],
+    [("own", ("", False)), ("control", ("burn", False)), ("locks", ("", True)), ("empty", ("empty", False))],
 )
 def test_a_pool_and_what_a_launch_runs_are_said(side: str, said: tuple[str, bool]) -> None:
     job = workload.job_of(request_of(spec_of("fork", reuse="pool"), side=side), Path("result.json"), (5, 6))
-    assert (job["fresh"], job["setup"]["candle"], job["locks"]) == (False, *said)
+    assert (job["fresh"], job["setup"]["control"], job["locks"]) == (False, *said)
 
 
 @pytest.mark.parametrize(("interval_ns", "seconds"), [(None, None), (100_000, 0.0001)])
@@ -228,8 +228,8 @@ def test_a_platform_without_process_groups_is_refused(tmp_path: Path, monkeypatc
 def test_a_launch_is_recorded_as_it_was() -> None:
     point = MemoryPoint(at_ns=1, rss_bytes=2, uss_bytes=None, pss_bytes=None, processes=1)
     finished = Finished(
-        cold=TURN,
-        turns=(TURN, TURN),
+        cold=ITERATION,
+        iterations=(ITERATION, ITERATION),
         counters={"n": 2.0},
         timers={"t": Timer(count=1, total_ns=2, max_ns=2)},
         results=("1",),

@@ -45,7 +45,7 @@ def short_run(tmp_path: Path, executables: dict[str, str], *options: str) -> Rep
     if not cargo_works():  # rustup's stand-in without a toolchain is none
         places = [place for place in places if not Path(place, "cargo").exists()]
     environment["PATH"] = os.pathsep.join([*folders, *places])
-    short = ("--ftgate-launches=1", "--ftgate-turns=3", "--ftgate-metrics=wall", "--ftgate-escalate=no")
+    short = ("--ftgate-launches=1", "--ftgate-iterations=3", "--ftgate-metrics=wall", "--ftgate-escalate=no")
     command = [sys.executable, "-m", "pytest", "--ftgate", "-p", "no:cacheprovider", *short]
     command += ["--ftgate-fail-on=broken"]  # against what was stored on another day one launch decides nothing
     command += [f"--ftgate-report=json:{report}", *options]
@@ -112,7 +112,7 @@ def inserted(row: Row) -> tuple[float, int]:
     """Inserts and operations of a cell, over all its turns."""
     assert row.sample is not None
     (launch,) = row.sample.launches
-    return launch.counters["inserts"], sum(turn.ops for turn in launch.turns)
+    return launch.counters["inserts"], sum(iteration.ops for iteration in launch.iterations)
 
 
 def stored(test: str) -> dict[str, list[Any]]:

@@ -16,13 +16,13 @@ from bench import BUILDS, FORK, INTERPRETERS, TASKS, THREADS, runner_home
 
 from pytest_ftgate.measure.launch import Finished, Handle, Request
 from pytest_ftgate.measure.launchers.workload import ProcessLauncher
-from pytest_ftgate.model import Cell, Crew, Executor, Param, Source, Spec, Target
+from pytest_ftgate.model import Cell, Executor, Param, RoleCounts, Source, Spec, Target
 from pytest_ftgate.runner.protocol import MEASURED, WARMUP
 
 ROOT = Path(__file__).parents[2]
 SHARDED = ROOT / "examples/scenario3_sharded_writers/test_sharded_writers.py"
 PIPELINE = ROOT / "examples/trading_pipeline/test_pipeline.py"
-STAGES: Crew = (("receiver", 1), ("processor", 1), ("evaluator", 1))
+PHASES: RoleCounts = (("receiver", 1), ("processor", 1), ("evaluator", 1))
 
 
 class Side(NamedTuple):
@@ -31,12 +31,12 @@ class Side(NamedTuple):
     test: str
     executor: Executor
     build: str
-    roles: Crew = ()
+    roles: RoleCounts = ()
     workers: int = 1
     params: tuple[tuple[str, str], ...] = ()
 
 
-class Stage:
+class Phase:
     """Starts launches of an example, and lets them take turns."""
 
     def __init__(self, path: Path, folder: Path, executables: dict[str, str]) -> None:
@@ -58,7 +58,7 @@ class Stage:
             executors=(side.executor,),
             workers=(workers,),
             reuse="pool",
-            crews=(side.roles,) if side.roles else (),
+            role_counts=(side.roles,) if side.roles else (),
         )
         cell = Cell(
             nodeid=f"{side.test}[x]",
@@ -85,20 +85,20 @@ class Stage:
         handle.ready()
         return handle
 
-    def measure(self, sides: Sequence[Side], turns: int, window_ns: int = 0) -> list[Finished]:
+    def measure(self, sides: Sequence[Side], iterations: int, window_ns: int = 0) -> list[Finished]:
         """Each side's launch; they take turns, one window each."""
         handles = [self.start(side) for side in sides]
         for handle in handles:
-            handle.turn(WARMUP, 1, window_ns)
-        for _ in range(turns):
+            handle.iteration(WARMUP, 1, window_ns)
+        for _ in range(iterations):
             for handle in handles:
-                handle.turn(MEASURED, 1, window_ns)
+                handle.iteration(MEASURED, 1, window_ns)
         return [handle.finish() for handle in handles]
 
 
 @pytest.fixture
-def stage(request: pytest.FixtureRequest, tmp_path: Path, executables: dict[str, str]) -> Iterator[Stage]:
-    made = Stage(request.param, tmp_path, executables)
+def phase(request: pytest.FixtureRequest, tmp_path: Path, executables: dict[str, str]) -> Iterator[Phase]:
+    made = Phase(request.param, tmp_path, executables)
     yield made
     for handle in made.started:
         handle.kill()
@@ -106,12 +106,18 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path, executables: dict[str,
 
 def times_as_fast(done: Finished, other: Finished) -> float:
     """Operations per second over another's, the median over turns that were neighbours."""
-    return median(turn.rate / beside.rate for turn, beside in zip(done.turns, other.turns, strict=True))
+    return median(
+        iteration.rate / beside.rate for iteration, beside in zip(done.iterations, other.iterations, strict=True)
+    )
 
 
 def per_cpu_s(done: Finished) -> float:
     """Operations per second of CPU time, whatever else the machine does."""
-    return sum(turn.ops for turn in done.turns) / sum(turn.cpu_ns for turn in done.turns) * 1e9
+    return (
+        sum(iteration.ops for iteration in done.iterations)
+        / sum(iteration.cpu_ns for iteration in done.iterations)
+        * 1e9
+    )
 
 
 def mean_ns(done: Finished, timer: str) -> float:
@@ -165,26 +171,26 @@ def sharded(executor: Executor, build: str, writers: int = 1) -> Side:
 
 @pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize("stage", [SHARDED], indirect=True, ids=["sharded"])
-def test_one_writer_beats_the_shared_dict(stage: Stage, build: str) -> None:
+def test_one_writer_beats_the_shared_dict(phase: Phase, build: str) -> None:
     sides = [Side("test_shared_dict", FORK, build, workers=8), sharded(FORK, build)]
     for _ in range(4):  # until the machine is quiet: the writer needs the second core
-        shared_dict, one_writer = stage.measure(sides, turns=9, window_ns=100_000_000)
+        shared_dict, one_writer = phase.measure(sides, iterations=9, window_ns=100_000_000)
         if times_as_fast(one_writer, shared_dict) > 3:
             break
     else:
         pytest.fail(f"one writer is {times_as_fast(one_writer, shared_dict):.2f} times as fast as the shared dict")
     assert per_cpu_s(one_writer) > 1.5 * per_cpu_s(shared_dict)
     for done in (shared_dict, one_writer):
-        assert 0 < done.counters["inserts"] <= sum(turn.ops for turn in done.turns)
-    assert one_writer.timers["put_wait"].count == sum(turn.ops for turn in one_writer.turns)
+        assert 0 < done.counters["inserts"] <= sum(iteration.ops for iteration in done.iterations)
+    assert one_writer.timers["put_wait"].count == sum(iteration.ops for iteration in one_writer.iterations)
     assert mean_ns(one_writer, "put_wait") < mean_ns(one_writer, "ack_wait")
 
 
 @pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize("stage", [SHARDED], indirect=True, ids=["sharded"])
-def test_interpreters_wait_as_long_as_their_queues_sleep(stage: Stage, build: str) -> None:
-    threads, interpreters = stage.measure(
-        [sharded(THREADS, build, 2), sharded(INTERPRETERS, build, 2)], turns=3, window_ns=150_000_000
+def test_interpreters_wait_as_long_as_their_queues_sleep(phase: Phase, build: str) -> None:
+    threads, interpreters = phase.measure(
+        [sharded(THREADS, build, 2), sharded(INTERPRETERS, build, 2)], iterations=3, window_ns=150_000_000
     )
     # A get() that finds nothing sleeps for 10 ms before it looks again.
     assert mean_ns(interpreters, "ack_wait") > 5e6
@@ -197,27 +203,27 @@ def test_interpreters_wait_as_long_as_their_queues_sleep(stage: Stage, build: st
 
 def pipeline(test: str, executor: Executor, build: str, proc_ms: float, eval_ms: float) -> Side:
     params = (("eval_ms", repr(eval_ms)), ("proc_ms", repr(proc_ms)))
-    return Side(test, executor, build, STAGES, params=params)
+    return Side(test, executor, build, PHASES, params=params)
 
 
 @pytest.mark.parametrize("stage", [PIPELINE], indirect=True, ids=["pipeline"])
-def test_all_keep_up_where_there_is_room(stage: Stage) -> None:
+def test_all_keep_up_where_there_is_room(phase: Phase) -> None:
     sides = [pipeline("test_with_room", each, build, 0.2, 1) for build in BUILDS for each in (TASKS, THREADS)]
-    for done in stage.measure(sides, turns=2):
-        due = 200 * len(done.turns)
+    for done in phase.measure(sides, iterations=2):
+        due = 200 * len(done.iterations)
         assert 0.9 * due < done.counters["ticks"] <= due
         assert done.timers["receive_to_processed"].count == due
         assert done.timers["processed_to_evaluated"].count == done.counters["evaluations"] <= due
         assert mean_ns(done, "processed_to_evaluated") >= 1e6
-        assert all(turn.ops == 1 and turn.work_ns >= 1e9 for turn in done.turns)
+        assert all(iteration.ops == 1 and iteration.work_ns >= 1e9 for iteration in done.iterations)
 
 
 @pytest.mark.parametrize("stage", [PIPELINE], indirect=True, ids=["pipeline"])
-def test_one_thread_without_room_starves_the_evaluator(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_thread_without_room_starves_the_evaluator(phase: Phase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIPELINE_SECONDS", "0.5")
     # Twice the work that there is time for: on a machine half as fast again it is still too much.
     sides = [pipeline("test_without_room", each, "3.14t", 10, 1) for each in (TASKS, THREADS)]
-    tasks, threads = stage.measure(sides, turns=1)
+    tasks, threads = phase.measure(sides, iterations=1)
     for done in (tasks, threads):
         assert done.counters["ticks"] < 100  # the others were processed after the schedule's end
         assert done.timers["receive_to_processed"].count == 100

@@ -39,7 +39,7 @@ def answered(cell: Figures) -> Latency:
 @needs_wrk
 @tried_again
 def test_granian_has_its_shape(tmp_path: Path, executables: dict[str, str]) -> None:
-    report = short_run(tmp_path, executables, "--ftgate-turns=2", "-k", "test_asgi_two_workers and wait", GRANIAN)
+    report = short_run(tmp_path, executables, "--ftgate-iterations=2", "-k", "test_asgi_two_workers and wait", GRANIAN)
     cells = figures_of(report)
     assert set(cells) == {f"{build}-server-w2-/wait" for build in BUILDS}
     assert all(answered(cell).p50_ns >= WAIT_NS for cell in cells.values())
@@ -50,7 +50,7 @@ def test_granian_has_its_shape(tmp_path: Path, executables: dict[str, str]) -> N
 @tried_again
 def test_mod_wsgi_has_its_shape(tmp_path: Path, executables: dict[str, str]) -> None:
     few = "fixed and 1x10 and not fast"
-    report = short_run(tmp_path, executables, "--ftgate-turns=1", "-k", few, MOD_WSGI)
+    report = short_run(tmp_path, executables, "--ftgate-iterations=1", "-k", few, MOD_WSGI)
     cells = figures_of(report)
     assert set(cells) == {"3.14-1x10", "3.14t-free-1x10"}
     for cell in cells.values():

@@ -26,7 +26,7 @@ def test_burn(worker):
 ROUNDS = 30_000
 FAST = (
     "--ftgate",
-    "--ftgate-turns=12",
+    "--ftgate-iterations=12",
     "--ftgate-metrics=wall,uss",
     "--ftgate-test-time=150s",
     "-p",
@@ -83,7 +83,7 @@ def decisions(project: Project) -> dict[str, str]:
 def test_a_regression_fails_the_run_and_names_the_cell(project: Project) -> None:
     project.write()
     project.commit()
-    recorded = project.run("--ftgate", "--ftgate-update", "--ftgate-launches=9", "--ftgate-turns=12")
+    recorded = project.run("--ftgate", "--ftgate-update", "--ftgate-launches=9", "--ftgate-iterations=12")
     recorded.assert_outcomes()  # "no baseline" is a word of our own, not "passed"
     assert recorded.ret == 0
     recorded.stdout.fnmatch_lines(["*recorded test_burn.py::test_burn?3.14-threads-w1?: wall*", "*2 no baseline*"])
@@ -165,7 +165,7 @@ def test_xdist_gives_the_same_cells_measured_once(project: Project) -> None:
         "--ftgate",
         "--ftgate-update",
         "--ftgate-launches=2",
-        "--ftgate-turns=3",
+        "--ftgate-iterations=3",
         f"--ftgate-report=json:{report}",
     )
     assert result.ret == 0, result.stdout.str()
@@ -221,7 +221,7 @@ def test_a_broken_baseline_is_named_and_kept(project: Project) -> None:
     project.write(rounds=1000)
     project.baseline.parent.mkdir(parents=True)
     project.baseline.write_text("<<<<<<< HEAD\n{}\n=======\n", encoding="utf-8")
-    result = project.run("--ftgate", "--ftgate-update=all", "--ftgate-launches=1", "--ftgate-turns=1")
+    result = project.run("--ftgate", "--ftgate-update=all", "--ftgate-launches=1", "--ftgate-iterations=1")
     assert result.ret != 0
     result.stdout.fnmatch_lines(["*baselines/test_burn.py/test_burn.json*"])
     assert project.baseline.read_text(encoding="utf-8") == "<<<<<<< HEAD\n{}\n=======\n"

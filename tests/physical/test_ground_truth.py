@@ -95,12 +95,14 @@ SHARED = """
 """
 
 
-def lock_launch(bench: Bench, executor: Executor, build: str, workers: int, turns: int = 2) -> tuple[LockWaits, float]:
+def lock_launch(
+    bench: Bench, executor: Executor, build: str, workers: int, iterations: int = 2
+) -> tuple[LockWaits, float]:
     """The waits of a launch with the probe, and the mean time that the workload itself saw a lock held, in ns."""
     handle = bench.start(executor, build=build, side="locks", workers=workers)
     handle.ready()
-    for kind in (COLD, WARMUP, *[MEASURED] * turns):
-        handle.turn(kind)
+    for kind in (COLD, WARMUP, *[MEASURED] * iterations):
+        handle.iteration(kind)
     done = handle.finish()
     assert done.locks is not None
     held = done.timers["held"]
@@ -142,7 +144,7 @@ def test_workers_that_share_a_lock_wait_as_theory_says(
         handle = bench.start(executor, build=build, side="locks", workers=3, reuse=reuse)
         handle.ready()
         for event in (COLD, WARMUP, MEASURED, MEASURED):
-            handle.turn(event)
+            handle.iteration(event)
         done = handle.finish()
         assert done.locks is not None
         site = site_of(done.locks)
@@ -158,7 +160,7 @@ def test_workers_that_share_a_lock_wait_as_theory_says(
 def test_a_lock_that_the_user_named_carries_its_name(bench: Bench, build: str) -> None:
     bench.write(SHARED.replace("return kind.Lock()", 'return ftgate.named(kind.Lock(), "cache")'))
     for executor in (THREADS, SPAWN, TASKS):
-        waits, _ = lock_launch(bench, executor, build, workers=2, turns=1)
+        waits, _ = lock_launch(bench, executor, build, workers=2, iterations=1)
         assert site_of(waits).name == "cache"
 
 
@@ -229,7 +231,7 @@ def test_workers_of_a_pool_are_seen_too(bench: Bench, executor: Executor, reuse:
     handle = bench.start(executor, build=build, side="locks", workers=2, reuse=reuse, body="executor")
     handle.ready()
     for kind in (COLD, WARMUP, MEASURED, MEASURED):
-        handle.turn(kind)
+        handle.iteration(kind)
     waits = handle.finish().locks
     assert waits is not None
     site = site_of(waits)
@@ -417,7 +419,7 @@ def test_workers_that_meet_in_their_body_are_held_to_the_end(bench: Bench, execu
     handle = bench.start(executor, build="3.14t")
     handle.ready()
     held = handle.hold(200_000_000, True, 2_000_000)
-    assert held.turn.ops == 2 * 130
+    assert held.iteration.ops == 2 * 130
     assert held.memory
     handle.finish()
 
@@ -427,6 +429,6 @@ def test_what_ends_before_the_window_does_is_watched_no_longer(bench: Bench) -> 
     handle = bench.start(THREADS, build="3.14t")
     handle.ready()
     held = handle.hold(30_000_000_000, True, 5_000_000_000)  # it takes a thousandth of what it was said to take
-    assert held.turn.ops == 2 * 8
-    assert held.turn.wall_ns < 20_000_000_000
+    assert held.iteration.ops == 2 * 8
+    assert held.iteration.wall_ns < 20_000_000_000
     handle.finish()

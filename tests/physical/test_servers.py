@@ -184,7 +184,7 @@ def test_a_server_is_started_asked_and_ended(start: Start) -> None:
     assert handle.running is not None
     assert (handle.running.scratch / "left here").exists()
     finished = handle.finish()
-    assert (finished.cold, finished.turns, finished.gil_enabled) == (None, (), True)
+    assert (finished.cold, finished.iterations, finished.gil_enabled) == (None, (), True)
     nothing_is_left(handle)
 
 
@@ -354,19 +354,26 @@ def test_a_port_is_given_out_once() -> None:
 def test_a_turn_is_a_window_of_load(start: Start) -> None:
     handle = start()
     handle.ready()
-    cold = handle.turn(COLD, 1, WINDOW_NS)
+    cold = handle.iteration(COLD, 1, WINDOW_NS)
     for kind in (WARMUP, CHECK):
-        handle.turn(kind, 1, WINDOW_NS)
-    turn = handle.turn(MEASURED, 1, WINDOW_NS)
-    assert turn.wall_ns == turn.work_ns == WINDOW_NS
-    assert (turn.start_ns, turn.join_ns) == (0, 0)
-    assert turn.ops > 0
-    assert turn.rate == pytest.approx(turn.ops / 0.15)
-    assert turn.latency is not None
-    assert 0 < turn.latency.p50_ns <= turn.latency.p95_ns <= turn.latency.p99_ns <= turn.latency.max_ns < 2e9
-    assert turn.latency.errors == 0
+        handle.iteration(kind, 1, WINDOW_NS)
+    iteration = handle.iteration(MEASURED, 1, WINDOW_NS)
+    assert iteration.wall_ns == iteration.work_ns == WINDOW_NS
+    assert (iteration.start_ns, iteration.join_ns) == (0, 0)
+    assert iteration.ops > 0
+    assert iteration.rate == pytest.approx(iteration.ops / 0.15)
+    assert iteration.latency is not None
+    assert (
+        0
+        < iteration.latency.p50_ns
+        <= iteration.latency.p95_ns
+        <= iteration.latency.p99_ns
+        <= iteration.latency.max_ns
+        < 2e9
+    )
+    assert iteration.latency.errors == 0
     finished = handle.finish()
-    assert (finished.cold, finished.turns) == (cold, (turn,))
+    assert (finished.cold, finished.iterations) == (cold, (iteration,))
 
 
 def test_cpu_time_is_the_servers_alone(start: Start) -> None:
@@ -374,7 +381,7 @@ def test_cpu_time_is_the_servers_alone(start: Start) -> None:
     busy, idle = start(service=service), start()
     busy.ready()
     idle.ready()
-    burnt, spared = (handle.turn(MEASURED, 1, 2 * WINDOW_NS) for handle in (busy, idle))
+    burnt, spared = (handle.iteration(MEASURED, 1, 2 * WINDOW_NS) for handle in (busy, idle))
     assert burnt.cpu_ns / burnt.ops > 3 * spared.cpu_ns / spared.ops
 
 
@@ -382,11 +389,11 @@ def test_few_errors_are_counted_and_many_are_one(start: Start, monkeypatch: pyte
     handle = start("fails")
     handle.ready()
     for kind in (COLD, WARMUP):
-        handle.turn(kind, 1, WINDOW_NS)
+        handle.iteration(kind, 1, WINDOW_NS)
     with pytest.raises(LaunchFailed, match=r"^\d+ of \d+ requests failed under load \(status \d+\)$"):
-        handle.turn(MEASURED, 1, WINDOW_NS)
+        handle.iteration(MEASURED, 1, WINDOW_NS)
     monkeypatch.setattr(load_generators, "MOST_FAILED", 0.5)
-    latency = handle.turn(MEASURED, 1, WINDOW_NS).latency
+    latency = handle.iteration(MEASURED, 1, WINDOW_NS).latency
     assert latency is not None
     assert latency.errors > 0
 
@@ -408,7 +415,7 @@ def test_a_generator_that_tells_nothing(start: Start, monkeypatch: pytest.Monkey
     handle.ready()
     monkeypatch.setenv("FTGATE_FAKE", how)
     with pytest.raises(LaunchFailed, match=said):
-        handle.turn(MEASURED, 1, WINDOW_NS)
+        handle.iteration(MEASURED, 1, WINDOW_NS)
     assert handle.generator is not None
     assert handle.generator.poll() is not None
 
@@ -417,7 +424,7 @@ def test_a_server_that_dies_under_load_is_to_blame(start: Start) -> None:
     handle = start("dies under load")
     handle.ready()
     with pytest.raises(LaunchFailed, match="its server exited with code 5 under load") as info:
-        handle.turn(MEASURED, 1, WINDOW_NS)
+        handle.iteration(MEASURED, 1, WINDOW_NS)
     assert "out of luck" in info.value.error.detail
 
 
@@ -428,7 +435,7 @@ def test_a_server_that_ended_between_turns_is_seen(start: Start) -> None:
         Server(handle.url).get("/die")
     assert handle.running is not None
     handle.running.process.wait(20)
-    for order in (lambda: handle.turn(MEASURED, 1, WINDOW_NS), handle.finish):
+    for order in (lambda: handle.iteration(MEASURED, 1, WINDOW_NS), handle.finish):
         with pytest.raises(LaunchFailed, match="its server exited with code 7 between turns"):
             order()
 
@@ -454,7 +461,7 @@ def test_what_it_prints_is_kept_short(start: Start, monkeypatch: pytest.MonkeyPa
     handle = start("chatty")
     handle.ready()
     for _ in range(2):
-        handle.turn(MEASURED, 1, WINDOW_NS)
+        handle.iteration(MEASURED, 1, WINDOW_NS)
     assert handle.running is not None
     assert handle.running.printed.stat().st_size <= 200_000
     assert len(handle.running.output()) > 10_000
@@ -473,7 +480,7 @@ def test_server_and_generator_keep_to_their_cpus(start: Start, tmp_path: Path, m
     monkeypatch.setenv("FTGATE_FAKE_SAYS", str(told))
     handle = start()
     handle.ready()
-    handle.turn(MEASURED, 1, WINDOW_NS)
+    handle.iteration(MEASURED, 1, WINDOW_NS)
     assert os.sched_getaffinity(pid_of(handle)) == first
     said = json.loads(told.read_text(encoding="utf-8"))
     assert (said["cpus"], said["threads"]) == (list(last), "1")
@@ -497,11 +504,11 @@ def test_all_processes_of_the_server_are_looked_at(start: Start) -> None:
     assert barrier.point.processes == 3
     assert barrier.point.roles["main"].processes == 1
     held = handle.hold(2 * WINDOW_NS, watched=True)
-    assert held.turn.ops > 0
+    assert held.iteration.ops > 0
     assert {point.processes for point in held.memory} == {3}
     assert held.waits is not None
     assert len(held.waits.cores) == 3
-    assert held.waits.watched_s < held.turn.wall_ns / 1e9
+    assert held.waits.watched_s < held.iteration.wall_ns / 1e9
     assert sum(held.waits.cores.values()) > 0
     if not held.waits.unavailable:
         assert held.waits.span_s > 2 * held.waits.watched_s  # three main threads at least
@@ -512,7 +519,7 @@ def test_a_bare_hold_looks_at_nothing(start: Start) -> None:
     handle.ready()
     held = handle.hold(WINDOW_NS, watched=False)
     assert (held.memory, held.waits) == ((), None)
-    assert held.turn.ops > 0
+    assert held.iteration.ops > 0
 
 
 # -- the end -------------------------------------------------------------------------------------------------------
@@ -630,16 +637,16 @@ def test_with_a_real_generator(
     handle = launcher.start(request_of(spec_of(service=service)))
     try:
         handle.ready()
-        turn = handle.turn(MEASURED, 1, 1_000_000_000)
-        assert turn.wall_ns >= 1_000_000_000
-        assert turn.ops > 10
-        assert turn.cpu_ns > 0
-        assert turn.latency is not None
-        assert turn.latency.errors == 0
-        assert 0 < turn.latency.p50_ns <= turn.latency.p99_ns <= turn.latency.max_ns
+        iteration = handle.iteration(MEASURED, 1, 1_000_000_000)
+        assert iteration.wall_ns >= 1_000_000_000
+        assert iteration.ops > 10
+        assert iteration.cpu_ns > 0
+        assert iteration.latency is not None
+        assert iteration.latency.errors == 0
+        assert 0 < iteration.latency.p50_ns <= iteration.latency.p99_ns <= iteration.latency.max_ns
         # Little's law: so many connections, each of which waits for its answer. What wrk adds for requests that were
         # not sent meanwhile makes the mean longer, never shorter.
-        assert turn.rate * turn.latency.mean_ns / 1e9 > 2
+        assert iteration.rate * iteration.latency.mean_ns / 1e9 > 2
         handle.finish()
     finally:
         handle.kill()

@@ -67,7 +67,7 @@ def test_line_shows_where_the_run_is() -> None:
     run.progress.begin("test_tokenise[w8]", CELLS)
     assert run.stream.screen().rstrip() == "ftgate 1/3 test_tokenise[w8]  2 cells, starting  0 s"
     run.clock.now += 10
-    run.progress.advance(CELLS[1], "time", 5, 10, turns=240)
+    run.progress.advance(CELLS[1], "time", 5, 10, iterations=240)
     shown = run.stream.screen().rstrip()
     assert shown == ("ftgate 1/3 test_tokenise[w8]  3.14-fork-w8 time 5/10 launches, 240 turns  10 s, about 50 s left")
 
@@ -114,7 +114,7 @@ def test_shorter_line_leaves_nothing_of_the_longer_one() -> None:
     run.progress.start(1)
     run.progress.begin("one", CELLS)
     run.clock.now += 1
-    run.progress.advance("a-cell-with-a-long-label", "memory", 1, 10, turns=1000)
+    run.progress.advance("a-cell-with-a-long-label", "memory", 1, 10, iterations=1000)
     run.clock.now += 1
     run.progress.advance("cell", "time", 2, 10)
     assert run.stream.screen().rstrip() == "ftgate 1/1 one  cell time 2/10 launches  2 s, about 8 s left"
@@ -135,7 +135,7 @@ def test_long_title_keeps_its_end() -> None:
     run.progress.start(1)
     run.progress.begin("tests/unit/deep/down/test_words.py::test_tokenise", CELLS)
     run.clock.now += 1
-    run.progress.advance(CELLS[1], "time", 5, 10, turns=240)
+    run.progress.advance(CELLS[1], "time", 5, 10, iterations=240)
     assert "ftgate 1/1 ...test_words.py::test_tokenise  3.14-fork-w8" in run.stream.screen()
     assert run.stream.screen().endswith("1 s, about 1 s left")
 

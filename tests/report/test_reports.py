@@ -38,7 +38,7 @@ from pytest_ftgate.model import (
 )
 from pytest_ftgate.report import json, terminal, units
 from pytest_ftgate.report.baselines import render_diff, update_lines
-from pytest_ftgate.report.details import beneath as block_of
+from pytest_ftgate.report.details import detail_lines as block_of
 from pytest_ftgate.report.lines import Style, phrases, shortened
 from pytest_ftgate.store.conversion import Summary
 from pytest_ftgate.store.update import Difference, Update
@@ -314,7 +314,7 @@ def test_regressed_cell_says_what_by_how_much_and_how_to_look_closer() -> None:
 
 def test_a_comparison_is_looked_at_closer_by_the_same_comparison() -> None:
     verdict = Verdict(
-        decision=Decision.REGRESSED, baseline="main (1eb3b87)", road="tandem", why="--ftgate-against main"
+        decision=Decision.REGRESSED, baseline="main (1eb3b87)", basis="paired", why="--ftgate-against main"
     )
     text = shown(one_table(row(verdict=verdict)))
     assert "closer     pytest --ftgate --ftgate-against=main " in text
@@ -322,8 +322,8 @@ def test_a_comparison_is_looked_at_closer_by_the_same_comparison() -> None:
 
 
 def test_what_passed_says_by_which_road_in_one_line() -> None:
-    stored = row(verdict=Verdict(decision=Decision.PASSED, road="stored"))
-    beside = row(verdict=Verdict(decision=Decision.PASSED, road="tandem", why="its commit was measured beside it"))
+    stored = row(verdict=Verdict(decision=Decision.PASSED, basis="stored"))
+    beside = row(verdict=Verdict(decision=Decision.PASSED, basis="paired", why="its commit was measured beside it"))
     assert "  passed by  the stored launches\n" in shown(one_table(stored, stored))
     both = shown(one_table(stored, beside))
     assert f"  passed by  the stored launches: {stored.cell.label}\n" in both
@@ -423,7 +423,7 @@ def test_lines_of_one_cell() -> None:
 # ---- beneath a row
 
 
-def beneath(verbosity: int = 0, width: int = 120, *, unicode: bool = True, workers: int = 8, **fields: Any) -> str:
+def detail_lines(verbosity: int = 0, width: int = 120, *, unicode: bool = True, workers: int = 8, **fields: Any) -> str:
     """The lines beneath a row of these figures, each without its indentation."""
     of = cell("t.py::test", "3.14t", "threads", workers)
     one = Row(cell=of, verdict=Verdict(decision=Decision.PASSED), figures=Figures(**fields))
@@ -436,22 +436,22 @@ LATENCY = Latency(mean_ns=3.5e6, p50_ns=3.2e6, p95_ns=6.1e6, p99_ns=9e6, max_ns=
 
 def test_the_answers_of_a_server_are_shown_unasked() -> None:
     times = "mean 3.5 ms, p50 3.2 ms, p95 6.1 ms, p99 9.0 ms, max 21 ms"
-    assert beneath(latency=LATENCY, ops_per_s=2841.4) == f"load     2841 req/s; {times}; no errors"
+    assert detail_lines(latency=LATENCY, ops_per_s=2841.4) == f"load     2841 req/s; {times}; no errors"
     many = msgspec.structs.replace(LATENCY, errors=3)
-    assert beneath(latency=many, ops_per_s=94.3) == f"load     94.3 req/s; {times}; 3 errors"
+    assert detail_lines(latency=many, ops_per_s=94.3) == f"load     94.3 req/s; {times}; 3 errors"
     once = msgspec.structs.replace(LATENCY, errors=1)
-    assert beneath(latency=once).endswith("max 21 ms; 1 error")
+    assert detail_lines(latency=once).endswith("max 21 ms; 1 error")
 
 
 def test_a_window_of_load_has_no_phases() -> None:
     phases: dict[str, Any] = {"start_ns": 0.0, "work_ns": 1e9, "join_ns": 0.0, "cold_ns": 4e5}
-    assert beneath(1, latency=LATENCY, **phases).startswith("cold 400 µs\nload")
-    assert "work 1.00 s" in beneath(1, **phases)
+    assert detail_lines(1, latency=LATENCY, **phases).startswith("cold 400 µs\nload")
+    assert "work 1.00 s" in detail_lines(1, **phases)
 
 
 def test_nothing_measured_is_nothing_beneath() -> None:
-    assert beneath() == ""
-    assert beneath(1) == ""
+    assert detail_lines() == ""
+    assert detail_lines(1) == ""
 
 
 def test_table_of_several_worker_counts_has_distinct_labels_and_a_scaling() -> None:
@@ -474,57 +474,57 @@ def test_lock_wait_that_was_not_measured_is_an_empty_place() -> None:
 
 def test_worst_sites_are_shown_and_the_rest_counted() -> None:
     sites = tuple(site("app.py", line, "Lock", line / 1000) for line in range(1, 60, 10))
-    short = beneath(sites=sites, lock_wait_share=0.156)
+    short = detail_lines(sites=sites, lock_wait_share=0.156)
     assert re.findall(r"app.py:(\d+)", short) == ["51", "41"]
     assert short.endswith("3 more sites: 6.3 % of the time together (-v)")
-    full = beneath(1, sites=sites, lock_wait_share=0.156)
+    full = detail_lines(1, sites=sites, lock_wait_share=0.156)
     assert re.findall(r"app.py:(\d+)", full) == ["51", "41", "31", "21", "11"]
     assert full.endswith("1 more site: 0.1 % of the time")
 
 
 def test_site_line_says_all_that_is_known() -> None:
     fields: dict[str, Any] = {"lock_wait_share": 0.312, "sites": (site("app.py", 12, "Lock", 0.312, name="cache"),)}
-    assert beneath(width=160, **fields) == (
+    assert detail_lines(width=160, **fields) == (
         'lock     app.py:12 Lock "cache"  31.2 % of the time, 45 % contended (1.20 k/s), '
         "p50 12 µs, p95 80 µs, p99 210 µs, max 1.4 ms"
     )
-    gil = beneath(width=160, gil_enabled=True, **fields)
+    gil = detail_lines(width=160, gil_enabled=True, **fields)
     assert 'Lock "cache"  31.2 % of the time (with the wait for the GIL), 45 %' in gil
     task = (site("app.py", 12, "asyncio.Lock", 0.312),)
-    assert "(with" not in beneath(gil_enabled=True, lock_wait_share=0.312, sites=task)
+    assert "(with" not in detail_lines(gil_enabled=True, lock_wait_share=0.312, sites=task)
     unknown = (site("", 0, "multiprocessing.Lock", 0.312),)
-    assert beneath(sites=unknown, lock_wait_share=0.312).startswith(
+    assert detail_lines(sites=unknown, lock_wait_share=0.312).startswith(
         "lock     line unknown: multiprocessing.Lock  31.2 %"
     )
     uncounted = (site("app.py", 12, "Queue", 0.312, "queue", ratio=None),)
-    assert "queue    app.py:12 Queue  31.2 % of the time, 1.20 k/s waited, p50" in beneath(
+    assert "queue    app.py:12 Queue  31.2 % of the time, 1.20 k/s waited, p50" in detail_lines(
         lock_wait_share=0.0, queue_wait_share=0.312, sites=uncounted
     )
 
 
 def test_queues_come_after_locks_and_do_not_push_them_out() -> None:
     sites = (*(site("q.py", line, "Queue", 0.3, "queue") for line in (1, 2, 3)), site("a.py", 1, "Lock", 0.02))
-    names = re.findall(r"^(lock|queue)", beneath(sites=sites, lock_wait_share=0.02), re.MULTILINE)
+    names = re.findall(r"^(lock|queue)", detail_lines(sites=sites, lock_wait_share=0.02), re.MULTILINE)
     assert names == ["lock", "queue", "queue"]
 
 
 def test_sites_that_hardly_wait_are_counted_when_asked() -> None:
     small = (site("a.py", 1, "Lock", 0.004), site("a.py", 2, "Lock", 0.003))
-    assert beneath(sites=small, lock_wait_share=0.007) == ""
-    assert beneath(1, sites=small, lock_wait_share=0.007) == "lock     2 sites: 0.7 % of the time together"
-    assert beneath(1, lock_wait_share=0.0) == "lock     no wait seen"
+    assert detail_lines(sites=small, lock_wait_share=0.007) == ""
+    assert detail_lines(1, sites=small, lock_wait_share=0.007) == "lock     2 sites: 0.7 % of the time together"
+    assert detail_lines(1, lock_wait_share=0.0) == "lock     no wait seen"
 
 
 def test_cost_of_looking_stands_beside_the_figure() -> None:
     sites = (site("a.py", 1, "Lock", 0.2), site("a.py", 2, "Lock", 0.1))
     fields: dict[str, Any] = {"sites": sites, "lock_wait_share": 0.3}
     cheap, dear = (fields | {"lock_cost": around(value, 0.02)} for value in (1.03, 1.31))
-    assert "probe" not in beneath(width=200, **cheap)
-    assert beneath(1, width=200, **cheap).splitlines()[0].endswith("; probe 1.03x [1.01, 1.05]")
-    assert beneath(width=200, **dear).splitlines()[0].endswith("; probe 1.31x [1.29, 1.33]")
-    assert beneath(width=200, **dear).count("probe") == 1
+    assert "probe" not in detail_lines(width=200, **cheap)
+    assert detail_lines(1, width=200, **cheap).splitlines()[0].endswith("; probe 1.03x [1.01, 1.05]")
+    assert detail_lines(width=200, **dear).splitlines()[0].endswith("; probe 1.31x [1.29, 1.33]")
+    assert detail_lines(width=200, **dear).count("probe") == 1
     once = interval(1.31, 1.31, 1.31, level=0.0)
-    assert beneath(width=200, **dear | {"lock_cost": once}).splitlines()[0].endswith("; probe 1.31x")
+    assert detail_lines(width=200, **dear | {"lock_cost": once}).splitlines()[0].endswith("; probe 1.31x")
 
 
 @pytest.mark.parametrize(
@@ -544,13 +544,13 @@ def test_long_path_in_ascii() -> None:
     style = Style(80, color=False, unicode=False, verbosity=0)
     assert shortened("src/words/storage/cache.py", 22, style) == ".../storage/cache.py"
     deep = (site("src/" + "deeper/" * 20 + "cache.py", 7, "Lock", 0.5),)
-    line = beneath(sites=deep, lock_wait_share=0.5, width=80, unicode=False).splitlines()[0]
+    line = detail_lines(sites=deep, lock_wait_share=0.5, width=80, unicode=False).splitlines()[0]
     assert re.match(r"lock     \.\.\.(/deeper)+/cache\.py:7 Lock  50\.0 %", line)
 
 
 def test_names_cannot_colour_the_terminal() -> None:
     odd = (site("a.py", 1, "Lock", 0.5, name="\x1b[31mred\x07\nlock"),)
-    text = beneath(sites=odd, lock_wait_share=0.5)
+    text = detail_lines(sites=odd, lock_wait_share=0.5)
     assert 'Lock "red lock"  50.0 %' in text
 
 
@@ -564,50 +564,50 @@ def test_names_cannot_colour_the_terminal() -> None:
     ],
 )
 def test_scaling(scaling: float, fields: dict[str, Any], text: str) -> None:
-    assert beneath(scaling=around(scaling, 0.05), **fields) == f"scaling  {text}"
+    assert detail_lines(scaling=around(scaling, 0.05), **fields) == f"scaling  {text}"
 
 
 def test_growth_is_shown_unasked_only_when_it_is_certain_and_not_tiny() -> None:
-    assert beneath(growth_bytes=around(102 * KIB, 2 * KIB)) == "grows    102 KiB an iteration [100, 104]"
+    assert detail_lines(growth_bytes=around(102 * KIB, 2 * KIB)) == "grows    102 KiB an iteration [100, 104]"
     for doubtful in (
         around(102 * KIB, 103 * KIB),
         around(1000, 10),
         around(-50 * KIB, KIB),
         interval(9e9, 9e9, 9e9, 0),
     ):
-        assert beneath(growth_bytes=doubtful) == ""
-        assert beneath(1, growth_bytes=doubtful).startswith("growth   ")
+        assert detail_lines(growth_bytes=doubtful) == ""
+        assert detail_lines(1, growth_bytes=doubtful).startswith("growth   ")
 
 
 def test_waits_leave_out_what_is_hardly_there() -> None:
     waits = WaitFigures(running=0.48, runnable=0.02, gil=0.496, asleep=0.004)
-    text = beneath(1, waits=waits, memory_cost=around(1.01, 0.004))
+    text = detail_lines(1, waits=waits, memory_cost=around(1.01, 0.004))
     assert text.splitlines()[0] == "waits    running 48 %, runnable 2 %, GIL 50 %; watched 1.01x [1.01, 1.01]"
-    assert beneath(waits=waits) == ""
+    assert detail_lines(waits=waits) == ""
 
 
 def test_the_length_of_waits_for_the_gil_stands_beside_their_share() -> None:
     waits = WaitFigures(running=0.5, gil=0.5, gil_p50_ns=5e6, gil_p95_ns=12.4e6, gil_max_ns=31e6)
-    assert beneath(1, waits=waits).splitlines()[0] == "waits    running 50 %, GIL 50 % (p95 12 ms)"
+    assert detail_lines(1, waits=waits).splitlines()[0] == "waits    running 50 %, GIL 50 % (p95 12 ms)"
 
 
 def test_many_processes_of_a_kind_are_a_range() -> None:
     tree = {"main": 0.0, "logger": 0.01} | {f"child {index}": index / 10 for index in range(6)} | {"wsgi 0": 0.9}
-    shown = beneath(1, waits=WaitFigures(unavailable="x", cores=tree))
+    shown = detail_lines(1, waits=WaitFigures(unavailable="x", cores=tree))
     assert shown.endswith("cpu      main 0.00, logger 0.01, wsgi 0 0.90, 6 children 0.00 to 0.50 cores")
 
 
 def test_waits_that_are_not_there() -> None:
     assert (
-        beneath(1, waits=WaitFigures(unavailable="needs Linux's /proc"))
+        detail_lines(1, waits=WaitFigures(unavailable="needs Linux's /proc"))
         == "waits    not available: needs Linux's /proc"
     )
-    assert beneath(1, waits=WaitFigures()).startswith("waits    nothing was seen\n")
+    assert detail_lines(1, waits=WaitFigures()).startswith("waits    nothing was seen\n")
 
 
 def test_the_scheduler_tells_without_waits() -> None:
     waits = WaitFigures(unavailable="no patterns", running=0.5, voluntary_per_s=1200.0, cores={"main": 1.0})
-    assert beneath(1, waits=waits).splitlines() == [
+    assert detail_lines(1, waits=waits).splitlines() == [
         "waits    not available: no patterns",
         "cpu      main 1.00 cores; run-queue wait 0 %; switches 1.20 k/s voluntary, 0 /s involuntary",
     ]
@@ -615,32 +615,32 @@ def test_the_scheduler_tells_without_waits() -> None:
 
 def test_cores_of_many_workers_are_a_range() -> None:
     few = WaitFigures(unavailable="x", cores={"main": 0.02, "worker 0": 0.98, "worker 1": 0.9})
-    assert beneath(1, waits=few).endswith("cpu      main 0.02, worker 0 0.98, worker 1 0.90 cores")
+    assert detail_lines(1, waits=few).endswith("cpu      main 0.02, worker 0 0.98, worker 1 0.90 cores")
     many = WaitFigures(unavailable="x", cores={f"worker {index}": index / 10 for index in range(6)} | {"Manager": 1.0})
-    assert beneath(1, waits=many).endswith("cpu      Manager 1.00, 6 workers 0.00 to 0.50 cores")
+    assert detail_lines(1, waits=many).endswith("cpu      Manager 1.00, 6 workers 0.00 to 0.50 cores")
 
 
 def test_memory_of_one_process_is_a_line_and_of_several_a_grid() -> None:
     alone = {"tree": role(1, 12.3), "main": role(1, 12.3)}
-    assert beneath(1, memory=alone) == "memory   USS steady 12.3 MiB (peak >= 12.7 MiB)"
+    assert detail_lines(1, memory=alone) == "memory   USS steady 12.3 MiB (peak >= 12.7 MiB)"
     several = {"workers": role(8, 67.2), "main": role(1, 9.1), "tree": role(9, 76.3)}
-    lines = beneath(1, memory=several, memory_cost=around(1.01, 0.01)).splitlines()
+    lines = detail_lines(1, memory=several, memory_cost=around(1.01, 0.01)).splitlines()
     assert [line.split()[0] for line in lines] == ["memory", "tree", "main", "workers", "watched"]
     assert lines[0].split() == ["memory", "USS", "peak", ">="]
-    assert beneath(memory=several) == ""
+    assert detail_lines(memory=several) == ""
 
 
 def test_floor_shows_the_share_of_the_workload() -> None:
-    text = beneath(1, 200, floor_uss_bytes=8.1 * MIB, floor_pss_bytes=9 * MIB, memory={"tree": role(1, 12.3, 8.9)})
+    text = detail_lines(1, 200, floor_uss_bytes=8.1 * MIB, floor_pss_bytes=9 * MIB, memory={"tree": role(1, 12.3, 8.9)})
     assert "; USS floor 8.10 MiB, workload 4.20 MiB above it; PSS floor 9.00 MiB, workload 0 B above it" in text
-    assert beneath(1, floor_uss_bytes=8.1 * MIB) == "memory   USS floor 8.10 MiB"
+    assert detail_lines(1, floor_uss_bytes=8.1 * MIB) == "memory   USS floor 8.10 MiB"
 
 
 def test_memory_by_role_replaces_what_phases_say_of_it() -> None:
     fields: dict[str, Any] = {"rss_bytes": 21 * MIB, "uss_peak_bytes": 12.7 * MIB}
-    assert beneath(1, **fields) == "RSS 21.0 MiB; USS peak >= 12.7 MiB"
+    assert detail_lines(1, **fields) == "RSS 21.0 MiB; USS peak >= 12.7 MiB"
     peak = RoleFigures(processes=1, peak_uss=12.7 * MIB)
-    assert beneath(1, memory={"tree": peak}, **fields) == "memory   USS peak >= 12.7 MiB"
+    assert detail_lines(1, memory={"tree": peak}, **fields) == "memory   USS peak >= 12.7 MiB"
 
 
 def test_phrases_are_broken_between_parts() -> None:
@@ -678,7 +678,7 @@ def test_refused_verdict_gives_its_reason_beside_the_figure() -> None:
 def summary_of(lock_share: float | None = None, scaling: float | None = None) -> Summary:
     return Summary(
         wall_ns=2e6,
-        candle_ratio=1.2,
+        control_ratio=1.2,
         uss_bytes=MIB,
         launches=9,
         lock_share=lock_share,
@@ -738,7 +738,7 @@ def test_json_is_sorted_indented_and_holds_raw_values() -> None:
     assert '\n  "schema": 1,\n' in text
     assert text.endswith("}\n")
     sample = raw["tables"][0]["rows"][0]["sample"]
-    assert sample["launches"][0]["turns"][0]["wall_ns"] == 1_830_000
+    assert sample["launches"][0]["iterations"][0]["wall_ns"] == 1_830_000
     assert sample["launches"][1]["memory"][0]["uss_bytes"] == 24_300_000
 
 

@@ -16,42 +16,42 @@ from fake_launcher import (
     At,
     FakeLauncher,
     failed,
+    group_of,
     memory_of,
     noisy,
     spec_of,
-    tandem_of,
 )
 from values import entry
 
 from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.judge import disturbance, thresholds
-from pytest_ftgate.judge.judge import SCREEN_LAUNCHES, TANDEM_ROUNDS, Policy, Standing
+from pytest_ftgate.judge.judge import PAIRED_ROUNDS, SCREEN_LAUNCHES, ComparedWith, Policy
 from pytest_ftgate.measure import conditions as conditions_module
-from pytest_ftgate.measure.cell_run import Limits, Ready
-from pytest_ftgate.measure.conditions import Surroundings
+from pytest_ftgate.measure.cell_run import Limits, PreparedTarget
+from pytest_ftgate.measure.conditions import ConditionsMonitor
 from pytest_ftgate.model import (
     Cell,
     Conditions,
     Decision,
     Figures,
+    Group,
     Metric,
     Requirement,
     Row,
     Sample,
     Spec,
-    Tandem,
     Verdict,
 )
 from pytest_ftgate.run import git as git_module
 from pytest_ftgate.run import worktrees
-from pytest_ftgate.run.measurement import Course, executor_cell, reference_of
+from pytest_ftgate.run.measurement import Measurement, executor_cell, reference_of
 from pytest_ftgate.stats import alpha_spending
 
 POLICY = Policy(metrics=thresholds.GATING, cli=(), ini=(), alpha=0.01 / 8, beta=alpha_spending.BETA, probe_cost=0.25)
-TWO = tandem_of("threads", "fork")
-THREADS_ALONE = tandem_of("threads")
+TWO = group_of("threads", "fork")
+THREADS_ALONE = group_of("threads")
 THREADS, FORK = (cell.nodeid for cell in TWO.cells)
-NOTHING = Standing(why="nothing is stored for it")
+NOTHING = ComparedWith(why="nothing is stored for it")
 CLEAN = Conditions(span_s=60.0, cores=2)
 
 
@@ -67,7 +67,7 @@ class Desk:
         self.watcher = Quiet()
         self.launcher = launcher
         self.seed = 11
-        self.standings: dict[str, Standing] = {}
+        self.all_compared: dict[str, ComparedWith] = {}
         self.early: dict[str, Row] = {}
         self.refused: dict[str, FtgateError] = {}
         self.uninstallable: set[str] = set()
@@ -80,19 +80,19 @@ class Desk:
     def policy(self) -> Policy:
         return POLICY
 
-    def ready(self, cell: Cell, side: git_module.Side | None = None) -> Ready:
+    def ready(self, cell: Cell, side: git_module.Side | None = None) -> PreparedTarget:
         if side is not None and side.label in self.uninstallable:
             raise FtgateError(f"cannot install {side.label}: no such package\nand more of it")
-        return Ready(interpreter=GIL, python="/opt/env/bin/python", key="k", environment={})
+        return PreparedTarget(interpreter=GIL, python="/opt/env/bin/python", key="k", environment={})
 
     def without_measuring(self, cell: Cell) -> Row | None:
         return self.early.get(cell.nodeid)
 
-    def standing(self, cell: Cell, cells: Sequence[Cell]) -> Standing:
-        return self.standings.get(cell.nodeid, NOTHING)
+    def compared_with(self, cell: Cell, cells: Sequence[Cell]) -> ComparedWith:
+        return self.all_compared.get(cell.nodeid, NOTHING)
 
     def limits(self, cells: Sequence[Cell], counts: int) -> Limits:
-        return Limits(budget_s=self.budget_s, launches=self.launches, least_turns=10)
+        return Limits(budget_s=self.budget_s, launches=self.launches, least_iterations=10)
 
     def records(self, cells: Sequence[Cell]) -> bool:
         return self.recording
@@ -100,8 +100,8 @@ class Desk:
     def stored_loops(self, cells: Sequence[Cell]) -> int | None:
         return None
 
-    def pair(self, standing: Standing | None = None, test: str = "") -> worktrees.Pair:
-        commit = "main" if standing is None else standing.commit
+    def pair(self, compared_with: ComparedWith | None = None, test: str = "") -> worktrees.Pair:
+        commit = "main" if compared_with is None else compared_with.commit
         self.pairs.append((commit, test))
         if commit in self.refused:
             raise self.refused[commit]
@@ -137,24 +137,24 @@ def day(slower: Callable[[At], float] = lambda _: 1.0, between: float = 0.003, s
 def cells_slower(factor: float, *nodeids: str) -> Callable[[At], float]:
     """The cells' own work costs `factor`, the candle and the reference beside it what they did."""
     labels = [nodeid.partition("[")[2].removesuffix("]") for nodeid in nodeids]
-    return lambda at: factor if at.label in labels and not (at.candle or at.reference) else 1.0
+    return lambda at: factor if at.label in labels and not (at.control or at.reference) else 1.0
 
 
-def run(course: Course) -> dict[str, Row]:
-    while course.open:
-        course.step()
-    return rows_of(course)
+def run(measurement: Measurement) -> dict[str, Row]:
+    while measurement.open:
+        measurement.step()
+    return rows_of(measurement)
 
 
-def rows_of(course: Course) -> dict[str, Row]:
-    return {row.cell.nodeid: row for row in course.rows()}
+def rows_of(measurement: Measurement) -> dict[str, Row]:
+    return {row.cell.nodeid: row for row in measurement.rows()}
 
 
-def recorded(tandem: Tandem) -> dict[str, Sample]:
+def recorded(group: Group) -> dict[str, Sample]:
     """The samples of a day before, of a run that records."""
     desk = Desk(day(seed=1))
     desk.recording, desk.launches = True, 12
-    rows = run(Course(desk, tandem, escalates=True))
+    rows = run(Measurement(desk, group, escalates=True))
     return {nodeid: row.sample for nodeid, row in rows.items() if row.sample is not None}
 
 
@@ -162,33 +162,31 @@ recorded_once: dict[str, dict[str, Sample]] = {}
 """By tandem: what a day before left."""
 
 
-def screening(
-    launcher: FakeLauncher, tandem: Tandem = TWO, commits: dict[str, str] | None = None, **fields: Any
-) -> Desk:
+def screening(launcher: FakeLauncher, group: Group = TWO, commits: dict[str, str] | None = None, **fields: Any) -> Desk:
     """A run in which every cell of the tandem has something stored; `commits` are those of their recordings."""
-    if tandem.key not in recorded_once:
-        recorded_once[tandem.key] = recorded(tandem)
+    if group.key not in recorded_once:
+        recorded_once[group.key] = recorded(group)
     desk = Desk(launcher)
-    for nodeid, sample in recorded_once[tandem.key].items():
+    for nodeid, sample in recorded_once[group.key].items():
         commit = (commits or {}).get(nodeid, "1eb3b87")
-        desk.standings[nodeid] = Standing(
-            road="stored", entry=entry(sample), baseline="baselines/x.json (monday)", commit=commit
+        desk.all_compared[nodeid] = ComparedWith(
+            basis="stored", entry=entry(sample), baseline="baselines/x.json (monday)", commit=commit
         )
     for name, value in fields.items():
         setattr(desk, name, value)
     return desk
 
 
-def required(tandem: Tandem, *texts: str) -> Tandem:
-    spec = msgspec.structs.replace(tandem.spec, requirements=tuple(Requirement(text=text) for text in texts))
-    return msgspec.structs.replace(tandem, spec=spec)
+def required(group: Group, *texts: str) -> Group:
+    spec = msgspec.structs.replace(group.spec, requirements=tuple(Requirement(text=text) for text in texts))
+    return msgspec.structs.replace(group, spec=spec)
 
 
-def of_counts(*counts: int, executors: Iterable[str] = ("threads",)) -> Tandem:
+def of_counts(*counts: int, executors: Iterable[str] = ("threads",)) -> Group:
     """One test at each of these worker counts."""
-    tandems = [tandem_of(spec=spec_of(*executors, workers=count)) for count in counts]
-    spec = msgspec.structs.replace(tandems[0].spec, workers=counts)
-    return Tandem(key=f"counts {counts}", spec=spec, cells=tuple(cell for tandem in tandems for cell in tandem.cells))
+    groups = [group_of(spec=spec_of(*executors, workers=count)) for count in counts]
+    spec = msgspec.structs.replace(groups[0].spec, workers=counts)
+    return Group(key=f"counts {counts}", spec=spec, cells=tuple(cell for group in groups for cell in group.cells))
 
 
 def decision(rows: dict[str, Row], nodeid: str, metric: Metric) -> Decision:
@@ -198,12 +196,12 @@ def decision(rows: dict[str, Row], nodeid: str, metric: Metric) -> Decision:
 # -- stages --------------------------------------------------------------------------------------------------------
 
 
-class TestFirstStage:
+class TestFirstPhase:
     def test_what_clearly_meets_what_is_stored_needs_no_other(self) -> None:
         desk = screening(day())
-        rows = run(Course(desk, TWO, escalates=True))
+        rows = run(Measurement(desk, TWO, escalates=True))
         assert {row.verdict.decision for row in rows.values()} == {Decision.PASSED}
-        assert {row.verdict.road for row in rows.values()} == {"stored"}
+        assert {row.verdict.basis for row in rows.values()} == {"stored"}
         assert desk.pairs == []
         assert [*rows] == [THREADS, FORK]
         assert all(row.beside is None for row in rows.values())
@@ -211,7 +209,7 @@ class TestFirstStage:
 
     def test_a_screen_that_decides_nothing_ends_at_its_last_look(self) -> None:
         desk = screening(day(cells_slower(1.12, THREADS), between=0.05), THREADS_ALONE)
-        row = run(Course(desk, THREADS_ALONE, escalates=False))[THREADS]
+        row = run(Measurement(desk, THREADS_ALONE, escalates=False))[THREADS]
         assert row.verdict.decision is Decision.INCONCLUSIVE
         assert row.sample is not None
         assert len(row.sample.launches) == SCREEN_LAUNCHES
@@ -219,7 +217,7 @@ class TestFirstStage:
     def test_without_anything_stored_its_rounds_are_not_judged(self) -> None:
         desk = Desk(day())
         desk.launches = 7
-        rows = run(Course(desk, TWO, escalates=True))
+        rows = run(Measurement(desk, TWO, escalates=True))
         assert {(row.verdict.decision, row.verdict.reason) for row in rows.values()} == {
             (Decision.NO_BASELINE, NOTHING.why)
         }
@@ -227,24 +225,24 @@ class TestFirstStage:
 
     def test_against_a_revision_all_cells_are_measured_beside_it(self) -> None:
         desk = Desk(day(cells_slower(1.3, FORK)))
-        course = Course(desk, TWO, escalates=True, against="main")
-        rows = run(course)
+        measurement = Measurement(desk, TWO, escalates=True, against="main")
+        rows = run(measurement)
         assert desk.pairs == [("main", "")]
         assert [row.verdict.decision for row in rows.values()] == [Decision.PASSED, Decision.REGRESSED]
-        assert {(row.verdict.road, row.verdict.why, row.verdict.baseline) for row in rows.values()} == {
-            ("tandem", "--ftgate-against main", "main")
+        assert {(row.verdict.basis, row.verdict.why, row.verdict.baseline) for row in rows.values()} == {
+            ("paired", "--ftgate-against main", "main")
         }
         specs = {(request.reference, request.spec.pythons) for request in desk.launcher.requests}
         assert specs == {(True, ("main",)), (False, ("work tree",))}
-        assert not course.stages
+        assert not measurement.phases
 
     def test_a_reference_without_the_test_leaves_nothing_to_compare(self) -> None:
         desk = Desk(day())
-        desk.pair = lambda standing=None, test="": worktrees.Pair(  # type: ignore[method-assign]
+        desk.pair = lambda compared_with=None, test="": worktrees.Pair(  # type: ignore[method-assign]
             reference=git_module.Side(label="without it", commit="0", root="/r"),
             changed=git_module.Side(label="work tree", commit="1", root="/c"),
         )
-        rows = run(Course(desk, TWO, escalates=True, against="main"))
+        rows = run(Measurement(desk, TWO, escalates=True, against="main"))
         assert {row.verdict.reason for row in rows.values()} == {"without it has no such test"}
         assert not any(request.reference for request in desk.launcher.requests)
 
@@ -252,7 +250,7 @@ class TestFirstStage:
         desk = screening(day())
         unsupported = Row(cell=TWO.cells[0], verdict=Verdict(decision=Decision.UNSUPPORTED, reason="no 3.14"))
         desk.early[THREADS] = unsupported
-        rows = run(Course(desk, TWO, escalates=True))
+        rows = run(Measurement(desk, TWO, escalates=True))
         assert rows[THREADS].verdict == unsupported.verdict
         assert rows[FORK].verdict.decision is Decision.PASSED
         assert {request.cell.nodeid for request in desk.launcher.requests} == {FORK}
@@ -261,21 +259,21 @@ class TestFirstStage:
         desk = Desk(day())
         for cell in TWO.cells:
             desk.early[cell.nodeid] = Row(cell=cell, verdict=Verdict(decision=Decision.UNSUPPORTED))
-        course = Course(desk, TWO, escalates=True, against="main")
-        assert not course.open
-        assert (course.rounds, course.left_s()) == (0, 0.0)
-        assert [row.verdict.decision for row in course.rows()] == [Decision.UNSUPPORTED] * 2
+        measurement = Measurement(desk, TWO, escalates=True, against="main")
+        assert not measurement.open
+        assert (measurement.rounds, measurement.left_s()) == (0, 0.0)
+        assert [row.verdict.decision for row in measurement.rows()] == [Decision.UNSUPPORTED] * 2
         assert desk.pairs == []
-        course.step()
-        course.close()
+        measurement.step()
+        measurement.close()
         assert not desk.launcher.requests
 
     def test_one_that_cannot_begin_is_an_error_of_all_its_cells(self) -> None:
         desk = Desk(day())
         desk.uninstallable = {"main"}
-        course = Course(desk, TWO, escalates=True, against="main")
-        assert not course.open
-        rows = rows_of(course)
+        measurement = Measurement(desk, TWO, escalates=True, against="main")
+        assert not measurement.open
+        rows = rows_of(measurement)
         assert {(row.verdict.decision, row.verdict.reason) for row in rows.values()} == {
             (Decision.ERROR, "cannot install main: no such package")
         }
@@ -289,10 +287,10 @@ class TestFirstStage:
         launcher.trouble = lambda at: None if at.reference else failed("FileNotFoundError", "Traceback: x.csv")
         desk = Desk(launcher)
         desk.hinted = "x.csv is ignored by git"
-        error = run(Course(desk, TWO, escalates=True, against="main"))[THREADS].error
+        error = run(Measurement(desk, TWO, escalates=True, against="main"))[THREADS].error
         assert error is not None
         assert error.detail == "Traceback: x.csv\nx.csv is ignored by git"
-        here = run(Course(desk, TWO, escalates=True))[THREADS].error
+        here = run(Measurement(desk, TWO, escalates=True))[THREADS].error
         assert here is not None
         assert here.detail == "Traceback: x.csv"
 
@@ -300,18 +298,18 @@ class TestFirstStage:
 class TestFollowUp:
     def test_what_missed_is_measured_beside_its_commit(self) -> None:
         desk = screening(day(cells_slower(1.3, THREADS)))
-        course = Course(desk, TWO, escalates=True)
-        roads = []
-        while course.open:
-            assert course.running is not None
-            roads.append(bool(course.running.stage.pair))
-            course.step()
-        assert roads == sorted(roads)
-        assert set(roads) == {False, True}
+        measurement = Measurement(desk, TWO, escalates=True)
+        bases = []
+        while measurement.open:
+            assert measurement.running is not None
+            bases.append(bool(measurement.running.phase.pair))
+            measurement.step()
+        assert bases == sorted(bases)
+        assert set(bases) == {False, True}
         assert desk.pairs == [("1eb3b87", TEST)]
-        rows = rows_of(course)
+        rows = rows_of(measurement)
         assert [row.verdict.decision for row in rows.values()] == [Decision.REGRESSED, Decision.PASSED]
-        assert [row.verdict.road for row in rows.values()] == ["tandem", "stored"]
+        assert [row.verdict.basis for row in rows.values()] == ["paired", "stored"]
         assert "its commit was measured beside it" in rows[THREADS].verdict.why
         beside = rows[THREADS].beside
         assert beside is not None
@@ -319,117 +317,120 @@ class TestFollowUp:
         sample = rows[THREADS].sample
         assert sample is not None
         assert sample.reference is None  # what is recorded is the screen's
-        assert sample.candle
+        assert sample.control
         assert {request.cell.nodeid for request in desk.launcher.requests if request.reference} == {THREADS}
 
     def test_cells_of_two_commits_make_two_stages(self) -> None:
         desk = screening(day(cells_slower(1.3, THREADS, FORK)), commits={THREADS: "aaa", FORK: "bbb"})
-        course = Course(desk, TWO, escalates=True)
+        measurement = Measurement(desk, TWO, escalates=True)
         seen: list[tuple[str, ...]] = []
-        while course.open:
-            assert course.running is not None
-            stage = course.running.stage
-            key = (stage.pair.reference.commit if stage.pair else "", *(cell.nodeid for cell in stage.cells))
+        while measurement.open:
+            assert measurement.running is not None
+            phase = measurement.running.phase
+            key = (phase.pair.reference.commit if phase.pair else "", *(cell.nodeid for cell in phase.cells))
             if key not in seen:
                 seen.append(key)
-            course.step()
+            measurement.step()
         assert seen == [("", THREADS, FORK), ("aaa", THREADS), ("bbb", FORK)]
-        rows = rows_of(course)
+        rows = rows_of(measurement)
         assert [row.verdict.baseline for row in rows.values()] == ["aaa", "bbb"]
         assert {row.verdict.decision for row in rows.values()} == {Decision.REGRESSED}
 
     def test_cells_of_one_commit_share_a_stage(self) -> None:
         desk = screening(day(cells_slower(1.3, THREADS, FORK)))
-        course = Course(desk, TWO, escalates=True)
-        while course.running is not None and course.running.stage.pair is None:
-            course.step()
-        assert course.running is not None
-        assert [cell.nodeid for cell in course.running.stage.cells] == [THREADS, FORK]
-        assert course.stages == []
+        measurement = Measurement(desk, TWO, escalates=True)
+        while measurement.running is not None and measurement.running.phase.pair is None:
+            measurement.step()
+        assert measurement.running is not None
+        assert [cell.nodeid for cell in measurement.running.phase.cells] == [THREADS, FORK]
+        assert measurement.phases == []
 
     def test_the_one_worker_cell_comes_along(self) -> None:
-        tandem = of_counts(1, 4)
-        one, four = (cell.nodeid for cell in tandem.cells)
-        desk = screening(day(cells_slower(1.3, four)), tandem)
-        course = Course(desk, tandem, escalates=True)
-        while course.running is not None and course.running.stage.pair is None:
-            course.step()
-        assert course.running is not None
-        assert [cell.nodeid for cell in course.running.stage.cells] == [four, one]
-        standings = course.running.judging.standings
-        assert {nodeid: standing.judged for nodeid, standing in standings.items()} == {four: True, one: False}
-        rows = run(course)
+        group = of_counts(1, 4)
+        one, four = (cell.nodeid for cell in group.cells)
+        desk = screening(day(cells_slower(1.3, four)), group)
+        measurement = Measurement(desk, group, escalates=True)
+        while measurement.running is not None and measurement.running.phase.pair is None:
+            measurement.step()
+        assert measurement.running is not None
+        assert [cell.nodeid for cell in measurement.running.phase.cells] == [four, one]
+        all_compared = measurement.running.judge.all_compared
+        assert {nodeid: compared_with.judged for nodeid, compared_with in all_compared.items()} == {
+            four: True,
+            one: False,
+        }
+        rows = run(measurement)
         assert decision(rows, four, Metric.SCALING) is Decision.REGRESSED
-        assert (rows[one].verdict.road, rows[one].verdict.decision) == ("stored", Decision.PASSED)
+        assert (rows[one].verdict.basis, rows[one].verdict.decision) == ("stored", Decision.PASSED)
         assert rows[one].beside is None
 
     def test_a_contract_is_judged_in_the_first_stage_and_kept(self) -> None:
-        tandem = required(TWO, "uss < 1 MiB")
-        desk = screening(day(cells_slower(1.3, THREADS)), tandem)
-        course = Course(desk, tandem, escalates=True)
-        while course.running is not None and course.running.stage.pair is None:
-            course.step()
-        assert course.running is not None
-        assert course.running.judging.contracts == []
-        rows = run(course)
-        assert rows[THREADS].verdict.road == "tandem"
+        group = required(TWO, "uss < 1 MiB")
+        desk = screening(day(cells_slower(1.3, THREADS)), group)
+        measurement = Measurement(desk, group, escalates=True)
+        while measurement.running is not None and measurement.running.phase.pair is None:
+            measurement.step()
+        assert measurement.running is not None
+        assert measurement.running.judge.contracts == []
+        rows = run(measurement)
+        assert rows[THREADS].verdict.basis == "paired"
         assert decision(rows, THREADS, Metric.CONTRACT) is Decision.BROKEN
         assert decision(rows, THREADS, Metric.WALL) is Decision.REGRESSED
         assert [each.metric for each in rows[THREADS].verdict.metrics].count(Metric.CONTRACT) == 1
 
     def test_a_broken_contract_alone_is_not_measured_beside_anything(self) -> None:
-        tandem = required(TWO, "uss < 1 MiB")
-        desk = screening(day(), tandem)
-        rows = run(Course(desk, tandem, escalates=True))
+        group = required(TWO, "uss < 1 MiB")
+        desk = screening(day(), group)
+        rows = run(Measurement(desk, group, escalates=True))
         assert rows[THREADS].verdict.decision is Decision.BROKEN
         assert desk.pairs == []
 
     def test_a_day_that_made_the_miss_passes_beside_its_commit(self) -> None:
-        desk = screening(day(lambda at: 1.0 if at.candle else 1.3))
-        rows = run(Course(desk, TWO, escalates=True))
-        assert {(row.verdict.decision, row.verdict.road) for row in rows.values()} == {(Decision.PASSED, "tandem")}
+        desk = screening(day(lambda at: 1.0 if at.control else 1.3))
+        rows = run(Measurement(desk, TWO, escalates=True))
+        assert {(row.verdict.decision, row.verdict.basis) for row in rows.values()} == {(Decision.PASSED, "paired")}
 
 
 class TestPredicted:
     def test_where_the_commit_cannot_be_had(self) -> None:
         desk = screening(day(cells_slower(1.2, THREADS)), refused={"1eb3b87": git_module.AgainstError("no git here")})
-        rows = run(Course(desk, TWO, escalates=True))
+        rows = run(Measurement(desk, TWO, escalates=True))
         row = rows[THREADS]
-        assert (row.verdict.decision, row.verdict.road) == (Decision.INCONCLUSIVE, "prediction")
+        assert (row.verdict.decision, row.verdict.basis) == (Decision.INCONCLUSIVE, "predicted")
         assert row.verdict.why == "no git here"
         assert row.beside is None
         assert decision(rows, THREADS, Metric.USS) is Decision.PASSED
-        assert rows[FORK].verdict.road == "stored"
+        assert rows[FORK].verdict.basis == "stored"
 
     def test_where_escalation_is_turned_off(self) -> None:
         desk = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE)
-        row = run(Course(desk, THREADS_ALONE, escalates=False))[THREADS]
-        assert (row.verdict.decision, row.verdict.road) == (Decision.REGRESSED, "prediction")
+        row = run(Measurement(desk, THREADS_ALONE, escalates=False))[THREADS]
+        assert (row.verdict.decision, row.verdict.basis) == (Decision.REGRESSED, "predicted")
         assert "--ftgate-escalate" in row.verdict.why
         assert desk.pairs == []
 
     def test_where_the_stage_cannot_begin(self) -> None:
         desk = screening(day(cells_slower(2.0, THREADS, FORK)), commits={THREADS: "aaa", FORK: "bbb"})
         desk.uninstallable = {"aaa"}
-        rows = run(Course(desk, TWO, escalates=True))
+        rows = run(Measurement(desk, TWO, escalates=True))
         threads, fork = (rows[nodeid].verdict for nodeid in (THREADS, FORK))
-        assert (threads.decision, threads.road) == (Decision.REGRESSED, "prediction")
+        assert (threads.decision, threads.basis) == (Decision.REGRESSED, "predicted")
         assert threads.why == "cannot install aaa: no such package: its reference cannot be measured"
-        assert (fork.decision, fork.road, fork.baseline) == (Decision.REGRESSED, "tandem", "bbb")
+        assert (fork.decision, fork.basis, fork.baseline) == (Decision.REGRESSED, "paired", "bbb")
 
     def test_where_the_reference_fails(self) -> None:
         launcher = day(cells_slower(2.0, THREADS))
         launcher.trouble = lambda at: failed("ValueError: old") if at.reference else None
-        row = run(Course(screening(launcher, THREADS_ALONE), THREADS_ALONE, escalates=True))[THREADS]
-        assert (row.verdict.decision, row.verdict.road) == (Decision.REGRESSED, "prediction")
+        row = run(Measurement(screening(launcher, THREADS_ALONE), THREADS_ALONE, escalates=True))[THREADS]
+        assert (row.verdict.decision, row.verdict.basis) == (Decision.REGRESSED, "predicted")
         assert row.verdict.why == "the reference fails: ValueError: old"
         assert row.sample is not None
 
     def test_the_same_code_does_not_regress(self) -> None:
         refused = {"1eb3b87": worktrees.NothingToCompare("both sides are 1eb3b87")}
         desk = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE, refused=refused)
-        row = run(Course(desk, THREADS_ALONE, escalates=True))[THREADS]
-        assert (row.verdict.decision, row.verdict.road) == (Decision.INCONCLUSIVE, "prediction")
+        row = run(Measurement(desk, THREADS_ALONE, escalates=True))[THREADS]
+        assert (row.verdict.decision, row.verdict.basis) == (Decision.INCONCLUSIVE, "predicted")
         assert "the code is that of its baseline" in row.verdict.reason
         assert row.verdict.why == "both sides are 1eb3b87"
 
@@ -437,16 +438,16 @@ class TestPredicted:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def verdict(unfit: dict[str, str], **fields: Any) -> Verdict:
-            monkeypatch.setattr(disturbance, "unfit", lambda seen, road: unfit.get(road, "") if seen else "")
+            monkeypatch.setattr(disturbance, "unfit", lambda seen, basis: unfit.get(basis, "") if seen else "")
             desk = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE, **fields)
-            return run(Course(desk, THREADS_ALONE, escalates=True))[THREADS].verdict
+            return run(Measurement(desk, THREADS_ALONE, escalates=True))[THREADS].verdict
 
         refused = {"1eb3b87": git_module.AgainstError("no git here")}
-        foretold = verdict({"prediction": "busy"}, refused=refused)
+        foretold = verdict({"predicted": "busy"}, refused=refused)
         assert foretold.decision is Decision.INCONCLUSIVE
         assert foretold.reason.endswith("; not believed: busy")
-        assert verdict({"tandem": "busy"}, refused=refused).decision is Decision.REGRESSED
-        assert verdict({"tandem": "busy"}).decision is Decision.INCONCLUSIVE
+        assert verdict({"paired": "busy"}, refused=refused).decision is Decision.REGRESSED
+        assert verdict({"paired": "busy"}).decision is Decision.INCONCLUSIVE
 
 
 # -- time ----------------------------------------------------------------------------------------------------------
@@ -455,13 +456,13 @@ class TestPredicted:
 class TestEndedEarly:
     def test_it_is_judged_with_what_there_is(self) -> None:
         desk = Desk(day(cells_slower(1.3, FORK)))
-        course = Course(desk, TWO, escalates=True, against="main")
+        measurement = Measurement(desk, TWO, escalates=True, against="main")
         for _ in range(3):
-            course.step()
-        assert (course.open, course.rounds) == (True, 3)
-        course.close()
-        assert course.running is None
-        rows = rows_of(course)
+            measurement.step()
+        assert (measurement.open, measurement.rounds) == (True, 3)
+        measurement.close()
+        assert measurement.running is None
+        rows = rows_of(measurement)
         assert {row.verdict.decision for row in rows.values()} == {Decision.INCONCLUSIVE}
         assert all(row.sample and len(row.sample.launches) == 3 for row in rows.values())
         assert "3 pairs cannot reach" in rows[FORK].verdict.reason
@@ -470,141 +471,141 @@ class TestEndedEarly:
         assert wall.ratio.value == pytest.approx(1.3, rel=0.02)
 
     def test_before_the_first_round_more_time_is_asked_for(self) -> None:
-        course = Course(Desk(day()), TWO, escalates=True, against="main")
-        course.close()
-        rows = rows_of(course)
+        measurement = Measurement(Desk(day()), TWO, escalates=True, against="main")
+        measurement.close()
+        rows = rows_of(measurement)
         assert {row.verdict.decision for row in rows.values()} == {Decision.INCONCLUSIVE}
         assert all("--ftgate-time" in row.verdict.reason for row in rows.values())
 
     def test_nothing_more_begins_and_what_missed_is_predicted(self) -> None:
         desk = screening(day(cells_slower(2.0, THREADS)))
-        course = Course(desk, TWO, escalates=True)
+        measurement = Measurement(desk, TWO, escalates=True)
         for _ in range(4):
-            course.step()
-        course.close()
-        assert not course.open
+            measurement.step()
+        measurement.close()
+        assert not measurement.open
         assert not any(request.reference for request in desk.launcher.requests)
-        rows = rows_of(course)
+        rows = rows_of(measurement)
         verdict = rows[THREADS].verdict
-        assert (verdict.decision, verdict.road) == (Decision.REGRESSED, "prediction")
+        assert (verdict.decision, verdict.basis) == (Decision.REGRESSED, "predicted")
         assert verdict.why.startswith("the time given was over")
         # Too few to pass, and no miss that a prediction could tell.
         assert rows[FORK].verdict.decision is not Decision.REGRESSED
 
     @pytest.mark.parametrize("texts", [(), ("uss < 64 MiB",)], ids=["alone", "with a contract"])
     def test_a_tandem_without_a_round_leaves_what_the_screen_found(self, texts: tuple[str, ...]) -> None:
-        tandem = required(TWO, *texts)
-        course = Course(screening(day(cells_slower(1.2, THREADS)), tandem), tandem, escalates=True)
-        while course.running is not None and course.running.stage.pair is None:
-            course.step()
-        assert course.running is not None
-        assert course.rounds == 0
-        course.close()
-        rows = rows_of(course)
+        group = required(TWO, *texts)
+        measurement = Measurement(screening(day(cells_slower(1.2, THREADS)), group), group, escalates=True)
+        while measurement.running is not None and measurement.running.phase.pair is None:
+            measurement.step()
+        assert measurement.running is not None
+        assert measurement.rounds == 0
+        measurement.close()
+        rows = rows_of(measurement)
         verdict = rows[THREADS].verdict
-        assert (verdict.decision, verdict.road) == (Decision.INCONCLUSIVE, "prediction")
+        assert (verdict.decision, verdict.basis) == (Decision.INCONCLUSIVE, "predicted")
         assert decision(rows, THREADS, Metric.USS) is Decision.PASSED
         assert sum(bool(each.contract) for each in verdict.metrics) == len(texts)
         assert rows[FORK].verdict.decision is Decision.PASSED
 
     def test_a_tandem_of_few_rounds_may_still_be_predicted(self) -> None:
         desk = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE)
-        course = Course(desk, THREADS_ALONE, escalates=True)
-        while course.running is not None and course.running.stage.pair is None:
-            course.step()
-        course.step()
-        course.close()
-        rows = rows_of(course)
+        measurement = Measurement(desk, THREADS_ALONE, escalates=True)
+        while measurement.running is not None and measurement.running.phase.pair is None:
+            measurement.step()
+        measurement.step()
+        measurement.close()
+        rows = rows_of(measurement)
         assert decision(rows, THREADS, Metric.WALL) is Decision.REGRESSED
         beside = rows[THREADS].beside
         assert beside is not None
         assert len(beside.launches) == 1
 
     def test_closing_twice_is_closing_once(self) -> None:
-        course = Course(Desk(day()), TWO, escalates=True, against="main")
-        course.step()
-        course.close()
-        before = course.rows()
-        course.close()
-        course.step()
-        assert course.rows() == before
+        measurement = Measurement(Desk(day()), TWO, escalates=True, against="main")
+        measurement.step()
+        measurement.close()
+        before = measurement.rows()
+        measurement.close()
+        measurement.step()
+        assert measurement.rows() == before
 
 
 class TestBudget:
     def test_a_step_without_time_left_ends_the_stage(self) -> None:
         desk = Desk(day(cells_slower(1.08, THREADS)))
-        course = Course(desk, TWO, escalates=True, against="main")
+        measurement = Measurement(desk, TWO, escalates=True, against="main")
         for _ in range(3):
-            course.step(1e6)
-        assert course.rounds == 3
+            measurement.step(1e6)
+        assert measurement.rounds == 3
         started = len(desk.launcher.requests)
-        course.step(0.0)
-        assert not course.open
+        measurement.step(0.0)
+        assert not measurement.open
         assert len(desk.launcher.requests) == started
-        assert all(row.sample and len(row.sample.launches) == 3 for row in course.rows())
+        assert all(row.sample and len(row.sample.launches) == 3 for row in measurement.rows())
 
     def test_what_is_granted_takes_the_place_of_what_is_left(self) -> None:
         desk = Desk(day(cells_slower(1.08, THREADS)))
         desk.budget_s = 1e-9
-        poor = run(Course(desk, TWO, escalates=True, against="main"))
+        poor = run(Measurement(desk, TWO, escalates=True, against="main"))
         assert all(row.sample and len(row.sample.launches) == 2 for row in poor.values())
-        course = Course(desk, TWO, escalates=True, against="main")
-        while course.open:
-            course.step(1e6)
-        rich = rows_of(course)
+        measurement = Measurement(desk, TWO, escalates=True, against="main")
+        while measurement.open:
+            measurement.step(1e6)
+        rich = rows_of(measurement)
         assert rich[THREADS].verdict.decision is Decision.REGRESSED
         assert rich[FORK].verdict.decision is Decision.PASSED
 
     def test_a_tandem_has_room_for_all_its_looks(self) -> None:
         desk = Desk(day(cells_slower(1.05, THREADS), between=0.01))
-        sample = run(Course(desk, THREADS_ALONE, escalates=True, against="main"))[THREADS].sample
+        sample = run(Measurement(desk, THREADS_ALONE, escalates=True, against="main"))[THREADS].sample
         assert sample is not None
-        assert SCREEN_LAUNCHES < len(sample.launches) <= TANDEM_ROUNDS
+        assert SCREEN_LAUNCHES < len(sample.launches) <= PAIRED_ROUNDS
 
     def test_a_number_that_was_asked_for_is_taken(self) -> None:
         desk = Desk(day(cells_slower(1.08, THREADS)))
         desk.launches = 7
-        rows = run(Course(desk, TWO, escalates=True, against="main"))
+        rows = run(Measurement(desk, TWO, escalates=True, against="main"))
         sample = rows[THREADS].sample
         assert sample is not None
         assert len(sample.launches) == 7
         assert rows[FORK].verdict.decision is Decision.PASSED
 
     def test_how_long_it_may_take(self) -> None:
-        course = Course(Desk(day()), TWO, escalates=True, against="main")
-        course.step()
-        left_s = course.left_s()
+        measurement = Measurement(Desk(day()), TWO, escalates=True, against="main")
+        measurement.step()
+        left_s = measurement.left_s()
         assert 0 < left_s < math.inf
-        assert course.left_s() == left_s
-        course.step()
-        assert course.left_s() != left_s
-        run(course)
-        assert course.left_s() == 0.0
+        assert measurement.left_s() == left_s
+        measurement.step()
+        assert measurement.left_s() != left_s
+        run(measurement)
+        assert measurement.left_s() == 0.0
 
     def test_nobody_knows_how_long_nothing_to_see_may_take(self) -> None:
         launcher = day()
         launcher.memory = lambda at: memory_of(20 * MIB) if at.reference else ()
-        course = Course(Desk(launcher), TWO, escalates=True, against="main")
-        course.step()
-        assert course.left_s() == math.inf
+        measurement = Measurement(Desk(launcher), TWO, escalates=True, against="main")
+        measurement.step()
+        assert measurement.left_s() == math.inf
 
 
 # -- neighbours ----------------------------------------------------------------------------------------------------
 
 
 def test_a_row_refers_to_the_first_executor_of_its_target_and_count() -> None:
-    tandem = of_counts(1, 4, executors=("threads", "fork"))
-    samples = {cell.nodeid: sample for cell in tandem.cells for sample in [recorded_sample(cell)]}
-    for cell in tandem.cells:
-        found = executor_cell(tandem.spec, cell, tandem.cells)
+    group = of_counts(1, 4, executors=("threads", "fork"))
+    samples = {cell.nodeid: sample for cell in group.cells for sample in [recorded_sample(cell)]}
+    for cell in group.cells:
+        found = executor_cell(group.spec, cell, group.cells)
         assert found is not None
         assert (found.executor.label, found.workers) == ("threads", cell.workers)
-        assert reference_of(tandem, cell, samples) == samples[found.nodeid]
-    fork = tandem.cells[1]
-    assert executor_cell(tandem.spec, fork, [fork]) is None
-    assert reference_of(tandem, fork, {}) is None
-    elsewhere = tandem_of("threads", targets=("3.14t",)).cells
-    assert executor_cell(tandem.spec, fork, elsewhere) is None
+        assert reference_of(group, cell, samples) == samples[found.nodeid]
+    fork = group.cells[1]
+    assert executor_cell(group.spec, fork, [fork]) is None
+    assert reference_of(group, fork, {}) is None
+    portable = group_of("threads", targets=("3.14t",)).cells
+    assert executor_cell(group.spec, fork, portable) is None
 
 
 def recorded_sample(cell: Cell) -> Sample:
@@ -612,9 +613,9 @@ def recorded_sample(cell: Cell) -> Sample:
 
 
 def test_what_else_went_on_stands_on_every_row_that_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Surroundings, "observe", lambda _: CLEAN)
+    monkeypatch.setattr(ConditionsMonitor, "observe", lambda _: CLEAN)
     desk = screening(day())
     desk.early[FORK] = Row(cell=TWO.cells[1], verdict=Verdict(decision=Decision.UNSUPPORTED))
-    rows = run(Course(desk, TWO, escalates=True))
+    rows = run(Measurement(desk, TWO, escalates=True))
     assert rows[THREADS].conditions == CLEAN
     assert rows[FORK].conditions is None

@@ -479,7 +479,7 @@ def test_layouts_in_targets(pytester: pytest.Pytester, bench: Bench, layout: str
     assert [cell.target.spec for _, cell in chosen] == ["3.14", "3.14t"] * 2
     for handle in [launch(bench, cell, spec) for spec, cell in chosen]:
         handle.ready()
-        handle.turn(COLD)  # @check runs in here
+        handle.iteration(COLD)  # @check runs in here
         assert handle.finish().results == ()
 
 
@@ -505,7 +505,7 @@ def test_a_class_is_measured_in_a_target(pytester: pytest.Pytester, executables:
     files = {"pytest.ini": INI, "tests/test_a.py": source, "tests/corpus.py": CORPUS}
     assert "3.14t" in executables
     example = Example(pytester, files)
-    result = example.run_fresh("--ftgate", "--ftgate-launches=1", "--ftgate-turns=1")
+    result = example.run_fresh("--ftgate", "--ftgate-launches=1", "--ftgate-iterations=1")
     assert result.ret == pytest.ExitCode.OK
     assert "1 no baseline" in result.outlines[-1]
 

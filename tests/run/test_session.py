@@ -20,28 +20,28 @@ from fake_launcher import (
     At,
     FakeLauncher,
     failed,
+    group_of,
     memory_of,
     noisy,
     spec_of,
-    tandem_of,
     unsupported,
 )
 
 from pytest_ftgate.declare import plan
 from pytest_ftgate.judge import decide, disturbance, thresholds
-from pytest_ftgate.judge.judge import Standing
+from pytest_ftgate.judge.judge import ComparedWith
 from pytest_ftgate.measure import conditions as conditions_module
-from pytest_ftgate.measure.cell_run import Ready
+from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.model import (
     Cell,
     Comparison,
     Decision,
+    Group,
     Machine,
     Metric,
     MetricVerdict,
     Report,
     Requirement,
-    Tandem,
     Threshold,
 )
 from pytest_ftgate.pythons import InstallError, build_key
@@ -73,7 +73,7 @@ CONFIG = RunConfig(
     budget_s=None,
     test_budget_s=1e9,
     launches=None,
-    turns=None,
+    iterations=None,
     timeout_s=60.0,
     metrics=thresholds.GATING,
     thresholds=(),
@@ -86,7 +86,7 @@ CONFIG = RunConfig(
 )
 GIL_KEY = build_key(GIL)
 THREADS, FORK = f"{TEST}[3.14-threads-w2]", f"{TEST}[3.14-fork-w2]"
-TWO = tandem_of("threads", "fork")
+TWO = group_of("threads", "fork")
 
 
 FOUND = Session.found
@@ -142,7 +142,7 @@ class Project:
         monkeypatch.setattr(disturbance, "unfit", lambda *_: "")  # what else runs here says nothing of scripts
         monkeypatch.setattr(conditions_module, "own_cpu_s", lambda _: 0.0)  # nor what else this process started
         monkeypatch.setattr(worktrees, "lacks", lambda side, test: side.label == "without it")
-        monkeypatch.setattr(Session, "pair", lambda _, standing=None, test="": self.pair(standing))
+        monkeypatch.setattr(Session, "pair", lambda _, compared_with=None, test="": self.pair(compared_with))
         monkeypatch.setattr(Session, "relocated", lambda _, spec, side: spec)
         monkeypatch.setattr(Session, "found", lambda _, cell, side=None: self.found(cell))
 
@@ -153,37 +153,37 @@ class Project:
         free = spec.endswith("t")
         interpreter = msgspec.structs.replace(GIL, free_threaded=free, gil_enabled=not free)
         return Found(
-            ready=Ready(
+            ready=PreparedTarget(
                 interpreter=interpreter, python="/opt/env/bin/python", key=build_key(interpreter), environment={}
             )
         )
 
-    def pair(self, standing: Standing | None) -> worktrees.Pair:
+    def pair(self, compared_with: ComparedWith | None) -> worktrees.Pair:
         """Both sides, of which the reference's launches are scripted apart; none where there is no git."""
         if not self.beside:
             raise git_module.AgainstError("no git here")
-        label = self.label if standing is None else "the baseline's commit"
+        label = self.label if compared_with is None else "the baseline's commit"
         sides = (git_module.Side(label=name, commit="1eb3b87", root=str(self.root)) for name in (label, "work tree"))
         return worktrees.Pair(reference=next(sides), changed=next(sides))
 
     label = "main (1eb3b87)"
 
-    def session(self, launcher: FakeLauncher, *tandems: Tandem, run: str = "", **changed: Any) -> Session:
+    def session(self, launcher: FakeLauncher, *groups: Group, run: str = "", **changed: Any) -> Session:
         self.count += 1
         config = msgspec.structs.replace(CONFIG, **changed)
         made = Session(config, self.root, run or f"run-{self.count}", Watcher(), launcher)
-        made.prepare(plan.plan_of((tandem.spec, cell) for tandem in tandems or (TWO,) for cell in tandem.cells))
+        made.prepare(plan.plan_of((group.spec, cell) for group in groups or (TWO,) for cell in group.cells))
         return made
 
-    def run(self, launcher: FakeLauncher | None = None, *tandems: Tandem, **changed: Any) -> Outcome:
+    def run(self, launcher: FakeLauncher | None = None, *groups: Group, **changed: Any) -> Outcome:
         launcher = launcher or day()
-        running = self.session(launcher, *tandems, **changed)
-        nodeids = [cell.nodeid for tandem in running.plan.tandems for cell in tandem.cells]
-        arrivals = [running.arrival(nodeid) for nodeid in nodeids]
-        return Outcome(running, launcher, running.updated(running.report(reversed(arrivals), "0.1", nodeids)))
+        running = self.session(launcher, *groups, **changed)
+        nodeids = [cell.nodeid for group in running.plan.groups for cell in group.cells]
+        messages = [running.message(nodeid) for nodeid in nodeids]
+        return Outcome(running, launcher, running.updated(running.report(reversed(messages), "0.1", nodeids)))
 
-    def record(self, launcher: FakeLauncher | None = None, *tandems: Tandem, update: str = "new") -> Outcome:
-        return self.run(launcher or day(seed=1), *tandems, update=(update,))
+    def record(self, launcher: FakeLauncher | None = None, *groups: Group, update: str = "new") -> Outcome:
+        return self.run(launcher or day(seed=1), *groups, update=(update,))
 
     def recorded(self) -> None:
         """As after `record()`: of one such run the files are kept for all tests."""
@@ -223,7 +223,7 @@ def day(
 
 def cell_slower(factor: float, label: str = "3.14-threads-w2") -> Callable[[At], float]:
     """One cell's own work costs `factor`, the candle and the reference beside it what they did."""
-    return lambda at: factor if at.label == label and not (at.candle or at.reference) else 1.0
+    return lambda at: factor if at.label == label and not (at.control or at.reference) else 1.0
 
 
 def points(text: str) -> tuple[Threshold, ...]:
@@ -260,7 +260,7 @@ def test_what_is_stored_is_what_the_launches_gave(project: Project) -> None:
     entry = outcome.session.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
     assert entry is not None
     assert wall_ratios(entry, 0.25) == pytest.approx([3.0] * 12, rel=0.03)
-    assert outcome.rows[THREADS].figures.candle_ratio == pytest.approx(3.0, rel=0.01)
+    assert outcome.rows[THREADS].figures.control_ratio == pytest.approx(3.0, rel=0.01)
     assert outcome.rows[FORK].figures.ratio == pytest.approx(1 / 3, rel=0.01)
 
 
@@ -273,7 +273,7 @@ def test_the_same_speeds_pass(project: Project) -> None:
     assert outcome.decision() is outcome.decision(FORK) is Decision.PASSED
     verdict = outcome.rows[THREADS].verdict
     assert {each.metric for each in verdict.metrics} == {Metric.WALL, Metric.TAIL, Metric.USS, Metric.LOCK_WAIT}
-    assert (verdict.road, verdict.why) == ("stored", "")
+    assert (verdict.basis, verdict.why) == ("stored", "")
     assert outcome.rows[THREADS].beside is None
     assert verdict.baseline.startswith("baselines/test_work.py/test_work.json (")
     assert outcome.report.updates == ()
@@ -375,7 +375,7 @@ def test_a_machine_twice_as_slow_on_the_day_passes(project: Project) -> None:
 
 def test_a_slowdown_common_to_all_executors_is_not_cancelled(project: Project) -> None:
     project.recorded()
-    outcome = project.run(day(lambda at: 1.0 if at.candle or at.reference else 1.3))
+    outcome = project.run(day(lambda at: 1.0 if at.control or at.reference else 1.3))
     assert outcome.decision() is outcome.decision(FORK) is Decision.REGRESSED
     # Among each other they are as they were.
     assert outcome.rows[FORK].figures.ratio == pytest.approx(1.0, rel=0.01)
@@ -385,9 +385,9 @@ def test_a_slowdown_common_to_all_executors_is_not_cancelled(project: Project) -
 
 
 def test_alpha_is_split_over_what_gates_in_the_run(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = tandem_of(spec=spec_of("threads", nodeid="test_other.py::test_other"))
+    one = group_of(spec=spec_of("threads", nodeid="test_other.py::test_other"))
     project.record(None, TWO, one)
-    fresh = tandem_of(spec=spec_of("threads", nodeid="test_new.py::test_new"))
+    fresh = group_of(spec=spec_of("threads", nodeid="test_new.py::test_new"))
     seen: list[Comparison] = []
     compare = decide.compare
 
@@ -420,14 +420,14 @@ def test_memory_that_was_never_seen_gates_nothing(project: Project) -> None:
 
 
 def test_an_update_of_new_cells_leaves_what_is_stored(project: Project) -> None:
-    project.record(None, tandem_of("threads"))
+    project.record(None, group_of("threads"))
     before = project.baseline.read_bytes()
     outcome = project.record(day(seed=5))
     assert outcome.decision() is Decision.PASSED
     stored = outcome.session.store.load(TEST)
     assert stored is not None
     assert set(stored.cells) == {"3.14-threads-w2", "3.14-fork-w2"}
-    assert project.record(day(seed=6), tandem_of("threads")).decision() is Decision.PASSED
+    assert project.record(day(seed=6), group_of("threads")).decision() is Decision.PASSED
     assert before != project.baseline.read_bytes()
     assert stored == outcome.session.store.load(TEST)
 
@@ -487,7 +487,7 @@ def test_a_corrupt_baseline_is_an_error_and_stays_as_it_is(project: Project, dam
     project.baseline.write_text(damage(whole), encoding="utf-8")
     before = project.baseline.read_bytes()
     assert before != whole.encode()
-    other = tandem_of(spec=spec_of("threads", nodeid="test_other.py::test_other"))
+    other = group_of(spec=spec_of("threads", nodeid="test_other.py::test_other"))
     for update in UPDATES if damage is DAMAGES["cut off"] else [("all",)]:
         outcome = project.run(None, TWO, other, update=update)
         assert outcome.decision() is outcome.decision(FORK) is Decision.ERROR
@@ -513,10 +513,10 @@ def test_a_baseline_of_another_test_that_is_broken_hides_no_verdict(project: Pro
 def test_of_another_machine_only_what_travels_is_compared(project: Project) -> None:
     project.recorded()
     project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-64c-99999999")
-    outcome = project.run(day(lambda at: 0.4 if at.candle else 1.0))
+    outcome = project.run(day(lambda at: 0.4 if at.control else 1.0))
     assert outcome.decision() is outcome.decision(FORK) is Decision.PASSED
     verdict = outcome.rows[FORK].verdict
-    assert verdict.road == "elsewhere"
+    assert verdict.basis == "portable"
     assert f"recorded on another machine or build ({MACHINE.fingerprint}/{GIL_KEY})" in verdict.why
     assert {each.metric for each in verdict.metrics} == {Metric.USS, Metric.LOCK_WAIT, Metric.RATIO}
 
@@ -525,24 +525,24 @@ def test_of_another_machine_a_worse_ratio_is_measured_beside_its_commit_or_predi
     project.recorded()
     project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-64c-99999999")
     slower = cell_slower(1.3, "3.14-fork-w2")
-    assert project.run(day(slower)).rows[FORK].verdict.road == "tandem"
+    assert project.run(day(slower)).rows[FORK].verdict.basis == "paired"
     project.beside = False
     doubled = project.run(day(cell_slower(2.0, "3.14-fork-w2")))
     assert doubled.decision(FORK) is Decision.REGRESSED
-    assert doubled.rows[FORK].verdict.road == "elsewhere"
+    assert doubled.rows[FORK].verdict.basis == "portable"
     assert doubled.decision() is Decision.PASSED  # the reference executor itself has no ratio to judge
 
 
 def test_a_test_that_measures_something_else_now_has_no_baseline(project: Project) -> None:
     project.recorded()
-    outcome = project.run(None, tandem_of(spec=spec_of("threads", "fork", reuse="pool")))
+    outcome = project.run(None, group_of(spec=spec_of("threads", "fork", reuse="pool")))
     assert outcome.decision() is Decision.NO_BASELINE
     assert "reuse was fresh, is pool" in outcome.reason()
 
 
 def test_a_target_that_is_not_there_is_unsupported_and_the_others_run(project: Project) -> None:
     project.missing["3.15"] = "no Python 3.15; get it with: uv python install 3.15"
-    outcome = project.run(None, tandem_of("threads", targets=("3.14", "3.15")))
+    outcome = project.run(None, group_of("threads", targets=("3.14", "3.15")))
     missing = outcome.rows[f"{TEST}[3.15-threads-w2]"]
     assert (missing.verdict.decision, missing.verdict.reason) == (Decision.UNSUPPORTED, project.missing["3.15"])
     assert outcome.decision() is Decision.NO_BASELINE
@@ -631,7 +631,7 @@ def test_loops_of_the_baseline_are_taken_over(project: Project) -> None:
 
 def test_a_cell_that_is_not_collected_any_more_is_reported(project: Project) -> None:
     project.recorded()
-    outcome = project.run(None, tandem_of("threads"))
+    outcome = project.run(None, group_of("threads"))
     assert outcome.report.unused_baselines == (FORK,)
     assert outcome.session.report([], "0.1", None).unused_baselines == ()
 
@@ -649,10 +649,10 @@ def test_the_report_holds_everything(project: Project) -> None:
 # -- lock wait, scaling, and what looking costs --------------------------------------------------------------------
 
 
-def of_counts(*counts: int) -> Tandem:
+def of_counts(*counts: int) -> Group:
     """One test's threads at each of these worker counts."""
-    tandems = [tandem_of(spec=spec_of("threads", workers=count)) for count in counts]
-    return Tandem(key="k", spec=tandems[0].spec, cells=tuple(cell for tandem in tandems for cell in tandem.cells))
+    groups = [group_of(spec=spec_of("threads", workers=count)) for count in counts]
+    return Group(key="k", spec=groups[0].spec, cells=tuple(cell for group in groups for cell in group.cells))
 
 
 def waiting(share: float, slower: Callable[[At], float] = lambda _: 1.0, seed: int = 2) -> FakeLauncher:
@@ -736,28 +736,28 @@ def test_a_miss_is_measured_beside_the_commit_of_its_baseline(project: Project) 
     project.recorded()
     outcome = project.run(day(cell_slower(1.3)))
     row = outcome.rows[THREADS]
-    assert (row.verdict.decision, row.verdict.road) == (Decision.REGRESSED, "tandem")
+    assert (row.verdict.decision, row.verdict.basis) == (Decision.REGRESSED, "paired")
     assert row.verdict.baseline == "the baseline's commit"
     assert "not clearly as stored" in row.verdict.why
     assert row.beside is not None
     assert row.beside.reference is not None
     assert row.sample is not None
-    assert row.sample.candle  # the first sample stays: an update records it
-    assert outcome.rows[FORK].verdict.road == "stored"
+    assert row.sample.control  # the first sample stays: an update records it
+    assert outcome.rows[FORK].verdict.basis == "stored"
 
 
 def test_a_day_that_the_candle_does_not_cancel_passes_beside_its_commit(project: Project) -> None:
     project.recorded()
-    outcome = project.run(day(lambda at: 1.0 if at.candle else 1.3))  # the reference is as slow today
+    outcome = project.run(day(lambda at: 1.0 if at.control else 1.3))  # the reference is as slow today
     assert outcome.decision() is outcome.decision(FORK) is Decision.PASSED
-    assert outcome.rows[THREADS].verdict.road == "tandem"
+    assert outcome.rows[THREADS].verdict.basis == "paired"
 
 
 def test_where_no_commit_can_be_had_only_much_slower_fails(project: Project) -> None:
     project.recorded()
     project.beside = False
     slower = project.run(day(cell_slower(1.2)))
-    assert (slower.decision(), slower.rows[THREADS].verdict.road) == (Decision.INCONCLUSIVE, "prediction")
+    assert (slower.decision(), slower.rows[THREADS].verdict.basis) == (Decision.INCONCLUSIVE, "predicted")
     assert slower.rows[THREADS].verdict.why == "no git here"
     assert slower.decision(FORK) is Decision.PASSED
     assert project.run(day(cell_slower(1.8))).decision() is Decision.REGRESSED
@@ -775,7 +775,7 @@ def test_more_recordings_tell_smaller_regressions(project: Project) -> None:
 def test_escalation_can_be_turned_off(project: Project) -> None:
     project.recorded()
     outcome = project.run(day(cell_slower(1.2)), escalate=False)
-    assert outcome.rows[THREADS].verdict.road == "prediction"
+    assert outcome.rows[THREADS].verdict.basis == "predicted"
     assert "--ftgate-escalate" in outcome.rows[THREADS].verdict.why
 
 
@@ -784,7 +784,7 @@ def test_the_last_twenty_recordings_stay(project: Project, monkeypatch: pytest.M
     monkeypatch.setattr(folder, "RECORDINGS_KEPT", 3)
     project.recorded()
     for seed in range(30, 34):
-        outcome = project.record(day(seed=seed), tandem_of("threads"), update="all")
+        outcome = project.record(day(seed=seed), group_of("threads"), update="all")
     stored = outcome.session.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
     assert stored is not None
     assert len(stored.recordings) == 3
@@ -796,8 +796,8 @@ def test_against_a_revision_nothing_stored_is_needed(project: Project) -> None:
     assert outcome.decision() is Decision.PASSED
     assert outcome.decision(FORK) is Decision.REGRESSED
     verdict = outcome.rows[FORK].verdict
-    assert (verdict.road, verdict.why, verdict.baseline) == ("tandem", "--ftgate-against main", "main (1eb3b87)")
-    assert not [request for request in outcome.launcher.requests if request.side == "candle"]
+    assert (verdict.basis, verdict.why, verdict.baseline) == ("paired", "--ftgate-against main", "main (1eb3b87)")
+    assert not [request for request in outcome.launcher.requests if request.side == "control"]
 
 
 def test_a_reference_that_lacks_the_test_is_no_baseline(project: Project) -> None:
@@ -809,7 +809,7 @@ def test_a_reference_that_lacks_the_test_is_no_baseline(project: Project) -> Non
 
 
 def test_a_reference_that_cannot_be_installed_is_an_error(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    def ready(running: Session, cell: Cell, side: git_module.Side | None = None) -> Ready:
+    def ready(running: Session, cell: Cell, side: git_module.Side | None = None) -> PreparedTarget:
         if side is not None and side.label != "work tree":
             raise InstallError("cannot install -e . (of old): no such package")
         found = running.found(cell).ready
@@ -822,7 +822,7 @@ def test_a_reference_that_cannot_be_installed_is_an_error(project: Project, monk
     assert outcome.decision() is outcome.decision(FORK) is Decision.ERROR
     assert "cannot install" in outcome.reason()
     screened = project.run(day(cell_slower(1.2)))
-    assert screened.rows[THREADS].verdict.road == "prediction"
+    assert screened.rows[THREADS].verdict.basis == "predicted"
     assert "cannot install" in screened.rows[THREADS].verdict.why
 
 
@@ -840,7 +840,7 @@ def test_a_regression_that_the_machine_may_have_made_is_doubted(
 ) -> None:
     project.recorded()
     project.beside = False
-    monkeypatch.setattr(disturbance, "unfit", lambda seen, road: "others kept the cores busy" if seen else "")
+    monkeypatch.setattr(disturbance, "unfit", lambda seen, basis: "others kept the cores busy" if seen else "")
     outcome = project.run(day(cell_slower(1.8)))
     assert outcome.decision() is Decision.INCONCLUSIVE
     assert "not believed: others kept the cores busy" in outcome.reason()
@@ -858,7 +858,7 @@ def test_a_regression_is_predicted_where_only_the_environment_of_its_reference_f
     project.recorded()
     monkeypatch.setattr(Session, "found", lambda _, cell, side=None: found(cell, side))
     assert project.run(day(cell_slower(3.0))).decision() is Decision.REGRESSED
-    monkeypatch.setattr(disturbance, "unfit", lambda conditions, road: "LOUD" if road == "prediction" else "")
+    monkeypatch.setattr(disturbance, "unfit", lambda conditions, basis: "LOUD" if basis == "predicted" else "")
     assert project.run(day(cell_slower(3.0))).decision() is Decision.INCONCLUSIVE
 
 
@@ -874,7 +874,7 @@ def test_a_reference_that_dies_later_ends_its_cell(project: Project) -> None:
     project.recorded()
     screened = project.run(dying(day(cell_slower(3.0))))
     assert screened.decision() is Decision.REGRESSED
-    assert screened.rows[THREADS].verdict.road == "prediction"
+    assert screened.rows[THREADS].verdict.basis == "predicted"
     assert "boom" in screened.rows[THREADS].verdict.why
 
 
@@ -893,7 +893,7 @@ def test_code_that_did_not_change_does_not_regress_and_is_recorded(
         raise worktrees.NothingToCompare("it is checked out")
 
     project.recorded()
-    monkeypatch.setattr(Session, "pair", lambda _, standing=None, test="": same())
+    monkeypatch.setattr(Session, "pair", lambda _, compared_with=None, test="": same())
     outcome = project.run(day(cell_slower(3.0)), update=("all",))
     assert outcome.decision() is Decision.INCONCLUSIVE
     assert "the code is that of its baseline" in outcome.reason()
@@ -907,7 +907,7 @@ def test_the_one_worker_cell_is_measured_no_longer_than_the_scaling_of_the_other
     project.record(day(seed=1), of_counts(1, 2))
     outcome = project.run(day(cell_slower(1.5, "3.14-threads-w2"), between=0.02), of_counts(1, 2))
     assert outcome.decision(two) is Decision.REGRESSED
-    assert outcome.rows[one].verdict.road == "stored"
+    assert outcome.rows[one].verdict.basis == "stored"
     beside = [event.at for event in outcome.launcher.of(MEASURED, side="own") if event.at.reference]
     rounds = {
         label: len({at.order for at in beside if at.label == label}) for label in ("3.14-threads-w1", "3.14-threads-w2")
@@ -930,8 +930,8 @@ def test_a_target_that_cannot_be_installed_is_an_error_of_its_own_cells(
     fresh = Project(project.root, monkeypatch)
     monkeypatch.setattr(Session, "found", FOUND)
     monkeypatch.setattr(Session, "_find", find)
-    fine = tandem_of(spec=spec_of("threads", nodeid="test_a.py::test_it"))
-    broken = tandem_of(spec=spec_of("threads", nodeid="test_b.py::test_it"), targets=("3.14t",))
+    fine = group_of(spec=spec_of("threads", nodeid="test_a.py::test_it"))
+    broken = group_of(spec=spec_of("threads", nodeid="test_b.py::test_it"), targets=("3.14t",))
     outcome = fresh.run(None, fine, broken)
     assert outcome.decision("test_a.py::test_it[3.14-threads-w2]") is Decision.NO_BASELINE
     assert outcome.decision("test_b.py::test_it[3.14t-threads-w2]") is Decision.ERROR
@@ -942,11 +942,11 @@ def test_a_target_that_cannot_be_installed_is_an_error_of_its_own_cells(
 # -- contracts -----------------------------------------------------------------------------------------------------
 
 
-def required(*texts: str) -> Tandem:
+def required(*texts: str) -> Group:
     spec = msgspec.structs.replace(
         spec_of("threads", "fork"), requirements=tuple(Requirement(text=text) for text in texts)
     )
-    return tandem_of(spec=spec)
+    return group_of(spec=spec)
 
 
 def test_a_contract_needs_no_baseline(project: Project) -> None:
@@ -966,7 +966,7 @@ def test_a_contract_is_judged_beside_what_is_stored(project: Project) -> None:
     outcome = project.run(day(cell_slower(1.3)), required("uss < 64 MiB"))
     assert outcome.decision() is Decision.REGRESSED
     assert outcome.metric(Metric.CONTRACT).decision is Decision.PASSED
-    assert outcome.rows[THREADS].verdict.road == "tandem"
+    assert outcome.rows[THREADS].verdict.basis == "paired"
     too_much = project.run(day(uss_bytes=65 * MIB), required("uss < 64 MiB"), against="main")
     assert too_much.decision() is Decision.BROKEN
 
@@ -977,8 +977,8 @@ def test_a_contract_is_judged_beside_what_is_stored(project: Project) -> None:
 def test_a_budget_goes_where_the_decision_is_nearest(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     launcher = day()
     monkeypatch.setattr(time, "monotonic", launcher.clock)
-    quiet = tandem_of(spec=spec_of("threads", nodeid="test_quiet.py::test_it"))
-    loud = tandem_of(spec=spec_of("threads", nodeid="test_loud.py::test_it"))
+    quiet = group_of(spec=spec_of("threads", nodeid="test_quiet.py::test_it"))
+    loud = group_of(spec=spec_of("threads", nodeid="test_loud.py::test_it"))
     calm, wild = noisy(20 * MS, 0.005, seed=3), noisy(20 * MS, 0.30, seed=3)
     path = {"test_loud.py::test_it": wild, "test_quiet.py::test_it": calm}
     starts: list[str] = []
@@ -1019,9 +1019,9 @@ def test_a_budget_that_ends_in_between_never_turns_a_regression_into_nothing(
 def test_a_budget_gives_every_test_its_first_rounds(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     launcher = FakeLauncher(wall_ns=noisy(200 * MS, 0.003, within=0.05, seed=3))
     monkeypatch.setattr(time, "monotonic", launcher.clock)
-    tests = [tandem_of(spec=spec_of("threads", nodeid=f"test_{number}.py::test_it")) for number in range(8)]
+    tests = [group_of(spec=spec_of("threads", nodeid=f"test_{number}.py::test_it")) for number in range(8)]
     outcome = project.run(launcher, *tests, against="main", budget_s=400.0)
-    rounds = [outcome.launches(cell.nodeid) for tandem in tests for cell in tandem.cells]
+    rounds = [outcome.launches(cell.nodeid) for group in tests for cell in group.cells]
     assert min(rounds) >= 2
     assert max(rounds) <= 3 * min(rounds)
     assert launcher.clock() < 450
@@ -1032,7 +1032,7 @@ def test_rows_of_tests_that_ended_are_kept_whatever_comes_then(
 ) -> None:
     launcher = day()
     monkeypatch.setattr(time, "monotonic", launcher.clock)
-    quick, slow = (tandem_of(spec=spec_of("threads", nodeid=f"test_{name}.py::test_it")) for name in ("quick", "slow"))
+    quick, slow = (group_of(spec=spec_of("threads", nodeid=f"test_{name}.py::test_it")) for name in ("quick", "slow"))
     noise_of = {"test_quick.py::test_it": noisy(20 * MS, 0.003), "test_slow.py::test_it": noisy(20 * MS, 0.4)}
 
     def nodeid() -> str:
@@ -1048,5 +1048,5 @@ def test_rows_of_tests_that_ended_are_kept_whatever_comes_then(
     launcher.trouble = interrupted
     running = project.session(launcher, quick, slow, against="main", budget_s=500.0)
     with pytest.raises(KeyboardInterrupt):
-        running.arrival(quick.cells[0].nodeid)
+        running.message(quick.cells[0].nodeid)
     assert [path.suffix for path in running.run.glob("*.json")] == [".json"]

@@ -390,7 +390,7 @@ def test_what_does_not_block_is_no_wait_and_what_times_out_is_one(probe: Probe) 
 
 # Windows
 
-TURNS = dedented("""
+ITERATIONS = dedented("""
     import queue, sys, threading, time
     from pytest_ftgate.runner import locks
     lock = threading.Lock(); again = threading.RLock(); condition = threading.Condition(); items = queue.Queue()
@@ -429,11 +429,11 @@ TURNS = dedented("""
 
 
 def test_nothing_is_kept_while_the_window_is_closed(probe: Probe) -> None:
-    assert probe.good(TURNS.replace("WINDOWS", str(OFF)), window=OFF).files == {}
+    assert probe.good(ITERATIONS.replace("WINDOWS", str(OFF)), window=OFF).files == {}
 
 
 def test_acquisitions_are_counted_exactly_and_apart_from_waits(probe: Probe) -> None:
-    ran = probe.good(TURNS.replace("WINDOWS", f"{RECORD} {COUNT} {OFF} {COUNT} {RECORD}"), window=OFF)
+    ran = probe.good(ITERATIONS.replace("WINDOWS", f"{RECORD} {COUNT} {OFF} {COUNT} {RECORD}"), window=OFF)
     told = {site["kind"]: (site["acquired"], site["contended"]) for site in ran.sites}
     outermost = 2 * 4 * 500
     assert told == {
@@ -550,20 +550,20 @@ def test_a_process_that_is_not_told_of_a_window_records_its_waits(probe: Probe, 
 @tried_again
 def test_no_wait_that_straddles_two_windows_is_kept(probe: Probe) -> None:
     """The pause between the turns would be charged to the lock."""
-    turns = "from pytest_ftgate.runner.locks import OFF, RECORD, set_window\n"
+    iterations = "from pytest_ftgate.runner.locks import OFF, RECORD, set_window\n"
     once = WAITS.replace("    end()\n", "    set_window(RECORD)\n    end()\n")
     assert once != WAITS
-    assert [site for site in probe.good(turns + once).sites if site["waits_for"] == "queue"] == []
+    assert [site for site in probe.good(iterations + once).sites if site["waits_for"] == "queue"] == []
     locks = CONTENDED.replace(
         "    lock.release()\n", "    set_window(OFF)\n    set_window(RECORD)\n    lock.release()\n"
     )
     assert locks != CONTENDED
-    assert probe.good(turns + locks).sites == []
+    assert probe.good(iterations + locks).sites == []
     missed = TIMEOUTS.replace("TIMED", "True").replace("thread.join()", "AGAIN").replace("0.02", "0.15")
     again = "\nwhile thread.is_alive(): time.sleep(0.005); set_window(RECORD)\n"
     assert "AGAIN" in missed
     assert "0.15" in missed
-    assert probe.good(turns + "import time\n" + missed.replace("AGAIN", again)).sites == []
+    assert probe.good(iterations + "import time\n" + missed.replace("AGAIN", again)).sites == []
 
 
 def test_openings_of_the_window_are_told_apart(probe: Probe) -> None:

@@ -19,26 +19,26 @@ from pytest_ftgate.measure.launch import Handle, Launcher, LaunchFailed, Request
 from pytest_ftgate.measure.launchers.workload import setup_of
 from pytest_ftgate.model import (
     Cell,
-    Crew,
     Decision,
     Executor,
     Figures,
     Launch,
     Param,
+    RoleCounts,
     Row,
     Source,
     Spec,
     Target,
     Verdict,
 )
-from pytest_ftgate.report.details import beneath
+from pytest_ftgate.report.details import detail_lines
 from pytest_ftgate.report.lines import Style
 from pytest_ftgate.run import once
 from pytest_ftgate.runner import loading
 from pytest_ftgate.runner.protocol import CHECK, COLD, MEASURED, WARMUP
 from pytest_ftgate.runner.worker import Worker
 
-CREW: Crew = (("producer", 3), ("writer", 2))
+ROLE_COUNT: RoleCounts = (("producer", 3), ("writer", 2))
 LONG_S = 30.0
 """The limit of an iteration in these tests; what ends by an error of its own does so long before."""
 
@@ -108,18 +108,18 @@ WORKLOAD = """
 class Roled:
     """Gives the cells of a bench their roles."""
 
-    def __init__(self, launcher: Launcher, crew: Crew) -> None:
+    def __init__(self, launcher: Launcher, role_count: RoleCounts) -> None:
         self.launcher = launcher
-        self.crew = crew
+        self.role_count = role_count
 
     def start(self, request: Request) -> Handle:
-        workers = sum(count for _, count in self.crew)
-        cell = msgspec.structs.replace(request.cell, roles=self.crew, workers=workers)
+        workers = sum(count for _, count in self.role_count)
+        cell = msgspec.structs.replace(request.cell, roles=self.role_count, workers=workers)
         return self.launcher.start(msgspec.structs.replace(request, cell=cell))
 
 
-def start(bench: Bench, executor: Executor, crew: Crew = CREW, **options: Any) -> Handle:
-    bench.launcher = cast(Any, Roled(bench.launcher, crew))
+def start(bench: Bench, executor: Executor, role_count: RoleCounts = ROLE_COUNT, **options: Any) -> Handle:
+    bench.launcher = cast(Any, Roled(bench.launcher, role_count))
     return bench.start(executor, timeout_s=LONG_S, **options)
 
 
@@ -141,21 +141,21 @@ def test_leaders_are_served_until_they_have_ended(bench: Bench, executor: Execut
     bench.write(WORKLOAD)
     handle = start(bench, executor, build=build, reuse=reuse)
     handle.ready()
-    handle.turn(COLD)
-    handle.turn(WARMUP)
-    turns = [handle.turn(MEASURED, loops=4), handle.turn(MEASURED, loops=1, window_ns=30_000_000)]
+    handle.iteration(COLD)
+    handle.iteration(WARMUP)
+    iterations = [handle.iteration(MEASURED, loops=4), handle.iteration(MEASURED, loops=1, window_ns=30_000_000)]
     held = handle.hold(30_000_000, watched=False)
     barrier = handle.barrier(2, 0)
-    handle.turn(CHECK)
+    handle.iteration(CHECK)
     done = handle.finish()
-    measured = [*turns, held.turn]
-    assert turns[0].ops == 3 * 4
-    assert turns[1].ops >= 3
+    measured = [*iterations, held.iteration]
+    assert iterations[0].ops == 3 * 4
+    assert iterations[1].ops >= 3
     assert barrier.ops == 2
-    for turn in measured:
-        assert turn.rate > 0
-        assert turn.wall_ns == turn.start_ns + turn.work_ns + turn.join_ns
-    sent = sum(turn.ops for turn in measured)
+    for iteration in measured:
+        assert iteration.rate > 0
+        assert iteration.wall_ns == iteration.start_ns + iteration.work_ns + iteration.join_ns
+    sent = sum(iteration.ops for iteration in measured)
     assert done.counters == {"sent": sent, "seen": sent, "served": 2 * len(measured)}
     assert done.timers["reply"].count == sent
     assert done.peaks["n"] >= (4 if reuse == "fresh" else 4 + 2)
@@ -171,7 +171,7 @@ def test_workers_that_share_no_modules_have_roles(bench: Bench, executor: Execut
     bench.write(WORKLOAD)
     handle = start(bench, executor, (("producer", 1), ("writer", 1)), build=build)
     handle.ready()
-    assert handle.turn(MEASURED, loops=5).ops == 5
+    assert handle.iteration(MEASURED, loops=5).ops == 5
     assert handle.finish().counters == {"sent": 5, "seen": 5, "served": 1}
 
 
@@ -198,23 +198,23 @@ def test_what_follows_the_last_leader_is_time_of_joining(bench: Bench) -> None:
     """)
     handle = start(bench, THREADS, (("lead", 2), ("slow", 1)), side="locks")
     handle.ready()
-    turn = handle.turn(MEASURED)
+    iteration = handle.iteration(MEASURED)
     locks = handle.finish().locks
-    assert turn.join_ns >= 50_000_000 > turn.work_ns
-    assert turn.ops == 2
+    assert iteration.join_ns >= 50_000_000 > iteration.work_ns
+    assert iteration.ops == 2
     # What a role waits for after the leaders is within the time that its waits are a share of.
     assert locks is not None
-    assert locks.work_ns == turn.work_ns + turn.join_ns
+    assert locks.work_ns == iteration.work_ns + iteration.join_ns
 
 
 @pytest.mark.parametrize("executor", [THREADS, TASKS], ids=lambda executor: executor.label)
 def test_what_stands_in_for_the_workload_has_no_roles(bench: Bench, executor: Executor) -> None:
     bench.write(WORKLOAD)
-    handle = start(bench, executor, side="candle")
+    handle = start(bench, executor, side="control")
     handle.ready()
-    assert handle.turn(MEASURED, loops=2).ops == 2 * 5
+    assert handle.iteration(MEASURED, loops=2).ops == 2 * 5
     assert handle.barrier(3, 0).ops == 3
-    assert len(handle.finish().turns) == 1
+    assert len(handle.finish().iterations) == 1
 
 
 def test_roles_in_the_words_of_a_job(tmp_path: Path) -> None:
@@ -235,8 +235,8 @@ def test_workers_without_roles_have_none(bench: Bench) -> None:
     """)
     handle = bench.start(THREADS)
     handle.ready()
-    handle.turn(COLD)
-    handle.turn(MEASURED)
+    handle.iteration(COLD)
+    handle.iteration(MEASURED)
     done = handle.finish()
     assert done.results == ("['', {}, 2]; ['', {}, 2]",)
     assert done.peaks == {"depth": 10, "least": -5}
@@ -303,7 +303,7 @@ FAILING = """
         return [kind.Queue(), kind.Queue()]
 """
 
-LED: Crew = (("leader", 2), ("writer", 1))
+LED: RoleCounts = (("leader", 2), ("writer", 1))
 
 
 def failing(bench: Bench) -> Path:
@@ -317,7 +317,7 @@ def fails(bench: Bench, executor: Executor, how: str, **options: Any) -> str:
     handle.ready()
     began = time.monotonic()
     with pytest.raises(LaunchFailed) as caught:
-        handle.turn(MEASURED, loops=1, window_ns=options.get("window_ns", 0))
+        handle.iteration(MEASURED, loops=1, window_ns=options.get("window_ns", 0))
     assert time.monotonic() - began < LONG_S / 2
     return caught.value.error.reason
 
@@ -386,7 +386,7 @@ def test_stop_itself_may_fail(bench: Bench) -> None:
     handle = start(bench, THREADS)
     handle.ready()
     with pytest.raises(LaunchFailed, match="raised AttributeError: 'Queue' object has no attribute 'inbox'"):
-        handle.turn(MEASURED)
+        handle.iteration(MEASURED)
 
 
 def test_a_role_without_a_body(bench: Bench) -> None:
@@ -410,9 +410,9 @@ def test_a_peak_that_is_no_number() -> None:
 # -- functional runs -----------------------------------------------------------------------------------------------
 
 
-def cell_of(path: Path, executor: Executor, crew: Crew = CREW) -> tuple[Cell, Spec]:
+def cell_of(path: Path, executor: Executor, role_count: RoleCounts = ROLE_COUNT) -> tuple[Cell, Spec]:
     """A cell with roles, and its test."""
-    workers = sum(count for _, count in crew)
+    workers = sum(count for _, count in role_count)
     source = Source(path=str(path), line=1, module=path.stem, qualname="test_it", sys_path=(str(path.parent),))
     spec = Spec(
         nodeid="test_it",
@@ -421,10 +421,10 @@ def cell_of(path: Path, executor: Executor, crew: Crew = CREW) -> tuple[Cell, Sp
         executors=(executor,),
         workers=(workers,),
         reuse="fresh",
-        crews=(crew,),
+        role_counts=(role_count,),
     )
     target = Target(spec="3.14", request="3.14")
-    return Cell(nodeid="test_it[x]", target=target, executor=executor, workers=workers, roles=crew), spec
+    return Cell(nodeid="test_it[x]", target=target, executor=executor, workers=workers, roles=role_count), spec
 
 
 @pytest.mark.parametrize("executor", [THREADS, FORK, TASKS], ids=lambda executor: executor.label)
@@ -506,7 +506,7 @@ def test_peaks_stand_beneath_the_row() -> None:
     cell = cell_of(Path("test_a.py"), THREADS)[0]
     found = Figures(peaks={"queue_depth": 26.0, "late_ms": 1234.5678, "least": 0.0517}, timers_mean_ns={"ack": 5e3})
     row = Row(cell=cell, verdict=Verdict(decision=Decision.NO_BASELINE), figures=found)
-    (line,) = beneath(row, Style(width=120, color=False, unicode=True, verbosity=0))
+    (line,) = detail_lines(row, Style(width=120, color=False, unicode=True, verbosity=0))
     assert line.strip() == "ack 5.00 µs mean; late_ms peak 1235; least peak 0.0517; queue_depth peak 26"
 
 
@@ -514,8 +514,8 @@ def test_peaks_stand_beneath_the_row() -> None:
 
 
 def test_cells_of_other_roles_may_give_other_results() -> None:
-    def entry(crew: Crew, result: str) -> Entry:
-        cell = cell_of(Path("test_a.py"), THREADS, crew)[0]
+    def entry(role_count: RoleCounts, result: str) -> Entry:
+        cell = cell_of(Path("test_a.py"), THREADS, role_count)[0]
         return cast(Entry, SimpleNamespace(cell=cell, launches=[SimpleNamespace(results=(result,))]))
 
     first, second = (("producer", 3), ("writer", 1)), (("producer", 2), ("writer", 2))

@@ -57,21 +57,21 @@ def test_every_executor_runs_a_worker_body(bench: Bench, executor: Executor, reu
     bench.write(WORKLOAD)
     handle = bench.start(executor, build=build, reuse=reuse)
     assert 0 < handle.ready() < 1e6
-    handle.turn(COLD)
-    handle.turn(WARMUP)
-    turns = [handle.turn(MEASURED, loops=3) for _ in range(4)]
-    handle.turn(CHECK)
+    handle.iteration(COLD)
+    handle.iteration(WARMUP)
+    iterations = [handle.iteration(MEASURED, loops=3) for _ in range(4)]
+    handle.iteration(CHECK)
     done = handle.finish()
-    assert done.turns == tuple(turns)
+    assert done.iterations == tuple(iterations)
     assert done.results == ("[0, 2, 499540]; [1, 2, 499540]",)
     assert done.counters == {"calls": 2 * 3 * 2 * 4}
     assert done.timers["inner"].count == 3 * 2 * 4
     assert done.gil_enabled is (build == "3.14")
     assert done.cold is not None
-    for turn in turns:
-        assert turn.ops == 6
-        assert turn.wall_ns == turn.start_ns + turn.work_ns + turn.join_ns > 0
-        assert turn.rate > 0
+    for iteration in iterations:
+        assert iteration.ops == 6
+        assert iteration.wall_ns == iteration.start_ns + iteration.work_ns + iteration.join_ns > 0
+        assert iteration.rate > 0
 
 
 @pytest.mark.parametrize("build", BUILDS)
@@ -81,18 +81,18 @@ def test_every_executor_gives_a_pool(bench: Bench, executor: Executor, build: st
     for reuse in ("fresh", "pool"):
         handle = bench.start(executor, build=build, reuse=reuse, test="test_pool", body="executor")
         handle.ready()
-        handle.turn(COLD)
-        handle.turn(MEASURED)
+        handle.iteration(COLD)
+        handle.iteration(MEASURED)
         assert handle.finish().results == (str([x * x for x in range(10)]),)
 
 
 @pytest.mark.parametrize("executor", ALL, ids=lambda executor: executor.label)
 def test_the_candle_burns_under_every_executor(bench: Bench, executor: Executor) -> None:
     bench.write(WORKLOAD)
-    handle = bench.start(executor, side="candle")
+    handle = bench.start(executor, side="control")
     handle.ready()
-    handle.turn(COLD)
-    assert handle.turn(MEASURED).ops == 2
+    handle.iteration(COLD)
+    assert handle.iteration(MEASURED).ops == 2
     assert len(handle.finish().results) == 1
 
 
@@ -101,12 +101,12 @@ def test_a_window_runs_the_body_until_it_ends(bench: Bench, executor: Executor) 
     bench.write(WORKLOAD)
     handle = bench.start(executor, reuse="pool", build="3.14t")
     handle.ready()
-    handle.turn(COLD, 1, 30_000_000)
-    turn = handle.turn(MEASURED, 1, 60_000_000)
-    assert turn.ops > 2
-    assert turn.work_ns >= 60_000_000
+    handle.iteration(COLD, 1, 30_000_000)
+    iteration = handle.iteration(MEASURED, 1, 60_000_000)
+    assert iteration.ops > 2
+    assert iteration.work_ns >= 60_000_000
     done = handle.finish()
-    assert done.counters["calls"] == 2 * turn.ops
+    assert done.counters["calls"] == 2 * iteration.ops
     assert done.results == ()
 
 
@@ -122,7 +122,7 @@ def test_pool_workers_keep_their_state_and_fresh_ones_do_not(bench: Bench) -> No
         handle = bench.start(FORK, reuse=reuse, workers=1)
         handle.ready()
         for _ in range(3):
-            handle.turn(MEASURED)
+            handle.iteration(MEASURED)
         seen[reuse] = handle.finish().counters["seen"]
     assert seen == {"fresh": 3, "pool": 1 + 2 + 3}
 
@@ -144,8 +144,8 @@ def test_shared_state_is_the_executors_own(bench: Bench, executor: Executor) -> 
     """)
     handle = bench.start(executor, workers=3)
     handle.ready()
-    handle.turn(MEASURED)
-    handle.turn(MEASURED)
+    handle.iteration(MEASURED)
+    handle.iteration(MEASURED)
     assert handle.finish().counters["n"] == 1 + 2 + 3 + 4 + 5 + 6
 
 
@@ -166,7 +166,7 @@ def test_shared_state_reaches_the_tasks_of_a_pool(bench: Bench) -> None:
     for executor in (THREADS, FORK, SPAWN):
         handle = bench.start(executor, body="executor")
         handle.ready()
-        handle.turn(COLD)
+        handle.iteration(COLD)
         assert handle.finish().results == ("[1, 2, 3]",)
 
 
@@ -197,7 +197,7 @@ def test_sub_interpreters_share_queues(bench: Bench) -> None:
     """)
     handle = bench.start(INTERPRETERS)
     handle.ready()
-    handle.turn(COLD)
+    handle.iteration(COLD)
     assert handle.finish().results == ("True; True",)
 
 
@@ -214,7 +214,7 @@ def test_check_replaces_the_comparison_and_may_fail(bench: Bench) -> None:
     handle = bench.start(SPAWN)
     handle.ready()
     with pytest.raises(LaunchFailed) as failed:
-        handle.turn(COLD)
+        handle.iteration(COLD)
     assert failed.value.error.reason.startswith("raised AssertionError: [0, 1]")
     assert "in check" in failed.value.error.detail
 
@@ -230,7 +230,7 @@ def test_a_method_of_a_class_with_parameters(bench: Bench, executor: Executor) -
     params = (Param(name="n", literal="21"), Param(name="words", literal="('a', {'b': 1})"))
     handle = bench.start(executor, test="TestIt.test_it", params=params, workers=1)
     handle.ready()
-    handle.turn(COLD)
+    handle.iteration(COLD)
     assert handle.finish().results == ("[42, ('a', {'b': 1},), 'TestIt']",)
 
 
@@ -250,7 +250,7 @@ def test_importlib_mode_and_relative_imports(bench: Bench, executor: Executor) -
     )
     handle = bench.start(executor, module="pkg.test_inner", import_mode="importlib", sys_path=())
     handle.ready()
-    handle.turn(COLD)
+    handle.iteration(COLD)
     assert handle.finish().results == ("5; 5",)
 
 
@@ -268,7 +268,7 @@ def test_the_target_sees_no_pytest_but_a_stand_in(bench: Bench) -> None:
     for executor in (THREADS, FORK, SPAWN):
         handle = bench.start(executor, workers=1)
         handle.ready()
-        handle.turn(COLD)
+        handle.iteration(COLD)
         assert handle.finish().results == ("([], False,)",)
 
 
@@ -283,7 +283,7 @@ def test_the_switch_interval_reaches_every_worker(bench: Bench, executor: Execut
     """)
     handle = bench.start(executor, settings=Settings(switchinterval_ns=100_000), workers=1)
     handle.ready()
-    handle.turn(COLD)
+    handle.iteration(COLD)
     assert handle.finish().results == ("0.0001",)
 
 
@@ -298,7 +298,7 @@ def test_the_free_threaded_build_with_the_gil(bench: Bench, executor: Executor) 
     """)
     handle = bench.start(executor, build="3.14t", settings=Settings(gil="on"), workers=1, expect_gil=True)
     handle.ready()
-    handle.turn(COLD)
+    handle.iteration(COLD)
     done = handle.finish()
     assert done.results == ("True",)
     assert done.gil_enabled
@@ -322,7 +322,7 @@ def test_a_gil_that_comes_back_names_the_module(bench: Bench) -> None:
     handle = bench.start(THREADS, build="3.14t")
     handle.ready()
     with pytest.raises(LaunchFailed) as failed:
-        handle.turn(COLD)
+        handle.iteration(COLD)
     assert failed.value.error.reason == "the GIL came back on: module 'oldext' turned it on"
     assert "3.14t[gil=on]" in failed.value.error.detail
 
@@ -357,7 +357,7 @@ def test_a_real_extension_that_turns_the_gil_on_is_named(bench: Bench, executor:
     handle = bench.start(executor, build="3.14t")
     handle.ready()
     with pytest.raises(LaunchFailed) as failed:
-        handle.turn(COLD)
+        handle.iteration(COLD)
     assert failed.value.error.reason == "the GIL came back on: module 'oldext' turned it on"
 
 
@@ -376,7 +376,7 @@ def test_a_pools_worker_that_turns_the_gil_on_is_an_error(bench: Bench, executor
     """)
     handle = bench.start(executor, build="3.14t", body="executor")
     handle.ready()
-    handle.turn(COLD)
+    handle.iteration(COLD)
     with pytest.raises(LaunchFailed) as failed:
         handle.finish()
     assert failed.value.error.reason == "the GIL came back on: module 'oldext' turned it on"
@@ -403,8 +403,8 @@ def test_fork_in_a_process_that_has_threads(bench: Bench) -> None:
     """)
     handle = bench.start(FORK, timeout_s=20.0)
     handle.ready()
-    handle.turn(COLD)
-    handle.turn(MEASURED)
+    handle.iteration(COLD)
+    handle.iteration(MEASURED)
     assert handle.finish().results == ("True; True",)
 
 
@@ -418,8 +418,8 @@ def test_serial_workers_share_their_window(bench: Bench) -> None:
     """)
     handle = bench.start(SERIAL, workers=4, reuse="pool")
     handle.ready()
-    turn = handle.turn(MEASURED, 1, 80_000_000)
-    assert turn.rate == pytest.approx(turn.ops * 1e9 / turn.work_ns, rel=0.02)
+    iteration = handle.iteration(MEASURED, 1, 80_000_000)
+    assert iteration.rate == pytest.approx(iteration.ops * 1e9 / iteration.work_ns, rel=0.02)
 
 
 @pytest.mark.parametrize("executor", ALL, ids=lambda executor: executor.label)
@@ -437,7 +437,7 @@ def test_a_workload_that_raises_shows_its_own_traceback(bench: Bench, executor: 
     handle = bench.start(executor)
     handle.ready()
     with pytest.raises(LaunchFailed) as failed:
-        handle.turn(COLD)
+        handle.iteration(COLD)
     assert failed.value.error.reason == "worker 0: raised KeyError: 'nowhere'"
     assert "nowhere" in failed.value.error.detail
     assert "test_workload.py" in failed.value.error.detail
@@ -456,7 +456,7 @@ def test_sys_exit_is_an_error(bench: Bench, executor: Executor) -> None:
     handle = bench.start(executor)
     handle.ready()
     with pytest.raises(LaunchFailed, match="raised SystemExit: 3"):
-        handle.turn(COLD)
+        handle.iteration(COLD)
 
 
 @pytest.mark.parametrize(
@@ -481,7 +481,7 @@ def test_death_by_a_signal_is_an_error(bench: Bench, executor: Executor, said: s
     handle = bench.start(executor)
     handle.ready()
     with pytest.raises(LaunchFailed, match=said) as failed:
-        handle.turn(COLD)
+        handle.iteration(COLD)
     assert "about to die" in failed.value.error.detail
 
 
@@ -496,7 +496,7 @@ def test_os_exit_of_a_thread_is_an_error(bench: Bench) -> None:
     handle = bench.start(THREADS)
     handle.ready()
     with pytest.raises(LaunchFailed, match="exited with code 7 during a cold iteration"):
-        handle.turn(COLD)
+        handle.iteration(COLD)
 
 
 def test_os_exit_of_a_process_is_an_error(bench: Bench) -> None:
@@ -510,7 +510,7 @@ def test_os_exit_of_a_process_is_an_error(bench: Bench) -> None:
     handle = bench.start(FORK)
     handle.ready()
     with pytest.raises(LaunchFailed, match="worker 0 exited with code 7 before it had reported"):
-        handle.turn(COLD)
+        handle.iteration(COLD)
 
 
 @pytest.mark.parametrize("executor", [THREADS, SPAWN], ids=lambda executor: executor.label)
@@ -527,7 +527,7 @@ def test_a_hang_ends_with_its_whole_tree(bench: Bench, executor: Executor) -> No
     assert isinstance(handle, ProcessHandle)
     handle.ready()
     with pytest.raises(LaunchFailed, match=r"did not end a cold iteration within 1\.5 s") as failed:
-        handle.turn(COLD)
+        handle.iteration(COLD)
     assert "waiting for ever" in failed.value.error.detail
     handle.kill()
     assert processes.marked(handle.mark) == []
@@ -546,7 +546,7 @@ def test_children_left_behind_are_an_error_and_are_ended(bench: Bench) -> None:
     handle = bench.start(THREADS)
     assert isinstance(handle, ProcessHandle)
     handle.ready()
-    handle.turn(COLD)
+    handle.iteration(COLD)
     with pytest.raises(LaunchFailed, match="left 1 process behind") as failed:
         handle.finish()
     assert "time.sleep(600)" in failed.value.error.detail
@@ -568,7 +568,7 @@ def test_multiprocessings_own_servers_are_no_leftovers(bench: Bench, executor: E
     """)
     handle = bench.start(executor, reuse="pool")
     handle.ready()
-    handle.turn(COLD)
+    handle.iteration(COLD)
     handle.finish()
 
 
@@ -584,7 +584,7 @@ def test_a_flood_is_an_error_that_shows_its_end(bench: Bench) -> None:
     handle = bench.start(THREADS, workers=1)
     handle.ready()
     with pytest.raises(LaunchFailed, match="printed more than 4 MiB") as failed:
-        handle.turn(COLD)
+        handle.iteration(COLD)
     assert "line " in failed.value.error.detail
     assert len(failed.value.error.detail) < 40_000
 
@@ -597,7 +597,7 @@ def test_output_of_a_sane_workload_is_no_error(bench: Bench) -> None:
     """)
     handle = bench.start(THREADS)
     handle.ready()
-    handle.turn(COLD)
+    handle.iteration(COLD)
     handle.finish()
 
 
@@ -619,7 +619,7 @@ def test_a_result_that_cannot_be_compared(bench: Bench) -> None:
     handle = bench.start(THREADS)
     handle.ready()
     with pytest.raises(LaunchFailed, match=r"the result holds a test_workload\.Thing, which cannot be compared"):
-        handle.turn(COLD)
+        handle.iteration(COLD)
 
 
 def test_results_do_not_depend_on_the_hash_seed(bench: Bench) -> None:
@@ -630,7 +630,7 @@ def test_results_do_not_depend_on_the_hash_seed(bench: Bench) -> None:
     """)
     handle = bench.start(SPAWN, workers=1)
     handle.ready()
-    handle.turn(COLD)
+    handle.iteration(COLD)
     assert handle.finish().results == ("({'a', 'b', 'c'}, {'x': {2.5}, 'y': 1},)",)
 
 
@@ -664,7 +664,7 @@ def test_memory_that_workers_hold_is_seen(bench: Bench, executor: Executor, buil
 
     first = bench.start(executor, build=build, params=(Param(name="mib", literal="1"),))
     first.ready()
-    first.turn(COLD)
+    first.iteration(COLD)
     first.finish()
     assert (held(33) - held(1)) / 2**20 == pytest.approx(2 * 32, abs=6)
 
@@ -674,7 +674,7 @@ def test_a_launch_ends_when_its_controller_is_gone(bench: Bench) -> None:
     handle = bench.start(FORK, reuse="pool")
     assert isinstance(handle, ProcessHandle)
     handle.ready()
-    handle.turn(COLD)
+    handle.iteration(COLD)
     there = processes.marked(handle.mark)
     os.close(handle.writer)
     handle.writer = os.open(os.devnull, os.O_WRONLY)

@@ -432,7 +432,7 @@ class TestRatioInterval:
     def test_cancels_the_weather_of_launches_and_of_turns(self) -> None:
         rng = np.random.default_rng(23)
         weather = [np.exp(rng.normal(0, 1, 7)) for _ in range(6)]
-        interval = rank_tests.ratio_interval([(1.42 * turns, turns) for turns in weather], 0.95)
+        interval = rank_tests.ratio_interval([(1.42 * iterations, iterations) for iterations in weather], 0.95)
         assert (interval.low, interval.value, interval.high) == pytest.approx((1.42, 1.42, 1.42))
         assert interval.level == pytest.approx(1 - 2 / 2**6)
 
@@ -597,12 +597,16 @@ class TestEstimators:
             rank_tests.log_interval(values)
 
     def test_floor(self) -> None:
-        turns = [5.0, 1.0, 4.0, 2.0, 3.0]
-        assert [rank_tests.floor(turns, q) for q in (0.0, 0.25, 0.5, 0.125)] == [1.0, 2.0, 3.0, 1.5]
+        iterations = [5.0, 1.0, 4.0, 2.0, 3.0]
+        assert [rank_tests.floor(iterations, q) for q in (0.0, 0.25, 0.5, 0.125)] == [1.0, 2.0, 3.0, 1.5]
 
     def test_tail(self) -> None:
-        turns = [float(turn) for turn in range(1, 12)]
-        assert (rank_tests.tail(turns), rank_tests.tail(turns, 1.0), rank_tests.tail([3.0])) == (10.0, 11.0, 3.0)
+        iterations = [float(iteration) for iteration in range(1, 12)]
+        assert (rank_tests.tail(iterations), rank_tests.tail(iterations, 1.0), rank_tests.tail([3.0])) == (
+            10.0,
+            11.0,
+            3.0,
+        )
         with pytest.raises(ValueError, match="at least one"):
             rank_tests.tail([])
 
@@ -610,7 +614,7 @@ class TestEstimators:
         beside = [1.0] * 20
         own = [1.0] * 17 + [4.0] * 3
         assert (rank_tests.tail(own), rank_tests.tail(beside)) == (4.0, 1.0)
-        assert rank_tests.turns_ratio(own, beside, 0.25) == 1.0
+        assert rank_tests.iterations_ratio(own, beside, 0.25) == 1.0
 
     def test_gini_deviation(self) -> None:
         rng = np.random.default_rng(13)
@@ -623,21 +627,21 @@ class TestEstimators:
         assert rank_tests.bonferroni(0.01, 0) == 0.01
 
 
-class TestTurnsRatio:
+class TestIterationsRatio:
     def test_paired_cancels_what_hits_both(self) -> None:
         rng = np.random.default_rng(11)
         weather = np.exp(rng.normal(0, 1, 9))
-        assert rank_tests.turns_ratio(3 * weather, 2 * weather, rank_tests.PAIRED) == pytest.approx(1.5)
+        assert rank_tests.iterations_ratio(3 * weather, 2 * weather, rank_tests.PAIRED) == pytest.approx(1.5)
 
     def test_paired_leaves_out_turns_without_a_partner(self) -> None:
-        assert rank_tests.turns_ratio([2.0, 4.0, 9.0], [1.0, 2.0], rank_tests.PAIRED) == pytest.approx(2.0)
+        assert rank_tests.iterations_ratio([2.0, 4.0, 9.0], [1.0, 2.0], rank_tests.PAIRED) == pytest.approx(2.0)
 
     def test_a_quantile_compares_floors(self) -> None:
-        assert rank_tests.turns_ratio([4.0, 8.0], [5.0, 2.0, 3.0], 0.0) == 2.0
+        assert rank_tests.iterations_ratio([4.0, 8.0], [5.0, 2.0, 3.0], 0.0) == 2.0
 
     def test_nothing_to_compare(self) -> None:
         with pytest.raises(ValueError, match="no turns"):
-            rank_tests.turns_ratio([], [1.0], rank_tests.PAIRED)
+            rank_tests.iterations_ratio([], [1.0], rank_tests.PAIRED)
 
 
 class TestBlindEstimator:
@@ -651,7 +655,7 @@ class TestBlindEstimator:
     def test_disturbed_together_takes_pairs(self) -> None:
         rng = np.random.default_rng(15)
         weather = [np.exp(rng.normal(0, 0.5, 40)) for _ in range(30)]
-        launches = [(turns, 3 * turns * np.exp(rng.normal(0, 0.01, 40))) for turns in weather]
+        launches = [(iterations, 3 * iterations * np.exp(rng.normal(0, 0.01, 40))) for iterations in weather]
         assert rank_tests.blind_estimator(launches) is rank_tests.PAIRED
 
     def test_ties_go_to_the_earlier(self) -> None:

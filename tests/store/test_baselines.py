@@ -24,10 +24,10 @@ from stored_values import (
     TEST,
     change,
     held,
+    iteration,
     launch,
     make_row,
     make_sample,
-    turn,
 )
 
 from pytest_ftgate.judge import figures, wait_figures
@@ -225,32 +225,32 @@ def test_new_and_stored_values_are_the_same_numbers(store: Store) -> None:
 
 def test_a_launch_is_held_against_the_candle_of_its_own_order() -> None:
     slow_first = (launch(0, 3000), launch(2, 1000))
-    sample = msgspec.structs.replace(make_sample(), candle=slow_first[::-1])
+    sample = msgspec.structs.replace(make_sample(), control=slow_first[::-1])
     ratios = values.wall_ratios(conversion.recording_from_sample(sample), 0.0)
     assert ratios == pytest.approx((2000 / 3000, 2.0))
 
 
 def test_a_launch_without_a_candle_gives_no_ratio() -> None:
-    sample = msgspec.structs.replace(make_sample(), candle=(launch(2, 1000),))
+    sample = msgspec.structs.replace(make_sample(), control=(launch(2, 1000),))
     assert values.wall_ratios(conversion.recording_from_sample(sample), 0.0) == pytest.approx((2.0,))
-    sample = msgspec.structs.replace(sample, candle=())
+    sample = msgspec.structs.replace(sample, control=())
     assert values.wall_ratios(conversion.recording_from_sample(sample), 0.0) == ()
 
 
 def test_a_duration_is_compared_by_the_time_of_an_operation() -> None:
     def window(order: int, *rates: float) -> Launch:
-        turns = tuple(turn(50_000_000, ops=int(rate) // 20, rate=rate) for rate in rates)
-        return Launch(order=order, hash_seed=1, started_at=RECORDED, turns=turns)
+        iterations = tuple(iteration(50_000_000, ops=int(rate) // 20, rate=rate) for rate in rates)
+        return Launch(order=order, hash_seed=1, started_at=RECORDED, iterations=iterations)
 
     sample = msgspec.structs.replace(
         make_sample(),
         launches=(window(0, 5000.0, 10000.0, 0.0),),
-        candle=(window(0, 20000.0, 40000.0),),
+        control=(window(0, 20000.0, 40000.0),),
         duration_s=1.0,
     )
     recording = conversion.recording_from_sample(sample)
     nan = math.nan  # a window without an operation keeps its place, so that its neighbours keep theirs
-    assert values.turn_values(recording.launches[0]) == pytest.approx((200_000.0, 100_000.0, nan), nan_ok=True)
+    assert values.iteration_values(recording.launches[0]) == pytest.approx((200_000.0, 100_000.0, nan), nan_ok=True)
     assert values.wall_floors_ns(recording, 0.0) == pytest.approx((100_000.0,))
     assert values.wall_ratios(recording, 0.0) == pytest.approx((4.0,))
 
@@ -422,12 +422,12 @@ def test_the_lock_stands_outside_the_folder_and_is_ignored_by_git(store: Store) 
 
 def test_a_symlinked_file_is_followed(store: Store, tmp_path: Path) -> None:
     store.save(TEST, [change()])
-    elsewhere = tmp_path / "elsewhere.json"
-    store.path(TEST).rename(elsewhere)
-    store.path(TEST).symlink_to(elsewhere)
+    portable = tmp_path / "elsewhere.json"
+    store.path(TEST).rename(portable)
+    store.path(TEST).symlink_to(portable)
     store.save(TEST, [change("more")])
     assert store.path(TEST).is_symlink()
-    assert b"more" in elsewhere.read_bytes()
+    assert b"more" in portable.read_bytes()
 
 
 def test_two_tests_that_a_file_system_confuses_do_not_overwrite_each_other(store: Store) -> None:
@@ -809,5 +809,5 @@ def test_a_difference_holds_both_sides(store: Store) -> None:
     assert found.new.wall_ns == pytest.approx(2 * found.old.wall_ns)
     assert found.old.uss_bytes == 4_001_024
     assert (found.old.commit, found.old.launches) == (COMMIT, 2)
-    (elsewhere,) = differences([make_row(make_sample())], store, fingerprint="another")
-    assert elsewhere.old is None
+    (portable,) = differences([make_row(make_sample())], store, fingerprint="another")
+    assert portable.old is None

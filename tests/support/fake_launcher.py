@@ -23,16 +23,16 @@ from pytest_ftgate.model import (
     BodyKind,
     Cell,
     Executor,
+    Group,
+    Iteration,
     LockSite,
     LockWaits,
     MemoryPoint,
     Settings,
     Source,
     Spec,
-    Tandem,
     Target,
     Timer,
-    Turn,
     Waits,
     WorkloadError,
 )
@@ -68,9 +68,9 @@ class At(NamedTuple):
     reference: bool = False
 
     @property
-    def candle(self) -> bool:
+    def control(self) -> bool:
         """Whether it is the candle's."""
-        return self.side == "candle"
+        return self.side == "control"
 
 
 class Event(NamedTuple):
@@ -169,8 +169,8 @@ class FakeHandle:
         self.order = launcher.orders[self.side]
         self.warmed_ops = 0
         self.taken: Counter[str] = Counter()
-        self.cold: Turn | None = None
-        self.turns: list[Turn] = []
+        self.cold: Iteration | None = None
+        self.iterations: list[Iteration] = []
 
     def at(self, event: str, loops: int = 1, window_ns: int = 0) -> At:
         """This moment."""
@@ -199,7 +199,7 @@ class FakeHandle:
         self.happen("ready", self.launcher.startup_ns(self.at("ready")))
         return self.launcher.resolution_ns(self.at("ready"))
 
-    def turn(self, kind: str, loops: int = 1, window_ns: int = 0) -> Turn:
+    def iteration(self, kind: str, loops: int = 1, window_ns: int = 0) -> Iteration:
         """A turn of the scripted duration; of a window, as many operations as fit."""
         assert self.alive
         assert self.is_ready
@@ -209,7 +209,7 @@ class FakeHandle:
         if kind == COLD:
             self.launcher.orders[self.side] += 1
         self.happen(kind, wall_ns, loops, window_ns)
-        turn = Turn(
+        iteration = Iteration(
             start_ns=wall_ns // 10,
             work_ns=wall_ns - 2 * (wall_ns // 10),
             join_ns=wall_ns // 10,
@@ -219,12 +219,12 @@ class FakeHandle:
             rate=1e9 / one_ns if one_ns else 0.0,
         )
         if kind == COLD:
-            self.cold = turn
+            self.cold = iteration
         if kind == MEASURED:
-            self.turns.append(turn)
+            self.iterations.append(iteration)
         if kind == WARMUP:
-            self.warmed_ops += turn.ops
-        return turn
+            self.warmed_ops += iteration.ops
+        return iteration
 
     def hold(self, window_ns: int, watched: bool, one_ns: float = 0.0) -> Held:
         """A held turn of as many operations as fit; one that is watched takes `watched` times as long for each."""
@@ -234,7 +234,7 @@ class FakeHandle:
         one_ns = self.launcher.wall_ns(at) * (self.launcher.watched(at) if watched else 1.0)
         points = self.launcher.memory(at) if watched else ()
         self.happen(HOLD, window_ns, 1, window_ns)
-        turn = Turn(
+        iteration = Iteration(
             start_ns=0,
             work_ns=window_ns,
             join_ns=0,
@@ -243,7 +243,7 @@ class FakeHandle:
             ops=1,
             rate=1e9 / one_ns if one_ns else 0.0,
         )
-        return Held(turn=turn, memory=points, waits=Waits(unavailable="scripted") if watched else None)
+        return Held(iteration=iteration, memory=points, waits=Waits(unavailable="scripted") if watched else None)
 
     def barrier(self, loops: int, window_ns: int) -> Barrier:
         """A turn, and a look at memory at its end."""
@@ -261,8 +261,8 @@ class FakeHandle:
         self.alive = False
         return Finished(
             cold=self.cold,
-            turns=tuple(self.turns),
-            counters={"inserts": float(len(self.turns))},
+            iterations=tuple(self.iterations),
+            counters={"inserts": float(len(self.iterations))},
             timers={"ack": Timer(count=1, total_ns=10, max_ns=10)},
             results=self.launcher.results(self.at("finish")),
             gil_enabled=self.request.expect_gil,
@@ -272,7 +272,7 @@ class FakeHandle:
     def locks(self) -> LockWaits:
         """What a lock probe would have seen: at one site, in each turn one wait of `waited_ns` a worker."""
         one_ns = round(self.launcher.waited_ns(self.at("finish")))
-        count = self.request.cell.workers * len(self.turns) if one_ns else 0
+        count = self.request.cell.workers * len(self.iterations) if one_ns else 0
         site = LockSite(
             file="work.py",
             line=7,
@@ -283,8 +283,8 @@ class FakeHandle:
             max_ns=one_ns,
             histogram={bucket_of(one_ns): count},
         )
-        work_ns = sum(turn.work_ns for turn in self.turns)
-        ops = sum(turn.ops for turn in self.turns)
+        work_ns = sum(iteration.work_ns for iteration in self.iterations)
+        ops = sum(iteration.ops for iteration in self.iterations)
         return LockWaits(work_ns=work_ns, ops=ops, counted_ops=self.warmed_ops, sites=(site,) if count else ())
 
     def kill(self) -> None:
@@ -331,9 +331,9 @@ def spec_of(
     )
 
 
-def tandem_of(
+def group_of(
     *executors: str, targets: tuple[str, ...] = ("3.14",), settings: Settings = Settings(), spec: Spec | None = None
-) -> Tandem:
+) -> Group:
     """The tandem of these executors on each target: cells are labelled `3.14-threads-w2`."""
     spec = spec or spec_of(*executors)
     cells = tuple(
@@ -346,4 +346,4 @@ def tandem_of(
         for target in targets
         for executor in spec.executors
     )
-    return Tandem(key=f"{spec.nodeid} ({spec.workers[0]} workers)", spec=spec, cells=cells)
+    return Group(key=f"{spec.nodeid} ({spec.workers[0]} workers)", spec=spec, cells=cells)

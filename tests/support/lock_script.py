@@ -53,15 +53,15 @@ class Script:
         return found
 
 
-def queued(arrivals: list[list[float]]) -> float:
+def queued(messages: list[list[float]]) -> float:
     """The sum of the waits at one lock, in the unit of the input: of each visit (arrival, time held), as served.
 
     Queueing theory's single server: it is free again when the one before has left.
     """
     free = waits = 0.0
-    for arrival, held in arrivals:
-        start = max(arrival, free)
-        waits += start - arrival
+    for message, held in messages:
+        start = max(message, free)
+        waits += start - message
         free = start + held
     return waits
 

@@ -12,6 +12,7 @@ from pytest_ftgate.model import (
     Figures,
     Interpreter,
     Interval,
+    Iteration,
     Launch,
     Machine,
     MemoryPoint,
@@ -26,7 +27,6 @@ from pytest_ftgate.model import (
     Table,
     Target,
     Timer,
-    Turn,
     Verdict,
     WaitFigures,
     WaitsFor,
@@ -107,7 +107,7 @@ def figures(ms: float, ratio: float, uss_mib: float, pss_mib: float, cores: floa
         join_ns=wall_ns * 0.05,
         cold_ns=wall_ns * 1.6,
         ratio=ratio,
-        candle_ratio=ratio * 0.83,
+        control_ratio=ratio * 0.83,
         cores=cores,
         rss_bytes=uss_mib * MIB * 1.2,
         uss_bytes=uss_mib * MIB,
@@ -133,7 +133,7 @@ def verdict(decision: Decision, *metrics: MetricVerdict, reason: str = "", basel
 
 def sample(of: Cell, interpreter: Interpreter) -> Sample:
     """Two short launches with raw values."""
-    turn = Turn(
+    iteration = Iteration(
         start_ns=300_000, work_ns=1_400_000, join_ns=130_000, wall_ns=1_830_000, cpu_ns=3_530_000, ops=8, rate=5714.25
     )
     point = MemoryPoint(at_ns=50_000_000, rss_bytes=29_000_000, uss_bytes=24_300_000, pss_bytes=None, processes=1)
@@ -142,8 +142,8 @@ def sample(of: Cell, interpreter: Interpreter) -> Sample:
             order=order,
             hash_seed=4_000_000_000 + order,
             started_at="2026-01-02T03:04:05+00:00",
-            cold=turn,
-            turns=(turn, turn),
+            cold=iteration,
+            iterations=(iteration, iteration),
             counters={"words": 1024.0},
             timers={"lock": Timer(count=8, total_ns=42_000, max_ns=9_000)},
             memory=(point,),
@@ -151,7 +151,7 @@ def sample(of: Cell, interpreter: Interpreter) -> Sample:
         )
         for order in range(2)
     )
-    return Sample(cell=of, interpreter=interpreter, key="w8", launches=launches, candle=launches, memory=launches[:1])
+    return Sample(cell=of, interpreter=interpreter, key="w8", launches=launches, control=launches, memory=launches[:1])
 
 
 def tokenise() -> Table:
@@ -168,11 +168,11 @@ def tokenise() -> Table:
     too_old = verdict(Decision.UNSUPPORTED, reason=TOO_OLD, baseline="")
     beside = msgspec.structs.replace(
         verdict(Decision.REGRESSED, slower, light, baseline=f"the baseline's commit ({COMMIT[:10]})"),
-        road="tandem",
+        basis="paired",
         why="not clearly as stored, so its commit was measured beside it",
     )
     foretold = msgspec.structs.replace(
-        verdict(Decision.REGRESSED, passed, larger), road="prediction", why="no git here: its commit cannot be measured"
+        verdict(Decision.REGRESSED, passed, larger), basis="predicted", why="no git here: its commit cannot be measured"
     )
     held = MetricVerdict(
         metric=Metric.CONTRACT,

@@ -11,6 +11,7 @@ from pytest_ftgate.model import (
     Cell,
     Decision,
     Executor,
+    Iteration,
     Launch,
     Machine,
     MemoryPoint,
@@ -18,7 +19,6 @@ from pytest_ftgate.model import (
     Row,
     Sample,
     Target,
-    Turn,
     Verdict,
     WorkloadError,
 )
@@ -65,15 +65,17 @@ MACHINE = Machine(
 OTHER_MACHINE = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-64c-99999999", cores=64)
 
 
-def turn(wall_ns: int, ops: int = 2, rate: float = 1000.0) -> Turn:
-    return Turn(
+def iteration(wall_ns: int, ops: int = 2, rate: float = 1000.0) -> Iteration:
+    return Iteration(
         start_ns=100, work_ns=wall_ns - 150, join_ns=50, wall_ns=wall_ns, cpu_ns=wall_ns // 2, ops=ops, rate=rate
     )
 
 
 def launch(order: int, *walls_ns: int, loops: int = 1) -> Launch:
-    turns = tuple(turn(wall) for wall in walls_ns)
-    return Launch(order=order, hash_seed=order + 7, started_at=RECORDED, loops=loops, cold=turn(9000), turns=turns)
+    iterations = tuple(iteration(wall) for wall in walls_ns)
+    return Launch(
+        order=order, hash_seed=order + 7, started_at=RECORDED, loops=loops, cold=iteration(9000), iterations=iterations
+    )
 
 
 def held(order: int, *uss: int | None) -> Launch:
@@ -104,7 +106,7 @@ def make_sample(
         interpreter=PYTHON,
         key=build_key(PYTHON),
         launches=tuple(launch(order, 4000 * scale, 4400 * scale, 4200 * scale, loops=2) for order in (0, 2)),
-        candle=tuple(launch(order, 1000, 1100, 1050) for order in (0, 2)),
+        control=tuple(launch(order, 1000, 1100, 1050) for order in (0, 2)),
         memory=(held(4, uss, uss + 4096, None), held(5, uss)),
         reuse=reuse,
         error=error,

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
-from fake_launcher import GIL, memory_of, spec_of, tandem_of
+from fake_launcher import GIL, group_of, memory_of, spec_of
 from stored_values import MACHINE
 
 from pytest_ftgate.model import (
     Cell,
+    Iteration,
     Launch,
     LockSite,
     LockWaits,
     Sample,
-    Turn,
 )
 from pytest_ftgate.store import conversion, schema
 
@@ -25,25 +25,25 @@ WINDOW_NS = 200_000_000
 WORK_NS = 1_000_000
 
 
-TWO, FOUR = (tandem_of(spec=spec_of("threads", workers=count)).cells[0] for count in (2, 4))
+TWO, FOUR = (group_of(spec=spec_of("threads", workers=count)).cells[0] for count in (2, 4))
 
 
 def timed(order: int, walls_ns: Iterable[int], loops: int = 1) -> Launch:
     """A timing launch of these turns."""
-    turns = (
-        Turn(start_ns=0, work_ns=wall, join_ns=0, wall_ns=wall, cpu_ns=wall, ops=loops, rate=1e9 / wall)
+    iterations = (
+        Iteration(start_ns=0, work_ns=wall, join_ns=0, wall_ns=wall, cpu_ns=wall, ops=loops, rate=1e9 / wall)
         for wall in walls_ns
     )
-    return Launch(order=order, hash_seed=1, started_at="", loops=loops, turns=tuple(turns))
+    return Launch(order=order, hash_seed=1, started_at="", loops=loops, iterations=tuple(iterations))
 
 
 def windows(order: int, rates: Iterable[float]) -> Launch:
     """A timing launch of windows; in one at rate 0 no operation ended."""
-    turns = (
-        Turn(start_ns=0, work_ns=WINDOW_NS, join_ns=0, wall_ns=WINDOW_NS, cpu_ns=WINDOW_NS, ops=1, rate=rate)
+    iterations = (
+        Iteration(start_ns=0, work_ns=WINDOW_NS, join_ns=0, wall_ns=WINDOW_NS, cpu_ns=WINDOW_NS, ops=1, rate=rate)
         for rate in rates
     )
-    return Launch(order=order, hash_seed=1, started_at="", window_ns=WINDOW_NS, turns=tuple(turns))
+    return Launch(order=order, hash_seed=1, started_at="", window_ns=WINDOW_NS, iterations=tuple(iterations))
 
 
 def held(order: int, *uss_bytes: int) -> Launch:

@@ -29,7 +29,7 @@ OTHERS: Final = ("3.15", "3.15t", "3.13", "3.13t")
 METHODS: Final = ("fork", "forkserver", "spawn")
 WORKERS: Final = 8
 TIME: Final = "60s"
-TURNS: Final = "3"
+ITERATIONS: Final = "3"
 """Few, so that a round is short also where starting processes is slow."""
 ROUND_S: Final = 30.0
 """About what a round of all cells takes on two quiet cores. Rounds are counted: the budget alone cuts none short."""
@@ -130,7 +130,7 @@ def command(found: Mapping[str, Interpreter], time: str) -> list[str]:
     targets = [word for spec in found for word in ("--ftgate-python", spec)]
     plugins = ["-p", "pytest_ftgate.plugin.hooks", "-p", "no:cacheprovider"]
     launches = str(max(1, round(seconds(time) / ROUND_S)))
-    limits = ["--ftgate-test-time", time, "--ftgate-launches", launches, "--ftgate-turns", TURNS]
+    limits = ["--ftgate-test-time", time, "--ftgate-launches", launches, "--ftgate-iterations", ITERATIONS]
     options = ["--ftgate", *limits, "--ftgate-report", f"json:{REPORT}"]
     return [sys.executable, "-m", "pytest", "-q", *plugins, *options, *targets, TEST]
 

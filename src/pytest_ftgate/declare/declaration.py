@@ -159,8 +159,8 @@ def spec_of(declared: Declaration, source: Source, nodeid: str) -> Spec:
 def _compared(reader: Reader, source: Source, nodeid: str) -> Spec:
     executors = reader.executors()
     reader.bodies(executors)
-    workers, crews = reader.workers()
-    reader.roles(executors, crews)
+    workers, role_counts = reader.workers()
+    reader.roles(executors, role_counts)
     duration, window = reader.positive("duration"), reader.positive("window")
     iterations = reader.positive("iterations", whole=True)
     if duration is not None and iterations is not None:
@@ -174,7 +174,7 @@ def _compared(reader: Reader, source: Source, nodeid: str) -> Spec:
         body=body,
         executors=executors,
         workers=workers,
-        crews=crews,
+        role_counts=role_counts,
         reuse=reader.reuse(duration),
         pythons=reader.pythons(),
         iterations=iterations,
@@ -198,8 +198,8 @@ def _served(reader: Reader, source: Source, nodeid: str) -> Spec:
         reader.fail(f"{declared.body.__name__} takes `server` and checks an answer of it, such as server.get('/')")
     if inspect.iscoroutinefunction(declared.body):
         reader.fail(f"{declared.body.__name__} is a coroutine, which nobody awaits; make it a plain function")
-    workers, crews = reader.workers()
-    if crews:
+    workers, role_counts = reader.workers()
+    if role_counts:
         reader.fail("workers= of a server takes whole numbers, which fill in {workers}")
     if "workers" in reader.kwargs and not any(each.program and each.program.counted for each in executors):
         reader.fail("workers= fills in {workers}, which stands in no command line")

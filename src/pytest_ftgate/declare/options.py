@@ -196,7 +196,7 @@ OPTIONS: tuple[Option, ...] = (
         metavar="N",
     ),
     Option(
-        name="turns",
+        name="iterations",
         help="turns a launch, in place of as many as the variance asks",
         parse=count,
         default=None,
@@ -326,8 +326,8 @@ def threshold_layers(
         return (*short, *(read(by_name("gate")) or ()))
 
     given = layer(lambda option: _from_cli(option, cli.get(option.name)))
-    beneath = layer(lambda option: _from_environment(option, environment))
-    return (*beneath, *given), layer(lambda option: _from_ini(option, ini.get(option.name)))
+    detail_lines = layer(lambda option: _from_environment(option, environment))
+    return (*detail_lines, *given), layer(lambda option: _from_ini(option, ini.get(option.name)))
 
 
 def _words(text: str, place: str) -> list[str]:

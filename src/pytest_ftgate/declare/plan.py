@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..errors import FtgateError
-from ..model import Cell, Crew, Executor, Param, Plan, Spec, Struct, Tandem, Target
+from ..model import Cell, Executor, Group, Param, Plan, RoleCounts, Spec, Struct, Target
 
 INTERPRETERS_SINCE = (3, 14)
 
@@ -20,7 +20,7 @@ class Choice(Struct, frozen=True, kw_only=True):
     target: Target
     executor: Executor
     workers: int
-    roles: Crew = ()
+    roles: RoleCounts = ()
 
     @property
     def id(self) -> str:
@@ -40,10 +40,10 @@ class Choice(Struct, frozen=True, kw_only=True):
 
 def choices(spec: Spec, targets: Sequence[Target]) -> tuple[Choice, ...]:
     """The cells of a test, tandem by tandem. Raises PlanError where a target cannot have an executor at all."""
-    crews = spec.crews or ((),) * len(spec.workers)
+    role_counts = spec.role_counts or ((),) * len(spec.workers)
     found = [
         Choice(target=target, executor=executor, workers=workers, roles=roles)
-        for workers, roles in zip(spec.workers, crews, strict=True)
+        for workers, roles in zip(spec.workers, role_counts, strict=True)
         for target in targets
         for executor in spec.executors
         if _is_for(executor, target, targets)
@@ -81,7 +81,7 @@ def _too_old(target: Target) -> bool:
     return (int(parts[0]), int(parts[1])) < INTERPRETERS_SINCE
 
 
-def tandem_key(cells: Sequence[Cell]) -> str:
+def group_key(cells: Sequence[Cell]) -> str:
     """What the cells of one tandem share, as a title: the test, its worker counts and its parameters."""
     params = [f"{param.name}={param.literal}" for param in cells[0].params]
     shared = [*_counts(cells), *params]
@@ -119,9 +119,9 @@ def plan_of(collected: Iterable[tuple[Spec, Cell]]) -> Plan:
     grouped: dict[tuple[str, tuple[Param, ...]], list[tuple[Spec, Cell]]] = {}
     for spec, cell in collected:
         grouped.setdefault((_test(cell), cell.params), []).append((spec, cell))
-    return Plan(tandems=tuple(_tandem(group) for group in grouped.values()))
+    return Plan(groups=tuple(_group(group) for group in grouped.values()))
 
 
-def _tandem(group: Sequence[tuple[Spec, Cell]]) -> Tandem:
+def _group(group: Sequence[tuple[Spec, Cell]]) -> Group:
     cells = tuple(cell for _, cell in group)
-    return Tandem(key=tandem_key(cells), spec=group[0][0], cells=cells)
+    return Group(key=group_key(cells), spec=group[0][0], cells=cells)

@@ -14,13 +14,13 @@ from .. import text as text_module
 from ..errors import FtgateError
 from ..model import (
     PLACEHOLDERS,
-    Crew,
     Executor,
     ExecutorKind,
     Generator,
     Load,
     Program,
     Reuse,
+    RoleCounts,
     Service,
     Spec,
     StartMethod,
@@ -235,18 +235,18 @@ class Reader:
             if name not in known:
                 self.fail(f"unknown argument {name!r}{did_you_mean(name, known)}; it takes {listed(known)}")
 
-    def workers(self) -> tuple[tuple[int, ...], tuple[Crew, ...]]:
+    def workers(self) -> tuple[tuple[int, ...], tuple[RoleCounts, ...]]:
         """The worker counts, each once, and with roles the roles of each."""
         value = self.kwargs.get("workers", DEFAULT_WORKERS if self.declared.decorator == "compare" else 1)
         counts = list(value) if isinstance(value, (list, tuple)) else [value]
         if any(isinstance(count, dict) for count in counts):
-            crews = tuple(dict.fromkeys(self._crew(count, counts) for count in counts))
-            return tuple(sum(number for _, number in crew) for crew in crews), crews
+            role_counts = tuple(dict.fromkeys(self._role_counts(count, counts) for count in counts))
+            return tuple(sum(number for _, number in role_count) for role_count in role_counts), role_counts
         if not counts or not all(_is_count(count) for count in counts):
             self.fail(f"workers= takes a whole number from 1, or a list of them, not {value!r}")
         return tuple(dict.fromkeys(counts)), ()
 
-    def _crew(self, roles: Any, all_counts: Sequence[Any]) -> Crew:
+    def _role_counts(self, roles: Any, all_counts: Sequence[Any]) -> RoleCounts:
         """One dict of roles; every one of a test has the same names, since they have the same bodies."""
         first = next(count for count in all_counts if isinstance(count, dict))
         if not isinstance(roles, dict) or list(roles) != list(first):
@@ -324,10 +324,10 @@ class Reader:
         if is_async and shape_of(function) == "executor":
             self.fail(f"{function.__name__} drives a pool, so it cannot be `async def`; take `worker` in its place")
 
-    def roles(self, executors: Sequence[Executor], crews: Sequence[Crew]) -> None:
+    def roles(self, executors: Sequence[Executor], role_counts: Sequence[RoleCounts]) -> None:
         """Every role but the first has a body for each executor, and there is none beside."""
         name = self.declared.body.__name__
-        names = [role for role, _ in crews[0]] if crews else []
+        names = [role for role, _ in role_counts[0]] if role_counts else []
         for role, tokens, function in self.declared.roles:
             if role not in names[1:]:
                 leads = f"the test itself is the body of {role!r}, which leads" if role in names[:1] else "no such role"

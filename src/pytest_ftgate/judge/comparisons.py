@@ -10,16 +10,16 @@ from ..model import Metric, Need, Sample, Test
 from ..stats import alpha_spending, rank_tests
 from ..store import schema
 from ..store.values import (
+    iteration_values,
     lock_shares,
-    paired_turns,
+    paired_iterations,
     scalings,
-    turn_values,
     uss_of_sides,
     wall_ratios,
 )
 from . import figures, memory_figures, per_launch, wait_figures
 
-LEAST_TAIL_TURNS = 10
+LEAST_TAIL_ITERATIONS = 10
 """A 90 % quantile of fewer turns is their maximum."""
 NEEDS: Mapping[Metric, Need] = {
     Metric.WALL: "time",
@@ -50,15 +50,15 @@ class Numbers(NamedTuple):
     recordings: tuple[tuple[float, ...], ...] = ()
 
 
-Turns: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]
-Sides: TypeAlias = Mapping[int, Turns]
+Iterations: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]
+Sides: TypeAlias = Mapping[int, Iterations]
 Values: TypeAlias = Mapping[int, float]
 
 
 # ---- in tandem with the reference
 
 
-def in_tandem(sample: Sample) -> dict[Metric, Numbers]:
+def paired(sample: Sample) -> dict[Metric, Numbers]:
     """What a cell and its reference gave in the same rounds.
 
     A metric that both lack is left out; one that the cell alone lacks has no new values.
@@ -97,12 +97,12 @@ def _walls(sides: Sides) -> list[tuple[float, float]]:
         floor = rank_tests.floor
         return [(floor(own, estimator), floor(other, estimator)) for own, other in sides.values()]
     middles = [(own, beside, median(beside)) for own, beside in sides.values()]
-    ratio = rank_tests.turns_ratio
+    ratio = rank_tests.iterations_ratio
     return [(middle * ratio(own, beside, rank_tests.PAIRED), middle) for own, beside, middle in middles]
 
 
 def _tails(sides: Sides) -> list[tuple[float, float]]:
-    full = (turns for turns in sides.values() if min(map(len, turns)) >= LEAST_TAIL_TURNS)
+    full = (iterations for iterations in sides.values() if min(map(len, iterations)) >= LEAST_TAIL_ITERATIONS)
     return [(rank_tests.tail(own), rank_tests.tail(beside)) for own, beside in full]
 
 
@@ -136,7 +136,7 @@ def with_stored(new: schema.Recording, entry: schema.Entry) -> dict[Metric, Numb
 
     Time is that over the candle's beside it. `new` may lack a metric that is stored.
     """
-    estimator = rank_tests.blind_estimator(paired_turns(entry))
+    estimator = rank_tests.blind_estimator(paired_iterations(entry))
     found = {
         Metric.WALL: _stored(lambda side: wall_ratios(side, estimator), new, entry, "x candle"),
         Metric.TAIL: _stored(_tail_ratios, new, entry, "x candle"),
@@ -145,7 +145,7 @@ def with_stored(new: schema.Recording, entry: schema.Entry) -> dict[Metric, Numb
     return {metric: numbers for metric, numbers in found.items() if numbers.reference}
 
 
-def elsewhere(
+def portable(
     new: schema.Recording,
     entry: schema.Entry,
     *,
@@ -188,17 +188,17 @@ def _against(new: tuple[float, ...], stored: tuple[tuple[float, ...], ...], unit
 
 def _tail_ratios(recording: schema.Recording) -> tuple[float, ...]:
     """A launch's slow turns over the candle's middle: a candle's own slow turns would add their noise."""
-    sides = (turns for turns in paired_turns(recording) if len(turns[0]) >= LEAST_TAIL_TURNS)
-    return tuple(rank_tests.tail(own) / median(candle) for own, candle in sides)
+    sides = (iterations for iterations in paired_iterations(recording) if len(iterations[0]) >= LEAST_TAIL_ITERATIONS)
+    return tuple(rank_tests.tail(own) / median(control) for own, control in sides)
 
 
 def _ratios(own: schema.Recording, beside: schema.Recording | None) -> tuple[float, ...]:
     """The time over that of another cell's launches of the same order, turn by turn."""
-    others = {launch.order: turn_values(launch) for launch in beside.launches} if beside else {}
+    others = {launch.order: iteration_values(launch) for launch in beside.launches} if beside else {}
     sides = (
-        rank_tests.neighbours(turn_values(launch), others[launch.order])
+        rank_tests.neighbours(iteration_values(launch), others[launch.order])
         for launch in own.launches
         if launch.order in others
     )
-    ratio = rank_tests.turns_ratio
+    ratio = rank_tests.iterations_ratio
     return tuple(ratio(first, second, rank_tests.PAIRED) for first, second in sides if first and second)

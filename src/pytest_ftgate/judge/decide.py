@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import msgspec
 
 from ..model import (
+    Basis,
     Comparison,
     Decision,
     Interval,
     Look,
     Metric,
     MetricVerdict,
-    Road,
     Struct,
     Test,
     Verdict,
@@ -128,7 +128,7 @@ def refused(metric: Metric, cost: Interval | None, limit: float) -> MetricVerdic
 
 
 def judge(
-    metrics: Sequence[MetricVerdict], *, baseline: str = "", commit: str = "", road: Road = "", why: str = ""
+    metrics: Sequence[MetricVerdict], *, baseline: str = "", commit: str = "", basis: Basis = "", why: str = ""
 ) -> Verdict:
     """The worst of a cell's verdicts: error, regressed, broken, inconclusive, improved, passed, in that order.
 
@@ -144,7 +144,7 @@ def judge(
         reason=reason,
         baseline=baseline,
         commit=commit,
-        road=road,
+        basis=basis,
         why=why,
     )
 

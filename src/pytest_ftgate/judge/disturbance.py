@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ..model import Conditions, Road
+from ..model import Basis, Conditions
 
 
 class Limits(NamedTuple):
@@ -32,17 +32,17 @@ STORED: Final = Limits(others=0.25, steal=0.05, quota=0.05, throttles=0, moved=1
 # The two sides of the same launches, equal code, showed no bias at any load, also with a quota that stopped 64 to 100 %
 # of the periods. Their noise grows, which the exact test accounts for. Beyond these limits a time is rather that of
 # workers which wait for each other to be let run.
-TANDEM: Final = Limits(others=math.inf, steal=0.25, quota=0.5, throttles=math.inf, moved=math.inf)
+PAIRED: Final = Limits(others=math.inf, steal=0.25, quota=0.5, throttles=math.inf, moved=math.inf)
 """Where the sides took turns: what is left is that the workers of an iteration did not run at the same time."""
 SAID: Final = Limits(others=0.1, steal=0.01, quota=0.0, throttles=0, moved=1.1)
 """What is worth a line in the report."""
 
 
-def unfit(conditions: Conditions | None, road: Road) -> str:
+def unfit(conditions: Conditions | None, basis: Basis) -> str:
     """Why a regression found by this road is not to be believed; empty where it is."""
     if conditions is None:
         return ""
-    return "; ".join(_beyond(conditions, STORED if road in ("stored", "prediction", "elsewhere") else TANDEM))
+    return "; ".join(_beyond(conditions, STORED if basis in ("stored", "predicted", "portable") else PAIRED))
 
 
 def remarks(conditions: Conditions | None, workers: int) -> tuple[str, ...]:

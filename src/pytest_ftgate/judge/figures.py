@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from statistics import median
 
-from ..model import NS_PER_S, Figures, Interval, Latency, Launch, Sample, Turn, turn_value, work_ratio
+from ..model import NS_PER_S, Figures, Interval, Iteration, Latency, Launch, Sample, iteration_value, work_ratio
 from ..stats import rank_tests
 from .memory_figures import TREE, growth, memory, peak, roles, steady
 from .per_launch import (
@@ -18,7 +18,7 @@ from .per_launch import (
     launch_values,
     median_of,
     paired_ratio,
-    side_by_side,
+    paired_values,
     sides_by_order,
 )
 from .wait_figures import lock_share_values, shares_of, site_figures, waits_of
@@ -33,17 +33,17 @@ def figures(sample: Sample, *, reference: Sample | None, quantile: float = QUANT
     """
     values = launch_values(sample.launches, quantile=quantile)
     against = launch_values(reference.launches, quantile=quantile) if reference else {}
-    candle = launch_values(sample.candle, quantile=quantile)
+    control = launch_values(sample.control, quantile=quantile)
     scaling = _scaling(sample)
     workers = sample.cell.workers
     return Figures(
         wall_ns=interval(values.values()),
-        start_ns=_phase(sample.launches, lambda turn: turn.start_ns),
-        work_ns=_phase(sample.launches, lambda turn: turn.work_ns),
-        join_ns=_phase(sample.launches, lambda turn: turn.join_ns),
+        start_ns=_phase(sample.launches, lambda iteration: iteration.start_ns),
+        work_ns=_phase(sample.launches, lambda iteration: iteration.work_ns),
+        join_ns=_phase(sample.launches, lambda iteration: iteration.join_ns),
         cold_ns=_cold(sample.launches),
         ratio=paired_ratio(values, against),
-        candle_ratio=paired_ratio(values, candle),
+        control_ratio=paired_ratio(values, control),
         cores=median_of(_cores(launch) for launch in sample.launches),
         rss_bytes=memory(sample.memory, lambda point: point.rss_bytes),
         uss_bytes=memory(sample.memory, lambda point: point.steadiest_bytes),
@@ -58,7 +58,7 @@ def figures(sample: Sample, *, reference: Sample | None, quantile: float = QUANT
         lock_wait_share=median_of(lock_share_values(sample)),
         queue_wait_share=median_of(shares_of(sample, waits_for="queue")),
         sites=site_figures(sample),
-        lock_cost=_cost(side_by_side(sample.locks, sample.launches)),
+        lock_cost=_cost(paired_values(sample.locks, sample.launches)),
         memory_cost=_cost([_looked(launch) for launch in sample.memory]),
         waits=waits_of(sample),
         memory=roles(sample.memory),
@@ -71,30 +71,35 @@ def figures(sample: Sample, *, reference: Sample | None, quantile: float = QUANT
     )
 
 
-def _phase(launches: Sequence[Launch], ns_of: Callable[[Turn], int]) -> float | None:
+def _phase(launches: Sequence[Launch], ns_of: Callable[[Iteration], int]) -> float | None:
     """The median over launches of the median phase, per loop; of a window as it is, which has one loop."""
-    return median_of(median_of(ns_of(turn) / max(1, launch.loops) for turn in launch.turns) for launch in launches)
+    return median_of(
+        median_of(ns_of(iteration) / max(1, launch.loops) for iteration in launch.iterations) for launch in launches
+    )
 
 
 def _cold(launches: Sequence[Launch]) -> float | None:
     """The median cold turn, in the unit of the wall time; it comes before loops are calibrated, so it has one."""
-    values = (turn_value(launch.cold, 1, launch.window_ns > 0) for launch in launches if launch.cold)
+    values = (iteration_value(launch.cold, 1, launch.window_ns > 0) for launch in launches if launch.cold)
     return median_of(value if math.isfinite(value) else None for value in values)
 
 
 def _cores(launch: Launch) -> float | None:
     """CPU time over wall time, all turns of a launch together: the cores kept busy."""
-    wall_ns = sum(turn.wall_ns for turn in launch.turns)
-    return sum(turn.cpu_ns for turn in launch.turns) / wall_ns if wall_ns > 0 else None
+    wall_ns = sum(iteration.wall_ns for iteration in launch.iterations)
+    return sum(iteration.cpu_ns for iteration in launch.iterations) / wall_ns if wall_ns > 0 else None
 
 
 def _rate(launch: Launch) -> float | None:
-    return median_of(turn.rate if turn.rate > 0 else None for turn in launch.turns)
+    return median_of(iteration.rate if iteration.rate > 0 else None for iteration in launch.iterations)
 
 
 def _window_s(launch: Launch) -> float:
     """The measured window of a launch in seconds, without start and join, which would hide a part of every rate."""
-    return sum(turn.ops / turn.rate if turn.rate > 0 else turn.work_ns / NS_PER_S for turn in launch.turns)
+    return sum(
+        iteration.ops / iteration.rate if iteration.rate > 0 else iteration.work_ns / NS_PER_S
+        for iteration in launch.iterations
+    )
 
 
 def _counters(launches: Sequence[Launch]) -> dict[str, float]:
@@ -133,7 +138,9 @@ def _peaks(launches: Sequence[Launch]) -> dict[str, float]:
 
 def _latency(launches: Sequence[Launch]) -> Latency | None:
     """The medians over launches of the median window; the longest answer of all, and all the errors."""
-    seen = [[turn.latency for turn in launch.turns if turn.latency is not None] for launch in launches]
+    seen = [
+        [iteration.latency for iteration in launch.iterations if iteration.latency is not None] for launch in launches
+    ]
     each = [latencies for latencies in seen if latencies]
     if not each:
         return None
@@ -154,7 +161,7 @@ def _latency(launches: Sequence[Launch]) -> Latency | None:
 
 def _gil(launches: Sequence[Launch]) -> bool | None:
     """Whether any launch ran with the GIL: an import may turn it on in one and not in another."""
-    measured = [launch.gil_enabled for launch in launches if launch.turns]
+    measured = [launch.gil_enabled for launch in launches if launch.iterations]
     return any(measured) if measured else None
 
 
@@ -182,12 +189,14 @@ def scaling_values(sample: Sample) -> dict[int, float]:
     without a one-worker cell beside it.
     """
     sides = sides_by_order(sample.single, sample.launches)
-    ratios = {order: rank_tests.turns_ratio(single, own, rank_tests.PAIRED) for order, (single, own) in sides.items()}
+    ratios = {
+        order: rank_tests.iterations_ratio(single, own, rank_tests.PAIRED) for order, (single, own) in sides.items()
+    }
     return {order: work_ratio(sample) * ratio for order, ratio in ratios.items()}
 
 
 def _scaling(sample: Sample) -> Interval | None:
-    sides = side_by_side(sample.single, sample.launches)
+    sides = paired_values(sample.single, sample.launches)
     if not sides:
         return None
     times, ratio = work_ratio(sample), rank_tests.ratio_interval(sides, INTERVAL_LEVEL)

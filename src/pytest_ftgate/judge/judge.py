@@ -14,6 +14,7 @@ import msgspec
 from ..model import (
     EVERYTHING,
     NS_PER_S,
+    Basis,
     Cell,
     Comparison,
     Decision,
@@ -22,7 +23,6 @@ from ..model import (
     Metric,
     MetricVerdict,
     Need,
-    Road,
     Sample,
     Spec,
     Struct,
@@ -32,12 +32,12 @@ from ..model import (
 from ..stats import alpha_spending, rank_tests
 from ..store import conversion, schema
 from . import comparisons, decide, per_launch, prediction, thresholds
-from .comparisons import LEAST_TAIL_TURNS, NEEDS, Numbers
+from .comparisons import LEAST_TAIL_ITERATIONS, NEEDS, Numbers
 from .contracts import check, grammar
 from .contracts import values as values_module
 from .contracts.values import gil_verdict, sides, value_text
 
-TANDEM_ROUNDS = alpha_spending.LOOKS[-1]
+PAIRED_ROUNDS = alpha_spending.LOOKS[-1]
 SCREEN_LAUNCHES = 12
 LEAST_ROUNDS = 5
 """Rounds of a cell that nothing is compared with: enough for its figures to have intervals."""
@@ -49,7 +49,7 @@ NO_NEW = {
     Metric.LOCK_WAIT: "no launch of this run gave one",
 }
 """Why a metric that the other side has may lack here. Scaling is not judged then: its one-worker cell is missing."""
-FIRST_CANDLES = 6
+FIRST_CONTROLS = 6
 """Launches whose candle turns a floor in seconds into one in candles: later ones must not move what was looked at."""
 
 
@@ -64,7 +64,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     probe_cost: float
 
 
-class Standing(Struct, frozen=True, kw_only=True):
+class ComparedWith(Struct, frozen=True, kw_only=True):
     """What a cell is compared with: nothing (with the reason in `why`), what is stored of it, or its reference.
 
     `entry` is what is stored, on this machine (road `stored`) or another (`elsewhere`, where `executor` is the entry of
@@ -72,7 +72,7 @@ class Standing(Struct, frozen=True, kw_only=True):
     `file` is where it is stored. What is not `judged` is measured for the sake of another cell's scaling alone.
     """
 
-    road: Road = ""
+    basis: Basis = ""
     why: str = ""
     entry: schema.Entry | None = None
     executor: schema.Entry | None = None
@@ -83,25 +83,30 @@ class Standing(Struct, frozen=True, kw_only=True):
     judged: bool = True
 
 
-class Judging:
+class Judge:
     """The judge of one test's cells while they are measured and after."""
 
     def __init__(
-        self, spec: Spec, policy: Policy, standings: Mapping[str, Standing], at_most: int, fixed: int | None = None
+        self,
+        spec: Spec,
+        policy: Policy,
+        all_compared: Mapping[str, ComparedWith],
+        at_most: int,
+        fixed: int | None = None,
     ) -> None:
         """`at_most` rounds compare, contracts take as many as a tandem; `fixed` is the number that was asked for."""
         self.spec = spec
         self.policy = policy
-        self.standings = standings
+        self.all_compared = all_compared
         self.at_most = fixed or at_most
-        self.rounds = fixed or (TANDEM_ROUNDS if spec.requirements else at_most)
+        self.rounds = fixed or (PAIRED_ROUNDS if spec.requirements else at_most)
         self.contracts = [grammar.parse(each.text) for each in spec.requirements]
 
     # -- while measuring ---------------------------------------------------------------------------------------
 
     def first(self) -> frozenset[Need]:
         """The kinds of launches of the first round: what may gate, or everything where nothing is compared."""
-        if not all(standing.road for standing in self.standings.values()):
+        if not all(compared_with.basis for compared_with in self.all_compared.values()):
             return EVERYTHING
         gating = {NEEDS[metric] for metric in self.policy.metrics}
         return frozenset(gating.union({"time"}, *(check.metrics_needed(each) for each in self.contracts)))
@@ -118,18 +123,18 @@ class Judging:
     def _needs_of(self, sample: Sample, samples: Sequence[Sample]) -> dict[str, frozenset[Need]]:
         own = sample.cell.nodeid
         found: dict[str, set[Need]] = {own: set()}
-        standing = self.standing(sample)
-        if not standing.judged:
+        compared_with = self.compared_with(sample)
+        if not compared_with.judged:
             return {}
         if len(sample.launches) < LEAST_ROUNDS and not self._compared(sample):
             found[own] |= EVERYTHING
         if sample.reference is not None and self._compared(sample) and len(sample.launches) < HOPELESS_ROUNDS:
-            unseen = set(self.policy.metrics) - self._numbers(sample, samples, standing).keys()
+            unseen = set(self.policy.metrics) - self._numbers(sample, samples, compared_with).keys()
             found[own].update(NEEDS[metric] for metric in unseen - {Metric.SCALING, Metric.TAIL})
         for verdict in self._of_metrics(sample, samples, final=False):
             if verdict.decision is Decision.INCONCLUSIVE and self._hopeful(verdict, sample, self.at_most):
                 found[own].add(NEEDS[verdict.metric])
-                beside = {Metric.SCALING: _one_worker(sample, samples), Metric.RATIO: [standing.executor_nodeid]}
+                beside = {Metric.SCALING: _one_worker(sample, samples), Metric.RATIO: [compared_with.executor_nodeid]}
                 found.update({other: {"time"} for other in beside.get(verdict.metric, []) if other != own})
         for contract, verdict in self._of_contracts(sample, samples, final=False):
             if verdict.decision is Decision.INCONCLUSIVE and self._hopeful(verdict, sample, self.rounds):
@@ -144,7 +149,7 @@ class Judging:
     def _compared(self, sample: Sample) -> bool:
         if sample.reference is not None:
             return not _is_dead(sample.reference)
-        return self.standing(sample).entry is not None
+        return self.compared_with(sample).entry is not None
 
     def more(self, samples: Sequence[Sample]) -> int | None:
         """How many more rounds would settle all that is open; 0 for nothing, None where no number is known to."""
@@ -156,11 +161,11 @@ class Judging:
 
     # -- verdicts ----------------------------------------------------------------------------------------------
 
-    def standing(self, sample: Sample) -> Standing:
+    def compared_with(self, sample: Sample) -> ComparedWith:
         """What a cell is compared with; nothing where its entry turns out to be of something else."""
-        found = self.standings[sample.cell.nodeid]
+        found = self.all_compared[sample.cell.nodeid]
         mismatch = conversion.mismatch(found.entry, sample) if found.entry is not None else ""
-        return Standing(why=mismatch) if mismatch else found
+        return ComparedWith(why=mismatch) if mismatch else found
 
     def metrics(self, sample: Sample, samples: Sequence[Sample], *, final: bool) -> list[MetricVerdict]:
         """The decisions on the metrics that gate and on the contracts; `samples` are those of the whole test."""
@@ -173,31 +178,33 @@ class Judging:
             return Verdict(decision=Decision.UNSUPPORTED, reason=sample.unsupported)
         if sample.error is not None:
             return Verdict(decision=Decision.ERROR, reason=sample.error.reason)
-        standing = self.standing(sample)
+        compared_with = self.compared_with(sample)
         if not sample.launches:
             reason = "the time given was over before its first round: give more with --ftgate-time"
-            return Verdict(decision=Decision.INCONCLUSIVE, reason=reason, why=standing.why)
+            return Verdict(decision=Decision.INCONCLUSIVE, reason=reason, why=compared_with.why)
         judged = self._of_metrics(sample, samples, final=True, shown=shown)
         held = [verdict for _, verdict in self._of_contracts(sample, samples, final=True)]
         if not (judged or held):
-            return Verdict(decision=Decision.NO_BASELINE, reason=self._why_none(sample, standing))
+            return Verdict(decision=Decision.NO_BASELINE, reason=self._why_none(sample, compared_with))
         return decide.judge(
             [*judged, *held],
-            baseline=standing.baseline,
-            commit=standing.commit,
-            road=standing.road if judged else "",
-            why=_joined(standing.why, self._unseen(sample)) if judged else self._why_none(sample, standing),
+            baseline=compared_with.baseline,
+            commit=compared_with.commit,
+            basis=compared_with.basis if judged else "",
+            why=_joined(compared_with.why, self._unseen(sample)) if judged else self._why_none(sample, compared_with),
         )
 
     def _unseen(self, sample: Sample) -> str:
         """That a tail is stored and was not judged."""
-        entry = self.standing(sample).entry
+        entry = self.compared_with(sample).entry
         if entry is None or Metric.TAIL not in self.policy.metrics or not sample.launches:
             return ""
         tails = comparisons.with_stored(conversion.recording_from_sample(sample), entry).get(Metric.TAIL)
         if tails is None or tails.new:
             return ""
-        return f"the tail was not judged: fewer than {comparisons.LEAST_TAIL_TURNS} turns a launch fit the time given"
+        return (
+            f"the tail was not judged: fewer than {comparisons.LEAST_TAIL_ITERATIONS} turns a launch fit the time given"
+        )
 
     def predicted(self, sample: Sample, samples: Sequence[Sample], screened: Verdict, why: str) -> Verdict:
         """The verdict where no reference can be measured, for the reason `why`: what missed the screen is predicted."""
@@ -210,18 +217,18 @@ class Judging:
 
         Contracts, and what passed and was not measured again, stay as they were screened.
         """
-        standing = self.standing(sample)
-        numbers = self._numbers(sample, samples, standing)
+        compared_with = self.compared_with(sample)
+        numbers = self._numbers(sample, samples, compared_with)
         beside = {each.metric: each for each in together.metrics} if together else {}
         judged = [self._settled(each, beside, numbers, sample) for each in screened.metrics]
         known = {_beside(each.metric) for each in screened.metrics}
         judged += [each for metric, each in beside.items() if metric not in known]
         if together is not None and any(each in judged for each in beside.values()):
             return decide.judge(
-                judged, baseline=together.baseline, commit=together.commit, road="tandem", why=together.why
+                judged, baseline=together.baseline, commit=together.commit, basis="paired", why=together.why
             )
-        road: Road = "prediction" if standing.road == "stored" else standing.road
-        return decide.judge(judged, baseline=screened.baseline, commit=screened.commit, road=road, why=why)
+        basis: Basis = "predicted" if compared_with.basis == "stored" else compared_with.basis
+        return decide.judge(judged, baseline=screened.baseline, commit=screened.commit, basis=basis, why=why)
 
     def _settled(
         self,
@@ -249,26 +256,26 @@ class Judging:
     def _predicted(self, screened: MetricVerdict, numbers: Numbers, sample: Sample) -> MetricVerdict:
         if not numbers.new:
             return screened
-        comparison = self._comparison(screened.metric, numbers, "prediction", sample, True)
+        comparison = self._comparison(screened.metric, numbers, "predicted", sample, True)
         return prediction.predict(comparison, numbers.recordings)
 
-    def _why_none(self, sample: Sample, standing: Standing) -> str:
+    def _why_none(self, sample: Sample, compared_with: ComparedWith) -> str:
         reference = sample.reference
         if reference is None:
-            return standing.why
+            return compared_with.why
         if reference.unsupported is not None:
             return f"the reference cannot run it: {reference.unsupported}"
         if reference.error is not None:
             return f"the reference fails: {reference.error.reason}"
-        return standing.why or "the reference gave nothing to compare with"
+        return compared_with.why or "the reference gave nothing to compare with"
 
     # -- metrics -----------------------------------------------------------------------------------------------
 
     def _of_metrics(
         self, sample: Sample, samples: Sequence[Sample], *, final: bool, shown: Figures | None = None
     ) -> list[MetricVerdict]:
-        standing = self.standing(sample)
-        numbers = self._numbers(sample, samples, standing)
+        compared_with = self.compared_with(sample)
+        numbers = self._numbers(sample, samples, compared_with)
         costs: dict[Metric, Interval | None] = {}
         if shown is not None:
             costs = {Metric.USS: shown.memory_cost, Metric.LOCK_WAIT: shown.lock_cost}
@@ -278,32 +285,32 @@ class Judging:
         for metric in (*self.policy.metrics, *beside):
             if metric in numbers and (numbers[metric].new or metric in NO_NEW):
                 refused = decide.refused(metric, costs.get(metric), self.policy.probe_cost)
-                found.append(refused or self._judged(metric, numbers[metric], standing.road, sample, final))
+                found.append(refused or self._judged(metric, numbers[metric], compared_with.basis, sample, final))
         if sample.reference is not None and _is_dead(sample.reference):  # what was decided before stays
             return [each for each in found if each.launches and each.decision is not Decision.INCONCLUSIVE]
         return found
 
-    def _numbers(self, sample: Sample, samples: Sequence[Sample], standing: Standing) -> dict[Metric, Numbers]:
+    def _numbers(self, sample: Sample, samples: Sequence[Sample], compared_with: ComparedWith) -> dict[Metric, Numbers]:
         if sample.reference is not None:
-            return comparisons.in_tandem(sample)
-        if standing.entry is None or not sample.launches:
+            return comparisons.paired(sample)
+        if compared_with.entry is None or not sample.launches:
             return {}
         new = conversion.recording_from_sample(sample)
-        if standing.road == "stored":
-            return comparisons.with_stored(new, standing.entry)
-        beside = next((each for each in samples if each.cell.nodeid == standing.executor_nodeid), None)
+        if compared_with.basis == "stored":
+            return comparisons.with_stored(new, compared_with.entry)
+        beside = next((each for each in samples if each.cell.nodeid == compared_with.executor_nodeid), None)
         executor = conversion.recording_from_sample(beside) if beside is not None else None
-        return comparisons.elsewhere(new, standing.entry, executor=executor, stored_executor=standing.executor)
+        return comparisons.portable(new, compared_with.entry, executor=executor, stored_executor=compared_with.executor)
 
-    def _judged(self, metric: Metric, numbers: Numbers, road: Road, sample: Sample, final: bool) -> MetricVerdict:
+    def _judged(self, metric: Metric, numbers: Numbers, basis: Basis, sample: Sample, final: bool) -> MetricVerdict:
         if not numbers.new:
             reason = f"the other side has figures and this run none: {NO_NEW[metric]}"
             return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason)
-        return decide.compare(self._comparison(metric, numbers, road, sample, final))
+        return decide.compare(self._comparison(metric, numbers, basis, sample, final))
 
-    def _comparison(self, metric: Metric, numbers: Numbers, road: Road, sample: Sample, final: bool) -> Comparison:
+    def _comparison(self, metric: Metric, numbers: Numbers, basis: Basis, sample: Sample, final: bool) -> Comparison:
         limits = thresholds.effective(
-            metric, road, cli=self.policy.cli, declared=self.spec.thresholds, ini=self.policy.ini
+            metric, basis, cli=self.policy.cli, declared=self.spec.thresholds, ini=self.policy.ini
         )
         stored = len(numbers.reference) if numbers.test == "ranks" else 0
         alpha, beta = self.policy.alpha, self.policy.beta
@@ -370,7 +377,7 @@ def doubted(verdict: Verdict, compared: str, alone: str) -> Verdict:
     metrics = [_doubted(each, alone if each.contract else compared) for each in verdict.metrics]
     if metrics == list(verdict.metrics):
         return verdict
-    return decide.judge(metrics, baseline=verdict.baseline, commit=verdict.commit, road=verdict.road, why=verdict.why)
+    return decide.judge(metrics, baseline=verdict.baseline, commit=verdict.commit, basis=verdict.basis, why=verdict.why)
 
 
 def unchanged(verdict: Verdict) -> Verdict:
@@ -385,7 +392,9 @@ def unchanged(verdict: Verdict) -> Verdict:
         else each
         for each in verdict.metrics
     ]
-    judged = decide.judge(metrics, baseline=verdict.baseline, commit=verdict.commit, road=verdict.road, why=verdict.why)
+    judged = decide.judge(
+        metrics, baseline=verdict.baseline, commit=verdict.commit, basis=verdict.basis, why=verdict.why
+    )
     return msgspec.structs.replace(judged, same_code=True)
 
 
@@ -417,7 +426,7 @@ def hypotheses(spec: Spec, metrics: Sequence[Metric], cell: Cell, cells: Sequenc
     absent = {
         Metric.SCALING: not scales,
         Metric.LOCK_WAIT: program is not None,
-        Metric.TAIL: spec.window_s is not None and (spec.duration_s or 0.0) / spec.window_s < LEAST_TAIL_TURNS,
+        Metric.TAIL: spec.window_s is not None and (spec.duration_s or 0.0) / spec.window_s < LEAST_TAIL_ITERATIONS,
     }
     gating = [metric for metric in metrics if not absent.get(metric)]
     judged = (grammar.parse(each.text) for each in spec.requirements)
@@ -430,8 +439,8 @@ def _unit_in(unit: str, sample: Sample) -> float:
     if unit == "ns":
         return NS_PER_S
     if unit == "x candle":
-        candles = per_launch.launch_values(sample.candle)
-        first = [candles[order] for order in sorted(candles)[:FIRST_CANDLES]]
+        controls = per_launch.launch_values(sample.control)
+        first = [controls[order] for order in sorted(controls)[:FIRST_CONTROLS]]
         return NS_PER_S / median(first) if first else 0.0
     return 1.0
 

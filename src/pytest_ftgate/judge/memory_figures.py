@@ -111,11 +111,11 @@ def _line(barriers: Sequence[Barrier], empty: Sequence[float | None]) -> tuple[l
     figure stays what it was there.
     """
     known = [unique or 0.0 for unique in empty] or [0.0]
-    beneath = known + known[-1:] * max(0, len(barriers) - len(known))
+    detail_lines = known + known[-1:] * max(0, len(barriers) - len(known))
     iterations = list(accumulate(barrier.ops for barrier in barriers))
     looks = [
         (float(so_far), float(unique) - below)
-        for so_far, barrier, below in list(zip(iterations, barriers, beneath, strict=False))[1:]
+        for so_far, barrier, below in list(zip(iterations, barriers, detail_lines, strict=False))[1:]
         if (unique := barrier.point.steadiest_bytes) is not None
     ]
     xs, ys = [look[0] for look in looks], [look[1] for look in looks]

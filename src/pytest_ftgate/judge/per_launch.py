@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from statistics import fmean, median
 
-from ..model import Interval, Launch, turn_value
+from ..model import Interval, Launch, iteration_value
 from ..stats import rank_tests
 
 QUANTILE = 0.25
@@ -17,8 +17,8 @@ Sides = list[tuple[tuple[float, ...], tuple[float, ...]]]
 
 def launch_value(launch: Launch, *, quantile: float = QUANTILE) -> float | None:
     """The floor of a launch in ns: a low quantile of its turns' `turn_value`; None without a turn that has one."""
-    turns = (turn_value(turn, launch.loops, launch.window_ns > 0) for turn in launch.turns)
-    usable = [value for value in turns if math.isfinite(value)]
+    iterations = (iteration_value(iteration, launch.loops, launch.window_ns > 0) for iteration in launch.iterations)
+    usable = [value for value in iterations if math.isfinite(value)]
     return rank_tests.floor(usable, quantile) if usable else None
 
 
@@ -54,7 +54,7 @@ def median_of(values: Iterable[float | None]) -> float | None:
 # ---- side by side
 
 
-def side_by_side(launches: Iterable[Launch], beside: Iterable[Launch]) -> Sides:
+def paired_values(launches: Iterable[Launch], beside: Iterable[Launch]) -> Sides:
     """The turn values of the launches that took turns with each other, in the order of launches.
 
     Turns are neighbours from the first on: a launch that took part in fewer of them did so in the first.
@@ -66,11 +66,11 @@ def sides_by_order(
     launches: Iterable[Launch], beside: Iterable[Launch]
 ) -> dict[int, tuple[tuple[float, ...], tuple[float, ...]]]:
     """The same by the launches' order, which ascends."""
-    others = {launch.order: _turn_values(launch) for launch in beside}
-    own = {launch.order: _turn_values(launch) for launch in launches}
+    others = {launch.order: _iteration_values(launch) for launch in beside}
+    own = {launch.order: _iteration_values(launch) for launch in launches}
     pairs = {order: rank_tests.neighbours(own[order], others[order]) for order in sorted(own.keys() & others.keys())}
     return {order: (first, second) for order, (first, second) in pairs.items() if first and second}
 
 
-def _turn_values(launch: Launch) -> list[float]:
-    return [turn_value(turn, launch.loops, launch.window_ns > 0) for turn in launch.turns]
+def _iteration_values(launch: Launch) -> list[float]:
+    return [iteration_value(iteration, launch.loops, launch.window_ns > 0) for iteration in launch.iterations]

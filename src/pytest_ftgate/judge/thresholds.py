@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ..errors import FtgateError
-from ..model import Metric, Road, Struct, Threshold
+from ..model import Basis, Metric, Struct, Threshold
 from ..text import did_you_mean, listed, percent
 
 TIMES_S: Final[Mapping[str, float]] = {"ns": 1e-9, "us": 1e-6, "\u00b5s": 1e-6, "\u03bcs": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -81,9 +81,9 @@ _APART: Final = _EVERYWHERE | {
 }
 
 
-def default(metric: Metric, road: Road) -> Effective:
+def default(metric: Metric, basis: Basis) -> Effective:
     """What holds where nobody says otherwise: what took turns is compared more sharply than what did not."""
-    return (_BESIDE if road == "tandem" else _APART)[metric]
+    return (_BESIDE if basis == "paired" else _APART)[metric]
 
 
 # ---- texts
@@ -201,7 +201,7 @@ def short_forms(
 
 def effective(
     metric: Metric,
-    road: Road,
+    basis: Basis,
     *,
     cli: Sequence[Threshold] = (),
     declared: Sequence[Threshold] = (),
@@ -218,7 +218,7 @@ def effective(
         "@ftgate.gate": declared,
         "ini": ini,
     }
-    usual = default(metric, road)
+    usual = default(metric, basis)
     margin, margin_from = _first(metric, "margin", layers, usual.margin)
     effect, effect_from = _first(metric, "effect", layers, usual.effect)
     floor, _ = _first(metric, "floor", layers, usual.floor)
@@ -236,10 +236,10 @@ def effective(
 
 def check(*, cli: Sequence[Threshold] = (), declared: Sequence[Threshold] = (), ini: Sequence[Threshold] = ()) -> None:
     """Raise ThresholdError where any metric on any road would have thresholds that cannot hold together."""
-    roads: tuple[Road, ...] = ("tandem", "stored")
+    bases: tuple[Basis, ...] = ("paired", "stored")
     for metric in METRICS:
-        for road in roads:
-            effective(metric, road, cli=cli, declared=declared, ini=ini)
+        for basis in bases:
+            effective(metric, basis, cli=cli, declared=declared, ini=ini)
 
 
 def _first(metric: Metric, field: str, layers: Mapping[str, Sequence[Threshold]], usual: float) -> tuple[float, str]:

@@ -14,7 +14,7 @@ import numpy as np
 from ..model import Struct
 from ..stats import rank_tests
 
-TURNS_STANDARD_ERROR = 0.02
+ITERATIONS_STANDARD_ERROR = 0.02
 """The standard error of a launch's log value that its turns are to bring; what differs between launches is more."""
 LEAST_LAUNCHES = 2
 RESOLUTIONS_PER_VALUE = 1000
@@ -24,10 +24,10 @@ class Costs(Struct, frozen=True, kw_only=True):
     """What one tandem launch costs: starting and warming up all its sides, and one turn over all sides."""
 
     launch_ns: float
-    turn_ns: float
+    iteration_ns: float
 
 
-def turns_wanted(
+def iterations_wanted(
     ratios: Sequence[Sequence[float]],
     costs: Costs,
     budget_ns: float,
@@ -44,8 +44,8 @@ def turns_wanted(
     tail needs) as far as it does.
     """
     noise = max((_median_noise(cell) for cell in ratios if len(cell) > 1), default=0.0)
-    wanted = max(tail, math.ceil(min((noise / TURNS_STANDARD_ERROR) ** 2, at_most)))
-    affordable = (budget_ns / max(1, launches) - costs.launch_ns) / max(1.0, costs.turn_ns)
+    wanted = max(tail, math.ceil(min((noise / ITERATIONS_STANDARD_ERROR) ** 2, at_most)))
+    affordable = (budget_ns / max(1, launches) - costs.launch_ns) / max(1.0, costs.iteration_ns)
     return max(at_least, math.floor(min(wanted, affordable)))
 
 
@@ -56,7 +56,7 @@ def launches_wanted(
     at_most: int,
     effect: float,
     costs: Costs,
-    turns: int,
+    iterations: int,
     budget_ns: float,
     taken: int = 0,
 ) -> int:
@@ -70,7 +70,7 @@ def launches_wanted(
     deviation = max((rank_tests.gini_deviation(cell) for cell in values), default=0.0)
     half_width = math.log1p(effect) / 2
     wanted = min(2 * (2 * deviation / half_width) ** 2, at_most) if half_width > 0 else at_most
-    affordable = taken + budget_ns / max(1.0, costs.launch_ns + turns * costs.turn_ns)
+    affordable = taken + budget_ns / max(1.0, costs.launch_ns + iterations * costs.iteration_ns)
     return max(LEAST_LAUNCHES, math.floor(min(max(floor, math.ceil(wanted)), affordable)))
 
 

@@ -20,15 +20,15 @@ class Limits(Struct, frozen=True, kw_only=True):
     floor: int = 5
     at_most: int = 30
     launches: int | None = None
-    turns: int | None = None
-    most_turns: int = 50
-    least_turns: int = 0
+    iterations: int | None = None
+    most_iterations: int = 50
+    least_iterations: int = 0
     effect: float = 0.05
     hold_s: float = 0.25
     timeout_s: float = 60.0
 
 
-class Ready(Struct, frozen=True, kw_only=True):
+class PreparedTarget(Struct, frozen=True, kw_only=True):
     """A target that can run: its description, the python of its environment, and its baseline key."""
 
     interpreter: Interpreter
@@ -41,14 +41,14 @@ class Ready(Struct, frozen=True, kw_only=True):
 class Entry:
     """What has been gathered of one cell."""
 
-    def __init__(self, cell: Cell, ready: Ready, spec: Spec, reference: Entry | None = None) -> None:
+    def __init__(self, cell: Cell, ready: PreparedTarget, spec: Spec, reference: Entry | None = None) -> None:
         self.cell = cell
         self.ready = ready
         self.spec = spec
         self.reference = reference
         self.needs: frozenset[Need] = EVERYTHING
         self.launches: list[Launch] = []
-        self.candle: list[Launch] = []
+        self.control: list[Launch] = []
         self.locks: list[Launch] = []
         self.memory: list[Launch] = []
         self.floor: list[Launch] = []
@@ -83,7 +83,7 @@ class Entry:
 
     def of(self, side: Side) -> list[Launch]:
         """The launches of a side that takes turns."""
-        return {"own": self.launches, "candle": self.candle, "locks": self.locks}[side]
+        return {"own": self.launches, "control": self.control, "locks": self.locks}[side]
 
     def sample(self, alone: Entry | None = None) -> Sample:
         """All of it, frozen; `alone` is the one-worker cell beside it."""
@@ -98,7 +98,7 @@ class Entry:
             interpreter=self.ready.interpreter,
             key=self.ready.key,
             launches=tuple(self.launches),
-            candle=tuple(self.candle),
+            control=tuple(self.control),
             locks=tuple(self.locks),
             memory=tuple(self.memory),
             floor=tuple(self.floor),

@@ -29,7 +29,7 @@ class CpuTimes(NamedTuple):
     total: int
 
 
-class Surroundings:
+class ConditionsMonitor:
     """Watches what is not this run: made before a tandem, asked after it; costs nothing in between."""
 
     def __init__(

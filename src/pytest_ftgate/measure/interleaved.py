@@ -22,29 +22,29 @@ from ..model import (
     EVERYTHING,
     Barrier,
     Cell,
+    Group,
+    Iteration,
     Launch,
     Looking,
     Need,
     Sample,
     Spec,
     Struct,
-    Tandem,
-    Turn,
     WorkloadError,
-    turn_value,
+    iteration_value,
 )
 from ..runner.protocol import CHECK, COLD, MEASURED, WARMUP
 from . import budget
-from .cell_run import Entry, Limits, Ready, disagreements
+from .cell_run import Entry, Limits, PreparedTarget, disagreements
 from .launch import CellUnsupported, Handle, Held, Launcher, LaunchFailed, Request
 from .launch import Side as SideName
 from .launchers.workload import launch_of
 
 T = TypeVar("T")
 WINDOW_S = 0.2
-PILOT_TURNS = 5
-MOST_SHORT_TURNS = 200
-LOCK_TURNS = 5
+PILOT_ITERATIONS = 5
+MOST_SHORT_ITERATIONS = 200
+LOCK_ITERATIONS = 5
 """Turns that the launch with the lock probe takes beside the bare one, the first of a round."""
 HOLD_ITERATIONS = 1.25
 BARRIERS = 3
@@ -69,7 +69,7 @@ class Reference(Struct, frozen=True, kw_only=True):
     """The other side of a cell: the test as the reference has it, and the target with the reference installed."""
 
     spec: Spec
-    ready: Ready
+    ready: PreparedTarget
 
 
 class Judge(Protocol):
@@ -100,7 +100,7 @@ class Side:
         self.request = request
         self.handle = handle
         self.walls: list[float] = []
-        self.latest: Turn | None = None
+        self.latest: Iteration | None = None
         self.started_at = _now()
 
     @property
@@ -109,13 +109,13 @@ class Side:
         return self.request.side
 
 
-class TandemRun:
+class InterleavedRun:
     """One tandem being measured; `measure` is the program."""
 
     def __init__(
         self,
-        tandem: Tandem,
-        targets: Mapping[str, Ready],
+        group: Group,
+        targets: Mapping[str, PreparedTarget],
         launcher: Launcher,
         limits: Limits,
         rng: random.Random,
@@ -131,10 +131,10 @@ class TandemRun:
 
         Without a judge the variance alone says how many rounds there are, all of every kind.
         """
-        self.spec: Spec = tandem.spec
+        self.spec: Spec = group.spec
         sides = references or {}
         self.entries = [
-            Entry(cell, targets[cell.target.spec], tandem.spec, _reference(cell, sides)) for cell in tandem.cells
+            Entry(cell, targets[cell.target.spec], group.spec, _reference(cell, sides)) for cell in group.cells
         ]
         for entry in self.entries:
             entry.ask(first)
@@ -145,13 +145,13 @@ class TandemRun:
         self.clock = clock or time.monotonic
         self.judge = judge
         self.around = around
-        self.loops = None if tandem.spec.duration_s is not None else loops
+        self.loops = None if group.spec.duration_s is not None else loops
         self.resolution_ns = 0.0
         self.began, self.working = self.clock(), False
-        self.turns = limits.turns
+        self.iterations = limits.iterations
         self.wanted = limits.launches or limits.floor
         self.done = 0
-        self.turn_ns = 0.0
+        self.iteration_ns = 0.0
         self.round_ns = 0.0
         self.probed_s = 0.0
         self.spent_s = 0.0
@@ -239,28 +239,30 @@ class TandemRun:
     def _time_round(self) -> None:
         with self._sides() as sides:
             self._each(sides, "starting", self._ready)
-            self._each(sides, "first iteration", self._cold_turn)
+            self._each(sides, "first iteration", self._cold_iteration)
             self._warm_up(sides)
-            self._take_turns(sides)
+            self._interleave(sides)
             if not self._window_ns:
-                self._each(_bare(sides), "checking results", lambda side: side.handle.turn(CHECK, 1, 0))
+                self._each(_bare(sides), "checking results", lambda side: side.handle.iteration(CHECK, 1, 0))
             self._look_around()
             self._each(sides, "ending", self._finish)
 
-    def _take_turns(self, sides: list[Side]) -> None:
+    def _interleave(self, sides: list[Side]) -> None:
         began = self.clock()
         self.probed_s = 0.0
-        probed_turns = self._probed_turns(sides)
+        probed_iterations = self._probed_iterations(sides)
         taken = 0
-        while taken < (self.turns or self._pilot_turns):
-            self._each(self._turn_order(sides, probed=taken < probed_turns), "turns", self._measured_turn)
+        while taken < (self.iterations or self._pilot_iterations):
+            self._each(
+                self._iteration_order(sides, probed=taken < probed_iterations), "iterations", self._measured_iteration
+            )
             taken += 1
             bare_s = self.clock() - began - self.probed_s
-            if taken == self._pilot_turns and self.turns is None:
-                self.turns = self._turns_wanted(sides, bare_s * 1e9 / taken)
-        self.turn_ns = (self.clock() - began - self.probed_s) * 1e9 / max(1, taken)
+            if taken == self._pilot_iterations and self.iterations is None:
+                self.iterations = self._iterations_wanted(sides, bare_s * 1e9 / taken)
+        self.iteration_ns = (self.clock() - began - self.probed_s) * 1e9 / max(1, taken)
 
-    def _turn_order(self, sides: Sequence[Side], probed: bool) -> list[Side]:
+    def _iteration_order(self, sides: Sequence[Side], probed: bool) -> list[Side]:
         """Random order of cells, each beside its candle, which of the two comes first being random too.
 
         Neighbours in time see the same machine: its speed changes within milliseconds. So the worker counts of one
@@ -270,9 +272,9 @@ class TandemRun:
         for entry in self.entries:
             families.setdefault(entry.family, []).append(entry)
         entries = [entry for family in self._shuffled(list(families.values())) for entry in self._shuffled(family)]
-        return [side for entry in entries for side in self._turns_of(entry, sides, probed)]
+        return [side for entry in entries for side in self._iterations_of(entry, sides, probed)]
 
-    def _turns_of(self, entry: Entry, sides: Sequence[Side], probed: bool) -> list[Side]:
+    def _iterations_of(self, entry: Entry, sides: Sequence[Side], probed: bool) -> list[Side]:
         own = [side for side in sides if side.entry in entry.both]
         pair = self._shuffled([side for side in own if side.name != "locks"])
         probe = self._shuffled([side for side in own if side.name == "locks"]) if probed else []
@@ -281,24 +283,24 @@ class TandemRun:
     def _ready(self, side: Side) -> None:
         self.resolution_ns = max(self.resolution_ns, side.handle.ready())
 
-    def _cold_turn(self, side: Side) -> None:
-        side.latest = side.handle.turn(COLD, 1, self._window_of(side))
+    def _cold_iteration(self, side: Side) -> None:
+        side.latest = side.handle.iteration(COLD, 1, self._window_of(side))
 
-    def _measured_turn(self, side: Side) -> None:
+    def _measured_iteration(self, side: Side) -> None:
         loops = self._loops_of(side)
         began = self.clock()
-        turn = side.handle.turn(MEASURED, loops, self._window_of(side))
+        iteration = side.handle.iteration(MEASURED, loops, self._window_of(side))
         if side.name == "locks":
             self.probed_s += self.clock() - began
-        side.walls.append(turn_value(turn, loops, per_op=bool(self._window_ns)))
+        side.walls.append(iteration_value(iteration, loops, per_op=bool(self._window_ns)))
 
     def _loops_of(self, side: Side) -> int:
         """The candle is long enough for the clock by itself."""
-        return 1 if side.name == "candle" else self.loops or 1
+        return 1 if side.name == "control" else self.loops or 1
 
     def _window_of(self, side: Side) -> int:
         """A candle burns as evenly in a short window, where the test asks for a long one."""
-        return min(self._window_ns, round(WINDOW_S * 1e9)) if side.name == "candle" else self._window_ns
+        return min(self._window_ns, round(WINDOW_S * 1e9)) if side.name == "control" else self._window_ns
 
     def _warm_up(self, sides: list[Side]) -> None:
         for number in range(max(1, self._warmups)):
@@ -309,10 +311,10 @@ class TandemRun:
 
     def _warmups_of(self, side: Side) -> int:
         """The candle is ours and needs one, whatever the workload asks for; the lock probe counts in its own."""
-        return {"candle": 1, "locks": max(1, self._warmups)}.get(side.name, self._warmups)
+        return {"control": 1, "locks": max(1, self._warmups)}.get(side.name, self._warmups)
 
     def _warm(self, side: Side) -> None:
-        side.latest = side.handle.turn(WARMUP, self._loops_of(side), self._window_of(side))
+        side.latest = side.handle.iteration(WARMUP, self._loops_of(side), self._window_of(side))
 
     def _calibrated(self, sides: Sequence[Side]) -> int | None:
         """Loops from each cell's last turn so far: a warm-up, or the cold one where no warm-up was asked for."""
@@ -360,10 +362,10 @@ class TandemRun:
         alive = sum(entry.alive for entry in self.entries)
         return cost_ns * alive <= share * self.limits.budget_s * 1e9 / max(1, self.wanted)
 
-    def _probed_turns(self, sides: Sequence[Side]) -> int:
+    def _probed_iterations(self, sides: Sequence[Side]) -> int:
         """Fewer turns with the lock probe where iterations are long: they have more waits in them, too."""
         walls = [side.latest.wall_ns for side in sides if side.name == "locks" and side.latest is not None]
-        return LOCK_TURNS if self._spares(LOCK_TURNS * max(walls, default=0), 0.25) else 2
+        return LOCK_ITERATIONS if self._spares(LOCK_ITERATIONS * max(walls, default=0), 0.25) else 2
 
     def _memory_launch(self, entry: Entry, informs: bool) -> Launch:
         """Looks at barriers first, which also warm it up; then it is held at work, watched and bare in random order.
@@ -401,7 +403,7 @@ class TandemRun:
             return self._barriers(handle, BARRIERS if self._spares(BARRIERS * self._longest_ns(entry), 0.15) else 2)
         if entry.cell.executor.kind == "server":
             for _ in range(self._warmups):
-                handle.turn(WARMUP, 1, self._window_ns)
+                handle.iteration(WARMUP, 1, self._window_ns)
         return ()
 
     def _floor_launch(self, entry: Entry) -> Launch:
@@ -440,19 +442,21 @@ class TandemRun:
 
     def _call_ns(self, entry: Entry) -> float:
         """What a call of the body takes in every worker, in ns; 0 where turns are windows."""
-        calls = [turn.work_ns / launch.loops for launch in entry.launches[-1:] for turn in launch.turns]
+        calls = [iteration.work_ns / launch.loops for launch in entry.launches[-1:] for iteration in launch.iterations]
         return 0.0 if self._window_ns else max(1.0, statistics.median(calls or [1e6]))
 
     @staticmethod
     def _longest_ns(entry: Entry) -> float:
-        return max((float(turn.wall_ns) for launch in entry.launches[-1:] for turn in launch.turns), default=0.0)
+        return max(
+            (float(iteration.wall_ns) for launch in entry.launches[-1:] for iteration in launch.iterations), default=0.0
+        )
 
     # -- sides -------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _sides(self) -> Iterator[list[Side]]:
         """All sides of a round, started together; none is left when the round ends, however it ends."""
-        names: tuple[SideName, ...] = ("own", "candle", "locks")
+        names: tuple[SideName, ...] = ("own", "control", "locks")
         wanted = [(side, name) for entry in self.entries for side in entry.both for name in self._names(entry, side)]
         sides: list[Side] = []
         with contextlib.ExitStack() as running:
@@ -475,7 +479,7 @@ class TandemRun:
             return []
         timed: list[SideName] = ["own"] if entry.needs & {"time", "locks"} else []
         if timed and entry.reference is None:
-            timed.append("candle")
+            timed.append("control")
         return timed + (["locks"] if "locks" in entry.needs else [])
 
     def _request(self, entry: Entry, side: SideName, settled: bool = False) -> Request:
@@ -554,41 +558,41 @@ class TandemRun:
         return max(1, math.ceil((warmup or 0.0) * 1e9 / self._window_ns))
 
     @property
-    def _most_turns(self) -> int:
+    def _most_iterations(self) -> int:
         if self.spec.duration_s is not None:
             return max(1, round(self.spec.duration_s * 1e9) // self._window_ns)
-        return self.spec.iterations or self.limits.most_turns
+        return self.spec.iterations or self.limits.most_iterations
 
-    def _most_turns_of(self, launch_ns: float, turn_ns: float) -> int:
+    def _most_iterations_of(self, launch_ns: float, iteration_ns: float) -> int:
         """Of short turns more beside a reference: starting again costs more than turns that take twice as long as that.
 
         What may be stored has fewer, since a baseline holds every turn.
         """
         fixed = self.spec.duration_s is not None or self.spec.iterations is not None
         if fixed or not any(entry.reference for entry in self.entries):
-            return self._most_turns
-        return max(self._most_turns, min(MOST_SHORT_TURNS, round(2 * launch_ns / max(1.0, turn_ns))))
+            return self._most_iterations
+        return max(self._most_iterations, min(MOST_SHORT_ITERATIONS, round(2 * launch_ns / max(1.0, iteration_ns))))
 
     @property
-    def _pilot_turns(self) -> int:
-        return min(PILOT_TURNS, self._most_turns)
+    def _pilot_iterations(self) -> int:
+        return min(PILOT_ITERATIONS, self._most_iterations)
 
     def _budget_ns(self) -> float:
         return max(0.0, self.limits.budget_s - self._spent_s()) * 1e9
 
-    def _turns_wanted(self, sides: Sequence[Side], turn_ns: float) -> int:
-        began_ns = (self.clock() - self.began) * 1e9 - turn_ns * self._pilot_turns
+    def _iterations_wanted(self, sides: Sequence[Side], iteration_ns: float) -> int:
+        began_ns = (self.clock() - self.began) * 1e9 - iteration_ns * self._pilot_iterations
         # To come: a turn that checks results, and the memory launches, two for three that were begun. What the lock
         # probe's turns took is in `began_ns`.
-        launch_ns = began_ns * 5 / 3 + turn_ns + sum(map(self._memory_ns, _bare(sides)))
-        return budget.turns_wanted(
-            [_ratios_by_turn(sides, entry) for entry in self._at_work("time")],
-            budget.Costs(launch_ns=launch_ns, turn_ns=turn_ns),
+        launch_ns = began_ns * 5 / 3 + iteration_ns + sum(map(self._memory_ns, _bare(sides)))
+        return budget.iterations_wanted(
+            [_ratios_by_iteration(sides, entry) for entry in self._at_work("time")],
+            budget.Costs(launch_ns=launch_ns, iteration_ns=iteration_ns),
             self.limits.budget_s * 1e9,
             self.wanted,
-            at_least=self._pilot_turns,
-            at_most=self._most_turns_of(launch_ns, turn_ns),
-            tail=min(self.limits.least_turns, self._most_turns),
+            at_least=self._pilot_iterations,
+            at_most=self._most_iterations_of(launch_ns, iteration_ns),
+            tail=min(self.limits.least_iterations, self._most_iterations),
         )
 
     def _memory_ns(self, side: Side) -> float:
@@ -607,41 +611,43 @@ class TandemRun:
         values = [self._ratios(entry) for entry in self.entries if entry.alive]
         if self.limits.launches is not None or not values:
             return
-        turns = self.turns or self._pilot_turns
-        launch_ns = max(0.0, self.round_ns - self.turn_ns * turns)
-        if self.limits.turns is None:
-            turns = self.turns = self._turns_to_reach_floor(launch_ns, turns)
-        costs = budget.Costs(launch_ns=launch_ns, turn_ns=self.turn_ns)
+        iterations = self.iterations or self._pilot_iterations
+        launch_ns = max(0.0, self.round_ns - self.iteration_ns * iterations)
+        if self.limits.iterations is None:
+            iterations = self.iterations = self._iterations_to_reach_floor(launch_ns, iterations)
+        costs = budget.Costs(launch_ns=launch_ns, iteration_ns=self.iteration_ns)
         self.wanted = budget.launches_wanted(
             values,
             floor=self.limits.floor if self.judge is None else self.limits.at_most,
             at_most=self.limits.at_most,
             effect=self.limits.effect,
             costs=costs,
-            turns=turns,
+            iterations=iterations,
             budget_ns=self._budget_ns(),
             taken=self.done,
         )
 
-    def _turns_to_reach_floor(self, launch_ns: float, turns: int) -> int:
+    def _iterations_to_reach_floor(self, launch_ns: float, iterations: int) -> int:
         """Fewer turns where the launches that the exact test needs would not fit the budget otherwise."""
         missing = self.limits.floor - self.done
         if missing <= 0:
-            return turns
-        affordable = (self._budget_ns() / missing - launch_ns) / max(1.0, self.turn_ns)
-        return max(self._pilot_turns, min(turns, math.floor(affordable)))
+            return iterations
+        affordable = (self._budget_ns() / missing - launch_ns) / max(1.0, self.iteration_ns)
+        return max(self._pilot_iterations, min(iterations, math.floor(affordable)))
 
     def _ratios(self, entry: Entry) -> list[float]:
-        beside = entry.candle if entry.reference is None else entry.reference.launches
+        beside = entry.control if entry.reference is None else entry.reference.launches
         found = []
         for launch, other in zip(entry.launches, beside, strict=False):
-            ratios = _by_turn(self._values(launch), self._values(other))
+            ratios = _by_iteration(self._values(launch), self._values(other))
             if ratios:
                 found.append(statistics.median(map(math.log, ratios)))
         return found
 
     def _values(self, launch: Launch) -> list[float]:
-        return [turn_value(turn, launch.loops, per_op=bool(self._window_ns)) for turn in launch.turns]
+        return [
+            iteration_value(iteration, launch.loops, per_op=bool(self._window_ns)) for iteration in launch.iterations
+        ]
 
     # -- results -----------------------------------------------------------------------------------------------
 
@@ -652,7 +658,7 @@ class TandemRun:
 
 BLAMED: dict[SideName, str] = {
     "own": "",
-    "candle": "the standard candle beside it ",
+    "control": "the standard candle beside it ",
     "locks": "with the lock probe it ",
 }
 
@@ -667,7 +673,7 @@ def _bare(sides: Sequence[Side]) -> list[Side]:
 
 def _looking(held: Mapping[bool, Held]) -> Looking | None:
     """The time of an operation bare and watched; None where it was not held both ways, or nothing was done."""
-    values = {watched: turn_value(seen.turn, 1, per_op=True) for watched, seen in held.items()}
+    values = {watched: iteration_value(seen.iteration, 1, per_op=True) for watched, seen in held.items()}
     if len(values) < 2 or not all(map(math.isfinite, values.values())):
         return None
     return Looking(bare_ns=(values[False],), watched_ns=(values[True],))
@@ -678,14 +684,14 @@ def _reference(cell: Cell, references: Mapping[str, Reference]) -> Entry | None:
     return None if side is None else Entry(cell, side.ready, side.spec)
 
 
-def _ratios_by_turn(sides: Sequence[Side], entry: Entry) -> list[float]:
+def _ratios_by_iteration(sides: Sequence[Side], entry: Entry) -> list[float]:
     """A cell's turns of this round over those of its reference, or of its candle, beside them."""
     own = {side.name: side.walls for side in sides if side.entry is entry}
     beside = [side.walls for side in sides if side.entry is entry.reference and side.name == "own"]
-    return _by_turn(own.get("own", []), next(iter(beside), own.get("candle", [])))
+    return _by_iteration(own.get("own", []), next(iter(beside), own.get("control", [])))
 
 
-def _by_turn(own: Sequence[float], candle: Sequence[float]) -> list[float]:
+def _by_iteration(own: Sequence[float], control: Sequence[float]) -> list[float]:
     """The ratios of neighbours; a turn in which either has no value (NaN: no operation ended) is left out whole."""
-    ratios = (wall / beside for wall, beside in zip(own, candle, strict=False))
+    ratios = (wall / beside for wall, beside in zip(own, control, strict=False))
     return [ratio for ratio in ratios if math.isfinite(ratio)]

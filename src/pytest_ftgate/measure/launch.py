@@ -9,18 +9,18 @@ import msgspec
 from ..model import (
     Barrier,
     Cell,
+    Iteration,
     LockWaits,
     MemoryPoint,
     Spec,
     Struct,
     Timer,
-    Turn,
     Waits,
     WorkloadError,
 )
 from ..runner.control import BURN, EMPTY
 
-Side = Literal["own", "candle", "locks", "empty"]
+Side = Literal["own", "control", "locks", "empty"]
 """What a launch runs: the workload, the candle beside it, the workload with the lock probe, or nothing."""
 
 
@@ -48,7 +48,7 @@ class Request(Struct, frozen=True, kw_only=True):
     @property
     def stand_in(self) -> str:
         """The runner's word for what stands in for the workload; empty for the workload itself."""
-        return {"candle": BURN, "empty": EMPTY}.get(self.side, "")
+        return {"control": BURN, "empty": EMPTY}.get(self.side, "")
 
     @property
     def callers(self) -> int:
@@ -76,8 +76,8 @@ def request_here(cell: Cell, spec: Spec, python: str, timeout_s: float) -> Reque
 class Finished(Struct, frozen=True, kw_only=True):
     """What a launch said at its end."""
 
-    cold: Turn | None
-    turns: tuple[Turn, ...]
+    cold: Iteration | None
+    iterations: tuple[Iteration, ...]
     counters: dict[str, float]
     timers: dict[str, Timer]
     results: tuple[str, ...]
@@ -89,7 +89,7 @@ class Finished(Struct, frozen=True, kw_only=True):
 class Held(Struct, frozen=True, kw_only=True):
     """A turn during which the workers were held at work, and what was seen of them if they were watched."""
 
-    turn: Turn
+    iteration: Iteration
     memory: tuple[MemoryPoint, ...] = ()
     waits: Waits | None = None
 
@@ -113,7 +113,7 @@ class Handle(Protocol):
         """Wait until the workload is imported; the clock's resolution there, in ns."""
         ...
 
-    def turn(self, kind: str, loops: int = 1, window_ns: int = 0) -> Turn:
+    def iteration(self, kind: str, loops: int = 1, window_ns: int = 0) -> Iteration:
         """One turn. Raises LaunchFailed or CellUnsupported."""
         ...
 

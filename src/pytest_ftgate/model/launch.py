@@ -30,7 +30,7 @@ class Latency(Struct, frozen=True, kw_only=True):
     errors: int = 0
 
 
-class Turn(Struct, frozen=True, kw_only=True):
+class Iteration(Struct, frozen=True, kw_only=True):
     """One iteration (or one window of a duration) of one launch.
 
     wall_ns = start_ns + work_ns + join_ns. `ops` counts body calls over all workers (of the leading role, where there
@@ -184,8 +184,8 @@ class Launch(Struct, frozen=True, kw_only=True):
     started_at: str
     loops: int = 1
     window_ns: int = 0
-    cold: Turn | None = None
-    turns: tuple[Turn, ...] = ()
+    cold: Iteration | None = None
+    iterations: tuple[Iteration, ...] = ()
     counters: dict[str, float] = {}
     timers: dict[str, Timer] = {}
     peaks: dict[str, float] = {}
@@ -221,7 +221,7 @@ class Sample(Struct, frozen=True, kw_only=True):
     interpreter: Interpreter
     key: str
     launches: tuple[Launch, ...] = ()
-    candle: tuple[Launch, ...] = ()
+    control: tuple[Launch, ...] = ()
     memory: tuple[Launch, ...] = ()
     locks: tuple[Launch, ...] = ()
     floor: tuple[Launch, ...] = ()
@@ -236,14 +236,14 @@ class Sample(Struct, frozen=True, kw_only=True):
     reference: Sample | None = None
 
 
-def turn_value(turn: Turn, loops: int, per_op: bool) -> float:
+def iteration_value(iteration: Iteration, loops: int, per_op: bool) -> float:
     """The time of one loop of a turn in ns, or of one operation over all workers; NaN if it has none.
 
     A window of a duration lasts as long as it was told to, so its own wall time compares nothing: 1 / rate does.
     """
     if per_op:
-        return NS_PER_S / turn.rate if turn.rate > 0 else math.nan
-    return turn.wall_ns / loops if loops > 0 and turn.wall_ns > 0 else math.nan
+        return NS_PER_S / iteration.rate if iteration.rate > 0 else math.nan
+    return iteration.wall_ns / loops if loops > 0 and iteration.wall_ns > 0 else math.nan
 
 
 def work_ratio(sample: Sample) -> int:

@@ -86,7 +86,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     join_ns: float | None = None
     cold_ns: float | None = None
     ratio: float | None = None
-    candle_ratio: float | None = None
+    control_ratio: float | None = None
     cores: float | None = None
     rss_bytes: float | None = None
     uss_bytes: float | None = None
@@ -146,7 +146,7 @@ class Row(Struct, frozen=True, kw_only=True):
     beside: Sample | None = None
 
 
-class Arrival(Struct, frozen=True, kw_only=True):
+class RowMessage(Struct, frozen=True, kw_only=True):
     """A row on its way from where it was measured to where the report is made.
 
     `position` is the cell's place in the plan: reports of several workers arrive in any order.

@@ -131,7 +131,7 @@ class Service(Struct, frozen=True, kw_only=True):
     load: Load
 
 
-Crew = tuple[tuple[str, int], ...]
+RoleCounts = tuple[tuple[str, int], ...]
 """Names of roles with their numbers of workers; the first one leads: its calls are the operations."""
 
 
@@ -148,7 +148,7 @@ class Spec(Struct, frozen=True, kw_only=True):
     executors: tuple[Executor, ...]
     workers: tuple[int, ...]
     reuse: Reuse
-    crews: tuple[Crew, ...] = ()
+    role_counts: tuple[RoleCounts, ...] = ()
     pythons: tuple[str, ...] | None = None
     iterations: int | None = None
     duration_s: float | None = None
@@ -171,7 +171,7 @@ class Cell(Struct, frozen=True, kw_only=True):
     workers: int
     params: tuple[Param, ...] = ()
     body: BodyKind = "worker"
-    roles: Crew = ()
+    roles: RoleCounts = ()
 
     @property
     def label(self) -> str:
@@ -186,7 +186,7 @@ class Unsupported(Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class Tandem(Struct, frozen=True, kw_only=True):
+class Group(Struct, frozen=True, kw_only=True):
     """The cells that take turns: one test at one worker count with one set of parameters."""
 
     key: str
@@ -197,7 +197,7 @@ class Tandem(Struct, frozen=True, kw_only=True):
 class Plan(Struct, frozen=True, kw_only=True):
     """Everything that a run measures, in order, and what it cannot."""
 
-    tandems: tuple[Tandem, ...]
+    groups: tuple[Group, ...]
     unsupported: tuple[Unsupported, ...] = ()
 
 

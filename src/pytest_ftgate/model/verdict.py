@@ -84,7 +84,7 @@ class MetricVerdict(Struct, frozen=True, kw_only=True):
     contract: str = ""
 
 
-Road = Literal["", "stored", "prediction", "elsewhere", "tandem"]
+Basis = Literal["", "stored", "predicted", "portable", "paired"]
 """What a cell was judged by: the stored launches of this machine, a prediction from stored recordings, what travels of
 another machine's recordings, or its reference measured beside it."""
 
@@ -100,6 +100,6 @@ class Verdict(Struct, frozen=True, kw_only=True):
     reason: str = ""
     baseline: str = ""
     commit: str = ""
-    road: Road = ""
+    basis: Basis = ""
     why: str = ""
     same_code: bool = False

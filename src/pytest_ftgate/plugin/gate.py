@@ -16,7 +16,7 @@ import pytest
 
 from ..declare import plan
 from ..errors import FtgateError
-from ..model import Arrival, Decision, Plan, Report
+from ..model import Decision, Plan, Report, RowMessage
 from ..report import json, terminal
 from ..run.session import Session
 from . import xdist
@@ -46,7 +46,7 @@ class Run:
         self.progress = Progress(_stream(config), self._mode())
         self.session = Session(run_config(config, self.seed), config.rootpath, self.id, Watch(self.progress, config))
         self.collected: list[str] = []
-        self.arrivals: dict[str, Arrival] = {}
+        self.messages: dict[str, RowMessage] = {}
         self.plain = False
         self.report: Report | None = None
         if not self.is_worker:
@@ -74,7 +74,7 @@ class Run:
         """The plan of what was selected."""
         found: Plan = plan.plan_of(item.stash[CELL] for item in session.items if CELL in item.stash)
         self.session.prepare(found)
-        self.progress.start(len(found.tandems))
+        self.progress.start(len(found.groups))
 
     def pytest_report_header(self) -> str:
         """The seed, so that a run can be repeated."""
@@ -86,13 +86,13 @@ class Run:
         shown = capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext()
         try:
             with shown:
-                arrival = self.session.arrival(item.nodeid)
+                message = self.session.message(item.nodeid)
         except (FtgateError, OSError) as error:  # a full disk or a folder that cannot be written names its file itself
             raise pytest.fail.Exception(str(error), pytrace=False) from None
         finally:
             self.progress.clear()
-        item.stash[ARRIVAL] = arrival
-        row = arrival.row
+        item.stash[ROW_MESSAGE] = message
+        row = message.row
         text = (
             terminal.verdict_lines(row, width=100, color=False, unicode=True, verbosity=1).strip() or row.verdict.reason
         )
@@ -107,10 +107,10 @@ class Run:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """The samples travel with the item's report: a worker that crashes later loses nothing."""
         report = yield
-        arrival = item.stash.get(ARRIVAL, None)
-        if arrival is not None and report.when == "call":
-            report.__dict__["ftgate"] = msgspec.json.encode(arrival).decode()
-            report.__dict__["ftgate_decision"] = arrival.row.verdict.decision.value
+        message = item.stash.get(ROW_MESSAGE, None)
+        if message is not None and report.when == "call":
+            report.__dict__["ftgate"] = msgspec.json.encode(message).decode()
+            report.__dict__["ftgate_decision"] = message.row.verdict.decision.value
         return report
 
     @pytest.hookimpl(tryfirst=True)
@@ -129,14 +129,14 @@ class Run:
         """Gather what arrived, in the controller or in the only process."""
         payload = getattr(report, "ftgate", None)
         if payload is not None and not self.is_worker:
-            self.arrivals[report.nodeid] = msgspec.json.decode(payload, type=Arrival)
+            self.messages[report.nodeid] = msgspec.json.decode(payload, type=RowMessage)
         self.plain = self.plain or (payload is None and report.when == "call")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Make the report, update baselines, write what was asked for."""
         self.progress.end()
-        if self.is_worker or not self.arrivals:
+        if self.is_worker or not self.messages:
             return
         if session.exitstatus == pytest.ExitCode.OK and self._nothing_measured():
             self.trouble = "nothing was measured: every cell is unsupported here"
@@ -149,14 +149,14 @@ class Run:
 
     def _nothing_measured(self) -> bool:
         """A gate that gated nothing must not look green."""
-        decisions = {arrival.row.verdict.decision for arrival in self.arrivals.values()}
+        decisions = {message.row.verdict.decision for message in self.messages.values()}
         return decisions == {Decision.UNSUPPORTED} and not self.plain
 
     trouble = ""
 
     def _finish(self) -> None:
         collected = None if self._narrowed() else self.collected
-        self.report = self.session.report(self.arrivals.values(), version("pytest-ftgate"), collected)
+        self.report = self.session.report(self.messages.values(), version("pytest-ftgate"), collected)
         self.report = self.session.updated(self.report)
         text = json.render(self.report)
         self.session.keep(text)
@@ -188,7 +188,7 @@ class Run:
             terminalreporter.write_line(f"ftgate: {self.trouble}", red=True)
 
 
-ARRIVAL = pytest.StashKey[Arrival]()
+ROW_MESSAGE = pytest.StashKey[RowMessage]()
 
 
 class Watch:

@@ -58,7 +58,7 @@ def _ini(config: pytest.Config, option: options.Option) -> Any:
 
 def run_config(config: pytest.Config, seed: int) -> RunConfig:
     """All options of a run."""
-    names = ("baselines", "update", "launches", "turns", "alpha", "probe_cost", "install", "escalate", "metrics")
+    names = ("baselines", "update", "launches", "iterations", "alpha", "probe_cost", "install", "escalate", "metrics")
     values = {name: value_of(config, name) for name in names}
     given, written = thresholds_of(config)
     return RunConfig(

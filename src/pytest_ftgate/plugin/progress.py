@@ -50,9 +50,9 @@ class Progress:
         self._shown = 0
         self._last = self._started
 
-    def start(self, total_tandems: int) -> None:
+    def start(self, total_groups: int) -> None:
         """The run begins: so many tandems will be measured."""
-        self._total = total_tandems
+        self._total = total_groups
         self._numbers = {}
         self._number = 0
         self._spent = []
@@ -61,21 +61,21 @@ class Progress:
 
     def begin(self, title: str, cells: Sequence[str]) -> None:
         """The next tandem begins, with these cells taking turns, or one goes on that was left for another."""
-        self._close_tandem()
+        self._close_group()
         self._number = self._numbers.setdefault(title, len(self._numbers) + 1)
         self._title = title
         self._began = self._clock()
         self._show(f"{len(cells)} cell{'s' if len(cells) != 1 else ''}, starting", self._left(0.0, None), now=True)
 
     def advance(
-        self, cell: str, phase: str, done: int, wanted: int, *, turns: int = 0, left_s: float | None = None
+        self, cell: str, phase: str, done: int, wanted: int, *, iterations: int = 0, left_s: float | None = None
     ) -> None:
         """`done` of `wanted` launches of the tandem have ended, the current one after so many `turns`.
 
         `cell` is the label of the cell at work, or what else is being done; `left_s` is what remains of the tandem's
         budget in seconds: it will not take longer.
         """
-        doing = f"{cell} {phase} {done}/{wanted} launches" + (f", {turns} turns" if turns else "")
+        doing = f"{cell} {phase} {done}/{wanted} launches" + (f", {iterations} turns" if iterations else "")
         self._show(doing, self._left(done / wanted if wanted > 0 else 0.0, left_s), now=False)
 
     def clear(self) -> None:
@@ -86,10 +86,10 @@ class Progress:
 
     def end(self) -> None:
         """The run is over; the line is clean again. Harmless when called twice."""
-        self._close_tandem()
+        self._close_group()
         self.clear()
 
-    def _close_tandem(self) -> None:
+    def _close_group(self) -> None:
         if self._title:
             self._spent.append(self._clock() - self._began)
         self._title = ""

@@ -18,7 +18,7 @@ NOTHING = "-"
 SHORT_COMMIT = 12
 UPDATE_OPTION = "--ftgate-update="
 KEPT = "has a baseline"
-NO_SUMMARY = Summary(wall_ns=None, candle_ratio=None, uss_bytes=None, launches=0)
+NO_SUMMARY = Summary(wall_ns=None, control_ratio=None, uss_bytes=None, launches=0)
 
 
 def render_list(baselines: Iterable[TestBaseline]) -> str:
@@ -116,7 +116,7 @@ class _Figure(NamedTuple):
 def _every_figure(unicode: bool) -> tuple[_Figure, ...]:
     return (
         _Figure("wall", lambda short: short.wall_ns, lambda ns: units.time(ns, unicode=unicode), _relative),
-        _Figure("to candle", lambda short: short.candle_ratio, units.ratio, _relative),
+        _Figure("to candle", lambda short: short.control_ratio, units.ratio, _relative),
         _Figure("USS", lambda short: short.uss_bytes, units.size, _relative),
         _Figure("lock wait", lambda short: short.lock_share, units.share, lambda was, now: units.points(now - was)),
         _Figure("scaling", lambda short: short.scaling, units.ratio, _relative),

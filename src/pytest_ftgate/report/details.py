@@ -49,7 +49,7 @@ MEMORY = (
 )
 
 
-def beneath(row: Row, style: Style) -> list[str]:
+def detail_lines(row: Row, style: Style) -> list[str]:
     """The lines beneath a row of the table; none where nothing about it matters.
 
     Always: the workload's own counters, timers and peaks, a server's answers, the worst lock and queue sites, scaling,
@@ -98,8 +98,8 @@ def _phases(figures: Figures, style: Style) -> Iterator[str]:
         # A window of load has no start and no join, and is as long as it was told to be.
         if ns is not None and (figures.latency is None or name == "cold"):
             yield f"{name} {units.time(ns, unicode=style.unicode)}"
-    if figures.candle_ratio is not None:
-        yield f"{units.ratio(figures.candle_ratio)} the candle"
+    if figures.control_ratio is not None:
+        yield f"{units.ratio(figures.control_ratio)} the candle"
     if not figures.memory:
         for name, n_bytes in (("RSS", figures.rss_bytes), ("USS peak >=", figures.uss_peak_bytes)):
             if n_bytes is not None:

@@ -24,7 +24,7 @@ from ..model import (
     WorkloadError,
 )
 from . import units
-from .details import beneath
+from .details import detail_lines
 from .lines import GAP, Style, entry, plain, wrapped
 
 Value = TypeVar("Value")
@@ -61,11 +61,11 @@ METRICS = {
     Metric.RATIO: "ratio",
     Metric.CONTRACT: "requires",
 }
-ROADS = {
+BASES = {
     "stored": "the stored launches",
-    "prediction": "a prediction from the stored recordings",
-    "elsewhere": "what travels from another machine",
-    "tandem": "launches side by side",
+    "predicted": "a prediction from the stored recordings",
+    "portable": "what travels from another machine",
+    "paired": "launches side by side",
 }
 WORST_FIRST = (
     Decision.REGRESSED,
@@ -243,12 +243,12 @@ def _passed_by(table: Table, style: Style) -> list[str]:
         return []
     labels: dict[str, list[str]] = {}
     for row in table.rows:
-        road = ROADS.get(row.verdict.road, "")
-        if row.verdict.decision is Decision.PASSED and road:
+        basis = BASES.get(row.verdict.basis, "")
+        if row.verdict.decision is Decision.PASSED and basis:
             why = f" ({row.verdict.why})" if row.verdict.why else ""
-            labels.setdefault(f"{road}{why}", []).append(row.cell.label)
+            labels.setdefault(f"{basis}{why}", []).append(row.cell.label)
     every = len(table.rows)
-    return [road if len(cells) == every else f"{road}: {', '.join(cells)}" for road, cells in labels.items()]
+    return [basis if len(cells) == every else f"{basis}: {', '.join(cells)}" for basis, cells in labels.items()]
 
 
 def _remarks(table: Table) -> list[str]:
@@ -277,7 +277,7 @@ def _grid(table: Table, style: Style) -> list[str]:
     for number, row in enumerate(table.rows):
         texts = [column.padded(column.texts[number]) for column in columns]
         texts[-1] = style.paint(texts[-1].rstrip(), *_colors(row.verdict.decision))
-        lines += [GAP.join(["", *texts]), *beneath(row, style)]
+        lines += [GAP.join(["", *texts]), *detail_lines(row, style)]
     return lines
 
 
@@ -369,16 +369,16 @@ def _measured(row: Row, style: Style) -> list[str]:
     held = [verdict.baseline, "" if commit and commit in verdict.baseline else commit]
     if any(held):
         lines += entry("against", " at ".join(filter(None, held)), style, indent=6, column=11)
-    return lines + _road(verdict, style)
+    return lines + _basis(verdict, style)
 
 
-def _road(verdict: Verdict, style: Style) -> list[str]:
+def _basis(verdict: Verdict, style: Style) -> list[str]:
     """By what the cell was judged, and why by that."""
-    road = ROADS.get(verdict.road, "")
-    if not road and not verdict.why:
+    basis = BASES.get(verdict.basis, "")
+    if not basis and not verdict.why:
         return []
-    text = f"{road} ({verdict.why})" if road and verdict.why else road or verdict.why
-    return entry("judged by" if road else "baseline", text, style, indent=6, column=11)
+    text = f"{basis} ({verdict.why})" if basis and verdict.why else basis or verdict.why
+    return entry("judged by" if basis else "baseline", text, style, indent=6, column=11)
 
 
 def _metric(judged: MetricVerdict, figures: Figures, style: Style) -> str:

@@ -13,30 +13,30 @@ import msgspec
 from ..errors import FtgateError
 from ..judge import disturbance, figures
 from ..judge.judge import (
+    PAIRED_ROUNDS,
     SCREEN_LAUNCHES,
-    TANDEM_ROUNDS,
-    Judging,
+    ComparedWith,
+    Judge,
     Policy,
-    Standing,
     doubted,
     missed,
     unchanged,
 )
-from ..measure.cell_run import Limits, Ready
-from ..measure.conditions import Surroundings
-from ..measure.interleaved import Listener, Reference, TandemRun
+from ..measure.cell_run import Limits, PreparedTarget
+from ..measure.conditions import ConditionsMonitor
+from ..measure.interleaved import InterleavedRun, Listener, Reference
 from ..measure.launch import Launcher
 from ..model import (
     EVERYTHING,
     Cell,
     Conditions,
     Figures,
+    Group,
     Metric,
     Row,
     Sample,
     Spec,
     Struct,
-    Tandem,
     WorkloadError,
     failed_row,
     first_line,
@@ -70,7 +70,7 @@ class Services(Protocol):
         """What the options say about verdicts."""
         ...
 
-    def ready(self, cell: Cell, side: git.Side | None = None) -> Ready:
+    def ready(self, cell: Cell, side: git.Side | None = None) -> PreparedTarget:
         """The target of a cell, with the project or that side of it installed. Raises FtgateError."""
         ...
 
@@ -78,7 +78,7 @@ class Services(Protocol):
         """A row for a cell that need not be measured."""
         ...
 
-    def standing(self, cell: Cell, cells: Sequence[Cell]) -> Standing:
+    def compared_with(self, cell: Cell, cells: Sequence[Cell]) -> ComparedWith:
         """What is stored of a cell; `cells` are those of its test."""
         ...
 
@@ -94,7 +94,7 @@ class Services(Protocol):
         """Loops of the baseline."""
         ...
 
-    def pair(self, standing: Standing | None = None, test: str = "") -> worktrees.Pair:
+    def pair(self, compared_with: ComparedWith | None = None, test: str = "") -> worktrees.Pair:
         """Both sides of the comparison asked for, or of the commit of what is stored of a test.
 
         Raises trees.AgainstError.
@@ -114,7 +114,7 @@ class Services(Protocol):
         ...
 
 
-class Stage(Struct, frozen=True, kw_only=True):
+class Phase(Struct, frozen=True, kw_only=True):
     """Cells to be measured together: alone, or beside a reference and then for the reason `why`.
 
     Those not `judged` (node ids) are there for another cell's scaling.
@@ -129,33 +129,33 @@ class Stage(Struct, frozen=True, kw_only=True):
 class Running(NamedTuple):
     """A stage under way."""
 
-    stage: Stage
-    run: TandemRun
-    judging: Judging
+    phase: Phase
+    run: InterleavedRun
+    judge: Judge
 
 
-class Course:
+class Measurement:
     """One test: `step` measures a round at a time until `open` is no more, then `rows` are its verdicts."""
 
-    def __init__(self, services: Services, tandem: Tandem, escalates: bool, against: str = "") -> None:
+    def __init__(self, services: Services, group: Group, escalates: bool, against: str = "") -> None:
         self.services = services
-        self.tandem = tandem
+        self.group = group
         self.escalates = escalates
         self.against = against
-        self.surroundings = Surroundings()
+        self.monitor = ConditionsMonitor()
         self.conditions = Conditions()
         self._left: float | None = None
         self.by_nodeid: dict[str, Row] = {}
         self.samples: dict[str, Sample] = {}
-        self.stages: list[Stage] = []
+        self.phases: list[Phase] = []
         self.running: Running | None = None
-        for cell in tandem.cells:
+        for cell in group.cells:
             early = services.without_measuring(cell)
             if early is not None:
                 self.by_nodeid[cell.nodeid] = early
-        cells = tuple(cell for cell in tandem.cells if cell.nodeid not in self.by_nodeid)
+        cells = tuple(cell for cell in group.cells if cell.nodeid not in self.by_nodeid)
         if cells:
-            self._first_stage(cells)
+            self._first_phase(cells)
             self._next()
 
     # -- measuring ---------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class Course:
         if self.running is None:
             return 0.0
         if self._left is None:  # asked for each test after each round of any
-            more = self.running.judging.more(self.running.run.each())
+            more = self.running.judge.more(self.running.run.each())
             self._left = math.inf if more is None else more * self.running.run.round_ns / 1e9
         return self._left
 
@@ -193,125 +193,127 @@ class Course:
     def close(self) -> None:
         """The time given is over: judge by what there is, and begin nothing more."""
         self._end()
-        for stage in self.stages:
-            self._not_begun(stage, FtgateError("the time given was over"))
-        self.stages = []
+        for phase in self.phases:
+            self._not_begun(phase, FtgateError("the time given was over"))
+        self.phases = []
 
     def rows(self) -> list[Row]:
         """All cells' rows, in their order, with what else went on; a regression that this may have made is doubted."""
-        rows = (self.by_nodeid[cell.nodeid] for cell in self.tandem.cells)
+        rows = (self.by_nodeid[cell.nodeid] for cell in self.group.cells)
         return [row if row.sample is None else _with(row, self.conditions) for row in rows]
 
     def _end(self) -> None:
         if self.running is not None:
             running, self.running = self.running, None
             self._judge(running)
-            self.conditions = self.surroundings.observe()
+            self.conditions = self.monitor.observe()
 
     # -- stages ------------------------------------------------------------------------------------------------
 
-    def _first_stage(self, cells: tuple[Cell, ...]) -> None:
+    def _first_phase(self, cells: tuple[Cell, ...]) -> None:
         judged = frozenset(cell.nodeid for cell in cells)
         if not self.against:
-            self.stages.append(Stage(cells=cells, judged=judged))
+            self.phases.append(Phase(cells=cells, judged=judged))
             return
         pair = self.services.pair()
-        self.stages.append(Stage(cells=cells, judged=judged, pair=pair, why=f"--ftgate-against {self.against}"))
+        self.phases.append(Phase(cells=cells, judged=judged, pair=pair, why=f"--ftgate-against {self.against}"))
 
     def _next(self) -> None:
         """Begin the next stage that can be; one whose environments cannot be made is judged without."""
-        while self.stages and self.running is None:
-            stage = self.stages.pop(0)
+        while self.phases and self.running is None:
+            phase = self.phases.pop(0)
             try:
-                self.running = self._begun(stage)
+                self.running = self._begun(phase)
             except FtgateError as error:
-                self._not_begun(stage, error)
+                self._not_begun(phase, error)
 
-    def _begun(self, stage: Stage) -> Running:
-        services, pair = self.services, stage.pair
-        targets = self._targets(stage)
-        references = self._references(stage) if pair else {}
-        spec = services.relocated(self.tandem.spec, pair.changed) if pair else self.tandem.spec
-        standings = {cell.nodeid: self._standing(cell, stage) for cell in stage.cells}
+    def _begun(self, phase: Phase) -> Running:
+        services, pair = self.services, phase.pair
+        targets = self._targets(phase)
+        references = self._references(phase) if pair else {}
+        spec = services.relocated(self.group.spec, pair.changed) if pair else self.group.spec
+        all_compared = {cell.nodeid: self._compared_with(cell, phase) for cell in phase.cells}
         if self.samples:  # contracts were judged in the stage before
             spec = msgspec.structs.replace(spec, requirements=())
-        limits = services.limits(stage.cells, len({(cell.workers, cell.roles) for cell in stage.cells}))
-        at_most = TANDEM_ROUNDS if pair else SCREEN_LAUNCHES
-        judging = Judging(spec, self._policy(stage), standings, at_most, limits.launches)
-        records = pair is None and services.records(stage.cells)
-        judged = not records and (bool(spec.requirements) or any(standing.road for standing in standings.values()))
+        limits = services.limits(phase.cells, len({(cell.workers, cell.roles) for cell in phase.cells}))
+        at_most = PAIRED_ROUNDS if pair else SCREEN_LAUNCHES
+        judge = Judge(spec, self._policy(phase), all_compared, at_most, limits.launches)
+        records = pair is None and services.records(phase.cells)
+        judged = not records and (
+            bool(spec.requirements) or any(compared_with.basis for compared_with in all_compared.values())
+        )
         if judged:
             floor = LEAST_TOGETHER if pair else LEAST_SCREENED
-            limits = msgspec.structs.replace(limits, floor=floor, at_most=judging.rounds)
-        run = TandemRun(
-            Tandem(key=self.tandem.key, spec=spec, cells=stage.cells),
+            limits = msgspec.structs.replace(limits, floor=floor, at_most=judge.rounds)
+        run = InterleavedRun(
+            Group(key=self.group.key, spec=spec, cells=phase.cells),
             targets,
             services.launcher,
             limits,
-            random.Random(f"{services.seed}:{self.tandem.key}{':beside' if self.samples else ''}"),
+            random.Random(f"{services.seed}:{self.group.key}{':beside' if self.samples else ''}"),
             services.watcher,
-            loops=None if pair else services.stored_loops(stage.cells),
-            judge=judging.needs if judged else None,
+            loops=None if pair else services.stored_loops(phase.cells),
+            judge=judge.needs if judged else None,
             references=references,
-            around=self.surroundings,
-            first=judging.first() if judged else EVERYTHING,
+            around=self.monitor,
+            first=judge.first() if judged else EVERYTHING,
         )
-        return Running(stage, run, judging)
+        return Running(phase, run, judge)
 
-    def _policy(self, stage: Stage) -> Policy:
+    def _policy(self, phase: Phase) -> Policy:
         """Beside the commit of what is stored only what missed is judged: no other kind of launch is needed."""
         policy = self.services.policy()
         if not self.samples:
             return policy
-        verdicts = [self.by_nodeid[nodeid].verdict for nodeid in stage.judged]
+        verdicts = [self.by_nodeid[nodeid].verdict for nodeid in phase.judged]
         open_ones = {each.metric for verdict in verdicts for each in verdict.metrics if missed(each)}
         # Of another machine the time was screened by its ratio.
         wanted = open_ones | ({Metric.WALL} if Metric.RATIO in open_ones else set())
         return msgspec.structs.replace(policy, metrics=tuple(each for each in policy.metrics if each in wanted))
 
-    def _standing(self, cell: Cell, stage: Stage) -> Standing:
-        if stage.pair is None:
-            return self.services.standing(cell, self.tandem.cells)
-        reference = stage.pair.reference
+    def _compared_with(self, cell: Cell, phase: Phase) -> ComparedWith:
+        if phase.pair is None:
+            return self.services.compared_with(cell, self.group.cells)
+        reference = phase.pair.reference
         if worktrees.lacks(reference, names.split_nodeid(cell.nodeid)[0]):
-            return Standing(why=f"{reference.label} has no such test")
-        return Standing(
-            road="tandem",
-            why=stage.why,
+            return ComparedWith(why=f"{reference.label} has no such test")
+        return ComparedWith(
+            basis="paired",
+            why=phase.why,
             baseline=reference.label,
             commit=reference.commit,
-            judged=cell.nodeid in stage.judged,
+            judged=cell.nodeid in phase.judged,
         )
 
     def _missed(self, cell: Cell) -> bool:
         return any(map(missed, self.by_nodeid[cell.nodeid].verdict.metrics))
 
-    def _targets(self, stage: Stage) -> dict[str, Ready]:
-        side = stage.pair.changed if stage.pair else None
-        return {cell.target.spec: self.services.ready(cell, side) for cell in _one_a_target(stage.cells)}
+    def _targets(self, phase: Phase) -> dict[str, PreparedTarget]:
+        side = phase.pair.changed if phase.pair else None
+        return {cell.target.spec: self.services.ready(cell, side) for cell in _one_a_target(phase.cells)}
 
-    def _references(self, stage: Stage) -> dict[str, Reference]:
-        assert stage.pair is not None
-        side = stage.pair.reference
-        spec = self.services.relocated(self.tandem.spec, side)
-        ready = {cell.target.spec: self.services.ready(cell, side) for cell in _one_a_target(stage.cells)}
-        self._check_versions(stage, ready)
-        there = (cell for cell in stage.cells if self._standing(cell, stage).road)
+    def _references(self, phase: Phase) -> dict[str, Reference]:
+        assert phase.pair is not None
+        side = phase.pair.reference
+        spec = self.services.relocated(self.group.spec, side)
+        ready = {cell.target.spec: self.services.ready(cell, side) for cell in _one_a_target(phase.cells)}
+        self._check_versions(phase, ready)
+        there = (cell for cell in phase.cells if self._compared_with(cell, phase).basis)
         return {cell.nodeid: Reference(spec=spec, ready=ready[cell.target.spec]) for cell in there}
 
-    def _check_versions(self, stage: Stage, ready: Mapping[str, Ready]) -> None:
+    def _check_versions(self, phase: Phase, ready: Mapping[str, PreparedTarget]) -> None:
         """Of two versions of a distribution: that both sides do not have the same."""
-        assert stage.pair is not None
-        asked = stage.pair.reference.install[-1:] if not stage.pair.reference.commit else ()
-        for cell in _one_a_target(stage.cells) if asked else ():
-            sides = (ready[cell.target.spec], self.services.ready(cell, stage.pair.changed))
+        assert phase.pair is not None
+        asked = phase.pair.reference.install[-1:] if not phase.pair.reference.commit else ()
+        for cell in _one_a_target(phase.cells) if asked else ():
+            sides = (ready[cell.target.spec], self.services.ready(cell, phase.pair.changed))
             old, new = (worktrees.installed_version(Path(side.python), asked[0]) for side in sides)
             if old == new:
                 raise FtgateError(f"both sides have {asked[0]} on {cell.target.spec}: there is nothing to compare")
 
-    def _not_begun(self, stage: Stage, error: FtgateError) -> None:
-        for cell in stage.cells:
-            if cell.nodeid not in stage.judged:
+    def _not_begun(self, phase: Phase, error: FtgateError) -> None:
+        for cell in phase.cells:
+            if cell.nodeid not in phase.judged:
                 continue
             if cell.nodeid in self.samples:
                 self._predict(cell, f"{first_line(str(error))}: its reference cannot be measured")
@@ -325,40 +327,40 @@ class Course:
         beside = bool(self.samples)
         for sample in samples:
             if beside:
-                self._judge_beside(running, sample, samples)
+                self._judge_paired(running, sample, samples)
             else:
                 self._judge_first(running, sample, samples)
         if not beside:
             self.samples = {sample.cell.nodeid: sample for sample in samples}
-            if not running.stage.pair:
+            if not running.phase.pair:
                 self._follow_up(running)
 
     def _judge_first(self, running: Running, sample: Sample, samples: Sequence[Sample]) -> None:
         by_nodeid = {each.cell.nodeid: each for each in samples}
-        reference = reference_of(self.tandem, sample.cell, by_nodeid)
-        sample = self._hinted(running.stage, sample)
+        reference = reference_of(self.group, sample.cell, by_nodeid)
+        sample = self._hinted(running.phase, sample)
         shown = self.services.shown(figures.figures(sample, reference=reference))
-        verdict = running.judging.verdict(sample, samples, shown)
+        verdict = running.judge.verdict(sample, samples, shown)
         self.by_nodeid[sample.cell.nodeid] = Row(
             cell=sample.cell, verdict=verdict, figures=shown, sample=sample, error=sample.error
         )
 
-    def _hinted(self, stage: Stage, sample: Sample) -> Sample:
+    def _hinted(self, phase: Phase, sample: Sample) -> Sample:
         """An error for want of a file that no side has says so."""
-        if sample.error is None or stage.pair is None:
+        if sample.error is None or phase.pair is None:
             return sample
-        hint = self.services.hint(sample.error.detail, stage.pair.changed)
+        hint = self.services.hint(sample.error.detail, phase.pair.changed)
         if not hint:
             return sample
         error = WorkloadError(reason=sample.error.reason, detail=f"{sample.error.detail.rstrip()}\n{hint}")
         return msgspec.structs.replace(sample, error=error)
 
-    def _judge_beside(self, running: Running, sample: Sample, samples: Sequence[Sample]) -> None:
+    def _judge_paired(self, running: Running, sample: Sample, samples: Sequence[Sample]) -> None:
         """The verdict of a cell that missed what is stored; others are there for its sake."""
         row = self.by_nodeid[sample.cell.nodeid]
-        if sample.cell.nodeid not in running.stage.judged:
+        if sample.cell.nodeid not in running.phase.judged:
             return
-        together = running.judging.verdict(sample, samples, figures.figures(sample, reference=None))
+        together = running.judge.verdict(sample, samples, figures.figures(sample, reference=None))
         why = together.reason or together.why or "its reference gave nothing to compare with"
         first = list(self.samples.values())
         verdict = self.screened.settled(self.samples[sample.cell.nodeid], first, row.verdict, together, why)
@@ -366,41 +368,41 @@ class Course:
 
     def _follow_up(self, running: Running) -> None:
         """What missed is measured beside its baseline's commit, or predicted where that cannot be."""
-        self.screened = running.judging
-        follows: dict[str, Stage] = {}
+        self.screened = running.judge
+        follows: dict[str, Phase] = {}
         for sample in self.samples.values():
             nodeid = sample.cell.nodeid
-            standing = running.judging.standing(sample)
-            if standing.entry is None or not self._missed(sample.cell):
+            compared_with = running.judge.compared_with(sample)
+            if compared_with.entry is None or not self._missed(sample.cell):
                 continue
             try:
-                stage = self._stage_beside(sample.cell, standing)
+                phase = self._paired_phase(sample.cell, compared_with)
             except git.AgainstError as error:
                 self._predict(sample.cell, str(error))
                 if isinstance(error, worktrees.NothingToCompare):
                     row = self.by_nodeid[nodeid]
                     self.by_nodeid[nodeid] = msgspec.structs.replace(row, verdict=unchanged(row.verdict))
                 continue
-            before = follows.get(standing.commit)
+            before = follows.get(compared_with.commit)
             if before is not None:
-                cells = tuple(dict.fromkeys((*before.cells, *stage.cells)))
-                stage = msgspec.structs.replace(stage, cells=cells, judged=before.judged | stage.judged)
-            follows[standing.commit] = stage
-        self.stages += follows.values()
+                cells = tuple(dict.fromkeys((*before.cells, *phase.cells)))
+                phase = msgspec.structs.replace(phase, cells=cells, judged=before.judged | phase.judged)
+            follows[compared_with.commit] = phase
+        self.phases += follows.values()
 
-    def _stage_beside(self, cell: Cell, standing: Standing) -> Stage:
+    def _paired_phase(self, cell: Cell, compared_with: ComparedWith) -> Phase:
         if not self.escalates:
             raise git.AgainstError("measuring beside the baseline's commit is turned off (--ftgate-escalate)")
-        pair = self.services.pair(standing, names.split_nodeid(cell.nodeid)[0])
+        pair = self.services.pair(compared_with, names.split_nodeid(cell.nodeid)[0])
         singles = (
             other
-            for other in self.tandem.cells
+            for other in self.group.cells
             if other.workers == 1 and (other.target, other.executor) == (cell.target, cell.executor)
         )
         known = (other for other in singles if other.nodeid in self.samples)
         why = "not clearly as stored, so its commit was measured beside it"
         cells = (cell, *(other for other in known if other != cell))
-        return Stage(cells=cells, judged=frozenset({cell.nodeid}), pair=pair, why=why)
+        return Phase(cells=cells, judged=frozenset({cell.nodeid}), pair=pair, why=why)
 
     def _predict(self, cell: Cell, why: str) -> None:
         row, sample = self.by_nodeid[cell.nodeid], self.samples[cell.nodeid]
@@ -412,13 +414,13 @@ class Course:
 def _with(row: Row, conditions: Conditions) -> Row:
     """The row with what else went on; a regression that this may have made is doubted."""
     unfit = disturbance.unfit
-    verdict = doubted(row.verdict, unfit(conditions, row.verdict.road), unfit(conditions, "stored"))
+    verdict = doubted(row.verdict, unfit(conditions, row.verdict.basis), unfit(conditions, "stored"))
     return msgspec.structs.replace(row, verdict=verdict, conditions=conditions)
 
 
-def reference_of(tandem: Tandem, cell: Cell, samples: Mapping[str, Sample]) -> Sample | None:
+def reference_of(group: Group, cell: Cell, samples: Mapping[str, Sample]) -> Sample | None:
     """The sample of the first executor on the same target: what the ratio of a row refers to."""
-    found = executor_cell(tandem.spec, cell, tandem.cells)
+    found = executor_cell(group.spec, cell, group.cells)
     return samples.get(found.nodeid) if found else None
 
 

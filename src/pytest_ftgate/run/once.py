@@ -11,10 +11,10 @@ from ..measure.launchers import command, server
 from ..measure.launchers.workload import setup_of
 from ..model import Cell, Spec
 from ..runner import loading
-from ..runner.executors.base import Onlooker
-from ..runner.executors.factory import make_crew
+from ..runner.executors.base import Observer
+from ..runner.executors.factory import make_workers
 from ..runner.gil import watch
-from ..runner.primitives import context_of, make_kind
+from ..runner.primitives import context_of, make_shared_objects
 from ..runner.protocol import Failure, Unsupported
 from ..runner.worker import CHECKING, VALUES, Order
 
@@ -36,10 +36,10 @@ def run_here(cell: Cell, spec: Spec) -> None:
     setup = {**setup_of(cell, spec), "switch_s": None}
     declared, owner = loading.declaration(setup)
     context = context_of(cell.executor.kind, cell.executor.method)
-    kind = make_kind(setup, context)
+    kind = make_shared_objects(setup, context)
     try:
         shared = None if declared.shared is None else loading.owned(declared.shared, owner)(kind)
-        outcome = _turn(setup, shared, context, VALUES if declared.check is not None else 0)
+        outcome = _iteration(setup, shared, context, VALUES if declared.check is not None else 0)
     finally:
         kind.close()
     if declared.check is not None:
@@ -84,13 +84,13 @@ def run_server_here(cell: Cell, spec: Spec) -> None:
         raise Failure(failure.error.reason, failure.error.detail) from None
 
 
-def _turn(setup: dict[str, Any], shared: Any, context: Any, flags: int) -> Any:
+def _iteration(setup: dict[str, Any], shared: Any, context: Any, flags: int) -> Any:
     with warnings.catch_warnings():
         # pytest-xdist's own threads are alive while a cell forks here.
         warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
         watch.install()  # once, before several threads would
-        crew = make_crew(setup, shared, True, context)
+        executor = make_workers(setup, shared, True, context)
         try:
-            return crew.turn(Order(1, 0, CHECKING | flags), Onlooker())
+            return executor.iteration(Order(1, 0, CHECKING | flags), Observer())
         finally:
-            crew.close()
+            executor.close()

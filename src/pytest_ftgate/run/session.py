@@ -17,10 +17,10 @@ import msgspec
 from .. import pythons
 from ..errors import FtgateError
 from ..judge import decide
-from ..judge.comparisons import LEAST_TAIL_TURNS
-from ..judge.judge import Policy, Standing, hypotheses
+from ..judge.comparisons import LEAST_TAIL_ITERATIONS
+from ..judge.judge import ComparedWith, Policy, hypotheses
 from ..measure import budget
-from ..measure.cell_run import Limits, Ready
+from ..measure.cell_run import Limits, PreparedTarget
 from ..measure.interleaved import Listener
 from ..measure.launch import Launcher
 from ..measure.launchers import cpus
@@ -29,21 +29,21 @@ from ..measure.launchers.runner_copy import install_runner
 from ..measure.machine import read_machine
 from ..measure.watch import self_test
 from ..model import (
-    Arrival,
     Cell,
     Decision,
     Figures,
+    Group,
     Interpreter,
     Machine,
     Metric,
     Plan,
     Report,
     Row,
+    RowMessage,
     Settings,
     Spec,
     Struct,
     Table,
-    Tandem,
     Threshold,
     Verdict,
     failed_row,
@@ -55,7 +55,7 @@ from ..stats import alpha_spending
 from ..store import conversion, folder, names, schema, unused
 from ..store.update import apply_updates, matches, update_plan
 from . import git, worktrees
-from .measurement import Course, executor_cell
+from .measurement import Measurement, executor_cell
 
 RECORD_LAUNCHES, CHECK_LAUNCHES = 12, 5
 FIRST_ROUNDS = 6
@@ -72,7 +72,7 @@ class RunConfig(Struct, frozen=True, kw_only=True):
     budget_s: float | None
     test_budget_s: float
     launches: int | None
-    turns: int | None
+    iterations: int | None
     timeout_s: float
     metrics: tuple[Metric, ...]
     thresholds: tuple[Threshold, ...]
@@ -95,7 +95,7 @@ class Watcher(Listener, Protocol):
 class Found(Struct, frozen=True, kw_only=True):
     """A target that was looked for: ready, or the reason why not: it is not there, or what it needs has `failed`."""
 
-    ready: Ready | None = None
+    ready: PreparedTarget | None = None
     reason: str = ""
     failed: bool = False
 
@@ -114,8 +114,8 @@ class Session:
         self.machine: Machine = read_machine()
         self.store = folder.Store(root / config.baselines, lock_path=self.folder / "baselines.lock")
         self.started = time.monotonic()
-        self.plan = Plan(tandems=())
-        self._tandems: dict[str, Tandem] = {}
+        self.plan = Plan(groups=())
+        self._groups: dict[str, Group] = {}
         self._launcher = launcher
         self._announced = ""
         self._found: dict[tuple[str, str, tuple[str, ...]], Found] = {}
@@ -129,65 +129,65 @@ class Session:
     def prepare(self, plan: Plan) -> None:
         """Take the plan of the whole run; nothing is started yet."""
         self.plan = plan
-        self._tandems = {cell.nodeid: tandem for tandem in plan.tandems for cell in tandem.cells}
+        self._groups = {cell.nodeid: group for group in plan.groups for cell in group.cells}
 
     def row(self, nodeid: str) -> Row:
         """The verdict on a cell; its whole tandem is measured at the first call for one of its cells."""
         if nodeid not in self._rows:
-            self._rows.update({row.cell.nodeid: row for row in self._shared(self._tandem(nodeid))})
+            self._rows.update({row.cell.nodeid: row for row in self._shared(self._group(nodeid))})
         return self._rows[nodeid]
 
-    def _tandem(self, nodeid: str) -> Tandem:
-        return self._tandems[nodeid]
+    def _group(self, nodeid: str) -> Group:
+        return self._groups[nodeid]
 
-    def _shared(self, tandem: Tandem) -> list[Row]:
+    def _shared(self, group: Group) -> list[Row]:
         """Measured once in a run, whichever process asks first: the others read what it wrote."""
         self.run.mkdir(parents=True, exist_ok=True)
         pythons.hide_from_git(self.folder)
         with filelock.FileLock(self.folder / "measuring.lock"):
-            if not self._kept(tandem).exists():
-                self._measure(tandem)
-            return msgspec.json.decode(self._kept(tandem).read_bytes(), type=list[Row])
+            if not self._kept(group).exists():
+                self._measure(group)
+            return msgspec.json.decode(self._kept(group).read_bytes(), type=list[Row])
 
-    def _kept(self, tandem: Tandem) -> Path:
+    def _kept(self, group: Group) -> Path:
         """Where the rows of a tandem stand once they are measured."""
-        return self.run / f"{hashlib.sha256(tandem.key.encode()).hexdigest()[:16]}.json"
+        return self.run / f"{hashlib.sha256(group.key.encode()).hexdigest()[:16]}.json"
 
-    def _measure(self, asked: Tandem) -> None:
+    def _measure(self, asked: Group) -> None:
         """One test, or all tests of a run that has a budget: then whichever is nearest to its decision goes first.
 
         The rows of a test are kept as soon as it ends, whatever becomes of the others.
         """
-        wanted = [asked] if self.config.budget_s is None else self.plan.tandems
-        courses = [self._course(tandem) for tandem in wanted if not self._kept(tandem).exists()]
-        under_way = self._ended(courses)
+        wanted = [asked] if self.config.budget_s is None else self.plan.groups
+        measurements = [self._measurement(group) for group in wanted if not self._kept(group).exists()]
+        under_way = self._ended(measurements)
         while under_way:
             left_s = self._left_s()
             if left_s is not None and left_s <= 0:
-                for course in under_way:
-                    course.close()
+                for measurement in under_way:
+                    measurement.close()
             else:
-                course = _next_of(under_way)
-                self._announce(course.tandem)
-                course.step(_granted(left_s, course, under_way))
+                measurement = _next_of(under_way)
+                self._announce(measurement.group)
+                measurement.step(_granted(left_s, measurement, under_way))
             under_way = self._ended(under_way)
 
-    def _ended(self, courses: Sequence[Course]) -> list[Course]:
+    def _ended(self, measurements: Sequence[Measurement]) -> list[Measurement]:
         """Those that are still open; the rows of the others are kept."""
-        for course in courses:
-            if not course.open:
-                self._keep_rows(course.tandem, course.rows())
-        return [course for course in courses if course.open]
+        for measurement in measurements:
+            if not measurement.open:
+                self._keep_rows(measurement.group, measurement.rows())
+        return [measurement for measurement in measurements if measurement.open]
 
-    def _course(self, tandem: Tandem) -> Course:
-        self._announce(tandem)
-        return Course(self, tandem, self.config.escalate, self.config.against)
+    def _measurement(self, group: Group) -> Measurement:
+        self._announce(group)
+        return Measurement(self, group, self.config.escalate, self.config.against)
 
-    def _announce(self, tandem: Tandem) -> None:
+    def _announce(self, group: Group) -> None:
         """Say whose turn it is, where it was another's."""
-        if tandem.key != self._announced:
-            self._announced = tandem.key
-            self.watcher.begin(tandem.key, [cell.label for cell in tandem.cells])
+        if group.key != self._announced:
+            self._announced = group.key
+            self.watcher.begin(group.key, [cell.label for cell in group.cells])
 
     def _left_s(self) -> float | None:
         """What is left of the run's budget; None without one."""
@@ -195,8 +195,8 @@ class Session:
             return None
         return self.config.budget_s - (time.monotonic() - self.started)
 
-    def _keep_rows(self, tandem: Tandem, rows: list[Row]) -> None:
-        kept = self._kept(tandem)
+    def _keep_rows(self, group: Group, rows: list[Row]) -> None:
+        kept = self._kept(group)
         unfinished = kept.with_suffix(".part")
         unfinished.write_bytes(msgspec.json.encode(rows))
         unfinished.replace(kept)
@@ -226,7 +226,7 @@ class Session:
         reason = pythons.settings_unsupported(interpreter, target.settings)
         if reason:
             return Found(reason=reason)
-        ready = Ready(
+        ready = PreparedTarget(
             interpreter=interpreter,
             python=str(self._environment(interpreter, self._requires(cell), side)),
             key=pythons.build_key(interpreter),
@@ -237,7 +237,7 @@ class Session:
 
     def _requires(self, cell: Cell) -> tuple[str, ...]:
         """What the cell's test needs installed beside the project."""
-        return self._tandem(cell.nodeid).spec.requires
+        return self._group(cell.nodeid).spec.requires
 
     def _environment(self, interpreter: Interpreter, requires: tuple[str, ...], side: git.Side | None) -> Path:
         project = self.root if side is None else side.project
@@ -248,7 +248,7 @@ class Session:
             interpreter, root=self.folder / "envs", project=project, install=(*install, *requires)
         )
 
-    def ready(self, cell: Cell, side: git.Side | None = None) -> Ready:
+    def ready(self, cell: Cell, side: git.Side | None = None) -> PreparedTarget:
         """The target of a cell, with the project or that side of it installed. Raises FtgateError."""
         found = self.found(cell, side)
         if found.ready is None:
@@ -292,16 +292,16 @@ class Session:
             return failed_row(cell, "its baseline cannot be read", str(entry))
         return None
 
-    def pair(self, standing: Standing | None = None, test: str = "") -> worktrees.Pair:
+    def pair(self, compared_with: ComparedWith | None = None, test: str = "") -> worktrees.Pair:
         """Both sides of the comparison asked for, or of the commit of what is stored of a test.
 
         Raises trees.AgainstError.
         """
-        key = self.config.against if standing is None else f"{standing.commit} {standing.baseline}"
+        key = self.config.against if compared_with is None else f"{compared_with.commit} {compared_with.baseline}"
         if key not in self._pairs:
             self.watcher.advance(key, "checking out", 0, 0, None)
             try:
-                self._pairs[key] = self._shared_pair(key, standing, test)
+                self._pairs[key] = self._shared_pair(key, compared_with, test)
             except git.AgainstError as error:
                 self._pairs[key] = error
         found = self._pairs[key]
@@ -309,7 +309,7 @@ class Session:
             raise found
         return found
 
-    def _shared_pair(self, key: str, standing: Standing | None, test: str) -> worktrees.Pair:
+    def _shared_pair(self, key: str, compared_with: ComparedWith | None, test: str) -> worktrees.Pair:
         """The same trees for all processes of a run, whatever is edited meanwhile."""
         self.run.mkdir(parents=True, exist_ok=True)
         pythons.hide_from_git(self.folder)
@@ -317,19 +317,19 @@ class Session:
         with filelock.FileLock(self.folder / "pair.lock"):
             if kept.exists():
                 return msgspec.json.decode(kept.read_bytes(), type=worktrees.Pair)
-            made = self._made_pair(standing, test)
+            made = self._made_pair(compared_with, test)
             kept.write_bytes(msgspec.json.encode(made))
         return made
 
-    def _made_pair(self, standing: Standing | None, test: str) -> worktrees.Pair:
+    def _made_pair(self, compared_with: ComparedWith | None, test: str) -> worktrees.Pair:
         """Of what is stored the recorded commit, or the one that brought the file where that cannot stand for it.
 
         Who records a new test, or changes that are not committed yet, commits them together with the baseline.
         """
-        if standing is None:
+        if compared_with is None:
             return worktrees.pair(self.root, self.config.against, self.folder)
         try:
-            found = worktrees.commit_pair(self.root, standing.commit, self.folder)
+            found = worktrees.commit_pair(self.root, compared_with.commit, self.folder)
             if not worktrees.lacks(found.reference, test):
                 return found
             trouble = git.AgainstError(f"{found.reference.label}, at which it was recorded, has no such test")
@@ -337,8 +337,8 @@ class Session:
             raise
         except git.AgainstError as error:
             trouble = error
-        brought = worktrees.introduced(self.root, Path(standing.file))
-        if not brought or brought == standing.commit:
+        brought = worktrees.introduced(self.root, Path(compared_with.file))
+        if not brought or brought == compared_with.commit:
             raise trouble
         found = worktrees.commit_pair(self.root, brought, self.folder)
         if worktrees.lacks(found.reference, test):
@@ -365,8 +365,8 @@ class Session:
             budget_s=self._budget_s(self.config.test_budget_s * (2 if recording else 1) * counts),
             floor=RECORD_LAUNCHES if recording else CHECK_LAUNCHES,
             launches=self.config.launches,
-            turns=self.config.turns,
-            least_turns=LEAST_TAIL_TURNS,
+            iterations=self.config.iterations,
+            least_iterations=LEAST_TAIL_ITERATIONS,
             timeout_s=self.config.timeout_s,
         )
 
@@ -385,7 +385,7 @@ class Session:
         if self.config.budget_s is None:
             return wanted_s
         left = self.config.budget_s - (time.monotonic() - self.started)
-        return max(1.0, min(wanted_s, budget.share(left * 1e9, len(self.plan.tandems)) / 1e9))
+        return max(1.0, min(wanted_s, budget.share(left * 1e9, len(self.plan.groups)) / 1e9))
 
     def stored_loops(self, cells: Sequence[Cell]) -> int | None:
         """Loops of the baseline, so that a value spreads dispatch over as many calls as the stored one did."""
@@ -412,22 +412,22 @@ class Session:
                 self._baselines[test] = error
         return self._baselines[test]
 
-    def standing(self, cell: Cell, cells: Sequence[Cell]) -> Standing:
+    def compared_with(self, cell: Cell, cells: Sequence[Cell]) -> ComparedWith:
         """What a cell is compared with where no reference is measured."""
         entry = self.entry(cell)
-        road, key = "stored", self._key(cell)
+        basis, key = "stored", self._key(cell)
         why = ""
         if not isinstance(entry, schema.Entry):
-            road, (key, entry) = "elsewhere", self._newest_elsewhere(cell)
+            basis, (key, entry) = "portable", self._newest_elsewhere(cell)
             why = f"recorded on another machine or build ({key}): what travels is compared"
         if entry is None:
-            return Standing(why="nothing is stored for it; record it with --ftgate-update")
+            return ComparedWith(why="nothing is stored for it; record it with --ftgate-update")
         newest = entry.recordings[-1]
         path = self.store.path(names.split_nodeid(cell.nodeid)[0])
-        executor = executor_cell(self._tandem(cell.nodeid).spec, cell, cells)
+        executor = executor_cell(self._group(cell.nodeid).spec, cell, cells)
         beside = self._stored(executor).get(key) if executor and executor != cell else None
-        return Standing(
-            road="stored" if road == "stored" else "elsewhere",
+        return ComparedWith(
+            basis="stored" if basis == "stored" else "portable",
             why=why,
             entry=entry,
             executor=beside,
@@ -473,9 +473,9 @@ class Session:
     def hypotheses(self) -> int:
         """How many tests may raise a false alarm in this run: what gates of every cell that is compared."""
         return sum(
-            hypotheses(tandem.spec, self.config.metrics, cell, tandem.cells, self._compared(cell))
-            for tandem in self.plan.tandems
-            for cell in tandem.cells
+            hypotheses(group.spec, self.config.metrics, cell, group.cells, self._compared(cell))
+            for group in self.plan.groups
+            for cell in group.cells
         )
 
     def _compared(self, cell: Cell) -> bool:
@@ -498,20 +498,20 @@ class Session:
 
     # -- the end -----------------------------------------------------------------------------------------------
 
-    def arrival(self, nodeid: str) -> Arrival:
+    def message(self, nodeid: str) -> RowMessage:
         """The row of a cell (see `row`), with its place in the report."""
-        nodeids = [cell.nodeid for tandem in self.plan.tandems for cell in tandem.cells]
-        tandem = self._tandem(nodeid)
-        return Arrival(
-            table=tandem.key, reference=_reference(tandem), position=nodeids.index(nodeid), row=self.row(nodeid)
+        nodeids = [cell.nodeid for group in self.plan.groups for cell in group.cells]
+        group = self._group(nodeid)
+        return RowMessage(
+            table=group.key, reference=_reference(group), position=nodeids.index(nodeid), row=self.row(nodeid)
         )
 
-    def report(self, arrivals: Iterable[Arrival], version: str, collected: Iterable[str] | None) -> Report:
+    def report(self, messages: Iterable[RowMessage], version: str, collected: Iterable[str] | None) -> Report:
         """Everything measured and judged.
 
         `collected` are all node ids before any was deselected; None leaves unused baselines unreported.
         """
-        tables = _tables(arrivals)
+        tables = _tables(messages)
         return Report(
             version=version,
             seed=self.config.seed,
@@ -565,43 +565,43 @@ class Session:
             shutil.rmtree(old, ignore_errors=True)
 
 
-def _tables(arrivals: Iterable[Arrival]) -> tuple[Table, ...]:
-    grouped: dict[str, list[Arrival]] = {}
-    for arrival in sorted(arrivals, key=lambda arrival: arrival.position):
-        grouped.setdefault(arrival.table, []).append(arrival)
+def _tables(messages: Iterable[RowMessage]) -> tuple[Table, ...]:
+    grouped: dict[str, list[RowMessage]] = {}
+    for message in sorted(messages, key=lambda message: message.position):
+        grouped.setdefault(message.table, []).append(message)
     return tuple(
         Table(
-            title=title, rows=tuple(arrival.row for arrival in group), reference=group[0].reference, note=_note(group)
+            title=title, rows=tuple(message.row for message in group), reference=group[0].reference, note=_note(group)
         )
         for title, group in grouped.items()
     )
 
 
-def _reference(tandem: Tandem) -> str:
+def _reference(group: Group) -> str:
     """What the ratios of a test refer to: its first executor, of servers on the first target."""
-    label = tandem.spec.executors[0].label
-    first = next((cell for cell in tandem.cells if cell.executor.label == label), tandem.cells[0])
+    label = group.spec.executors[0].label
+    first = next((cell for cell in group.cells if cell.executor.label == label), group.cells[0])
     return f"{first.target.spec}-{label}" if first.body == "server" else label
 
 
-def _note(group: Sequence[Arrival]) -> str:
+def _note(group: Sequence[RowMessage]) -> str:
     """What is to be said of all rows of a table: where a server and the load on it have to share CPUs."""
     return cpus.cpus_note() if group[0].row.cell.body == "server" else ""
 
 
-def _next_of(courses: Sequence[Course]) -> Course:
+def _next_of(measurements: Sequence[Measurement]) -> Measurement:
     """Whose round is next: every test has its first ones, then the test that is nearest to its decision goes first."""
-    first = [course for course in courses if course.rounds < FIRST_ROUNDS]
+    first = [measurement for measurement in measurements if measurement.rounds < FIRST_ROUNDS]
     if first:
-        return min(first, key=lambda course: course.rounds)
-    return min(courses, key=lambda course: course.left_s())
+        return min(first, key=lambda measurement: measurement.rounds)
+    return min(measurements, key=lambda measurement: measurement.left_s())
 
 
-def _granted(left_s: float | None, course: Course, courses: Sequence[Course]) -> float | None:
+def _granted(left_s: float | None, measurement: Measurement, measurements: Sequence[Measurement]) -> float | None:
     """What a test may plan with: its part of what is left while it has its first rounds, then all of it."""
-    if left_s is None or course.rounds >= FIRST_ROUNDS:
+    if left_s is None or measurement.rounds >= FIRST_ROUNDS:
         return left_s
-    return left_s / len(courses)
+    return left_s / len(measurements)
 
 
 def _launches(entry: schema.Entry) -> list[schema.StoredLaunch]:

@@ -149,12 +149,12 @@ def body(setup: Setup, role: str = "") -> Body:
         setup["qualname"],
         setup["kind"],
         setup["method"],
-        setup["candle"],
+        setup["control"],
         tuple(setup["params"].items()),
         role if serves(setup, role) else "",
     )
     if key not in _bodies:
-        _bodies[key] = _load_candle(setup) if setup["candle"] else _load_body(setup, key[-1])
+        _bodies[key] = _load_control(setup) if setup["control"] else _load_body(setup, key[-1])
     return _bodies[key]
 
 
@@ -173,16 +173,16 @@ def stopper(setup: Setup) -> Callable[[Any], Any]:
     return lambda shared: None
 
 
-def _load_candle(setup: Setup) -> Body:
-    from . import control as candle
+def _load_control(setup: Setup) -> Body:
+    from . import control
 
-    empty = setup["candle"] == candle.EMPTY
+    empty = setup["control"] == control.EMPTY
     if setup["shape"] == "executor":
-        drive = candle.idle_executor if empty else candle.executor_body
+        drive = control.idle_executor if empty else control.executor_body
         return Body(lambda executor: drive(executor, setup["workers"]), "executor", False)
     if setup["kind"] == "tasks":
-        return Body(candle.idle_task if empty else candle.task_body, "worker", True)
-    return Body(candle.idle_body if empty else candle.worker_body, "worker", False)
+        return Body(control.idle_task if empty else control.task_body, "worker", True)
+    return Body(control.idle_body if empty else control.worker_body, "worker", False)
 
 
 def _load_body(setup: Setup, role: str) -> Body:

@@ -10,10 +10,10 @@ import sys
 
 from . import loading
 from .clock import resolution_ns
-from .executors.base import Onlooker
-from .executors.factory import make_crew
+from .executors.base import Observer
+from .executors.factory import make_workers
 from .gil import gil_enabled, watch
-from .primitives import context_of, make_kind
+from .primitives import context_of, make_shared_objects
 from .protocol import (
     BARRIER,
     CHECK,
@@ -60,29 +60,29 @@ class Control:
             pass
 
 
-class Holding(Onlooker):
+class Holding(Observer):
     """Says when the workers are at work, for a look at them meanwhile."""
 
     def __init__(self, control: Control) -> None:
         self.control = control
 
-    def released(self, crew: Any) -> None:
+    def released(self, executor: Any) -> None:
         """The workers go on without waiting."""
-        self.control.send({"event": "released", "roles": crew.roles()})
+        self.control.send({"event": "released", "roles": executor.roles()})
 
 
-class Parking(Onlooker):
+class Parking(Observer):
     """Says when all are parked, and keeps them so until the controller has looked."""
 
     def __init__(self, control: Control, settled: bool) -> None:
         self.control = control
         self.settled = settled
 
-    def parked(self, crew: Any) -> None:
+    def parked(self, executor: Any) -> None:
         """Waits for the controller; without one nothing of this launch may go on."""
         if self.settled:
             _settle()
-        self.control.send({"event": "parked", "roles": crew.roles()})
+        self.control.send({"event": "parked", "roles": executor.roles()})
         if self.control.receive() is None:
             os.killpg(0, signal.SIGKILL)
 
@@ -112,24 +112,24 @@ class Cell:
         watch.install()
         self.declaration: Declaration | None = None
         self.owner: Any = None
-        if not self.setup["candle"]:
+        if not self.setup["control"]:
             self.declaration, self.owner = loading.declaration(self.setup)
         self.check_gil(gil_enabled(), watch.module)
         body = loading.body(self.setup)
         for role, _ in self.setup["roles"]:
             loading.body(self.setup, role)  # once, for all workers that are forked or threads
-        if not self.setup["candle"]:
+        if not self.setup["control"]:
             self.setup = {**self.setup, "shape": body.shape}
         context = context_of(self.setup["kind"], self.setup["method"])
-        self.kind = make_kind(self.setup, context)
-        self.crew = make_crew(self.setup, self._share(), job["fresh"], context)
+        self.kind = make_shared_objects(self.setup, context)
+        self.executor = make_workers(self.setup, self._share(), job["fresh"], context)
 
     def _share(self) -> Any:
         if self.declaration is None or self.declaration.shared is None:
             return None
         return loading.owned(self.declaration.shared, self.owner)(self.kind)
 
-    def turn(self, message: dict[str, Any], onlooker: Onlooker) -> dict[str, Any]:
+    def iteration(self, message: dict[str, Any], observer: Observer) -> dict[str, Any]:
         """One turn as told; what it took, in ns."""
         kind = message["kind"]
         flags = FLAGS.get(kind, 0)
@@ -138,7 +138,7 @@ class Cell:
         if checking and checks_itself:
             flags |= VALUES
         self._open_window(kind)
-        outcome = self.crew.turn(Order(message["loops"], message["window_ns"], flags), onlooker)
+        outcome = self.executor.iteration(Order(message["loops"], message["window_ns"], flags), observer)
         self._open_window("")
         if self.probe is not None:
             self.probe.fold()
@@ -146,9 +146,9 @@ class Cell:
             self.check_gil(report["gil"], report["gil_module"])
         if checking and not message["window_ns"]:
             self._check(outcome, checks_itself)
-        turn = _turn(outcome)
-        self.record.add(kind, turn, outcome)
-        return turn
+        iteration = _iteration(outcome)
+        self.record.add(kind, iteration, outcome)
+        return iteration
 
     def _open_window(self, kind: str) -> None:
         """In a lock launch a warm-up counts acquisitions, and a measured turn records waits: never both."""
@@ -176,7 +176,7 @@ class Cell:
 
     def close(self) -> None:
         """End what is kept between turns."""
-        self.crew.close()
+        self.executor.close()
         self.kind.close()
         if self.probe is not None:
             self.probe.book.write()
@@ -191,22 +191,22 @@ class Record:
 
     def __init__(self) -> None:
         self.cold: dict[str, Any] | None = None
-        self.turns: list[dict[str, Any]] = []
+        self.iterations: list[dict[str, Any]] = []
         self.counters: dict[str, float] = {}
         self.timers: dict[str, list[int]] = {}
         self.peaks: dict[str, float] = {}
         self.results: set[str] = set()
         self.warmed_ops = 0
 
-    def add(self, kind: str, turn: dict[str, Any], outcome: Outcome) -> None:
+    def add(self, kind: str, iteration: dict[str, Any], outcome: Outcome) -> None:
         """Keep a cold or measured turn; warm-ups, checks and barriers leave no figures."""
         if kind == COLD:
-            self.cold = turn
+            self.cold = iteration
         if kind == WARMUP:
-            self.warmed_ops += turn["ops"]
+            self.warmed_ops += iteration["ops"]
         if kind not in (MEASURED, HOLD):
             return
-        self.turns.append(turn)
+        self.iterations.append(iteration)
         for report in outcome.reports:
             for name, n in report["counters"].items():
                 self.counters[name] = self.counters.get(name, 0) + n
@@ -221,7 +221,7 @@ class Record:
         timers = {name: {"count": c, "total_ns": t, "max_ns": m} for name, (c, t, m) in self.timers.items()}
         return {
             "cold": self.cold,
-            "turns": self.turns,
+            "iterations": self.iterations,
             "counters": self.counters,
             "timers": timers,
             "peaks": self.peaks,
@@ -230,7 +230,7 @@ class Record:
         }
 
 
-def _turn(outcome: Outcome) -> dict[str, Any]:
+def _iteration(outcome: Outcome) -> dict[str, Any]:
     wall_ns = outcome.start_ns + outcome.work_ns + outcome.join_ns
     rate = sum(r["ops"] * 1e9 / (r["end_ns"] - r["begin_ns"]) for r in outcome.led if r["end_ns"] > r["begin_ns"])
     return {
@@ -271,7 +271,7 @@ def _lock_probe() -> Any:
     return locks
 
 
-def _take_turns(cell: Cell, control: Control, settled: bool) -> None:
+def _interleave(cell: Cell, control: Control, settled: bool) -> None:
     while True:
         message = control.receive()
         if message is None:
@@ -281,9 +281,9 @@ def _take_turns(cell: Cell, control: Control, settled: bool) -> None:
         if message["do"] == "finish":
             cell.close()
             return
-        onlookers: dict[str, Onlooker] = {HOLD: Holding(control), BARRIER: Parking(control, settled)}
-        turn = cell.turn(message, onlookers.get(message["kind"]) or Onlooker())
-        control.send({"event": "turn", "turn": turn})
+        observers: dict[str, Observer] = {HOLD: Holding(control), BARRIER: Parking(control, settled)}
+        iteration = cell.iteration(message, observers.get(message["kind"]) or Observer())
+        control.send({"event": "iteration", "iteration": iteration})
 
 
 def main(argv: list[str]) -> int:
@@ -295,7 +295,7 @@ def main(argv: list[str]) -> int:
     try:
         cell = Cell(job)
         control.send({"event": "ready", "resolution_ns": resolution_ns()})
-        _take_turns(cell, control, job["settled"])
+        _interleave(cell, control, job["settled"])
     except Unsupported as unsupported:
         result["unsupported"] = str(unsupported)
     except BaseException as error:

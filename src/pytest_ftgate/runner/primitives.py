@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 PRIMITIVES = ("Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "Event", "Barrier")
 
 
-class Kind:
+class SharedObjects:
     """The executor as the workload sees it: `name`, `method`, and factories of shared things.
 
     `workers` is the number of workers in all, `counts` that of each role; empty where there are none.
@@ -35,7 +35,7 @@ class Kind:
         """End whatever server the shared things live in."""
 
 
-class ThreadKind(Kind):
+class ThreadObjects(SharedObjects):
     """Threads and serial cells share plain objects and `threading`'s primitives."""
 
     def __getattr__(self, name: str) -> Any:
@@ -52,7 +52,7 @@ class ThreadKind(Kind):
         return super().__getattr__(name)
 
 
-class TaskKind(Kind):
+class TaskObjects(SharedObjects):
     """Tasks share plain objects and `asyncio`'s primitives."""
 
     def __getattr__(self, name: str) -> Any:
@@ -65,7 +65,7 @@ class TaskKind(Kind):
         return super().__getattr__(name)
 
 
-class ProcessKind(Kind):
+class ProcessObjects(SharedObjects):
     """Processes share a Manager's dict and list, and the start method's own locks and queues."""
 
     def __init__(self, name: str, method: str | None, context: Any) -> None:
@@ -92,7 +92,7 @@ class ProcessKind(Kind):
             self._server = None
 
 
-class InterpreterKind(Kind):
+class InterpreterObjects(SharedObjects):
     """Sub-interpreters share queues alone."""
 
     def __getattr__(self, name: str) -> Any:
@@ -114,16 +114,16 @@ def context_of(kind: str, method: str | None) -> Any:
     return multiprocessing.get_context(method)
 
 
-def make_kind(setup: Setup, context: Any = None) -> Kind:
+def make_shared_objects(setup: Setup, context: Any = None) -> SharedObjects:
     """The kind of a cell's executor; `context` is the multiprocessing context of a processes cell."""
     made = _kind(setup["kind"], setup["method"], context)
     made.workers, made.counts = setup["workers"], dict(setup["roles"])
     return made
 
 
-def _kind(kind: str, method: str | None, context: Any) -> Kind:
+def _kind(kind: str, method: str | None, context: Any) -> SharedObjects:
     if kind == "processes":
-        return ProcessKind(kind, method, context)
+        return ProcessObjects(kind, method, context)
     if kind == "interpreters":
-        return InterpreterKind(kind)
-    return TaskKind(kind) if kind == "tasks" else ThreadKind(kind)
+        return InterpreterObjects(kind)
+    return TaskObjects(kind) if kind == "tasks" else ThreadObjects(kind)

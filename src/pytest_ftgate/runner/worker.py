@@ -294,12 +294,12 @@ class Port:
     def __init__(self, go: tuple[int, int], report: int) -> None:
         self.go = go
         self.report = report
-        self.turn = 0
+        self.iteration = 0
 
     def wait(self) -> Order | None:
         """The next order; None when there are no more."""
-        message = os.read(self.go[self.turn % 2], ORDER.size)
-        self.turn += 1
+        message = os.read(self.go[self.iteration % 2], ORDER.size)
+        self.iteration += 1
         if len(message) < ORDER.size:
             return None
         loops, flags, window_ns = ORDER.unpack(message)
@@ -371,7 +371,7 @@ def start_pool_worker(setup: Setup, shared: Any) -> None:
 
     loading.prepare(setup)
     watch.install()
-    if not setup["candle"]:
+    if not setup["control"]:
         loading.load_module(setup)
     if setup["gil_note"] and setup["kind"] in ("processes", "interpreters"):
         _at_end(setup["kind"], lambda: note_gil(setup["gil_note"]))

@@ -28,7 +28,7 @@ DEFAULT_QUANTILE = 0.25
 TAIL_QUANTILE = 0.9
 BLOCK = 4
 """Launches of each side that are compared with each other in `blocks`."""
-LEAST_LAUNCHES, LEAST_TURNS = 3, 4
+LEAST_LAUNCHES, LEAST_ITERATIONS = 3, 4
 """Fewer launches, or fewer turns in one, say nothing about which estimator is steadiest."""
 _ROUNDING = 1e-12
 """Values this close, relative to the largest, differ by floating-point rounding alone: a tie."""
@@ -190,7 +190,7 @@ def ratio_interval(launches: Sequence[tuple[Values, Values]], level: float) -> I
     turns' own ratios are taken, which leaves out what differs between launches. Raises ValueError for no launch, no
     turns, or one that is not positive.
     """
-    ratios: Values = [turns_ratio(own, beside, PAIRED) for own, beside in launches]
+    ratios: Values = [iterations_ratio(own, beside, PAIRED) for own, beside in launches]
     if len(launches) == 1:
         own, beside = launches[0]
         pairs = min(len(own), len(beside))
@@ -202,8 +202,10 @@ def ratio_interval(launches: Sequence[tuple[Values, Values]], level: float) -> I
 
 def neighbours(own: Values, beside: Values) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Both sides without the turns in which either is NaN, so that what is paired stood beside each other."""
-    lost = {turn for side in (own, beside) for turn, value in enumerate(side) if math.isnan(value)}
-    first, second = (tuple(value for turn, value in enumerate(side) if turn not in lost) for side in (own, beside))
+    lost = {iteration for side in (own, beside) for iteration, value in enumerate(side) if math.isnan(value)}
+    first, second = (
+        tuple(value for iteration, value in enumerate(side) if iteration not in lost) for side in (own, beside)
+    )
     return first, second
 
 
@@ -292,7 +294,7 @@ def tail(values: Values, quantile: float = TAIL_QUANTILE) -> float:
     return floor(values, quantile)
 
 
-def turns_ratio(own: Values, beside: Values, estimator: Estimator) -> float:
+def iterations_ratio(own: Values, beside: Values, estimator: Estimator) -> float:
     """How much longer one side of a launch takes than the side that took turns with it, as a ratio.
 
     A quantile as `estimator` compares the `floor` of both; PAIRED takes the median of the ratios turn by turn, which
@@ -322,13 +324,13 @@ def blind_estimator(
     halves' log-ratios, or adds the same to both. So it says nothing of the signs of the differences from any limit,
     which is all that the signed-rank test asks of it.
     """
-    usable = [(own, beside) for own, beside in launches if min(len(own), len(beside)) >= LEAST_TURNS]
+    usable = [(own, beside) for own, beside in launches if min(len(own), len(beside)) >= LEAST_ITERATIONS]
     if len(usable) < LEAST_LAUNCHES:
         return PAIRED
 
     def spread(estimator: Estimator) -> float:
         halves = [
-            turns_ratio(own[::2], beside[::2], estimator) / turns_ratio(own[1::2], beside[1::2], estimator)
+            iterations_ratio(own[::2], beside[::2], estimator) / iterations_ratio(own[1::2], beside[1::2], estimator)
             for own, beside in usable
         ]
         return round(math.sqrt(sum(math.log(ratio) ** 2 for ratio in halves) / len(halves)), 12)

@@ -9,13 +9,13 @@ from pathlib import PurePath
 import msgspec
 
 from ..model import (
+    Iteration,
     Launch,
     LockSite,
     LockWaits,
     Machine,
     Sample,
     Struct,
-    Turn,
     work_ratio,
 )
 from ..pythons import build_key
@@ -63,7 +63,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     """
 
     wall_ns: float | None
-    candle_ratio: float | None
+    control_ratio: float | None
     uss_bytes: float | None
     launches: int
     recorded_at: str = ""
@@ -112,13 +112,13 @@ def recording_from_sample(
     `root` is the project's: files below it are stored relative to it, see `portable`.
     """
     windows, share = sample.duration_s is not None, work_ratio(sample)
-    candles, singles = ({launch.order: launch for launch in side} for side in (sample.candle, sample.single))
+    controls, singles = ({launch.order: launch for launch in side} for side in (sample.control, sample.single))
     return Recording(
         recorded_at=recorded_at,
         commit=commit,
         seed=seed,
         launches=tuple(
-            _stored_launch(launch, candles.get(launch.order), singles.get(launch.order), windows, share)
+            _stored_launch(launch, controls.get(launch.order), singles.get(launch.order), windows, share)
             for launch in _in_order(sample.launches)
         ),
         memory=tuple(_stored_memory(launch) for launch in _in_order(sample.memory)),
@@ -152,35 +152,35 @@ def _in_order(launches: Iterable[Launch]) -> list[Launch]:
 
 
 def _stored_launch(
-    launch: Launch, candle: Launch | None, single: Launch | None, windows: bool, work_ratio: int
+    launch: Launch, control: Launch | None, single: Launch | None, windows: bool, work_ratio: int
 ) -> StoredLaunch:
-    turns = launch.turns
-    lit, alone = (beside.turns if beside else () for beside in (candle, single))
+    iterations = launch.iterations
+    lit, alone = (beside.iterations if beside else () for beside in (control, single))
     return StoredLaunch(
         order=launch.order,
         hash_seed=launch.hash_seed,
         started_at=launch.started_at,
         loops=launch.loops,
-        wall_ns=tuple(turn.wall_ns for turn in turns),
-        start_ns=tuple(turn.start_ns for turn in turns),
-        join_ns=tuple(turn.join_ns for turn in turns),
-        cpu_ns=tuple(turn.cpu_ns for turn in turns),
-        ops=tuple(turn.ops for turn in turns) if windows else (),
-        ops_per_s=_rates(turns) if windows else (),
+        wall_ns=tuple(iteration.wall_ns for iteration in iterations),
+        start_ns=tuple(iteration.start_ns for iteration in iterations),
+        join_ns=tuple(iteration.join_ns for iteration in iterations),
+        cpu_ns=tuple(iteration.cpu_ns for iteration in iterations),
+        ops=tuple(iteration.ops for iteration in iterations) if windows else (),
+        ops_per_s=_rates(iterations) if windows else (),
         cold_ns=launch.cold.wall_ns if launch.cold else None,
-        candle_wall_ns=tuple(turn.wall_ns for turn in lit),
-        candle_loops=candle.loops if candle else 1,
-        candle_ops_per_s=_rates(lit) if windows else (),
-        single_wall_ns=tuple(turn.wall_ns for turn in alone),
+        control_wall_ns=tuple(iteration.wall_ns for iteration in lit),
+        control_loops=control.loops if control else 1,
+        control_ops_per_s=_rates(lit) if windows else (),
+        single_wall_ns=tuple(iteration.wall_ns for iteration in alone),
         single_loops=single.loops if single else 1,
         single_ops_per_s=_rates(alone) if windows else (),
         work_ratio=work_ratio if single else 1,
     )
 
 
-def _rates(turns: Sequence[Turn]) -> tuple[float, ...]:
+def _rates(iterations: Sequence[Iteration]) -> tuple[float, ...]:
     """Nine digits: more than any clock resolves, and the same text on every machine."""
-    return tuple(float(f"{turn.rate:.9g}") for turn in turns)
+    return tuple(float(f"{iteration.rate:.9g}") for iteration in iterations)
 
 
 def _stored_memory(launch: Launch) -> StoredMemory:
@@ -239,7 +239,7 @@ def summary(stored: Entry | Recording, quantile: float = rank_tests.DEFAULT_QUAN
     newest = recordings(stored)[-1]
     return Summary(
         wall_ns=_median(wall_floors_ns(stored, quantile)),
-        candle_ratio=_median(wall_ratios(stored)),
+        control_ratio=_median(wall_ratios(stored)),
         uss_bytes=_median(uss_bytes(stored)),
         launches=sum(1 for _ in launches_of(stored)),
         recorded_at=newest.recorded_at,

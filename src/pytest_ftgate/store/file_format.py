@@ -170,7 +170,7 @@ def _check_consistency(baseline: TestBaseline, name: str) -> None:
 # The arrays of a launch that have an item for each of another's.
 _BESIDE = {
     "launches": dict.fromkeys(("start_ns", "join_ns", "cpu_ns", "ops", "ops_per_s"), "wall_ns")
-    | {"candle_ops_per_s": "candle_wall_ns", "single_ops_per_s": "single_wall_ns"},
+    | {"control_ops_per_s": "control_wall_ns", "single_ops_per_s": "single_wall_ns"},
     "memory": dict.fromkeys(("uss_bytes", "pss_bytes", "written_bytes"), "rss_bytes")
     | dict.fromkeys(
         ("barrier_rss_bytes", "barrier_uss_bytes", "barrier_pss_bytes", "barrier_written_bytes"), "barrier_ops"

@@ -64,9 +64,9 @@ class StoredLaunch(Stored, frozen=True, kw_only=True):
     ops: tuple[Natural, ...] = ()
     ops_per_s: tuple[Rate, ...] = ()
     cold_ns: Natural | None = None
-    candle_wall_ns: tuple[Natural, ...] = ()
-    candle_loops: Count = 1
-    candle_ops_per_s: tuple[Rate, ...] = ()
+    control_wall_ns: tuple[Natural, ...] = ()
+    control_loops: Count = 1
+    control_ops_per_s: tuple[Rate, ...] = ()
     single_wall_ns: tuple[Natural, ...] = ()
     single_loops: Count = 1
     single_ops_per_s: tuple[Rate, ...] = ()

@@ -135,7 +135,7 @@ def _was_judged(judged: MetricVerdict) -> bool:
 
 def _changed(verdict: Verdict, decision: Decision) -> bool:
     """Whether the code is not what was recorded. Stored launches alone cannot say that it is faster: the day may be."""
-    return decision is Decision.REGRESSED or (decision is Decision.IMPROVED and verdict.road == "tandem")
+    return decision is Decision.REGRESSED or (decision is Decision.IMPROVED and verdict.basis == "paired")
 
 
 def _action(difference: Difference, decision: Decision, everything: bool, named: bool) -> tuple[Action, str]:

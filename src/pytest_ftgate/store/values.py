@@ -10,14 +10,14 @@ from ..stats import rank_tests
 from .schema import Entry, Recording, StoredLaunch, StoredMemory
 
 
-def turn_values(launch: StoredLaunch) -> tuple[float, ...]:
+def iteration_values(launch: StoredLaunch) -> tuple[float, ...]:
     """Nanoseconds per iteration of each turn, or per operation for a body with a duration; NaN without one."""
     return _values(launch.wall_ns, launch.loops, launch.ops_per_s)
 
 
-def candle_values(launch: StoredLaunch) -> tuple[float, ...]:
+def control_values(launch: StoredLaunch) -> tuple[float, ...]:
     """The same of the candle beside it; empty without one."""
-    return _values(launch.candle_wall_ns, launch.candle_loops, launch.candle_ops_per_s)
+    return _values(launch.control_wall_ns, launch.control_loops, launch.control_ops_per_s)
 
 
 def single_values(launch: StoredLaunch) -> tuple[float, ...]:
@@ -37,18 +37,20 @@ def wall_ratios(stored: Entry | Recording, estimator: rank_tests.Estimator = ran
 
     Launches without a candle give none: there is nothing that their speed of the day could be read from.
     """
-    return tuple(rank_tests.turns_ratio(own, candle, estimator) for own, candle in paired_turns(stored))
+    return tuple(rank_tests.iterations_ratio(own, control, estimator) for own, control in paired_iterations(stored))
 
 
-def paired_turns(stored: Entry | Recording) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
+def paired_iterations(stored: Entry | Recording) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
     """The turns of each launch with those of the candle, for the launches that have both."""
-    sides = (rank_tests.neighbours(turn_values(launch), candle_values(launch)) for launch in launches_of(stored))
-    return [(own, candle) for own, candle in sides if own and candle]
+    sides = (rank_tests.neighbours(iteration_values(launch), control_values(launch)) for launch in launches_of(stored))
+    return [(own, control) for own, control in sides if own and control]
 
 
 def wall_floors_ns(stored: Entry | Recording, quantile: float) -> tuple[float, ...]:
     """A value a launch: the floor of its turns, in nanoseconds per iteration or operation."""
-    launches = ([value for value in turn_values(launch) if not math.isnan(value)] for launch in launches_of(stored))
+    launches = (
+        [value for value in iteration_values(launch) if not math.isnan(value)] for launch in launches_of(stored)
+    )
     return tuple(rank_tests.floor(values, quantile) for values in launches if values)
 
 
@@ -84,10 +86,10 @@ def lock_shares(stored: Entry | Recording) -> tuple[float, ...]:
 def scalings(stored: Entry | Recording) -> tuple[float, ...]:
     """A value a launch: throughput over that of the one-worker cell; launches without one beside them give none."""
     sides = (
-        (launch.work_ratio, *rank_tests.neighbours(single_values(launch), turn_values(launch)))
+        (launch.work_ratio, *rank_tests.neighbours(single_values(launch), iteration_values(launch)))
         for launch in launches_of(stored)
     )
-    ratio = rank_tests.turns_ratio
+    ratio = rank_tests.iterations_ratio
     return tuple(work * ratio(single, own, rank_tests.PAIRED) for work, single, own in sides if single and own)
 
 

@@ -99,7 +99,7 @@ def _check_where(contract: Contract, spec: Spec, name: Name, where: Where) -> No
         fail(f"{name.metric} is of cells with more than one worker", "workers")
     if where.target is not None and spec.pythons is not None and not _among(where.target, spec.pythons):
         fail(f"the test is not measured on {where.target}: it is on {_and(spec.pythons)}", "target")
-    counts = list(dict.fromkeys(f"{role}{count}" for crew in spec.crews for role, count in crew))
+    counts = list(dict.fromkeys(f"{role}{count}" for role_count in spec.role_counts for role, count in role_count))
     for word in where.roles:
         if word not in counts:
             known = f"there are {_and(counts)}" if counts else "its workers have no roles; a worker count is w8"
@@ -154,7 +154,7 @@ def _possible(contract: Contract, spec: Spec) -> list[Cell]:
     named = [word for where in wheres for word in (where.target or "", *where.words) if word and word not in names]
     own = [target for program in programs for target in program.pythons or ()]
     targets = list(spec.pythons) if spec.pythons is not None else [*named, *own, "3"]
-    crews = spec.crews or ((),) * len(spec.workers)
+    role_counts = spec.role_counts or ((),) * len(spec.workers)
     return [
         Cell(
             nodeid="",
@@ -165,7 +165,7 @@ def _possible(contract: Contract, spec: Spec) -> list[Cell]:
             body="server" if executor.kind == "server" else "worker",
         )
         for target in dict.fromkeys(targets)
-        for workers, roles in zip(spec.workers, crews, strict=True)
+        for workers, roles in zip(spec.workers, role_counts, strict=True)
         for executor in spec.executors
         if executor.program is None or executor.program.pythons is None or _among(target, executor.program.pythons)
     ]

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Final
 
-from ...model import Decision, Latency, MemoryPoint, Metric, MetricVerdict, Sample, Turn, WaitsFor, turn_value
+from ...model import Decision, Iteration, Latency, MemoryPoint, Metric, MetricVerdict, Sample, WaitsFor, iteration_value
 from ...stats import rank_tests
 from ...text import percent
 from .. import figures, memory_figures, per_launch, wait_figures
@@ -102,8 +102,8 @@ def _paired(contract: Contract, sample: Sample, samples: Sequence[Sample]) -> li
     upper, lower = (_sample_of(where, sample, samples) for where in (own_where, other_where))
     if upper is None or lower is None:
         return []
-    beside = per_launch.side_by_side(upper.launches, lower.launches)
-    ratios = [rank_tests.turns_ratio(own, other, rank_tests.PAIRED) for own, other in beside]
+    beside = per_launch.paired_values(upper.launches, lower.launches)
+    ratios = [rank_tests.iterations_ratio(own, other, rank_tests.PAIRED) for own, other in beside]
     return [math.log(product[0]) + math.log(ratio) for ratio in ratios]
 
 
@@ -158,16 +158,19 @@ def _floors(quantile: float) -> Callable[[Sample], dict[int, float]]:
 
 def _cold(sample: Sample) -> dict[int, float]:
     return _known(
-        (launch.order, turn_value(launch.cold, 1, launch.window_ns > 0) / NS_PER_S)
+        (launch.order, iteration_value(launch.cold, 1, launch.window_ns > 0) / NS_PER_S)
         for launch in sample.launches
         if launch.cold is not None
     )
 
 
-def _phase(ns_of: Callable[[Turn], int]) -> Callable[[Sample], dict[int, float]]:
+def _phase(ns_of: Callable[[Iteration], int]) -> Callable[[Sample], dict[int, float]]:
     def read(sample: Sample) -> dict[int, float]:
         return _known(
-            (launch.order, _median(ns_of(turn) / max(1, launch.loops) / NS_PER_S for turn in launch.turns))
+            (
+                launch.order,
+                _median(ns_of(iteration) / max(1, launch.loops) / NS_PER_S for iteration in launch.iterations),
+            )
             for launch in sample.launches
         )
 
@@ -193,20 +196,28 @@ def _efficiency(sample: Sample) -> dict[int, float]:
 
 
 def _cores(sample: Sample) -> dict[int, float]:
-    spans = [(launch, sum(turn.wall_ns for turn in launch.turns)) for launch in sample.launches]
-    return {launch.order: sum(turn.cpu_ns for turn in launch.turns) / span for launch, span in spans if span > 0}
+    spans = [(launch, sum(iteration.wall_ns for iteration in launch.iterations)) for launch in sample.launches]
+    return {
+        launch.order: sum(iteration.cpu_ns for iteration in launch.iterations) / span
+        for launch, span in spans
+        if span > 0
+    }
 
 
 def _rate(sample: Sample) -> dict[int, float]:
     return _known(
-        (launch.order, _median(turn.rate for turn in launch.turns if turn.rate > 0)) for launch in sample.launches
+        (launch.order, _median(iteration.rate for iteration in launch.iterations if iteration.rate > 0))
+        for launch in sample.launches
     )
 
 
 def _latency(ns_of: Callable[[Latency], float]) -> Callable[[Sample], dict[int, float]]:
     def read(sample: Sample) -> dict[int, float]:
         return _known(
-            (launch.order, _median(ns_of(turn.latency) / NS_PER_S for turn in launch.turns if turn.latency))
+            (
+                launch.order,
+                _median(ns_of(iteration.latency) / NS_PER_S for iteration in launch.iterations if iteration.latency),
+            )
             for launch in sample.launches
         )
 
@@ -248,9 +259,9 @@ _READ: Final[Mapping[str, Callable[[Sample], dict[int, float]]]] = {
     "wall": _floors(per_launch.QUANTILE),
     "tail": _floors(TAIL_QUANTILE),
     "cold": _cold,
-    "start": _phase(lambda turn: turn.start_ns),
-    "work": _phase(lambda turn: turn.work_ns),
-    "join": _phase(lambda turn: turn.join_ns),
+    "start": _phase(lambda iteration: iteration.start_ns),
+    "work": _phase(lambda iteration: iteration.work_ns),
+    "join": _phase(lambda iteration: iteration.join_ns),
     "uss": lambda sample: memory_figures.uss_values(sample.memory),
     "pss": _looks(lambda point: point.pss_bytes),
     "rss": _looks(lambda point: point.rss_bytes),
@@ -278,7 +289,7 @@ def gil_verdict(contract: Contract, sample: Sample, samples: Iterable[Sample]) -
     """
     (name,) = all_names(contract)
     of = _sample_of(name.where, sample, samples)
-    launches = [] if of is None else [launch for launch in of.launches if launch.turns]
+    launches = [] if of is None else [launch for launch in of.launches if launch.iterations]
     wanted = isinstance(contract.right, Number) and contract.right.value == 1
     others = sum(launch.gil_enabled is not wanted for launch in launches)
     decision, reason = Decision.PASSED, ""

@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from ...model import Barrier, Cell, MemoryPoint, Program, Spec, Timer, Turn, Waits, WorkloadError
+from ...model import Barrier, Cell, Iteration, MemoryPoint, Program, Spec, Timer, Waits, WorkloadError
 from ...runner.clock import now_ns, resolution_ns
 from ...runner.protocol import CHECK, COLD, HOLD, MEASURED
 from ...text import expanded
@@ -32,7 +32,7 @@ SHORTEST_WATCHED_S = 0.05
 OVERSTATED = 1.2
 """How much longer than it ran a program may say it has worked, before its seconds are taken for another unit."""
 WAITS_UNKNOWN = "what a program that is no workload of Python's waits for cannot be told"
-NOTHING = Turn(start_ns=0, work_ns=0, join_ns=0, wall_ns=0, cpu_ns=0, ops=0, rate=0.0)
+NOTHING = Iteration(start_ns=0, work_ns=0, join_ns=0, wall_ns=0, cpu_ns=0, ops=0, rate=0.0)
 
 
 # ---- what a run says
@@ -269,7 +269,7 @@ class CommandHandle:
             raise LaunchFailed(error)
         return float(resolution_ns())
 
-    def turn(self, kind: str, loops: int = 1, window_ns: int = 0) -> Turn:
+    def iteration(self, kind: str, loops: int = 1, window_ns: int = 0) -> Iteration:
         """`loops` runs one after the other, or one of `window_ns`; results are not compared, so a check is none."""
         if kind == CHECK:
             return NOTHING
@@ -286,7 +286,7 @@ class CommandHandle:
             roles = Roles(main=running.pid, all_work=True)
             memory, waits = watch_tree(roles, seconds * WATCHED, refused=WAITS_UNKNOWN, over=running.over, grows=True)
         run = self._ended(running, 0 if one_ns else window_ns)
-        return Held(turn=self.record.add(HOLD, [run]), memory=memory, waits=waits)
+        return Held(iteration=self.record.add(HOLD, [run]), memory=memory, waits=waits)
 
     def barrier(self, loops: int, window_ns: int) -> Barrier:
         """Not for programs: nobody can park them, so that nobody asks."""
@@ -376,22 +376,22 @@ class Record:
     """What a launch has measured so far, as the runner keeps it of a workload in Python."""
 
     def __init__(self) -> None:
-        self.cold: Turn | None = None
-        self.turns: list[Turn] = []
+        self.cold: Iteration | None = None
+        self.iterations: list[Iteration] = []
         self.counters: dict[str, float] = {}
         self.timers: dict[str, Timer] = {}
         self.peaks: dict[str, float] = {}
 
-    def add(self, kind: str, runs: Sequence[Run]) -> Turn:
+    def add(self, kind: str, runs: Sequence[Run]) -> Iteration:
         """A turn of these runs; what they counted is kept of measured and held ones."""
-        turn = turn_of(runs)
+        iteration = iteration_of(runs)
         if kind == COLD:
-            self.cold = turn
+            self.cold = iteration
         if kind in (MEASURED, HOLD):
-            self.turns.append(turn)
+            self.iterations.append(iteration)
             for run in runs:
                 self._count(run.said)
-        return turn
+        return iteration
 
     def _count(self, run: Said) -> None:
         for name, n in run.counters.items():
@@ -410,7 +410,7 @@ class Record:
         """The record at the end of its launch."""
         return Finished(
             cold=self.cold,
-            turns=tuple(self.turns),
+            iterations=tuple(self.iterations),
             counters=self.counters,
             timers=self.timers,
             peaks=self.peaks,
@@ -419,12 +419,12 @@ class Record:
         )
 
 
-def turn_of(runs: Sequence[Run]) -> Turn:
+def iteration_of(runs: Sequence[Run]) -> Iteration:
     """Runs one after the other as a turn: what is not the work that they tell of counts as their start."""
     wall_ns = sum(run.wall_ns for run in runs)
     seconds, ops = sum(run.seconds for run in runs), sum(run.said.ops for run in runs)
     work_ns = min(wall_ns, round(seconds * 1e9))
-    return Turn(
+    return Iteration(
         start_ns=wall_ns - work_ns,
         work_ns=work_ns,
         join_ns=0,
@@ -445,7 +445,7 @@ def run_here(cell: Cell, spec: Spec, python: str, window_s: float) -> None:
     handle = CommandLauncher().start(request_here(cell, spec, python, spec.timeout_s or 60.0))
     try:
         handle.ready()
-        handle.turn(MEASURED, 1, round(window_s * 1e9) if spec.duration_s is not None else 0)
+        handle.iteration(MEASURED, 1, round(window_s * 1e9) if spec.duration_s is not None else 0)
         handle.finish()
     finally:
         handle.kill()

@@ -12,7 +12,7 @@ from .command import CommandLauncher
 from .server import ServerLauncher
 from .workload import ProcessLauncher
 
-CANDLE = Executor(kind="threads")
+CONTROL = Executor(kind="threads")
 """What runs the standard candle beside a program, which is under no executor of ours."""
 
 
@@ -30,5 +30,5 @@ class Launchers:
             return self.workloads.start(request)
         if request.side == "own":
             return self.programs[executor.kind].start(request)
-        cell = msgspec.structs.replace(request.cell, executor=CANDLE, body="worker", roles=())
+        cell = msgspec.structs.replace(request.cell, executor=CONTROL, body="worker", roles=())
         return self.workloads.start(msgspec.structs.replace(request, cell=cell))

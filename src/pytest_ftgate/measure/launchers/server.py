@@ -22,10 +22,10 @@ from ...model import (
     Barrier,
     Cell,
     Generator,
+    Iteration,
     MemoryPoint,
     Service,
     Spec,
-    Turn,
     Waits,
     WorkloadError,
 )
@@ -122,8 +122,8 @@ class ServerHandle:
         self.folder = launcher.work / self.mark
         self.clock = time.monotonic
         self.look_s = 0.0
-        self.cold: Turn | None = None
-        self.turns: list[Turn] = []
+        self.cold: Iteration | None = None
+        self.iterations: list[Iteration] = []
         self.generator: subprocess.Popen[str] | None = None
         self.running: Running | None = None
         self._start()
@@ -145,14 +145,14 @@ class ServerHandle:
             raise self._failure(reason, traceback_in(error, self.request.spec)) from error
         return _RESOLUTION_NS
 
-    def turn(self, kind: str, loops: int = 1, window_ns: int = 0) -> Turn:
+    def iteration(self, kind: str, loops: int = 1, window_ns: int = 0) -> Iteration:
         """One window of load; see Handle."""
-        turn = self._drive(window_ns, warming=kind in (COLD, WARMUP))
+        iteration = self._drive(window_ns, warming=kind in (COLD, WARMUP))
         if kind == COLD:
-            self.cold = turn
+            self.cold = iteration
         elif kind == MEASURED:
-            self.turns.append(turn)
-        return turn
+            self.iterations.append(iteration)
+        return iteration
 
     def hold(self, window_ns: int, watched: bool, one_ns: float = 0.0) -> Held:
         """A window of load, the first and last tenth of it not watched; longer where looking at memory is dear."""
@@ -164,18 +164,18 @@ class ServerHandle:
             time.sleep(seconds * (1 - WATCHED) / 2)
             seen.append(self._watch(seconds * WATCHED, over))
 
-        turn = self._drive(max(window_ns, round(needed_ns)), watch if watched else None)
+        iteration = self._drive(max(window_ns, round(needed_ns)), watch if watched else None)
         memory, waits = seen[-1] if seen else ((), None)
-        return Held(turn=turn, memory=memory, waits=waits)
+        return Held(iteration=iteration, memory=memory, waits=waits)
 
     def barrier(self, loops: int, window_ns: int) -> Barrier:
         """A window of load, and a look at what is left once it is over."""
-        turn = self._drive(window_ns)
+        iteration = self._drive(window_ns)
         try:
             point = barrier_point(self._roles())
         except ProcessLookupError as error:
             raise self._failure(str(error)) from error
-        return Barrier(ops=max(1, turn.ops), point=point)
+        return Barrier(ops=max(1, iteration.ops), point=point)
 
     def finish(self) -> Finished:
         """End it, and see that nothing of it is left; raises LaunchFailed when it has ended by itself before."""
@@ -189,7 +189,7 @@ class ServerHandle:
             raise self._failure(error.reason, error.detail)
         return Finished(
             cold=self.cold,
-            turns=tuple(self.turns),
+            iterations=tuple(self.iterations),
             counters={},
             timers={},
             results=(),
@@ -264,18 +264,16 @@ class ServerHandle:
 
     # -- load --------------------------------------------------------------------------------------------------
 
-    def _drive(self, window_ns: int, look: Look | None = None, *, warming: bool = False) -> Turn:
+    def _drive(self, window_ns: int, look: Look | None = None, *, warming: bool = False) -> Iteration:
         """One window of load, with a look meanwhile. Raises LaunchFailed where the server fails in it."""
         self._must_run("between turns")
         assert self.tool is not None
         for _ in range(TRIES):
-            turn = self._window(self.tool, load_generators.seconds_of(self.tool.name, window_ns), look, warming)
+            iteration = self._window(self.tool, load_generators.seconds_of(self.tool.name, window_ns), look, warming)
             self._let_it_finish()
-            if turn is not None:
-                return turn
-        raise self._failure(
-            f"{self.tool.name} measures with the machine's clock, which was set during {TRIES} windows"
-        )
+            if iteration is not None:
+                return iteration
+        raise self._failure(f"{self.tool.name} measures with the machine's clock, which was set during {TRIES} windows")
 
     def _let_it_finish(self) -> None:
         """Answers to a generator that has gone must not be made in the next window, neither its own nor a neighbour's.
@@ -290,7 +288,7 @@ class ServerHandle:
                     raise self._failure(f"{url} {said} for {LATE_S:g} s after the load had ended")
                 time.sleep(POLL_S)
 
-    def _window(self, tool: Tool, seconds: float, look: Look | None, warming: bool) -> Turn | None:
+    def _window(self, tool: Tool, seconds: float, look: Look | None, warming: bool) -> Iteration | None:
         """A window's figures; None where the generator's clock stepped in it."""
         assert self.running is not None
         before, began = self.running.cpu_s(), self.clock()
@@ -309,7 +307,7 @@ class ServerHandle:
         if not 0.98 * seconds <= heard.seconds <= span_s + 0.1:
             return None
         wall_ns = round(1e9 * heard.seconds)
-        return Turn(
+        return Iteration(
             start_ns=0,
             work_ns=wall_ns,
             join_ns=0,

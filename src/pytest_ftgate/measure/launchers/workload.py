@@ -22,12 +22,12 @@ from ...errors import FtgateError
 from ...model import (
     Barrier,
     Cell,
+    Iteration,
     Launch,
     LockWaits,
     MemoryPoint,
     Spec,
     Timer,
-    Turn,
     Waits,
     WorkloadError,
 )
@@ -56,8 +56,8 @@ class _Result(msgspec.Struct):
     protocol: int
     error: WorkloadError | None = None
     unsupported: str | None = None
-    cold: Turn | None = None
-    turns: tuple[Turn, ...] = ()
+    cold: Iteration | None = None
+    iterations: tuple[Iteration, ...] = ()
     counters: dict[str, float] = {}
     timers: dict[str, Timer] = {}
     peaks: dict[str, float] = {}
@@ -85,7 +85,7 @@ def setup_of(cell: Cell, spec: Spec, *, stand_in: str = "") -> dict[str, Any]:
         "shape": cell.body,
         "params": {param.name: param.literal for param in cell.params},
         "switch_s": switch_ns / 1e9 if switch_ns else None,
-        "candle": stand_in,
+        "control": stand_in,
         "gil_note": None,
     }
 
@@ -236,17 +236,19 @@ class ProcessHandle:
         message = self._await("ready", max(START_TIMEOUT_S, self.timeout_s), "importing the workload")
         return float(message["resolution_ns"])
 
-    def turn(self, kind: str, loops: int = 1, window_ns: int = 0) -> Turn:
+    def iteration(self, kind: str, loops: int = 1, window_ns: int = 0) -> Iteration:
         """One turn; see Handle."""
-        self._send({"do": "turn", "kind": kind, "loops": loops, "window_ns": window_ns})
-        message = self._await("turn", self.timeout_s + window_ns / 1e9, f"a {kind} iteration")
-        return msgspec.convert(message["turn"], Turn)
+        self._send({"do": "iteration", "kind": kind, "loops": loops, "window_ns": window_ns})
+        message = self._await("iteration", self.timeout_s + window_ns / 1e9, f"a {kind} iteration")
+        return msgspec.convert(message["iteration"], Iteration)
 
     def hold(self, window_ns: int, watched: bool, one_ns: float = 0.0) -> Held:
         """One turn held, the first and last tenth of it not watched."""
         seconds = max(window_ns / 1e9, hold_needed_s(self.look_s) / WATCHED)
         loops = math.ceil(SLACK * seconds * 1e9 / one_ns) if one_ns else 1
-        self._send({"do": "turn", "kind": HOLD, "loops": loops, "window_ns": 0 if one_ns else round(seconds * 1e9)})
+        self._send(
+            {"do": "iteration", "kind": HOLD, "loops": loops, "window_ns": 0 if one_ns else round(seconds * 1e9)}
+        )
         released = self._await("released", self.timeout_s, "starting its workers")
         memory: tuple[MemoryPoint, ...] = ()
         waits: Waits | None = None
@@ -254,17 +256,19 @@ class ProcessHandle:
             time.sleep(seconds * (1 - WATCHED) / 2)
             refused = self.request.waits_unavailable
             memory, waits = watch_tree(self._roles(released), seconds * WATCHED, refused=refused, over=self._said_more)
-        message = self._await("turn", max(self.timeout_s, 2 * loops * one_ns / 1e9) + seconds, "a held iteration")
-        return Held(turn=msgspec.convert(message["turn"], Turn), memory=memory, waits=waits)
+        message = self._await("iteration", max(self.timeout_s, 2 * loops * one_ns / 1e9) + seconds, "a held iteration")
+        return Held(iteration=msgspec.convert(message["iteration"], Iteration), memory=memory, waits=waits)
 
     def barrier(self, loops: int, window_ns: int) -> Barrier:
         """One turn, and a look at what is left of it; see Handle."""
-        self._send({"do": "turn", "kind": BARRIER, "loops": loops, "window_ns": window_ns})
+        self._send({"do": "iteration", "kind": BARRIER, "loops": loops, "window_ns": window_ns})
         parked = self._await("parked", self.timeout_s + window_ns / 1e9, "an iteration")
         point = self._look(self._roles(parked))
         self._send({"do": "go on"})
-        turn = msgspec.convert(self._await("turn", self.timeout_s, "ending its workers")["turn"], Turn)
-        return Barrier(ops=max(1, round(turn.ops / self.request.callers)), point=point)
+        iteration = msgspec.convert(
+            self._await("iteration", self.timeout_s, "ending its workers")["iteration"], Iteration
+        )
+        return Barrier(ops=max(1, round(iteration.ops / self.request.callers)), point=point)
 
     def finish(self) -> Finished:
         """Let the launch end by itself; raises LaunchFailed when it left processes behind."""
@@ -327,8 +331,11 @@ class ProcessHandle:
         except FtgateError as error:
             raise LaunchFailed(WorkloadError(reason=str(error))) from error
         return LockWaits(
-            work_ns=sum(turn.work_ns + (turn.join_ns if self.request.cell.roles else 0) for turn in result.turns),
-            ops=sum(turn.ops for turn in result.turns),
+            work_ns=sum(
+                iteration.work_ns + (iteration.join_ns if self.request.cell.roles else 0)
+                for iteration in result.iterations
+            ),
+            ops=sum(iteration.ops for iteration in result.iterations),
             counted_ops=result.warmed_ops,
             sites=sites,
         )
@@ -443,7 +450,7 @@ def launch_of(
         loops=loops,
         window_ns=window_ns,
         cold=finished.cold,
-        turns=finished.turns,
+        iterations=finished.iterations,
         counters=finished.counters,
         timers=finished.timers,
         peaks=finished.peaks,

@@ -187,7 +187,7 @@ class Watch:
         self._past: list[_Thread] = []
         self._sleepers: list[Sleepers] = []
         self._cpu: dict[int, tuple[float, float]] = {}
-        self._turn = 0
+        self._iteration = 0
         self._began_s = self._look_at = self._account_at = self._listed_s = clock()
         self._cost_s = 0.0
         self._tree: dict[int, str] = {}  # what each of its processes calls itself
@@ -281,8 +281,8 @@ class Watch:
         self._allowed(lambda: came.extend(self._list()))
         threads = self._threads
         for _ in range(min(len(threads), _LOOKS_A_STEP)):
-            self._turn = (self._turn + 1) % len(threads)
-            self._sight(threads[self._turn])
+            self._iteration = (self._iteration + 1) % len(threads)
+            self._sight(threads[self._iteration])
         for thread in came:
             self._sight(thread)
         threads += came

@@ -20,13 +20,13 @@ GRACE_S = 1.0
 """After an error other roles are told to stop; so long is waited for `@test.stop`, and for those who return."""
 
 
-class Onlooker:
+class Observer:
     """Told when all workers are at work, and in a turn with PARK when all are parked; this one does nothing."""
 
-    def released(self, crew: Any) -> None:
+    def released(self, executor: Any) -> None:
         """All workers have been let go."""
 
-    def parked(self, crew: Any) -> None:
+    def parked(self, executor: Any) -> None:
         """Every worker has done its part and collected its garbage, and waits until this returns."""
 
 
@@ -82,11 +82,11 @@ async def end_well(awaited: list[Any], running: list[Any]) -> None:
         raise_first_error([task.result() for task in ended])
 
 
-def park_here(order: Order, onlooker: Onlooker, crew: Any) -> None:
+def park_here(order: Order, observer: Observer, executor: Any) -> None:
     """Where the main thread works itself, or for a pool: nothing is at work once the body has returned."""
     if order.flags & PARK:
         gc.collect()
-        onlooker.parked(crew)
+        observer.parked(executor)
 
 
 def _children(without: Iterable[int | None]) -> list[Any]:

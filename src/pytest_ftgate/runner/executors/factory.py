@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .pool import PoolCrew
-from .serial import SerialCrew
-from .tasks import TaskCrew
-from .workers import InterpreterCrew, ProcessCrew, ThreadCrew
+from .pool import PoolWorkers
+from .serial import SerialWorkers
+from .tasks import TaskWorkers
+from .workers import InterpreterWorkers, ProcessWorkers, ThreadWorkers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,12 +14,17 @@ if TYPE_CHECKING:
     from ..loading import Setup
 
 
-def make_crew(setup: Setup, shared: Any, fresh: bool, context: Any) -> Any:
+def make_workers(setup: Setup, shared: Any, fresh: bool, context: Any) -> Any:
     """The crew of a cell."""
     if setup["shape"] == "executor":
-        return PoolCrew(setup, shared, fresh, context)
+        return PoolWorkers(setup, shared, fresh, context)
     kind = setup["kind"]
     if kind == "processes":
-        return ProcessCrew(setup, shared, fresh, context)
-    crews = {"serial": SerialCrew, "threads": ThreadCrew, "interpreters": InterpreterCrew, "tasks": TaskCrew}
-    return crews[kind](setup, shared, fresh)
+        return ProcessWorkers(setup, shared, fresh, context)
+    role_counts = {
+        "serial": SerialWorkers,
+        "threads": ThreadWorkers,
+        "interpreters": InterpreterWorkers,
+        "tasks": TaskWorkers,
+    }
+    return role_counts[kind](setup, shared, fresh)

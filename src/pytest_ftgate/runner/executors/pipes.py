@@ -13,7 +13,7 @@ from .. import loading
 from ..clock import now_ns
 from ..protocol import Failure
 from ..worker import LENGTH, ORDER, PARK, STOP, Order, Port, place
-from .base import GRACE_S, Onlooker, Outcome, leaders, raise_first_error, roles
+from .base import GRACE_S, Observer, Outcome, leaders, raise_first_error, roles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Hub:
         self.go = (os.pipe(), os.pipe())
         self.reports = [os.pipe() for _ in range(setup["workers"])]
         self.gathered: dict[int, dict[str, Any]] = {}
-        self.turn = 0
+        self.iteration = 0
         self.dead: Callable[[int], str] = lambda index: ""
         self.sentinels: list[int] = []
 
@@ -42,8 +42,8 @@ class Hub:
     def release(self, order: Order) -> None:
         """Let all workers go with one write, so that none is released before the others wait for the same GIL."""
         message = ORDER.pack(order.loops, order.flags, order.window_ns) * len(self.reports)
-        pipe = self.go[self.turn % 2][1]
-        self.turn += 1
+        pipe = self.go[self.iteration % 2][1]
+        self.iteration += 1
         while message:
             message = message[os.write(pipe, message) :]
 
@@ -126,7 +126,7 @@ class Hub:
                     pass
 
 
-class PipeCrew:
+class PipeWorkers:
     """Workers that wait on pipes: threads, processes, sub-interpreters; fresh each turn or kept.
 
     Where they have roles, `stop` is called once the leading ones have ended, and the others are then waited for.
@@ -158,7 +158,7 @@ class PipeCrew:
         self.workers = [self.make(index, hub) for index in range(self.setup["workers"])]
         return hub
 
-    def turn(self, order: Order, onlooker: Onlooker) -> Outcome:
+    def iteration(self, order: Order, observer: Observer) -> Outcome:
         """One iteration; the clock covers starting what is not started, the work, and joining what is not kept."""
         new = self.hub is None
         hub = self.hub or self.build()
@@ -171,10 +171,10 @@ class PipeCrew:
             self._start(hub)
         went = now_ns()
         hub.release(order)
-        onlooker.released(self)
+        observer.released(self)
         reports = self._collect_by_role(hub) if self.setup["roles"] else hub.collect()
         if order.flags & PARK:
-            self._park(hub, onlooker)
+            self._park(hub, observer)
         if self.fresh:
             for worker in self.workers:
                 worker.join()
@@ -220,9 +220,9 @@ class PipeCrew:
         except Exception:
             pass  # the error that came first is the one to show
 
-    def _park(self, hub: Hub, onlooker: Onlooker) -> None:
+    def _park(self, hub: Hub, observer: Observer) -> None:
         gc.collect()
-        onlooker.parked(self)
+        observer.parked(self)
         if self.fresh:  # they wait for another order, as those that are kept do
             hub.release(Order(0, 0, STOP))
 

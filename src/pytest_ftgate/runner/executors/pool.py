@@ -9,7 +9,7 @@ from .. import loading
 from ..clock import now_ns
 from ..gil import gil_enabled
 from ..worker import HOLDING, Order, Worker, run
-from .base import Onlooker, Outcome, children_cpu_ns, park_here, raise_first_error, roles
+from .base import Observer, Outcome, children_cpu_ns, park_here, raise_first_error, roles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..loading import Setup
 
 
-class PoolCrew:
+class PoolWorkers:
     """A body that drives a pool itself: it runs once a turn, in the main thread."""
 
     def __init__(self, setup: Setup, shared: Any, fresh: bool, context: Any) -> None:
@@ -29,7 +29,7 @@ class PoolCrew:
         self.pool: Any = None
         self.caller = Worker(0, setup["workers"], shared)
 
-    def turn(self, order: Order, onlooker: Onlooker) -> Outcome:
+    def iteration(self, order: Order, observer: Observer) -> Outcome:
         """One iteration; reading the workers' CPU time is left out of the clock."""
         before = children_cpu_ns()  # of a kept pool, and of a Manager that outlives the turns
         gc.collect()
@@ -41,11 +41,11 @@ class PoolCrew:
         if order.flags & HOLDING:
             body.call(self.pool)  # so that the pool's workers are there to be looked at
         went = now_ns()
-        onlooker.released(self)
+        observer.released(self)
         bound = loading.Body(lambda _: body.call(self.pool), "executor", False)
         report = run(bound, self.caller, order, False)
         cpu_ns = max(0, process_time_ns() + children_cpu_ns() - before)
-        park_here(order, onlooker, self)
+        park_here(order, observer, self)
         closing = now_ns()
         if self.fresh:
             self.close()

@@ -8,7 +8,7 @@ from time import process_time_ns
 from .. import loading
 from ..clock import now_ns
 from ..worker import Order, Worker, make_worker, run
-from .base import Onlooker, Outcome, park_here, raise_first_error, roles
+from .base import Observer, Outcome, park_here, raise_first_error, roles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..loading import Setup
 
 
-class SerialCrew:
+class SerialWorkers:
     """The workers one after the other in the main thread."""
 
     def __init__(self, setup: Setup, shared: Any, fresh: bool) -> None:
@@ -26,7 +26,7 @@ class SerialCrew:
         self.shared = shared
         self.workers: list[Worker] = []
 
-    def turn(self, order: Order, onlooker: Onlooker) -> Outcome:
+    def iteration(self, order: Order, observer: Observer) -> Outcome:
         """One iteration; a window is split between the workers."""
         body = loading.body(self.setup)
         if self.fresh or not self.workers:
@@ -35,10 +35,10 @@ class SerialCrew:
         gc.collect()
         cpu_ns = -process_time_ns()
         began = now_ns()
-        onlooker.released(self)
+        observer.released(self)
         reports = [run(body, worker, part, False) for worker in self.workers]
         cpu_ns += process_time_ns()
-        park_here(order, onlooker, self)
+        park_here(order, observer, self)
         raise_first_error(reports)
         for report in reports:  # they share the turn one after the other: only over the whole of it do rates add up
             report["begin_ns"], report["end_ns"] = reports[0]["begin_ns"], reports[-1]["end_ns"]

@@ -10,7 +10,7 @@ from ..clock import now_ns
 from ..worker import Order, Worker, call_async, close_report, explain, make_worker, once
 from .base import (
     GRACE_S,
-    Onlooker,
+    Observer,
     Outcome,
     end_well,
     leaders,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..loading import Setup
 
 
-class TaskCrew:
+class TaskWorkers:
     """Tasks of one event loop."""
 
     def __init__(self, setup: Setup, shared: Any, fresh: bool) -> None:
@@ -39,13 +39,13 @@ class TaskCrew:
         self.stop = loading.stopper(setup)
         self.runner = asyncio.Runner()
 
-    def turn(self, order: Order, onlooker: Onlooker) -> Outcome:
+    def iteration(self, order: Order, observer: Observer) -> Outcome:
         """One iteration: start the tasks, let them go together, gather them."""
         if self.fresh or not self.workers:
             self.workers = [make_worker(self.setup, index, self.shared) for index in range(self.setup["workers"])]
         gc.collect()
-        outcome: Outcome = self.runner.run(self._turn(order, onlooker))
-        park_here(order, onlooker, self)
+        outcome: Outcome = self.runner.run(self._iteration(order, observer))
+        park_here(order, observer, self)
         raise_first_error(outcome.reports)
         return outcome
 
@@ -53,7 +53,7 @@ class TaskCrew:
         """The main thread works itself."""
         return roles((), main_works=True)
 
-    async def _turn(self, order: Order, onlooker: Onlooker) -> Outcome:
+    async def _iteration(self, order: Order, observer: Observer) -> Outcome:
         import asyncio
 
         ready, go = asyncio.Semaphore(0), asyncio.Event()
@@ -64,7 +64,7 @@ class TaskCrew:
             await ready.acquire()
         went = now_ns()
         go.set()
-        onlooker.released(self)
+        observer.released(self)
         if self.setup["roles"]:
             await self._end_by_role(running)
         reports = list(await asyncio.gather(*running))

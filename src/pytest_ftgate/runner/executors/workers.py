@@ -7,7 +7,7 @@ import os
 from ..gil import gil_enabled
 from ..worker import explain, place, serve
 from .base import children_cpu_ns, roles
-from .pipes import Hub, PipeCrew
+from .pipes import Hub, PipeWorkers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..loading import Setup
 
 
-class ThreadCrew(PipeCrew):
+class ThreadWorkers(PipeWorkers):
     """Plain `threading.Thread`s."""
 
     def make(self, index: int, hub: Hub) -> Any:
@@ -27,7 +27,7 @@ class ThreadCrew(PipeCrew):
         return Thread(target=serve, args=args, daemon=bool(self.setup["roles"]))
 
 
-class ProcessCrew(PipeCrew):
+class ProcessWorkers(PipeWorkers):
     """Processes of one start method."""
 
     def __init__(self, setup: Setup, shared: Any, fresh: bool, context: Any) -> None:
@@ -89,7 +89,7 @@ class ProcessCrew(PipeCrew):
         super()._drop()
 
 
-class InterpreterCrew(PipeCrew):
+class InterpreterWorkers(PipeWorkers):
     """Sub-interpreters, each in a thread of its own."""
 
     def make(self, index: int, hub: Hub) -> Any:
