@@ -272,6 +272,33 @@ def test_the_target_sees_no_pytest_but_a_stand_in(bench: Bench) -> None:
         assert handle.finish().results == ("([], False,)",)
 
 
+@pytest.mark.parametrize(
+    ("executor", "own"),
+    [(SERIAL, ["serial"]), (THREADS, ["pipes", "threads"]), (FORK, ["pipes", "processes"]), (TASKS, ["tasks"])],
+    ids=lambda value: value.label if isinstance(value, Executor) else "",
+)
+def test_a_cell_loads_its_own_executor_only(bench: Bench, executor: Executor, own: list[str]) -> None:
+    bench.write("""
+        import sys
+
+        def loaded():
+            package = "pytest_ftgate.runner.executors."
+            return sorted(name.removeprefix(package) for name in sys.modules if name.startswith(package))
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            return loaded()
+
+        @test_it.variant(tasks)
+        async def as_tasks(worker):
+            return loaded()
+    """)
+    handle = bench.start(executor, workers=1)
+    handle.ready()
+    handle.iteration(COLD)
+    assert handle.finish().results == (repr(["base", "factory", *own]),)
+
+
 @pytest.mark.parametrize("executor", [THREADS, SPAWN, INTERPRETERS], ids=lambda executor: executor.label)
 def test_the_switch_interval_reaches_every_worker(bench: Bench, executor: Executor) -> None:
     bench.write("""
