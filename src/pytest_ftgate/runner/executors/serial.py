@@ -40,7 +40,7 @@ class SerialWorkers:
         cpu_ns += process_time_ns()
         observe_barrier(order, observer, self)
         raise_first_error(reports)
-        for report in reports:  # rates of workers that take turns add up only over the whole iteration
+        for report in reports:  # rates of workers that run one after another add up only over all of it
             report["begin_ns"], report["end_ns"] = reports[0]["begin_ns"], reports[-1]["end_ns"]
         return IterationResult(0, reports[-1]["end_ns"] - begin_ns, 0, cpu_ns, reports)
 
