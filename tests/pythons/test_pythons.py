@@ -313,7 +313,7 @@ def test_no_match_names_the_skipped_interpreters_and_a_fix(tmp_path: Path, monke
 
 
 def test_find_by_path_checks_the_file_and_its_age(tmp_path: Path) -> None:
-    with pytest.raises(InterpreterNotFound, match="there is no file"):
+    with pytest.raises(InterpreterNotFound, match="no such file"):
         find_interpreter(parse_target(f"{tmp_path}/python"))
     if sys.version_info < (3, 13):
         with pytest.raises(InterpreterNotFound, match=r"CPython 3\.13 and newer"):
