@@ -4,7 +4,8 @@
 
 Three tables. (1) Two sides with the same code are interleaved, with short slices of fixed work between them (the
 control workload under the same executor, or a loop in the controller): does the slices' log-ratio, as a control
-variate, lower the standard deviation over pairs of the sides' log-ratio? The coefficient for a pair comes from the other pairs.
+variate, lower the standard deviation over pairs of the sides' log-ratio? The coefficient
+for a pair comes from the other pairs.
 (2) Whether instructions can be counted here. (3) The same rounds while other processes keep cores busy: their effect on
 the ratio of interleaved sides, on the ratio to the control workload as stored in a baseline, and on the raw time.
 """

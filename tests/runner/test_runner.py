@@ -87,7 +87,7 @@ def test_every_executor_gives_a_pool(bench: Bench, executor: Executor, build: st
 
 
 @pytest.mark.parametrize("executor", ALL, ids=lambda executor: executor.label)
-def test_the_candle_burns_under_every_executor(bench: Bench, executor: Executor) -> None:
+def test_the_control_workload_runs_under_every_executor(bench: Bench, executor: Executor) -> None:
     bench.write(WORKLOAD)
     handle = bench.start(executor, side="control")
     handle.ready()
@@ -139,8 +139,8 @@ def test_shared_state_is_the_executors_own(bench: Bench, executor: Executor) -> 
                 worker.count("n", seen["n"])
 
         @test_it.shared
-        def state(kind):
-            return kind.dict(), kind.Lock()
+        def state(shared):
+            return shared.dict(), shared.Lock()
     """)
     handle = bench.start(executor, workers=3)
     handle.ready()
@@ -160,8 +160,8 @@ def test_shared_state_reaches_the_tasks_of_a_pool(bench: Bench) -> None:
             return list(executor.map(add, range(3)))
 
         @test_it.shared
-        def state(kind):
-            return kind.Lock()
+        def state(shared):
+            return shared.Lock()
     """)
     for executor in (THREADS, FORK, SPAWN):
         handle = bench.start(executor, body="executor")
@@ -177,8 +177,8 @@ def test_what_sub_interpreters_cannot_share_is_unsupported(bench: Bench) -> None
             pass
 
         @test_it.shared
-        def state(kind):
-            return kind.dict()
+        def state(shared):
+            return shared.dict()
     """)
     with pytest.raises(CellUnsupported, match="interpreters has no dict to share: give the cell another body"):
         bench.start(INTERPRETERS).ready()
@@ -192,8 +192,8 @@ def test_sub_interpreters_share_queues(bench: Bench) -> None:
             return worker.shared.get() in (0, 1)
 
         @test_it.shared
-        def state(kind):
-            return kind.Queue()
+        def state(shared):
+            return shared.Queue()
     """)
     handle = bench.start(INTERPRETERS)
     handle.ready()
@@ -254,7 +254,7 @@ def test_importlib_mode_and_relative_imports(bench: Bench, executor: Executor) -
     assert handle.finish().results == ("5; 5",)
 
 
-def test_the_target_sees_no_pytest_but_a_stand_in(bench: Bench) -> None:
+def test_the_target_sees_a_stub_of_pytest(bench: Bench) -> None:
     bench.write("""
         import sys
         import pytest
@@ -590,8 +590,8 @@ def test_multiprocessings_own_servers_are_no_leftovers(bench: Bench, executor: E
                 worker.shared[0]["x"] = 1
 
         @test_it.shared
-        def state(kind):
-            return kind.dict(), kind.Lock()
+        def state(shared):
+            return shared.dict(), shared.Lock()
     """)
     handle = bench.start(executor, reuse="pool")
     handle.ready()
