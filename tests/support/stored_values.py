@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 import report_by_hand
 
@@ -27,9 +25,6 @@ from pytest_ftgate.store import (
     conversion,
 )
 from pytest_ftgate.store.conversion import Change
-
-GOLDEN = Path(__file__).parents[1] / "golden"
-
 
 TEST = "tests/test_words.py::TestA::test_count"
 
