@@ -28,7 +28,7 @@ VALUES = 2
 STOP = 4
 HOLDING = 8
 AT_BARRIER = 16
-"""Flags of an order: look at the result; return it whole; end; memory and threads are sampled; wait at a barrier."""
+"""Flags of an order: check the result; return it whole; end; memory and threads are sampled; wait at a barrier."""
 BATCH_AT_LEAST_NS = 50_000
 BATCH_AT_MOST_NS = 1_000_000
 

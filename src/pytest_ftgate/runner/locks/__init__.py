@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .sites import COUNT, FOLDER, OFF, OPENINGS, RECORD, STATE, WINDOW, Site, book
+from .sites import COUNT, FOLDER, OFF, OPENINGS, RECORD, STATE, WINDOW, book
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,11 +99,8 @@ def named(lock: L, name: str) -> L:
     `_ftgate_rename(name)`; otherwise its `_ftgate_site` is replaced and its `_ftgate_tally` dropped.
     """
     rename = getattr(lock, "_ftgate_rename", None)
-    site = getattr(lock, "_ftgate_site", None)
     if callable(rename):
         rename(name)
-    elif isinstance(site, Site):
-        lock._ftgate_site = book.renamed(site, name)  # type: ignore[attr-defined]
-        if getattr(lock, "_ftgate_tally", None) is not None:
-            lock._ftgate_tally = None  # type: ignore[attr-defined]
+    else:
+        book.rename(lock, name)
     return lock

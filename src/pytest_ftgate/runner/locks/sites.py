@@ -223,6 +223,14 @@ class Book:
         key = (site.file, site.line, site.kind, site.waits_for, name, site.key)
         return self.add(key, Site(site.file, site.line, site.kind, site.waits_for, name, site.key))
 
+    def rename(self, lock: Any, name: str) -> None:
+        """Keep the waits of an object under `name`, if it has a site in `_ftgate_site`."""
+        site = getattr(lock, "_ftgate_site", None)
+        if isinstance(site, Site):
+            lock._ftgate_site = self.renamed(site, name)
+            if getattr(lock, "_ftgate_tally", None) is not None:
+                lock._ftgate_tally = None  # its tally belongs to the old site
+
     def fold(self) -> None:
         """Fold every site; see Site.fold."""
         for site in self._all():

@@ -278,16 +278,10 @@ def _condition_wait_timed(self: Any, timeout: float | None = None) -> bool:
 
 def _condition_rename(self: Any, name: str) -> None:
     """Rename the condition, and its lock if it made that itself."""
-    _rename(self, name)
+    book.rename(self, name)
     site = getattr(self._lock, "_ftgate_site", None)
     if site is not None and site.kind.endswith("Condition"):
-        _rename(self._lock, name)
-
-
-def _rename(lock: Any, name: str) -> None:
-    if lock._ftgate_site is not None:
-        lock._ftgate_site = book.renamed(lock._ftgate_site, name)
-        lock._ftgate_tally = None
+        book.rename(self._lock, name)
 
 
 def _semaphore_init_at(self: Any, value: int = 1) -> None:
@@ -405,8 +399,7 @@ def patch_queue(module: ModuleType) -> None:
 
     def rename(self: Any, name: str) -> None:
         for part in (self.mutex, self.not_empty, self.not_full, self.all_tasks_done):
-            if getattr(part, "_ftgate_site", None) is not None:
-                _rename(part, name)
+            book.rename(part, name)
 
     _replace(queue.Queue, __init__=init_at)
     queue.Queue._ftgate_rename = rename
