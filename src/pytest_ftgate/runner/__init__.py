@@ -10,5 +10,6 @@ __all__ = [
     "locks",
     "primitives",
     "protocol",
+    "record",
     "worker",
 ]

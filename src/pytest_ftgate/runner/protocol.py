@@ -1,4 +1,4 @@
-"""The words between controller and runner: a job file in, a result file out, one JSON line a turn between.
+"""The protocol between controller and runner: a job file in, a result file out, JSON lines for each iteration.
 
 The control channel is a pair of inherited pipes, never the standard streams, which belong to the workload.
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 PROTOCOL = 1
 
-# Kinds of turn. `cold`, `warmup`, `check` and `barrier` are kept out of the measured turns; only `cold` and `check`
-# look at results, so that no comparison of results sits in a timing. At the end of a `barrier` turn everything is
-# parked, after a collection, until the controller has looked.
+# Kinds of iteration. `cold`, `warmup`, `check` and `barrier` are not measured iterations; only `cold` and
+# `check` compare results, so that this is never timed. At the end of a `barrier` iteration all workers wait, after a
+# garbage collection, until the controller has sampled them.
 COLD = "cold"
 WARMUP = "warmup"
 MEASURED = "measured"

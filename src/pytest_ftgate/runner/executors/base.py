@@ -21,12 +21,12 @@ GRACE_S = 1.0
 
 
 class Observer:
-    """Told when all workers are at work, and in a turn with PARK when all are parked; this one does nothing."""
+    """Told when all workers are at work, and in a turn with PARK when all are at the barrier; this one does nothing."""
 
     def released(self, executor: Any) -> None:
         """All workers have been let go."""
 
-    def parked(self, executor: Any) -> None:
+    def at_barrier(self, executor: Any) -> None:
         """Every worker has done its part and collected its garbage, and waits until this returns."""
 
 
@@ -86,7 +86,7 @@ def park_here(order: Order, observer: Observer, executor: Any) -> None:
     """Where the main thread works itself, or for a pool: nothing is at work once the body has returned."""
     if order.flags & PARK:
         gc.collect()
-        observer.parked(executor)
+        observer.at_barrier(executor)
 
 
 def _children(without: Iterable[int | None]) -> list[Any]:
@@ -100,7 +100,7 @@ def _children(without: Iterable[int | None]) -> list[Any]:
 
 
 def roles(workers: Iterable[int | None], main_works: bool = False, own_gils: bool = False) -> dict[str, Any]:
-    """What the controller cannot tell from outside, in the words of its Roles: the workers' pids, the Managers' with
+    """What the controller cannot tell from outside, in the words of its ProcessMap: workers' pids, the Managers' with
     their names, whether the main thread works itself or merely waits, and whether workers have GILs of their own."""
     pids = list(workers)
     servers = {str(child.pid): child.name for child in _children(pids) if "Manager" in child.name}

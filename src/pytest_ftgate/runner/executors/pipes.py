@@ -222,12 +222,12 @@ class PipeWorkers:
 
     def _park(self, hub: Hub, observer: Observer) -> None:
         gc.collect()
-        observer.parked(self)
+        observer.at_barrier(self)
         if self.fresh:  # they wait for another order, as those that are kept do
             hub.release(Order(0, 0, STOP))
 
     def roles(self) -> dict[str, Any]:
-        """Which processes are what, for those who look from outside; see Roles."""
+        """Which processes are what, for those who look from outside; see ProcessMap."""
         return roles(())
 
     def _start(self, hub: Hub) -> None:
