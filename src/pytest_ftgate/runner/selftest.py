@@ -101,12 +101,12 @@ def threads(pipe: int) -> int:
     lock.acquire()
     again.acquire()
     waits: dict[str, Callable[[], object]] = {
-        "parked a lock": lock.acquire,
-        "parked a lock with a timeout": lambda: lock.acquire(timeout=FOREVER_S),
-        "parked a re-entrant lock": again.acquire,
-        "parked a condition": lambda: _wait_for(threading.Condition()),
-        "parked an event with a timeout": lambda: threading.Event().wait(FOREVER_S),
-        "parked a queue with a timeout": lambda: _get(SimpleQueue()),
+        "futex a lock": lock.acquire,
+        "futex a lock with a timeout": lambda: lock.acquire(timeout=FOREVER_S),
+        "futex a re-entrant lock": again.acquire,
+        "futex a condition": lambda: _wait_for(threading.Condition()),
+        "futex an event with a timeout": lambda: threading.Event().wait(FOREVER_S),
+        "futex a queue with a timeout": lambda: _get(SimpleQueue()),
         "asleep a sleep": lambda: time.sleep(FOREVER_S),
     }
     for state, wait in waits.items():
