@@ -158,7 +158,7 @@ class Rig:
         return found
 
     def _round(self, cell: CellOf) -> Round:
-        around = ConditionsMonitor()
+        around = ConditionsMonitor().start()
         sides: tuple[Side, ...] = ("own", "own", "control")
         with contextlib.ExitStack() as running:
             handles = [self.launcher.start(self.request(cell, side)) for side in sides]

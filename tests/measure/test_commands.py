@@ -16,7 +16,8 @@ import pytest
 from fake_launcher import EXECUTORS, GIL, FakeLauncher, spec_of
 
 from pytest_ftgate.judge.judge import hypotheses
-from pytest_ftgate.measure.cell_run import Limits, PreparedTarget
+from pytest_ftgate.measure.budget import Limits
+from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.measure.interleaved import InterleavedRun
 from pytest_ftgate.measure.launch import CellUnsupported, Handle, LaunchFailed, Request
 from pytest_ftgate.measure.launchers import program_words
@@ -537,7 +538,9 @@ def measured(fake: FakeLauncher, spec: Spec, judge: Any = None, **limits: Any) -
     group = Group(key="test", spec=spec, cells=cells_of(spec))
     ready = {"3.14": PreparedTarget(interpreter=GIL, python="python", key="key", environment={})}
     limits = {"launches": 2, "iterations": 3, **limits}
-    run = InterleavedRun(group, ready, fake, Limits(**limits), random.Random(1), Deaf(), clock=fake.clock, judge=judge)
+    run = InterleavedRun(
+        group, ready, fake, Limits(**limits), random.Random(1), Deaf(), clock=fake.clock, stopping_rule=judge
+    )
     return run.measure()
 
 

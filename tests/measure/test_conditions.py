@@ -54,7 +54,7 @@ def two_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def monitor(root: Path, clock: Clock, own: Clock) -> ConditionsMonitor:
-    return ConditionsMonitor(root, clock, own)
+    return ConditionsMonitor(root, clock, own).start()
 
 
 # -- fake trees --------------------------------------------------------------------------------------------------------
@@ -88,13 +88,13 @@ def test_own_time_that_nobody_waited_for_is_kept_by_a_look(tmp_path: Path) -> No
     own = Clock()
     around = monitor(tmp_path, Clock(), own)
     own.now = 108.0
-    assert around.look() == 8.0
+    assert around.sample() == 8.0
     own.now = 103.0
-    assert around.look() == 8.0
+    assert around.sample() == 8.0
     own.now = 104.0
-    assert around.look() == 9.0
+    assert around.sample() == 9.0
     own.now = 103.5
-    assert around.look() == 9.0
+    assert around.sample() == 9.0
 
 
 def test_all_cpus_count_where_those_usable_are_not_all_listed(tmp_path: Path) -> None:
@@ -287,12 +287,12 @@ def burn(seconds: float, whose: str) -> None:
 
 @linux
 def test_our_own_children_are_not_others_and_an_orphan_is() -> None:
-    around = ConditionsMonitor()
+    around = ConditionsMonitor().start()
     burn(0.6, "own")
-    own_s = around.look()
+    own_s = around.sample()
     assert own_s >= 0.55  # told in ticks
     burn(0.6, "orphan")
-    assert around.look() - own_s < 0.4
+    assert around.sample() - own_s < 0.4
     seen = around.observe()
     assert seen.others is not None
     # Whoever else is at work only adds; ticks are coarse, and stolen time may count as the orphan's and not as busy.
@@ -327,21 +327,21 @@ def test_the_forkservers_workers_are_ours_when_looked_at_in_time(bench: Bench) -
             while time.thread_time() - began < 0.1:
                 pass
     """)
-    around = ConditionsMonitor()
+    around = ConditionsMonitor().start()
     handle = bench.start(FORKSERVER)
     handle.ready()
     handle.iteration(COLD)
     for _ in range(3):
         handle.iteration(MEASURED)
-    before = around.look()
+    before = around.sample()
     assert before >= 0.7
     handle.finish()
     assert own_cpu_s() - around.began_own_s < before
-    assert around.look() >= before
+    assert around.sample() >= before
 
 
 def test_calibration_takes_time_and_is_kept(tmp_path: Path) -> None:
-    around = ConditionsMonitor(tmp_path)
+    around = ConditionsMonitor(tmp_path).start()
     began = time.perf_counter_ns()
     around.calibrate()
     around.calibrate()
@@ -353,7 +353,7 @@ def test_calibration_takes_time_and_is_kept(tmp_path: Path) -> None:
 
 @linux
 def test_this_machine_can_be_observed() -> None:
-    around = ConditionsMonitor()
+    around = ConditionsMonitor().start()
     time.sleep(0.05)
     seen = around.observe()
     assert seen.cores >= 1

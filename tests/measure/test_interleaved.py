@@ -27,22 +27,20 @@ from fake_launcher import (
     unsupported,
 )
 
-from pytest_ftgate.measure.cell_run import Limits, PreparedTarget
-from pytest_ftgate.measure.interleaved import (
+from pytest_ftgate.measure.budget import MOST_SHORT_ITERATIONS, PILOT_ITERATIONS, Limits
+from pytest_ftgate.measure.cell_run import PreparedTarget, Reference
+from pytest_ftgate.measure.conditions import ConditionsMonitor
+from pytest_ftgate.measure.interleaved import InterleavedRun, StoppingRule
+from pytest_ftgate.measure.launch import LaunchFailed, Side
+from pytest_ftgate.measure.memory_round import (
     BARE_HOLDS,
     BARRIERS,
     FLOORS,
     GROWTH_AT_LEAST,
     GROWTH_AT_MOST,
     GROWTHS,
-    LOCK_ITERATIONS,
-    MOST_SHORT_ITERATIONS,
-    PILOT_ITERATIONS,
-    InterleavedRun,
-    Judge,
-    Reference,
 )
-from pytest_ftgate.measure.launch import LaunchFailed, Side
+from pytest_ftgate.measure.time_round import LOCK_ITERATIONS
 from pytest_ftgate.model import Executor, Group, Program, Sample, Settings, WorkloadError
 from pytest_ftgate.model.launch import EVERYTHING, Need
 from pytest_ftgate.runner.protocol import BARRIER, CHECK, COLD, HOLD, MEASURED, WARMUP
@@ -569,7 +567,7 @@ def test_a_failing_candle_is_named() -> None:
     launcher.trouble = at_moment(MEASURED, failed("hung"), start=1, side="control")
     threads, fork, _ = run_of(launcher).measure()
     assert fork.error is not None
-    assert fork.error.reason == "the standard candle beside it hung"
+    assert fork.error.reason == "its control workload hung"
     assert threads.error is None
 
 
@@ -578,7 +576,7 @@ def test_a_failure_that_only_the_lock_probe_meets_says_so() -> None:
     launcher.trouble = at_moment(MEASURED, failed("hung"), start=1, side="locks")
     _, fork, _ = run_of(launcher).measure()
     assert fork.error is not None
-    assert fork.error.reason == "with the lock probe it hung"
+    assert fork.error.reason == "with the lock probe, it hung"
 
 
 def test_nothing_is_measured_on_when_every_cell_failed() -> None:
@@ -698,7 +696,7 @@ def test_a_sample_says_what_it_can_be_compared_with() -> None:
 def beside(
     launcher: FakeLauncher,
     *,
-    judge: Judge | None = None,
+    stopping_rule: StoppingRule | None = None,
     limits: Limits = THREE,
     executors: tuple[str, ...] = ("threads",),
 ) -> InterleavedRun:
@@ -706,7 +704,7 @@ def beside(
     group = group_of(*executors)
     old = msgspec.structs.replace(group.spec, source=msgspec.structs.replace(group.spec.source, path="old.py"))
     there = msgspec.structs.replace(READY, python="/opt/reference/bin/python")
-    references = {cell.nodeid: Reference(spec=old, ready=there) for cell in group.cells}
+    references = {cell.nodeid: Reference(spec=old, target=there) for cell in group.cells}
     return InterleavedRun(
         group,
         TARGETS,
@@ -715,7 +713,7 @@ def beside(
         random.Random(1),
         Told(),
         launcher.clock,
-        judge=judge,
+        stopping_rule=stopping_rule,
         references=references,
     )
 
@@ -775,14 +773,14 @@ def test_only_what_a_judge_still_needs_is_measured() -> None:
     launcher = FakeLauncher()
     seen: list[int] = []
 
-    def judge(samples: Sequence[Sample]) -> dict[str, frozenset[Need]]:
+    def rule(samples: Sequence[Sample]) -> dict[str, frozenset[Need]]:
         seen.append(len(samples[0].launches))
         threads, fork = (sample.cell.nodeid for sample in samples)
         if len(seen) < 2:
             return {threads: frozenset({"time"}), fork: frozenset({"memory"})}
         return {threads: frozenset({"time"})} if len(seen) < 4 else {}
 
-    run = beside(launcher, judge=judge, limits=Limits(iterations=4, at_most=40), executors=("threads", "fork"))
+    run = beside(launcher, stopping_rule=rule, limits=Limits(iterations=4, at_most=40), executors=("threads", "fork"))
     threads, fork = run.measure()
     assert seen == [1, 2, 3, 4]
     assert (len(threads.launches), len(threads.memory), len(threads.locks)) == (4, 1, 1)
@@ -794,7 +792,7 @@ def test_only_what_a_judge_still_needs_is_measured() -> None:
 def test_a_judge_gets_no_more_rounds_than_the_budget_has_room_for() -> None:
     launcher = FakeLauncher()
     limits = Limits(iterations=4, at_most=40, budget_s=30.0)
-    beside(launcher, judge=lambda samples: {samples[0].cell.nodeid: EVERYTHING}, limits=limits).measure()
+    beside(launcher, stopping_rule=lambda samples: {samples[0].cell.nodeid: EVERYTHING}, limits=limits).measure()
     assert 20 < launcher.clock() < 33
 
 
@@ -802,28 +800,28 @@ def test_time_that_is_granted_takes_the_place_of_the_budget() -> None:
     launcher = FakeLauncher()
     run = beside(
         launcher,
-        judge=lambda samples: {samples[0].cell.nodeid: EVERYTHING},
+        stopping_rule=lambda samples: {samples[0].cell.nodeid: EVERYTHING},
         limits=Limits(iterations=4, at_most=40, budget_s=3.0),
     )
     while run.step():
         pass
-    before = run.done
+    before = run.budget.rounds
     run.grant(10.0)
     while run.step():
         pass
-    assert run.done > before
+    assert run.budget.rounds > before
     assert launcher.clock() < 15
 
 
 def test_work_of_others_between_two_rounds_is_not_on_its_account() -> None:
     launcher = FakeLauncher()
     limits = Limits(iterations=4, at_most=40, budget_s=10.0)
-    run = beside(launcher, judge=lambda samples: {samples[0].cell.nodeid: EVERYTHING}, limits=limits)
+    run = beside(launcher, stopping_rule=lambda samples: {samples[0].cell.nodeid: EVERYTHING}, limits=limits)
     run.step()
-    left = run.wanted
+    left = run.budget.rounds_wanted
     launcher.clock.ns += 10**12
     run.step()
-    assert abs(run.wanted - left) <= 1
+    assert abs(run.budget.rounds_wanted - left) <= 1
 
 
 def test_the_machine_is_looked_at_before_between_and_after_rounds() -> None:
@@ -831,11 +829,11 @@ def test_the_machine_is_looked_at_before_between_and_after_rounds() -> None:
     looks: list[int] = []
     seen: list[int] = []
 
-    class Machine:
+    class Monitor(ConditionsMonitor):
         def calibrate(self) -> None:
             looks.append(len(launcher.of(COLD, side="own")))
 
-        def look(self) -> float:
+        def sample(self) -> float:
             seen.append(len(launcher.alive))
             return 0.0
 
@@ -848,7 +846,7 @@ def test_the_machine_is_looked_at_before_between_and_after_rounds() -> None:
         random.Random(1),
         Told(),
         launcher.clock,
-        around=Machine(),
+        monitor=Monitor(),
     )
     run.measure()
     assert looks == [0, 1, 2, 3]
@@ -865,7 +863,7 @@ def test_what_a_program_is_built_in_is_no_part_of_a_round() -> None:
     run = run_of(launcher, group_of(spec=spec))
     run.step()
     assert next(builds, None) is None
-    assert run.round_ns < 20_000 * MS
+    assert run.budget.round_ns < 20_000 * MS
     assert run.samples()[0].error is None
 
 

@@ -27,7 +27,8 @@ from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.judge import disturbance, thresholds
 from pytest_ftgate.judge.judge import PAIRED_ROUNDS, SCREEN_LAUNCHES, ComparedWith, Policy
 from pytest_ftgate.measure import conditions as conditions_module
-from pytest_ftgate.measure.cell_run import Limits, PreparedTarget
+from pytest_ftgate.measure.budget import Limits
+from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.measure.conditions import ConditionsMonitor
 from pytest_ftgate.model import (
     Cell,

@@ -22,10 +22,12 @@ from ..judge.judge import (
     missed,
     unchanged,
 )
-from ..measure.cell_run import Limits, PreparedTarget
+from ..measure.budget import Limits
+from ..measure.cell_run import PreparedTarget, Reference
 from ..measure.conditions import ConditionsMonitor
-from ..measure.interleaved import InterleavedRun, Listener, Reference
+from ..measure.interleaved import InterleavedRun
 from ..measure.launch import Launcher
+from ..measure.run_context import Listener
 from ..model import (
     EVERYTHING,
     Cell,
@@ -142,7 +144,7 @@ class Measurement:
         self.group = group
         self.escalates = escalates
         self.against = against
-        self.monitor = ConditionsMonitor()
+        self.monitor = ConditionsMonitor().start()
         self.conditions = Conditions()
         self._left: float | None = None
         self.by_nodeid: dict[str, Row] = {}
@@ -168,15 +170,15 @@ class Measurement:
     @property
     def rounds(self) -> int:
         """Rounds of the stage under way."""
-        return self.running.run.done if self.running else 0
+        return self.running.run.budget.rounds if self.running else 0
 
     def left_s(self) -> float:
         """How many seconds it may take until all is decided; infinite where nobody knows."""
         if self.running is None:
             return 0.0
         if self._left is None:  # asked for each test after each round of any
-            more = self.running.judge.more(self.running.run.each())
-            self._left = math.inf if more is None else more * self.running.run.round_ns / 1e9
+            more = self.running.judge.more(self.running.run.samples_so_far())
+            self._left = math.inf if more is None else more * self.running.run.budget.round_ns / 1e9
         return self._left
 
     def step(self, budget_s: float | None = None) -> None:
@@ -253,10 +255,10 @@ class Measurement:
             random.Random(f"{services.seed}:{self.group.key}{':beside' if self.samples else ''}"),
             services.watcher,
             loops=None if pair else services.stored_loops(phase.cells),
-            judge=judge.needs if judged else None,
+            stopping_rule=judge.needs if judged else None,
             references=references,
-            around=self.monitor,
-            first=judge.first() if judged else EVERYTHING,
+            monitor=self.monitor,
+            first_needs=judge.first() if judged else EVERYTHING,
         )
         return Running(phase, run, judge)
 
@@ -299,7 +301,7 @@ class Measurement:
         ready = {cell.target.spec: self.services.ready(cell, side) for cell in _one_a_target(phase.cells)}
         self._check_versions(phase, ready)
         there = (cell for cell in phase.cells if self._compared_with(cell, phase).basis)
-        return {cell.nodeid: Reference(spec=spec, ready=ready[cell.target.spec]) for cell in there}
+        return {cell.nodeid: Reference(spec=spec, target=ready[cell.target.spec]) for cell in there}
 
     def _check_versions(self, phase: Phase, ready: Mapping[str, PreparedTarget]) -> None:
         """Of two versions of a distribution: that both sides do not have the same."""

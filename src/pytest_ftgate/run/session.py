@@ -20,13 +20,14 @@ from ..judge import decide
 from ..judge.comparisons import LEAST_TAIL_ITERATIONS
 from ..judge.judge import ComparedWith, Policy, hypotheses
 from ..measure import budget
-from ..measure.cell_run import Limits, PreparedTarget
-from ..measure.interleaved import Listener
+from ..measure.budget import Limits
+from ..measure.cell_run import PreparedTarget
 from ..measure.launch import Launcher
 from ..measure.launchers import cpus
 from ..measure.launchers.factory import Launchers
 from ..measure.launchers.runner_copy import install_runner
 from ..measure.machine import read_machine
+from ..measure.run_context import Listener
 from ..measure.watch import self_test
 from ..model import (
     Cell,
