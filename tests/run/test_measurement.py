@@ -81,7 +81,7 @@ class Desk:
     def policy(self) -> Policy:
         return POLICY
 
-    def ready(self, cell: Cell, side: git_module.Side | None = None) -> PreparedTarget:
+    def ready(self, cell: Cell, side: git_module.Checkout | None = None) -> PreparedTarget:
         if side is not None and side.label in self.uninstallable:
             raise FtgateError(f"cannot install {side.label}: no such package\nand more of it")
         return PreparedTarget(interpreter=GIL, python="/opt/env/bin/python", key="k", environment={})
@@ -106,13 +106,15 @@ class Desk:
         self.pairs.append((commit, test))
         if commit in self.refused:
             raise self.refused[commit]
-        sides = (git_module.Side(label=label, commit=commit, root=f"/trees/{label}") for label in (commit, "work tree"))
+        sides = (
+            git_module.Checkout(label=label, commit=commit, root=f"/trees/{label}") for label in (commit, "work tree")
+        )
         return worktrees.Pair(reference=next(sides), changed=next(sides))
 
-    def relocated(self, spec: Spec, side: git_module.Side) -> Spec:
+    def relocated(self, spec: Spec, side: git_module.Checkout) -> Spec:
         return msgspec.structs.replace(spec, pythons=(side.label,))
 
-    def hint(self, detail: str, side: git_module.Side) -> str:
+    def hint(self, detail: str, side: git_module.Checkout) -> str:
         return self.hinted
 
     def shown(self, found: Figures) -> Figures:
@@ -240,8 +242,8 @@ class TestFirstPhase:
     def test_a_reference_without_the_test_leaves_nothing_to_compare(self) -> None:
         desk = Desk(day())
         desk.pair = lambda compared_with=None, test="": worktrees.Pair(  # type: ignore[method-assign]
-            reference=git_module.Side(label="without it", commit="0", root="/r"),
-            changed=git_module.Side(label="work tree", commit="1", root="/c"),
+            reference=git_module.Checkout(label="without it", commit="0", root="/r"),
+            changed=git_module.Checkout(label="work tree", commit="1", root="/c"),
         )
         rows = run(Measurement(desk, TWO, escalates=True, against="main"))
         assert {row.verdict.reason for row in rows.values()} == {"without it has no such test"}

@@ -163,7 +163,9 @@ class Project:
         if not self.beside:
             raise git_module.AgainstError("no git here")
         label = self.label if compared_with is None else "the baseline's commit"
-        sides = (git_module.Side(label=name, commit="1eb3b87", root=str(self.root)) for name in (label, "work tree"))
+        sides = (
+            git_module.Checkout(label=name, commit="1eb3b87", root=str(self.root)) for name in (label, "work tree")
+        )
         return worktrees.Pair(reference=next(sides), changed=next(sides))
 
     label = "main (1eb3b87)"
@@ -809,7 +811,7 @@ def test_a_reference_that_lacks_the_test_is_no_baseline(project: Project) -> Non
 
 
 def test_a_reference_that_cannot_be_installed_is_an_error(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    def ready(running: Session, cell: Cell, side: git_module.Side | None = None) -> PreparedTarget:
+    def ready(running: Session, cell: Cell, side: git_module.Checkout | None = None) -> PreparedTarget:
         if side is not None and side.label != "work tree":
             raise InstallError("cannot install -e . (of old): no such package")
         found = running.found(cell).ready
@@ -850,7 +852,7 @@ def test_a_regression_that_the_machine_may_have_made_is_doubted(
 def test_a_regression_is_predicted_where_only_the_environment_of_its_reference_fails_and_doubted_all_the_same(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def found(cell: Cell, side: git_module.Side | None = None) -> Found:
+    def found(cell: Cell, side: git_module.Checkout | None = None) -> Found:
         if side is not None and side.label != "work tree":
             return Found(reason="cannot install -e .: no network", failed=True)
         return project.found(cell)
@@ -920,7 +922,7 @@ def test_a_target_that_cannot_be_installed_is_an_error_of_its_own_cells(
 ) -> None:
     tries: list[str] = []
 
-    def find(_: Session, cell: Cell, side: git_module.Side | None) -> Found:
+    def find(_: Session, cell: Cell, side: git_module.Checkout | None) -> Found:
         tries.append(cell.target.spec)
         if cell.target.spec == "3.14t":
             raise InstallError("cannot install -e . for 3.14t: no such wheel")

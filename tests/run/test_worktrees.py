@@ -18,7 +18,7 @@ from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.model import Executor, Interpreter, Source, Spec
 from pytest_ftgate.run import git as git_module
 from pytest_ftgate.run import worktrees
-from pytest_ftgate.run.git import AgainstError, Repository, Side
+from pytest_ftgate.run.git import AgainstError, Checkout, Repository
 from pytest_ftgate.run.worktrees import NothingToCompare, Pair
 
 NO_CI = {"HOME": "/nowhere"}
@@ -84,7 +84,7 @@ def against(repo: Path, revision: str = "HEAD", *, root: Path | None = None, ci:
     return worktrees.pair(project, revision, project / ".ftgate", environ=ci or NO_CI)
 
 
-def files(side: Side) -> dict[str, str]:
+def files(side: Checkout) -> dict[str, str]:
     """Every file of a side with its text; a link with an arrow."""
     return {
         str(path.relative_to(side.project)): f"-> {path.readlink()}" if path.is_symlink() else path.read_text()
@@ -113,7 +113,7 @@ def test_a_clean_tree_is_head_itself(repo: Path) -> None:
     assert files(found.reference) == {"a": "one\n", "b": "same\n", "c": "c\n"}
     assert files(found.changed) == {"a": "two\n", "b": "same\n", "c": "c\n"}
     assert len(found.reference.root) == len(found.changed.root)
-    assert found.reference.project.parent == repo / ".ftgate" / "trees"
+    assert found.reference.project.parent == repo / ".ftgate" / "worktrees"
     assert state(repo) == before
 
 
@@ -128,7 +128,7 @@ def test_a_dirty_tree_is_measured_as_it_is(repo: Path) -> None:
     (repo / "run").chmod(0o755)
     before = state(repo)
     found = against(repo)
-    assert found.changed.label == "work tree (dirty)"
+    assert found.changed.label == "working tree (uncommitted changes)"
     assert files(found.changed) == {
         "a": "edited\n",
         "link": "-> a",
@@ -248,7 +248,7 @@ def test_a_project_in_a_folder_of_the_repository(repo: Path) -> None:
     write(repo, packages__one__test_x="z\n")
     project = repo / "packages" / "one"
     found = against(repo, root=project)
-    assert found.reference.project == project / ".ftgate" / "trees" / first[:12] / "packages" / "one"
+    assert found.reference.project == project / ".ftgate" / "worktrees" / first[:12] / "packages" / "one"
     assert files(found.reference) == {"test_x": "x\n"}
     assert files(found.changed) == {"test_x": "z\n"}
     assert (found.changed.top(found.changed.project) / "libs" / "y").read_text() == "y\n"
@@ -343,7 +343,7 @@ def test_a_half_made_tree_is_made_again(repo: Path) -> None:
 def test_one_that_was_only_begun_is_made_again(repo: Path) -> None:
     commits = git(repo, "rev-list", "HEAD").split()
     for number, name in enumerate(commits):
-        begun = repo / ".ftgate" / "trees" / name[:12]
+        begun = repo / ".ftgate" / "worktrees" / name[:12]
         begun.mkdir(parents=True)
         if number:
             (begun / "left").write_text("over", encoding="utf-8")
@@ -374,7 +374,7 @@ def test_runs_at_once_make_them_once(repo: Path) -> None:
         pairs = list(pool.map(lambda _: against(repo, "HEAD~1"), range(4)))
     assert len(set(pairs)) == 1
     assert len(git(repo, "worktree", "list").splitlines()) == 3
-    assert sorted(path.name for path in (repo / ".ftgate" / "trees").iterdir() if path.is_file()) == sorted(
+    assert sorted(path.name for path in (repo / ".ftgate" / "worktrees").iterdir() if path.is_file()) == sorted(
         f"{side.commit[:12]}.whole" for side in (pairs[0].reference, pairs[0].changed)
     )
 
@@ -580,7 +580,7 @@ def test_the_pair_of_a_baselines_commit(repo: Path) -> None:
     found = worktrees.commit_pair(repo, first, repo / ".ftgate")
     assert found.reference.label == f"the baseline's commit ({first[:10]})"
     assert files(found.reference)["a"] == "one\n"
-    for wrong, said in {"": "names no commit", "1" * 40: "never fetched", f"{first}+": "dirty tree"}.items():
+    for wrong, said in {"": "names no commit", "1" * 40: "never fetched", f"{first}+": "uncommitted changes"}.items():
         with pytest.raises(AgainstError, match=said):
             worktrees.commit_pair(repo, wrong, repo / ".ftgate")
     with pytest.raises(NothingToCompare):
@@ -669,7 +669,7 @@ def test_the_version_that_an_environment_has(tmp_path: Path) -> None:
 
 
 def aged(repo: Path, name: str, age_s: float) -> None:
-    stamp = repo / ".ftgate" / "trees" / f"{name}.whole"
+    stamp = repo / ".ftgate" / "worktrees" / f"{name}.whole"
     now_s = stamp.stat().st_mtime
     os.utime(stamp, (now_s - age_s, now_s - age_s))
 
@@ -693,14 +693,14 @@ def test_the_trees_used_last_stay(repo: Path) -> None:
     assert removed == found[1::-1]
     assert [tree.exists() for tree in found] == [False, False, True, True]
     assert len(git(repo, "worktree", "list").splitlines()) == 5
-    assert not list((repo / ".ftgate" / "trees").glob(f"{found[0].name}*"))
+    assert not list((repo / ".ftgate" / "worktrees").glob(f"{found[0].name}*"))
 
 
 def test_a_tree_used_within_the_hour_stays(repo: Path) -> None:
     found = several(repo, 3)
-    side = Side(label="", commit=f"{found[0].name}1111", root=str(found[0]))
+    side = Checkout(label="", commit=f"{found[0].name}1111", root=str(found[0]))
     worktrees.mark_used(side)
-    worktrees.mark_used(Side(label="", commit="", root=str(repo)))
+    worktrees.mark_used(Checkout(label="", commit="", root=str(repo)))
     assert worktrees.prune(repo, repo / ".ftgate", keep=0) == [found[2], found[1]]
     assert found[0].exists()
     assert worktrees.prune(repo, repo / ".ftgate", keep=0, in_use_s=-1)
@@ -708,7 +708,7 @@ def test_a_tree_used_within_the_hour_stays(repo: Path) -> None:
 
 
 def test_a_comparison_prunes_what_is_old(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worktrees, "KEPT_TREES", 2)
+    monkeypatch.setattr(worktrees, "KEPT_WORKTREES", 2)
     oldest, *others = several(repo, 3)
     found = against(repo, "HEAD~1")
     assert not oldest.exists()
@@ -787,7 +787,7 @@ def test_a_spec_moves_with_its_import_path(tmp_path: Path) -> None:
         workers=(1,),
         reuse="fresh",
     )
-    moved = worktrees.relocated(spec, old, Side(label="", commit="1", root=str(new), prefix="one/"))
+    moved = worktrees.relocated(spec, old, Checkout(label="", commit="1", root=str(new), prefix="one/"))
     assert moved.source.path == str(new / "tests" / "test_x.py")
     assert moved.source.sys_path == (str(new / "tests"), str(new.parent / "libs"), "/elsewhere")
     assert msgspec.structs.replace(moved, source=spec.source) == spec
@@ -797,7 +797,7 @@ def test_install_arguments_hold_on_a_side(tmp_path: Path) -> None:
     top, tree = tmp_path / "top", tmp_path / "deep" / "down" / "tree"
     for folder in (top / "one", top / "libs", tree / "one", tree / "libs", tmp_path / "sibling"):
         folder.mkdir(parents=True)
-    side = Side(label="", commit="1", root=str(tree / "one"), prefix="one/", install=("x==1",))
+    side = Checkout(label="", commit="1", root=str(tree / "one"), prefix="one/", install=("x==1",))
     asked = (
         "-e",
         ".[fast]",
@@ -831,7 +831,9 @@ def test_what_git_ignores_is_on_neither_side_and_a_hint_says_so(repo: Path) -> N
         "No module named 'gen'": "gen.bin",
     }.items():
         hint = worktrees.ignored_hint(detail, side, repo)
-        assert hint.startswith(f"{name} is in the work tree but not in git, so neither side of --ftgate-against has it")
+        assert hint.startswith(
+            f"{name} is in the working tree but not in git, so neither side of --ftgate-against has it"
+        )
         assert "\n" not in hint
     for detail in (f"'{side.root}/never'", f"File '{side.root}/a', line 1", "No module named 'numpy'", "ValueError"):
         assert worktrees.ignored_hint(detail, side, repo) == ""

@@ -43,7 +43,7 @@ class InterleavedRun:
         limits: Limits,
         rng: random.Random,
         listener: Listener,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] | None = None,
         loops: int | None = None,
         stopping_rule: StoppingRule | None = None,
         references: Mapping[str, Reference] | None = None,
@@ -62,7 +62,7 @@ class InterleavedRun:
             cell_run.require(first_needs)
         self.stopping_rule = stopping_rule
         self.iterations = IterationPlan(group.spec, limits, loops)
-        self.budget = RunBudget(limits, clock)
+        self.budget = RunBudget(limits, clock or time.monotonic)
         self.context = RunContext(
             self.cell_runs, launcher, rng, self.iterations, self.budget, listener=listener, monitor=monitor
         )

@@ -72,7 +72,7 @@ class Services(Protocol):
         """What the options say about verdicts."""
         ...
 
-    def ready(self, cell: Cell, side: git.Side | None = None) -> PreparedTarget:
+    def ready(self, cell: Cell, side: git.Checkout | None = None) -> PreparedTarget:
         """The target of a cell, with the project or that side of it installed. Raises FtgateError."""
         ...
 
@@ -103,11 +103,11 @@ class Services(Protocol):
         """
         ...
 
-    def relocated(self, spec: Spec, side: git.Side) -> Spec:
+    def relocated(self, spec: Spec, side: git.Checkout) -> Spec:
         """A test as it stands on one side."""
         ...
 
-    def hint(self, detail: str, side: git.Side) -> str:
+    def hint(self, detail: str, side: git.Checkout) -> str:
         """What a workload's error on one side may come from; empty where nothing is known."""
         ...
 

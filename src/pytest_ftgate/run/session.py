@@ -204,7 +204,7 @@ class Session:
 
     # -- targets -----------------------------------------------------------------------------------------------
 
-    def found(self, cell: Cell, side: git.Side | None = None) -> Found:
+    def found(self, cell: Cell, side: git.Checkout | None = None) -> Found:
         """The interpreter and environment of a cell's target, looked for once.
 
         The environment holds the project, or that side of a comparison.
@@ -217,7 +217,7 @@ class Session:
                 self._found[key] = Found(reason=str(error), failed=True)
         return self._found[key]
 
-    def _find(self, cell: Cell, side: git.Side | None) -> Found:
+    def _find(self, cell: Cell, side: git.Checkout | None) -> Found:
         target = cell.target
         self.watcher.advance(target.spec, "interpreter and environment", 0, 0, None)
         try:
@@ -240,7 +240,7 @@ class Session:
         """What the cell's test needs installed beside the project."""
         return self._group(cell.nodeid).spec.requires
 
-    def _environment(self, interpreter: Interpreter, requires: tuple[str, ...], side: git.Side | None) -> Path:
+    def _environment(self, interpreter: Interpreter, requires: tuple[str, ...], side: git.Checkout | None) -> Path:
         project = self.root if side is None else side.project
         install = pythons.default_install(project) if self.config.install is None else self.config.install
         if side is not None:
@@ -249,7 +249,7 @@ class Session:
             interpreter, root=self.folder / "envs", project=project, install=(*install, *requires)
         )
 
-    def ready(self, cell: Cell, side: git.Side | None = None) -> PreparedTarget:
+    def ready(self, cell: Cell, side: git.Checkout | None = None) -> PreparedTarget:
         """The target of a cell, with the project or that side of it installed. Raises FtgateError."""
         found = self.found(cell, side)
         if found.ready is None:
@@ -346,7 +346,7 @@ class Session:
             raise trouble
         return found
 
-    def relocated(self, spec: Spec, side: git.Side) -> Spec:
+    def relocated(self, spec: Spec, side: git.Checkout) -> Spec:
         """A test as it stands on one side; its tree is in use from now on."""
         worktrees.mark_used(side)
         return worktrees.relocated(spec, self.root, side)
@@ -355,7 +355,7 @@ class Session:
         self._launcher = Launchers(install_runner(self.folder / "runner"), self.folder / "launches")
         return self._launcher
 
-    def hint(self, detail: str, side: git.Side) -> str:
+    def hint(self, detail: str, side: git.Checkout) -> str:
         """What a workload's error on one side may come from; empty where nothing is known."""
         return worktrees.ignored_hint(detail, side, self.root)
 
