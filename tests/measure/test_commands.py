@@ -48,7 +48,7 @@ from pytest_ftgate.model import (
     Target,
     Timer,
 )
-from pytest_ftgate.run.measurement import executor_cell
+from pytest_ftgate.run.cells import executor_cell
 from pytest_ftgate.runner.protocol import CHECK, COLD, MEASURED, WARMUP
 from pytest_ftgate.text import expanded
 
@@ -627,7 +627,8 @@ def test_a_command_is_beside_all_targets_and_one_without_workers_beside_all_coun
             for cell in cells_of(spec, *targets)
             if cell.executor.kind != "command" or cell.target.spec == targets[0]
         ]
-        found = executor_cell(spec, next(cell for cell in cells if cell.label == label), cells)
+        group = Group(key="test", spec=spec, cells=tuple(cells))
+        found = executor_cell(group, next(cell for cell in cells if cell.label == label))
         return found.label if found else ""
 
     assert reference(RUST, "3.14t-threads-w8") == "3.14-rust-w8"

@@ -177,8 +177,8 @@ def revision_argument(argument: str, old_root: Path, checkout: Checkout) -> str:
 class Checkout(Struct, frozen=True, kw_only=True):
     """One side of a comparison, checked out.
 
-    `label` is for people: `main (1eb3b87e5d)`, `working tree (uncommitted changes)`, `numpy==2.1.0`. `commit` is checked
-    out: for uncommitted changes a snapshot that no branch holds, for a distribution "". `root` is the project's
+    `label` is for people: `main (1eb3b87e5d)`, `working tree (uncommitted changes)`, `numpy==2.1.0`. `commit` is
+    checked out: for uncommitted changes a snapshot that no branch holds, for a distribution "". `root` is the project's
     folder in this checkout, `prefix` its path below the repository's top, "" at the top. `install` holds further
     arguments for `uv pip install`, after the usual ones.
     """

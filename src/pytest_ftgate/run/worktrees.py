@@ -69,7 +69,8 @@ class Pair(Struct, frozen=True, kw_only=True):
 def pair(root: Path, against: str, folder: Path, *, environ: Mapping[str, str] = os.environ) -> Pair:
     """Both sides of `--ftgate-against`, checked out: `against` is a revision, `merge-base` or `dist:NAME==VERSION`.
 
-    `root` is the project's, `folder` its `.ftgate`; worktrees are in `<folder>/worktrees`. Concurrent runs wait. If HEAD is the merge base itself and nothing was edited, the reference is the commit before. Raises
+    `root` is the project's, `folder` its `.ftgate`; worktrees are in `<folder>/worktrees`. Concurrent runs wait for
+    each other. If HEAD is the merge base itself and nothing was edited, the reference is the commit before. Raises
     AgainstError; NothingToCompare if both sides are one commit.
     """
     if against.startswith("dist:"):
