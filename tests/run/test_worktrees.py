@@ -397,9 +397,9 @@ def test_a_revision_is_a_branch_a_tag_a_commit_or_a_remotes_branch(repo: Path, r
     git(repo, "checkout", "--quiet", "topic")
     git(repo, "checkout", "--quiet", "main")
     revision = wanted if revision == "full" else revision
-    assert worktrees.resolve(repo, revision, environ=NO_CI) == wanted
-    label = against(repo, revision).reference.label
-    assert label == (wanted[:10] if revision == wanted else f"{revision} ({wanted[:10]})")
+    reference = against(repo, revision).reference
+    assert reference.commit == wanted
+    assert reference.label == (wanted[:10] if revision == wanted else f"{revision} ({wanted[:10]})")
 
 
 def test_an_unknown_revision_names_close_ones_or_says_what_is_taken(repo: Path) -> None:
@@ -689,7 +689,7 @@ def test_the_trees_used_last_stay(repo: Path) -> None:
     found = several(repo, 4)
     user = repo.parent / "users"
     git(repo, "worktree", "add", "--quiet", str(user), "-b", "users")
-    removed = worktrees.prune(repo, repo / ".ftgate", keep=3)
+    removed = worktrees.prune(Repository(repo), repo / ".ftgate", keep=3)
     assert removed == found[1::-1]
     assert [tree.exists() for tree in found] == [False, False, True, True]
     assert len(git(repo, "worktree", "list").splitlines()) == 5
@@ -701,9 +701,9 @@ def test_a_tree_used_within_the_hour_stays(repo: Path) -> None:
     side = Checkout(label="", commit=f"{found[0].name}1111", root=str(found[0]))
     worktrees.mark_used(side)
     worktrees.mark_used(Checkout(label="", commit="", root=str(repo)))
-    assert worktrees.prune(repo, repo / ".ftgate", keep=0) == [found[2], found[1]]
+    assert worktrees.prune(Repository(repo), repo / ".ftgate", keep=0) == [found[2], found[1]]
     assert found[0].exists()
-    assert worktrees.prune(repo, repo / ".ftgate", keep=0, in_use_s=-1)
+    assert worktrees.prune(Repository(repo), repo / ".ftgate", keep=0, in_use_s=-1)
     assert not found[0].exists()
 
 
@@ -722,14 +722,10 @@ def test_an_entry_of_a_tree_of_ours_that_is_gone_goes_and_the_users_stays(repo: 
     git(repo, "worktree", "add", "--quiet", str(user), "-b", "users")
     for folder in (found.reference.project, user):
         shutil.rmtree(folder)
-    worktrees.prune(repo, repo / ".ftgate")
+    worktrees.prune(Repository(repo), repo / ".ftgate", keep=6)
     listed = git(repo, "worktree", "list")
     assert found.reference.root not in listed
     assert str(user) in listed
-
-
-def test_nothing_to_prune(tmp_path: Path) -> None:
-    assert worktrees.prune(tmp_path, tmp_path / ".ftgate") == []
 
 
 @pytest.fixture
@@ -747,9 +743,9 @@ def test_the_environments_of_a_pruned_tree_go_with_it(repo: Path, interpreter: I
     own = pythons.ensure_environment(interpreter, root=envs, project=repo, install=()).parent.parent
     aged(repo, pair.reference.commit[:12], 10_000)
     with filelock.FileLock(f"{old}.lock"):  # another run is at it
-        assert worktrees.prune(repo, repo / ".ftgate", keep=1) == [pair.reference.project]
+        assert worktrees.prune(Repository(repo), repo / ".ftgate", keep=1) == [pair.reference.project]
     assert old.exists()
-    assert worktrees.prune(repo, repo / ".ftgate") == [old]
+    assert worktrees.prune(Repository(repo), repo / ".ftgate", keep=6) == [old]
     assert (old.exists(), new.exists(), own.exists()) == (False, True, True)
 
 

@@ -16,6 +16,7 @@ from ..model import (
     Conditions,
     Decision,
     Group,
+    Metric,
     Row,
     Sample,
     Verdict,
@@ -53,13 +54,17 @@ class Measurement:
     def begin(self) -> None:
         """Prepare the targets and begin the first phase; a cell that cannot be measured has its row at once."""
         self.monitor.start()
+        against = self.resources.config.against
+        pair = self.resources.references.requested() if against else None
         for cell in self.group.cells:
-            row = self._row_unmeasured(cell)
+            row = self._row_unmeasured(cell, pair)
             if row is not None:
                 self.by_nodeid[cell.nodeid] = row
         cells = tuple(cell for cell in self.group.cells if cell.nodeid not in self.by_nodeid)
         if cells:
-            self.phases.append(self._first_phase(cells))
+            judged = frozenset(cell.nodeid for cell in cells)
+            why = f"--ftgate-against {against}" if against else ""
+            self.phases.append(Phase(cells=cells, judged=judged, pair=pair, why=why))
             self._begin_next()
 
     @property
@@ -106,10 +111,9 @@ class Measurement:
 
     # -- phases ------------------------------------------------------------------------------------------------
 
-    def _row_unmeasured(self, cell: Cell) -> Row | None:
+    def _row_unmeasured(self, cell: Cell, pair: worktrees.Pair | None) -> Row | None:
         """The row of a cell without an interpreter, or with a baseline that cannot be read; None for all others."""
-        against, references = self.resources.config.against, self.resources.references
-        checkout = references.requested().changed if against else None
+        checkout = pair.changed if pair else None
         lookup = self.resources.targets.lookup(cell, self.group.spec.requires, checkout)
         if lookup.target is None:
             if lookup.failed:
@@ -117,16 +121,8 @@ class Measurement:
             return _unsupported_row(cell, lookup.reason)
         if cell.executor.kind == "interpreters" and lookup.target.interpreter.version.startswith("3.13"):
             return _unsupported_row(cell, "sub-interpreters need CPython 3.14 or newer")
-        stored = None if against else self.resources.stored.entry(self.group, cell)
+        stored = None if pair else self.resources.stored.entry(self.group, cell)
         return failed_row(cell, "its baseline cannot be read", str(stored)) if isinstance(stored, FtgateError) else None
-
-    def _first_phase(self, cells: tuple[Cell, ...]) -> Phase:
-        judged = frozenset(cell.nodeid for cell in cells)
-        against = self.resources.config.against
-        if not against:
-            return Phase(cells=cells, judged=judged)
-        pair = self.resources.references.requested()
-        return Phase(cells=cells, judged=judged, pair=pair, why=f"--ftgate-against {against}")
 
     def _begin_next(self) -> None:
         """Begin the next phase that can begin; one whose environments cannot be installed is judged without."""
@@ -228,11 +224,11 @@ class Measurement:
             judged=frozenset({cell.nodeid}),
             pair=pair,
             why="it missed its baseline, so the baseline's commit was measured with it",
-            metrics=frozenset(each.metric for each in self.by_nodeid[cell.nodeid].verdict.metrics if missed(each)),
+            metrics=self._missed(cell),
         )
 
-    def _missed(self, cell: Cell) -> bool:
-        return any(map(missed, self.by_nodeid[cell.nodeid].verdict.metrics))
+    def _missed(self, cell: Cell) -> frozenset[Metric]:
+        return frozenset(each.metric for each in self.by_nodeid[cell.nodeid].verdict.metrics if missed(each))
 
     def _predict(self, cell: Cell, why: str) -> None:
         row, sample = self.by_nodeid[cell.nodeid], self.samples[cell.nodeid]

@@ -103,7 +103,7 @@ class PhaseStarter:
         if self.phase.pair is None:
             return self.resources.stored.compared_with(self.group, cell)
         reference = self.phase.pair.reference
-        if self.resources.references.lacks(reference, names.split_nodeid(cell.nodeid)[0]):
+        if worktrees.lacks(reference, names.split_nodeid(cell.nodeid)[0]):
             return ComparedWith(why=f"{reference.label} has no such test")
         return ComparedWith(
             basis="paired",

@@ -37,10 +37,6 @@ class References:
         worktrees.mark_used(checkout)
         return worktrees.relocated(spec, self.folder.root, checkout)
 
-    def lacks(self, checkout: git.Checkout, test: str) -> bool:
-        """Whether a checkout does not have the test."""
-        return worktrees.lacks(checkout, test)
-
     def hint(self, detail: str, checkout: git.Checkout) -> str:
         """A possible cause of a workload's error in a checkout; empty if none is known."""
         return worktrees.ignored_hint(detail, checkout, self.folder.root)

@@ -87,11 +87,6 @@ def pair(root: Path, against: str, folder: Path, *, environ: Mapping[str, str] =
         return _checked_out(repository, f"HEAD~1 ({shown(before)}), as HEAD is the {label}", before, folder)
 
 
-def resolve(root: Path, against: str, *, environ: Mapping[str, str] = os.environ) -> str:
-    """The commit that `against`, a revision or `merge-base`, names in the repository of `root`. Raises AgainstError."""
-    return _reference(Repository(root), against, environ)[1]
-
-
 def commit_pair(root: Path, commit: str, folder: Path) -> Pair:
     """As `pair`, for the commit that a stored baseline names. Raises AgainstError with the reason."""
     if not commit:
@@ -298,7 +293,7 @@ def _checked_out(repository: Repository, label: str, commit: str, folder: Path) 
             reference=_checkout(repository, label, commit, worktrees),
             changed=_checkout(repository, here, changed, worktrees),
         )
-        _prune(repository, folder, KEPT_WORKTREES, IN_USE_S)
+        prune(repository, folder, keep=KEPT_WORKTREES)
     return both
 
 
@@ -358,20 +353,11 @@ def mark_used(checkout: Checkout) -> None:
         stamp.touch()
 
 
-def prune(root: Path, folder: Path, *, keep: int = KEPT_WORKTREES, in_use_s: float = IN_USE_S) -> list[Path]:
+def prune(repository: Repository, folder: Path, *, keep: int, in_use_s: float = IN_USE_S) -> list[Path]:
     """Remove all worktrees in `folder` except the `keep` used last, and environments that nothing can use any more.
 
     One used within `in_use_s` seconds stays: another run may be measuring it. Returns what was removed.
-    Raises AgainstError outside of git.
     """
-    worktrees = folder.absolute() / "worktrees"
-    if not worktrees.is_dir():
-        return []
-    with filelock.FileLock(f"{worktrees}.lock"):
-        return _prune(Repository(root), folder, keep, in_use_s)
-
-
-def _prune(repository: Repository, folder: Path, keep: int, in_use_s: float) -> list[Path]:
     worktrees = folder.absolute() / "worktrees"
     now_s = datetime.now(UTC).timestamp()
     ages_s = {worktree: now_s - _used_at_s(worktree) for worktree in worktrees.iterdir() if worktree.is_dir()}
