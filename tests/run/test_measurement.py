@@ -1,4 +1,4 @@
-"""One test on its way: its stages, what follows a miss, what ends early, and what a budget grants."""
+"""One test on its way: its phases, what follows a miss, what ends early, and what a budget grants."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def day(slower: Callable[[At], float] = lambda _: 1.0, between: float = 0.003, s
 
 
 def cells_slower(factor: float, *nodeids: str) -> Callable[[At], float]:
-    """The cells' own work costs `factor`, the candle and the reference beside it what they did."""
+    """The cells' own work costs `factor`, the control workload and the reference what they did."""
     labels = [nodeid.partition("[")[2].removesuffix("]") for nodeid in nodeids]
     return lambda at: factor if at.label in labels and not (at.control or at.reference) else 1.0
 
@@ -258,7 +258,7 @@ def recorded(group: Group) -> dict[str, Sample]:
 
 
 recorded_once: dict[str, dict[str, Sample]] = {}
-"""By tandem: what a day before left."""
+"""By group: what a day before left."""
 
 
 def screening(
@@ -267,7 +267,7 @@ def screening(
     commits: dict[str, str] | None = None,
     refused: Mapping[str, FtgateError] | None = None,
 ) -> Desk:
-    """A run in which every cell of the tandem has something stored; `commits` are those of their recordings."""
+    """A run in which every cell of the group has something stored; `commits` are those of their recordings."""
     if group.key not in recorded_once:
         recorded_once[group.key] = recorded(group)
     desk = Desk(launcher)
@@ -296,7 +296,7 @@ def decision(rows: dict[str, Row], nodeid: str, metric: Metric) -> Decision:
     return next(each.decision for each in rows[nodeid].verdict.metrics if each.metric is metric)
 
 
-# -- stages --------------------------------------------------------------------------------------------------------
+# -- phases --------------------------------------------------------------------------------------------------------
 
 
 class TestFirstPhase:
@@ -310,7 +310,7 @@ class TestFirstPhase:
         assert all(row.beside is None for row in rows.values())
         assert all(row.sample and len(row.sample.launches) < SCREEN_LAUNCHES for row in rows.values())
 
-    def test_a_screen_that_decides_nothing_ends_at_its_last_look(self) -> None:
+    def test_a_screen_that_decides_nothing_ends_after_its_last_round(self) -> None:
         desk = screening(day(cells_slower(1.12, THREADS), between=0.05), THREADS_ALONE)
         row = run(desk.measurement(THREADS_ALONE, escalates=False))[THREADS]
         assert row.verdict.decision is Decision.INCONCLUSIVE
@@ -326,7 +326,7 @@ class TestFirstPhase:
         }
         assert all(row.sample and len(row.sample.launches) == 7 for row in rows.values())
 
-    def test_against_a_revision_all_cells_are_measured_beside_it(self) -> None:
+    def test_against_a_revision_all_cells_are_paired_with_it(self) -> None:
         desk = Desk(day(cells_slower(1.3, FORK)))
         measurement = desk.measurement(TWO, against="main")
         rows = run(measurement)
@@ -394,7 +394,7 @@ class TestFirstPhase:
 
 
 class TestFollowUp:
-    def test_what_missed_is_measured_beside_its_commit(self) -> None:
+    def test_what_missed_is_paired_with_its_commit(self) -> None:
         desk = screening(day(cells_slower(1.3, THREADS)))
         measurement = desk.measurement(TWO)
         bases = []
@@ -418,7 +418,7 @@ class TestFollowUp:
         assert sample.control
         assert {request.cell.nodeid for request in desk.launcher.requests if request.reference} == {THREADS}
 
-    def test_cells_of_two_commits_make_two_stages(self) -> None:
+    def test_cells_of_two_commits_make_two_phases(self) -> None:
         desk = screening(day(cells_slower(1.3, THREADS, FORK)), commits={THREADS: "aaa", FORK: "bbb"})
         measurement = desk.measurement(TWO)
         seen: list[tuple[str, ...]] = []
@@ -434,7 +434,7 @@ class TestFollowUp:
         assert [row.verdict.baseline for row in rows.values()] == ["aaa", "bbb"]
         assert {row.verdict.decision for row in rows.values()} == {Decision.REGRESSED}
 
-    def test_cells_of_one_commit_share_a_stage(self) -> None:
+    def test_cells_of_one_commit_share_a_phase(self) -> None:
         desk = screening(day(cells_slower(1.3, THREADS, FORK)))
         measurement = desk.measurement(TWO)
         while measurement.active is not None and measurement.active.phase.pair is None:
@@ -462,7 +462,7 @@ class TestFollowUp:
         assert (rows[one].verdict.basis, rows[one].verdict.decision) == ("stored", Decision.PASSED)
         assert rows[one].beside is None
 
-    def test_a_contract_is_judged_in_the_first_stage_and_kept(self) -> None:
+    def test_a_contract_is_judged_in_the_first_phase_and_kept(self) -> None:
         group = required(TWO, "uss < 1 MiB")
         desk = screening(day(cells_slower(1.3, THREADS)), group)
         measurement = desk.measurement(group)
@@ -476,14 +476,14 @@ class TestFollowUp:
         assert decision(rows, THREADS, Metric.WALL) is Decision.REGRESSED
         assert [each.metric for each in rows[THREADS].verdict.metrics].count(Metric.CONTRACT) == 1
 
-    def test_a_broken_contract_alone_is_not_measured_beside_anything(self) -> None:
+    def test_a_broken_contract_alone_is_not_paired_with_anything(self) -> None:
         group = required(TWO, "uss < 1 MiB")
         desk = screening(day(), group)
         rows = run(desk.measurement(group))
         assert rows[THREADS].verdict.decision is Decision.BROKEN
         assert desk.references.pairs == []
 
-    def test_a_day_that_made_the_miss_passes_beside_its_commit(self) -> None:
+    def test_a_day_that_made_the_miss_passes_when_paired_with_its_commit(self) -> None:
         desk = screening(day(lambda at: 1.0 if at.control else 1.3))
         rows = run(desk.measurement(TWO))
         assert {(row.verdict.decision, row.verdict.basis) for row in rows.values()} == {(Decision.PASSED, "paired")}
@@ -507,7 +507,7 @@ class TestPredicted:
         assert "--ftgate-escalate" in row.verdict.why
         assert desk.references.pairs == []
 
-    def test_where_the_stage_cannot_begin(self) -> None:
+    def test_where_the_phase_cannot_begin(self) -> None:
         desk = screening(day(cells_slower(2.0, THREADS, FORK)), commits={THREADS: "aaa", FORK: "bbb"})
         desk.targets.uninstallable = {"aaa"}
         rows = run(desk.measurement(TWO))
@@ -532,9 +532,7 @@ class TestPredicted:
         assert "the code is that of its baseline" in row.verdict.reason
         assert row.verdict.why == "both sides are 1eb3b87"
 
-    def test_what_the_machine_may_have_made_is_doubted_by_the_road_it_came(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_what_the_machine_may_have_made_is_in_doubt_by_its_basis(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def verdict(unfit: dict[str, str], **fields: Any) -> Verdict:
             monkeypatch.setattr(disturbance, "unfit", lambda seen, basis: unfit.get(basis, "") if seen else "")
             desk = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE, **fields)
@@ -587,11 +585,11 @@ class TestEndedEarly:
         verdict = rows[THREADS].verdict
         assert (verdict.decision, verdict.basis) == (Decision.REGRESSED, "predicted")
         assert verdict.why.startswith("the time budget was used up")
-        # Too few to pass, and no miss that a prediction could tell.
+        # Too few to pass, and no miss that a prediction could detect.
         assert rows[FORK].verdict.decision is not Decision.REGRESSED
 
     @pytest.mark.parametrize("texts", [(), ("uss < 64 MiB",)], ids=["alone", "with a contract"])
-    def test_a_tandem_without_a_round_leaves_what_the_screen_found(self, texts: tuple[str, ...]) -> None:
+    def test_a_paired_phase_without_a_round_leaves_what_the_screen_found(self, texts: tuple[str, ...]) -> None:
         group = required(TWO, *texts)
         measurement = screening(day(cells_slower(1.2, THREADS)), group).measurement(group)
         while measurement.active is not None and measurement.active.phase.pair is None:
@@ -606,7 +604,7 @@ class TestEndedEarly:
         assert sum(bool(each.contract) for each in verdict.metrics) == len(texts)
         assert rows[FORK].verdict.decision is Decision.PASSED
 
-    def test_a_tandem_of_few_rounds_may_still_be_predicted(self) -> None:
+    def test_a_paired_phase_of_few_rounds_may_still_be_predicted(self) -> None:
         desk = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE)
         measurement = desk.measurement(THREADS_ALONE)
         while measurement.active is not None and measurement.active.phase.pair is None:
@@ -630,7 +628,7 @@ class TestEndedEarly:
 
 
 class TestBudget:
-    def test_a_step_without_time_left_ends_the_stage(self) -> None:
+    def test_a_step_without_time_left_ends_the_phase(self) -> None:
         desk = Desk(day(cells_slower(1.08, THREADS)))
         measurement = desk.measurement(TWO, against="main")
         for _ in range(3):
@@ -654,7 +652,7 @@ class TestBudget:
         assert rich[THREADS].verdict.decision is Decision.REGRESSED
         assert rich[FORK].verdict.decision is Decision.PASSED
 
-    def test_a_tandem_has_room_for_all_its_looks(self) -> None:
+    def test_a_paired_phase_has_room_for_all_its_rounds(self) -> None:
         desk = Desk(day(cells_slower(1.05, THREADS), between=0.01))
         sample = run(desk.measurement(THREADS_ALONE, against="main"))[THREADS].sample
         assert sample is not None

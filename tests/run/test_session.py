@@ -97,7 +97,7 @@ LOOKUP = Targets.lookup
 
 
 class Watcher:
-    """Hears nothing but what began."""
+    """Keeps what began, and nothing else."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []
@@ -229,7 +229,7 @@ def day(
 
 
 def cell_slower(factor: float, label: str = "3.14-threads-w2") -> Callable[[At], float]:
-    """One cell's own work costs `factor`, the candle and the reference beside it what they did."""
+    """One cell's own work costs `factor`, the control workload and the reference what they did."""
     return lambda at: factor if at.label == label and not (at.control or at.reference) else 1.0
 
 
@@ -528,7 +528,7 @@ def test_of_another_machine_only_what_travels_is_compared(project: Project) -> N
     assert {each.metric for each in verdict.metrics} == {Metric.USS, Metric.LOCK_WAIT, Metric.RATIO}
 
 
-def test_of_another_machine_a_worse_ratio_is_measured_beside_its_commit_or_predicted(project: Project) -> None:
+def test_of_another_machine_a_worse_ratio_is_paired_with_its_commit_or_predicted(project: Project) -> None:
     project.recorded()
     project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-64c-99999999")
     slower = cell_slower(1.3, "3.14-fork-w2")
@@ -602,7 +602,7 @@ def test_a_second_process_of_a_run_reads_the_rows_of_the_first(project: Project)
     assert second.handles
 
 
-def test_a_tandem_is_measured_once_for_all_its_cells(project: Project) -> None:
+def test_a_group_is_measured_once_for_all_its_cells(project: Project) -> None:
     running = project.session(launcher := day())
     running.message(THREADS)
     starts = len(launcher.handles)
@@ -653,7 +653,7 @@ def test_the_report_holds_everything(project: Project) -> None:
     assert all(row.sample is not None for row in outcome.rows.values())
 
 
-# -- lock wait, scaling, and what looking costs --------------------------------------------------------------------
+# -- lock wait, scaling, and sampling overhead --------------------------------------------------------------------
 
 
 def of_counts(*counts: int) -> Group:
@@ -736,10 +736,10 @@ def test_without_its_one_worker_cell_scaling_is_not_judged(project: Project) -> 
     assert Metric.SCALING not in {each.metric for each in outcome.rows[four].verdict.metrics}
 
 
-# -- roads ---------------------------------------------------------------------------------------------------------
+# -- bases ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_miss_is_measured_beside_the_commit_of_its_baseline(project: Project) -> None:
+def test_a_miss_is_paired_with_the_commit_of_its_baseline(project: Project) -> None:
     project.recorded()
     outcome = project.run(day(cell_slower(1.3)))
     row = outcome.rows[THREADS]
@@ -753,7 +753,7 @@ def test_a_miss_is_measured_beside_the_commit_of_its_baseline(project: Project) 
     assert outcome.rows[FORK].verdict.basis == "stored"
 
 
-def test_a_day_that_the_candle_does_not_cancel_passes_beside_its_commit(project: Project) -> None:
+def test_a_day_that_the_control_workload_does_not_cancel_passes_when_paired_with_its_commit(project: Project) -> None:
     project.recorded()
     outcome = project.run(day(lambda at: 1.0 if at.control else 1.3))  # the reference is as slow today
     assert outcome.decision() is outcome.decision(FORK) is Decision.PASSED
@@ -972,7 +972,7 @@ def test_a_contract_needs_no_baseline(project: Project) -> None:
     assert broken.launches() < 30
 
 
-def test_a_contract_is_judged_beside_what_is_stored(project: Project) -> None:
+def test_a_contract_is_judged_together_with_what_is_stored(project: Project) -> None:
     project.record(None, required("uss < 64 MiB"))
     outcome = project.run(day(cell_slower(1.3)), required("uss < 64 MiB"))
     assert outcome.decision() is Decision.REGRESSED

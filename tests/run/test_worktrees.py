@@ -104,7 +104,7 @@ def state(repo: Path) -> tuple[bytes, str, str, str]:
 # ---- what is on the two sides
 
 
-def test_a_clean_tree_is_head_itself(repo: Path) -> None:
+def test_a_clean_working_tree_is_head_itself(repo: Path) -> None:
     before = state(repo)
     found = against(repo, "HEAD~1")
     assert found.changed.commit == git(repo, "rev-parse", "HEAD")
@@ -117,7 +117,7 @@ def test_a_clean_tree_is_head_itself(repo: Path) -> None:
     assert state(repo) == before
 
 
-def test_a_dirty_tree_is_measured_as_it_is(repo: Path) -> None:
+def test_uncommitted_changes_are_measured_as_they_are(repo: Path) -> None:
     write(repo, a="edited\n", staged="first\n", new__deep="new\n", **{"x.bin": "ignored\n"})
     git(repo, "add", "staged")
     write(repo, staged="second\n")
@@ -256,7 +256,7 @@ def test_a_project_in_a_folder_of_the_repository(repo: Path) -> None:
         against(repo, "HEAD~1", root=project)
 
 
-def test_the_work_tree_may_be_a_worktree_itself(repo: Path, tmp_path: Path) -> None:
+def test_the_working_tree_may_be_a_worktree_itself(repo: Path, tmp_path: Path) -> None:
     linked = tmp_path / "linked"
     git(repo, "worktree", "add", "--quiet", "-b", "topic", str(linked))
     write(linked, a="linked\n")
@@ -330,7 +330,7 @@ def test_the_same_content_is_found_again(repo: Path) -> None:
     assert made(first) == identities
 
 
-def test_a_half_made_tree_is_made_again(repo: Path) -> None:
+def test_a_half_made_worktree_is_made_again(repo: Path) -> None:
     found = against(repo, "HEAD~1")
     stamp = found.reference.project.with_name(found.reference.project.name + ".whole")
     stamp.unlink()
@@ -350,13 +350,13 @@ def test_one_that_was_only_begun_is_made_again(repo: Path) -> None:
     assert files(against(repo, "HEAD~1").reference) == {"a": "one\n", "b": "same\n", "c": "c\n"}
 
 
-def test_an_edit_in_a_tree_is_taken_back(repo: Path) -> None:
+def test_an_edit_in_a_worktree_is_taken_back(repo: Path) -> None:
     found = against(repo, "HEAD~1")
     (found.reference.project / "a").write_text("edited from a traceback\n", encoding="utf-8")
     assert files(against(repo, "HEAD~1").reference)["a"] == "one\n"
 
 
-def test_a_repository_that_was_moved_or_cleaned_makes_its_trees_again(repo: Path, tmp_path: Path) -> None:
+def test_a_repository_that_was_moved_or_cleaned_makes_its_worktrees_again(repo: Path, tmp_path: Path) -> None:
     against(repo, "HEAD~1")
     moved = repo.rename(tmp_path / "moved")
     assert files(against(moved, "HEAD~1").reference)["a"] == "one\n"
@@ -545,7 +545,7 @@ def test_no_common_ancestor(clone: Path) -> None:
 
 @pytest.fixture
 def shallow(repo: Path, tmp_path: Path) -> Path:
-    """The last commit of a branch, as CI has it, and main beside it."""
+    """The last commit of a branch, as CI has it, and main."""
     git(repo, "checkout", "--quiet", "-b", "topic", "HEAD~1")
     write(repo, a="three\n")
     commit(repo)
@@ -617,7 +617,7 @@ def test_a_shallow_clone_does_not_know_who_brought_a_file_in(shallow: Path) -> N
 
 
 @pytest.mark.parametrize("wanted", ["numpy==2.1.0", " numpy == 2.1.0rc1 ", "a.b_c-d[x,y]==1!2.0.post1.dev3+local.1"])
-def test_a_distribution_is_one_more_install_on_the_same_tree(tmp_path: Path, wanted: str) -> None:
+def test_a_distribution_is_one_more_install_on_the_same_files(tmp_path: Path, wanted: str) -> None:
     found = worktrees.pair(tmp_path, f"dist:{wanted}", tmp_path / ".ftgate")
     said = wanted.replace(" ", "")
     assert (found.reference.label, found.reference.install, found.reference.commit) == (said, (said,), "")
@@ -675,7 +675,7 @@ def aged(repo: Path, name: str, age_s: float) -> None:
 
 
 def several(repo: Path, count: int) -> list[Path]:
-    """Trees of so many dirty states, the first one the oldest; HEAD is the reference of all."""
+    """Worktrees of so many uncommitted states, the first one the oldest; HEAD is the reference of all."""
     sides = []
     for number in range(count):
         write(repo, a=f"{number}\n")
@@ -685,7 +685,7 @@ def several(repo: Path, count: int) -> list[Path]:
     return [side.project for side in sides]
 
 
-def test_the_trees_used_last_stay(repo: Path) -> None:
+def test_the_worktrees_used_last_stay(repo: Path) -> None:
     found = several(repo, 4)
     user = repo.parent / "users"
     git(repo, "worktree", "add", "--quiet", str(user), "-b", "users")
@@ -696,7 +696,7 @@ def test_the_trees_used_last_stay(repo: Path) -> None:
     assert not list((repo / ".ftgate" / "worktrees").glob(f"{found[0].name}*"))
 
 
-def test_a_tree_used_within_the_hour_stays(repo: Path) -> None:
+def test_a_worktree_used_within_the_hour_stays(repo: Path) -> None:
     found = several(repo, 3)
     side = Checkout(label="", commit=f"{found[0].name}1111", root=str(found[0]))
     worktrees.mark_used(side)
@@ -717,7 +717,7 @@ def test_a_comparison_prunes_what_is_old(repo: Path, monkeypatch: pytest.MonkeyP
     assert others[-1] == found.changed.project
 
 
-def test_an_entry_of_a_tree_of_ours_that_is_gone_goes_and_the_users_stays(repo: Path) -> None:
+def test_an_entry_of_a_worktree_of_ours_that_is_gone_goes_and_the_users_stays(repo: Path) -> None:
     found, user = against(repo, "HEAD~1"), repo.parent / "users"
     git(repo, "worktree", "add", "--quiet", str(user), "-b", "users")
     for folder in (found.reference.project, user):
@@ -733,7 +733,7 @@ def interpreter() -> Interpreter:
     return pythons.describe(getattr(sys, "_base_executable", sys.executable), found="path")
 
 
-def test_the_environments_of_a_pruned_tree_go_with_it(repo: Path, interpreter: Interpreter) -> None:
+def test_the_environments_of_a_pruned_worktree_go_with_it(repo: Path, interpreter: Interpreter) -> None:
     envs = repo / ".ftgate" / "envs"
     pair = against(repo, "HEAD~1")
     old, new = (
@@ -835,7 +835,7 @@ def test_what_git_ignores_is_on_neither_side_and_a_hint_says_so(repo: Path) -> N
         assert worktrees.ignored_hint(detail, side, repo) == ""
 
 
-def test_pytest_collects_nothing_from_the_trees(repo: Path) -> None:
+def test_pytest_collects_nothing_from_the_worktrees(repo: Path) -> None:
     write(repo, **{"test_x.py": "def test_x(): ...\n", "pytest.ini": "[pytest]\n"})
     found = against(repo)
     assert (found.changed.project / "test_x.py").exists()
