@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..model import Metric, Struct, Threshold
+from ..model import Struct, Threshold
 
 
 class RunConfig(Struct, frozen=True, kw_only=True):
@@ -16,7 +16,7 @@ class RunConfig(Struct, frozen=True, kw_only=True):
     launches: int | None
     iterations: int | None
     timeout_s: float
-    metrics: tuple[Metric, ...]
+    metrics: tuple[str, ...]
     thresholds: tuple[Threshold, ...]
     ini_thresholds: tuple[Threshold, ...]
     alpha: float

@@ -16,7 +16,6 @@ from ..model import (
     Conditions,
     Decision,
     Group,
-    Metric,
     Row,
     Sample,
     Verdict,
@@ -227,7 +226,7 @@ class Measurement:
             metrics=self._missed(cell),
         )
 
-    def _missed(self, cell: Cell) -> frozenset[Metric]:
+    def _missed(self, cell: Cell) -> frozenset[str]:
         return frozenset(each.metric for each in self.by_nodeid[cell.nodeid].verdict.metrics if missed(each))
 
     def _predict(self, cell: Cell, why: str) -> None:

@@ -34,7 +34,7 @@ class Phase(Struct, frozen=True, kw_only=True):
     judged: frozenset[str]
     pair: worktrees.Pair | None = None
     why: str = ""
-    metrics: frozenset[Metric] | None = None
+    metrics: frozenset[str] | None = None
 
 
 class ActivePhase(NamedTuple):

@@ -9,7 +9,7 @@ import msgspec
 from ..judge.judge import ComparedWith
 from ..measure.run_context import Listener
 from ..model import Figures, Spec
-from ..store import conversion
+from ..store import recording
 from . import git, worktrees
 from .folder import RunFolder, write_whole
 
@@ -50,7 +50,7 @@ class References:
         for pair in self._pairs.values():
             if isinstance(pair, worktrees.Pair):
                 file = git.mapped(file, pair.changed.project, self.folder.root)
-        return conversion.portable(file, self.folder.root)
+        return recording.portable(file, self.folder.root)
 
     def _pair(self, key: str, compared_with: ComparedWith | None, test: str) -> worktrees.Pair:
         if key not in self._pairs:

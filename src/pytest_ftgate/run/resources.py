@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..judge import decide
-from ..judge.comparisons import LEAST_TAIL_ITERATIONS
 from ..judge.judge import Policy, hypotheses
+from ..judge.metrics import LEAST_TAIL_ITERATIONS
 from ..measure import budget
 from ..measure.budget import Limits
 from ..measure.launch import Launcher

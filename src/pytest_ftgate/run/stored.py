@@ -29,7 +29,7 @@ class StoredBaselines:
         self.store = store_folder.Store(folder.root / config.baselines, lock_path=folder.path / "baselines.lock")
         self._tests: dict[str, schema.TestBaseline | FtgateError | None] = {}
 
-    def entry(self, group: Group, cell: Cell) -> schema.Entry | FtgateError | None:
+    def entry(self, group: Group, cell: Cell) -> schema.StoredCell | FtgateError | None:
         """What is stored of a cell on this machine and build; an error in its place if the file cannot be read."""
         if self.targets.lookup(cell, group.spec.requires).target is None:
             return None
@@ -44,8 +44,8 @@ class StoredBaselines:
     def compared_with(self, group: Group, cell: Cell) -> ComparedWith:
         """What a cell is compared with if no reference is measured."""
         entry, key, why = self.entry(group, cell), self._key(group, cell), ""
-        here = isinstance(entry, schema.Entry)
-        if not isinstance(entry, schema.Entry):
+        here = isinstance(entry, schema.StoredCell)
+        if not isinstance(entry, schema.StoredCell):
             key, entry = self._newest_elsewhere(group, cell)
             why = f"recorded on another machine or build ({key}): machine-independent metrics are compared"
         if entry is None:
@@ -69,14 +69,8 @@ class StoredBaselines:
         if "all" in self.config.update:
             return None
         entries = (self.entry(group, cell) for cell in cells)
-        launches = (
-            launch
-            for entry in entries
-            if isinstance(entry, schema.Entry)
-            for recording in entry.recordings
-            for launch in recording.launches
-        )
-        return next((launch.loops for launch in launches), None)
+        stored = (entry for entry in entries if isinstance(entry, schema.StoredCell))
+        return next((entry.recordings[0].launches[0].loops for entry in stored), None)
 
     def records(self, group: Group, cells: Sequence[Cell]) -> bool:
         """Whether this run records one of these cells."""
@@ -119,7 +113,7 @@ class StoredBaselines:
                 self._tests[test] = error
         return self._tests[test]
 
-    def _entries(self, cell: Cell) -> dict[str, schema.Entry]:
+    def _entries(self, cell: Cell) -> dict[str, schema.StoredCell]:
         """By machine and build; empty for a file that cannot be read, which is an error of its cells (see `entry`)."""
         stored = self._test(cell)
         label = names.split_nodeid(cell.nodeid)[1]
@@ -131,7 +125,7 @@ class StoredBaselines:
     def _build(self, group: Group, cell: Cell) -> str:
         return self.targets.prepared(cell, group.spec.requires).key
 
-    def _newest_elsewhere(self, group: Group, cell: Cell) -> tuple[str, schema.Entry | None]:
+    def _newest_elsewhere(self, group: Group, cell: Cell) -> tuple[str, schema.StoredCell | None]:
         """The newest entry of another machine: of the same build if there is one, else of any."""
         entries, build = self._entries(cell), self._build(group, cell)
         same = {key: entry for key, entry in entries.items() if key.partition("/")[2] == build}
