@@ -99,11 +99,11 @@ def noisy(wall_ns: float, between: float, within: float = 0.0, seed: int = 0) ->
     return wall
 
 
-def memory_of(uss_bytes: int | None, looks: int = 3) -> tuple[MemoryPoint, ...]:
+def memory_of(uss_bytes: int | None, samples: int = 3) -> tuple[MemoryPoint, ...]:
     """A launch's samples of its memory, all alike."""
     return tuple(
         MemoryPoint(at_ns=at, rss_bytes=3 * (uss_bytes or 1), uss_bytes=uss_bytes, pss_bytes=uss_bytes, processes=1)
-        for at in range(looks)
+        for at in range(samples)
     )
 
 
