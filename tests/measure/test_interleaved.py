@@ -31,7 +31,7 @@ from pytest_ftgate.measure.budget import MOST_SHORT_ITERATIONS, PILOT_ITERATIONS
 from pytest_ftgate.measure.cell_run import PreparedTarget, Reference
 from pytest_ftgate.measure.conditions import ConditionsMonitor
 from pytest_ftgate.measure.interleaved import InterleavedRun, StoppingRule
-from pytest_ftgate.measure.launch import LaunchFailed, Side
+from pytest_ftgate.measure.launch import LaunchFailed, LaunchRole
 from pytest_ftgate.measure.memory_round import (
     BARE_HOLDS,
     BARRIERS,
@@ -515,7 +515,7 @@ MOMENTS = ["start", "ready", COLD, WARMUP, MEASURED, CHECK, "finish"]
 
 
 def at_moment(
-    event: str, error: BaseException, *, start: int = 2, side: Side = "own"
+    event: str, error: BaseException, *, start: int = 2, side: LaunchRole = "own"
 ) -> Callable[[At], BaseException | None]:
     """Trouble of the fork cell in its second timing launch (memory launches are started in between)."""
 

@@ -1,14 +1,10 @@
-"""Reports: units, the terminal's table against golden files, JSON there and back.
-
-`python tests/test_reports.py` writes the golden files anew; look at their diff before committing it.
-"""
+"""Reports: units, the terminal's table against golden files, JSON there and back."""
 
 from __future__ import annotations
 
 import json as stdlib_json
 import math
 import re
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,6 +14,7 @@ from fake_launcher import group_of, spec_of
 from report_by_hand import KIB, MIB, around, cell, role, site
 from values import entry, held, probed, sample_of, timed
 
+from golden import check_golden
 from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.model import (
     Decision,
@@ -44,7 +41,6 @@ from pytest_ftgate.report.details import detail_lines as block_of
 from pytest_ftgate.report.lines import Style, phrases, shortened
 from pytest_ftgate.store.update import Difference, Update
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 TERMINALS: dict[str, dict[str, Any]] = {
     "terminal_80.txt": {"width": 80, "color": False, "unicode": True},
     "terminal_120.txt": {"width": 120, "color": False, "unicode": True},
@@ -254,7 +250,7 @@ def test_fewer_digits_of_what_is_known_less_well() -> None:
 
 @pytest.mark.parametrize("name", TERMINALS)
 def test_terminal_golden(name: str) -> None:
-    assert terminal.render(report_by_hand.report(), **TERMINALS[name]) == (GOLDEN / name).read_text(encoding="utf-8")
+    check_golden(name, terminal.render(report_by_hand.report(), **TERMINALS[name]))
 
 
 def test_every_decision_has_a_status_of_its_own() -> None:
@@ -713,7 +709,7 @@ def test_update_says_lock_wait_and_scaling() -> None:
 
 
 def test_json_golden() -> None:
-    assert json.render(report_by_hand.report()) == (GOLDEN / "report.json").read_text(encoding="utf-8")
+    check_golden("report.json", json.render(report_by_hand.report()))
 
 
 def test_json_round_trip_keeps_everything() -> None:
@@ -783,15 +779,3 @@ def test_json_with_an_unknown_field_is_an_error_that_names_the_place() -> None:
     raw["tables"][0]["rows"][0]["figures"]["speed"] = 3
     with pytest.raises(json.ReportError, match=r"speed.*\$\.tables\[0\]\.rows|unknown field `speed`"):
         json.parse(stdlib_json.dumps(raw))
-
-
-def write_golden() -> None:
-    """Write every golden file from the report by hand."""
-    GOLDEN.mkdir(exist_ok=True)
-    for name, options in TERMINALS.items():
-        (GOLDEN / name).write_text(terminal.render(report_by_hand.report(), **options), encoding="utf-8")
-    (GOLDEN / "report.json").write_text(json.render(report_by_hand.report()), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    write_golden()

@@ -101,9 +101,9 @@ WORKLOAD = """
             await inbox.put(None)
 
     @test_it.shared
-    def state(kind):
-        assert kind.workers == sum(kind.counts.values())
-        return [[kind.Queue() for _ in range(kind.counts[role])] for role in ("writer", "producer")]
+    def state(shared):
+        assert shared.workers == sum(shared.counts.values())
+        return [[shared.Queue() for _ in range(shared.counts[role])] for role in ("writer", "producer")]
 """
 
 
@@ -195,8 +195,8 @@ def test_what_follows_the_last_leader_is_time_of_joining(bench: Bench) -> None:
             shared.set()
 
         @test_it.shared
-        def state(kind):
-            return kind.Event()
+        def state(shared):
+            return shared.Event()
     """)
     handle = start(bench, THREADS, (("lead", 2), ("slow", 1)), side="locks")
     handle.ready()
@@ -301,8 +301,8 @@ FAILING = """
         shared[0].put_nowait(None)
 
     @test_it.shared
-    def state(kind):
-        return [kind.Queue(), kind.Queue()]
+    def state(shared):
+        return [shared.Queue(), shared.Queue()]
 """
 
 LED: RoleCounts = (("leader", 2), ("writer", 1))
@@ -382,8 +382,8 @@ def test_stop_itself_may_fail(bench: Bench) -> None:
             shared.inbox.put(None)
 
         @test_it.shared
-        def state(kind):
-            return kind.Queue()
+        def state(shared):
+            return shared.Queue()
     """)
     handle = start(bench, THREADS)
     handle.ready()
@@ -484,8 +484,8 @@ def test_pytest_ends_though_threads_wait_for_a_worker_that_failed(pytester: pyte
             raise ValueError("no more room")
 
         @test_it.shared
-        def state(kind):
-            return kind.Queue()
+        def state(shared):
+            return shared.Queue()
     """
     outcome = Example(pytester, {"test_a.py": source}).run_fresh()
     outcome.assert_outcomes(failed=1)

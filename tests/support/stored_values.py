@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 import report_by_hand
 
@@ -28,9 +26,6 @@ from pytest_ftgate.stats import rank_tests
 from pytest_ftgate.store import recording
 from pytest_ftgate.store.recording import Change
 from pytest_ftgate.store.schema import StoredCell
-
-GOLDEN = Path(__file__).parents[1] / "golden"
-
 
 TEST = "tests/test_words.py::TestA::test_count"
 

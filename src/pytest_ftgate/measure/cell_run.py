@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ..model import EVERYTHING, Cell, Interpreter, Launch, Need, Sample, Spec, Struct, WorkloadError
-from .launch import CellUnsupported, LaunchFailed
-from .launch import Side as LaunchRole
+from .launch import CellUnsupported, LaunchFailed, LaunchRole
 
 
 class PreparedTarget(Struct, frozen=True, kw_only=True):

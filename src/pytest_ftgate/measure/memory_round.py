@@ -10,9 +10,7 @@ import msgspec
 from ..model import Barrier, Launch, Looking, iteration_value
 from ..runner.protocol import WARMUP
 from .cell_run import CellRun
-from .launch import Handle, Held
-from .launch import Side as LaunchRole
-from .launchers.workload import launch_of
+from .launch import Handle, Held, LaunchRole
 from .run_context import RunContext
 
 HOLD_ITERATIONS = 1.25
@@ -77,17 +75,13 @@ class MemoryRound:
             call_ns = 0.0 if self.iterations.window_ns else cell_run.call_ns
             held = {sampled: launch.handle.hold(hold_ns, sampled, call_ns) for sampled in ways}
             self.context.sample_conditions()
-            finished = launch.handle.finish()
-        return launch_of(
-            finished,
-            launch.request,
-            self.number,
-            launch.started_at,
-            memory=held[True].memory,
-            waits=held[True].waits,
-            barriers=barriers,
-            looking=_sampling_cost(held),
-        )
+            return launch.finish(
+                self.number,
+                memory=held[True].memory,
+                waits=held[True].waits,
+                barriers=barriers,
+                looking=_sampling_cost(held),
+            )
 
     def _warm_up(self, cell_run: CellRun, handle: Handle) -> tuple[Barrier, ...]:
         """A server is warmed up as for its iterations; a command needs nothing, as each iteration is a new process."""
@@ -109,8 +103,7 @@ class MemoryRound:
         with self.context.ready(cell_run, role, settled=settled) as launch:
             barriers = self._barriers(launch.handle, count)
             self.context.sample_conditions()
-            finished = launch.handle.finish()
-        return launch_of(finished, launch.request, self.number, launch.started_at, barriers=barriers)
+            return launch.finish(self.number, barriers=barriers)
 
     def _barriers(self, handle: Handle, count: int) -> tuple[Barrier, ...]:
         window_ns = min(self.iterations.window_ns, BARRIER_WINDOW_NS)

@@ -6,14 +6,15 @@ import contextlib
 import random
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from ..model import Need
+import msgspec
+
+from ..model import Launch, Need
 from .budget import IterationPlan, RunBudget
 from .cell_run import CellRun
 from .conditions import ConditionsMonitor
-from .launch import Handle, Launcher, Request
-from .launch import Side as LaunchRole
+from .launch import Handle, Launcher, LaunchRole, Request
 
 T = TypeVar("T")
 
@@ -41,6 +42,16 @@ class RunningLaunch:
     def role(self) -> LaunchRole:
         """What it runs for its cell."""
         return self.request.side
+
+    def finish(self, order: int, **samples: Any) -> Launch:
+        """Let it end by itself; its record, with its round (`order`) and what was sampled, by Launch's names."""
+        return msgspec.structs.replace(
+            self.handle.finish(),
+            order=order,
+            hash_seed=self.request.hash_seed,
+            started_at=self.started_at,
+            **samples,
+        )
 
 
 class RunContext:
