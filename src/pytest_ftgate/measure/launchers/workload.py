@@ -362,25 +362,3 @@ class WorkloadHandle:
             counted_ops=result.warmed_ops,
             sites=sites,
         )
-
-
-def launch_of(
-    finished: Launch,
-    request: Request,
-    order: int,
-    started_at: str,
-    *,
-    loops: int = 1,
-    window_ns: int = 0,
-    **samples: Any,
-) -> Launch:
-    """A launch's record with what its caller knows; `samples` are what was sampled from outside, by Launch's names."""
-    return msgspec.structs.replace(
-        finished,
-        order=order,
-        hash_seed=request.hash_seed,
-        started_at=started_at,
-        loops=loops,
-        window_ns=window_ns,
-        **samples,
-    )
