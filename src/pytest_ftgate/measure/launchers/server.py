@@ -36,7 +36,7 @@ from ...runner import loading
 from ...runner.protocol import COLD, WARMUP
 from ...runner.record import LaunchRecord
 from .. import machine
-from ..launch import CellUnsupported, Held, LaunchFailed, Request, request_here
+from ..launch import CellUnsupported, Held, LaunchFailed, Request, request_here, setup_of
 from ..watch.memory import barrier_point, hold_needed_s
 from ..watch.processes import marks
 from ..watch.sampling import SAMPLED, sample_cost_s, sample_tree
@@ -47,7 +47,6 @@ from .load_generators import Tool
 from .load_window import LATE_S, LoadWindow, SampleMeanwhile
 from .output import left_error, shortly
 from .server_process import ServerProcess
-from .workload import setup_of
 
 TRIES: Final = 3
 POLL_S: Final = 0.02
