@@ -27,14 +27,14 @@ from .protocol import (
     Unsupported,
 )
 from .record import LaunchRecord
-from .worker import CHECKING, HOLDING, PARK, VALUES, Order, explain
+from .worker import AT_BARRIER, CHECKING, HOLDING, VALUES, Order, explain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from .api import Declaration
-    from .executors.base import Outcome
+    from .executors.base import IterationResult
 
 
 class ControlPipes:
@@ -47,12 +47,12 @@ class ControlPipes:
         self.write = write
 
     def receive(self) -> dict[str, Any] | None:
-        """The next message; None when the controller is gone."""
+        """The next message; None if the controller has ended."""
         line = self.reader.readline()
         return json.loads(line) if line else None
 
     def send(self, message: dict[str, Any]) -> None:
-        """One message. A controller that is gone is noticed at the next `receive`."""
+        """Send one message. If the controller has ended, the next `receive` notices it."""
         left = (json.dumps(message) + "\n").encode()
         try:
             while left:
@@ -69,7 +69,7 @@ class ReleaseObserver(Observer):
 
     def released(self, executor: Any) -> None:
         """The workers go on without waiting."""
-        self.control.send({"event": "released", "processes": executor.roles()})
+        self.control.send({"event": "released", "processes": executor.process_map()})
 
 
 class BarrierObserver(Observer):
@@ -83,13 +83,13 @@ class BarrierObserver(Observer):
         """Waits for the controller; without one nothing of this launch may go on."""
         if self.settled:
             _settle()
-        self.control.send({"event": "at_barrier", "processes": executor.roles()})
+        self.control.send({"event": "at_barrier", "processes": executor.process_map()})
         if self.control.receive() is None:
             os.killpg(0, signal.SIGKILL)
 
 
 def _settle() -> None:
-    """Let a free-threaded build's allocator take over what threads that have ended left, and give it back."""
+    """Make a free-threaded build's allocator adopt what ended threads have left, and free it."""
     from threading import Thread
 
     thread = Thread(target=lambda: [bytes(size) for size in range(0, 4096, 64)])
@@ -98,7 +98,7 @@ def _settle() -> None:
     gc.collect()
 
 
-FLAGS = {COLD: CHECKING, CHECK: CHECKING, HOLD: HOLDING, BARRIER: PARK}
+FLAGS = {COLD: CHECKING, CHECK: CHECKING, HOLD: HOLDING, BARRIER: AT_BARRIER}
 
 
 class MeasuredCell:
@@ -118,17 +118,17 @@ class MeasuredCell:
         self.check_gil(gil_enabled(), watch.module)
         body = loading.body(self.setup)
         for role, _ in self.setup["roles"]:
-            loading.body(self.setup, role)  # once, for all workers that are forked or threads
+            loading.body(self.setup, role)  # loaded once; threads and forked workers share it
         if not self.setup["control"]:
             self.setup = {**self.setup, "shape": body.shape}
         context = context_of(self.setup["kind"], self.setup["method"])
-        self.kind = make_shared_objects(self.setup, context)
+        self.shared_objects = make_shared_objects(self.setup, context)
         self.executor = make_workers(self.setup, self._share(), job["fresh"], context)
 
     def _share(self) -> Any:
         if self.declaration is None or self.declaration.shared is None:
             return None
-        return loading.owned(self.declaration.shared, self.owner)(self.kind)
+        return loading.owned(self.declaration.shared, self.owner)(self.shared_objects)
 
     def iteration(self, message: dict[str, Any], observer: Observer) -> dict[str, Any]:
         """One iteration as the controller asks for it; what it took, in ns."""
@@ -157,7 +157,7 @@ class MeasuredCell:
             states = {WARMUP: self.probe.COUNT, MEASURED: self.probe.RECORD}
             self.probe.set_window(states.get(kind, self.probe.OFF))
 
-    def _check(self, outcome: Outcome, checks_itself: bool) -> None:
+    def _check(self, outcome: IterationResult, checks_itself: bool) -> None:
         if not checks_itself:
             self.record.results.add("; ".join(report["result"] for report in outcome.reports))
             return
@@ -166,7 +166,7 @@ class MeasuredCell:
         check(values[0] if self.setup["shape"] == "executor" else values)
 
     def check_gil(self, enabled: bool, module: str) -> None:
-        """A cell that asked for no GIL and has one is an error, never a slow result."""
+        """Raise Failure where a cell must run without the GIL and has it: an error, never a slow result."""
         if self.expects_gil_off and (enabled or gil_enabled()):
             by = f"module {module or watch.module!r} turned it on" if module or watch.module else "no module was named"
             raise Failure(
@@ -178,7 +178,7 @@ class MeasuredCell:
     def close(self) -> None:
         """End what is kept between iterations."""
         self.executor.close()
-        self.kind.close()
+        self.shared_objects.close()
         if self.probe is not None:
             self.probe.book.write()
         note = self.setup["gil_note"]
@@ -187,7 +187,7 @@ class MeasuredCell:
                 self.check_gil(True, file.read())
 
 
-def _iteration(outcome: Outcome) -> dict[str, Any]:
+def _iteration(outcome: IterationResult) -> dict[str, Any]:
     wall_ns = outcome.start_ns + outcome.work_ns + outcome.join_ns
     rate = sum(r["ops"] * 1e9 / (r["end_ns"] - r["begin_ns"]) for r in outcome.led if r["end_ns"] > r["begin_ns"])
     return {
@@ -220,11 +220,11 @@ def _write_result(path: str, result: dict[str, Any]) -> None:
 
 
 def _lock_probe() -> Any:
-    """The lock probe; the start hook has put it in place. Raises Failure where it did not."""
+    """The lock probe, which the start hook has installed. Raises Failure if it has not."""
     from . import locks
 
     if not locks.active():
-        raise Failure("the lock probe is not at work: something keeps this interpreter from importing sitecustomize")
+        raise Failure("the lock probe is not active: something keeps this interpreter from importing sitecustomize")
     return locks
 
 
@@ -232,7 +232,7 @@ def _interleave(cell: MeasuredCell, control: ControlPipes, settled: bool) -> Non
     while True:
         message = control.receive()
         if message is None:
-            # The controller is gone: nothing of this launch may outlive it.
+            # The controller has ended: no process of this launch may outlive it.
             os.killpg(0, signal.SIGKILL)
             return
         if message["do"] == "finish":
@@ -263,7 +263,7 @@ def main(argv: list[str]) -> int:
     result["warmed_ops"] = cell.record.warmed_ops if cell is not None else 0
     _write_result(job["result"], result)
     control.send({"event": "closed"})
-    # The controller looks for children left behind before it lets this process end.
+    # Before this process ends, the controller looks for children that were left behind.
     if control.receive() is None:
         os.killpg(0, signal.SIGKILL)
     sys.stdout.flush()
