@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
+
+import msgspec
 
 from ..model import (
     Barrier,
@@ -26,6 +29,7 @@ class Request(Struct, frozen=True, kw_only=True):
 
     `waits_unavailable` says why threads' waits cannot be classified on this interpreter; empty where they can.
     With `settled` the allocator gives back at once what is freed, so that growth is the workload's and not its caches'.
+    `order` is the number of its round: launches of the same order are compared with each other.
     `reference` marks a launch that a change is compared with; it is started and measured like any other.
     """
 
@@ -41,6 +45,7 @@ class Request(Struct, frozen=True, kw_only=True):
     waits_unavailable: str = ""
     settled: bool = False
     reference: bool = False
+    order: int = 0
 
     @property
     def stand_in(self) -> str:
@@ -102,6 +107,16 @@ class Held(Struct, frozen=True, kw_only=True):
     waits: Waits | None = None
 
 
+def identified(launch: Launch, request: Request, started_at: str) -> Launch:
+    """What a launch recorded of itself, with what its request says of it."""
+    return msgspec.structs.replace(launch, order=request.order, hash_seed=request.hash_seed, started_at=started_at)
+
+
+def utc_now() -> str:
+    """The time of day in UTC, as ISO 8601 to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
 class LaunchFailed(Exception):
     """The workload failed in this launch; `error` says how."""
 
@@ -140,7 +155,7 @@ class Handle(Protocol):
     def finish(self) -> Launch:
         """Let the launch end by itself; its record, as far as the launch itself knows it.
 
-        Its order, its loops and its samples of memory and waits are left to the caller.
+        Its loops, its window, its samples of memory and waits and its barriers are left to the caller.
         """
         ...
 

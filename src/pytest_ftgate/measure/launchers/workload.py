@@ -27,7 +27,7 @@ from ...model import (
 )
 from ...runner.locks.sites import FOLDER, OFF, WINDOW
 from ...runner.protocol import BARRIER, HOLD, PROTOCOL
-from ..launch import CellUnsupported, Held, LaunchFailed, Request, setup_of
+from ..launch import CellUnsupported, Held, LaunchFailed, Request, identified, setup_of, utc_now
 from ..watch import lock_waits
 from ..watch.memory import barrier_point, hold_needed_s
 from ..watch.process_map import ProcessMap
@@ -200,6 +200,7 @@ class WorkloadHandle:
         self.timeout_s = request.timeout_s
         self.clock = clock
         self.sample_cost_s = 0.0
+        self.started_at = utc_now()
 
     @property
     def mark(self) -> str:
@@ -268,7 +269,7 @@ class WorkloadHandle:
                 raise self.process.failure(reason)
         finally:
             self.kill()
-        return msgspec.structs.replace(result.launch, hash_seed=self.request.hash_seed, locks=locks)
+        return msgspec.structs.replace(identified(result.launch, self.request, self.started_at), locks=locks)
 
     def kill(self) -> None:
         """End it and everything that it started."""
