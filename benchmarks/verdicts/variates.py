@@ -159,7 +159,7 @@ class Rig:
         return found
 
     def _round(self, cell: CellOf) -> Round:
-        monitor = ConditionsMonitor()
+        monitor = ConditionsMonitor().start()
         sides: tuple[LaunchRole, ...] = ("own", "own", "control")
         with contextlib.ExitStack() as running:
             handles = [self.launcher.start(self.request(cell, side)) for side in sides]

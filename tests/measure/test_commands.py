@@ -16,7 +16,8 @@ import pytest
 from fake_launcher import EXECUTORS, GIL, FakeLauncher, spec_of
 
 from pytest_ftgate.judge.judge import hypotheses
-from pytest_ftgate.measure.cell_run import Limits, PreparedTarget
+from pytest_ftgate.measure.budget import Limits
+from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.measure.interleaved import InterleavedRun
 from pytest_ftgate.measure.launch import CellUnsupported, Handle, LaunchFailed, Request
 from pytest_ftgate.measure.launchers import program_words
@@ -48,7 +49,7 @@ from pytest_ftgate.model import (
     Target,
     Timer,
 )
-from pytest_ftgate.run.measurement import executor_cell
+from pytest_ftgate.run.cells import executor_cell
 from pytest_ftgate.runner.protocol import CHECK, COLD, MEASURED, WARMUP
 from pytest_ftgate.text import expanded
 
@@ -539,7 +540,9 @@ def measured(fake: FakeLauncher, spec: Spec, judge: Any = None, **limits: Any) -
     group = Group(key="test", spec=spec, cells=cells_of(spec))
     ready = {"3.14": PreparedTarget(interpreter=GIL, python="python", key="key", environment={})}
     limits = {"launches": 2, "iterations": 3, **limits}
-    run = InterleavedRun(group, ready, fake, Limits(**limits), random.Random(1), Deaf(), clock=fake.clock, judge=judge)
+    run = InterleavedRun(
+        group, ready, fake, Limits(**limits), random.Random(1), Deaf(), clock=fake.clock, stopping_rule=judge
+    )
     return run.measure()
 
 
@@ -626,7 +629,8 @@ def test_a_command_is_beside_all_targets_and_one_without_workers_beside_all_coun
             for cell in cells_of(spec, *targets)
             if cell.executor.kind != "command" or cell.target.spec == targets[0]
         ]
-        found = executor_cell(spec, next(cell for cell in cells if cell.label == label), cells)
+        group = Group(key="test", spec=spec, cells=tuple(cells))
+        found = executor_cell(group, next(cell for cell in cells if cell.label == label))
         return found.label if found else ""
 
     assert reference(RUST, "3.14t-threads-w8") == "3.14-rust-w8"

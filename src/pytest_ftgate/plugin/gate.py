@@ -45,6 +45,7 @@ class Run:
         self.id, self.seed = given or fresh
         self.progress = Progress(_stream(config), self._mode())
         self.session = Session(run_config(config, self.seed), config.rootpath, self.id, Watch(self.progress, config))
+        self.session.start()
         self.collected: list[str] = []
         self.messages: dict[str, RowMessage] = {}
         self.plain = False
@@ -55,11 +56,10 @@ class Run:
 
     def _check_out(self) -> None:
         """Both sides of a comparison, before any worker or test starts: what git cannot give is an error of usage."""
-        if self.session.config.against:
-            try:
-                self.session.pair()
-            except FtgateError as error:
-                raise pytest.UsageError(str(error)) from None
+        try:
+            self.session.check_out()
+        except FtgateError as error:
+            raise pytest.UsageError(str(error)) from None
 
     def _mode(self) -> Any:
         quiet = self.is_worker or self.config.get_verbosity() < 0
@@ -73,7 +73,7 @@ class Run:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """The plan of what was selected."""
         found: Plan = plan.plan_of(item.stash[CELL] for item in session.items if CELL in item.stash)
-        self.session.prepare(found)
+        self.session.collect(found)
         self.progress.start(len(found.groups))
 
     def pytest_report_header(self) -> str:
@@ -157,7 +157,7 @@ class Run:
     def _finish(self) -> None:
         collected = None if self._narrowed() else self.collected
         self.report = self.session.report(self.messages.values(), version("pytest-ftgate"), collected)
-        self.report = self.session.updated(self.report)
+        self.report = self.session.store(self.report)
         text = json.render(self.report)
         self.session.keep(text)
         for target in value_of(self.config, "report"):

@@ -11,7 +11,7 @@ from ..declare import options
 from ..errors import FtgateError
 from ..judge import thresholds
 from ..model import Threshold
-from ..run.session import RunConfig
+from ..run.config import RunConfig
 
 # -- options -------------------------------------------------------------------------------------------------------
 
