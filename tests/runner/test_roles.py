@@ -16,8 +16,7 @@ from fake_launcher import GIL, group_of, spec_of
 
 from pytest_ftgate.judge import figures
 from pytest_ftgate.measure.cell_run import CellRun, disagreements
-from pytest_ftgate.measure.launch import Handle, Launcher, LaunchFailed, Request
-from pytest_ftgate.measure.launchers.workload import setup_of
+from pytest_ftgate.measure.launch import Handle, Launcher, LaunchFailed, Request, setup_of
 from pytest_ftgate.model import (
     Cell,
     Decision,

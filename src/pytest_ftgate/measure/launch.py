@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from datetime import UTC, datetime
+from typing import Any, Literal, Protocol
+
+import msgspec
 
 from ..model import (
     Barrier,
@@ -26,6 +29,7 @@ class Request(Struct, frozen=True, kw_only=True):
 
     `waits_unavailable` says why threads' waits cannot be classified on this interpreter; empty where they can.
     With `settled` the allocator gives back at once what is freed, so that growth is the workload's and not its caches'.
+    `order` is the number of its round: launches of the same order are compared with each other.
     `reference` marks a launch that a change is compared with; it is started and measured like any other.
     """
 
@@ -41,6 +45,7 @@ class Request(Struct, frozen=True, kw_only=True):
     waits_unavailable: str = ""
     settled: bool = False
     reference: bool = False
+    order: int = 0
 
     @property
     def stand_in(self) -> str:
@@ -70,12 +75,46 @@ def request_here(cell: Cell, spec: Spec, python: str, timeout_s: float) -> Reque
     )
 
 
+def setup_of(cell: Cell, spec: Spec, *, stand_in: str = "") -> dict[str, Any]:
+    """What a worker needs to find its body, in plain JSON.
+
+    A control or empty workload has no roles: all workers of the cell do the same.
+    """
+    switch_ns = cell.target.settings.switchinterval_ns
+    return {
+        "module": spec.source.module,
+        "path": spec.source.path,
+        "qualname": spec.source.qualname,
+        "import_mode": spec.source.import_mode,
+        "sys_path": list(spec.source.sys_path),
+        "kind": cell.executor.kind,
+        "method": cell.executor.method,
+        "workers": cell.workers,
+        "roles": [] if stand_in else [list(role) for role in cell.roles],
+        "shape": cell.body,
+        "params": {param.name: param.literal for param in cell.params},
+        "switch_s": switch_ns / 1e9 if switch_ns else None,
+        "control": stand_in,
+        "gil_note": None,
+    }
+
+
 class Held(Struct, frozen=True, kw_only=True):
     """An iteration in which the workers were held at work, and the samples of it; none where it was not sampled."""
 
     iteration: Iteration
     memory: tuple[MemoryPoint, ...] = ()
     waits: Waits | None = None
+
+
+def identified(launch: Launch, request: Request, started_at: str) -> Launch:
+    """What a launch recorded of itself, with what its request says of it."""
+    return msgspec.structs.replace(launch, order=request.order, hash_seed=request.hash_seed, started_at=started_at)
+
+
+def utc_now() -> str:
+    """The time of day in UTC, as ISO 8601 to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 class LaunchFailed(Exception):
@@ -116,7 +155,7 @@ class Handle(Protocol):
     def finish(self) -> Launch:
         """Let the launch end by itself; its record, as far as the launch itself knows it.
 
-        Its order, its loops and its samples of memory and waits are left to the caller.
+        Its loops, its window, its samples of memory and waits and its barriers are left to the caller.
         """
         ...
 

@@ -6,9 +6,8 @@ import sys
 import warnings
 from typing import Any
 
-from ..measure.launch import CellUnsupported, LaunchFailed
+from ..measure.launch import CellUnsupported, LaunchFailed, setup_of
 from ..measure.launchers import command, server
-from ..measure.launchers.workload import setup_of
 from ..model import Cell, Spec
 from ..runner import loading
 from ..runner.executors.base import Observer

@@ -14,7 +14,7 @@ from ...runner.clock import resolution_ns
 from ...runner.protocol import CHECK, HOLD, MEASURED
 from ...runner.record import LaunchRecord
 from ...text import expanded
-from ..launch import CellUnsupported, Held, LaunchFailed, Request, request_here
+from ..launch import CellUnsupported, Held, LaunchFailed, Request, identified, request_here, utc_now
 from ..watch import processes
 from ..watch.process_map import ProcessMap
 from ..watch.sampling import SAMPLED, sample_tree
@@ -128,6 +128,7 @@ class CommandHandle:
         self.begun = False
         """Whether a run was begun; one that was interrupted while it was started has no process here."""
         self.record = LaunchRecord()
+        self.started_at = utc_now()
 
     def ready(self) -> float:
         """Build the program, unless that was done in this run; the resolution of our clock, in ns."""
@@ -175,8 +176,7 @@ class CommandHandle:
             raise LaunchFailed(left)
         self._let_go()
         self.begun = False
-        record = {**self.record.as_json(), "hash_seed": self.request.hash_seed}
-        return msgspec.convert(record, Launch)
+        return identified(msgspec.convert(self.record.as_json(), Launch), self.request, self.started_at)
 
     def kill(self) -> None:
         """End the run that is under way, and everything that runs left behind."""

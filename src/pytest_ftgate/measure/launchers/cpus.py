@@ -15,7 +15,7 @@ from .load_generators import Tool
 def cpus_note() -> str:
     """Who has which CPUs of this machine while a server is measured, for the table's note."""
     quota = machine.cpu_quota()
-    return load_generators.cpus_note(*load_generators.split(split_cpus(), quota), quota)
+    return load_generators.split_note(*load_generators.split(split_cpus(), quota), quota)
 
 
 def split_cpus() -> list[int]:
@@ -35,7 +35,7 @@ def _core_of(cpu: int) -> tuple[int, int]:
         return 0, cpu
 
 
-def threads(tool: Tool) -> int:
+def threads_for(tool: Tool) -> int:
     """Threads that a load generator may have: one for each of its own CPUs, for every second one that it shares."""
     shared = tool.own_cpus == tool.server_cpus
     return max(1, len(tool.own_cpus) // 2) if shared else len(tool.own_cpus)

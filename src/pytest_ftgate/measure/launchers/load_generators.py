@@ -144,7 +144,7 @@ def split(cpus: Sequence[int], quota: float | None = None) -> tuple[frozenset[in
     return frozenset(cpus[:own]), frozenset(cpus[own:])
 
 
-def cpus_note(server: frozenset[int], generator: frozenset[int], quota: float | None = None) -> str:
+def split_note(server: frozenset[int], generator: frozenset[int], quota: float | None = None) -> str:
     """Who had which CPUs, for the table: `server and load generator share 2 CPUs, ...`."""
     if server != generator:
         return f"the server has {_cpus(len(server))}, the load generator {_cpus(len(generator))}"

@@ -12,7 +12,7 @@ from ...model import Iteration, Load
 from ..launch import LaunchFailed
 from ..watch.processes import MARK
 from . import load_generators
-from .cpus import on, threads
+from .cpus import on, threads_for
 from .http import below
 from .load_generators import GeneratorOutput, Tool
 from .output import PipeOutput
@@ -84,12 +84,12 @@ class LoadWindow:
             below(self.server.url, self.server.filled(self.load.path)),
             connections=self.load.connections,
             seconds=self.seconds,
-            cpus=threads(self.tool),
+            cpus=threads_for(self.tool),
             script=str(Path(__file__).with_name("wrk.lua")),
         )
-        own = {**load_generators.environment_of(self.tool.name, threads(self.tool)), MARK: f"{self.server.mark}-load"}
+        environment = os.environ | load_generators.environment_of(self.tool.name, threads_for(self.tool))
         with on(self.tool.own_cpus):
-            return Process.start(words, {**os.environ, **own}, stdout=PipeOutput(KEPT_BYTES))
+            return Process.start(words, environment | {MARK: f"{self.server.mark}-load"}, stdout=PipeOutput(KEPT_BYTES))
 
     def _output(self, generator: Process, warming: bool) -> GeneratorOutput:
         """What the generator reports; raises LaunchFailed where that is not of a server at work."""

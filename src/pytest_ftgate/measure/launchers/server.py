@@ -36,7 +36,7 @@ from ...runner import loading
 from ...runner.protocol import COLD, WARMUP
 from ...runner.record import LaunchRecord
 from .. import machine
-from ..launch import CellUnsupported, Held, LaunchFailed, Request, request_here
+from ..launch import CellUnsupported, Held, LaunchFailed, Request, identified, request_here, setup_of, utc_now
 from ..watch.memory import barrier_point, hold_needed_s
 from ..watch.processes import marks
 from ..watch.sampling import SAMPLED, sample_cost_s, sample_tree
@@ -47,7 +47,6 @@ from .load_generators import Tool
 from .load_window import LATE_S, LoadWindow, SampleMeanwhile
 from .output import left_error, shortly
 from .server_process import ServerProcess
-from .workload import setup_of
 
 TRIES: Final = 3
 POLL_S: Final = 0.02
@@ -136,6 +135,7 @@ class ServerHandle:
         self.clock = time.monotonic
         self.sample_cost_s = 0.0
         self.record = LaunchRecord()
+        self.started_at = utc_now()
         self.window: LoadWindow | None = None
 
     # -- iterations --------------------------------------------------------------------------------------------
@@ -195,8 +195,8 @@ class ServerHandle:
         if left:
             error = left_error(left)
             raise self.server.process.failure(error.reason, error.detail)
-        known = {"hash_seed": self.request.hash_seed, "gil_enabled": self.request.expect_gil}
-        return msgspec.convert({**self.record.as_json(), **known}, Launch)
+        record = {**self.record.as_json(), "gil_enabled": self.request.expect_gil}
+        return identified(msgspec.convert(record, Launch), self.request, self.started_at)
 
     def kill(self) -> None:
         """End it and everything that it started, the load generator too."""

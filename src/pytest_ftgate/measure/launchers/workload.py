@@ -18,18 +18,16 @@ import msgspec
 from ...errors import FtgateError
 from ...model import (
     Barrier,
-    Cell,
     Iteration,
     Launch,
     LockWaits,
     MemoryPoint,
-    Spec,
     Waits,
     WorkloadError,
 )
 from ...runner.locks.sites import FOLDER, OFF, WINDOW
 from ...runner.protocol import BARRIER, HOLD, PROTOCOL
-from ..launch import CellUnsupported, Held, LaunchFailed, Request
+from ..launch import CellUnsupported, Held, LaunchFailed, Request, identified, setup_of, utc_now
 from ..watch import lock_waits
 from ..watch.memory import barrier_point, hold_needed_s
 from ..watch.process_map import ProcessMap
@@ -55,30 +53,6 @@ class _Result(msgspec.Struct):
     error: WorkloadError | None = None
     unsupported: str | None = None
     warmed_ops: int = 0
-
-
-def setup_of(cell: Cell, spec: Spec, *, stand_in: str = "") -> dict[str, Any]:
-    """What a worker needs to find its body, in plain JSON.
-
-    A control or empty workload has no roles: all workers of the cell do the same.
-    """
-    switch_ns = cell.target.settings.switchinterval_ns
-    return {
-        "module": spec.source.module,
-        "path": spec.source.path,
-        "qualname": spec.source.qualname,
-        "import_mode": spec.source.import_mode,
-        "sys_path": list(spec.source.sys_path),
-        "kind": cell.executor.kind,
-        "method": cell.executor.method,
-        "workers": cell.workers,
-        "roles": [] if stand_in else [list(role) for role in cell.roles],
-        "shape": cell.body,
-        "params": {param.name: param.literal for param in cell.params},
-        "switch_s": switch_ns / 1e9 if switch_ns else None,
-        "control": stand_in,
-        "gil_note": None,
-    }
 
 
 def job_of(request: Request, result: Path, control: tuple[int, int]) -> dict[str, Any]:
@@ -226,6 +200,7 @@ class WorkloadHandle:
         self.timeout_s = request.timeout_s
         self.clock = clock
         self.sample_cost_s = 0.0
+        self.started_at = utc_now()
 
     @property
     def mark(self) -> str:
@@ -294,7 +269,7 @@ class WorkloadHandle:
                 raise self.process.failure(reason)
         finally:
             self.kill()
-        return msgspec.structs.replace(result.launch, hash_seed=self.request.hash_seed, locks=locks)
+        return msgspec.structs.replace(identified(result.launch, self.request, self.started_at), locks=locks)
 
     def kill(self) -> None:
         """End it and everything that it started."""

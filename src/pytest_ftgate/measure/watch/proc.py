@@ -64,7 +64,7 @@ class Account(NamedTuple):
 UNBORN: Final = Account(0, 0, 0, 0)
 
 
-class Reader(Protocol):
+class ProcReader(Protocol):
     """What the kernel tells of other processes; None, or nothing, of one that is gone. Raises PermissionError."""
 
     def threads(self, pid: int) -> list[int]:
@@ -132,17 +132,17 @@ class Proc:
         self._kept: dict[str, dict[int, int]] = {"syscall": {}, "schedstat": {}}
 
     def threads(self, pid: int) -> list[int]:
-        """See Reader."""
+        """See ProcReader."""
         with _gone():
             return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
         return []
 
     def call(self, pid: int, thread: int) -> bytes | None:
-        """See Reader."""
+        """See ProcReader."""
         return self._again("syscall", pid, thread)
 
     def slices(self, pid: int, thread: int) -> Slices | None:
-        """See Reader."""
+        """See ProcReader."""
         line = self._again("schedstat", pid, thread)
         if not line:
             return None
@@ -168,7 +168,7 @@ class Proc:
         return os.pread(descriptor, 256, 0)
 
     def children(self, pid: int) -> list[int]:
-        """See Reader. Where the kernel does not list them by thread (CONFIG_PROC_CHILDREN), psutil's."""
+        """See ProcReader. Where the kernel does not list them by thread (CONFIG_PROC_CHILDREN), psutil's."""
         if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
             with contextlib.suppress(psutil.Error):
                 return [child.pid for child in psutil.Process(pid).children()]
@@ -180,7 +180,7 @@ class Proc:
         return children
 
     def title(self, pid: int) -> str:
-        """See Reader."""
+        """See ProcReader."""
         words = _command(pid)
         if words and words[0].startswith("("):
             return words[0].strip("() ").partition(":")[0]
@@ -189,11 +189,11 @@ class Proc:
         return ""
 
     def is_tracker(self, pid: int) -> bool:
-        """See Reader."""
+        """See ProcReader."""
         return any(TRACKER in word for word in _command(pid))
 
     def account(self, pid: int, thread: int) -> Account | None:
-        """See Reader."""
+        """See ProcReader."""
         folder = f"/proc/{pid}/task/{thread}"
         with _gone():
             running, runnable = _read(f"{folder}/schedstat").split()[:2]
@@ -204,7 +204,7 @@ class Proc:
         return None
 
     def cpu_s(self, pid: int) -> float | None:
-        """See Reader. A process's clock, as clock_getcpuclockid gives it: no clock ticks, ended threads included.
+        """See ProcReader. A process's clock, as clock_getcpuclockid gives it: no clock ticks, ended threads included.
 
         Off Linux psutil's user and system time.
         """
@@ -218,40 +218,40 @@ class Proc:
         return None
 
     def maps(self, pid: int) -> str:
-        """See Reader."""
+        """See ProcReader."""
         with _gone():
             return os.fsdecode(_read(f"/proc/{pid}/maps"))
         return ""
 
     def link(self, pid: int, name: str) -> str:
-        """See Reader."""
+        """See ProcReader."""
         with _gone():
             return os.readlink(f"/proc/{pid}/{name}")
         return ""
 
     def memory(self, pid: int, address: int, size: int) -> bytes:
-        """See Reader. Reading it attaches to nothing and stops nothing."""
+        """See ProcReader. Reading it attaches to nothing and stops nothing."""
         with contextlib.suppress(OSError, OverflowError), open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
             file.seek(address)
             return file.read(size)
         return b""
 
     def local_sockets(self, pid: int) -> frozenset[str]:
-        """See Reader."""
+        """See ProcReader."""
         with _gone():
             rows = [line.split() for line in os.fsdecode(_read(f"/proc/{pid}/net/unix")).splitlines()[1:]]
             return frozenset(row[6] for row in rows if len(row) > 6)
         return frozenset()
 
     def drop(self, thread: int) -> None:
-        """See Reader. Its id may be another's soon."""
+        """See ProcReader. Its id may be another's soon."""
         for kept in self._kept.values():
             descriptor = kept.pop(thread, None)
             if descriptor is not None:
                 os.close(descriptor)
 
     def close(self) -> None:
-        """See Reader."""
+        """See ProcReader."""
         for kept in self._kept.values():
             for descriptor in kept.values():
                 os.close(descriptor)
@@ -273,7 +273,7 @@ def _children(pid: int, thread: int | str) -> list[int]:
     return [int(child) for child in _read(f"/proc/{pid}/task/{thread}/children").split()]
 
 
-def environment_of(pid: int) -> bytes | None:
+def environment_bytes(pid: int) -> bytes | None:
     """The environment that a process was started with, entries ended by a zero byte; None where there is no /proc.
 
     Raises OSError of a process that is gone, or may not be read.

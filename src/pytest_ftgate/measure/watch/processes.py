@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import psutil
 
 from ...model import ProcessGroup
-from .proc import FORKSERVER, TRACKER, environment_of
+from .proc import FORKSERVER, TRACKER, environment_bytes
 from .process_map import ProcessMap
 
 MARK = "FTGATE_LAUNCH"
@@ -75,7 +75,7 @@ def marked(mark: str) -> list[psutil.Process]:
 
 
 def _carries(pid: int, mark: str) -> bool:
-    environment = environment_of(pid)
+    environment = environment_bytes(pid)
     if environment is None:
         return bool(psutil.Process(pid).environ().get(MARK) == mark)
     # Its bytes are searched as they are: every process of the machine is asked at each launch's end.
