@@ -17,7 +17,7 @@ from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.model import Decision, Report, Row, Table, WorkloadError
 from pytest_ftgate.report import json
 from pytest_ftgate.report.baselines import render_diff, render_test, update_lines
-from pytest_ftgate.store import conversion, update
+from pytest_ftgate.store import recording, update
 from pytest_ftgate.store.folder import Store
 
 Ftgate = Callable[..., int]
@@ -169,7 +169,7 @@ def test_accept_takes_new_cells(
     leave_run(project, *rows())
     assert ftgate("accept") == 0
     said = capsys.readouterr().out
-    assert f"recorded {TEST}[3.14t-threads-w8]: wall 2.05 µs, to candle 2.00x, USS 3.82 MiB (new)" in said
+    assert f"recorded {TEST}[3.14t-threads-w8]: wall 2.05 µs, to control 2.00x, USS 3.82 MiB (new)" in said
     assert "kept 2 cells that have a baseline" in said
     assert f"skipped {TEST}[3.14t-spawn-w2]: not measured: it hung" in said
     after = store.load(TEST)
@@ -335,7 +335,7 @@ def test_accepted_figures_are_those_that_a_run_would_store(ftgate: Ftgate, store
     assert ftgate("accept") == 0
     accepted = store.path(TEST).read_bytes()
     store.save(TEST, [msgspec.structs.replace(change(), entry=None)])
-    again = conversion.entry_from_sample(
+    again = recording.change_of(
         make_sample(), recorded_at="2026-02-03T04:05:06+00:00", commit="f" * 40, seed=23, machine=MACHINE
     )
     store.save(TEST, [again])

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from bench import BUILDS, FORK, INTERPRETERS, SPAWN, TASKS, THREADS, Bench
 from example import Example
+from fake_launcher import GIL, group_of, spec_of
 
 from pytest_ftgate.judge import figures
 from pytest_ftgate.measure.cell_run import Entry, disagreements
@@ -26,6 +27,7 @@ from pytest_ftgate.model import (
     Param,
     RoleCounts,
     Row,
+    Sample,
     Source,
     Spec,
     Target,
@@ -499,7 +501,9 @@ def launch_with(peaks: dict[str, float]) -> Launch:
 
 def test_a_peak_is_the_median_over_the_launches_that_know_it() -> None:
     launches = [launch_with(each) for each in ({"depth": 3.0}, {"depth": 26.0, "late_ms": 0.5}, {"depth": 4.0})]
-    assert figures._peaks(launches) == {"depth": 4.0, "late_ms": 0.5}
+    cell = group_of(spec=spec_of("threads")).cells[0]
+    found = figures.figures(Sample(cell=cell, interpreter=GIL, key="", launches=tuple(launches)), reference=None)
+    assert found.peaks == {"depth": 4.0, "late_ms": 0.5}
 
 
 def test_peaks_stand_beneath_the_row() -> None:
