@@ -100,14 +100,14 @@ def _settle() -> None:
 FLAGS = {COLD: CHECKING, CHECK: CHECKING, HOLD: HOLDING, BARRIER: AT_BARRIER}
 
 
-class Cell:
+class MeasuredCell:
     """The cell that this launch measures: its workers, its shared state and its record."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.setup = job["setup"]
         self.probe = _lock_probe() if job["locks"] else None
         self.expects_gil_off = job["expect_gil"] is False
-        self.record = Record()
+        self.record = LaunchRecord()
         loading.prepare(self.setup)
         watch.install()
         self.declaration: Declaration | None = None
@@ -186,8 +186,8 @@ class Cell:
                 self.check_gil(True, file.read())
 
 
-class Record:
-    """What a launch has measured so far."""
+class LaunchRecord:
+    """The figures of a launch so far."""
 
     def __init__(self) -> None:
         self.cold: dict[str, Any] | None = None
@@ -199,7 +199,7 @@ class Record:
         self.warmed_ops = 0
 
     def add(self, kind: str, iteration: dict[str, Any], outcome: IterationResult) -> None:
-        """Keep a cold or measured turn; warm-ups, checks and barriers leave no figures."""
+        """Keep a cold or measured iteration; warm-ups, checks and barriers leave no figures."""
         if kind == COLD:
             self.cold = iteration
         if kind == WARMUP:
@@ -217,7 +217,7 @@ class Record:
                 self.peaks[name] = max(highest, self.peaks.get(name, highest))
 
     def as_json(self) -> dict[str, Any]:
-        """The record in the words of the result file."""
+        """The record as in the result file."""
         timers = {name: {"count": c, "total_ns": t, "max_ns": m} for name, (c, t, m) in self.timers.items()}
         return {
             "cold": self.cold,
@@ -271,7 +271,7 @@ def _lock_probe() -> Any:
     return locks
 
 
-def _interleave(cell: Cell, control: Control, settled: bool) -> None:
+def _interleave(cell: MeasuredCell, control: Control, settled: bool) -> None:
     while True:
         message = control.receive()
         if message is None:
@@ -293,7 +293,7 @@ def main(argv: list[str]) -> int:
     result: dict[str, Any] = {"protocol": PROTOCOL, "error": None, "unsupported": None}
     cell = None
     try:
-        cell = Cell(job)
+        cell = MeasuredCell(job)
         control.send({"event": "ready", "resolution_ns": resolution_ns()})
         _interleave(cell, control, job["settled"])
     except Unsupported as unsupported:
