@@ -14,7 +14,7 @@ from bench import BUILDS, FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, 
 
 from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed
 from pytest_ftgate.measure.launchers.runner_copy import install_runner
-from pytest_ftgate.measure.launchers.workload import ProcessHandle
+from pytest_ftgate.measure.launchers.workload import WorkloadHandle
 from pytest_ftgate.measure.watch import processes
 from pytest_ftgate.model import Executor, Param, Settings
 from pytest_ftgate.runner.protocol import CHECK, COLD, MEASURED, WARMUP
@@ -551,7 +551,7 @@ def test_a_hang_ends_with_its_whole_tree(bench: Bench, executor: Executor) -> No
             time.sleep(600)
     """)
     handle = bench.start(executor, timeout_s=1.5)
-    assert isinstance(handle, ProcessHandle)
+    assert isinstance(handle, WorkloadHandle)
     handle.ready()
     with pytest.raises(LaunchFailed, match=r"did not end a cold iteration within 1\.5 s") as failed:
         handle.iteration(COLD)
@@ -571,7 +571,7 @@ def test_children_left_behind_are_an_error_and_are_ended(bench: Bench) -> None:
                 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
     """)
     handle = bench.start(THREADS)
-    assert isinstance(handle, ProcessHandle)
+    assert isinstance(handle, WorkloadHandle)
     handle.ready()
     handle.iteration(COLD)
     with pytest.raises(LaunchFailed, match="left 1 process behind") as failed:
@@ -699,12 +699,12 @@ def test_memory_that_workers_hold_is_seen(bench: Bench, executor: Executor, buil
 def test_a_launch_ends_when_its_controller_is_gone(bench: Bench) -> None:
     bench.write(WORKLOAD)
     handle = bench.start(FORK, reuse="pool")
-    assert isinstance(handle, ProcessHandle)
+    assert isinstance(handle, WorkloadHandle)
     handle.ready()
     handle.iteration(COLD)
     there = processes.marked(handle.mark)
-    os.close(handle.writer)
-    handle.writer = os.open(os.devnull, os.O_WRONLY)
+    os.close(handle.channel.writer)
+    handle.channel.writer = os.open(os.devnull, os.O_WRONLY)
     gone, alive = psutil.wait_procs(there, timeout=10)
     assert len(gone) == 3
     assert not alive
