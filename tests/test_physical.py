@@ -6,7 +6,17 @@ from fractions import Fraction
 
 import pytest
 
-from physical import DECISIVE, LEAST_IF_TRUE, MOST_IF_FALSE, TRIES, confirm, confirm_near, confirmed, judge
+from physical import (
+    DECISIVE,
+    LEAST_IF_TRUE,
+    MOST_IF_FALSE,
+    TRIES,
+    Inconclusive,
+    confirm,
+    confirm_near,
+    confirmed,
+    judge,
+)
 from pytest_ftgate.model import Conditions
 
 QUIET = Conditions(span_s=1.0, cores=2, calibration_ns=(), steal=0.0, others=0.1, quota=0.0, throttles=0)
@@ -14,7 +24,7 @@ BUSY = Conditions(span_s=1.0, cores=2, calibration_ns=(), steal=0.0, others=0.9,
 
 
 class Script:
-    """Samples that agree (`y`) or disagree (`n`) as scripted, then over and over; each takes 1 s."""
+    """Samples that agree (`y`), disagree (`n`) or tell nothing as scripted, then over and over; each takes 1 s."""
 
     def __init__(self, answers: str) -> None:
         self.answers = answers
@@ -22,7 +32,10 @@ class Script:
 
     def __call__(self) -> None:
         self.taken += 1
-        assert self.answers[(self.taken - 1) % len(self.answers)] == "y", f"sample {self.taken % 2} disagrees"
+        answer = self.answers[(self.taken - 1) % len(self.answers)]
+        if answer == "?":
+            raise Inconclusive("too slow")
+        assert answer == "y", f"sample {self.taken % 2} disagrees"
 
     def clock(self) -> float:
         return float(self.taken)
@@ -31,7 +44,7 @@ class Script:
         confirm(self, clock=self.clock, monitor=lambda: conditions, longest_s=longest_s)
 
 
-@pytest.mark.parametrize(("answers", "taken"), [("y", 3), ("nyyyy", 5), ("yyny", 5), ("nnnnnyyyyyy", 10)])
+@pytest.mark.parametrize(("answers", "taken"), [("y", 3), ("nyyyy", 5), ("yyny", 5), ("nnnnnyyyyyy", 10), ("?y", 6)])
 def test_samples_that_agree_confirm(answers: str, taken: int) -> None:
     script = Script(answers)
     script.judged()
@@ -69,6 +82,8 @@ def test_what_neither_tries_nor_time_decide_is_a_skip_with_its_figures() -> None
     with pytest.raises(pytest.skip.Exception, match=r"undecided: 0 of 5 samples agreed in 5.0 s"):
         by_time.judged(longest_s=5.0)
     assert (by_tries.taken, by_time.taken) == (TRIES, 5)
+    with pytest.raises(pytest.skip.Exception, match=r"undecided: 0 of 24 .*\n  24x inconclusive: too slow"):
+        Script("?").judged()
 
 
 def test_what_is_no_disagreement_ends_the_test_at_once() -> None:

@@ -16,6 +16,8 @@ refute. The exact outcome of at most `TRIES` samples, of which each agrees with 
     0.5    97.8 %      0.076 %    2.1 %       9.3
     0.9    100 %       1e-11      1e-12       3.6
 
+A sample may also raise Inconclusive: it counts as a try alone.
+
 A test that is undecided when tries or time run out is skipped, and so is one that is refuted while other processes took
 more of the machine than the gate accepts for a regression. The reason of the skip gives the figures.
 """
@@ -44,6 +46,10 @@ P = ParamSpec("P")
 Judged = Literal["confirmed", "refuted", "undecided"]
 
 
+class Inconclusive(Exception):
+    """This sample tells nothing of the truth; the message says why."""
+
+
 def judge(agreed: int, disagreed: int) -> Judged:
     """What so many samples that agree with the truth, and so many that do not, say of it."""
     ratio = (LEAST_IF_TRUE / MOST_IF_FALSE) ** agreed * ((1 - LEAST_IF_TRUE) / (1 - MOST_IF_FALSE)) ** disagreed
@@ -62,24 +68,27 @@ def confirm(
 ) -> None:
     """Call `sample` until what it asserts is confirmed or refuted.
 
-    An AssertionError is a sample that disagrees; any other exception ends the test. Fails the test where the truth is
-    refuted. Skips it where `tries` samples or `longest_s` seconds did not decide, and where it is refuted on a machine
-    that others kept too busy to tell. `clock` gives seconds, `monitor` what went on since the first sample.
+    An AssertionError is a sample that disagrees, Inconclusive one that tells nothing; any other exception ends the
+    test. Fails it where the truth is refuted. Skips it where `tries` samples or `longest_s` seconds did not decide, and
+    where it is refuted on a machine that others kept too busy to tell. `clock` gives seconds, `monitor` what went on
+    since the first sample.
     """
     monitor = monitor or Surroundings().observe
     began = clock()
-    agreed, disagreements, judged = 0, list[str](), judge(0, 0)
-    while judged == "undecided" and agreed + len(disagreements) < tries and clock() - began < longest_s:
+    agreed, disagreements, untold, judged = 0, list[str](), list[str](), judge(0, 0)
+    while judged == "undecided" and agreed + len(disagreements) + len(untold) < tries and clock() - began < longest_s:
         try:
             sample()
             agreed += 1
+        except Inconclusive as error:
+            untold.append(f"inconclusive: {error}")
         except AssertionError as error:
             disagreements.append(str(error) or type(error).__name__)
         judged = judge(agreed, len(disagreements))
     if judged == "confirmed":
         return
     conditions = monitor()
-    reason = _reason(judged, agreed, disagreements, clock() - began, conditions)
+    reason = _reason(judged, agreed, disagreements + untold, clock() - began, conditions)
     if judged == "undecided" or unfit(conditions, "stored"):
         pytest.skip(reason)
     raise AssertionError(reason)
@@ -106,12 +115,12 @@ def confirmed(test: Callable[P, None]) -> Callable[P, None]:
     return repeated
 
 
-def _reason(judged: Judged, agreed: int, disagreements: list[str], seconds: float, conditions: Conditions) -> str:
-    """The figures behind a failure or a skip; of each disagreement its first lines, the same ones once."""
+def _reason(judged: Judged, agreed: int, others: list[str], seconds: float, conditions: Conditions) -> str:
+    """The figures behind a failure or a skip; of each sample that did not agree the first lines, the same ones once."""
     busy = "unknown" if conditions.others is None else f"{conditions.others:.2f} of {conditions.cores} cores"
-    tries = agreed + len(disagreements)
+    tries = agreed + len(others)
     head = f"{judged}: {agreed} of {tries} samples agreed in {seconds:.1f} s; other processes took {busy}"
     lines = ["; ".join(filter(None, (head, unfit(conditions, "stored"))))]
-    texts = [" | ".join(text.splitlines()[:3]) for text in disagreements]
+    texts = [" | ".join(text.splitlines()[:3]) for text in others]
     lines += [f"  {texts.count(text)}x {text}" for text in dict.fromkeys(texts)]
     return "\n".join(lines)
