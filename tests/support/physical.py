@@ -121,6 +121,6 @@ def _reason(judged: Judged, agreed: int, others: list[str], seconds: float, cond
     tries = agreed + len(others)
     head = f"{judged}: {agreed} of {tries} samples agreed in {seconds:.1f} s; other processes took {busy}"
     lines = ["; ".join(filter(None, (head, unfit(conditions, "stored"))))]
-    texts = [" | ".join(text.splitlines()[:3]) for text in others]
+    texts = [" | ".join(text.splitlines()[:3])[:200] for text in others]
     lines += [f"  {texts.count(text)}x {text}" for text in dict.fromkeys(texts)]
     return "\n".join(lines)
