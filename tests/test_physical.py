@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from fractions import Fraction
 
 import pytest
@@ -104,6 +105,16 @@ def test_the_machine_is_asked_where_no_monitor_is_given() -> None:
         confirm(Script("n"))
 
 
+def test_dear_samples_may_decide_sooner_at_a_larger_error() -> None:
+    for answers, taken in (("y", 2), ("n", 8)):
+        script = Script(answers)
+        with contextlib.suppress(AssertionError):
+            confirm(script, decisive=100, monitor=lambda: QUIET)
+        assert script.taken == taken
+    assert outcomes(MOST_IF_FALSE, 100)[0]["confirmed"] < Fraction(1, 100)
+    assert outcomes(LEAST_IF_TRUE, 100)[0]["refuted"] < Fraction(1, 100)
+
+
 def test_a_figure_and_a_whole_test_are_samples_too() -> None:
     figures = iter([0.0, 1.05, 0.96, 0.9, 1.1, 1.0])
     confirm_near(lambda: next(figures), pytest.approx(1.0, rel=0.101))
@@ -118,7 +129,7 @@ def test_a_figure_and_a_whole_test_are_samples_too() -> None:
     assert calls == [(1, "x")] * 3
 
 
-def outcomes(agrees: Fraction) -> tuple[dict[str, Fraction], Fraction]:
+def outcomes(agrees: Fraction, decisive: int = DECISIVE) -> tuple[dict[str, Fraction], Fraction]:
     """The exact probability of each outcome, and the mean number of samples, where a sample agrees so often."""
     under_way = {(0, 0): Fraction(1)}
     found: dict[str, Fraction] = dict.fromkeys(("confirmed", "refuted", "undecided"), Fraction(0))
@@ -128,7 +139,7 @@ def outcomes(agrees: Fraction) -> tuple[dict[str, Fraction], Fraction]:
         after: dict[tuple[int, int], Fraction] = {}
         for (agreed, disagreed), share in under_way.items():
             for tally, chance in (((agreed + 1, disagreed), agrees), ((agreed, disagreed + 1), 1 - agrees)):
-                judged = judge(*tally)
+                judged = judge(*tally, decisive)
                 if judged == "undecided":
                     after[tally] = after.get(tally, Fraction(0)) + share * chance
                 else:
