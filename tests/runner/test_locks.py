@@ -7,13 +7,13 @@ import os
 import re
 import subprocess
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from bench import BUILDS, tried_again
+from bench import BUILDS
 
+from physical import confirm, confirmed
 from pytest_ftgate.runner.locks.sites import (
     COUNT,
     OFF,
@@ -90,14 +90,6 @@ def probe(request: pytest.FixtureRequest, tmp_path: Path, executables: dict[str,
 
 def dedented(script: str) -> str:
     return textwrap.dedent(script).lstrip("\n")
-
-
-def when_quiet(look: Callable[[], str]) -> None:
-    """A physical truth on a machine that others use too: `look` says what is amiss, and may look eight times."""
-    for _ in range(7):
-        if not look():
-            return
-    assert look() == ""
 
 
 # Histograms
@@ -214,7 +206,7 @@ def test_threads_wait_what_queueing_theory_says(probe: Probe, kind: str, waits_f
     """Four that come at once wait 0, h, 2h and 3h, whatever their order: 6h a round, with a median of 2h."""
     script = QUEUEING.replace("KIND", kind)
 
-    def look() -> str:
+    def sample() -> None:
         ran = probe.good(script)
         (site,) = ran.at("lock =", script)
         (barrier,) = ran.at("gate =", script)
@@ -223,12 +215,12 @@ def test_threads_wait_what_queueing_theory_says(probe: Probe, kind: str, waits_f
         assert sum(site["histogram"].values()) == site["contended"]
         assert len(ran.sites) == 2
         waits_ns = in_theory([int(held_ns) for held_ns in ran.out.split()])
-        if site["contended"] != len(waits_ns):  # One came so late from the barrier that it found the lock free.
-            return str(site)
+        # One may come so late from the barrier that it finds the lock free.
+        assert site["contended"] == len(waits_ns)
         found = (site["total_ns"] / sum(waits_ns), percentile(site, 0.5) / waits_ns[4], site["max_ns"] / waits_ns[-1])
-        return "" if all(0.9 < ratio < 1.1 for ratio in found) else str(found)
+        assert all(0.9 < ratio < 1.1 for ratio in found), found
 
-    when_quiet(look)
+    confirm(sample)
 
 
 # Where and what
@@ -287,7 +279,7 @@ def test_queue_waits_stand_once_at_the_line_that_made_them(probe: Probe) -> None
         "mine =": "Mine",
     }
 
-    def look() -> str:
+    def sample() -> None:
         ran = probe.good(WAITS)
         queue = [site for site in ran.sites if site["waits_for"] == "queue"]
         for text, kind in kinds.items():
@@ -296,10 +288,9 @@ def test_queue_waits_stand_once_at_the_line_that_made_them(probe: Probe) -> None
             assert site["total_ns"] > 20e6
         assert len(queue) == len(kinds)
         # Whoever is woken may find the lock still held by the one that woke it: inside the wait, so never a lock wait.
-        locks = [site for site in ran.sites if site["waits_for"] == "lock"]
-        return str(locks) if locks else ""
+        assert [site for site in ran.sites if site["waits_for"] == "lock"] == []
 
-    when_quiet(look)
+    confirm(sample)
 
 
 CONTENDED = dedented("""
@@ -333,7 +324,7 @@ CONTENDED = dedented("""
 """)
 
 
-@tried_again
+@confirmed
 def test_lock_waits_stand_at_the_line_that_made_the_lock_and_named_ones_apart(probe: Probe) -> None:
     ran = probe.good(CONTENDED)
 
@@ -510,7 +501,7 @@ def test_locks_are_created_at_new_lines_while_others_are_folded(probe: Probe) ->
 
 
 @pytest.mark.parametrize("told", [False, True])
-@tried_again
+@confirmed
 def test_a_process_that_is_not_told_of_a_window_records_its_waits(probe: Probe, told: bool) -> None:
     """A pool's worker that boots, or is forked, while main counts: it is never told that main does so no more."""
     script = dedented("""
@@ -547,7 +538,7 @@ def test_a_process_that_is_not_told_of_a_window_records_its_waits(probe: Probe, 
     ]
 
 
-@tried_again
+@confirmed
 def test_no_wait_that_straddles_two_windows_is_kept(probe: Probe) -> None:
     """The pause between the turns would be charged to the lock."""
     iterations = "from pytest_ftgate.runner.locks import OFF, RECORD, set_window\n"
@@ -621,7 +612,7 @@ def test_a_signal_or_finalizer_that_creates_locks_never_blocks(probe: Probe) -> 
 # Whose line it is
 
 
-@tried_again
+@confirmed
 def test_a_lock_that_generated_code_creates_is_its_callers(probe: Probe) -> None:
     script = dedented("""
         import dataclasses, queue, threading, time
@@ -826,7 +817,7 @@ def test_the_interpreters_own_lock_tests_pass(probe: Probe) -> None:
 # Every process and interpreter
 
 
-@tried_again
+@confirmed
 def test_a_forked_child_keeps_its_own_waits_at_the_locks_own_site(probe: Probe) -> None:
     script = dedented("""
         import os, sys, threading, time
@@ -866,7 +857,7 @@ def test_a_child_of_another_interpreter_process_has_the_probe(probe: Probe) -> N
     assert probe.good(script).out.split() == ["True"]
 
 
-@tried_again
+@confirmed
 def test_each_sub_interpreter_has_the_probe_and_a_file_of_its_own(probe: Probe) -> None:
     script = dedented("""
         import os, textwrap

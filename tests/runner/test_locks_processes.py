@@ -7,9 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
-from bench import BUILDS, tried_again
+from bench import BUILDS
 from lock_script import Script, brief, queued
 
+from physical import confirm, confirmed
 from pytest_ftgate.runner.locks.sites import COUNT, OFF, RECORD
 
 METHODS = ("fork", "forkserver", "spawn")
@@ -68,7 +69,8 @@ def test_processes_wait_for_a_lock_what_queueing_theory_says(
     tmp_path: Path, executables: dict[str, str], build: str, method: str
 ) -> None:
     script = Script(tmp_path, ONE_LOCK)
-    for _ in range(5):  # until the machine is quiet
+
+    def sample() -> None:
         sites = script.run(executables[build], method)
         lock = next(site for site in sites if site.waits_for == "lock")
         assert (lock.line, lock.kind) == (script.line("ctx.Lock()"), "multiprocessing.Lock")
@@ -76,9 +78,10 @@ def test_processes_wait_for_a_lock_what_queueing_theory_says(
         visits = json.loads(script.said)
         assert {pid for *_, pid in visits} <= script.processes()
         expected_ns = queued([[came, held] for _, came, held, _ in visits])
-        if expected_ns > 3 * (1 + 2 + 3) * 0.8 * HOLD_NS and lock.total_ns == pytest.approx(expected_ns, rel=0.1):
-            return
-    pytest.fail(f"waits of {lock.total_ns} ns where {expected_ns} are expected")
+        assert expected_ns > 3 * (1 + 2 + 3) * 0.8 * HOLD_NS
+        assert lock.total_ns == pytest.approx(expected_ns, rel=0.1)
+
+    confirm(sample)
 
 
 PRIMITIVES = (
@@ -186,17 +189,17 @@ def test_each_primitive_at_its_line_and_no_inner_semaphore(
     ours |= {(line[name], f"multiprocessing.{kind}", "lock") for name, kind in locks.items()}
     # Whether main came to it before the child is the machine's to say.
     late = {(line["ready"], "multiprocessing.Event", "queue")}
-    for _ in range(5):  # until the machine is quiet: until the child came to each before main did
+
+    def sample() -> None:
         sites = script.run(executables[build], method)
-        assert brief(sites) - late <= ours
-        if brief(sites) >= ours:
-            break
-    assert brief(sites) >= ours
-    by_line = {site.line: site for site in sites}
-    for name in ("lock", "rlock", "semaphore", "bounded", "condition", "own", "barrier", "value"):
-        assert by_line[line[name]].contended == 1, name
-    assert by_line[line["lock"]].total_ns >= 30e6  # it timed out
-    assert by_line[line["condition"]].total_ns > 2 * 0.9 * 30e6  # with taking the lock back
+        assert brief(sites) - late == ours  # the child came to each before main did
+        by_line = {site.line: site for site in sites}
+        for name in ("lock", "rlock", "semaphore", "bounded", "condition", "own", "barrier", "value"):
+            assert by_line[line[name]].contended == 1, name
+        assert by_line[line["lock"]].total_ns >= 30e6  # it timed out
+        assert by_line[line["condition"]].total_ns > 2 * 0.9 * 30e6  # with taking the lock back
+
+    confirm(sample)
 
 
 INNER = (
@@ -290,7 +293,7 @@ WORKERS = (
 
 
 @each
-@tried_again
+@confirmed
 def test_workers_of_pools_and_children_of_children_leave_their_files(
     tmp_path: Path, executables: dict[str, str], build: str, method: str
 ) -> None:
@@ -327,7 +330,7 @@ NAMED = (
 
 
 @each_method
-@tried_again
+@confirmed
 def test_a_name_is_known_in_every_process(tmp_path: Path, executables: dict[str, str], build: str, method: str) -> None:
     script = Script(tmp_path, NAMED)
     sites = script.run(executables[build], method)
@@ -361,7 +364,7 @@ SERVED = (
 
 
 @each_method
-@tried_again
+@confirmed
 def test_a_manager_works_and_its_server_times_its_locks(
     tmp_path: Path, executables: dict[str, str], build: str, method: str
 ) -> None:
@@ -409,7 +412,7 @@ STRADDLING = """
 
 
 @pytest.mark.parametrize("build", BUILDS)
-@tried_again
+@confirmed
 def test_no_wait_that_straddles_two_windows_is_kept(tmp_path: Path, executables: dict[str, str], build: str) -> None:
     kept = Script(tmp_path, STRADDLING.replace("            set_window(RECORD)\n", "")).run(executables[build])
     assert len([site for site in kept if site.contended]) >= 4
