@@ -329,6 +329,41 @@ def test_a_worker_that_touches_64_mib_adds_64_mib(bench: Bench, executor: Execut
     confirm_near(added, pytest.approx(2 * 64, rel=0.03))
 
 
+@each_on_a_build([THREADS, *PROCESSES, INTERPRETERS])
+def test_memory_that_workers_hold_is_seen(bench: Bench, executor: Executor, build: str) -> None:
+    # An anonymous mapping in place of an object: allocators keep or give back what imports left, as it suits them.
+    # The first launch is not sampled: it compiles what it imports, which leaves most.
+    bench.write("""
+        import mmap
+        import time
+
+        @ftgate.compare(threads)
+        def test_it(worker, mib):
+            if not hasattr(worker.local, "held"):
+                worker.local.held = mmap.mmap(-1, mib << 20)
+                for page in range(0, mib << 20, 4096):
+                    worker.local.held[page] = 1
+            time.sleep(0.01)
+    """)
+
+    def launch(mib: int) -> Handle:
+        handle = bench.start(executor, build=build, params=params(mib=mib))
+        handle.ready()
+        return handle
+
+    def held(handle: Handle) -> int:
+        points = handle.hold(800_000_000, True).memory
+        assert {point.processes for point in points} == {points[0].processes}
+        assert len(points) > 1  # the only sample may have been taken when a worker had ended
+        return max(point.uss_bytes or 0 for point in points)
+
+    first = launch(1)
+    first.iteration(COLD)
+    first.finish()
+    little, much = launch(1), launch(33)
+    confirm_near(lambda: (held(much) - held(little)) / MIB, pytest.approx(2 * 32, abs=6))
+
+
 @pytest.mark.parametrize("build", BUILDS)
 @confirmed
 def test_what_a_forked_worker_writes_moves_from_shared_to_unique(bench: Bench, build: str) -> None:

@@ -364,15 +364,9 @@ def test_a_turn_is_a_window_of_load(start: Start) -> None:
     assert iteration.ops > 0
     assert iteration.rate == pytest.approx(iteration.ops / 0.15)
     assert iteration.latency is not None
-    assert (
-        0
-        < iteration.latency.p50_ns
-        <= iteration.latency.p95_ns
-        <= iteration.latency.p99_ns
-        <= iteration.latency.max_ns
-        < 2e9
-    )
-    assert iteration.latency.errors == 0
+    latency = iteration.latency
+    assert 0 < latency.p50_ns <= latency.p95_ns <= latency.p99_ns <= latency.max_ns
+    assert latency.errors == 0
     finished = handle.finish()
     assert (finished.cold, finished.iterations) == (cold, (iteration,))
 

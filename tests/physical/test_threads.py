@@ -91,6 +91,11 @@ def fraction(seen: Waits, *parts: str) -> float:
     return sum(float(getattr(seen, f"{part}_s")) for part in parts) / seen.span_s
 
 
+def median_gil_wait_ns(seen: Waits) -> float:
+    counts = {bucket: round(weight * 1e6) for bucket, weight in seen.gil_waits.items()}
+    return percentile(counts, min(1.0, 0.5 * (1 + seen.gil_unended / sum(seen.gil_waits.values()))))
+
+
 def assert_one_runs(seen: Waits) -> None:
     """Of two threads with one GIL one runs and one waits, but for the time that other jobs took the cores from them."""
     taken = fraction(seen, "runnable")
@@ -845,14 +850,32 @@ def test_real_waits_are_as_long_as_those_who_wait_say(program: Program, interval
         assert seen.gil_max_ns < 1.2e9 * whole[-1]
         if not seen.gil_waits:
             raise Inconclusive(f"too few of {len(whole)} waits were seen to end; {seen.samples} looks in 2 s")
-        counts = {bucket: round(weight * 1e6) for bucket, weight in seen.gil_waits.items()}
-        median_ns = percentile(counts, min(1.0, 0.5 * (1 + seen.gil_unended / sum(seen.gil_waits.values()))))
+        median_ns = median_gil_wait_ns(seen)
         crowded = seen.runnable_s > seen.gil_s
         if median_ns < (PAUSES_CROWDED if crowded else 1) * seen.gil_look_ns:  # then it is not told
             raise Inconclusive(f"looks {seen.gil_look_ns / 1e6:.1f} ms apart cannot tell {median_ns / 1e6:.1f} ms")
         assert 0.6e9 * waiting[len(waiting) // 2] < median_ns < 1.5e9 * whole[len(whole) // 2] + seen.gil_look_ns
 
     confirm(judge, longest_s=30.0)
+
+
+def test_a_shorter_switch_interval_shows_shorter_waits(program: Program) -> None:
+    """The second's waits are too short for the samples of a busy machine, which still must not make them long."""
+    code = "for _ in range(5): threading.Thread(target=busy, daemon=True).start()\nready()\nsys.stdin.read()"
+
+    def median_ns(interval_s: float) -> float:
+        running = program("3.14", f"{BUSY}sys.setswitchinterval({interval_s})\n{code}")
+        seen = watched(Roles(main=running.pid), 1.0)
+        running.process.kill()
+        if not seen.gil_waits:
+            raise Inconclusive(f"no wait of {interval_s} s was seen to end; {seen.samples} samples in 1 s")
+        return median_gil_wait_ns(seen)
+
+    def judge() -> None:
+        longer, shorter = median_ns(0.005), median_ns(0.0005)
+        assert shorter < longer, f"{shorter / 1e6:.2f} and {longer / 1e6:.2f} ms"
+
+    confirm(judge, longest_s=60.0)
 
 
 def test_without_a_gil_there_is_none_to_wait_for(program: Program) -> None:
