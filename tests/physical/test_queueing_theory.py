@@ -116,7 +116,7 @@ def queued(visits: list[list[float]]) -> float:
     return waits
 
 
-@pytest.mark.parametrize(("build", "method"), itertools.product(BUILDS, START_METHODS))
+@pytest.mark.parametrize(("build", "method"), list(itertools.product(BUILDS, START_METHODS)))
 def test_processes_wait_for_a_lock_what_queueing_theory_says(
     tmp_path: Path, executables: dict[str, str], build: str, method: str
 ) -> None:
