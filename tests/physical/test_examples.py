@@ -119,7 +119,7 @@ def has_scenario_2s_shape(report: Report) -> None:
 
 
 def inserted(row: Row) -> tuple[float, int]:
-    """Inserts and operations of a cell, over all its turns."""
+    """Inserts and operations of a cell, over all its iterations."""
     assert row.sample is not None
     (launch,) = row.sample.launches
     return launch.counters["inserts"], sum(iteration.ops for iteration in launch.iterations)

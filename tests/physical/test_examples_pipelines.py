@@ -1,4 +1,4 @@
-"""Scenario 3 and the trading pipeline: their cells, and their shape in short real launches that take turns."""
+"""Scenario 3 and the trading pipeline: their cells, and their shape in short real launches that are interleaved."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Side(NamedTuple):
 
 
 class Phase:
-    """Starts launches of an example, and lets them take turns."""
+    """Starts launches of an example, and interleaves them."""
 
     def __init__(self, path: Path, folder: Path, executables: dict[str, str]) -> None:
         self.path = path
@@ -89,7 +89,7 @@ class Phase:
         return handle
 
     def measure(self, sides: Sequence[Side], iterations: int, window_ns: int = 0) -> list[Finished]:
-        """Each side's launch; they take turns, one window each."""
+        """Each side's launch; they are interleaved, one window each."""
         handles = [self.start(side) for side in sides]
         for handle in handles:
             handle.iteration(WARMUP, 1, window_ns)
@@ -108,7 +108,7 @@ def phase(request: pytest.FixtureRequest, tmp_path: Path, executables: dict[str,
 
 
 def times_as_fast(done: Finished, other: Finished) -> float:
-    """Operations per second over another's, the median over turns that were neighbours."""
+    """Operations per second over another's, the median over neighbouring iterations."""
     return median(
         iteration.rate / beside.rate for iteration, beside in zip(done.iterations, other.iterations, strict=True)
     )
@@ -173,7 +173,7 @@ def sharded(executor: Executor, build: str, writers: int = 1) -> Side:
 
 
 @pytest.mark.parametrize("build", BUILDS)
-@pytest.mark.parametrize("stage", [SHARDED], indirect=True, ids=["sharded"])
+@pytest.mark.parametrize("phase", [SHARDED], indirect=True, ids=["sharded"])
 def test_one_writer_beats_the_shared_dict(phase: Phase, build: str) -> None:
     sides = [Side("test_shared_dict", FORK, build, workers=8), sharded(FORK, build)]
 
@@ -190,7 +190,7 @@ def test_one_writer_beats_the_shared_dict(phase: Phase, build: str) -> None:
 
 
 @pytest.mark.parametrize("build", BUILDS)
-@pytest.mark.parametrize("stage", [SHARDED], indirect=True, ids=["sharded"])
+@pytest.mark.parametrize("phase", [SHARDED], indirect=True, ids=["sharded"])
 @confirmed
 def test_interpreters_wait_as_long_as_their_queues_sleep(phase: Phase, build: str) -> None:
     threads, interpreters = phase.measure(
@@ -219,7 +219,7 @@ def burn_ms(python: str) -> float:
     return float(subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout)
 
 
-@pytest.mark.parametrize("stage", [PIPELINE], indirect=True, ids=["pipeline"])
+@pytest.mark.parametrize("phase", [PIPELINE], indirect=True, ids=["pipeline"])
 @confirmed
 def test_all_keep_up_where_there_is_room(phase: Phase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIPELINE_SECONDS", "0.4")
@@ -233,7 +233,7 @@ def test_all_keep_up_where_there_is_room(phase: Phase, monkeypatch: pytest.Monke
         assert all(iteration.ops == 1 and iteration.work_ns >= 0.4e9 for iteration in done.iterations)
 
 
-@pytest.mark.parametrize("stage", [PIPELINE], indirect=True, ids=["pipeline"])
+@pytest.mark.parametrize("phase", [PIPELINE], indirect=True, ids=["pipeline"])
 def test_one_thread_without_room_starves_the_evaluator(phase: Phase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIPELINE_SECONDS", "0.3")
     # Twice the work that there is time for: 10 ms a tick at the speed that this machine has now.

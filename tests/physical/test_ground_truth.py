@@ -114,7 +114,7 @@ def test_threads_that_hold_a_lock_wait_as_theory_says(bench: Bench, executor: Ex
         waits, held_ns = lock_launch(bench, executor, build, workers=2)
         site = site_of(waits)
         assert (site.file, site.line, site.kind) == (str(path), line, "Lock")
-        assert site.contended == 2 * 2 * 2  # two workers, two turns, two of three threads wait
+        assert site.contended == 2 * 2 * 2  # two workers, two iterations, two of three threads wait
         assert site.acquisitions == 2 * 3  # of the warm-up
         assert site.max_ns < 1.3 * site.total_ns / 6
         return site.total_ns / (2 * 2 * 3 * held_ns)  # 0 + h + 2 h
