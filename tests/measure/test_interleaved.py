@@ -42,7 +42,7 @@ from pytest_ftgate.measure.interleaved import (
     Judge,
     Reference,
 )
-from pytest_ftgate.measure.launch import LaunchFailed, Side
+from pytest_ftgate.measure.launch import LaunchFailed, LaunchRole
 from pytest_ftgate.model import Executor, Group, Program, Sample, Settings, WorkloadError
 from pytest_ftgate.model.launch import EVERYTHING, Need
 from pytest_ftgate.runner.protocol import BARRIER, CHECK, COLD, HOLD, MEASURED, WARMUP
@@ -515,7 +515,7 @@ MOMENTS = ["start", "ready", COLD, WARMUP, MEASURED, CHECK, "finish"]
 
 
 def at_moment(
-    event: str, error: BaseException, *, start: int = 2, side: Side = "own"
+    event: str, error: BaseException, *, start: int = 2, side: LaunchRole = "own"
 ) -> Callable[[At], BaseException | None]:
     """Trouble of the fork cell in its second timing launch (memory launches are started in between)."""
 

@@ -17,9 +17,9 @@ import pytest
 from bench import BUILDS, FORK, INTERPRETERS, TASKS, THREADS, runner_home
 
 from physical import confirm, confirmed
-from pytest_ftgate.measure.launch import Finished, Handle, Request
-from pytest_ftgate.measure.launchers.workload import ProcessLauncher
-from pytest_ftgate.model import Cell, Executor, Param, RoleCounts, Source, Spec, Target
+from pytest_ftgate.measure.launch import Handle, Request
+from pytest_ftgate.measure.launchers.workload import WorkloadLauncher
+from pytest_ftgate.model import Cell, Executor, Launch, Param, RoleCounts, Source, Spec, Target
 from pytest_ftgate.runner.protocol import MEASURED, WARMUP
 
 ROOT = Path(__file__).parents[2]
@@ -44,7 +44,7 @@ class Phase:
 
     def __init__(self, path: Path, folder: Path, executables: dict[str, str]) -> None:
         self.path = path
-        self.launcher = ProcessLauncher(runner_home(), folder / "launches")
+        self.launcher = WorkloadLauncher(runner_home(), folder / "launches")
         self.executables = executables
         self.started: list[Handle] = []
 
@@ -88,7 +88,7 @@ class Phase:
         handle.ready()
         return handle
 
-    def measure(self, sides: Sequence[Side], iterations: int, window_ns: int = 0) -> list[Finished]:
+    def measure(self, sides: Sequence[Side], iterations: int, window_ns: int = 0) -> list[Launch]:
         """Each side's launch; they are interleaved, one window each."""
         handles = [self.start(side) for side in sides]
         for handle in handles:
@@ -107,14 +107,14 @@ def phase(request: pytest.FixtureRequest, tmp_path: Path, executables: dict[str,
         handle.kill()
 
 
-def times_as_fast(done: Finished, other: Finished) -> float:
+def times_as_fast(done: Launch, other: Launch) -> float:
     """Operations per second over another's, the median over neighbouring iterations."""
     return median(
         iteration.rate / beside.rate for iteration, beside in zip(done.iterations, other.iterations, strict=True)
     )
 
 
-def per_cpu_s(done: Finished) -> float:
+def per_cpu_s(done: Launch) -> float:
     """Operations per second of CPU time, whatever else the machine does."""
     return (
         sum(iteration.ops for iteration in done.iterations)
@@ -123,7 +123,7 @@ def per_cpu_s(done: Finished) -> float:
     )
 
 
-def mean_ns(done: Finished, timer: str) -> float:
+def mean_ns(done: Launch, timer: str) -> float:
     return done.timers[timer].total_ns / done.timers[timer].count
 
 

@@ -20,7 +20,8 @@ from bench import (
 )
 
 from physical import confirm, confirm_near, confirmed
-from pytest_ftgate.measure.launch import Handle, Held
+from pytest_ftgate.measure.launch import Handle, Held, LaunchFailed
+from pytest_ftgate.measure.launchers import workload
 from pytest_ftgate.model import Barrier, Executor, LockSite, LockWaits, Param, Waits
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
 
@@ -185,12 +186,10 @@ def test_waiting_for_an_item_is_no_lock_wait(bench: Bench, build: str) -> None:
 
 
 def test_a_launch_without_the_start_hook_is_an_error(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pytest_ftgate.measure import launch
-
     bench.write(SHARED)
-    monkeypatch.setattr(launch, "STARTHOOK", "elsewhere")
+    monkeypatch.setattr(workload, "STARTHOOK", "elsewhere")
     handle = bench.start(THREADS, side="locks")
-    with pytest.raises(launch.LaunchFailed, match="the lock probe is not at work"):
+    with pytest.raises(LaunchFailed, match="the lock probe is not at work"):
         handle.ready()
 
 

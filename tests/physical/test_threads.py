@@ -23,9 +23,9 @@ from pytest_ftgate.judge.wait_figures import PAUSES_CROWDED
 from pytest_ftgate.measure.watch import self_test as self_test_module
 from pytest_ftgate.measure.watch.gil_waits import Slices
 from pytest_ftgate.measure.watch.proc import CALLS, UNBORN, Account, Calls, Proc
-from pytest_ftgate.measure.watch.process_roles import Roles
+from pytest_ftgate.measure.watch.process_map import ProcessMap
 from pytest_ftgate.measure.watch.self_test import VERSION, disagrees, patterns_hold, self_test
-from pytest_ftgate.measure.watch.threads import Watch, unsupported
+from pytest_ftgate.measure.watch.threads import ThreadSampler, unsupported
 from pytest_ftgate.measure.watch.wait_states import Sleepers, writable_statics
 from pytest_ftgate.model import Waits
 from pytest_ftgate.stats.histogram import percentile
@@ -78,8 +78,8 @@ def program(executables: dict[str, str]) -> Iterator[Program]:
             pass
 
 
-def watched(roles: Roles, seconds: float = WINDOW_S, refused: str = "") -> Waits:
-    watch = Watch(roles, refused=refused)
+def watched(roles: ProcessMap, seconds: float = WINDOW_S, refused: str = "") -> Waits:
+    watch = ThreadSampler(roles, refused=refused)
     watch.start()
     watch.run(seconds)
     seen = watch.finish()
@@ -117,7 +117,7 @@ def test_two_busy_threads_wait_for_the_gil_half_of_the_time_or_never(program: Pr
     running = program(build, BUSY + code)
 
     def judge() -> None:
-        seen = watched(Roles(main=running.pid))
+        seen = watched(ProcessMap(main=running.pid))
         if build == "3.14":
             assert_one_runs(seen)
         else:
@@ -145,7 +145,7 @@ def test_the_gil_of_a_sub_interpreter_is_one_too(program: Program, build: str) -
     )
 
     def judge() -> None:
-        seen = watched(Roles(main=running.pid, own_gils=build == "3.14"))
+        seen = watched(ProcessMap(main=running.pid, own_gils=build == "3.14"))
         if build == "3.14":
             assert_one_runs(seen)
         else:
@@ -172,8 +172,8 @@ def test_of_three_threads_two_wait_for_the_lock(program: Program, build: str) ->
     )
 
     def judge() -> None:
-        seen = watched(Roles(main=running.pid))
-        assert fraction(seen, "parked") == pytest.approx(2 / 3, abs=0.06)
+        seen = watched(ProcessMap(main=running.pid))
+        assert fraction(seen, "futex") == pytest.approx(2 / 3, abs=0.06)
         assert fraction(seen, "asleep") == pytest.approx(1 / 3, abs=0.06)
         assert seen.voluntary_switches > 20
 
@@ -190,9 +190,9 @@ def test_sleepers_are_asleep_and_a_main_thread_that_works_is_watched(program: Pr
     running = program(build, code)
 
     def judge() -> None:
-        aside = watched(Roles(main=running.pid), 0.2)
+        aside = watched(ProcessMap(main=running.pid), 0.2)
         assert fraction(aside, "asleep") > 0.99
-        works = watched(Roles(main=running.pid, main_works=True), 0.2)
+        works = watched(ProcessMap(main=running.pid, main_works=True), 0.2)
         assert works.span_s / works.watched_s == pytest.approx(3, rel=0.1)
         assert fraction(works, "process") == pytest.approx(1 / 3, abs=0.05)  # it reads our pipe
 
@@ -223,7 +223,7 @@ def test_children_wait_for_each_other(program: Program, build: str) -> None:
     )
 
     def judge() -> None:
-        seen = watched(Roles(main=running.pid, workers=tuple(running.told)), 0.2)
+        seen = watched(ProcessMap(main=running.pid, workers=tuple(running.told)), 0.2)
         assert list(seen.cores) == ["main", "worker 0", "worker 1", "worker 2", "worker 3"]
         assert fraction(seen, "process") > 0.99
 
@@ -246,7 +246,7 @@ for _ in sys.stdin: ready(time.process_time())
 
     def judge() -> None:
         began = running.ask("now")
-        seen = watched(Roles(main=main.pid, servers={running.pid: "Manager"}, main_works=True))
+        seen = watched(ProcessMap(main=main.pid, servers={running.pid: "Manager"}, main_works=True))
         assert seen.cores["Manager"] * seen.watched_s == pytest.approx(running.ask("now") - began, rel=0.1)
         assert seen.cores["main"] < 0.01
         assert seen.span_s == pytest.approx(seen.watched_s, rel=0.05)  # a server's threads are not watched
@@ -268,7 +268,7 @@ def test_threads_come_and_go(program: Program) -> None:
     running = program("3.14", code)
 
     def judge() -> None:  # one waits all the time for one that sleeps
-        seen = watched(Roles(main=running.pid), 0.8)
+        seen = watched(ProcessMap(main=running.pid), 0.8)
         assert seen.parked_s == pytest.approx(seen.watched_s, rel=0.1)
         assert seen.asleep_s == pytest.approx(seen.watched_s, rel=0.1)
 
@@ -290,8 +290,8 @@ def test_threads_that_live_shorter_than_an_accounts_turn_are_seen(program: Progr
     running = program(build, code)
 
     def judge() -> None:
-        seen = watched(Roles(main=running.pid))
-        asleep, parked = (fraction(seen, name) for name in ("asleep", "parked"))
+        seen = watched(ProcessMap(main=running.pid))
+        asleep, parked = (fraction(seen, name) for name in ("asleep", "futex"))
         assert asleep / (asleep + parked) == pytest.approx(0.8, abs=0.08)
         assert asleep + parked > 0.5  # the rest is for a core, on a machine that has others to serve
         assert seen.span_s == pytest.approx(5 * seen.watched_s, rel=0.15)
@@ -317,7 +317,7 @@ for _ in sys.stdin: ready(time.process_time())
 
     def judge() -> None:
         began = running.ask("now")
-        seen = watched(Roles(main=running.pid), refused="the patterns are others")
+        seen = watched(ProcessMap(main=running.pid), refused="the patterns are others")
         spent_s = running.ask("now") - began
         assert seen.span_s == pytest.approx(2 * seen.watched_s, rel=0.05)
         assert seen.running_s == pytest.approx(spent_s, rel=0.1)
@@ -338,7 +338,7 @@ def test_off_linux_there_are_cores(program: Program, monkeypatch: pytest.MonkeyP
 
     def judge() -> None:
         began = running.ask("now")
-        seen = watched(Roles(main=idle.pid, workers=(running.pid, 2**22 + 1)), refused="not Linux")
+        seen = watched(ProcessMap(main=idle.pid, workers=(running.pid, 2**22 + 1)), refused="not Linux")
         spent_s = running.ask("now") - began
         assert seen == Waits(unavailable="not Linux", watched_s=seen.watched_s, cores=seen.cores)
         assert seen.cores["worker 0"] * seen.watched_s == pytest.approx(spent_s, rel=0.1)  # ticks of 10 ms
@@ -354,7 +354,7 @@ def test_many_threads_take_turns_and_do_not_use_up_descriptors(program: Program)
 
     def judge() -> None:
         before = len(os.listdir("/proc/self/fd"))
-        watch = Watch(Roles(main=running.pid))
+        watch = ThreadSampler(ProcessMap(main=running.pid))
         watch.start()
         watch.run(1.0)
         assert len(os.listdir("/proc/self/fd")) - before <= 256
@@ -372,7 +372,7 @@ def test_a_process_that_ended_leaves_what_was_seen_of_it(program: Program) -> No
     def judge() -> None:
         code = BUSY + "threading.Thread(target=busy, daemon=True).start()\nready()\nsys.stdin.read()"
         running = program("3.14", code)
-        watch = Watch(Roles(main=running.pid))
+        watch = ThreadSampler(ProcessMap(main=running.pid))
         watch.start()
         watch.run(0.4)
         running.process.kill()
@@ -392,7 +392,7 @@ def test_a_process_that_ended_unseen_is_no_error(
 ) -> None:
     running = program("3.14", "threading.Thread(target=time.sleep, args=(60,)).start()\nready()\nsys.stdin.read()")
     monkeypatch.setattr(sys, "platform", system)
-    watch = Watch(Roles(main=running.pid), refused="the patterns are others")
+    watch = ThreadSampler(ProcessMap(main=running.pid), refused="the patterns are others")
     watch.start()
     watch.run(0.05)
     running.process.kill()
@@ -428,7 +428,7 @@ class Told:
         self.asked: list[int] = []
         self.map_reads = 0
         self.costs_s: Callable[[float], None] = lambda seconds: None
-        self.look_s = 0.0
+        self.pause_s = 0.0
         self.accounts: Callable[[int], Account | None] = lambda thread: UNBORN
         self.cpu: Callable[[int], float | None] = lambda pid: 0.0
         self.dropped: list[int] = []
@@ -441,7 +441,7 @@ class Told:
 
     def call(self, pid: int, thread: int) -> bytes | None:
         self.asked.append(thread)
-        self.costs_s(self.look_s)
+        self.costs_s(self.pause_s)
         return self.calls.get(thread)
 
     def account(self, pid: int, thread: int) -> Account | None:
@@ -501,13 +501,13 @@ FUTEX = {arch: calls.futex for arch, calls in CALLS.items()}
         (STATIC, 0x89, True, "gil"),
         (BSS, 0x89, True, "gil"),
         (LIBRARY, 0x189, False, "gil"),
-        (HEAP, 0x189, False, "parked"),
-        (HEAP, 0x89, True, "parked"),
-        (STACK + 0x40, 0x189, False, "parked"),
-        (STACK + 0x40, 0x89, True, "parked"),
+        (HEAP, 0x189, False, "futex"),
+        (HEAP, 0x89, True, "futex"),
+        (STACK + 0x40, 0x189, False, "futex"),
+        (STACK + 0x40, 0x89, True, "futex"),
         (SHARED, 0x109, False, "process"),
         (SHARED, 0x109, True, "process"),
-        (HEAP, 0x109, False, "parked"),
+        (HEAP, 0x109, False, "futex"),
     ],
 )
 def test_what_a_futex_is(arch: str, address: int, operation: int, timeout: bool, meant: str) -> None:
@@ -525,12 +525,12 @@ def test_a_server_with_the_interpreter_as_a_library_has_the_gil_there() -> None:
 
 def test_the_heap_holds_a_gil_where_an_interpreter_has_its_own() -> None:
     sleepers = Sleepers(1, Told(), CALLS["x86_64"], own_gils=True)
-    assert sleepers.where(line(202, HEAP + 64, 0x189)) == "parked"
+    assert sleepers.where(line(202, HEAP + 64, 0x189)) == "futex"
     assert sleepers.where(line(202, HEAP, 0x89, timeout=True)) == "gil"
-    assert sleepers.where(line(202, STACK + 64, 0x89, timeout=True)) == "parked"
+    assert sleepers.where(line(202, STACK + 64, 0x89, timeout=True)) == "futex"
     sleepers.forget()
     assert sleepers.where(line(202, HEAP + 64, 0x189)) == "gil"  # its second condition: the old holder waits there
-    assert sleepers.where(line(202, HEAP + 4096, 0x189)) == "parked"
+    assert sleepers.where(line(202, HEAP + 4096, 0x189)) == "futex"
 
 
 def test_what_a_descriptor_is() -> None:
@@ -604,8 +604,8 @@ class Clock:
 
 def paced(reader: Told, look_s: float = 0.0, seconds: float = 1.0) -> tuple[Clock, Waits]:
     clock = Clock()
-    reader.costs_s, reader.look_s = clock.work, look_s
-    watch = Watch(Roles(main=1000), reader=reader, clock=clock, cost_clock=lambda: clock.cpu_s)
+    reader.costs_s, reader.pause_s = clock.work, look_s
+    watch = ThreadSampler(ProcessMap(main=1000), reader=reader, clock=clock, cost_clock=lambda: clock.cpu_s)
     watch.start()
     watch.run(seconds, clock.sleep)
     return clock, watch.finish()
@@ -626,7 +626,7 @@ def test_looking_takes_at_most_two_hundredths_and_all_have_their_turn(threads: i
 def test_nothing_is_done_before_it_is_due() -> None:
     reader = Told({1001: line(230)})
     clock = Clock()
-    watch = Watch(Roles(main=1000), reader=reader, clock=clock, cost_clock=lambda: clock.cpu_s)
+    watch = ThreadSampler(ProcessMap(main=1000), reader=reader, clock=clock, cost_clock=lambda: clock.cpu_s)
     watch.start()
     watch.step()
     due_s = watch.due_s
@@ -652,7 +652,7 @@ def test_the_account_goes_before_the_looks() -> None:
         return Account(int(running * passed), int(runnable * passed), int(50 * passed), 0)
 
     reader.accounts = account
-    watch = Watch(Roles(main=1000), reader=reader, clock=clock, cost_clock=lambda: clock.cpu_s)
+    watch = ThreadSampler(ProcessMap(main=1000), reader=reader, clock=clock, cost_clock=lambda: clock.cpu_s)
     watch.start()
     watch.run(0.5, clock.sleep)
     reader.calls[1001] = line(230)
@@ -711,8 +711,8 @@ class Births(Told):
         return None if now >= ended else Account(int(awake_s * 1e9), 0, 1, 0)
 
     def watched(self, look_s: float = 0.0, account_s: float = 0.0, list_s: float = 0.0, seconds: float = 2.0) -> Waits:
-        self.costs_s, self.look_s, self.account_s, self.list_s = self.clock.work, look_s, account_s, list_s
-        watch = Watch(Roles(main=1000), reader=self, clock=self.clock, cost_clock=lambda: self.clock.cpu_s)
+        self.costs_s, self.pause_s, self.account_s, self.list_s = self.clock.work, look_s, account_s, list_s
+        watch = ThreadSampler(ProcessMap(main=1000), reader=self, clock=self.clock, cost_clock=lambda: self.clock.cpu_s)
         watch.start()
         watch.run(seconds, self.clock.sleep)
         return watch.finish()
@@ -754,7 +754,7 @@ class Contended(Told):
         self.lines = {1001 + number: life for number, life in enumerate(lines)}
         self.calls = dict.fromkeys(self.lines, b"running")
         self.sliced = lambda thread: self.at(thread)[1]
-        self.costs_s, self.look_s = self.clock.work, 3e-6
+        self.costs_s, self.pause_s = self.clock.work, 3e-6
         self.accounts = lambda thread: Account(self.at(thread)[1].running_ns, 0, self.at(thread)[1].times, 0)
 
     def at(self, thread: int) -> tuple[str, Slices]:
@@ -773,7 +773,7 @@ class Contended(Told):
         self.clock.now_s += max(0.0, seconds - 30e-6) + self.random.uniform(50e-6, 120e-6)
 
     def watched(self, seconds: float) -> Waits:
-        watch = Watch(Roles(main=1000), reader=self, clock=self.clock, cost_clock=lambda: self.clock.cpu_s)
+        watch = ThreadSampler(ProcessMap(main=1000), reader=self, clock=self.clock, cost_clock=lambda: self.clock.cpu_s)
         watch.start()
         watch.run(seconds, self.sleep)
         return watch.finish()
@@ -843,7 +843,7 @@ def test_real_waits_are_as_long_as_those_who_wait_say(program: Program, interval
         running = program("3.14", TOLD.format(interval_s=interval_s))
         assert running.process.stdin is not None
         began = time.perf_counter()
-        seen = watched(Roles(main=running.pid), 2.0)
+        seen = watched(ProcessMap(main=running.pid), 2.0)
         running.process.stdin.write(f"{began}\n")
         whole, waiting = running.ask(str(time.perf_counter()))
         running.process.kill()
@@ -865,7 +865,7 @@ def test_a_shorter_switch_interval_shows_shorter_waits(program: Program) -> None
 
     def median_ns(interval_s: float) -> float:
         running = program("3.14", f"{BUSY}sys.setswitchinterval({interval_s})\n{code}")
-        seen = watched(Roles(main=running.pid), 1.0)
+        seen = watched(ProcessMap(main=running.pid), 1.0)
         running.process.kill()
         if not seen.gil_waits:
             raise Inconclusive(f"no wait of {interval_s} s was seen to end; {seen.samples} samples in 1 s")
@@ -880,7 +880,7 @@ def test_a_shorter_switch_interval_shows_shorter_waits(program: Program) -> None
 
 def test_without_a_gil_there_is_none_to_wait_for(program: Program) -> None:
     code = "for _ in range(3): threading.Thread(target=busy, daemon=True).start()\nready()\nsys.stdin.read()"
-    seen = watched(Roles(main=program("3.14t", BUSY + code).pid))
+    seen = watched(ProcessMap(main=program("3.14t", BUSY + code).pid))
     assert (seen.gil_waits, seen.gil_max_ns) == ({}, 0)
 
 
@@ -900,8 +900,8 @@ def test_the_workers_threads_are_watched(workers: tuple[int, ...], main_works: b
     """With worker processes, main's threads feed them: they are none of the workers'. Their cores are shown."""
     reader, clock = Told(dict.fromkeys((1000, 1001, 1002, 2000, 2001, 3000), line(230))), Clock()
     reader.cpu = lambda pid: clock.now_s * pid / 1000
-    roles = Roles(main=1000, workers=workers, main_works=main_works)
-    watch = Watch(roles, reader=reader, clock=clock, cost_clock=lambda: clock.cpu_s)
+    roles = ProcessMap(main=1000, workers=workers, main_works=main_works)
+    watch = ThreadSampler(roles, reader=reader, clock=clock, cost_clock=lambda: clock.cpu_s)
     watch.start()
     watch.run(1.0, clock.sleep)
     seen = watch.finish()
@@ -917,7 +917,9 @@ def test_every_thread_of_a_tree_that_is_no_launch_of_ours_is_watched() -> None:
     reader.below = {1000: (2000, 4000, 5000), 2000: (3000,)}
     reader.titles = {1000: "apache2", 2000: "apache2", 3000: "wsgi", 4000: "tracker", 5000: "wsgi"}
     reader.cpu = lambda pid: clock.now_s * pid / 10000
-    watch = Watch(Roles(main=1000, all_work=True), reader=reader, clock=clock, cost_clock=lambda: clock.cpu_s)
+    watch = ThreadSampler(
+        ProcessMap(main=1000, all_work=True), reader=reader, clock=clock, cost_clock=lambda: clock.cpu_s
+    )
     watch.start()
     watch.run(1.0, clock.sleep)
     seen = watch.finish()
@@ -931,7 +933,9 @@ def test_processes_of_a_tree_come_and_go() -> None:
     reader, clock = Told(dict.fromkeys((1000, 2000), line(230))), Clock()
     reader.below, reader.titles = {1000: (2000,)}, {1000: "granian", 2000: "granian", 3000: "helper"}
     reader.cpu = lambda pid: clock.now_s if pid in reader.calls else None
-    watch = Watch(Roles(main=1000, all_work=True), reader=reader, clock=clock, cost_clock=lambda: clock.cpu_s)
+    watch = ThreadSampler(
+        ProcessMap(main=1000, all_work=True), reader=reader, clock=clock, cost_clock=lambda: clock.cpu_s
+    )
     watch.start()
     watch.run(1.0, clock.sleep)
     reader.calls[3000] = line(230)
@@ -966,7 +970,7 @@ def test_a_real_tree_is_found_and_followed(program: Program, build: str) -> None
     )
 
     def judge() -> None:
-        watch = Watch(Roles(main=running.pid, all_work=True))
+        watch = ThreadSampler(ProcessMap(main=running.pid, all_work=True))
         watch.start()
         watch.run(0.4)
         third = running.ask("another")
@@ -1021,7 +1025,7 @@ def test_a_tree_of_another_user_is_read_by_root(program: Program) -> None:
     running = program("3.14", code)
 
     def judge() -> None:
-        seen = watched(Roles(main=running.pid, all_work=True), 0.3)
+        seen = watched(ProcessMap(main=running.pid, all_work=True), 0.3)
         assert list(seen.cores) == ["main", "child 0"]
         assert seen.span_s == pytest.approx(3 * seen.watched_s, rel=0.1)
         assert fraction(seen, "asleep") > 0.95
@@ -1054,7 +1058,7 @@ def test_another_pattern_is_refused(executables: dict[str, str], monkeypatch: py
 
     def judge() -> None:
         reason = self_test(executables["3.14"])
-        assert "cannot be told apart" in reason
+        assert "wait states cannot be distinguished" in reason
         assert "asleep" in reason
 
     confirm(judge)
@@ -1069,13 +1073,13 @@ def test_an_interpreter_that_cannot_be_tested_is_refused(tmp_path: Path) -> None
 
 
 def test_what_disagrees() -> None:
-    assert disagrees("parked a lock", {"parked": 60}, gil=True) == ""
-    assert disagrees("parked a lock", {"parked": 57, "running": 3}, gil=True) == ""
-    assert "a lock (parked) was seen 60 times as gil" in disagrees("parked a lock", {"gil": 60}, gil=True)
+    assert disagrees("futex a lock", {"futex": 60}, gil=True) == ""
+    assert disagrees("futex a lock", {"futex": 57, "running": 3}, gil=True) == ""
+    assert "a lock (futex) was seen 60 times as gil" in disagrees("futex a lock", {"gil": 60}, gil=True)
     assert disagrees("busy two threads", {"gil": 20, "running": 40}, gil=True) == ""
     assert disagrees("busy two threads", {"running": 60}, gil=False) == ""
     assert "two threads" in disagrees("busy two threads", {"running": 60}, gil=True)
-    assert "two threads" in disagrees("busy two threads", {"parked": 20, "gil": 10, "running": 30}, gil=True)
+    assert "two threads" in disagrees("busy two threads", {"futex": 20, "gil": 10, "running": 30}, gil=True)
     assert "two threads" in disagrees("busy two threads", {"gil": 30, "running": 30}, gil=False)
     assert disagrees("asleep a sleep", {}, gil=False)
 
@@ -1096,7 +1100,7 @@ def half_busy(clock: Clock) -> Told:
 def test_a_watch_that_is_refused_looks_at_no_sleeper() -> None:
     clock = Clock()
     reader = half_busy(clock)
-    watch = Watch(Roles(main=1000), refused="the patterns are others", reader=reader, clock=clock)
+    watch = ThreadSampler(ProcessMap(main=1000), refused="the patterns are others", reader=reader, clock=clock)
     watch.start()
     watch.run(1.0, clock.sleep)
     seen = watch.finish()
@@ -1112,7 +1116,7 @@ def test_a_watch_that_is_refused_looks_at_no_sleeper() -> None:
 
 def test_what_lives_shortly_is_accounted_without_a_look() -> None:
     births = Births(4, 0.02, 0.0)
-    watch = Watch(Roles(main=1000), refused="x", reader=births, clock=births.clock, cost_clock=lambda: 0.0)
+    watch = ThreadSampler(ProcessMap(main=1000), refused="x", reader=births, clock=births.clock, cost_clock=lambda: 0.0)
     watch.start()
     watch.run(2.0, births.clock.sleep)
     seen = watch.finish()
@@ -1131,7 +1135,7 @@ def test_looks_that_are_forbidden_are_refused_with_the_mend() -> None:
             raise PermissionError(1, "Operation not permitted", "/proc/1000/task/1001/syscall")
 
     reader.costs_s = forbidden
-    watch = Watch(Roles(main=1000), reader=reader, clock=clock, cost_clock=lambda: clock.cpu_s)
+    watch = ThreadSampler(ProcessMap(main=1000), reader=reader, clock=clock, cost_clock=lambda: clock.cpu_s)
     watch.start()
     watch.run(1.0, clock.sleep)
     seen = watch.finish()
@@ -1150,7 +1154,7 @@ def test_where_not_even_the_account_may_be_read_there_are_cores() -> None:
         raise PermissionError(1, "Operation not permitted", "/proc/1000/task/1001/schedstat")
 
     reader.accounts = forbidden
-    watch = Watch(Roles(main=1000), reader=reader, clock=clock, cost_clock=lambda: clock.cpu_s)
+    watch = ThreadSampler(ProcessMap(main=1000), reader=reader, clock=clock, cost_clock=lambda: clock.cpu_s)
     watch.start()
     watch.run(1.0, clock.sleep)
     seen = watch.finish()
@@ -1163,7 +1167,7 @@ def test_where_not_even_the_account_may_be_read_there_are_cores() -> None:
 def test_another_system_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     assert "riscv64" in unsupported()
-    assert "riscv64" in Watch(Roles(main=1)).finish().unavailable
+    assert "riscv64" in ThreadSampler(ProcessMap(main=1)).finish().unavailable
     monkeypatch.setattr(sys, "platform", "darwin")
     assert "Linux does" in unsupported()
 
@@ -1197,7 +1201,7 @@ def test_the_answer_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_refusal_is_kept_and_says_how_to_ask_again(tmp_path: Path) -> None:
-    reason = disagrees("parked a lock", {"asleep": 60}, gil=True)
+    reason = disagrees("futex a lock", {"asleep": 60}, gil=True)
     test = Answers(reason)
     assert patterns_hold("key", "python", tmp_path, test=test) == reason
     again = patterns_hold("key", "python", tmp_path, test=test)

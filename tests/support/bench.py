@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_ftgate.measure.launch import Handle, Request, Side
+from pytest_ftgate.measure.launch import Handle, LaunchRole, Request
 from pytest_ftgate.measure.launchers.runner_copy import install_runner
-from pytest_ftgate.measure.launchers.workload import ProcessLauncher
+from pytest_ftgate.measure.launchers.workload import WorkloadLauncher
 from pytest_ftgate.model import BodyKind, Cell, Executor, Param, Settings, Source, Spec, Target
 from pytest_ftgate.pythons import environment_variables
 
@@ -52,7 +52,7 @@ class Bench:
     def __init__(self, folder: Path, executables: dict[str, str]) -> None:
         self.folder = folder
         self.executables = executables
-        self.launcher = ProcessLauncher(runner_home(), folder / ".ftgate" / "launches")
+        self.launcher = WorkloadLauncher(runner_home(), folder / ".ftgate" / "launches")
         self.started: list[Handle] = []
 
     def write(self, source: str, name: str = "test_workload.py") -> Path:
@@ -72,7 +72,7 @@ class Bench:
         body: BodyKind = "worker",
         workers: int = 2,
         reuse: str = "fresh",
-        side: Side = "own",
+        side: LaunchRole = "own",
         settings: Settings = Settings(),
         params: tuple[Param, ...] = (),
         timeout_s: float = 30.0,

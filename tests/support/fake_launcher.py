@@ -12,11 +12,10 @@ import report_by_hand
 
 from pytest_ftgate.measure.launch import (
     CellUnsupported,
-    Finished,
     Held,
     LaunchFailed,
+    LaunchRole,
     Request,
-    Side,
 )
 from pytest_ftgate.model import (
     Barrier,
@@ -25,6 +24,7 @@ from pytest_ftgate.model import (
     Executor,
     Group,
     Iteration,
+    Launch,
     LockSite,
     LockWaits,
     MemoryPoint,
@@ -58,7 +58,7 @@ class At(NamedTuple):
     """A moment of a launch: `order` counts the timing launches of this side, `number` its turns of one kind."""
 
     label: str
-    side: Side
+    side: LaunchRole
     event: str
     start: int
     order: int
@@ -124,8 +124,8 @@ class FakeLauncher:
         self.requests: list[Request] = []
         self.handles: list[FakeHandle] = []
         self.events: list[Event] = []
-        self.starts: Counter[tuple[str, Side, bool]] = Counter()
-        self.orders: Counter[tuple[str, Side, bool]] = Counter()
+        self.starts: Counter[tuple[str, LaunchRole, bool]] = Counter()
+        self.orders: Counter[tuple[str, LaunchRole, bool]] = Counter()
         self.at_work = 0
 
     def start(self, request: Request) -> FakeHandle:
@@ -145,7 +145,7 @@ class FakeLauncher:
         """Handles that were neither finished nor killed."""
         return frozenset(handle.index for handle in self.handles if handle.alive)
 
-    def of(self, *kinds: str, side: Side | None = None, label: str | None = None) -> list[Event]:
+    def of(self, *kinds: str, side: LaunchRole | None = None, label: str | None = None) -> list[Event]:
         """Events of these kinds, in order."""
         return [
             event
@@ -254,12 +254,13 @@ class FakeHandle:
         self.happen(BARRIER, window_ns or self.launcher.wall_ns(at) * loops, loops, window_ns)
         return Barrier(ops=loops, point=points[0])
 
-    def finish(self) -> Finished:
+    def finish(self) -> Launch:
         """The record; the launch has ended."""
         assert self.alive
         self.happen("finish", 5 * MS)
         self.alive = False
-        return Finished(
+        return Launch(
+            hash_seed=self.request.hash_seed,
             cold=self.cold,
             iterations=tuple(self.iterations),
             counters={"inserts": float(len(self.iterations))},

@@ -137,7 +137,7 @@ def _target_state(spec: str, project: Path, lacks: list[Lack]) -> TargetState:
     try:
         interpreter = find_interpreter(target)
     except InterpreterNotFound as error:
-        what, _, mend = str(error).partition("\n  mend: ")
+        what, _, mend = str(error).partition("\n  fix: ")
         lacks.append(Lack(what=what.replace("\n", "\n   "), mend=mend or "give the path of a working Python"))
         return TargetState(spec=spec, interpreter=None)
     unsupported = settings_unsupported(interpreter, target.settings)

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Final, Self, TextIO
 
 from ..measure.machine import usable_cores
-from ..pythons import DEFAULT_TARGETS, Outcome, Source, parse_target, provide
+from ..pythons import DEFAULT_TARGETS, InterpreterSource, Provided, parse_target, provide
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -27,7 +27,13 @@ def register(subparsers: Subparsers) -> None:
         "distribution's source package into the user's cache folder, else say what is missing.",
     )
     parser.add_argument("--target", action="append", metavar="SPEC", help="a version such as 3.14t (repeatable)")
-    parser.add_argument("--source", type=Source, choices=list(Source), default=Source.AUTO, help="the only way to try")
+    parser.add_argument(
+        "--source",
+        type=InterpreterSource,
+        choices=list(InterpreterSource),
+        default=InterpreterSource.AUTO,
+        help="the only way to try",
+    )
     parser.add_argument("--pgo", action="store_true", help="build with profile-guided optimisation (many minutes)")
     parser.add_argument("--jobs", type=_jobs, default=None, metavar="N", help="compilers at once (default: the cores)")
     parser.add_argument("--strict", action="store_true", help="exit with 3 when a target is missing")
@@ -51,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     return 3 if missing and args.strict else 0
 
 
-def outcome_text(outcome: Outcome) -> str:
+def outcome_text(outcome: Provided) -> str:
     """What became of a target, for people: a line, with the notes of what went wrong indented below."""
     interpreter = outcome.interpreter
     took = f" in {duration_text(outcome.took_s)}" if outcome.took_s >= 1 else ""

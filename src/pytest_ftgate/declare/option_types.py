@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Literal
 
 from ..errors import FtgateError
-from ..judge import thresholds
-from ..model import Decision, Metric
+from ..judge import metrics
+from ..model import Decision
 from ..pythons import parse_target
 from ..text import did_you_mean, listed
 
@@ -121,12 +121,12 @@ def decision(text: str) -> Decision:
     return ENDS[word]
 
 
-def metric(text: str) -> Metric:
-    """A metric that gates by itself."""
+def metric(text: str) -> str:
+    """A metric of the table, or one of a workload's own such as `timer.ack_wait`."""
     word = text.strip()
-    if word not in thresholds.GATING:
-        raise ValueError(f"{listed(thresholds.GATING)}{did_you_mean(word, thresholds.GATING)}")
-    return Metric(word)
+    if not metrics.known(word) or word == "ratio":
+        raise ValueError(metrics.no_metric(word))
+    return word
 
 
 MERGE_BASE = "merge-base"

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..judge import thresholds
+from ..judge import metrics, thresholds
 from ..model import Decision, Struct, Threshold
 from ..pythons import DEFAULT_TARGETS, TargetError
 from .option_types import (
@@ -139,10 +139,10 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="metrics",
-        help=f"metrics that gate, between commas or repeated (default: {','.join(thresholds.GATING)}); "
+        help=f"metrics that gate, between commas or repeated (default: {','.join(metrics.GATING)}); "
         "the others are shown",
         parse=metric,
-        default=thresholds.GATING,
+        default=metrics.GATING,
         ini="args",
         metavar="LIST",
         many=True,

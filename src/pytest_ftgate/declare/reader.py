@@ -26,8 +26,7 @@ from ..model import (
     StartMethod,
 )
 from ..pythons import TargetError, parse_target
-from ..runner.api import CommandToken, Declaration, ExecutorToken
-from ..runner.api import Load as LoadToken
+from ..runner.api import CommandToken, Declaration, ExecutorToken, LoadToken
 from ..runner.loading import shape_of
 from ..text import did_you_mean, listed
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from statistics import fmean, median
 
 from ..model import Interval, Launch, iteration_value
@@ -24,8 +24,7 @@ def launch_value(launch: Launch, *, quantile: float = QUANTILE) -> float | None:
 
 def launch_values(launches: Iterable[Launch], *, quantile: float = QUANTILE) -> dict[int, float]:
     """Launch order -> floor in ns, for the launches that have one."""
-    floors = {launch.order: launch_value(launch, quantile=quantile) for launch in launches}
-    return {order: value for order, value in floors.items() if value is not None}
+    return by_order(launches, lambda launch: launch_value(launch, quantile=quantile))
 
 
 def launch_ratios(values: dict[int, float], reference: dict[int, float]) -> tuple[float, ...]:
@@ -37,6 +36,12 @@ def paired_ratio(values: dict[int, float], reference: dict[int, float]) -> float
     """The geometric mean of `launch_ratios`; None when no launch of one took turns with one of the other."""
     ratios = launch_ratios(values, reference)
     return math.exp(fmean(map(math.log, ratios))) if ratios else None
+
+
+def by_order(launches: Iterable[Launch], value_of: Callable[[Launch], float | None]) -> dict[int, float]:
+    """Launch order -> value, for the launches whose value is known and finite."""
+    found = {launch.order: value_of(launch) for launch in launches}
+    return {order: float(value) for order, value in found.items() if value is not None and math.isfinite(value)}
 
 
 def interval(values: Iterable[float]) -> Interval | None:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ..model import EVERYTHING, Cell, Interpreter, Launch, Need, Sample, Spec, Struct, WorkloadError
-from .launch import Side
+from .launch import LaunchRole
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -81,7 +81,7 @@ class Entry:
         """What the cells of one executor and target share, whatever their worker count."""
         return self.cell.target.spec, self.cell.executor.label
 
-    def of(self, side: Side) -> list[Launch]:
+    def of(self, side: LaunchRole) -> list[Launch]:
         """The launches of a side that takes turns."""
         return {"own": self.launches, "control": self.control, "locks": self.locks}[side]
 

@@ -37,7 +37,7 @@ from ..runner.protocol import CHECK, COLD, MEASURED, WARMUP
 from . import budget
 from .cell_run import Entry, Limits, PreparedTarget, disagreements
 from .launch import CellUnsupported, Handle, Held, Launcher, LaunchFailed, Request
-from .launch import Side as SideName
+from .launch import LaunchRole as SideName
 from .launchers.workload import launch_of
 
 T = TypeVar("T")

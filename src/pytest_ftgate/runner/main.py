@@ -1,4 +1,4 @@
-"""One launch: read the job, take turns when told, write the result."""
+"""One launch: read the job, run iterations when asked, write the result."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ from .protocol import (
     ProtocolError,
     Unsupported,
 )
-from .worker import CHECKING, HOLDING, PARK, VALUES, Order, explain
+from .record import LaunchRecord
+from .worker import AT_BARRIER, CHECKING, HOLDING, VALUES, Order, explain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from .api import Declaration
-    from .executors.base import Outcome
+    from .executors.base import IterationResult
 
 
-class Control:
-    """The pair of pipes to the controller; one JSON line a message. The workload's children do not get them."""
+class ControlPipes:
+    """The pair of pipes to the controller; one JSON line per message. The workload's children do not get them."""
 
     def __init__(self, read: int, write: int) -> None:
         os.set_inheritable(read, False)
@@ -46,12 +47,12 @@ class Control:
         self.write = write
 
     def receive(self) -> dict[str, Any] | None:
-        """The next message; None when the controller is gone."""
+        """The next message; None if the controller has ended."""
         line = self.reader.readline()
         return json.loads(line) if line else None
 
     def send(self, message: dict[str, Any]) -> None:
-        """One message. A controller that is gone is noticed at the next `receive`."""
+        """Send one message. If the controller has ended, the next `receive` notices it."""
         left = (json.dumps(message) + "\n").encode()
         try:
             while left:
@@ -60,35 +61,35 @@ class Control:
             pass
 
 
-class Holding(Observer):
-    """Says when the workers are at work, for a look at them meanwhile."""
+class ReleaseObserver(Observer):
+    """Says when the workers are at work, so that they can be sampled."""
 
-    def __init__(self, control: Control) -> None:
+    def __init__(self, control: ControlPipes) -> None:
         self.control = control
 
     def released(self, executor: Any) -> None:
         """The workers go on without waiting."""
-        self.control.send({"event": "released", "roles": executor.roles()})
+        self.control.send({"event": "released", "processes": executor.process_map()})
 
 
-class Parking(Observer):
-    """Says when all are parked, and keeps them so until the controller has looked."""
+class BarrierObserver(Observer):
+    """Says when all workers are at the barrier, and keeps them there until the controller has sampled them."""
 
-    def __init__(self, control: Control, settled: bool) -> None:
+    def __init__(self, control: ControlPipes, settled: bool) -> None:
         self.control = control
         self.settled = settled
 
-    def parked(self, executor: Any) -> None:
+    def at_barrier(self, executor: Any) -> None:
         """Waits for the controller; without one nothing of this launch may go on."""
         if self.settled:
             _settle()
-        self.control.send({"event": "parked", "roles": executor.roles()})
+        self.control.send({"event": "at_barrier", "processes": executor.process_map()})
         if self.control.receive() is None:
             os.killpg(0, signal.SIGKILL)
 
 
 def _settle() -> None:
-    """Let a free-threaded build's allocator take over what threads that have ended left, and give it back."""
+    """Make a free-threaded build's allocator adopt what ended threads have left, and free it."""
     from threading import Thread
 
     thread = Thread(target=lambda: [bytes(size) for size in range(0, 4096, 64)])
@@ -97,17 +98,17 @@ def _settle() -> None:
     gc.collect()
 
 
-FLAGS = {COLD: CHECKING, CHECK: CHECKING, HOLD: HOLDING, BARRIER: PARK}
+FLAGS = {COLD: CHECKING, CHECK: CHECKING, HOLD: HOLDING, BARRIER: AT_BARRIER}
 
 
-class Cell:
-    """The cell that this launch measures: its crew, its shared state and its record."""
+class MeasuredCell:
+    """The cell that this launch measures: its workers, its shared state and its record."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.setup = job["setup"]
         self.probe = _lock_probe() if job["locks"] else None
         self.expects_gil_off = job["expect_gil"] is False
-        self.record = Record()
+        self.record = LaunchRecord()
         loading.prepare(self.setup)
         watch.install()
         self.declaration: Declaration | None = None
@@ -117,20 +118,20 @@ class Cell:
         self.check_gil(gil_enabled(), watch.module)
         body = loading.body(self.setup)
         for role, _ in self.setup["roles"]:
-            loading.body(self.setup, role)  # once, for all workers that are forked or threads
+            loading.body(self.setup, role)  # loaded once; threads and forked workers share it
         if not self.setup["control"]:
             self.setup = {**self.setup, "shape": body.shape}
         context = context_of(self.setup["kind"], self.setup["method"])
-        self.kind = make_shared_objects(self.setup, context)
+        self.shared_objects = make_shared_objects(self.setup, context)
         self.executor = make_workers(self.setup, self._share(), job["fresh"], context)
 
     def _share(self) -> Any:
         if self.declaration is None or self.declaration.shared is None:
             return None
-        return loading.owned(self.declaration.shared, self.owner)(self.kind)
+        return loading.owned(self.declaration.shared, self.owner)(self.shared_objects)
 
     def iteration(self, message: dict[str, Any], observer: Observer) -> dict[str, Any]:
-        """One turn as told; what it took, in ns."""
+        """One iteration as the controller asks for it; what it took, in ns."""
         kind = message["kind"]
         flags = FLAGS.get(kind, 0)
         checking = bool(flags & CHECKING)
@@ -147,16 +148,16 @@ class Cell:
         if checking and not message["window_ns"]:
             self._check(outcome, checks_itself)
         iteration = _iteration(outcome)
-        self.record.add(kind, iteration, outcome)
+        self.record.add(kind, iteration, outcome.reports)
         return iteration
 
     def _open_window(self, kind: str) -> None:
-        """In a lock launch a warm-up counts acquisitions, and a measured turn records waits: never both."""
+        """In a lock launch a warm-up counts acquisitions, and a measured iteration records waits: never both."""
         if self.probe is not None:
             states = {WARMUP: self.probe.COUNT, MEASURED: self.probe.RECORD}
             self.probe.set_window(states.get(kind, self.probe.OFF))
 
-    def _check(self, outcome: Outcome, checks_itself: bool) -> None:
+    def _check(self, outcome: IterationResult, checks_itself: bool) -> None:
         if not checks_itself:
             self.record.results.add("; ".join(report["result"] for report in outcome.reports))
             return
@@ -165,7 +166,7 @@ class Cell:
         check(values[0] if self.setup["shape"] == "executor" else values)
 
     def check_gil(self, enabled: bool, module: str) -> None:
-        """A cell that asked for no GIL and has one is an error, never a slow result."""
+        """Raise Failure where a cell must run without the GIL and has it: an error, never a slow result."""
         if self.expects_gil_off and (enabled or gil_enabled()):
             by = f"module {module or watch.module!r} turned it on" if module or watch.module else "no module was named"
             raise Failure(
@@ -175,9 +176,9 @@ class Cell:
             )
 
     def close(self) -> None:
-        """End what is kept between turns."""
+        """End what is kept between iterations."""
         self.executor.close()
-        self.kind.close()
+        self.shared_objects.close()
         if self.probe is not None:
             self.probe.book.write()
         note = self.setup["gil_note"]
@@ -186,51 +187,7 @@ class Cell:
                 self.check_gil(True, file.read())
 
 
-class Record:
-    """What a launch has measured so far."""
-
-    def __init__(self) -> None:
-        self.cold: dict[str, Any] | None = None
-        self.iterations: list[dict[str, Any]] = []
-        self.counters: dict[str, float] = {}
-        self.timers: dict[str, list[int]] = {}
-        self.peaks: dict[str, float] = {}
-        self.results: set[str] = set()
-        self.warmed_ops = 0
-
-    def add(self, kind: str, iteration: dict[str, Any], outcome: Outcome) -> None:
-        """Keep a cold or measured turn; warm-ups, checks and barriers leave no figures."""
-        if kind == COLD:
-            self.cold = iteration
-        if kind == WARMUP:
-            self.warmed_ops += iteration["ops"]
-        if kind not in (MEASURED, HOLD):
-            return
-        self.iterations.append(iteration)
-        for report in outcome.reports:
-            for name, n in report["counters"].items():
-                self.counters[name] = self.counters.get(name, 0) + n
-            for name, (count, total, most) in report["timers"].items():
-                kept = self.timers.setdefault(name, [0, 0, 0])
-                self.timers[name] = [kept[0] + count, kept[1] + total, max(kept[2], most)]
-            for name, highest in report["peaks"].items():
-                self.peaks[name] = max(highest, self.peaks.get(name, highest))
-
-    def as_json(self) -> dict[str, Any]:
-        """The record in the words of the result file."""
-        timers = {name: {"count": c, "total_ns": t, "max_ns": m} for name, (c, t, m) in self.timers.items()}
-        return {
-            "cold": self.cold,
-            "iterations": self.iterations,
-            "counters": self.counters,
-            "timers": timers,
-            "peaks": self.peaks,
-            "results": sorted(self.results),
-            "warmed_ops": self.warmed_ops,
-        }
-
-
-def _iteration(outcome: Outcome) -> dict[str, Any]:
+def _iteration(outcome: IterationResult) -> dict[str, Any]:
     wall_ns = outcome.start_ns + outcome.work_ns + outcome.join_ns
     rate = sum(r["ops"] * 1e9 / (r["end_ns"] - r["begin_ns"]) for r in outcome.led if r["end_ns"] > r["begin_ns"])
     return {
@@ -263,25 +220,25 @@ def _write_result(path: str, result: dict[str, Any]) -> None:
 
 
 def _lock_probe() -> Any:
-    """The lock probe; the start hook has put it in place. Raises Failure where it did not."""
+    """The lock probe, which the start hook has installed. Raises Failure if it has not."""
     from . import locks
 
     if not locks.active():
-        raise Failure("the lock probe is not at work: something keeps this interpreter from importing sitecustomize")
+        raise Failure("the lock probe is not active: something keeps this interpreter from importing sitecustomize")
     return locks
 
 
-def _interleave(cell: Cell, control: Control, settled: bool) -> None:
+def _interleave(cell: MeasuredCell, control: ControlPipes, settled: bool) -> None:
     while True:
         message = control.receive()
         if message is None:
-            # The controller is gone: nothing of this launch may outlive it.
+            # The controller has ended: no process of this launch may outlive it.
             os.killpg(0, signal.SIGKILL)
             return
         if message["do"] == "finish":
             cell.close()
             return
-        observers: dict[str, Observer] = {HOLD: Holding(control), BARRIER: Parking(control, settled)}
+        observers: dict[str, Observer] = {HOLD: ReleaseObserver(control), BARRIER: BarrierObserver(control, settled)}
         iteration = cell.iteration(message, observers.get(message["kind"]) or Observer())
         control.send({"event": "iteration", "iteration": iteration})
 
@@ -289,11 +246,11 @@ def _interleave(cell: Cell, control: Control, settled: bool) -> None:
 def main(argv: list[str]) -> int:
     """Run the launch that the job file describes. Exit code 0 unless the job itself cannot be read."""
     job = _read_job(argv[0])
-    control = Control(*job["control"])
+    control = ControlPipes(*job["control"])
     result: dict[str, Any] = {"protocol": PROTOCOL, "error": None, "unsupported": None}
     cell = None
     try:
-        cell = Cell(job)
+        cell = MeasuredCell(job)
         control.send({"event": "ready", "resolution_ns": resolution_ns()})
         _interleave(cell, control, job["settled"])
     except Unsupported as unsupported:
@@ -301,12 +258,12 @@ def main(argv: list[str]) -> int:
     except BaseException as error:
         reason, detail = explain(error)
         result["error"] = {"reason": reason, "detail": detail}
-    if cell is not None:
-        result.update(cell.record.as_json())
-    result["gil_enabled"] = gil_enabled()
+    launch = cell.record.as_json() if cell is not None else {}
+    result["launch"] = {**launch, "gil_enabled": gil_enabled()}
+    result["warmed_ops"] = cell.record.warmed_ops if cell is not None else 0
     _write_result(job["result"], result)
     control.send({"event": "closed"})
-    # The controller looks for children left behind before it lets this process end.
+    # Before this process ends, the controller looks for children that were left behind.
     if control.receive() is None:
         os.killpg(0, signal.SIGKILL)
     sys.stdout.flush()

@@ -10,7 +10,7 @@ from ..runner.locks.sites import bounds_of
 def percentile(histogram: Mapping[int, int], q: float) -> float:
     """The wait in ns that the share `q` (0 to 1) of a histogram's waits does not exceed, interpolated in its bucket.
 
-    The error is at most the bucket's width, 6.25 %. 0.0 where nothing waited. Raises ValueError for another `q`.
+    The error is at most the bucket's width, 6.25 %. 0.0 for no waits. Raises ValueError for another `q`.
     """
     if not 0 <= q <= 1:
         raise ValueError(f"a percentile's share is between 0 and 1, not {q}")
