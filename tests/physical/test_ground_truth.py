@@ -189,7 +189,7 @@ def test_a_launch_without_the_start_hook_is_an_error(bench: Bench, monkeypatch: 
     bench.write(SHARED)
     monkeypatch.setattr(workload, "STARTHOOK", "elsewhere")
     handle = bench.start(THREADS, side="locks")
-    with pytest.raises(LaunchFailed, match="the lock probe is not at work"):
+    with pytest.raises(LaunchFailed, match="the lock probe is not active"):
         handle.ready()
 
 
