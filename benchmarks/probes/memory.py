@@ -22,7 +22,8 @@ import time
 
 from pytest_ftgate.measure.watch.memory import MemoryWatch, hold_needed_s, watch
 from pytest_ftgate.measure.watch.process_roles import Roles
-from pytest_ftgate.pythons import find_interpreter, parse_target
+from pytest_ftgate.model.targets import parse_target
+from pytest_ftgate.pythons import find_interpreter
 from pytest_ftgate.stats.rank_tests import ratio_interval
 
 BUILDS = ("3.14", "3.14t")

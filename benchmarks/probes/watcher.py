@@ -21,7 +21,8 @@ from typing import NamedTuple
 from pytest_ftgate.measure.watch.process_roles import Roles
 from pytest_ftgate.measure.watch.threads import Watch
 from pytest_ftgate.model import Waits
-from pytest_ftgate.pythons import find_interpreter, parse_target
+from pytest_ftgate.model.targets import parse_target
+from pytest_ftgate.pythons import find_interpreter
 from pytest_ftgate.stats.rank_tests import location
 
 # One order a line: the window's seconds; one answer: operations a second, and a second of its CPU time.

@@ -22,7 +22,8 @@ from pytest_ftgate.commands.diagnosis import (
 )
 from pytest_ftgate.commands.pythons import Progress, duration_text, outcome_text
 from pytest_ftgate.model import Interpreter, Machine
-from pytest_ftgate.pythons import Outcome, TargetError, parse_target
+from pytest_ftgate.model.targets import TargetError, parse_target
+from pytest_ftgate.pythons import Outcome
 
 MACHINE = Machine(
     fingerprint="linux-x86_64-some-cpu-2c-12345678",

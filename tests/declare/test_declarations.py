@@ -15,7 +15,7 @@ from pytest_ftgate.declare.declaration import check_arguments, check_placeholder
 from pytest_ftgate.declare.reader import DeclarationError
 from pytest_ftgate.measure import cell_run
 from pytest_ftgate.model import Cell, Load, Service, Source, Spec
-from pytest_ftgate.pythons import parse_target
+from pytest_ftgate.model.targets import parse_target
 
 READY = "http://127.0.0.1:{port}/"
 ROLES = {"producer": 2, "writer": 1}

@@ -14,8 +14,8 @@ from pytest_ftgate.declare.option_types import OptionError
 from pytest_ftgate.declare.options import OPTIONS, Option, resolve
 from pytest_ftgate.judge import thresholds
 from pytest_ftgate.model import Decision, Metric, Threshold
+from pytest_ftgate.model.targets import TargetError
 from pytest_ftgate.plugin import collection, options
-from pytest_ftgate.pythons import TargetError
 
 TEXTS = {
     option_types.truth: ("true", "0", "on"),
@@ -31,7 +31,7 @@ TEXTS = {
     option_types.decision: ("improved", "no-baseline", "regressed"),
     option_types.metric: ("wall", "tail", "lock_wait_share"),
     option_types.revision: ("merge-base", "v1.0~2", "dist:numpy==2.1"),
-    thresholds.parse: ("wall:margin=3%", "tail:effect=80%,margin=.2", "uss:floor=1MiB"),
+    option_types.threshold: ("wall:margin=3%", "tail:effect=80%,margin=.2", "uss:floor=1MiB"),
     str: ("--pre", "-e", "numpy"),
 }
 WRONG: dict[Callable[[str], Any], str] = {
@@ -48,7 +48,7 @@ WRONG: dict[Callable[[str], Any], str] = {
     option_types.decision: "regresed",
     option_types.metric: "ratio",
     option_types.revision: "dist:numpy",
-    thresholds.parse: "wall",
+    option_types.threshold: "wall",
 }
 CHECKED = [option for option in OPTIONS if option.parse in WRONG]
 

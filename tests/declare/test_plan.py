@@ -7,7 +7,7 @@ import pytest
 
 from pytest_ftgate.declare.plan import PlanError, choices, group_key, plan_of
 from pytest_ftgate.model import Cell, Executor, Param, Source, Spec, Target
-from pytest_ftgate.pythons import parse_target
+from pytest_ftgate.model.targets import parse_target
 
 THREADS = Executor(kind="threads")
 SPAWN = Executor(kind="processes", method="spawn")

@@ -68,14 +68,14 @@ def test_a_pool_and_what_a_launch_runs_are_said(side: str, said: tuple[str, bool
 @pytest.mark.parametrize(("interval_ns", "seconds"), [(None, None), (100_000, 0.0001)])
 def test_the_switch_interval_travels_in_seconds(interval_ns: int | None, seconds: float | None) -> None:
     request = request_of(settings=Settings(switchinterval_ns=interval_ns))
-    assert workload.setup_of(request.cell, request.spec)["switch_s"] == seconds
+    assert launch.setup_of(request.cell, request.spec)["switch_s"] == seconds
 
 
 def test_parameters_travel_as_literals() -> None:
     request = request_of()
     params = (Param(name="size", literal="10"), Param(name="text", literal="'a'"))
     cell = msgspec.structs.replace(request.cell, params=params)
-    assert workload.setup_of(cell, request.spec)["params"] == {"size": "10", "text": "'a'"}
+    assert launch.setup_of(cell, request.spec)["params"] == {"size": "10", "text": "'a'"}
 
 
 # -- the environment -----------------------------------------------------------------------------------------------

@@ -31,7 +31,8 @@ from pytest_ftgate.model import (
     Target,
     Verdict,
 )
-from pytest_ftgate.pythons import InterpreterNotFound, find_interpreter, parse_target
+from pytest_ftgate.model.targets import parse_target
+from pytest_ftgate.pythons import InterpreterNotFound, find_interpreter
 
 MACHINE = Machine(
     fingerprint="linux-x86_64-some-cpu-2c-12345678",

@@ -15,8 +15,7 @@ from example import Example
 
 from pytest_ftgate.judge import figures
 from pytest_ftgate.measure.cell_run import Entry, disagreements
-from pytest_ftgate.measure.launch import Handle, Launcher, LaunchFailed, Request
-from pytest_ftgate.measure.launchers.workload import setup_of
+from pytest_ftgate.measure.launch import Handle, Launcher, LaunchFailed, Request, setup_of
 from pytest_ftgate.model import (
     Cell,
     Decision,

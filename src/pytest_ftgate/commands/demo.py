@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 from ..declare.option_types import seconds
 from ..errors import FtgateError
 from ..model import Interpreter, Report, Row
-from ..pythons import InterpreterNotFound, find_interpreter, parse_target
+from ..model.targets import parse_target
+from ..pythons import InterpreterNotFound, find_interpreter
 from ..report import json, units
 from .templates import fill
 

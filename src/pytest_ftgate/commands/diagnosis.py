@@ -12,6 +12,7 @@ from typing import Final
 from ..measure.machine import ROOT, read_machine, read_text
 from ..measure.watch.self_test import self_test
 from ..model import Interpreter, Machine, Struct
+from ..model.targets import parse_target
 from ..pythons import (
     InterpreterNotFound,
     UvMissing,
@@ -20,7 +21,6 @@ from ..pythons import (
     find_environments,
     find_interpreter,
     find_uv,
-    parse_target,
     settings_unsupported,
 )
 

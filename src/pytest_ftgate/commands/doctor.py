@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..pythons import DEFAULT_TARGETS
+from ..declare.options import DEFAULT_TARGETS
 from .diagnosis import diagnose, to_text
 
 if TYPE_CHECKING:

@@ -14,9 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
+from ..declare.options import DEFAULT_TARGETS
 from ..errors import FtgateError
 from ..model import Struct
-from ..pythons import DEFAULT_TARGETS, InterpreterNotFound, find_interpreter, is_path, parse_target
+from ..model.targets import is_path, parse_target
+from ..pythons import InterpreterNotFound, find_interpreter
 from . import inifile
 from .project import REQUIREMENTS, Project, ci_of, has_workload, look, name_for
 from .templates import fill

@@ -8,8 +8,10 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final, Self, TextIO
 
+from ..declare.options import DEFAULT_TARGETS
 from ..measure.machine import usable_cores
-from ..pythons import DEFAULT_TARGETS, Outcome, Source, parse_target, provide
+from ..model.targets import parse_target
+from ..pythons import Outcome, Source, provide
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-import unittest
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
@@ -36,7 +35,8 @@ def check_class(cls: type) -> None:
         raise DeclarationError(
             f"{path}:{line}: @ftgate.{decorator} of {cls.__qualname__}: it is a class; decorate its test methods"
         )
-    if not issubclass(cls, unittest.TestCase):
+    unittest = sys.modules.get("unittest")  # whoever derives from its TestCase has imported it
+    if unittest is None or not issubclass(cls, unittest.TestCase):
         return
     for name, member in vars(cls).items():
         declared = declaration_of(member)

@@ -1,4 +1,7 @@
-"""One table of options: each row becomes a command-line option, an environment variable and an ini key."""
+"""One table of options: each row becomes a command-line option, an environment variable and an ini key.
+
+Every pytest run imports this module: see `option_types`.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,10 @@ import itertools
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from ..judge import thresholds
-from ..model import Decision, Struct, Threshold
-from ..pythons import DEFAULT_TARGETS, TargetError
+from ..errors import FtgateError
 from .option_types import (
     MERGE_BASE,
     IniType,
@@ -26,17 +28,27 @@ from .option_types import (
     revision,
     seconds,
     target,
+    threshold,
     truth,
     whole,
 )
 
+if TYPE_CHECKING:
+    from ..model import Threshold
 
-class Option(Struct, frozen=True, kw_only=True):
+DEFAULT_TARGETS = ("3.14", "3.14t")
+DEFAULT_METRICS = ("wall", "tail", "uss", "lock_wait_share", "scaling")
+"""Those of `judge.thresholds.GATING`, which the help of every pytest run is not to import."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
     """One row: `parse` turns a text into the value and raises ValueError with what it takes.
 
-    `many` may be given several times; `required` of these at least once; `words` holds several in one text, quoted as
-    in a shell, `commas` several with commas between them. `optional` is the value of an option that stands without
-    one. An option that is given several times and is not `many` has the last of its values.
+    A `many` option may be given several times and its `default` holds texts, which `parse` reads; any other option
+    takes the last of its values and its `default` is the value itself. A `required` option has at least one value.
+    `words` means several values in one text, quoted as in a shell; `commas` several separated by commas; `lines` one
+    value per line. `optional` is the value of an option that is written without one.
     """
 
     name: str
@@ -113,7 +125,7 @@ OPTIONS: tuple[Option, ...] = (
         help="what fails a test, between commas or repeated: regressed, improved, inconclusive, broken, unsupported, "
         "no-baseline (default: regressed,broken); errors always do",
         parse=decision,
-        default=(Decision.REGRESSED, Decision.BROKEN),
+        default=("regressed", "broken"),
         ini="args",
         metavar="LIST",
         many=True,
@@ -139,10 +151,10 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="metrics",
-        help=f"metrics that gate, between commas or repeated (default: {','.join(thresholds.GATING)}); "
+        help=f"metrics that gate, between commas or repeated (default: {','.join(DEFAULT_METRICS)}); "
         "the others are shown",
         parse=metric,
-        default=thresholds.GATING,
+        default=DEFAULT_METRICS,
         ini="args",
         metavar="LIST",
         many=True,
@@ -153,7 +165,7 @@ OPTIONS: tuple[Option, ...] = (
         name="gate",
         help="what counts as a change of a metric, repeatable: 'wall: margin=0.03, effect=0.08', 'uss: floor=1MiB'; "
         "@ftgate.gate comes before the ini",
-        parse=thresholds.parse,
+        parse=threshold,
         default=(),
         ini="linelist",
         metavar="METRIC:...",
@@ -281,7 +293,13 @@ def resolve(option: Option, cli: Any, environment: Mapping[str, str], ini: Any, 
     if declared is not None:
         return declared
     found = _from_ini(option, ini)
-    return option.default if found is None else found
+    return _default(option) if found is None else found
+
+
+def _default(option: Option) -> Any:
+    if option.many and option.default:
+        return tuple(option.parse(text) for text in option.default)
+    return option.default
 
 
 def _from_cli(option: Option, cli: Any) -> Any:
@@ -321,6 +339,8 @@ def threshold_layers(
     OptionError.
     """
 
+    from ..judge import thresholds
+
     def layer(read: Callable[[Option], Any]) -> tuple[Threshold, ...]:
         short = thresholds.short_forms(**{name: read(by_name(name)) for name in SHORT_FORMS})
         return (*short, *(read(by_name("gate")) or ()))
@@ -350,7 +370,7 @@ def _parsed(option: Option, value: Any, place: str) -> Any:
         if option.required and not items:
             raise ValueError(f"at least one {option.metavar}")
         return tuple(option.parse(str(item)) for item in items)
-    except TargetError as error:
+    except FtgateError as error:  # a target says itself what is wrong with it
         raise OptionError(f"{place}: {error}") from None
     except ValueError as error:
         raise OptionError(f"{place}={_spelled(value)}: takes {error}") from None

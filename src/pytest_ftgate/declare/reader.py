@@ -25,7 +25,7 @@ from ..model import (
     Spec,
     StartMethod,
 )
-from ..pythons import TargetError, parse_target
+from ..model.targets import TargetError, parse_target
 from ..runner.api import CommandToken, Declaration, ExecutorToken
 from ..runner.api import Load as LoadToken
 from ..runner.loading import shape_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -71,6 +71,30 @@ def request_here(cell: Cell, spec: Spec, python: str, timeout_s: float) -> Reque
         padding=0,
         timeout_s=timeout_s,
     )
+
+
+def setup_of(cell: Cell, spec: Spec, *, stand_in: str = "") -> dict[str, Any]:
+    """What a worker needs to find its body, in plain words that travel to any worker.
+
+    What stands in for the workload has no roles: all workers of the cell do the same.
+    """
+    switch_ns = cell.target.settings.switchinterval_ns
+    return {
+        "module": spec.source.module,
+        "path": spec.source.path,
+        "qualname": spec.source.qualname,
+        "import_mode": spec.source.import_mode,
+        "sys_path": list(spec.source.sys_path),
+        "kind": cell.executor.kind,
+        "method": cell.executor.method,
+        "workers": cell.workers,
+        "roles": [] if stand_in else [list(role) for role in cell.roles],
+        "shape": cell.body,
+        "params": {param.name: param.literal for param in cell.params},
+        "switch_s": switch_ns / 1e9 if switch_ns else None,
+        "control": stand_in,
+        "gil_note": None,
+    }
 
 
 class Finished(Struct, frozen=True, kw_only=True):

@@ -146,6 +146,7 @@ __all__ = [
     "failed_row",
     "first_line",
     "iteration_value",
+    "targets",
     "to_builtins",
     "work_ratio",
 ]

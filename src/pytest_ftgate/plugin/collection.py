@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import os
 import sys
 import sysconfig
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -17,28 +16,24 @@ from ..declare import declaration, plan, reader
 from ..errors import FtgateError
 from ..judge import thresholds
 from ..model import Cell, Source, Spec, Target
-from ..pythons import parse_target
+from ..model.targets import parse_target
 from ..runner.api import Declaration
 from .options import thresholds_of, value_of
 
 CELL = pytest.StashKey[tuple[Spec, Cell]]()
 
 
-# -- collection ----------------------------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def _as_collect_error() -> Iterator[None]:
-    """What a user can mend at collection is shown without our frames."""
+    """Show an error that a user can fix without our frames."""
     try:
         yield
     except FtgateError as error:
         raise pytest.Collector.CollectError(str(error)) from None
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A decorated test becomes one item a cell."""
+def generate(metafunc: pytest.Metafunc) -> None:
+    """Parametrize a decorated test with its cells."""
     declared = declaration.declaration_of(metafunc.function)
     if declared is None:
         return
@@ -126,23 +121,17 @@ def _of_this_interpreter(path: Path) -> bool:
     return path.suffix == ".zip" and path.name.startswith("python")
 
 
-def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """What is checked out to be compared with is no test of this tree."""
-    return True if collection_path.name == ".ftgate" else None
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_pycollect_makeitem(name: str, obj: object) -> Generator[None, object, object]:
-    """Give each item of a decorated test its cell, and mark it; complain about what cannot be one."""
-    found = yield
+def check_class(cls: type) -> None:
+    """Refuse a class that cannot have cells."""
     with _as_collect_error():
-        if inspect.isclass(obj) and found is not None:
-            declaration.check_class(obj)
-        for item in found if isinstance(found, list) else ():
-            if isinstance(item, pytest.Function):
-                declaration.check_notes(item.function, str(item.path))
-                _attach(item)
-    return found
+        declaration.check_class(cls)
+
+
+def complete(item: pytest.Function) -> None:
+    """Give an item of a decorated test its cell and its marks; refuse one that cannot have a cell."""
+    with _as_collect_error():
+        declaration.check_notes(item.function, str(item.path))
+        _attach(item)
 
 
 def _attach(item: pytest.Function) -> None:

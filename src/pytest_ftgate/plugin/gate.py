@@ -18,13 +18,12 @@ from ..declare import plan
 from ..errors import FtgateError
 from ..model import Decision, Plan, Report, RowMessage
 from ..report import json, terminal
-from ..run.session import Session
+from ..run.session import RunConfig, Session
 from . import xdist
 from .collection import CELL
-from .options import run_config, value_of
+from .options import thresholds_of, value_of
 from .progress import Progress, mode_of
 
-PLUGIN = "ftgate-run"
 STRICT = (Decision.INCONCLUSIVE, Decision.UNSUPPORTED, Decision.NO_BASELINE)
 
 
@@ -208,6 +207,23 @@ class Watch:
     def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None) -> None:
         """One step of a tandem."""
         self.progress.advance(label, phase, done, wanted, left_s=left_s)
+
+
+def run_config(config: pytest.Config, seed: int) -> RunConfig:
+    """All options of a run. Raises pytest.UsageError."""
+    names = ("baselines", "update", "launches", "iterations", "alpha", "probe_cost", "install", "escalate", "metrics")
+    values = {name: value_of(config, name) for name in names}
+    given, written = thresholds_of(config)
+    return RunConfig(
+        **values,
+        thresholds=given,
+        ini_thresholds=written,
+        against=value_of(config, "against") or "",
+        seed=seed,
+        budget_s=value_of(config, "time"),
+        test_budget_s=value_of(config, "test_time"),
+        timeout_s=value_of(config, "timeout"),
+    )
 
 
 def _stream(config: pytest.Config) -> Any:

@@ -6,9 +6,7 @@ import sys
 import warnings
 from typing import Any
 
-from ..measure.launch import CellUnsupported, LaunchFailed
-from ..measure.launchers import command, server
-from ..measure.launchers.workload import setup_of
+from ..measure.launch import CellUnsupported, LaunchFailed, setup_of
 from ..model import Cell, Spec
 from ..runner import loading
 from ..runner.executors.base import Observer
@@ -61,6 +59,8 @@ def once(cell: Cell, spec: Spec) -> None:
 def run_command_here(cell: Cell, spec: Spec) -> None:
     """Run a cell's program once, built before if it says how. Raises Unsupported, Failure."""
     __tracebackhide__ = True
+    from ..measure.launchers import command  # psutil with it, which no other cell needs here
+
     try:
         command.run_here(cell, spec, sys.executable, WINDOW_S)
     except CellUnsupported as reason:
@@ -76,6 +76,8 @@ def run_server_here(cell: Cell, spec: Spec) -> None:
     raises. No generator is needed: there is no load.
     """
     __tracebackhide__ = True
+    from ..measure.launchers import server  # as for a command
+
     try:
         server.check_here(cell, spec, spec.timeout_s or READY_S)
     except CellUnsupported as reason:

@@ -33,7 +33,7 @@ from ...runner import loading
 from ...runner.protocol import COLD, MEASURED, WARMUP
 from ...text import expanded
 from .. import machine
-from ..launch import CellUnsupported, Finished, Held, LaunchFailed, Request, request_here
+from ..launch import CellUnsupported, Finished, Held, LaunchFailed, Request, request_here, setup_of
 from ..watch.memory import barrier_point, hold_needed_s, memory_point
 from ..watch.process_roles import Roles
 from ..watch.processes import MARK, marks, tree
@@ -53,7 +53,7 @@ from .server_process import (
     kill_group,
     traceback_in,
 )
-from .workload import WATCHED, setup_of, watch_tree
+from .workload import WATCHED, watch_tree
 
 _ASK_S: Final = (0.5, 1.0, 2.0, 4.0)
 """How long an answer is waited for, the first times and from then on: who took our port may never give one."""

@@ -21,19 +21,17 @@ import msgspec
 from ...errors import FtgateError
 from ...model import (
     Barrier,
-    Cell,
     Iteration,
     Launch,
     LockWaits,
     MemoryPoint,
-    Spec,
     Timer,
     Waits,
     WorkloadError,
 )
 from ...runner.locks.sites import FOLDER, OFF, WINDOW
 from ...runner.protocol import BARRIER, HOLD, PROTOCOL
-from ..launch import CellUnsupported, Finished, Held, LaunchFailed, Request
+from ..launch import CellUnsupported, Finished, Held, LaunchFailed, Request, setup_of
 from ..watch import lock_waits
 from ..watch.memory import MemoryWatch, barrier_point, hold_needed_s, memory_point, watch
 from ..watch.process_roles import Roles
@@ -64,30 +62,6 @@ class _Result(msgspec.Struct):
     results: tuple[str, ...] = ()
     gil_enabled: bool = False
     warmed_ops: int = 0
-
-
-def setup_of(cell: Cell, spec: Spec, *, stand_in: str = "") -> dict[str, Any]:
-    """What a worker needs to find its body, in plain words that travel to any worker.
-
-    What stands in for the workload has no roles: all workers of the cell do the same.
-    """
-    switch_ns = cell.target.settings.switchinterval_ns
-    return {
-        "module": spec.source.module,
-        "path": spec.source.path,
-        "qualname": spec.source.qualname,
-        "import_mode": spec.source.import_mode,
-        "sys_path": list(spec.source.sys_path),
-        "kind": cell.executor.kind,
-        "method": cell.executor.method,
-        "workers": cell.workers,
-        "roles": [] if stand_in else [list(role) for role in cell.roles],
-        "shape": cell.body,
-        "params": {param.name: param.literal for param in cell.params},
-        "switch_s": switch_ns / 1e9 if switch_ns else None,
-        "control": stand_in,
-        "gil_note": None,
-    }
 
 
 def job_of(request: Request, result: Path, control: tuple[int, int]) -> dict[str, Any]:
