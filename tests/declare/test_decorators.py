@@ -12,7 +12,8 @@ from example import Example, assert_collection_error
 from pytest_ftgate import ftgate, interpreters, processes, serial, tasks, threads
 from pytest_ftgate.declare import declaration
 from pytest_ftgate.declare.declaration import param_of, spec_of
-from pytest_ftgate.declare.reader import DeclarationError, default_method
+from pytest_ftgate.declare.executors import default_method
+from pytest_ftgate.declare.reader import DeclarationError
 from pytest_ftgate.model import Executor, Metric, Requirement, Source, Spec, Threshold
 from pytest_ftgate.runner.api import Declaration
 

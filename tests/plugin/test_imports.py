@@ -24,7 +24,10 @@ DOOR = {
 }
 """What a run without decorated tests imports of ours."""
 DECLARING = {
+    "pytest_ftgate.declare.arguments",
+    "pytest_ftgate.declare.bodies",
     "pytest_ftgate.declare.declaration",
+    "pytest_ftgate.declare.executors",
     "pytest_ftgate.declare.plan",
     "pytest_ftgate.declare.reader",
     "pytest_ftgate.judge",

@@ -15,7 +15,12 @@ from ..judge.contracts import check, grammar
 from ..model import PLACEHOLDERS, BodyKind, Executor, Param, Requirement, Source, Spec, Threshold
 from ..runner.api import CommandToken, Declaration, Note
 from ..runner.loading import shape_of
-from .reader import EXAMPLE, OWN, SERVE_DURATION_S, SERVE_WINDOW_S, DeclarationError, Reader
+from .arguments import Arguments
+from .bodies import Bodies
+from .executors import EXAMPLE, Executors
+from .reader import OWN, DeclarationError, Reader
+
+SERVE_DURATION_S, SERVE_WINDOW_S = 6.0, 1.0
 
 
 def declaration_of(function: Any) -> Declaration | None:
@@ -149,76 +154,80 @@ def check_function(declared: Declaration, source: Source, function: object, name
 
 def spec_of(declared: Declaration, source: Source, nodeid: str) -> Spec:
     """The checked form of a declaration. Raises DeclarationError."""
-    reader = Reader(declared, source.path, source.qualname)
-    reader.known_arguments()
-    spec = _served(reader, source, nodeid) if declared.decorator == "serve" else _compared(reader, source, nodeid)
+    place = (declared, source.path, source.qualname)
+    arguments = Arguments(*place)
+    arguments.known_arguments()
+    if declared.decorator == "serve":
+        spec = _served(arguments, Executors(*place), source, nodeid)
+    else:
+        spec = _compared(arguments, Executors(*place), Bodies(*place), source, nodeid)
     notes = Notes(declared, source)
     return msgspec.structs.replace(spec, thresholds=notes.thresholds(), requirements=notes.requirements(spec))
 
 
-def _compared(reader: Reader, source: Source, nodeid: str) -> Spec:
-    executors = reader.executors()
-    reader.bodies(executors)
-    workers, role_counts = reader.workers()
-    reader.roles(executors, role_counts)
-    duration, window = reader.positive("duration"), reader.positive("window")
-    iterations = reader.positive("iterations", whole=True)
+def _compared(arguments: Arguments, executors: Executors, bodies: Bodies, source: Source, nodeid: str) -> Spec:
+    chosen = executors.executors()
+    bodies.bodies(chosen)
+    workers, role_counts = arguments.workers()
+    bodies.roles(chosen, role_counts)
+    duration, window = arguments.positive("duration"), arguments.positive("window")
+    iterations = arguments.positive("iterations", whole=True)
     if duration is not None and iterations is not None:
-        reader.fail("it takes iterations= or duration=, not both")
+        arguments.fail("it takes iterations= or duration=, not both")
     if window is not None and duration is None:
-        reader.fail("window= is the length of a turn of duration=, which is missing")
-    body: Any = shape_of(reader.declared.body)
+        arguments.fail("window= is the length of a turn of duration=, which is missing")
+    body: Any = shape_of(arguments.declared.body)
     return Spec(
         nodeid=nodeid,
         source=source,
         body=body,
-        executors=executors,
+        executors=chosen,
         workers=workers,
         role_counts=role_counts,
-        reuse=reader.reuse(duration),
-        pythons=reader.pythons(),
+        reuse=arguments.reuse(duration),
+        pythons=arguments.pythons(),
         iterations=iterations,
         duration_s=None if duration is None else float(duration),
         window_s=None if window is None else float(window),
-        warmup=reader.positive("warmup", whole=duration is None, zero=True),
-        timeout_s=reader.positive("timeout"),
-        requires=reader.requires(),
-        needs=reader.needs(),
+        warmup=arguments.positive("warmup", whole=duration is None, zero=True),
+        timeout_s=arguments.positive("timeout"),
+        requires=arguments.requires(),
+        needs=arguments.needs(),
     )
 
 
-def _served(reader: Reader, source: Source, nodeid: str) -> Spec:
-    executors = reader.servers()
-    declared = reader.declared
+def _served(arguments: Arguments, executors: Executors, source: Source, nodeid: str) -> Spec:
+    chosen = executors.servers()
+    declared = arguments.declared
     used = {name: getattr(declared, name) for name in ("shared", "check", "stop")}
     used |= {"role": declared.roles, "variant": declared.variants}
     for name in (name for name, value in used.items() if value):
-        reader.fail(f"@{declared.body.__name__}.{name} is for @ftgate.compare; a server is a program")
+        arguments.fail(f"@{declared.body.__name__}.{name} is for @ftgate.compare; a server is a program")
     if shape_of(declared.body) != "server":
-        reader.fail(f"{declared.body.__name__} takes `server` and checks an answer of it, such as server.get('/')")
+        arguments.fail(f"{declared.body.__name__} takes `server` and checks an answer of it, such as server.get('/')")
     if inspect.iscoroutinefunction(declared.body):
-        reader.fail(f"{declared.body.__name__} is a coroutine, which nobody awaits; make it a plain function")
-    workers, role_counts = reader.workers()
+        arguments.fail(f"{declared.body.__name__} is a coroutine, which nobody awaits; make it a plain function")
+    workers, role_counts = arguments.workers()
     if role_counts:
-        reader.fail("workers= of a server takes whole numbers, which fill in {workers}")
-    if "workers" in reader.kwargs and not any(each.program and each.program.counted for each in executors):
-        reader.fail("workers= fills in {workers}, which stands in no command line")
-    duration, window = reader.positive("duration"), reader.positive("window")
+        arguments.fail("workers= of a server takes whole numbers, which fill in {workers}")
+    if "workers" in arguments.kwargs and not any(each.program and each.program.counted for each in chosen):
+        arguments.fail("workers= fills in {workers}, which stands in no command line")
+    duration, window = arguments.positive("duration"), arguments.positive("window")
     return Spec(
         nodeid=nodeid,
         source=source,
         body="server",
-        executors=executors,
+        executors=chosen,
         workers=workers,
         reuse="pool",
-        pythons=reader.pythons(),
+        pythons=arguments.pythons(),
         duration_s=float(SERVE_DURATION_S if duration is None else duration),
         window_s=float(SERVE_WINDOW_S if window is None else window),
-        warmup=reader.positive("warmup", zero=True),
-        timeout_s=reader.positive("timeout"),
-        service=reader.service(),
-        requires=reader.requires(),
-        needs=reader.needs(),
+        warmup=arguments.positive("warmup", zero=True),
+        timeout_s=arguments.positive("timeout"),
+        service=arguments.service(),
+        requires=arguments.requires(),
+        needs=arguments.needs(),
     )
 
 
@@ -230,26 +239,26 @@ def check_arguments(
     `parametrized` holds each name that parametrize gives and whether it is indirect; `requested` the fixtures of
     pytest.mark.usefixtures on the test itself.
     """
-    reader = Reader(declared, source.path, source.qualname)
+    checked = Bodies(declared, source.path, source.qualname)
     method = "." in source.qualname
     for name in requested:
-        reader.fixture(name)
+        checked.fixture(name)
     for name, indirect in parametrized.items():
         if name in OWN or (name in PLACEHOLDERS and _has_programs(declared)):
-            reader.fail(f"{name!r} is the cell's own argument; give the parameter another name")
+            checked.fail(f"{name!r} is the cell's own argument; give the parameter another name")
         if indirect:
-            reader.fixture(name, "the indirect parameter")
+            checked.fixture(name, "the indirect parameter")
     bodies = (declared.body, *(body for _, body in declared.variants), *(body for _, _, body in declared.roles))
     for function in bodies:
-        reader.arguments(function, parametrized, method=method)
-    reader.takes_one(declared.stop, "stop", "the shared state", method=method)
-    reader.takes_one(declared.shared, "shared", "the executor's kind", method=method)
-    reader.takes_one(declared.check, "check", "the results", method=method)
+        checked.parameters(function, parametrized, method=method)
+    checked.takes_one(declared.stop, "stop", "the shared state", method=method)
+    checked.takes_one(declared.shared, "shared", "the executor's kind", method=method)
+    checked.takes_one(declared.check, "check", "the results", method=method)
 
 
 def check_placeholders(declared: Declaration, spec: Spec, parametrized: Iterable[str]) -> None:
     """Raise DeclarationError for a word of a program that holds a placeholder which nothing fills in."""
-    Reader(declared, spec.source.path, spec.source.qualname).placeholders(spec, parametrized)
+    Executors(declared, spec.source.path, spec.source.qualname).placeholders(spec, parametrized)
 
 
 def _has_programs(declared: Declaration) -> bool:
@@ -267,7 +276,7 @@ def body_kind(declared: Declaration, executor: Executor) -> BodyKind:
 def param_of(declared: Declaration, source: Source, name: str, value: Any) -> Param:
     """A parameter as a literal that is read back equal. Raises DeclarationError where it is not plain."""
     if name not in inspect.signature(declared.body).parameters:
-        Reader(declared, source.path, source.qualname).fixture(name, "the parametrized fixture")
+        Bodies(declared, source.path, source.qualname).fixture(name, "the parametrized fixture")
     literal = repr(value)
     try:
         same = ast.literal_eval(literal) == value
