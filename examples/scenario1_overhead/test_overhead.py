@@ -48,6 +48,6 @@ def test_memory_profile(worker):
 
 
 @test_memory_profile.shared
-def held(kind):
+def held(shared):
     """What the program that starts the workers holds itself: forked workers share its pages, others never have them."""
     HELD[:] = [bytes(range(256)) * (HELD_BYTES // 256)]

@@ -96,13 +96,13 @@ def shared_bytes(worker):
 
 
 @test_shared_set.shared
-def state(kind):
+def state(shared):
     """The executor's own: a set, a Manager's dict or a buffer, and a lock or what there is in its place."""
-    if kind.name == "interpreters":
-        token = kind.Queue()
+    if shared.name == "interpreters":
+        token = shared.Queue()
         token.put(None)
         return memoryview(bytearray(IDS)), token
-    return (kind.dict() if kind.name == "processes" else kind.set()), kind.Lock()
+    return (shared.dict() if shared.name == "processes" else shared.set()), shared.Lock()
 
 
 def next_id(worker):

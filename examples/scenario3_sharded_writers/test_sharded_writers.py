@@ -72,13 +72,13 @@ def close_inboxes(shared):
 
 
 @test_sharded_writers.shared
-def queues(kind):
+def queues(shared):
     """An inbox for each writer, and one for each producer's acknowledgements.
 
     Processes get simple queues: a `multiprocessing.Queue` wakes a thread of its own for every message.
     """
-    make = kind.SimpleQueue if kind.name == "processes" else kind.Queue
-    return [[make() for _ in range(kind.counts[role])] for role in ("writer", "producer")]
+    make = shared.SimpleQueue if shared.name == "processes" else shared.Queue
+    return [[make() for _ in range(shared.counts[role])] for role in ("writer", "producer")]
 
 
 @ftgate.compare(processes=["fork"], workers=PRODUCERS, reuse="pool", duration=1, window=0.1, warmup=0.3)
@@ -93,9 +93,9 @@ def test_shared_dict(worker):
 
 
 @test_shared_dict.shared
-def managed(kind):
+def managed(shared):
     """Two proxy calls an operation."""
-    return kind.dict(), kind.Lock()
+    return shared.dict(), shared.Lock()
 
 
 def next_id(worker):

@@ -22,9 +22,9 @@ ROLES = {"receiver": 1, "processor": 1, "evaluator": 1}
 class Pipeline:
     """The inbound queue, and the one slot between processor and evaluator with the condition that guards it."""
 
-    def __init__(self, kind):
-        self.inbound = kind.Queue()
-        self.changed = kind.Condition()
+    def __init__(self, shared):
+        self.inbound = shared.Queue()
+        self.changed = shared.Condition()
         self.slot = None
 
 

@@ -1,4 +1,4 @@
-"""One table of options: precedence, help, and errors that name the place and the mend."""
+"""One table of options: precedence, help, and errors that name the place and a fix."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ def test_units() -> None:
 def test_a_bad_value_of_the_command_line_is_a_usage_error(pytester: pytest.Pytester, option: Option) -> None:
     example = Example(pytester, {"test_a.py": "def test_it(): ..."})
     result = example.run_pytest(f"{option.cli}={WRONG[option.parse]}")
-    assert_usage_error(result, f"ERROR: {option.cli}", mend(option))
+    assert_usage_error(result, f"ERROR: {option.cli}", fix(option))
 
 
 @pytest.mark.parametrize("option", CHECKED, ids=name_of)
@@ -264,13 +264,13 @@ def test_a_bad_value_elsewhere_is_a_usage_error(
     quoted = f"'{wrong}'" if option.many else wrong
     result = example.run_pytest("-o", f"{option.dest}={quoted}")
     assert_usage_error(
-        result, f"ini option {option.dest}", "invalid truth value" if option.ini == "bool" else mend(option)
+        result, f"ini option {option.dest}", "invalid truth value" if option.ini == "bool" else fix(option)
     )
     monkeypatch.setenv(option.variable, quoted)
-    assert_usage_error(example.run_pytest(), f"environment variable {option.variable}", mend(option))
+    assert_usage_error(example.run_pytest(), f"environment variable {option.variable}", fix(option))
 
 
-def mend(option: Option) -> str:
+def fix(option: Option) -> str:
     """What the error says that the option takes."""
     try:
         option.parse(WRONG[option.parse])

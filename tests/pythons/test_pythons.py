@@ -326,7 +326,7 @@ def test_provide_says_what_is_missing_and_does_not_raise(tmp_path: Path, monkeyp
     monkeypatch.setenv("PATH", str(tmp_path))
     outcome = provide(parse_target("3.99"), source=Source.PATH, cache=tmp_path)
     assert outcome.interpreter is None
-    assert "mend:" in outcome.notes[0]
+    assert "fix:" in outcome.notes[0]
     outcome = provide(parse_target("3.99"), source=Source.BUILD, cache=tmp_path)
     assert outcome.interpreter is None
     assert outcome.notes == ("no source package of CPython 3.99 is known; 3.14 is",)

@@ -24,7 +24,7 @@ class Arguments(Reader):
     """Reads the keyword arguments: numbers, names, requirements, a server's load."""
 
     def known_arguments(self) -> None:
-        """Complain about keywords that nothing reads."""
+        """Refuse an unknown keyword argument."""
         known = KNOWN[self.declared.decorator]
         for name in self.kwargs:
             if name not in known:
@@ -42,13 +42,14 @@ class Arguments(Reader):
         return tuple(dict.fromkeys(counts)), ()
 
     def _role_counts(self, roles: Any, all_counts: Sequence[Any]) -> RoleCounts:
-        """One dict of roles; every one of a test has the same names, since they have the same bodies."""
+        """One dict of roles. All dicts of a test have the same names, because the bodies are the same."""
         first = next(count for count in all_counts if isinstance(count, dict))
         if not isinstance(roles, dict) or list(roles) != list(first):
-            self.fail(f"workers= gives every cell the same roles in the same order: {roles!r} beside {first!r}")
+            self.fail(f"workers= gives every cell the same roles in the same order, not {roles!r} and {first!r}")
         if len(roles) < 2 or not all(isinstance(name, str) and ROLE.fullmatch(name) for name in roles):
             self.fail(
-                f"workers= takes two roles or more, named by letters, as {{'producer': 8, 'writer': 4}}: {roles!r}"
+                f"workers= takes two or more roles whose names are letters, such as {{'producer': 8, 'writer': 4}}: "
+                f"{roles!r}"
             )
         if not all(_is_count(count) for count in roles.values()):
             self.fail(f"workers= takes a whole number from 1 for each role, not {roles!r}")
@@ -66,34 +67,34 @@ class Arguments(Reader):
         return value
 
     def reuse(self, duration: float | None) -> Reuse:
-        """`fresh` unless told otherwise; a duration keeps its workers."""
+        """`fresh` by default; `pool` with duration=, which keeps its workers."""
         value = self.kwargs.get("reuse")
         if value is None:
             return "fresh" if duration is None else "pool"
         if value not in REUSES:
             self.fail(f"reuse= takes {listed(REUSES)}, not {value!r}")
         if duration is not None and value == "fresh":
-            self.fail("duration= keeps its workers from window to window; drop reuse='fresh', or use iterations=")
+            self.fail("duration= keeps its workers between windows; drop reuse='fresh', or use iterations=")
         return value  # type: ignore[no-any-return]
 
     def pythons(self) -> tuple[str, ...] | None:
-        """The targets named, or None where the options decide."""
+        """The targets, or None if the options decide."""
         return self.targets(self.kwargs.get("pythons"), "pythons=")
 
     def requires(self) -> tuple[str, ...]:
-        """Requirements that are installed beside the project."""
+        """Requirements to install together with the project."""
         value = self.kwargs.get("requires", ())
         if not isinstance(value, (list, tuple)) or not all(isinstance(word, str) and word for word in value):
             self.fail(f"requires= takes a list of requirements such as ['flask>=3'], not {value!r}")
         for word in value:
             if word.startswith("-"):
                 self.fail(
-                    f"requires= takes requirements alone, and {word!r} is an option; those go into ftgate_install"
+                    f"requires= takes requirements only, and {word!r} is an option; options go into ftgate_install"
                 )
         return tuple(value)
 
     def needs(self) -> tuple[tuple[str, str], ...]:
-        """Programs that must be there, each with the command that installs it."""
+        """Programs that must be installed, each with the command that installs it."""
         value = self.kwargs.get("needs", {})
         if not isinstance(value, dict) or not all(
             isinstance(word, str) and word for pair in value.items() for word in pair
@@ -105,7 +106,7 @@ class Arguments(Reader):
         """When a server is ready, and the load on it."""
         ready, load = self.kwargs.get("ready"), self.kwargs.get("load")
         if not isinstance(ready, str) or not ready.startswith("http://"):
-            self.fail(f"ready= takes the URL that answers when the server is ready, not {ready!r}: {SERVE_EXAMPLE}")
+            self.fail(f"ready= takes the URL that answers once the server is ready, not {ready!r}: {SERVE_EXAMPLE}")
         if not isinstance(load, LoadToken) or not isinstance(load.path, str) or not load.path:
             self.fail(f"load= takes load(path, connections=...), not {load!r}: {SERVE_EXAMPLE}")
         for option in load.options:

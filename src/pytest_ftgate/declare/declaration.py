@@ -1,4 +1,4 @@
-"""Decorator arguments -> Spec: everything that the light decorator left unchecked, with the place and the mend."""
+"""Decorator arguments -> Spec: checks everything that the light decorator accepted; errors name the place and a fix."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SERVE_DURATION_S, SERVE_WINDOW_S = 6.0, 1.0
 
 
 def declaration_of(function: Any) -> Declaration | None:
-    """What @ftgate.compare left on a function; None where it is not decorated."""
+    """The declaration that @ftgate.compare or @ftgate.serve attached to a function; None without one."""
     declared = getattr(function, "__ftgate__", None)
     return declared if isinstance(declared, Declaration) else None
 
@@ -52,7 +52,7 @@ def check_class(cls: type) -> None:
 
 
 def notes_of(function: Any) -> tuple[Note, ...]:
-    """What @ftgate.require and @ftgate.gate left on a function, in the order of their lines."""
+    """What @ftgate.require and @ftgate.gate attached to a function, in the order of their lines."""
     try:
         kept = vars(function).get("__ftgate_notes__", ())
     except TypeError:  # an object without attributes of its own
@@ -69,20 +69,20 @@ def check_notes(function: Any, path: str) -> None:
     if notes and declaration_of(function) is None:
         name = getattr(function, "__qualname__", repr(function))
         raise DeclarationError(
-            f"{path}:{notes[0].line}: @ftgate.{notes[0].decorator} of {name}: it has no cells to look at; "
+            f"{path}:{notes[0].line}: @ftgate.{notes[0].decorator} of {name}: it has no cells; "
             f"add {EXAMPLE} to the test"
         )
 
 
 class Notes:
-    """Reads what stands beside a declaration; every complaint carries its place."""
+    """Reads @ftgate.require and @ftgate.gate of a declaration; every error names its place."""
 
     def __init__(self, declared: Declaration, source: Source) -> None:
         self.source = source
         self.notes = notes_of(declared.body)
         for _, body in declared.variants:
             for note in notes_of(body):
-                self.fail(note, f"it stands on the variant {body.__name__}; put it on the test itself")
+                self.fail(note, f"it is on the variant {body.__name__}; put it on the test itself")
 
     def fail(self, note: Note, text: str) -> NoReturn:
         """Raise what is wrong, at its place."""
@@ -91,7 +91,7 @@ class Notes:
         )
 
     def thresholds(self) -> tuple[Threshold, ...]:
-        """Those of the gates, each metric once."""
+        """The thresholds of @ftgate.gate, each metric once."""
         found: dict[str, Threshold] = {}
         lines: dict[str, int] = {}
         for note in self._of("gate"):
@@ -101,7 +101,7 @@ class Notes:
                 self.fail(note, str(error))
             metric = threshold.metric
             if metric in found:
-                self.fail(note, f"{metric} has a gate in line {lines[metric]} already; make one of both")
+                self.fail(note, f"{metric} has a gate in line {lines[metric]} already; merge the two")
             found[metric], lines[metric] = threshold, note.line
         return tuple(found.values())
 
@@ -122,7 +122,7 @@ class Notes:
         for note in notes:
             if any(hasattr(value, "__code__") for value in note.args):
                 example = "gate('wall', margin='3%')" if decorator == "gate" else "require(scaling='>= 1.6')"
-                self.fail(note, f"it needs parentheses and what it is about: @ftgate.{example}")
+                self.fail(note, f"it needs parentheses and arguments: @ftgate.{example}")
         return notes
 
     def _expressions(self, note: Note) -> list[str]:
@@ -131,12 +131,12 @@ class Notes:
                 self.fail(note, f"it takes texts such as 'threads.wall < 20 ms' or scaling='>= 1.6', not {value!r}")
         found = [*note.args, *(grammar.keyword_text(name, text) for name, text in note.kwargs.items())]
         if not found:
-            self.fail(note, "it requires nothing; write for example @ftgate.require(scaling='>= 1.6')")
+            self.fail(note, "it requires nothing; for example @ftgate.require(scaling='>= 1.6')")
         return [" ".join(text.split()) for text in found]  # in one line, as reports show it
 
 
 def check_function(declared: Declaration, source: Source, function: object, name: str, cls: type | None) -> None:
-    """Raise DeclarationError where the measured interpreter would not find the very function that pytest collected."""
+    """Raise DeclarationError if the measured interpreter would not import the function that pytest collected."""
     reader = Reader(declared, source.path, source.qualname)
     if "<locals>" in source.qualname or "<locals>" in declared.body.__qualname__:
         reader.fail(
@@ -145,7 +145,7 @@ def check_function(declared: Declaration, source: Source, function: object, name
         )
     if function is not declared.body:
         reader.fail(
-            "another decorator stands above it and would be left out; "
+            "another decorator above it would be ignored; "
             f"put @ftgate.{declared.decorator} above all others but pytest's marks"
         )
     if cls is not None and isinstance(inspect.getattr_static(cls, name, None), (staticmethod, classmethod)):
@@ -175,7 +175,7 @@ def _compared(arguments: Arguments, executors: Executors, bodies: Bodies, source
     if duration is not None and iterations is not None:
         arguments.fail("it takes iterations= or duration=, not both")
     if window is not None and duration is None:
-        arguments.fail("window= is the length of a turn of duration=, which is missing")
+        arguments.fail("window= is the length of an iteration of duration=, which is missing")
     body: Any = shape_of(arguments.declared.body)
     return Spec(
         nodeid=nodeid,
@@ -204,14 +204,14 @@ def _served(arguments: Arguments, executors: Executors, source: Source, nodeid: 
     for name in (name for name, value in used.items() if value):
         arguments.fail(f"@{declared.body.__name__}.{name} is for @ftgate.compare; a server is a program")
     if shape_of(declared.body) != "server":
-        arguments.fail(f"{declared.body.__name__} takes `server` and checks an answer of it, such as server.get('/')")
+        arguments.fail(f"{declared.body.__name__} takes `server` and checks an answer, such as server.get('/')")
     if inspect.iscoroutinefunction(declared.body):
-        arguments.fail(f"{declared.body.__name__} is a coroutine, which nobody awaits; make it a plain function")
+        arguments.fail(f"{declared.body.__name__} is a coroutine, which is never awaited; make it a plain function")
     workers, role_counts = arguments.workers()
     if role_counts:
-        arguments.fail("workers= of a server takes whole numbers, which fill in {workers}")
+        arguments.fail("workers= of a server takes whole numbers, the values of {workers}")
     if "workers" in arguments.kwargs and not any(each.program and each.program.counted for each in chosen):
-        arguments.fail("workers= fills in {workers}, which stands in no command line")
+        arguments.fail("workers= is the value of {workers}, which no command line has")
     duration, window = arguments.positive("duration"), arguments.positive("window")
     return Spec(
         nodeid=nodeid,
@@ -234,7 +234,7 @@ def _served(arguments: Arguments, executors: Executors, source: Source, nodeid: 
 def check_arguments(
     declared: Declaration, source: Source, parametrized: Mapping[str, bool], requested: Iterable[str] = ()
 ) -> None:
-    """Raise DeclarationError for an argument that is neither the cell's own nor a plain parameter.
+    """Raise DeclarationError for an argument that is neither an argument of the cell nor a plain parameter.
 
     `parametrized` holds each name that parametrize gives and whether it is indirect; `requested` the fixtures of
     pytest.mark.usefixtures on the test itself.
@@ -245,19 +245,19 @@ def check_arguments(
         checked.fixture(name)
     for name, indirect in parametrized.items():
         if name in OWN or (name in PLACEHOLDERS and _has_programs(declared)):
-            checked.fail(f"{name!r} is the cell's own argument; give the parameter another name")
+            checked.fail(f"{name!r} is an argument of the cell itself; rename the parameter")
         if indirect:
             checked.fixture(name, "the indirect parameter")
     bodies = (declared.body, *(body for _, body in declared.variants), *(body for _, _, body in declared.roles))
     for function in bodies:
         checked.parameters(function, parametrized, method=method)
     checked.takes_one(declared.stop, "stop", "the shared state", method=method)
-    checked.takes_one(declared.shared, "shared", "the executor's kind", method=method)
+    checked.takes_one(declared.shared, "shared", "the shared objects of the executor", method=method)
     checked.takes_one(declared.check, "check", "the results", method=method)
 
 
 def check_placeholders(declared: Declaration, spec: Spec, parametrized: Iterable[str]) -> None:
-    """Raise DeclarationError for a word of a program that holds a placeholder which nothing fills in."""
+    """Raise DeclarationError for a program whose command line has a placeholder without a value."""
     Executors(declared, spec.source.path, spec.source.qualname).placeholders(spec, parametrized)
 
 
@@ -266,7 +266,7 @@ def _has_programs(declared: Declaration) -> bool:
 
 
 def body_kind(declared: Declaration, executor: Executor) -> BodyKind:
-    """What the body of this executor's cells is."""
+    """What the body takes in this executor's cells: `worker`, `executor` or `server`."""
     if executor.kind == "command":
         return "worker"
     shape: Any = shape_of(declared.body_for(executor.kind, executor.method))
@@ -274,7 +274,7 @@ def body_kind(declared: Declaration, executor: Executor) -> BodyKind:
 
 
 def param_of(declared: Declaration, source: Source, name: str, value: Any) -> Param:
-    """A parameter as a literal that is read back equal. Raises DeclarationError where it is not plain."""
+    """A parameter as a Python literal. Raises DeclarationError if evaluating the literal gives another value."""
     if name not in inspect.signature(declared.body).parameters:
         Bodies(declared, source.path, source.qualname).fixture(name, "the parametrized fixture")
     literal = repr(value)

@@ -29,7 +29,7 @@ class Executors(Reader):
         found: list[Executor] = []
         for token in self.declared.args:
             if not isinstance(token, ExecutorToken):
-                self.fail(f"{shown(token)} is no executor; use {listed((*KINDS, 'command'))} from pytest_ftgate")
+                self.fail(f"{shown(token)} is not an executor; use {listed((*KINDS, 'command'))} from pytest_ftgate")
             if isinstance(token, CommandToken):
                 found.append(Executor(kind="command", program=self.program(token)))
                 continue
@@ -38,15 +38,15 @@ class Executors(Reader):
             if kind in self.kwargs:
                 found += self._expand(kind, self.kwargs[kind])
         if not found:
-            self.fail(f"it names no executor; write for example {EXAMPLE}")
+            self.fail(f"it names no executor; for example {EXAMPLE}")
         return self._each_once(found)
 
     def _each_once(self, found: Sequence[Executor]) -> tuple[Executor, ...]:
-        """Those written twice once; two programs of one name are a mistake."""
+        """Drop duplicates; refuse two programs with one name."""
         once = tuple(dict.fromkeys(found))
         for label in (executor.label for executor in once):
             if sum(other.label == label for other in once) > 1:
-                self.fail(f"two executors are called {label!r}; give each command a name of its own")
+                self.fail(f"two executors are named {label!r}; give each command its own name")
         return once
 
     def _expand(self, kind: Any, value: Any) -> list[Executor]:
@@ -65,7 +65,7 @@ class Executors(Reader):
 
     def _method(self, method: Any) -> StartMethod:
         if method not in METHODS:
-            self.fail(f"{method!r} is no start method; use {listed(METHODS)}{did_you_mean(method, METHODS)}")
+            self.fail(f"{method!r} is not a start method; use {listed(METHODS)}{did_you_mean(method, METHODS)}")
         return method  # type: ignore[no-any-return]
 
     def servers(self) -> tuple[Executor, ...]:
@@ -77,10 +77,13 @@ class Executors(Reader):
         return self._each_once([Executor(kind="server", program=self.program(token)) for token in tokens])
 
     def program(self, token: CommandToken) -> Program:
-        """A program, its words checked."""
+        """The program of a token, its arguments checked."""
         name, options = token.name, token.options
         if not isinstance(name, str) or not NAME.fullmatch(name) or name in (*KINDS, *METHODS):
-            self.fail(f"command(...) takes a name of letters, digits, '.', '_' and '-' that is no executor's: {name!r}")
+            self.fail(
+                f"command(...) takes a name made of letters, digits, '.', '_' and '-' that is not an "
+                f"executor's: {name!r}"
+            )
         for option in options:
             if option not in PROGRAM_OPTIONS:
                 hint = did_you_mean(option, PROGRAM_OPTIONS)
@@ -89,12 +92,12 @@ class Executors(Reader):
         if not isinstance(environment, dict) or not all(
             isinstance(part, str) for item in environment.items() for part in item
         ):
-            self.fail(f"command({name!r}): environment= takes a dict of texts, not {environment!r}")
+            self.fail(f"command({name!r}): environment= takes a dict of strings, not {environment!r}")
         if options.get("build") and self.declared.decorator == "serve":
-            self.fail(f"command({name!r}): build= is for a command of a comparison: a server is started as it is")
+            self.fail(f"command({name!r}): build= is for commands of @ftgate.compare; a server has no build step")
         if options.get("pythons") is not None and self.declared.decorator == "compare":
             self.fail(
-                f"command({name!r}): pythons= is for servers: a command of a comparison runs once, not a target each"
+                f"command({name!r}): pythons= is for servers; a command of @ftgate.compare runs once for all targets"
             )
         return Program(
             name=name,
@@ -106,43 +109,47 @@ class Executors(Reader):
 
     def _words(self, name: str, words: Any, what: str = "it") -> tuple[str, ...]:
         if not isinstance(words, (list, tuple)) or not words or not all(isinstance(word, str) for word in words):
-            self.fail(f"command {name!r}: {what} takes a command line as a list of words, not {words!r}")
+            self.fail(f"command {name!r}: {what} takes a command line as a list of strings, not {words!r}")
         return tuple(words)
 
     def placeholders(self, spec: Spec, parametrized: Iterable[str]) -> None:
-        """Complain about a word in braces that nothing fills in."""
+        """Refuse a placeholder that has no value."""
         foreign = ("port", "scratch") if spec.service is None else ("seconds",)
         known = [name for name in PLACEHOLDERS if name not in foreign] + list(parametrized)
         programs = [executor.program for executor in spec.executors if executor.program]
-        texts = [word for program in programs for word in (*_told(program), *program.build)]
+        texts = [word for program in programs for word in (*_texts(program), *program.build)]
         texts += [spec.service.ready, spec.service.load.path] if spec.service else []
         for text in texts:
             for name in text_module.placeholders(text):
                 if name not in known:
                     hint = did_you_mean(name, known)
-                    self.fail(f"{text!r}: nothing fills in {{{name}}}{hint}; what may stand there is {listed(known)}")
+                    self.fail(
+                        f"{text!r}: nothing fills in {{{name}}}{hint}; the known placeholders are {listed(known)}"
+                    )
         for program in programs:
             if any("{seconds}" in word for word in program.build):
-                self.fail(f"command {program.name!r}: build= is run once and for no window: {{seconds}} is not known")
-            if spec.duration_s is None and any("{seconds}" in word for word in _told(program)):
-                self.fail("{seconds} is the length of a turn of duration=, which is missing")
+                self.fail(f"command {program.name!r}: build= runs once, before any window, so {{seconds}} has no value")
+            if spec.duration_s is None and any("{seconds}" in word for word in _texts(program)):
+                self.fail("{seconds} is the length of an iteration of duration=, which is missing")
         if spec.service is not None:
             self._port(spec.service, programs)
 
     def _port(self, service: Service, programs: Iterable[Program]) -> None:
-        """Complain where the free port that a server gets is not told to it, or not asked."""
+        """Refuse a server that does not get its port, and a `ready` URL without it."""
         if "{port}" not in service.ready:
-            self.fail(f"ready={service.ready!r} has no {{port}}: a server gets a free port of its own at each start")
+            self.fail(f"ready={service.ready!r} has no {{port}}: a server gets a new free port at each start")
         for program in programs:
-            if not any("{port}" in word for word in _told(program)):
-                self.fail(f"command {program.name!r} is not told its port: put {{port}} into its words or environment=")
+            if not any("{port}" in word for word in _texts(program)):
+                self.fail(
+                    f"command {program.name!r} does not get its port: put {{port}} into its words or environment="
+                )
 
 
 def default_method() -> StartMethod:
-    """What `processes` alone means: the start method that CPython 3.14 takes by itself on this platform."""
+    """The start method of plain `processes`: CPython 3.14's default on this platform."""
     return "forkserver" if sys.platform not in ("darwin", "win32") and os.name == "posix" else "spawn"
 
 
-def _told(program: Program) -> tuple[str, ...]:
-    """All that may hold a placeholder each time a program is started."""
+def _texts(program: Program) -> tuple[str, ...]:
+    """The texts of a program that may have placeholders at each start."""
     return (*program.argv, *(value for _, value in program.environment))

@@ -47,7 +47,7 @@ def fraction(text: str) -> float:
 
 
 def probability(text: str) -> float:
-    """A number between 0 and 1, both left out."""
+    """A number between 0 and 1, exclusive."""
     value = fraction(text)
     if not 0 < value < 1:
         raise ValueError("a probability between 0 and 1, such as 0.01")

@@ -1,4 +1,4 @@
-"""Targets as users spell them: an interpreter and its settings, `3.14t[gil=on]`."""
+"""Targets as users write them: an interpreter and its settings, `3.14t[gil=on]`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNIT_NS: Final = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_0
 
 
 class TargetError(FtgateError):
-    """A target that cannot be understood; names the spec and the mend."""
+    """A target that cannot be parsed; the message names it and a fix."""
 
 
 def parse_target(spec: str) -> Target:

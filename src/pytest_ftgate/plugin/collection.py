@@ -61,13 +61,13 @@ def _spec(metafunc: pytest.Metafunc, declared: Declaration) -> Spec:
 
 
 def targets(config: pytest.Config, spec: Spec) -> list[Target]:
-    """The targets of a test: command line, environment, the decorator's, ini, default. Each once."""
+    """The targets of a test by precedence: command line, environment, decorator, ini, default. Each once."""
     names: Iterable[str] = value_of(config, "python", spec.pythons)
     return list(dict.fromkeys(parse_target(name) for name in names))
 
 
 def _parametrized(metafunc: pytest.Metafunc) -> dict[str, bool]:
-    """Names that `parametrize` gives, each with whether a fixture makes its value (`indirect`)."""
+    """The names that `parametrize` gives, each with whether a fixture makes its value (`indirect`)."""
     names: dict[str, bool] = {}
     for mark in metafunc.definition.iter_markers("parametrize"):
         argnames = mark.args[0] if mark.args else mark.kwargs.get("argnames", ())
@@ -91,11 +91,10 @@ def _source(metafunc: pytest.Metafunc, declared: Declaration) -> Source:
 
 
 def workload_path(config: pytest.Config) -> list[str]:
-    """The entries of sys.path that are the user's, in order.
+    """The entries of sys.path that belong to the user, in order.
 
-    These are the ones before the standard library's (put there by pytest, a conftest.py, PYTHONPATH or the
-    `pythonpath` ini) and those under the rootdir. The rest is this interpreter's own, built for it, and must not
-    reach another.
+    These are the entries before the standard library (from pytest, a conftest.py, PYTHONPATH or the `pythonpath`
+    ini) and those under the rootdir. All others belong to this interpreter and must not be used by another.
     """
     roots = [config.rootpath, config.invocation_params.dir]
     named = [Path(entry) for entry in config.getini("pythonpath")]
@@ -140,7 +139,7 @@ def _attach(item: pytest.Function) -> None:
         return
     params = dict(callspec.params)
     if any(type(value).__name__ == "NotSetType" for value in params.values()):
-        return  # an empty parametrize: pytest itself skips the item
+        return  # an empty parametrize: pytest skips the item
     spec, choice = next(params.pop(name) for name in reader.OWN if name in params)
     cell = Cell(
         nodeid=item.nodeid,

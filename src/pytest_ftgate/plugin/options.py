@@ -51,9 +51,9 @@ def _ini(config: pytest.Config, option: options.Option) -> Any:
 
 
 def thresholds_of(config: pytest.Config) -> tuple[tuple[Threshold, ...], tuple[Threshold, ...]]:
-    """What counts as a change for this run, and for the project: command line and environment apart from the ini.
+    """The thresholds of this run (command line and environment), and of the project (ini).
 
-    A decorator's own stands between the two. Raises pytest.UsageError.
+    A decorator overrides the ini only. Raises pytest.UsageError.
     """
     from ..judge import thresholds
 
@@ -80,7 +80,7 @@ def check_given(config: pytest.Config) -> None:
 
 
 def check_values(config: pytest.Config) -> None:
-    """`--ftgate-update tests/` means an update and a folder, but the option has taken the folder as its value."""
+    """Refuse an option that took a path as its value: `--ftgate-update tests/` means an update and a folder."""
     for value in config.getoption("ftgate_update") or ():
         if value not in ("new", "all") and (config.invocation_params.dir / value).exists():
             raise pytest.UsageError(f"--ftgate-update took {value!r} as its value: write --ftgate-update=new {value}")

@@ -153,7 +153,7 @@ def _not_found(target: Target, rejected: list[str]) -> str:
     lines = [f"no interpreter found for the target {target.spec!r}: not on PATH, not in the cache, not known to uv"]
     lines += [f"  passed over: {reason}" for reason in rejected]
     lines.append(
-        f"  mend: run `ftgate pythons --target {target.request}` or `uv python install {target.request}`, "
+        f"  fix: run `ftgate pythons --target {target.request}` or `uv python install {target.request}`, "
         f"or give a path as the target"
     )
     return "\n".join(lines)
