@@ -96,7 +96,7 @@ def test_the_text_is_aligned_and_holds_every_figure() -> None:
     assert text.endswith("problems\n  - PSS cannot be read\n    fix: Linux 4.14+")
 
 
-def test_the_text_says_when_nothing_is_lacking() -> None:
+def test_the_text_says_when_there_are_no_problems() -> None:
     assert to_text(msgspec.structs.replace(DIAGNOSIS, problems=())).endswith("no problems")
 
 

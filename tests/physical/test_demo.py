@@ -100,7 +100,7 @@ def test_one_alone_is_taken_and_said(
     assert list(demo.interpreters(None)) == [build]
     said = capsys.readouterr().out
     missing = {"3.14": "3.14t", "3.14t": "3.14"}[build]
-    assert said.startswith(f"not here: {missing}; `ftgate pythons` has them installed")
+    assert said.startswith(f"not installed: {missing}; `ftgate pythons` installs them")
     assert f"only {build} is here" in said
     with pytest.raises(InterpreterNotFound, match=f"no interpreter found for the target '{missing}'"):
         demo.interpreters([missing])
