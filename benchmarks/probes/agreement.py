@@ -1,17 +1,17 @@
-"""Do the gate's probes agree with the explicit timing of the write-ups' own scripts? Side by side, in one run.
+"""Do the gate's probes agree with the explicit timing of the write-ups' own scripts? Both are measured in one run.
 
 Scenario 1, profile *memory*: 8 workers that keep working; RSS, USS and PSS summed over parent and workers every 50 ms,
-by the script's own way (psutil) and by the gate's sampler, both over the script's processes in the same seconds; beside
-it what the gate shows of the example, whose processes hold the gate's runner as well.
-Scenario 2: mean time from asking for the lock until holding it, by two clock reads around each acquisition, as the
+as the script does it (psutil) and by the gate's sampler, both for the script's processes in the same seconds; next to
+it the gate's figures for the example, whose processes also load the gate's runner.
+Scenario 2: mean time from requesting the lock until holding it, by two clock readings around each acquisition, as the
 script does it: in the example's lock launches, where the workload's own timer and the lock probe time the same waits.
-What that timer shows for a lock that is always free is subtracted: half a microsecond that is no wait. Beside it what
-the script's processes show, whose loop holds the lock for less.
+What that timer shows for a lock that is always free is subtracted: half a microsecond that is not a wait. Next to it
+the figure of the script's own processes, whose loop holds the lock for a shorter time.
 
     python benchmarks/probes/agreement.py [--seconds 1.5] [--rounds 3] [--only memory|lock]
 
-The scripts stand in writeups.py and know nothing of the plugin; the workloads of the gate are the examples, unchanged.
-Prints a line a cell: the script's figure, the probe's, and their ratio; exit code 1 where one is off by more than 15 %.
+The scripts are in writeups.py and do not use the plugin; the workloads of the gate are the examples, unchanged.
+Prints a line per cell: the script's figure, the probe's, and their ratio. Exit code 1 if one is off by more than 15 %.
 """
 
 from __future__ import annotations
@@ -61,19 +61,19 @@ def script(python, *args):
 
 
 def script_memory(python, mode, seconds):
-    """Means over looks in bytes: the script's own way and the gate's sampler, of the same processes."""
+    """Means over samples in bytes: as the script measures and by the gate's sampler, of the same processes."""
     child = script(python, "memory", mode, seconds)
     child.stdout.readline()
     ends = time.monotonic() + seconds - 0.2
     main = psutil.Process(child.pid)
     tree = [main, *(p for p in main.children(recursive=True) if "resource_tracker" not in " ".join(p.cmdline()))]
-    sampler, looks = MemoryWatch(Roles(main=child.pid)), []
+    sampler, samples = MemoryWatch(Roles(main=child.pid)), []
     while time.monotonic() < ends:
-        looks.append([p.memory_full_info() for p in tree])
+        samples.append([p.memory_full_info() for p in tree])
         sampler.step()
         time.sleep(0.05)
     child.communicate()
-    own = {name: statistics.fmean(sum(getattr(info, name) for info in look) for look in looks) for name in NAMES}
+    own = {name: statistics.fmean(sum(getattr(info, name) for info in sample) for sample in samples) for name in NAMES}
     ours = {name: statistics.fmean(getattr(point, f"{name}_bytes") for point in sampler.points) for name in NAMES}
     return own, ours
 
@@ -95,7 +95,7 @@ def gate(example, report, rounds):
         f"json:{report}",
         example,
     ]
-    command += ["-k", "not interpreters and not rust"]  # no write-up has them, and no lock of theirs is timed
+    command += ["-k", "not interpreters and not rust"]  # the write-ups do not have them, and their locks are not timed
     subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL)
     read = json.loads(report.read_text())
     return [row for table in read["tables"] for row in table["rows"]]
@@ -113,8 +113,8 @@ def probe_wait(row):
     return waited / count, sum(timer["total_ns"] for timer in timers) / count
 
 
-def said(label, name, explicit, probe, unit, shown=None):
-    """One line; whether it is within the limit."""
+def compared(label, name, explicit, probe, unit, shown=None):
+    """Print one line; True if the ratio is within the limit."""
     ratio = probe / explicit
     far = abs(ratio - 1) > LIMIT
     line = f"{label:20s} {name:10s} script {explicit / unit:9.2f}  probe {probe / unit:9.2f}  ratio {ratio:5.2f}"
@@ -129,18 +129,20 @@ def main():
     parser.add_argument("--seconds", type=float, default=1.5)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", choices=("memory", "lock"))
-    asked = parser.parse_args()
+    options = parser.parse_args()
     good = []
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        if asked.only != "lock":
+        if options.only != "lock":
             print("scenario 1, memory while at work, MiB", flush=True)
-            for row in gate("examples/scenario1_overhead/test_overhead.py::test_memory_profile", report, asked.rounds):
-                good += compare_memory(row, asked)
-        if asked.only != "memory":
+            for row in gate(
+                "examples/scenario1_overhead/test_overhead.py::test_memory_profile", report, options.rounds
+            ):
+                good += compare_memory(row, options)
+        if options.only != "memory":
             print("scenario 2, mean lock wait, us", flush=True)
-            for row in gate("examples/scenario2_shared_set", report, asked.rounds):
-                good += compare_lock(row, asked)
+            for row in gate("examples/scenario2_shared_set", report, options.rounds):
+                good += compare_lock(row, options)
     print(f"{sum(good)} of {len(good)} figures within {LIMIT:.0%}")
     return 0 if all(good) else 1
 
@@ -155,22 +157,24 @@ def label_of(row):
 
 
 def held(row, name):
-    """The median over launches of the median over looks; USS as psutil has it, clean pages of files included."""
+    """The median over launches of the median over samples; USS as psutil has it, with clean pages of files."""
     launches = row["sample"]["memory"]
     return statistics.median(statistics.median(point[name] for point in launch["memory"]) for launch in launches)
 
 
-def compare_memory(row, asked):
+def compare_memory(row, options):
     python = shutil.which(f"python{row['cell']['target']['spec']}")
-    sides = [script_memory(python, mode_of(row), asked.seconds) for _ in range(asked.rounds)]
+    sides = [script_memory(python, mode_of(row), options.seconds) for _ in range(options.rounds)]
     explicit, ours = (
         {name: statistics.median(side[name] for side in each) for name in NAMES} for each in zip(*sides, strict=True)
     )
-    return [said(label_of(row), name, explicit[name], ours[name], 2**20, held(row, f"{name}_bytes")) for name in NAMES]
+    return [
+        compared(label_of(row), name, explicit[name], ours[name], 2**20, held(row, f"{name}_bytes")) for name in NAMES
+    ]
 
 
 def free_ns(python):
-    """What the workload's own timer shows for a lock that is free, under the probe; the least of some runs, in ns."""
+    """What the workload's own timer shows for a free lock with the probe installed; the minimum of some runs, in ns."""
     with tempfile.TemporaryDirectory() as name:
         home = install_runner(Path(name) / "runner")
         clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
@@ -181,11 +185,11 @@ def free_ns(python):
     return float(done.stdout)
 
 
-def compare_lock(row, asked):
+def compare_lock(row, options):
     python = shutil.which(f"python{row['cell']['target']['spec']}")
-    waits = [script_lock(python, mode_of(row), row["cell"]["workers"], asked.seconds) for _ in range(asked.rounds)]
+    waits = [script_lock(python, mode_of(row), row["cell"]["workers"], options.seconds) for _ in range(options.rounds)]
     probe, timer = probe_wait(row)
-    return [said(label_of(row), "wait", timer - free_ns(python), probe, 1e3, statistics.median(waits))]
+    return [compared(label_of(row), "wait", timer - free_ns(python), probe, 1e3, statistics.median(waits))]
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""What timing locks costs: plain lock, the probe, ddtrace's lock profiler, and clock reads inline, in one run.
+"""The cost of timing locks: a plain lock, the probe, ddtrace's lock profiler, and inline clock readings, in one run.
 
     python benchmarks/probes/locks.py [--python 3.14 3.14t] [--rounds 40] [--seconds 0.25]
 
-Uncontended: ns that a pair of acquire and release costs over a plain lock's, in one thread. Contended: throughput of
-two threads over that with a plain lock, with a short and a long section. Variants take turns in random order, and each
-is set against the plain lock of the same round: medians over rounds with their 95 % interval (signed rank). ddtrace
-runs in an environment of its own that uv makes, where it has a wheel; its rounds have their own plain lock.
+Uncontended: ns that a pair of acquire and release costs over a plain lock, in one thread. Contended: throughput of two
+threads over that with a plain lock, with a short and a long section. The variants are interleaved in random order, and
+each is compared with the plain lock of the same round: medians over rounds with their 95 % interval (signed rank).
+ddtrace runs in an environment of its own that uv makes, if it has a wheel; its rounds have their own plain lock.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pytest_ftgate.stats.rank_tests import location
 
 AIM_NS, AIM_SHARE = 50.0, 0.05
 
-# Run by the measured interpreter: its arguments are what is compared, rounds and seconds; one JSON line a round.
+# Run by the measured interpreter, with the arguments variants, rounds and seconds; prints one JSON line per round.
 TARGET = """
 import _thread, json, random, sys, threading, time
 what, rounds, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
@@ -42,9 +42,9 @@ def with_lock(lock, pairs, waits):
 def inline(lock, pairs, waits):
     keep, acquire, release = waits.append, lock.acquire, lock.release
     for _ in range(pairs):
-        asked = now()
+        begin = now()
         acquire()
-        keep(now() - asked)
+        keep(now() - begin)
         release()
 
 def calls(lock, pairs, waits):
@@ -73,16 +73,16 @@ else:
                  "ddtrace, all": (lambda: ddtrace_lock(100.0), with_lock)}
 
 def uncontended():
-    # The least of some slices: what it costs rather than what disturbed it.
-    found = dict.fromkeys(VARIANTS, 1e9)
+    # The minimum of some slices: the cost rather than disturbances.
+    best = dict.fromkeys(VARIANTS, 1e9)
     for _ in range(SLICES):
         for name, (make, use) in random.sample(list(VARIANTS.items()), len(VARIANTS)):
             pairs = PAIRS // 20 if name == "ddtrace, all" else PAIRS
             lock, waits = make(), []
-            began = now()
+            begin = now()
             use(lock, pairs, waits)
-            found[name] = min(found[name], (now() - began) / pairs)
-    return found
+            best[name] = min(best[name], (now() - begin) / pairs)
+    return best
 
 def work(rounds):
     x = 0
@@ -104,9 +104,9 @@ def throughput(lock, timed, inside, outside):
         while now() < ends[0]:
             for _ in range(20):
                 if timed:
-                    asked = now()
+                    begin = now()
                     lock.acquire()
-                    waits.append(now() - asked)
+                    waits.append(now() - begin)
                     try: work(inside)
                     finally: lock.release()
                 else:
@@ -132,7 +132,7 @@ for _ in range(rounds):
 def rounds_of(
     python: str, what: str, rounds: int, seconds: float, environment: dict[str, str]
 ) -> list[dict[str, dict[str, float]]]:
-    """What each round gave: section -> variant -> figure."""
+    """The figures of each round: section -> variant -> figure."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     command = [python, "-P", "-s", "-c", TARGET, what, str(rounds), str(seconds)]
     done = subprocess.run(command, env=clean | environment, stdout=subprocess.PIPE, check=True, text=True)
@@ -140,13 +140,13 @@ def rounds_of(
 
 
 def shown(build: str, found: list[dict[str, dict[str, float]]]) -> None:
-    """A line a variant and section."""
+    """Print a line per variant and section."""
     for name in found[0]["uncontended"]:
-        beside = "plain, calls" if name.endswith("calls") else "plain"
-        if name == beside:
+        plain_name = "plain, calls" if name.endswith("calls") else "plain"
+        if name == plain_name:
             continue
-        over = [each["uncontended"][name] - each["uncontended"][beside] for each in found]
-        plain = statistics.median(each["uncontended"][beside] for each in found)
+        over = [each["uncontended"][name] - each["uncontended"][plain_name] for each in found]
+        plain = statistics.median(each["uncontended"][plain_name] for each in found)
         at = location(over, 0.95)
         line = f"{build:5s} {name:22s} uncontended {at.value:+8.1f} ns [{at.low:+.1f}, {at.high:+.1f}]"
         line += f" over {plain:.0f}: {1 + at.value / plain:.2f}x"
@@ -170,7 +170,7 @@ def _aim(name: str, reached: bool) -> str:
 
 
 def ddtrace_python(python: str, folder: Path) -> tuple[str, str]:
-    """The interpreter of an environment that holds ddtrace, or why there is none."""
+    """The interpreter of an environment with ddtrace, or why there is none."""
     uv = [sys.executable, "-m", "uv"]
     made = folder / f"ddtrace-{Path(python).name}"
     own = str(made / "bin" / "python")
@@ -185,24 +185,24 @@ def ddtrace_python(python: str, folder: Path) -> tuple[str, str]:
 
 
 def main() -> None:
-    """Both builds, one after the other."""
+    """Measure both builds, one after the other."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--python", nargs="+", default=["3.14", "3.14t"])
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--seconds", type=float, default=0.25)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         home = install_runner(folder / "runner")
-        for build in asked.python:
+        for build in options.python:
             python = find_interpreter(parse_target(build)).executable
             waits = folder / f"waits-{build}"
             environment = lock_environment(home, waits)
             (waits / WINDOW).write_bytes(bytes((RECORD,)))
-            shown(build, rounds_of(python, "probe", asked.rounds, asked.seconds, environment))
+            shown(build, rounds_of(python, "probe", options.rounds, options.seconds, environment))
             peer, reason = ddtrace_python(python, folder)
             if peer:
-                shown(build, rounds_of(peer, "ddtrace", max(4, asked.rounds // 4), asked.seconds, {}))
+                shown(build, rounds_of(peer, "ddtrace", max(4, options.rounds // 4), options.seconds, {}))
             else:
                 print(f"{build:5s} ddtrace has no wheel here: {reason}", flush=True)
 

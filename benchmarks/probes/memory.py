@@ -1,14 +1,14 @@
-"""What watching memory costs the workload: throughput bare and watched, side by side on both builds.
+"""The cost of sampling memory: throughput of a workload bare and sampled, interleaved, on both builds.
 
     python benchmarks/probes/memory.py [--rounds 12] [--window 1] [--threads 1] [--resident 100 400] [--ceaseless]
 
-Each line is one interpreter with so much resident memory and one kind of work: `cpu` computes, `fault` takes 8 MiB
-from the system, touches them and gives them back. Windows alternate in random order between bare and watched by the
-sampler that memory launches use. `wall` and `cpu` are ns an operation watched over bare, of neighbours in time, with
-the interval of the median at 95 %: wall sees all that watching costs, and all else that runs on the machine; CPU time
-sees what watching does to the workload itself, not the time that it takes from it where no core is free, which is at
-most `share`, the sampler's own account of the time that it spent looking. On a machine that is not quiet use
-`--ceaseless`: it looks without a pause, so that what looks do stands out from the noise; it falls with the share.
+Each line is one interpreter with some resident memory and one kind of work: `cpu` computes, `fault` maps 8 MiB, touches
+them and unmaps them. Windows alternate in random order between bare and sampled by the sampler of memory launches.
+`wall` and `cpu` are the ratios of ns per operation, sampled over bare, of neighbours in time, with the 95 % interval of
+the median. Wall time includes the whole cost of sampling, and all else that runs on the machine. CPU time includes the
+effect on the workload itself, but not the time that the sampler takes from it if no core is free; that is at most
+`share`, the time that the sampler has measured for itself. On a busy machine use `--ceaseless`, which samples without a
+pause, so that the effect of samples exceeds the noise; the effect decreases with the share.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Ceaseless(MemoryWatch):
 
 
 class Subject:
-    """One interpreter at work: its windows in ns an operation, bare and watched, and what the sampler did."""
+    """One interpreter at work: its windows in ns per operation, bare and sampled, and what the sampler did."""
 
     def __init__(self, build: str, resident_mib: int, kind: str, threads: int, ceaseless: bool) -> None:
         python = find_interpreter(parse_target(build)).executable
@@ -86,7 +86,7 @@ class Subject:
         self._line()
         self.wall: dict[bool, list[float]] = {False: [], True: []}
         self.cpu: dict[bool, list[float]] = {False: [], True: []}
-        self.looks: list[int] = []
+        self.samples: list[int] = []
         self.costs_s: list[float] = []
         self.shares: list[float] = []
 
@@ -99,18 +99,18 @@ class Subject:
         self.process.stdin.write(f"{seconds}\n")
         self.process.stdin.flush()
 
-    def window(self, seconds: float, *, watched: bool) -> None:
+    def window(self, seconds: float, *, sampled: bool) -> None:
         """One window; the controller sleeps through a bare one."""
         sampler = self.sampler(Roles(main=self.process.pid))
         self._begin(seconds)
-        watch(seconds * 0.98, [sampler] if watched else [])
-        if watched:
-            self.looks.append(len(sampler.points))
+        watch(seconds * 0.98, [sampler] if sampled else [])
+        if sampled:
+            self.samples.append(len(sampler.points))
             self.costs_s.append(sampler.spent_s / len(sampler.points))
             self.shares.append(sampler.share)
         wall_ns, cpu_ns = map(float, self._line().split())
-        self.wall[watched].append(wall_ns)
-        self.cpu[watched].append(cpu_ns)
+        self.wall[sampled].append(wall_ns)
+        self.cpu[sampled].append(cpu_ns)
 
     def report(self) -> str:
         """One line of the table."""
@@ -119,26 +119,26 @@ class Subject:
             for name, sides in (("wall", self.wall), ("cpu", self.cpu))
             for ratio in [ratio_interval([(sides[True], sides[False])], 0.95)]
         )
-        bare_us, watched_us = (statistics.median(self.wall[side]) / 1e3 for side in (False, True))
+        bare_us, sampled_us = (statistics.median(self.wall[side]) / 1e3 for side in (False, True))
         cost_s = statistics.median(self.costs_s)
         return (
-            f"{self.label} {bare_us:8.0f} us bare {watched_us:8.0f} us watched  {ratios}"
-            f"  {statistics.median(self.looks):3.0f} looks of {cost_s * 1e3:5.2f} ms,"
+            f"{self.label} {bare_us:8.0f} us bare {sampled_us:8.0f} us sampled  {ratios}"
+            f"  {statistics.median(self.samples):3.0f} samples of {cost_s * 1e3:5.2f} ms,"
             f" share {statistics.median(self.shares):6.2%} (max {max(self.shares):.2%});"
-            f" six looks need {hold_needed_s(cost_s):.2f} s"
+            f" six samples need {hold_needed_s(cost_s):.2f} s"
         )
 
     def end(self) -> None:
-        """Ends by itself when its orders end."""
+        """Wait for its end: it ends with its standard input."""
         self.process.communicate()
 
 
 def measure(subjects: list[Subject], rounds: int, seconds: float) -> None:
-    """Pairs of windows, one bare and one watched, of each subject in turn."""
+    """Pairs of windows, one bare and one sampled, of each subject in random order."""
     for _ in range(rounds):
         for subject in random.sample(subjects, len(subjects)):
-            for watched in random.sample((False, True), 2):
-                subject.window(seconds, watched=watched)
+            for sampled in random.sample((False, True), 2):
+                subject.window(seconds, sampled=sampled)
 
 
 def main() -> None:

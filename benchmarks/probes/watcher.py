@@ -1,11 +1,11 @@
-"""What watching where threads wait costs: throughput bare against watched at the default rate, in one run.
+"""The cost of sampling where threads wait: throughput bare and sampled at the default rate, in one run.
 
     python benchmarks/probes/watcher.py [--python 3.14 3.14t] [--seconds 1.0] [--rounds 12]
 
-Each workload runs in two threads of one process a build; its windows take turns, one bare and one watched, and a pair
-starts with the one that the pair before ended with. Prints the median throughput of both sides, their ratio pair by
-pair with its 95 % interval (signed rank) and the same for throughput over the target's CPU time, the watcher's own CPU
-time as a share of the window, the rate at which threads were looked at, and what was seen.
+Each workload runs in two threads of one process per build; its windows alternate, one bare and one sampled, and a pair
+starts with the kind that the pair before ended with. Prints the median throughput of both sides, the ratio of pairs
+with its 95 % interval (signed rank), the same for throughput over the target's CPU time, the sampler's own CPU time as
+a share of the window, the sampling rate, and the states of the threads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pytest_ftgate.model.targets import parse_target
 from pytest_ftgate.pythons import find_interpreter
 from pytest_ftgate.stats.rank_tests import location
 
-# One order a line: the window's seconds; one answer: operations a second, and a second of its CPU time.
+# One order per line: the window's seconds; one answer: operations per second, and per second of its CPU time.
 TARGET = """
 import json, sys, threading, time
 lock = threading.Lock()
@@ -42,7 +42,7 @@ def locking():
         with lock:
             for _ in range(20): pass
 
-def turns(body, ends, done):
+def loop(body, ends, done):
     count = 0
     while time.perf_counter() < ends:
         body()
@@ -53,7 +53,7 @@ body = globals()[sys.argv[1]]
 for line in sys.stdin:
     seconds, done = float(line), []
     ends, cpu_s = time.perf_counter() + seconds, -time.process_time()
-    threads = [threading.Thread(target=turns, args=(body, ends, done)) for _ in range(2)]
+    threads = [threading.Thread(target=loop, args=(body, ends, done)) for _ in range(2)]
     for thread in threads: thread.start()
     for thread in threads: thread.join()
     cpu_s += time.process_time()
@@ -63,17 +63,17 @@ BODIES = ("cpu", "allocating", "locking")
 
 
 class Speed(NamedTuple):
-    """Operations a second of the clock, and of the target's own CPU time, which other jobs of the machine slow less."""
+    """Operations per second, and per second of the target's CPU time, on which other load has less effect."""
 
     wall: float
     cpu: float
 
 
 class Round(NamedTuple):
-    """One pair of windows: the target's speed on both sides, the watcher's share of a core, and what it saw."""
+    """One pair of windows: the target's speed on both sides, the sampler's share of a core, and its result."""
 
     bare: Speed
-    watched: Speed
+    sampled: Speed
     share: float
     seen: Waits
 
@@ -87,7 +87,7 @@ class Target:
         self.window(0.2)
 
     def window(self, seconds: float, watch: Watch | None = None) -> Speed:
-        """Its speed; watched for the middle eight tenths, as a launch's held window is, or not."""
+        """Its speed; with `watch`, sampled for the middle eight tenths, as the held window of a launch is."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(f"{seconds}\n")
@@ -105,13 +105,13 @@ class Target:
 
 
 def rounds(target: Target, seconds: float, count: int) -> Iterator[Round]:
-    """Pairs of windows, the order turned round each time."""
+    """Pairs of windows, in an order that is reversed each time."""
     for number in range(count):
         speed: dict[bool, Speed] = {}
-        for watched in (False, True) if number % 2 else (True, False):
-            watch = Watch(Roles(main=target.process.pid)) if watched else None
+        for sampled in (False, True) if number % 2 else (True, False):
+            watch = Watch(Roles(main=target.process.pid)) if sampled else None
             began = time.process_time()
-            speed[watched] = target.window(seconds, watch)
+            speed[sampled] = target.window(seconds, watch)
             if watch is not None:
                 seen = watch.finish()
                 share = (time.process_time() - began) / (seconds * 0.8)
@@ -119,9 +119,9 @@ def rounds(target: Target, seconds: float, count: int) -> Iterator[Round]:
 
 
 def line(build: str, body: str, done: list[Round]) -> str:
-    """What a workload came to."""
-    wall = location([each.watched.wall / each.bare.wall for each in done], 0.95)
-    cpu = location([each.watched.cpu / each.bare.cpu for each in done], 0.95)
+    """The line of one workload."""
+    wall = location([each.sampled.wall / each.bare.wall for each in done], 0.95)
+    cpu = location([each.sampled.cpu / each.bare.cpu for each in done], 0.95)
     seen = [each.seen for each in done]
     span_s = sum(each.span_s for each in seen)
     where = "  ".join(
@@ -130,22 +130,22 @@ def line(build: str, body: str, done: list[Round]) -> str:
     )
     rate = sum(each.samples for each in seen) / span_s
     bare = statistics.median(each.bare.wall for each in done)
-    watched = statistics.median(each.watched.wall for each in done)
+    sampled = statistics.median(each.sampled.wall for each in done)
     share = statistics.median(each.share for each in done)
     return (
-        f"{build:6s} {body:10s} {bare:9.0f} {watched:9.0f}  {wall.value:.3f} [{wall.low:.3f}, {wall.high:.3f}]"
+        f"{build:6s} {body:10s} {bare:9.0f} {sampled:9.0f}  {wall.value:.3f} [{wall.low:.3f}, {wall.high:.3f}]"
         f"  {cpu.value:.3f} [{cpu.low:.3f}, {cpu.high:.3f}]  {100 * share:4.1f} %  {rate:4.0f} Hz  {where}"
     )
 
 
 def main() -> None:
-    """Print a line a build and workload."""
+    """Print a line per build and workload."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", nargs="+", default=["3.14", "3.14t"], help="targets, as --ftgate-python takes them")
     parser.add_argument("--seconds", type=float, default=1.0, help="length of a window")
-    parser.add_argument("--rounds", type=int, default=12, help="pairs of windows a workload")
+    parser.add_argument("--rounds", type=int, default=12, help="pairs of windows per workload")
     options = parser.parse_args()
-    print("build  workload      bare/s watched/s  ratio [95 %]          a CPU second          watcher    rate  seen")
+    print("build  workload      bare/s sampled/s  ratio [95 %]          per CPU second        sampler    rate  states")
     for build in options.python:
         python = find_interpreter(parse_target(build)).executable
         for body in BODIES:

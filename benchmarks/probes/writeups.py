@@ -1,7 +1,7 @@
-"""The write-ups' own scripts, written anew: standard library alone, run by the interpreters that are measured.
+"""The write-ups' own scripts, rewritten: standard library only, run by the measured interpreters.
 
-python writeups.py memory MODE SECONDS          says "working" once all workers are, and ends by itself
-python writeups.py lock MODE WORKERS SECONDS    prints the mean time from asking for the lock until holding it, in ns
+python writeups.py memory MODE SECONDS          prints "working" once all workers are, and ends by itself
+python writeups.py lock MODE WORKERS SECONDS    prints the mean time from requesting the lock until holding it, in ns
 """
 
 import sys
@@ -47,9 +47,9 @@ def lock_worker(index, seen, lock, barrier, seconds, out):
     ends = time.monotonic() + seconds
     while time.monotonic() < ends:
         uid = draw()
-        asked = clock()
+        begin = clock()
         lock.acquire()
-        total += clock() - asked
+        total += clock() - begin
         try:
             if uid not in seen:
                 insert(uid)
@@ -60,14 +60,14 @@ def lock_worker(index, seen, lock, barrier, seconds, out):
 
 
 def context_of(mode):
-    """The module or context that has this mode's workers and primitives."""
+    """The module or context with the workers and primitives of this mode."""
     import multiprocessing
 
     return threading if mode == "threads" else multiprocessing.get_context(mode)
 
 
 def run_memory(mode, seconds):
-    """Hold the workers at work, and say when."""
+    """Start the workers, and print when all are at work."""
     context = context_of(mode)
     ready, start = context.Semaphore(0), context.Event()
     make = context.Thread if mode == "threads" else context.Process

@@ -1,18 +1,18 @@
-"""Collects real pairs of launches, reference and changed side by side, for the error rates of the verdicts.
+"""Collects real pairs of launches, reference and changed, interleaved, for the error rates of the verdicts.
 
     python benchmarks/verdicts/collect.py --minutes 25 [--out .ftgate/verdicts/wall.jsonl] [--kind wall]
-        [--cells 3.14-fork 3.14t-threads] [--effects 0 0 0 0 0 0 0.05 0.10 0.25] [--turns 50]
+        [--cells 3.14-fork 3.14t-threads] [--effects 0 0 0 0 0 0 0.05 0.10 0.25] [--iterations 50]
 
-Each pair is two fresh interpreters started together; they take turns of one iteration each, in random order within
-each turn, the other one idle. Effects come in bursts of so many rounds of all cells, in random order over and over, so
-that all see the same machine and a burst is what a user would measure in one go; an effect listed more than once comes
-more often. Who is started first is random, hash seed and padding are new for each launch. A pair is appended to the
-file when it ends: interrupt it at any time, start it again to go on.
+Each pair is two fresh interpreters that are started together and interleaved: one iteration each, in random order,
+while the other one is idle. Effects come in bursts of some rounds of all cells, in random order over and over: all
+effects see the same states of the machine, and a burst is what a user would measure at one time. An effect that is
+listed more than once comes more often. The order of starting is random; hash seed and padding are new for each launch.
+A pair is appended to the file when it ends: interrupt the script at any time, and start it again to continue.
 
-`wall`: an LCG loop a worker, as in scenario 1; the changed side does so many rounds more that the whole iteration
-(starting and joining included) takes the effect longer. How the time follows from the rounds is measured first.
-`uss`: memory launches, the changed side holds so many bytes more that USS grows by the effect.
-`lock_wait_share`: lock launches, the changed side stays so much longer in its critical section (1: twice as long).
+`wall`: an LCG loop per worker, as in scenario 1; the changed side does more rounds, so that the whole iteration (with
+starting and joining) takes longer by the effect. The dependence of the time on the rounds is measured first.
+`uss`: memory launches; the changed side holds more bytes, so that USS grows by the effect.
+`lock_wait_share`: lock launches; the changed side stays longer in its critical section (1: twice as long).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import series
-from series import Calibration, Pair, SharedObjects, Side
+from series import Calibration, Kind, Pair, Side
 
 from pytest_ftgate.measure.launch import Handle, LaunchFailed, Request
 from pytest_ftgate.measure.launch import Side as SideName
@@ -72,17 +72,17 @@ def test_lock_wait_share(worker, dose):
         work(900)
 
 @test_lock_wait_share.shared
-def lock(kind):
-    return kind.Lock()
+def lock(shared):
+    return shared.Lock()
 """
-DOSES: dict[SharedObjects, int] = {"wall": 10_000, "uss": 12 << 20, "lock_wait_share": 150}
+DOSES: dict[Kind, int] = {"wall": 10_000, "uss": 12 << 20, "lock_wait_share": 150}
 TESTS = {kind: f"test_{kind}" for kind in series.KINDS}
-EFFECTS: dict[SharedObjects, tuple[float, ...]] = {
+EFFECTS: dict[Kind, tuple[float, ...]] = {
     "wall": (0, 0, 0, 0, 0, 0, 0.05, 0.10, 0.25),
     "uss": (0, 0.05),
     "lock_wait_share": (0, 1.0),
 }
-CALIBRATION_LAUNCHES: dict[SharedObjects, int] = {"wall": 12, "uss": 3}
+CALIBRATION_LAUNCHES: dict[Kind, int] = {"wall": 12, "uss": 3}
 CALIBRATION_ITERATIONS = 40
 LOCK_ITERATIONS = 5
 HOLD_NS, CALL_NS = 250_000_000, 8e6
@@ -91,7 +91,7 @@ HOLD_NS, CALL_NS = 250_000_000, 8e6
 class Bench:
     """Starts launches of the workload."""
 
-    def __init__(self, folder: Path, kind: SharedObjects, timeout_s: float = 30.0) -> None:
+    def __init__(self, folder: Path, kind: Kind, timeout_s: float = 30.0) -> None:
         self.kind = kind
         self.timeout_s = timeout_s
         self.path = folder / "workload.py"
@@ -129,9 +129,9 @@ class Bench:
         )
 
     def interleaved(self, requests: Sequence[Request], iterations: int) -> tuple[list[Side], str, str]:
-        """Started together, in random order; one iteration each in random order.
+        """Start launches together, in random order, and run one iteration of each in random order.
 
-        What each gave, who was started first, and who came first in each turn: `r` for the first of `requests`.
+        Returns the results, which one was started first, and which came first in each step: `r` for the first request.
         """
         with contextlib.ExitStack() as running:
             starting = random.sample(range(len(requests)), len(requests))
@@ -160,23 +160,23 @@ class Bench:
         )
 
     def held(self, request: Request) -> Side:
-        """A memory launch: two barriers, which warm it up, then looks while all workers are at work."""
+        """A memory launch: two barriers, which warm it up, then samples while all workers are at work."""
         handle = self.launcher.start(request)
         try:
             handle.ready()
             for _ in range(2):
                 handle.barrier(1, 0)
-            seen = handle.hold(HOLD_NS, True, CALL_NS)
+            held = handle.hold(HOLD_NS, True, CALL_NS)
             handle.finish()
         finally:
             handle.kill()
-        looks = (point.steadiest_bytes for point in seen.memory)
-        uss = tuple(look for look in looks if look is not None)
+        samples = (point.steadiest_bytes for point in held.memory)
+        uss = tuple(sample for sample in samples if sample is not None)
         return Side(hash_seed=request.hash_seed, padding=request.padding, uss_bytes=uss)
 
 
 def executor_of(label: str) -> Executor:
-    """`threads`, or processes by their start method."""
+    """The executor `threads`, or processes by their start method."""
     methods: dict[str, StartMethod] = {"fork": "fork", "forkserver": "forkserver", "spawn": "spawn"}
     if label in methods:
         return Executor(kind="processes", method=methods[label])
@@ -186,7 +186,7 @@ def executor_of(label: str) -> Executor:
 
 
 def _first_iteration(handle: Handle) -> int:
-    """The cold turn's time in ns; a warm-up follows it."""
+    """The time of the cold iteration in ns; a warm-up follows it."""
     handle.ready()
     cold_ns = handle.iteration(COLD).wall_ns
     handle.iteration(WARMUP)
@@ -194,7 +194,7 @@ def _first_iteration(handle: Handle) -> int:
 
 
 def _share(handle: Handle) -> float | None:
-    """Ends a launch; of one with the lock probe, wait time over workers x the time of their work."""
+    """End a launch; with the lock probe, its wait time over workers x the time of their work."""
     locks = handle.finish().locks
     if locks is None or not locks.work_ns:
         return None
@@ -231,7 +231,7 @@ def _measured_sides(bench: Bench, requests: list[Request], iterations: int) -> t
 
 
 def calibrate(bench: Bench, cell: str, dose: int) -> Calibration:
-    """How the cell's figure follows from the dose, from launches with the dose and with twice as much, side by side."""
+    """How the cell's figure depends on the dose, from interleaved launches with one dose and with two."""
     if bench.kind == "lock_wait_share":
         return Calibration(at_s=time.time(), cell=cell, kind=bench.kind, dose=dose, base=0.0, slope=1.0)
     single, ratios = [], []
@@ -251,44 +251,44 @@ def calibrate(bench: Bench, cell: str, dose: int) -> Calibration:
     return Calibration(at_s=time.time(), cell=cell, kind=bench.kind, dose=dose, base=base, slope=slope)
 
 
-def known(path: Path, kind: SharedObjects) -> dict[str, Calibration]:
-    """The calibrations that a series already has, by cell."""
+def known(path: Path, kind: Kind) -> dict[str, Calibration]:
+    """The calibrations in an existing series, by cell."""
     if not path.exists():
         return {}
-    found = (entry for entry in series.entries(path) if isinstance(entry, Calibration) and entry.kind == kind)
-    return {entry.cell: entry for entry in found}
+    calibrations = (line for line in series.lines(path) if isinstance(line, Calibration) and line.kind == kind)
+    return {calibration.cell: calibration for calibration in calibrations}
 
 
-def _told(calibration: Calibration, effects: Sequence[float]) -> str:
+def _described(calibration: Calibration, effects: Sequence[float]) -> str:
     unit, size = {"wall": ("ms", 1e6), "uss": ("MiB", 2.0**20)}.get(calibration.kind, ("", 1.0))
     whole = calibration.base + calibration.slope * calibration.dose
     doses = ", ".join(f"{effect:+.0%}: {calibration.injected(effect):+.1%}" for effect in sorted(set(effects)))
-    return f"{calibration.cell}: {whole / size:.2f} {unit}, of it {calibration.base / size:.2f} fixed; dose {doses}"
+    return f"{calibration.cell}: {whole / size:.2f} {unit}, of which {calibration.base / size:.2f} fixed; dose {doses}"
 
 
-def collect(bench: Bench, asked: argparse.Namespace) -> None:
-    """Pairs until the time is over."""
-    ends, done, failed = time.monotonic() + 60 * asked.minutes, 0, 0
-    calibrations = known(asked.out, bench.kind)
-    for cell in asked.cells:
+def collect(bench: Bench, options: argparse.Namespace) -> None:
+    """Collect pairs until the time is over."""
+    ends, done, failed = time.monotonic() + 60 * options.minutes, 0, 0
+    calibrations = known(options.out, bench.kind)
+    for cell in options.cells:
         if cell not in calibrations:
-            calibrations[cell] = calibrate(bench, cell, asked.dose or DOSES[bench.kind])
-            series.append(asked.out, calibrations[cell])
-        print(_told(calibrations[cell], asked.effects), flush=True)
-    for cell, effect in schedule(asked.cells, asked.effects, asked.burst):
+            calibrations[cell] = calibrate(bench, cell, options.dose or DOSES[bench.kind])
+            series.append(options.out, calibrations[cell])
+        print(_described(calibrations[cell], options.effects), flush=True)
+    for cell, effect in schedule(options.cells, options.effects, options.burst):
         if time.monotonic() >= ends:
             break
         try:
-            series.append(asked.out, measured(bench, calibrations[cell], effect, asked.iterations))
+            series.append(options.out, measured(bench, calibrations[cell], effect, options.iterations))
             done += 1
         except LaunchFailed as failure:
             failed += 1
             print(f"{cell}: {failure.error.reason}\n{failure.error.detail}", flush=True)
-    print(f"{done} pairs, {failed} that failed, in {asked.out}")
+    print(f"{done} pairs, {failed} that failed, in {options.out}")
 
 
 def schedule(cells: Sequence[str], effects: Sequence[float], burst: int) -> Iterator[tuple[str, float]]:
-    """Cell and effect of each pair, without end: bursts of one effect in random order, the cells shuffled a round."""
+    """Cell and effect of each pair, without end: bursts of one effect in random order, cells shuffled in each round."""
     while True:
         for effect in random.sample(list(effects), len(effects)):
             for _ in range(burst):
@@ -296,23 +296,21 @@ def schedule(cells: Sequence[str], effects: Sequence[float], burst: int) -> Iter
 
 
 def main() -> None:
-    """Collect for the minutes asked for."""
+    """Collect for the given number of minutes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=25.0)
     parser.add_argument("--kind", choices=series.KINDS, default="wall")
     parser.add_argument("--out", type=Path, help=f"default: {series.FOLDER}/KIND.jsonl")
     parser.add_argument("--cells", nargs="+", default=["3.14-fork", "3.14t-threads"])
-    parser.add_argument("--effects", nargs="+", type=float, help="default: what the kind is about, A/A most often")
+    parser.add_argument("--effects", nargs="+", type=float, help="default: by kind, mostly A/A")
     parser.add_argument("--dose", type=int, help="rounds, bytes, or rounds in the critical section; in a new file only")
-    parser.add_argument(
-        "--turns", type=int, default=50, help="iterations a launch and side (default: 50, as the product)"
-    )
+    parser.add_argument("--iterations", type=int, default=50, help="per launch and side (default: 50, as the product)")
     parser.add_argument("--burst", type=int, default=40, help="rounds of one effect before the next (default: 40)")
-    asked = parser.parse_args()
-    asked.out = asked.out or series.FOLDER / f"{asked.kind}.jsonl"
-    asked.effects = asked.effects or EFFECTS[asked.kind]
+    options = parser.parse_args()
+    options.out = options.out or series.FOLDER / f"{options.kind}.jsonl"
+    options.effects = options.effects or EFFECTS[options.kind]
     with tempfile.TemporaryDirectory() as folder:
-        collect(Bench(Path(folder), asked.kind), asked)
+        collect(Bench(Path(folder), options.kind), options)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Real launches judged by the product: false alarms in whole runs of A/A pairs, and what was injected, found or not.
+"""Real launches judged by the product: false alarms in whole runs of A/A pairs, and detection of injected effects.
 
     python benchmarks/verdicts/judged.py .ftgate/verdicts/wall.jsonl [.ftgate/verdicts/uss.jsonl ...]
 
-The A/A pairs of each series are cut into whole runs: every cell takes its next pairs where the run before stopped, one
-after the other, until the product's own judge has decided all its metrics or the pairs allowed are used up. No pair is
-used twice. The error of a run, 1 %, is split over its hypotheses (cells x metrics) as the product does. The pairs with
-an injected effect are judged the same way, one cell after the other. Rates stand with their exact 95 % bounds; seconds
-are those that the pairs took when they were measured.
+The A/A pairs of each series are divided into whole runs: each cell takes its next pairs, from where the run before
+stopped, until the product's own judge has decided all its metrics or the allowed pairs are used up. No pair is used
+twice. The error of a run, 1 %, is split over its hypotheses (cells x metrics) as in the product. The pairs with an
+injected effect are judged in the same way, one cell after the other. Rates have exact 95 % bounds; seconds are those
+that the pairs took when they were measured.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import rates
 import series
-from series import Pair, SharedObjects, Side
+from series import Kind, Pair, Side
 
 from pytest_ftgate.judge import decide
 from pytest_ftgate.judge.judge import PAIRED_ROUNDS, ComparedWith, Judge, Policy
@@ -44,7 +44,7 @@ from pytest_ftgate.model import (
 from pytest_ftgate.stats import alpha_spending
 
 ALPHA, PROBE_COST, WORKERS = 0.01, 0.25, 2
-METRICS: dict[SharedObjects, tuple[Metric, ...]] = {
+METRICS: dict[Kind, tuple[Metric, ...]] = {
     "wall": (Metric.WALL, Metric.TAIL),
     "uss": (Metric.USS,),
     "lock_wait_share": (Metric.LOCK_WAIT,),
@@ -79,7 +79,7 @@ INTERPRETER = Interpreter(
 )
 
 
-# -- as the product sees it --------------------------------------------------------------------------------------------
+# -- pairs as launches of the product ----------------------------------------------------------------------------------
 
 
 def launch_of(side: Side, order: int) -> Launch:
@@ -111,7 +111,7 @@ def _waits(share: float) -> LockWaits:
 
 
 def sample_of(found: Sequence[Pair], cell: Cell = CELL) -> Sample:
-    """A cell and its reference as the product has them after these pairs."""
+    """A cell and its reference after these pairs, as the product has them."""
 
     def side(launches: Sequence[Launch], reference: Sample | None) -> Sample:
         return Sample(
@@ -129,8 +129,8 @@ def sample_of(found: Sequence[Pair], cell: Cell = CELL) -> Sample:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What one cell of one run came to: a verdict a metric, the pairs it took and their seconds."""
+class Judged:
+    """The result of one cell in one run: a verdict per metric, the number of pairs and their seconds."""
 
     verdicts: tuple[MetricVerdict, ...]
     pairs: int
@@ -148,11 +148,9 @@ class Outcome:
 
 
 class PairJudge:
-    """The product's judge of one cell, fed pair by pair."""
+    """The product's judge of one cell, given pair by pair."""
 
-    def __init__(
-        self, kind: SharedObjects, hypotheses: int, at_most: int = PAIRED_ROUNDS, run_alpha: float = ALPHA
-    ) -> None:
+    def __init__(self, kind: Kind, hypotheses: int, at_most: int = PAIRED_ROUNDS, run_alpha: float = ALPHA) -> None:
         alpha = run_alpha / hypotheses
         self.kind = kind
         self.at_most = at_most
@@ -162,8 +160,8 @@ class PairJudge:
         test: Test = "pairs" if kind == "wall" else "blocks"
         self.counts = [look.launches for look in alpha_spending.spend(alpha, beta, test, at_most=at_most)]
 
-    def outcome(self, coming: Sequence[Pair]) -> Outcome | None:
-        """Judged at each look until all is decided; None where the pairs run out before."""
+    def result(self, coming: Sequence[Pair]) -> Judged | None:
+        """Judge at each interim analysis until all metrics are decided; None if there are too few pairs."""
         for count in self.counts:
             if count > len(coming):
                 return None
@@ -171,16 +169,16 @@ class PairJudge:
             final = count == self.counts[-1]
             verdicts = tuple(self.judge.metrics(sample, [sample], final=final))
             if final or all(verdict.decision is not Decision.INCONCLUSIVE for verdict in verdicts):
-                return Outcome(verdicts, count, sum(pair.seconds for pair in coming[:count]))
+                return Judged(verdicts, count, sum(pair.seconds for pair in coming[:count]))
         return None
 
 
-def outcomes(judge: PairJudge, found: Sequence[Pair]) -> Iterator[Outcome]:
-    """One after the other, each from where the last one stopped."""
+def results(judge: PairJudge, found: Sequence[Pair]) -> Iterator[Judged]:
+    """One result after the other, each from where the last one stopped."""
     start = 0
-    while (outcome := judge.outcome(found[start : start + judge.at_most])) is not None:
-        start += outcome.pairs
-        yield outcome
+    while (result := judge.result(found[start : start + judge.at_most])) is not None:
+        start += result.pairs
+        yield result
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
@@ -188,33 +186,33 @@ def outcomes(judge: PairJudge, found: Sequence[Pair]) -> Iterator[Outcome]:
 
 @dataclass
 class Counts:
-    """Outcomes of a kind, counted."""
+    """Counts of results."""
 
-    outcomes: list[Outcome] = field(default_factory=list)
+    results: list[Judged] = field(default_factory=list)
 
     def line(self, label: str) -> str:
-        """How often found, passed and left open, and what it took."""
-        found = self.outcomes
+        """The shares of regressed, passed and inconclusive results, and their pairs and seconds."""
+        found = self.results
         total = len(found)
-        regressed = sum(outcome.regressed for outcome in found)
-        passed = sum(outcome.decision in (Decision.PASSED, Decision.IMPROVED) for outcome in found)
+        regressed = sum(result.regressed for result in found)
+        passed = sum(result.decision in (Decision.PASSED, Decision.IMPROVED) for result in found)
         rest = total - regressed - passed
         return (
-            f"{label:21s} regressed {rates.told(regressed, total):27s} passed {passed / total:4.0%}"
+            f"{label:21s} regressed {rates.shown(regressed, total):27s} passed {passed / total:4.0%}"
             f" (widened {sum(map(_widened, found)) / total:.0%}) inconclusive {rest / total:4.0%}  {_took(found)}"
         )
 
 
-def _widened(outcome: Outcome) -> bool:
-    """Whether it passed at a wider effect than asked for, as the reason then says."""
-    passed = outcome.decision in (Decision.PASSED, Decision.IMPROVED)
-    return passed and any("judged at" in verdict.reason for verdict in outcome.verdicts)
+def _widened(result: Judged) -> bool:
+    """Whether it passed at a wider effect than requested, which the reason then says."""
+    passed = result.decision in (Decision.PASSED, Decision.IMPROVED)
+    return passed and any("judged at" in verdict.reason for verdict in result.verdicts)
 
 
-def _took(found: Sequence[Outcome]) -> str:
-    pairs = [outcome.pairs for outcome in found]
-    seconds = [outcome.seconds for outcome in found]
-    metrics = zip(*(outcome.verdicts for outcome in found), strict=True)
+def _took(found: Sequence[Judged]) -> str:
+    pairs = [result.pairs for result in found]
+    seconds = [result.seconds for result in found]
+    metrics = zip(*(result.verdicts for result in found), strict=True)
     each = (f"{one[0].metric} {statistics.fmean(verdict.launches for verdict in one):.1f}" for one in metrics)
     return (
         f"pairs {statistics.fmean(pairs):.1f} (median {statistics.median(pairs):g}; {', '.join(each)}),"
@@ -222,29 +220,29 @@ def _took(found: Sequence[Outcome]) -> str:
     )
 
 
-def whole_runs(found: Sequence[Pair], kind: SharedObjects, at_most: int) -> list[tuple[Outcome, ...]]:
-    """The A/A pairs as runs over all cells; the last, for which a cell has too few pairs, is left out."""
+def whole_runs(found: Sequence[Pair], kind: Kind, at_most: int) -> list[tuple[Judged, ...]]:
+    """The A/A pairs as runs over all cells; the last run, for which a cell has too few pairs, is left out."""
     cells = sorted({pair.cell for pair in found})
     judge = PairJudge(kind, len(cells) * len(METRICS[kind]), at_most)
-    same = (outcomes(judge, [pair for pair in found if pair.cell == cell and not pair.effect]) for cell in cells)
+    same = (results(judge, [pair for pair in found if pair.cell == cell and not pair.effect]) for cell in cells)
     return list(zip(*same, strict=False))
 
 
-def told(path: Path, kind: SharedObjects, at_most: int) -> None:
-    """The tables of one series."""
+def show(path: Path, kind: Kind, at_most: int) -> None:
+    """Print the tables of one series."""
     found = series.pairs(path, kind)
     if not found:
         return
     runs = whole_runs(found, kind, at_most)
-    alarms = sum(any(outcome.regressed for outcome in run) for run in runs)
-    opens = sum(any(outcome.decision is Decision.INCONCLUSIVE for outcome in run) for run in runs)
+    alarms = sum(any(result.regressed for result in run) for run in runs)
+    opens = sum(any(result.decision is Decision.INCONCLUSIVE for result in run) for run in runs)
     cells = sorted({pair.cell for pair in found})
     hypotheses = len(cells) * len(METRICS[kind])
     print(f"{kind}: {len(runs)} whole A/A runs of {len(cells)} cells, {hypotheses} hypotheses, at most {at_most} pairs")
-    print(f"  runs with a false fail {rates.told(alarms, len(runs))}; at most {rates.at_most(alarms, len(runs)):.2%}")
-    print(f"  runs with something inconclusive {rates.told(opens, len(runs))}")
+    print(f"  runs with a false fail {rates.shown(alarms, len(runs))}; at most {rates.at_most(alarms, len(runs)):.2%}")
+    print(f"  runs with something inconclusive {rates.shown(opens, len(runs))}")
     if runs:
-        seconds = [sum(outcome.seconds for outcome in run) for run in runs]
+        seconds = [sum(result.seconds for result in run) for run in runs]
         print(f"  {statistics.fmean(seconds):.1f} s a run (median {statistics.median(seconds):.1f})")
     for place, cell in enumerate(cells):
         if runs:
@@ -252,24 +250,24 @@ def told(path: Path, kind: SharedObjects, at_most: int) -> None:
     _injected(found, kind, at_most, hypotheses)
 
 
-def _injected(found: Sequence[Pair], kind: SharedObjects, at_most: int, hypotheses: int) -> None:
+def _injected(found: Sequence[Pair], kind: Kind, at_most: int, hypotheses: int) -> None:
     judge = PairJudge(kind, hypotheses, at_most)
     for effect in sorted({pair.effect for pair in found} - {0}):
         for cell in sorted({pair.cell for pair in found}):
-            judged = list(outcomes(judge, [pair for pair in found if pair.cell == cell and pair.effect == effect]))
+            judged = list(results(judge, [pair for pair in found if pair.cell == cell and pair.effect == effect]))
             if judged:
                 print("  " + Counts(judged).line(f"{cell} {effect:+.0%}"))
 
 
 def main() -> None:
-    """Each series that is given."""
+    """Judge each series."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("series", type=Path, nargs="+")
-    parser.add_argument("--at-most", type=int, default=PAIRED_ROUNDS, help="pairs a cell (default: the product's)")
-    asked = parser.parse_args()
-    for path in asked.series:
+    parser.add_argument("--at-most", type=int, default=PAIRED_ROUNDS, help="pairs per cell (default: the product's)")
+    options = parser.parse_args()
+    for path in options.series:
         for kind in series.KINDS:
-            told(path, kind, asked.at_most)
+            show(path, kind, options.at_most)
 
 
 if __name__ == "__main__":

@@ -4,15 +4,15 @@
 # [tool.uv.sources]
 # pytest-ftgate = { path = "../..", editable = true }
 # ///
-"""The same launches judged by what users have today, side by side: false alarms, misses and measuring time.
+"""The same launches judged by other tools: false alarms, misses and measuring time.
 
     uv run benchmarks/verdicts/peers.py .ftgate/verdicts/wall.jsonl
 
-The peers' own code decides: imported, not rewritten. Each gets as many launches a side as its defaults start, once
-`apart` (the reference side of the first pairs of a burst, then the changed side of the pairs after them: one run after
-the other, as in practice) and once `beside` (both sides of the same pairs, which none of them can arrange by itself).
-No launch is used twice for one rule and layout. Seconds are those that the launches took when they were measured, half
-of a pair for one launch; a launch by itself takes longer, since two that start together share the machine's cores.
+The other tools' own code decides: it is imported, not rewritten. Each gets as many launches per side as its defaults
+start, once `apart` (the reference side of the first pairs of a burst, then the changed side of the pairs after them:
+one run after the other, as in practice) and once `paired` (both sides of the same pairs, which none of these tools can
+arrange). No launch is used twice for one rule and layout. Seconds are those that the launches took when they were
+measured, half of a pair for one launch; a single launch takes longer, since two that start together share the cores.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ASV_PROCESSES, ASV_REPEAT, ASV_SAMPLE_S, ASV_FACTOR = 2, 5, 0.01, 1.1
 BENCHMARK_S = 1.0
 LEVEL = 0.01
 HASTY_ALPHA = 0.05
-"""The level that pyperf tests at: ours at that level, with a third of its launches, says what a launch is worth."""
+"""The level at which pyperf tests: the product at that level, with a third of its launches, is compared with it."""
 
 Sides = Sequence[Side]
 Rule = Callable[[Sides, Sides], bool]
@@ -52,7 +52,7 @@ Rule = Callable[[Sides, Sides], bool]
 
 @dataclass(frozen=True)
 class Peer:
-    """A rule and the launches that it takes a side."""
+    """A rule and the number of launches per side that it needs."""
 
     name: str
     launches: int
@@ -73,7 +73,7 @@ def compare_fail(text: str) -> Rule:
 
 
 def _benchmark(side: Sides) -> Stats:
-    """Its statistics over all rounds; it runs them in one process, here they come from as many as fill its second."""
+    """Its statistics over all rounds; here of enough launches to fill its second; it runs them in one process."""
     stats = Stats()
     for launch in side:
         for wall_ns in launch.wall_ns:
@@ -93,7 +93,7 @@ def compare_to(least: float | None) -> Rule:
 
 
 def _perf(side: Sides) -> pyperf.Benchmark:
-    """Three values a process, each a mean over a third of the turns; pyperf's own last 100 ms."""
+    """Three values per process, each a mean over a third of the iterations; those of pyperf last 100 ms."""
     runs = [
         pyperf.Run(
             [statistics.fmean(part) / NS for part in _parts(launch.wall_ns)],
@@ -117,7 +117,7 @@ def continuous(reference: Sides, changed: Sides) -> bool:
 
 
 def _asv(side: Sides) -> tuple[float, tuple[dict[str, float], list[float]]]:
-    """Five samples a process of at least 10 ms each: asv_runner/benchmarks/time.py, benchmark_timing."""
+    """Five samples per process of at least 10 ms each: asv_runner/benchmarks/time.py, benchmark_timing."""
     samples: list[float] = []
     for launch in side:
         number = _number([wall_ns / NS for wall_ns in launch.wall_ns])
@@ -142,7 +142,7 @@ def pooled(reference: Sides, changed: Sides) -> bool:
 
 
 def peers(filling: int) -> list[Peer]:
-    """All rules; `filling` launches have as many rounds as pytest-benchmark takes in its second."""
+    """All rules; `filling` launches have as many rounds as pytest-benchmark runs in its second."""
     return [
         Peer("pytest-benchmark mean:10%, 1 launch", 1, compare_fail("mean:10%")),
         Peer("pytest-benchmark min:10%, 1 launch", 1, compare_fail("min:10%")),
@@ -167,7 +167,7 @@ def windows(found: Sequence[Pair], size: int) -> Iterator[Sequence[Pair]]:
 
 @dataclass
 class Tally:
-    """How often a rule said slower, and what its launches took."""
+    """How often a rule decided slower, and the seconds of its launches."""
 
     slower: int = 0
     trials: int = 0
@@ -175,18 +175,18 @@ class Tally:
 
 
 def apart(peer: Peer, found: Sequence[Pair]) -> Iterator[tuple[Pair, bool, float]]:
-    """The reference's launches, then the changed side's: (a pair, whether it said slower, seconds)."""
+    """The reference's launches, then the changed side's: (a pair, whether the rule decided slower, seconds)."""
     for window in windows(found, 2 * peer.launches):
         first, second = window[: peer.launches], window[peer.launches :]
-        said = peer.slower([pair.reference for pair in first], [pair.changed for pair in second])
-        yield window[0], said, sum(pair.seconds for pair in window) / 2
+        slower = peer.slower([pair.reference for pair in first], [pair.changed for pair in second])
+        yield window[0], slower, sum(pair.seconds for pair in window) / 2
 
 
-def beside(peer: Peer, found: Sequence[Pair]) -> Iterator[tuple[Pair, bool, float]]:
+def paired(peer: Peer, found: Sequence[Pair]) -> Iterator[tuple[Pair, bool, float]]:
     """Both sides of the same pairs."""
     for window in windows(found, peer.launches):
-        said = peer.slower([pair.reference for pair in window], [pair.changed for pair in window])
-        yield window[0], said, sum(pair.seconds for pair in window)
+        slower = peer.slower([pair.reference for pair in window], [pair.changed for pair in window])
+        yield window[0], slower, sum(pair.seconds for pair in window)
 
 
 def ours(found: Sequence[Pair], judge: judged.PairJudge) -> dict[float, Tally]:
@@ -194,17 +194,17 @@ def ours(found: Sequence[Pair], judge: judged.PairJudge) -> dict[float, Tally]:
     tallies: dict[float, Tally] = {}
     for effect in {pair.effect for pair in found}:
         tally = tallies[effect] = Tally()
-        for outcome in judged.outcomes(judge, [pair for pair in found if pair.effect == effect]):
-            tally.slower += outcome.regressed
+        for result in judged.results(judge, [pair for pair in found if pair.effect == effect]):
+            tally.slower += result.regressed
             tally.trials += 1
-            tally.seconds += outcome.seconds
+            tally.seconds += result.seconds
     return tallies
 
 
-def tallied(said: Iterator[tuple[Pair, bool, float]]) -> dict[float, Tally]:
+def tallied(decided: Iterator[tuple[Pair, bool, float]]) -> dict[float, Tally]:
     """Counts by effect."""
     tallies: dict[float, Tally] = {}
-    for pair, slower, seconds in said:
+    for pair, slower, seconds in decided:
         tally = tallies.setdefault(pair.effect, Tally())
         tally.slower += slower
         tally.trials += 1
@@ -213,43 +213,43 @@ def tallied(said: Iterator[tuple[Pair, bool, float]]) -> dict[float, Tally]:
 
 
 def line(name: str, layout: str, tallies: dict[float, Tally], effects: Sequence[float]) -> str:
-    """False alarms at no effect, misses at the others, seconds a comparison with nothing changed."""
+    """False alarms without an effect, misses with one, and seconds per comparison without an effect."""
     figures = []
     for effect in effects:
         tally = tallies.get(effect, Tally())
         wrong = tally.slower if not effect else tally.trials - tally.slower
-        figures.append(f"{rates.told(wrong, tally.trials):28s}")
+        figures.append(f"{rates.shown(wrong, tally.trials):28s}")
     same = tallies.get(0.0, Tally())
     seconds = f"{same.seconds / same.trials:6.1f} s" if same.trials else ""
     return f"  {name:36s} {layout:7s} " + " ".join(figures) + seconds
 
 
-def told(cell: str, found: Sequence[Pair], hypotheses: int, at_most: int) -> None:
-    """The table of one cell."""
+def show(cell: str, found: Sequence[Pair], hypotheses: int, at_most: int) -> None:
+    """Print the table of one cell."""
     effects = sorted({pair.effect for pair in found})
     names = [f"{'false alarms' if not effect else f'misses at {effect:+.0%}':28s}" for effect in effects]
     launch_s = statistics.fmean(sum(pair.reference.wall_ns) for pair in found) / NS
     print(f"{cell}\n  {'rule':36s} {'layout':7s} " + " ".join(names) + "a comparison")
     for peer in peers(round(max(1.0, BENCHMARK_S / launch_s))):
-        for layout, judge in (("apart", apart), ("beside", beside)):
+        for layout, judge in (("apart", apart), ("paired", paired)):
             print(line(peer.name, layout, tallied(judge(peer, found)), effects), flush=True)
     judge = judged.PairJudge("wall", hypotheses, at_most)
-    print(line(f"pytest-ftgate, {hypotheses} hypotheses", "beside", ours(found, judge), effects))
+    print(line(f"pytest-ftgate, {hypotheses} hypotheses", "paired", ours(found, judge), effects))
     hasty = judged.PairJudge("wall", len(judged.METRICS["wall"]), PYPERF_PROCESSES // 3 + 1, run_alpha=HASTY_ALPHA)
-    print(line(f"pytest-ftgate, 5 %, at most {hasty.at_most} pairs", "beside", ours(found, hasty), effects))
+    print(line(f"pytest-ftgate, 5 %, at most {hasty.at_most} pairs", "paired", ours(found, hasty), effects))
 
 
 def main() -> None:
-    """A table a cell."""
+    """Print a table per cell."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("series", type=Path)
-    parser.add_argument("--at-most", type=int, default=PAIRED_ROUNDS, help="pairs a cell of ours")
-    asked = parser.parse_args()
-    found = series.pairs(asked.series)
+    parser.add_argument("--at-most", type=int, default=PAIRED_ROUNDS, help="pairs per cell for the product")
+    options = parser.parse_args()
+    found = series.pairs(options.series)
     cells = sorted({pair.cell for pair in found})
     for cell in cells:
         own = [pair for pair in found if pair.cell == cell]
-        told(cell, own, len(cells) * len(judged.METRICS["wall"]), asked.at_most)
+        show(cell, own, len(cells) * len(judged.METRICS["wall"]), options.at_most)
 
 
 if __name__ == "__main__":

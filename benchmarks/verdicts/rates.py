@@ -6,7 +6,7 @@ from scipy.stats import beta
 
 
 def clopper_pearson(events: int, trials: int, level: float = 0.95) -> tuple[float, float]:
-    """The exact two-sided interval of a rate after `events` in `trials` (Clopper & Pearson 1934); (0, 1) of none."""
+    """The exact two-sided interval of a rate after `events` in `trials` (Clopper & Pearson 1934); (0, 1) for none."""
     if not trials:
         return 0.0, 1.0
     error = (1 - level) / 2
@@ -16,11 +16,11 @@ def clopper_pearson(events: int, trials: int, level: float = 0.95) -> tuple[floa
 
 
 def at_most(events: int, trials: int, level: float = 0.95) -> float:
-    """The exact one-sided upper bound of a rate: a larger one would have given more events with a chance of `level`."""
+    """The exact one-sided upper bound of a rate: a larger rate would give more events with probability `level`."""
     return float(beta.ppf(level, events + 1, trials - events)) if events < trials else 1.0
 
 
-def told(events: int, trials: int) -> str:
+def shown(events: int, trials: int) -> str:
     """`12.5 % [3.5, 29.0] of 24`: the rate with its two-sided 95 % interval."""
     if not trials:
         return "-"

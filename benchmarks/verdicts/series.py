@@ -1,4 +1,4 @@
-"""Series of real pairs of launches in a JSON-lines file: what is written a pair, and how it is read again."""
+"""Series of real pairs of launches in a JSON-lines file: the format, writing and reading."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytest_ftgate.model import Struct
 from pytest_ftgate.stats import rank_tests
 from pytest_ftgate.stats.rank_tests import PAIRED, Estimator, Floats
 
-SharedObjects = Literal["wall", "uss", "lock_wait_share"]
+Kind = Literal["wall", "uss", "lock_wait_share"]
 FOLDER = Path(".ftgate") / "verdicts"
 ESTIMATORS: dict[str, Estimator] = {
     "min": 0.0,
@@ -25,11 +25,11 @@ ESTIMATORS: dict[str, Estimator] = {
     "q90": 0.9,
     "paired": PAIRED,
 }
-KINDS: tuple[SharedObjects, ...] = ("wall", "uss", "lock_wait_share")
+KINDS: tuple[Kind, ...] = ("wall", "uss", "lock_wait_share")
 
 
 class Side(Struct, frozen=True, kw_only=True):
-    """One launch of a pair: its measured turns in ns, and the looks at its memory or its lock-wait share."""
+    """One launch of a pair: its measured iterations in ns, and its memory samples or its lock-wait share."""
 
     hash_seed: int
     padding: int
@@ -40,16 +40,16 @@ class Side(Struct, frozen=True, kw_only=True):
 
 
 class Pair(Struct, frozen=True, kw_only=True, tag="pair"):
-    """Reference and changed of one cell, measured side by side.
+    """Reference and changed of one cell, interleaved.
 
-    `effect` is the one asked for (0.05: the whole iteration takes 5 % longer), `doses` what the workload of reference
-    and changed was told to do, `started` who was started first (`r` or `c`), `order` who came first in each turn,
-    `seconds` what the pair took in all, `load` the machine's load average before it.
+    `effect` is the injected effect (0.05: the whole iteration takes 5 % longer), `doses` the parameters of the workload
+    of reference and changed, `started` which was started first (`r` or `c`), `order` which came first in each step,
+    `seconds` the time of the pair, `load` the machine's load average before it.
     """
 
     at_s: float
     cell: str
-    kind: SharedObjects
+    kind: Kind
     effect: float
     doses: tuple[int, int]
     reference: Side
@@ -61,11 +61,11 @@ class Pair(Struct, frozen=True, kw_only=True, tag="pair"):
 
 
 class Calibration(Struct, frozen=True, kw_only=True, tag="calibration"):
-    """How a cell's wall time (USS, critical section) follows from the dose: base + slope x dose, in ns (bytes)."""
+    """How a cell's wall time (USS, critical section) depends on the dose: base + slope x dose, in ns (bytes)."""
 
     at_s: float
     cell: str
-    kind: SharedObjects
+    kind: Kind
     dose: int
     base: float
     slope: float
@@ -77,38 +77,38 @@ class Calibration(Struct, frozen=True, kw_only=True, tag="calibration"):
         return round(self.dose + effect * (self.base + self.slope * self.dose) / self.slope)
 
     def injected(self, effect: float) -> float:
-        """By how much the dose itself grows."""
+        """The growth of the dose itself."""
         return self.changed(effect) / self.dose - 1
 
 
-Entry = Pair | Calibration
-_DECODER: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
+Line = Pair | Calibration
+_DECODER: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 
 
-def append(path: Path, entry: Entry) -> None:
-    """One line more, whole or not at all as far as the file system can."""
-    line = msgspec.json.encode(entry) + b"\n"
+def append(path: Path, line: Line) -> None:
+    """Append one line, in one write."""
+    content = msgspec.json.encode(line) + b"\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
-        os.write(descriptor, line)
+        os.write(descriptor, content)
     finally:
         os.close(descriptor)
 
 
-def entries(path: Path) -> Iterator[Entry]:
-    """All lines in order; a last line that was cut off is left out. Raises OSError, msgspec.DecodeError."""
+def lines(path: Path) -> Iterator[Line]:
+    """All lines in order; an incomplete last line is left out. Raises OSError, msgspec.DecodeError."""
     for line in path.read_bytes().splitlines(keepends=True):
         if line.endswith(b"\n"):
             yield _DECODER.decode(line)
 
 
-def pairs(path: Path, kind: SharedObjects = "wall") -> list[Pair]:
+def pairs(path: Path, kind: Kind = "wall") -> list[Pair]:
     """The pairs of one kind in the order in which they were measured."""
-    return [entry for entry in entries(path) if isinstance(entry, Pair) and entry.kind == kind]
+    return [line for line in lines(path) if isinstance(line, Pair) and line.kind == kind]
 
 
 def log_ratios(found: Sequence[Pair], estimator: Estimator) -> Floats:
-    """log(changed / reference) a pair, of one estimator of `stats.turns_ratio`."""
+    """log(changed / reference) of each pair, by one estimator of `rank_tests.iterations_ratio`."""
     ratios = [rank_tests.iterations_ratio(pair.changed.wall_ns, pair.reference.wall_ns, estimator) for pair in found]
     return np.log(np.asarray(ratios, dtype=np.float64))

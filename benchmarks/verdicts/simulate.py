@@ -1,16 +1,16 @@
-"""Error rates of the sequential judge by simulation, under the noise that real A/A pairs showed, half and twice it.
+"""Error rates of the sequential judge by simulation, with the noise of real A/A pairs, half and twice of it.
 
     python benchmarks/verdicts/simulate.py .ftgate/verdicts/wall.jsonl [--tests 100000] [--at-most 40]
 
-For each cell and metric (wall, tail) the A/A pairs' log-ratios, centred to zero, are resampled in blocks of neighbours:
-bad moments last as long as they do. Which of two equal launches is called changed was drawn for each pair, so the
-sign of each is drawn again; `--signs measured` keeps them, and with them what chance made of some hundred pairs. The
-noise is scaled and the effect added. The judge is a vectorised copy of the product's, first shown to give the same
-decisions at the same number of pairs on a random sample of series.
+For each cell and metric (wall, tail) the A/A pairs' log-ratios, centred to zero, are resampled in blocks of neighbours,
+so that disturbances keep their length. Which of two equal launches is called changed was drawn for each pair, so the
+sign of each is drawn again; `--signs measured` keeps the signs, and with them the chance deviation of some hundred
+pairs. The noise is scaled and the effect added. The judge is a vectorised copy of the product's; the script first
+checks that both give the same decisions at the same number of pairs on a random sample of series.
 
-A false fail of a run is a regression said of any of its K hypotheses although nothing changed, each judged at 1 % / K;
-they are shared out evenly over cells and metrics. `at margin` are runs in which every hypothesis has changed by exactly
-what is allowed: the worst case.
+A false fail of a run is a regression reported for any of its K hypotheses although nothing changed, each judged at
+1 % / K; they are distributed evenly over cells and metrics. `at margin` are runs in which every hypothesis has changed
+by exactly the margin: the worst case.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ HYPOTHESES = (8, 20, 60)
 BLOCK = 8
 CHUNK = 20_000
 LEAST_RUNS = 5000
-"""Enough for a bound below 0.1 % where none fails."""
+"""Enough for a bound below 0.1 % if no run fails."""
 METRICS = (Metric.WALL, Metric.TAIL)
 OPEN, PASSED, REGRESSED, IMPROVED = range(4)
 CODES = {
@@ -56,7 +56,7 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Design:
-    """The thresholds of one metric in a tandem, the levels of one hypothesis, and the looks that spend them."""
+    """The thresholds of one metric of paired launches, the levels of one hypothesis, and the interim analyses."""
 
     metric: Metric
     limits: thresholds.Effective
@@ -66,7 +66,7 @@ class Design:
 
     @classmethod
     def of(cls, metric: Metric, hypotheses: int, at_most: int) -> Design:
-        """The product's."""
+        """The design that the product uses."""
         alpha, beta = decide.split_alpha(ALPHA, alpha_spending.BETA, hypotheses)
         looks = alpha_spending.spend(alpha, beta, "pairs", at_most=at_most)
         limits = thresholds.effective(metric, "paired", cli=(), declared=(), ini=())
@@ -85,10 +85,10 @@ def p_greater(differences: Floats) -> Floats:
 
 
 def judge(logs: Floats, design: Design) -> tuple[Codes, Counts]:
-    """Decision and number of pairs of each row of log-ratios; the last look is at whole rows.
+    """Decision and number of pairs of each row of log-ratios; the last analysis uses whole rows.
 
-    That the Hodges-Lehmann change must lie beyond the fail limit follows from the p-value: the statistic is the number
-    of Walsh means above it, and more than half of them are where p is below one half.
+    The product also requires that the Hodges-Lehmann change lies beyond the fail limit. That follows from the p-value:
+    the statistic is the number of Walsh means above the limit, and these are more than half if p is below one half.
     """
     decisions = np.full(len(logs), OPEN, dtype=np.int8)
     pairs = np.full(len(logs), logs.shape[1])
@@ -106,14 +106,14 @@ def judge(logs: Floats, design: Design) -> tuple[Codes, Counts]:
 
 
 def _left(design: Design, there: int) -> tuple[float, float]:
-    """The levels that the looks before the last have not spent."""
+    """The levels that the analyses before the last have not spent."""
     before = [look for look in design.looks if look.launches < there]
     spent = sum(look.alpha for look in before), sum(look.beta for look in before)
     return max(0.0, design.alpha - spent[0]), max(0.0, design.beta - spent[1])
 
 
 def _decided(seen: Floats, design: Design, alpha: float, beta: float, effects: Floats) -> Codes:
-    """In the product's order: regressed, improved, passed."""
+    """Decisions in the product's order: regressed, improved, passed."""
     margin, effect = math.log1p(design.limits.margin), math.log1p(design.limits.effect)
     passes = p_greater(np.log1p(effects)[:, None] - seen) <= beta
     gains = p_greater(-(seen + effect)) <= beta
@@ -129,19 +129,21 @@ def _settle(decisions: Codes, pairs: Counts, rows: NDArray[np.intp], found: Code
 
 
 def _widened(seen: Floats, design: Design, beta: float) -> Floats:
-    """The effect that the last look of each row is judged at."""
-    asked, widest = design.limits.effect, design.limits.widest
-    narrow = p_greater(math.log1p(asked) - seen) <= beta
+    """The effect at which the last analysis judges each row."""
+    requested, widest = design.limits.effect, design.limits.widest
+    narrow = p_greater(math.log1p(requested) - seen) <= beta
     zeros = [1.0] * seen.shape[1]
     effects = [
-        asked if enough else reachable_effect(np.exp(row).tolist(), zeros, asked, beta, test="pairs", widest=widest)
+        requested
+        if enough
+        else reachable_effect(np.exp(row).tolist(), zeros, requested, beta, test="pairs", widest=widest)
         for row, enough in zip(seen, narrow, strict=True)
     ]
     return np.asarray(effects, dtype=np.float64)
 
 
-def shown_equal(sources: Sequence[Source], at_most: int, sample: int, rng: np.random.Generator) -> int:
-    """Asserts that the product decides the same on `sample` series of all kinds; how many were compared."""
+def check_equal(sources: Sequence[Noise], at_most: int, sample: int, rng: np.random.Generator) -> int:
+    """Assert that the product decides the same on `sample` series of all kinds; the number of series compared."""
     checked = 0
     for source in sources:
         design = Design.of(source.metric, 8, at_most)
@@ -157,8 +159,8 @@ def shown_equal(sources: Sequence[Source], at_most: int, sample: int, rng: np.ra
         decisions, pairs = judge(logs, design)
         for row, code, count in zip(logs, decisions, pairs, strict=True):
             verdict = decide.compare(_comparison(row, design))
-            said = CODES[verdict.decision], verdict.launches
-            assert said == (code, count), f"the product says {said}, the simulation {(code, count)} of {row.tolist()}"
+            own = CODES[verdict.decision], verdict.launches
+            assert own == (code, count), f"the product gives {own}, the simulation {(code, count)} for {row.tolist()}"
             checked += 1
     return checked
 
@@ -184,8 +186,8 @@ def _comparison(row: Floats, design: Design) -> Comparison:
 
 
 @dataclass(frozen=True)
-class Source:
-    """The measured noise of one cell and metric: log-ratios of A/A pairs in their order, centred."""
+class Noise:
+    """The measured noise of one cell and metric: log-ratios of A/A pairs in order, centred."""
 
     cell: str
     metric: Metric
@@ -194,7 +196,7 @@ class Source:
     redrawn: bool = True
 
     def drawn(self, rows: int, pairs: int, rng: np.random.Generator, scale: float, effect: float) -> Floats:
-        """Rows of so many pairs, resampled in circular blocks of neighbours, scaled, moved."""
+        """Rows of `pairs` pairs, resampled in circular blocks of neighbours, scaled and shifted by the effect."""
         blocks = -(-pairs // BLOCK)
         starts = rng.integers(0, len(self.logs), (rows, blocks, 1))
         places = (starts + np.arange(BLOCK)) % len(self.logs)
@@ -205,8 +207,8 @@ class Source:
         return moved
 
 
-def sources(found: Sequence[Pair], redrawn: bool) -> list[Source]:
-    """One for each cell and metric; the wall time's estimator is chosen as the product chooses it, once for all."""
+def sources(found: Sequence[Pair], redrawn: bool) -> list[Noise]:
+    """The noise of each cell and metric; the estimator of the wall time is chosen as in the product, once for all."""
     made = []
     for cell in sorted({pair.cell for pair in found}):
         same = [pair for pair in found if pair.cell == cell and not pair.effect]
@@ -215,7 +217,7 @@ def sources(found: Sequence[Pair], redrawn: bool) -> list[Source]:
         for metric, estimator in estimators.items():
             logs = series.log_ratios(same, estimator)
             name = "paired" if estimator is rank_tests.PAIRED else f"{estimator:.0%}"
-            made.append(Source(cell, metric, name, logs - rank_tests.location(logs, 0.0).value, redrawn))
+            made.append(Noise(cell, metric, name, logs - rank_tests.location(logs, 0.0).value, redrawn))
     return made
 
 
@@ -230,7 +232,7 @@ class Tally:
     pairs: Counts
 
     def share(self, code: int) -> float:
-        """The share of tests that ended so."""
+        """The share of tests that ended with this decision."""
         return float((self.decisions == code).mean())
 
 
@@ -241,16 +243,18 @@ def chunks(total: int) -> Iterator[int]:
 
 
 def simulated(
-    source: Source, design: Design, tests: int, rng: np.random.Generator, scale: float, effect: float, at_most: int
+    source: Noise, design: Design, tests: int, rng: np.random.Generator, scale: float, effect: float, at_most: int
 ) -> Tally:
-    """So many tests of one source."""
+    """The results of `tests` tests with one noise."""
     parts = [judge(source.drawn(size, at_most, rng, scale, effect), design) for size in chunks(tests)]
     return Tally(np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts]))
 
 
-def false_fails(found: Sequence[Source], tests: int, at_most: int, rng: np.random.Generator) -> None:
-    """Whole runs of K hypotheses in which nothing changed, and in which all changed by what is allowed."""
-    print(f"\nWhole runs: false fails, their exact bound (95 %), {tests} tests a line or more, at most {at_most} pairs")
+def false_fails(found: Sequence[Noise], tests: int, at_most: int, rng: np.random.Generator) -> None:
+    """Whole runs of K hypotheses in which nothing changed, and in which all changed by the margin."""
+    print(
+        f"\nWhole runs: false fails, their exact bound (95 %), {tests} tests per line or more, at most {at_most} pairs"
+    )
     for count in HYPOTHESES:
         designs = {metric: Design.of(metric, count, at_most) for metric in METRICS}
         runs = max(LEAST_RUNS, tests // count)
@@ -266,7 +270,7 @@ def false_fails(found: Sequence[Source], tests: int, at_most: int, rng: np.rando
 
 
 def _failed_runs(
-    found: Sequence[Source],
+    found: Sequence[Noise],
     designs: dict[Metric, Design],
     runs: int,
     count: int,
@@ -287,9 +291,9 @@ def _failed_runs(
     return failed, total
 
 
-def power(found: Sequence[Source], tests: int, at_most: int, count: int, rng: np.random.Generator) -> None:
-    """How each source's tests end, and how many pairs they take."""
-    print(f"\nEach test of a run of K = {count}, {tests} tests a line: share of decisions and number of pairs")
+def power(found: Sequence[Noise], tests: int, at_most: int, count: int, rng: np.random.Generator) -> None:
+    """The decisions of the tests, and the number of pairs that they need."""
+    print(f"\nEach test of a run of K = {count}, {tests} tests per line: share of decisions and number of pairs")
     print("  cell           metric noise    sd %  effect  regressed   passed improved  inconcl.   mean median  p90")
     for source in found:
         design = Design.of(source.metric, count, at_most)
@@ -307,29 +311,29 @@ def power(found: Sequence[Source], tests: int, at_most: int, count: int, rng: np
 
 
 def main() -> None:
-    """The check, the whole runs, and the power."""
+    """Print the check, the whole runs, and the power."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("series", type=Path)
-    parser.add_argument("--tests", type=int, default=100_000, help="A/A tests a line of the whole runs")
+    parser.add_argument("--tests", type=int, default=100_000, help="A/A tests per line of the whole runs")
     parser.add_argument("--power-tests", type=int, default=10_000)
-    parser.add_argument("--hypotheses", type=int, default=HYPOTHESES[0], help="of the run whose power is told")
+    parser.add_argument("--hypotheses", type=int, default=HYPOTHESES[0], help="of the run whose power is shown")
     parser.add_argument("--at-most", type=int, default=PAIRED_ROUNDS, help="pairs (default: the product's)")
-    parser.add_argument("--compared", type=int, default=2000, help="series judged by the product as well")
+    parser.add_argument("--compared", type=int, default=2000, help="series that the product judges too")
     parser.add_argument("--signs", choices=("drawn", "measured"), default="drawn")
     parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    rng = np.random.default_rng(asked.seed)
-    found = sources(series.pairs(asked.series), asked.signs == "drawn")
+    options = parser.parse_args()
+    rng = np.random.default_rng(options.seed)
+    found = sources(series.pairs(options.series), options.signs == "drawn")
     for source in found:
         robust = rank_tests.gini_deviation(source.logs)
         print(
             f"{source.cell} {source.metric} ({source.estimator}): {len(source.logs)} A/A pairs, sd"
             f" {source.logs.std():.2%}, by Gini's mean difference {robust:.2%}"
         )
-    checked = shown_equal(found, asked.at_most, asked.compared, rng)
+    checked = check_equal(found, options.at_most, options.compared, rng)
     print(f"the product's own judge decides the same on {checked} of {checked} series")
-    false_fails(found, asked.tests, asked.at_most, rng)
-    power(found, asked.power_tests, asked.at_most, asked.hypotheses, rng)
+    false_fails(found, options.tests, options.at_most, rng)
+    power(found, options.power_tests, options.at_most, options.hypotheses, rng)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,11 @@
 
     python benchmarks/verdicts/spread.py .ftgate/verdicts/wall.jsonl
 
-For each cell and each estimator within a pair (a quantile of either side's turns; `paired`: the median of the ratios
-turn by turn): mean, standard deviation, robust standard deviation (1.4826 x the median absolute deviation), lag-1
-autocorrelation and excess kurtosis of the A/A pairs' log-ratios. Then the standard deviation of `paired` had each pair
-ended after fewer turns, how the side that was started first (that acted first in a turn) fared, with the standard error
-of a mean, and what the injected effects came to.
+For each cell and each estimator within a pair (a quantile of the iterations of both sides; `paired`: the median of the
+ratios of single iterations): mean, standard deviation, robust standard deviation (1.4826 x the median absolute
+deviation), lag-1 autocorrelation and excess kurtosis of the A/A pairs' log-ratios. Then: the standard deviation of
+`paired` if each pair had had fewer iterations; the effect of being started second, or second in an iteration, with the
+standard error of the mean; and the measured size of the injected effects.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from pytest_ftgate.stats.rank_tests import PAIRED, Estimator, Floats, location
 
 
 def lag(values: Floats) -> float:
-    """The lag-1 autocorrelation; 0 where nothing varies."""
+    """The lag-1 autocorrelation; 0 for constant values."""
     centred = values - values.mean()
     square = float(centred @ centred)
     return float(centred[:-1] @ centred[1:]) / square if square else 0.0
 
 
 def row(name: str, values: Floats) -> str:
-    """One line of the table, in per cent of the time where it says %."""
+    """One line of the table."""
     robust = float(median_abs_deviation(values, scale="normal"))
     figures = f"{100 * values.mean():+7.2f} {100 * values.std(ddof=1):7.2f} {100 * robust:7.2f}"
     return f"  {name:8s} {figures} {lag(values):+7.2f} {float(kurtosis(values)):+8.1f}"
 
 
-def told(cell: str, found: list[Pair]) -> None:
-    """The table of one cell."""
+def show(cell: str, found: list[Pair]) -> None:
+    """Print the table of one cell."""
     same = [pair for pair in found if not pair.effect]
     seconds = statistics.fmean(pair.seconds for pair in found)
     iterations = len(found[0].reference.wall_ns)
     middle = statistics.median(statistics.median(pair.reference.wall_ns) for pair in found) / 1e6
-    print(f"{cell}: {len(same)} A/A pairs of {iterations} turns, {middle:.2f} ms an iteration, {seconds:.2f} s a pair")
+    print(f"{cell}: {len(same)} A/A pairs of {iterations} iterations, {middle:.2f} ms each, {seconds:.2f} s a pair")
     print("  within     mean %    sd %  robust  lag-1  kurtosis")
     for name, estimator in ESTIMATORS.items():
         print(row(name, series.log_ratios(same, estimator)))
@@ -55,21 +55,21 @@ def told(cell: str, found: list[Pair]) -> None:
 
 
 def _by_iterations(same: list[Pair], iterations: int) -> str:
-    """The noise had each pair had fewer turns: what is left of it as they grow lies between pairs."""
+    """The noise for fewer iterations per pair: what remains with many iterations is noise between pairs."""
     ratios = np.array([np.log(pair.changed.wall_ns) - np.log(pair.reference.wall_ns) for pair in same])
     counts = [count for count in (5, 10, 20, 30, 50, 100) if count < iterations] + [iterations]
     shown = (f"{count}: {100 * np.median(ratios[:, :count], axis=1).std(ddof=1):.2f} %" for count in counts)
-    return "  paired, sd by turns  " + "   ".join(shown)
+    return "  paired, sd by iterations  " + "   ".join(shown)
 
 
 def _by_place(same: list[Pair]) -> str:
-    """What being second costs: started second, and second in a turn."""
+    """The cost of being started second, and of being second in an iteration."""
     logs = series.log_ratios(same, PAIRED)
     started = np.array([1 if pair.started == "r" else -1 for pair in same]) * logs
     iteration = np.concatenate([_second(pair) for pair in same])
     shown = (
         f"{name} {100 * x.mean():+.2f} % +- {100 * x.std() / math.sqrt(len(x)):.2f}"
-        for name, x in (("started", started), ("in a turn", iteration))
+        for name, x in (("started", started), ("in an iteration", iteration))
     )
     return "  being second:  " + "   ".join(shown)
 
@@ -82,7 +82,7 @@ def _second(pair: Pair) -> Floats:
 
 def _reached(effect: float, found: list[Pair]) -> str:
     dose = found[0].doses[1] / found[0].doses[0] - 1
-    line = f"  asked {effect:+.0%}, {dose:+.1%} in the loop; {len(found)} pairs, 95 %:"
+    line = f"  injected {effect:+.0%}, {dose:+.1%} in the loop; {len(found)} pairs, 95 %:"
     return line + "".join(f"  {name} {_located(found, ESTIMATORS[name])}" for name in ("q10", "paired", "q90"))
 
 
@@ -93,12 +93,12 @@ def _located(found: list[Pair], estimator: Estimator) -> str:
 
 
 def main() -> None:
-    """A table a cell."""
+    """Print a table per cell."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("series", type=Path)
     found = series.pairs(parser.parse_args().series)
     for cell in sorted({pair.cell for pair in found}):
-        told(cell, [pair for pair in found if pair.cell == cell])
+        show(cell, [pair for pair in found if pair.cell == cell])
 
 
 if __name__ == "__main__":

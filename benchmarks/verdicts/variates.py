@@ -1,12 +1,13 @@
-"""What could make a pair of launches quieter, tried on this machine: calibration slices and instruction counts.
+"""Ways to reduce the noise of a pair of launches, tried on this machine: control variates and instruction counts.
 
-    python benchmarks/verdicts/variates.py [--pairs 40] [--turns 20] [--disturbed 10]
+    python benchmarks/verdicts/variates.py [--pairs 40] [--iterations 20] [--disturbed 10]
 
-Three tables. (1) Two sides with the same code take turns, and short slices of a fixed work (the candle under the same
-executor, or a burn in the controller) stand between them: does the slices' log-ratio, as a control variate, lower the
-standard deviation over pairs of the sides' log-ratio? The coefficient of a pair comes from the other pairs.
-(2) Whether instructions can be counted here. (3) The same rounds while other processes keep cores busy: what they do to
-the ratio of sides that take turns, to a ratio to the candle as a stored baseline holds it, and to the raw time.
+Three tables. (1) Two sides with the same code are interleaved, with short slices of fixed work between them (the
+control workload under the same executor, or a loop in the controller): does the slices' log-ratio, as a control
+variate, lower the standard deviation over pairs of the sides' log-ratio? The coefficient
+for a pair comes from the other pairs.
+(2) Whether instructions can be counted here. (3) The same rounds while other processes keep cores busy: their effect on
+the ratio of interleaved sides, on the ratio to the control workload as stored in a baseline, and on the raw time.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def test_memory(worker):
         BLOCK.find(b"x")
 """
 
-# A process of nobody's: busy for a part of each 10 ms until the pipe that it inherited is closed.
+# A process that is not a child of ours: busy for a part of each 10 ms until the pipe that it inherited is closed.
 BURNER = """
 import os, select, sys, time
 share = float(sys.argv[1])
@@ -78,7 +79,7 @@ while not select.select([0], [], [], 0)[0]:
 
 
 class CellOf(NamedTuple):
-    """What is measured: a build, an executor and one of the workloads."""
+    """A build, an executor and one of the workloads."""
 
     build: str
     executor: Executor
@@ -95,7 +96,7 @@ FORK = Executor(kind="processes", method="fork")
 
 
 class Round(NamedTuple):
-    """A pair of launches: for each turn the time in ns of either side and of what stood around it."""
+    """A pair of launches: for each iteration the times in ns of both sides and of the slices around them."""
 
     own: tuple[list[float], list[float]]
     slices: tuple[list[float], list[float]]
@@ -116,7 +117,7 @@ class Rig:
         self.pythons: dict[str, str] = {}
 
     def request(self, cell: CellOf, side: Side) -> Request:
-        """One launch of a cell or of the candle in its place."""
+        """A request for a launch of a cell, or of the control workload in its place."""
         target = parse_target(cell.build)
         python = self.pythons.setdefault(cell.build, find_interpreter(target).executable)
         return Request(
@@ -148,18 +149,18 @@ class Rig:
         )
 
     def round(self, cell: CellOf, busy: float = 0.0) -> Round:
-        """One pair of launches with its slices, in random order within each turn; kept when a file was named."""
+        """One pair of launches with its slices, in random order in each step; appended to the file of `--keep`."""
         with others_busy(busy):
             found = self._round(cell)
         if self.keep:
             with self.keep.open("a", encoding="utf-8") as file:
                 times = {"own": found.own, "slices": found.slices, "inner": found.inner}
-                said = {"cell": cell.label, "busy": busy, "conditions": to_builtins(found.conditions)}
-                file.write(json.dumps({**said, **times}) + "\n")
+                about = {"cell": cell.label, "busy": busy, "conditions": to_builtins(found.conditions)}
+                file.write(json.dumps({**about, **times}) + "\n")
         return found
 
     def _round(self, cell: CellOf) -> Round:
-        around = ConditionsMonitor()
+        monitor = ConditionsMonitor()
         sides: tuple[Side, ...] = ("own", "own", "control")
         with contextlib.ExitStack() as running:
             handles = [self.launcher.start(self.request(cell, side)) for side in sides]
@@ -170,7 +171,7 @@ class Rig:
             own, slices, inner = self._iterations(handles[:2], handles[2])
             for handle in handles:
                 handle.finish()
-        return Round(own, slices, inner, around.observe())
+        return Round(own, slices, inner, monitor.observe())
 
     def _iterations(
         self, pair: Sequence[Handle], control: Handle
@@ -214,14 +215,14 @@ def coefficient(ys: Sequence[float], xs: Sequence[float]) -> float:
 
 
 def left_out(ys: Sequence[float], xs: Sequence[float]) -> list[float]:
-    """Each y less what its x says, the coefficient taken from all others (Lavenberg and Welch, 1981)."""
+    """Each y minus slope times x, with the slope of all other points (Lavenberg and Welch, 1981)."""
     rest = [[*range(i), *range(i + 1, len(ys))] for i in range(len(ys))]
     slopes = [coefficient([ys[k] for k in others], [xs[k] for k in others]) for others in rest]
     return [y - slope * x for y, x, slope in zip(ys, xs, slopes, strict=True)]
 
 
 def by_iteration(rounds: Sequence[Round], of: Callable[[Round], tuple[list[float], list[float]]]) -> list[float]:
-    """Adjusted within the turns: the median of log-ratios less the slices' of the same turn, coefficient as above."""
+    """Adjusted by iteration: the median of log-ratios minus slope times those of the slices, slope as above."""
     ys = [np.subtract(*map(np.log, each.own)) for each in rounds]
     xs = [np.subtract(*map(np.log, of(each))) for each in rounds]
     found = []
@@ -235,7 +236,7 @@ def by_iteration(rounds: Sequence[Round], of: Callable[[Round], tuple[list[float
 
 
 def spread_ratio(adjusted: Sequence[float], plain: Sequence[float]) -> tuple[float, float, float]:
-    """The standard deviation adjusted over plain with a 95 % percentile bootstrap over pairs."""
+    """The ratio of standard deviations, adjusted over plain, with a 95 % percentile bootstrap over pairs."""
     pairs = np.column_stack([adjusted, plain])
     rng = np.random.default_rng(1)
     drawn = pairs[rng.integers(0, len(pairs), (4000, len(pairs)))].std(axis=1, ddof=1)
@@ -244,7 +245,7 @@ def spread_ratio(adjusted: Sequence[float], plain: Sequence[float]) -> tuple[flo
 
 
 def variates(label: str, rounds: Sequence[Round]) -> Iterator[str]:
-    """The lines of a cell: an estimator each, plain and with either kind of slice."""
+    """The lines of a cell: one per estimator and kind of slice."""
     kinds: tuple[tuple[str, Callable[[Round], tuple[list[float], list[float]]]], ...] = (
         ("control", lambda each: each.slices),
         ("controller", lambda each: each.inner),
@@ -252,10 +253,10 @@ def variates(label: str, rounds: Sequence[Round]) -> Iterator[str]:
     for name, estimator in ESTIMATORS:
         plain = [log_ratio(each.own, estimator) for each in rounds]
         for kind, of in kinds:
-            beside = [log_ratio(of(each), estimator) for each in rounds]
-            ways = {"pairs": left_out(plain, beside), "as is": [y - x for y, x in zip(plain, beside, strict=True)]}
+            slices = [log_ratio(of(each), estimator) for each in rounds]
+            ways = {"pairs": left_out(plain, slices), "as is": [y - x for y, x in zip(plain, slices, strict=True)]}
             if estimator is PAIRED:
-                ways["iterations"] = by_iteration(rounds, of)
+                ways["iters"] = by_iteration(rounds, of)
             for way, adjusted in ways.items():
                 ratio, low, high = spread_ratio(adjusted, plain)
                 yield (
@@ -276,7 +277,7 @@ EVENTS = (("instructions", 0, 1), ("cycles", 0, 0), ("task clock (software)", 1,
 
 
 def events() -> Iterator[str]:
-    """A line an event: whether the kernel counts it for this process."""
+    """A line per event: whether the kernel counts it for this process."""
     number = PERF_EVENT_OPEN.get(platform.machine())
     if sys.platform != "linux" or number is None:
         yield f"perf_event_open: not tried on {sys.platform} {platform.machine()}"
@@ -284,7 +285,7 @@ def events() -> Iterator[str]:
     libc = ctypes.CDLL(None, use_errno=True)
     for name, kind, config in EVENTS:
         attributes = ctypes.create_string_buffer(128)
-        # type, size, config; at 40 the flags: disabled, and neither kernel nor hypervisor, which needs no right.
+        # type, size, config; at 40 the flags: disabled, and neither kernel nor hypervisor, which needs no privilege.
         struct.pack_into("IIQ", attributes, 0, kind, len(attributes), config)
         struct.pack_into("Q", attributes, 40, 1 | 1 << 5 | 1 << 6)
         opened = libc.syscall(number, attributes, 0, -1, -1, 0)
@@ -301,7 +302,7 @@ def events() -> Iterator[str]:
 
 @contextlib.contextmanager
 def others_busy(cores: float) -> Iterator[None]:
-    """Keep that many cores busy by processes that are not ours."""
+    """Keep that many cores busy with other processes."""
     reader, writer = os.pipe()
     try:
         left = cores
@@ -316,7 +317,7 @@ def others_busy(cores: float) -> Iterator[None]:
 
 
 def disturbed(label: str, rounds: dict[float, list[Round]]) -> Iterator[str]:
-    """A line a level: others as seen, calibration, the tandem's ratio, the ratio to the candle, the raw time."""
+    """A line per level: measured load of others, steal, the paired ratio, the ratio to the control, the raw time."""
     quiet = [_stored(each) for each in rounds[0.0]]
     quiet_raw = [_raw(each) for each in rounds[0.0]]
     for level, found in rounds.items():
@@ -342,37 +343,37 @@ def _raw(found: Round) -> float:
 
 
 def chosen(cells: Sequence[CellOf], word: str) -> list[CellOf]:
-    """The cells that are asked for."""
+    """The cells with `word` in their label."""
     return [cell for cell in cells if word in cell.label]
 
 
 def main() -> None:
     """Print the three tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=40, help="pairs of launches a cell of the first table")
-    parser.add_argument("--turns", type=int, default=20, help="turns a pair")
-    parser.add_argument("--disturbed", type=int, default=10, help="pairs a cell and level of the third table")
+    parser.add_argument("--pairs", type=int, default=40, help="pairs of launches per cell of the first table")
+    parser.add_argument("--iterations", type=int, default=20, help="per pair")
+    parser.add_argument("--disturbed", type=int, default=10, help="pairs per cell and level of the third table")
     parser.add_argument("--busy", type=float, nargs="+", default=LEVELS, help="cores to keep busy, the first is 0")
     parser.add_argument("--cells", default="", help="only cells with this in their name, as in `fork words`")
-    parser.add_argument("--keep", type=Path, help="append every round's times to this file, a JSON line each")
+    parser.add_argument("--keep", type=Path, help="append every round's times to this file, one JSON line each")
     parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    rng = random.Random(asked.seed)
+    options = parser.parse_args()
+    rng = random.Random(options.seed)
     print("\n".join(events()), flush=True)
     with tempfile.TemporaryDirectory() as name:
-        rig = Rig(Path(name), asked.iterations, rng, asked.keep)
+        rig = Rig(Path(name), options.iterations, rng, options.keep)
         cells = [CellOf("3.14t", THREADS, "test_words"), CellOf("3.14", FORK, "test_words")]
-        if asked.pairs:
+        if options.pairs:
             print("\ncell                 value   slices      by     sd plain adjusted  ratio [95 %]")
-        for cell in chosen(cells, asked.cells) if asked.pairs else ():
-            print("\n".join(variates(cell.label, [rig.round(cell) for _ in range(asked.pairs)])), flush=True)
-        if asked.disturbed:
-            print("\ncell                 busy  others  steal   tandem: mean, sd  candle: shift, sd  raw: shift, sd")
+        for cell in chosen(cells, options.cells) if options.pairs else ():
+            print("\n".join(variates(cell.label, [rig.round(cell) for _ in range(options.pairs)])), flush=True)
+        if options.disturbed:
+            print("\ncell                 busy  others  steal   paired: mean, sd control: shift, sd  raw: shift, sd")
         cells += [cell._replace(test="test_memory") for cell in cells]
-        for cell in chosen(cells, asked.cells) if asked.disturbed else ():
-            rounds: dict[float, list[Round]] = {level: [] for level in asked.busy}
-            for _ in range(asked.disturbed):
-                for level in rng.sample(asked.busy, len(asked.busy)):
+        for cell in chosen(cells, options.cells) if options.disturbed else ():
+            rounds: dict[float, list[Round]] = {level: [] for level in options.busy}
+            for _ in range(options.disturbed):
+                for level in rng.sample(options.busy, len(options.busy)):
                     rounds[level].append(rig.round(cell, level))
             print("\n".join(disturbed(cell.label, rounds)), flush=True)
 

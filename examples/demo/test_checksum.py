@@ -1,8 +1,8 @@
-"""What `make demo` measures: a checksum over text, in threads and in forked processes, on both builds."""
+"""The workload of `make demo`: a checksum over text, in threads and in forked processes, on both builds."""
 
 from pytest_ftgate import ftgate, threads
 
-# The last step of `make demo` takes 120, to show what a regression looks like.
+# The last step of `make demo` changes this to 120, to show a regression.
 ROUNDS = 80
 TEXT = "the quick brown fox jumps over the lazy dog " * 20
 

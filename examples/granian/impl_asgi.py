@@ -25,7 +25,7 @@ async def wait():
 
 @app.get("/gil")
 async def gil():
-    """Whether this build has a GIL to turn off, and whether it runs now that every import has been made."""
+    """Whether this build can run without the GIL, and whether the GIL is on now that all imports are done."""
     return {
         "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
         "gil": getattr(sys, "_is_gil_enabled", lambda: True)(),

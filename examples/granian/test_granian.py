@@ -1,7 +1,7 @@
-"""Granian under load: FastAPI over ASGI and Flask over WSGI, an answer at once and one after a wait of 10 ms.
+"""Granian under load: FastAPI over ASGI and Flask over WSGI, with an immediate response and one after 10 ms.
 
-On the GIL build a worker of Granian is a process, on the free-threaded one it is a thread of one process. Connections
-grow with the workers, so that an answer that waits is limited by the server and not by the number of those who ask.
+On the GIL build a worker of Granian is a process; on the free-threaded build it is a thread of one process. Connections
+grow with the workers, so that the server, and not the number of clients, limits the rate of delayed responses.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OPTIONS = {
     "ready": "http://127.0.0.1:{port}/json",
     "duration": 3,
     "window": 1,
-    "warmup": 1,  # the port answers once one worker is there; the others and the blocking threads come meanwhile
+    "warmup": 1,  # the port answers once one worker runs; other workers and blocking threads start during the warm-up
     "timeout": 60,
     "requires": ["granian==2.8.7", "fastapi==0.165.0", "flask==3.1.3"],
 }
@@ -28,7 +28,7 @@ ANSWERS = {"/json": {"message": "Hello, world!"}, "/wait": {"waited": 0.01}}
 
 
 def check(server, path):
-    """The server answers, and no import has turned the GIL back on."""
+    """The server responds, and no import has turned the GIL back on."""
     assert json.loads(server.get(path)) == ANSWERS[path]
     state = json.loads(server.get("/gil"))
     assert state["gil"] is not state["free_threaded"]
@@ -47,7 +47,7 @@ def test_asgi_two_workers(server, path):
     check(server, path)
 
 
-# Granian's own thread, which is no Python, works beside the one that has the GIL.
+# Granian's own thread does not run Python: it works while another thread holds the GIL.
 @ftgate.require("server[3.14].cores < 1.6", "server[3.14t].cores > 1.05")
 @ftgate.serve(WSGI, load=load("/json", connections=128), workers=1, **OPTIONS)
 def test_wsgi(server):
@@ -59,7 +59,7 @@ def test_wsgi_two_workers(server):
     check(server, "/json")
 
 
-# 64 threads that wait 10 ms for each answer give at most 6400 answers a second, with and without the GIL.
+# 64 threads that wait 10 ms per response give at most 6400 responses per second, with and without the GIL.
 @ftgate.require("server[3.14].ops_per_s <= 64 / 0.01", "server[3.14t].ops_per_s <= 64 / 0.01")
 @ftgate.serve(WSGI, load=load("/wait", connections=128), workers=1, **OPTIONS)
 def test_wsgi_wait(server):
@@ -73,17 +73,17 @@ def test_wsgi_wait_two_workers(server):
 
 
 def with_threads(number):
-    """The command line with so many blocking threads, under a name that says so."""
+    """A server with this number of blocking threads, and a name that shows it."""
     words = [*GRANIAN, "--interface", "wsgi", "--blocking-threads", str(number), "impl_wsgi:app"]
     return command(f"blocking{number}", words, pythons=["3.14"])
 
 
-# One thread answers the 128 who ask in 1.3 s: a window is longer than that.
+# One thread needs 1.3 s for 128 requests: a window must be longer.
 LONGER = {"duration": 4, "window": 2}
 THREADS = [with_threads(number) for number in (1, 8, 32, 128)]
 
 
-# Under the GIL more threads answer no faster where there is nothing to wait for.
+# With the GIL, more threads are not faster if requests do not wait.
 @ftgate.require("server[blocking128].ops_per_s < 1.5 * server[blocking1].ops_per_s")
 @ftgate.serve(*THREADS, load=load("/json", connections=128), **OPTIONS)
 def test_blocking_threads(server):

@@ -1,7 +1,7 @@
 """One request of the mod_wsgi example: 3 ms of Python on the CPU, a wait of 1 ms, a body of 1 KB.
 
-/fixed does a fixed amount of work. /timed loops until a deadline of the wall clock, and so takes the time that it
-spends waiting for the GIL, or for a core, for work that it has done.
+/fixed does a fixed amount of work. /timed loops until a deadline of the wall clock, and so counts the time that it
+waits for the GIL, or for a core, as work.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def timed():
 
 
 def gil():
-    """Whether this build has a GIL to turn off, whether it runs, and how long a thread may keep it, in s."""
+    """Whether this build can run without the GIL, whether the GIL is on, and its switch interval in s."""
     state = {
         "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
         "gil": getattr(sys, "_is_gil_enabled", lambda: True)(),

@@ -1,6 +1,6 @@
 """mod_wsgi: daemon processes and threads, with the GIL, with a shorter switch interval, and without the GIL.
 
-The names of rows are processes x threads. N is the number of cores: the smallest server that can use them all.
+Rows are named processes x threads. N is the number of cores: the smallest server that can use all of them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ GIL, FREE = "3.14", "3.14t"
 
 
 def express(name, python, processes, threads, *options):
-    """A server's command line; express.py becomes mod_wsgi-express, for root as another user."""
+    """A server's command line; express.py starts mod_wsgi-express, for root as another user."""
     words = ["python", "express.py", "app.wsgi", "--server-root", "{scratch}", "--port", "{port}"]
     counts = ["--processes", str(processes), "--threads", str(threads)]
     return command(name, [*words, *counts, *options], pythons=[python])
 
 
 FAST = ("--switch-interval", "0.0001")
-OFF = ("--free-threading",)  # without it mod_wsgi turns the GIL on in the free-threaded build too
+OFF = ("--free-threading",)  # without this mod_wsgi turns the GIL on, in the free-threaded build too
 ROWS = [
     express("Nx1", GIL, CORES, 1),
     express("10x1", GIL, 10, 1),
@@ -46,27 +46,27 @@ OPTIONS = {
 
 
 def check(server, path):
-    """A request has its body, and the GIL runs where there is one and nowhere else."""
+    """A response has its body, and the GIL is on in the GIL build only."""
     assert len(server.get(path)) == 1024
     state = json.loads(server.get("/gil"))
     assert state["gil"] is not state["free_threaded"]
 
 
 @ftgate.require(
-    "server[1x10].cores < 1.3",  # one interpreter's share and Apache's own
+    "server[1x10].cores < 1.3",  # one interpreter and Apache itself
     "server[free-1x10].cores > 1.3",
     "server[free-1x10].ops_per_s > 1.3 * server[1x10].ops_per_s",
     "server[free-1xN].ops_per_s > 0.85 * server[Nx1].ops_per_s",
     "server[10x1].uss > 2 * server[free-1x10].uss",
     "server[1x10-fast].gil_wait_p95 < server[1x10].gil_wait_p95",
-    "server[1x10-fast].ops_per_s < 1.3 * server[1x10].ops_per_s",  # no interval makes the same work less
+    "server[1x10-fast].ops_per_s < 1.3 * server[1x10].ops_per_s",  # no interval reduces the same work
 )
 @ftgate.serve(*ROWS, load=load("/fixed", connections=10), **OPTIONS)
 def test_fixed_work(server):
     check(server, "/fixed")
 
 
-# The trap: what looks like a gain by the interval alone is time spent waiting, counted as work.
+# The trap: the apparent gain of a shorter interval is waiting time, counted as work.
 @ftgate.require("server[1x10-fast].ops_per_s > 1.5 * server[1x10].ops_per_s")
 @ftgate.serve(*ROWS, load=load("/timed", connections=10), **OPTIONS)
 def test_wall_timed(server):

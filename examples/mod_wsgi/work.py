@@ -1,11 +1,11 @@
-"""What a request does, in a module of its own: see the README on what a script's constants cost without the GIL."""
+"""The work of a request, in a module of its own: see the README on the constants of a script without the GIL."""
 
 from __future__ import annotations
 
 import time
 
-ROUNDS = 20_000  # some 3 ms on the machine of the README: a constant, so that a request is the same work everywhere
-CHUNK = 500  # rounds between two looks at the clock
+ROUNDS = 20_000  # about 3 ms on the machine of the README; constant, so that a request is the same work everywhere
+CHUNK = 500  # rounds between two readings of the clock
 TIMED_S = 0.003
 WAIT_S = 0.001
 

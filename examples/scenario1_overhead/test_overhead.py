@@ -1,4 +1,4 @@
-"""Scenario 1: the tax of creating workers: threads, processes by start method, sub-interpreters; fresh and pooled."""
+"""Scenario 1: the cost of starting workers: threads, processes by start method, sub-interpreters; fresh and pooled."""
 
 from pytest_ftgate import ftgate, interpreters, processes, threads
 
@@ -25,7 +25,7 @@ def work(iterations=WORK_ITERS):
 @ftgate.require("processes[spawn, w8, 3.14t].wall > 7 * threads[w8, 3.14t].wall")
 @ftgate.compare(*EXECUTORS, workers=[2, 8], iterations=10, warmup=1)
 def test_fresh_workers(worker):
-    """Profile *overhead*: each iteration starts the workers, lets them work, and joins them."""
+    """Profile *overhead*: each iteration starts the workers, runs them, and joins them."""
     return work()
 
 
@@ -33,7 +33,7 @@ def test_fresh_workers(worker):
 @ftgate.require("processes[spawn].wall < 2 * processes[fork].wall")
 @ftgate.compare(*EXECUTORS, workers=[2, 8], iterations=10, warmup=1, reuse="pool")
 def test_pool_of_workers(worker):
-    """The same with workers that stay: what is left is dispatch."""
+    """The same with workers that are kept: only dispatch remains."""
     return work()
 
 
@@ -43,11 +43,11 @@ def test_pool_of_workers(worker):
 @ftgate.require("interpreters.uss > 1.5 * threads.uss")
 @ftgate.compare(*EXECUTORS, workers=8, duration=0.25, window=0.05, warmup=0.05)
 def test_memory_profile(worker):
-    """Profile *memory*: workers that keep working while they are looked at; a footprint, not a timing."""
+    """Profile *memory*: workers that keep working while memory is sampled; a footprint, not a timing."""
     work(1000)
 
 
 @test_memory_profile.shared
 def held(shared):
-    """What the program that starts the workers holds itself: forked workers share its pages, others never have them."""
+    """Data of the process that starts the workers: forked workers share its pages, others do not have them."""
     HELD[:] = [bytes(range(256)) * (HELD_BYTES // 256)]

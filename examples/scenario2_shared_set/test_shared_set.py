@@ -13,7 +13,7 @@ RUST = command(
 
 
 class SplitMix64:
-    """The generator of every worker: seeded by its index."""
+    """The random generator of a worker, seeded by its index."""
 
     __slots__ = ("state",)
 
@@ -42,7 +42,7 @@ class SplitMix64:
     interpreters,
     RUST,
     workers=[2, 8],
-    pythons=["3.14t", "3.14"],  # the first is what stands beside the program: threads without the GIL
+    pythons=["3.14t", "3.14"],  # the program is listed with the first: threads without the GIL
     duration=1,
     window=0.1,
     warmup=0.1,
@@ -65,7 +65,7 @@ def test_shared_set(worker):
 
 @test_shared_set.variant(processes)
 def shared_dict(worker):
-    """The same over a Manager's dict, which has no `add`: two proxy calls an operation."""
+    """The same with a Manager's dict, which has no `add`: two proxy calls per operation."""
     uid = next_id(worker)
     seen, lock = worker.shared
     wait = worker.timed("lock_wait")
@@ -81,7 +81,7 @@ def shared_dict(worker):
 
 @test_shared_set.variant(interpreters)
 def shared_bytes(worker):
-    """What sub-interpreters share: a buffer with a byte an id, and a queue whose one token is the lock."""
+    """What sub-interpreters can share: a buffer with one byte per id, and a queue whose one token is the lock."""
     uid = next_id(worker)
     seen, token = worker.shared
     wait = worker.timed("lock_wait")
@@ -97,7 +97,7 @@ def shared_bytes(worker):
 
 @test_shared_set.shared
 def state(shared):
-    """The executor's own: a set, a Manager's dict or a buffer, and a lock or what there is in its place."""
+    """By executor: a set, a Manager's dict or a buffer, and a lock or its replacement."""
     if shared.name == "interpreters":
         token = shared.Queue()
         token.put(None)

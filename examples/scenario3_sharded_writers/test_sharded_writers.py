@@ -1,4 +1,4 @@
-"""Scenario 3: message passing in place of shared state. Producers send ids to the writer that owns their shard."""
+"""Scenario 3: message passing instead of shared state. Producers send ids to the writer that owns their shard."""
 
 from time import perf_counter_ns
 
@@ -12,7 +12,7 @@ WRITERS = (1, 2, 4, 8)
 
 
 class SplitMix64:
-    """The generator of every producer: seeded by its index, as in scenario 2."""
+    """The random generator of a producer, seeded by its index, as in scenario 2."""
 
     __slots__ = ("state",)
 
@@ -40,20 +40,20 @@ def test_sharded_writers(worker):
     """One operation of a producer: draw an id, send it to its shard's writer, wait for the acknowledgement."""
     inboxes, replies = worker.shared
     uid = next_id(worker)
-    asked = perf_counter_ns()
+    begin = perf_counter_ns()
     inboxes[uid % len(inboxes)].put((worker.index, uid))
     sent = perf_counter_ns()
     replies[worker.index].get()
-    worker.timed("put_wait").add(sent - asked)
+    worker.timed("put_wait").add(sent - begin)
     worker.timed("ack_wait").add(perf_counter_ns() - sent)
 
 
 @test_sharded_writers.role("writer")
 def write(worker):
-    """Owns the ids of one shard, which nobody else sees: it needs no lock."""
+    """Owns the ids of one shard, which no other worker uses: it needs no lock."""
     inboxes, replies = worker.shared
     receive = inboxes[worker.index].get
-    seen = worker.local.__dict__.setdefault("seen", set())  # it stays from turn to turn
+    seen = worker.local.__dict__.setdefault("seen", set())  # kept between iterations
     inserts = 0
     while (message := receive()) is not None:
         producer, uid = message
@@ -66,7 +66,7 @@ def write(worker):
 
 @test_sharded_writers.stop
 def close_inboxes(shared):
-    """All producers have their acknowledgements: the inboxes are empty, and this is the last that writers get."""
+    """All producers have their acknowledgements, so the inboxes are empty: end the writers."""
     for inbox in shared[0]:
         inbox.put(None)
 
@@ -75,7 +75,7 @@ def close_inboxes(shared):
 def queues(shared):
     """An inbox for each writer, and one for each producer's acknowledgements.
 
-    Processes get simple queues: a `multiprocessing.Queue` wakes a thread of its own for every message.
+    Processes get simple queues: a `multiprocessing.Queue` wakes a thread of its own for each message.
     """
     make = shared.SimpleQueue if shared.name == "processes" else shared.Queue
     return [[make() for _ in range(shared.counts[role])] for role in ("writer", "producer")]
@@ -83,7 +83,7 @@ def queues(shared):
 
 @ftgate.compare(processes=["fork"], workers=PRODUCERS, reuse="pool", duration=1, window=0.1, warmup=0.3)
 def test_shared_dict(worker):
-    """What it is there to replace, from scenario 2: the same ids into one dict of a Manager, under one lock."""
+    """The design that it replaces, from scenario 2: the same ids in one dict of a Manager, under one lock."""
     uid = next_id(worker)
     seen, lock = worker.shared
     with lock:
@@ -94,7 +94,7 @@ def test_shared_dict(worker):
 
 @test_shared_dict.shared
 def managed(shared):
-    """Two proxy calls an operation."""
+    """Two proxy calls per operation."""
     return shared.dict(), shared.Lock()
 
 

@@ -10,11 +10,11 @@ import pytest
 from pytest_ftgate import ftgate, tasks, threads
 
 RATE = 200
-"""Ticks a second."""
+"""Ticks per second."""
 SECONDS = float(os.environ.get("PIPELINE_SECONDS", "1"))
-"""Of the schedule, in one call of the receiver; the write-up's run took 60."""
+"""The length of the schedule, in one call of the receiver; the run of the write-up took 60."""
 ITERATIONS_PER_MS = 3_300
-"""Of `burn`: 1 ms on the machine of the README as it usually is, and the same work on any other; see `calibrated`."""
+"""Iterations of `burn` in 1 ms on the machine of the README; the same work on any other; see `calibrated`."""
 STEP_NS = 1_000_000_000 // RATE
 ROLES = {"receiver": 1, "processor": 1, "evaluator": 1}
 
@@ -29,7 +29,7 @@ class Pipeline:
 
 
 class Tick:
-    """When it is due, and when its schedule ends; ns."""
+    """The times when it is due and when its schedule ends, in ns."""
 
     __slots__ = ("due", "until")
 
@@ -42,7 +42,7 @@ END = Tick(0, 0)
 
 
 def burn(iterations):
-    """A fixed amount of work: it takes as long as it takes, and never less because it had to wait."""
+    """A fixed amount of work: time spent waiting does not reduce it."""
     x = 0x12345678
     for _ in range(iterations):
         x = (x * 1103515245 + 12345) & 0xFFFFFFFF
@@ -51,9 +51,9 @@ def burn(iterations):
 
 
 def calibrated():
-    """Iterations of `burn` in a millisecond, here and now: `python test_pipeline.py`.
+    """Iterations of `burn` in a millisecond on this machine now: `python test_pipeline.py`.
 
-    The median after pauses, as between ticks: a core that has rested runs slower at first.
+    The median after pauses, as between ticks: a core that was idle runs slower at first.
     """
     return round(1e6 * 10_000 / median(_burn_ns(10_000) for _ in range(500)))
 
@@ -66,7 +66,7 @@ def _burn_ns(iterations):
 
 
 def schedule():
-    """The ticks of one run, by the clock alone: the k-th is due at t0 + k / RATE, whatever happened before."""
+    """The ticks of one run, by the clock only: the k-th is due at t0 + k / RATE, whatever happened before."""
     began = perf_counter_ns()
     until = began + round(SECONDS * 1e9)
     for number in range(round(SECONDS * RATE)):
@@ -74,13 +74,13 @@ def schedule():
 
 
 def arrived(worker, tick):
-    """How far behind its schedule the receiver is, and how many ticks the new one finds before it."""
+    """Record the delay of the receiver behind its schedule, and the number of ticks in the queue."""
     worker.peak("late_ms", (perf_counter_ns() - tick.due) / 1e6)
     worker.peak("queue_depth", worker.shared.inbound.qsize())
 
 
 def processed(worker, tick):
-    """A tick's first latency; those done after the schedule's end are no throughput."""
+    """Record a tick's first latency; ticks processed after the schedule's end do not count as throughput."""
     now = perf_counter_ns()
     worker.timed("receive_to_processed").add(now - tick.due)
     if now <= tick.until:
@@ -97,7 +97,7 @@ def evaluated(worker, since):
 
 
 def receive(worker):
-    """Waits for the next tick's time; where that has passed already, the tick follows at once."""
+    """Waits until the next tick is due; if that time has passed, sends the tick at once."""
     for tick in schedule():
         wait_ns = tick.due - perf_counter_ns()
         if wait_ns > 0:
@@ -123,7 +123,7 @@ def publish(pipeline, news):
 
 
 def evaluate(worker, proc_ms, eval_ms):
-    """Takes what is in the slot, and misses what was there meanwhile."""
+    """Takes what is in the slot, and misses what was replaced while it worked."""
     pipeline = worker.shared
     while True:
         with pipeline.changed:
@@ -194,7 +194,7 @@ def test_with_room(worker, proc_ms, eval_ms):
 @pytest.mark.parametrize("proc_ms", [5])
 @ftgate.require("threads[3.14t].timer.processed_to_evaluated < 0.5 * tasks[3.14t].timer.processed_to_evaluated")
 def test_without_room(worker, proc_ms, eval_ms):
-    """5 ms x 200/s: all of the processor's time. One thread has none left for the evaluator, which is in a hurry."""
+    """5 ms x 200/s takes all of the processor's time. One thread has none left for the evaluator, which is fast."""
     receive(worker)
 
 
@@ -202,17 +202,17 @@ def test_without_room(worker, proc_ms, eval_ms):
 @pytest.mark.parametrize("eval_ms", [10, 50])
 @pytest.mark.parametrize("proc_ms", [5])
 def test_without_room_or_hurry(worker, proc_ms, eval_ms):
-    """The same where most of the second latency is the evaluator's own delay, whatever runs it."""
+    """The same, but most of the second latency is the evaluator's own delay, whatever runs it."""
     receive(worker)
 
 
 async def lead(worker, proc_ms, eval_ms):
-    """Of tasks, in every test here."""
+    """The leading role as a task, in every test here."""
     await receive_task(worker)
 
 
 def stop(pipeline):
-    """No more ticks will come: the processor ends with those that wait, the evaluator with the processor."""
+    """No more ticks will come: the processor ends after the waiting ones, the evaluator after the processor."""
     pipeline.inbound.put_nowait(None)
 
 

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from stored_values import COMMIT, GOLDEN, MACHINE, OTHER_MACHINE, PYTHON, RECORDED, TEST, change, make_row, make_sample
+from stored_values import COMMIT, MACHINE, OTHER_MACHINE, PYTHON, RECORDED, TEST, change, make_row, make_sample
 
+from golden import check_golden
 from pytest_ftgate.commands import baseline
 from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.model import Decision, Report, Row, Table, WorkloadError
 from pytest_ftgate.report import json
 from pytest_ftgate.report.baselines import render_diff, render_test, update_lines
-from pytest_ftgate.store import conversion, update
+from pytest_ftgate.store import recording, update
 from pytest_ftgate.store.folder import Store
 
 Ftgate = Callable[..., int]
@@ -84,10 +85,6 @@ def leave_run(project: Path, *cells: Row, unused: tuple[str, ...] = ()) -> None:
     (project / ".ftgate" / "last-run.json").write_text(json.render(report), encoding="utf-8")
 
 
-def golden(name: str, text: str) -> None:
-    assert text == (GOLDEN / name).read_text(encoding="utf-8")
-
-
 # ---- list and show
 
 
@@ -95,7 +92,7 @@ def test_list_is_a_line_a_cell_and_machine(ftgate: Ftgate, store: Store, capsys:
     store.save(TEST, [change("3.14t-threads-w4"), change(), change(machine=OTHER_MACHINE)])
     store.save("other.py::test_o", [change()])
     assert ftgate("list") == 0
-    golden("baseline_list.txt", capsys.readouterr().out)
+    check_golden("baseline_list.txt", capsys.readouterr().out)
 
 
 def test_list_of_nothing_says_how_to_begin(ftgate: Ftgate, capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,7 +109,7 @@ def test_show_gives_the_figures_of_one_test(ftgate: Ftgate, store: Store, capsys
     found = store.load(TEST)
     assert found is not None
     assert "other.py" not in capsys.readouterr().out
-    golden("baseline_show.txt", render_test(found))
+    check_golden("baseline_show.txt", render_test(found))
 
 
 def test_show_of_an_unknown_test_finds_nothing(
@@ -130,7 +127,7 @@ def test_show_of_an_unknown_test_finds_nothing(
 def test_the_text_of_a_diff(store: Store) -> None:
     stored(store)
     found = update.differences(rows(), store, fingerprint=MACHINE.fingerprint)
-    golden("baseline_diff.txt", render_diff(found))
+    check_golden("baseline_diff.txt", render_diff(found))
     assert render_diff(found, unicode=False).isascii()
 
 
@@ -172,7 +169,7 @@ def test_accept_takes_new_cells(
     leave_run(project, *rows())
     assert ftgate("accept") == 0
     said = capsys.readouterr().out
-    assert f"recorded {TEST}[3.14t-threads-w8]: wall 2.05 µs, to candle 2.00x, USS 3.82 MiB (new)" in said
+    assert f"recorded {TEST}[3.14t-threads-w8]: wall 2.05 µs, to control 2.00x, USS 3.82 MiB (new)" in said
     assert "kept 2 cells that have a baseline" in said
     assert f"skipped {TEST}[3.14t-spawn-w2]: not measured: it hung" in said
     after = store.load(TEST)
@@ -226,7 +223,7 @@ def test_accept_never_writes_over_a_broken_file(ftgate: Ftgate, store: Store, pr
 def test_the_text_of_an_update(store: Store) -> None:
     stored(store)
     plan = update.update_plan(["all", "nowhere.py::t"], rows(), store, fingerprint=MACHINE.fingerprint)
-    golden("baseline_update.txt", "\n".join(update_lines(plan)) + "\n")
+    check_golden("baseline_update.txt", "\n".join(update_lines(plan)) + "\n")
     plan = update.update_plan("new", rows()[:2], store, fingerprint=MACHINE.fingerprint)
     assert update_lines(plan) == ("kept 2 cells that have a baseline",)
 
@@ -338,7 +335,7 @@ def test_accepted_figures_are_those_that_a_run_would_store(ftgate: Ftgate, store
     assert ftgate("accept") == 0
     accepted = store.path(TEST).read_bytes()
     store.save(TEST, [msgspec.structs.replace(change(), entry=None)])
-    again = conversion.entry_from_sample(
+    again = recording.change_of(
         make_sample(), recorded_at="2026-02-03T04:05:06+00:00", commit="f" * 40, seed=23, machine=MACHINE
     )
     store.save(TEST, [again])

@@ -23,7 +23,7 @@ from pytest_ftgate.commands.diagnosis import (
 from pytest_ftgate.commands.pythons import Progress, duration_text, outcome_text
 from pytest_ftgate.model import Interpreter, Machine
 from pytest_ftgate.model.targets import TargetError, parse_target
-from pytest_ftgate.pythons import Outcome
+from pytest_ftgate.pythons import Provided
 
 MACHINE = Machine(
     fingerprint="linux-x86_64-some-cpu-2c-12345678",
@@ -158,12 +158,14 @@ def test_sizes_are_in_units_that_people_read(size: int, text: str) -> None:
 
 def test_an_outcome_names_the_way_the_time_and_the_notes() -> None:
     target = parse_target("3.14t")
-    built = Outcome(target=target, interpreter=INTERPRETER, did="built from source", notes=("uv: no\nway",), took_s=200)
+    built = Provided(
+        target=target, interpreter=INTERPRETER, did="built from source", notes=("uv: no\nway",), took_s=200
+    )
     assert outcome_text(built) == (
         "3.14t: built from source in 3 min 20 s: /opt/bin/python3.14t "
         "(3.14.7t, gcc 12.2.0, PGO, no LTO, found on PATH)\n  uv: no\n  way"
     )
-    assert outcome_text(Outcome(target=target, interpreter=None, did="missing")) == "3.14t: missing"
+    assert outcome_text(Provided(target=target, interpreter=None, did="missing")) == "3.14t: missing"
     assert duration_text(59.6) == "1 min 0 s"
 
 

@@ -289,8 +289,11 @@ def decorated(decorator: Any) -> Any:
         (ftgate.require(scalng=">= 1.6"), "'scalng' is no metric (did you mean 'scaling'?)"),
         (ftgate.require(scaling=">= 1.6"), "scaling compares with the same cell with one worker"),
         (ftgate.gate, "it needs parentheses and arguments: @ftgate.gate('wall', margin='3%')"),
-        (ftgate.gate("wal", margin=0.1), "'wal' is no metric that gates (did you mean 'wall'?); use wall, tail, uss"),
-        (ftgate.gate(["wall"], margin=0.1), "['wall'] is no metric that gates"),  # type: ignore[arg-type]
+        (
+            ftgate.gate("wal", margin=0.1),
+            "'wal' is not a metric that gates (did you mean 'wall'?); use wall, tail, cold",
+        ),
+        (ftgate.gate(["wall"], margin=0.1), "['wall'] is not a metric that gates"),  # type: ignore[arg-type]
         (ftgate.gate("wall"), "wall is given neither margin, effect nor floor"),
         (ftgate.gate("wall", margin="much"), "margin of wall takes a share such as 5% or 0.05, not 'much'"),
         (ftgate.gate("wall", margin=True), "margin of wall takes a share such as 5% or 0.05, not True"),

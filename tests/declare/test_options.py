@@ -12,6 +12,7 @@ from pytest_ftgate.declare import option_types
 from pytest_ftgate.declare import options as options_table
 from pytest_ftgate.declare.option_types import OptionError
 from pytest_ftgate.declare.options import OPTIONS, Option, resolve
+from pytest_ftgate.judge import metrics as table
 from pytest_ftgate.judge import thresholds
 from pytest_ftgate.model import Decision, Metric, Threshold
 from pytest_ftgate.model.targets import TargetError
@@ -160,6 +161,7 @@ def test_lists_with_commas_or_repeated() -> None:
     assert resolve(fail_on, [""], {}, None) == ()
     assert resolve(fail_on, None, {}, None) == ("regressed", "broken")
     metrics = options_table.by_name("metrics")
+    assert options_table.DEFAULT_METRICS == table.GATING
     assert resolve(metrics, ["wall,uss, wall", "tail"], {}, None) == (Metric.WALL, Metric.USS, Metric.TAIL)
     assert set(resolve(metrics, None, {}, None)) == {"wall", "tail", "uss", "lock_wait_share", "scaling"}
     with pytest.raises(OptionError, match=r"--ftgate-metrics=,: takes at least one LIST"):

@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 import pytest
 from fake_launcher import MIB, memory_of
-from values import FOUR, entry, held, probed, recording, sample_of, timed, windows
+from values import FOUR, entry, held, probed, sample_of, timed, windows
 
-from pytest_ftgate.judge import comparisons, per_launch
+from pytest_ftgate.judge import comparisons, metrics, per_launch
 from pytest_ftgate.judge.comparisons import Numbers
 from pytest_ftgate.model import (
     Launch,
@@ -25,7 +25,7 @@ from pytest_ftgate.model import (
 from pytest_ftgate.stats import alpha_spending, rank_tests
 
 
-def both(own: Sequence[Launch], beside: Sequence[Launch]) -> dict[Metric, Numbers]:
+def both(own: Sequence[Launch], beside: Sequence[Launch]) -> dict[str, Numbers]:
     return comparisons.paired(sample_of(own, reference=sample_of(beside)))
 
 
@@ -298,10 +298,10 @@ def without(sample: Sample, *names: str) -> Sample:
 
 class TestStored:
     def test_units_and_tests(self) -> None:
-        found = comparisons.with_stored(recording(whole()), entry(whole()))
+        found = comparisons.with_stored(whole(), entry(whole()))
         assert {metric: numbers.unit for metric, numbers in found.items()} == {
-            Metric.WALL: "x candle",
-            Metric.TAIL: "x candle",
+            Metric.WALL: "x control",
+            Metric.TAIL: "x control",
             Metric.USS: "bytes",
             Metric.LOCK_WAIT: "of the time",
             Metric.SCALING: "x",
@@ -309,7 +309,7 @@ class TestStored:
         assert {numbers.test for numbers in found.values()} == {"ranks"}
 
     def test_values_are_a_number_a_launch(self) -> None:
-        found = comparisons.with_stored(recording(whole(4000)), entry(whole()))
+        found = comparisons.with_stored(whole(4000), entry(whole()))
         assert found[Metric.WALL].new == pytest.approx((4.0, 4.01, 4.02))
         assert found[Metric.WALL].reference == pytest.approx((2.0, 2.01, 2.02))
         assert found[Metric.USS].reference == (MIB, MIB + 1, MIB + 2)
@@ -318,15 +318,15 @@ class TestStored:
 
     def test_recordings_are_kept_apart(self) -> None:
         stored = entry(whole(uss=10, count=2), without(whole(), "memory"), whole(uss=30, count=3))
-        uss = comparisons.with_stored(recording(whole()), stored)[Metric.USS]
+        uss = comparisons.with_stored(whole(), stored)[Metric.USS]
         assert uss.recordings == ((10.0, 11.0), (30.0, 31.0, 32.0))
         assert uss.reference == (10.0, 11.0, 30.0, 31.0, 32.0)
         assert [*uss.new] == [MIB, MIB + 1, MIB + 2]
-        walls = comparisons.with_stored(recording(whole()), stored)[Metric.WALL]
+        walls = comparisons.with_stored(whole(), stored)[Metric.WALL]
         assert [len(each) for each in walls.recordings] == [2, 3, 3]
 
     @pytest.mark.parametrize(
-        ("lacking", "metrics"),
+        ("lacking", "names"),
         [
             ("control", {Metric.WALL, Metric.TAIL}),
             ("memory", {Metric.USS}),
@@ -335,14 +335,14 @@ class TestStored:
         ],
     )
     def test_what_is_not_stored_is_left_out_and_what_this_run_lacks_stays(
-        self, lacking: str, metrics: set[Metric]
+        self, lacking: str, names: set[Metric]
     ) -> None:
-        complete = set(comparisons.with_stored(recording(whole()), entry(whole())))
-        never = comparisons.with_stored(recording(whole()), entry(without(whole(), lacking)))
-        assert complete - set(never) == metrics
-        lost = comparisons.with_stored(recording(without(whole(), lacking)), entry(whole()))
+        complete = set(comparisons.with_stored(whole(), entry(whole())))
+        never = comparisons.with_stored(whole(), entry(without(whole(), lacking)))
+        assert complete - set(never) == names
+        lost = comparisons.with_stored(without(whole(), lacking), entry(whole()))
         assert set(lost) == complete
-        assert {metric for metric, numbers in lost.items() if not numbers.new} == metrics
+        assert {metric for metric, numbers in lost.items() if not numbers.new} == names
         assert all(numbers.reference for numbers in lost.values())
 
     def test_the_estimator_is_that_of_what_is_stored(self) -> None:
@@ -352,7 +352,7 @@ class TestStored:
         chosen = estimator_of(steady)
         assert chosen is not rank_tests.PAIRED
         assert estimator_of(shaken) is rank_tests.PAIRED
-        found = comparisons.with_stored(recording(new), entry(stored))[Metric.WALL]
+        found = comparisons.with_stored(new, entry(stored))[Metric.WALL]
         for values, pairs in ((found.reference, steady), (found.new, shaken)):
             walls = [[[iteration.wall_ns for iteration in side.iterations] for side in pair] for pair in pairs]
             assert values == pytest.approx([np.quantile(a, chosen) / np.quantile(b, chosen) for a, b in walls])
@@ -360,7 +360,7 @@ class TestStored:
     def test_a_tail_is_over_the_middle_of_the_candle(self) -> None:
         own = [timed(0, [1000] * 8 + [3000] * 4), timed(1, [1000] * 9)]
         control = [timed(0, [500] * 8 + [9000] * 4), timed(1, [500] * 9)]
-        noted = recording(sample_of(own, control=control))
+        noted = sample_of(own, control=control)
         found = comparisons.with_stored(noted, entry(sample_of(own, control=control)))[Metric.TAIL]
         assert found.new == found.reference == (6.0,)
 
@@ -369,17 +369,17 @@ class TestStored:
         written = sample_of(memory=[Launch(order=0, hash_seed=1, started_at="", memory=(point,))])
         launched = msgspec.structs.replace(written, launches=(timed(0, [2000]),))
         plain = msgspec.structs.replace(launched, memory=(held(0, 70),))
-        assert both_sides(comparisons.with_stored(recording(written), entry(launched))[Metric.USS]) == (
+        assert both_sides(comparisons.with_stored(written, entry(launched))[Metric.USS]) == (
             (40.0,),
             (40.0,),
         )
-        mixed = comparisons.with_stored(recording(written), entry(launched, plain))[Metric.USS]
+        mixed = comparisons.with_stored(written, entry(launched, plain))[Metric.USS]
         assert both_sides(mixed) == ((60.0,), (60.0, 70.0))
 
 
 class TestElsewhere:
     def test_time_does_not_travel(self) -> None:
-        found = comparisons.portable(recording(whole()), entry(whole()))
+        found = comparisons.portable(whole(), entry(whole()))
         assert set(found) == {Metric.USS, Metric.LOCK_WAIT, Metric.SCALING}
         assert found[Metric.USS].unit == "bytes"
 
@@ -387,9 +387,9 @@ class TestElsewhere:
         stored = entry(whole(3000), whole(8000), whole(5000))
         executor = entry(whole(2000), whole(1000), days=("tuesday", "monday"))
         found = comparisons.portable(
-            recording(whole(6000), "now"),
+            whole(6000),
             stored,
-            executor=recording(whole(2000), "now"),
+            executor=whole(2000),
             stored_executor=executor,
         )[Metric.RATIO]
         monday = [(3000 + 10 * order) / (1000 + 10 * order) for order in range(3)]
@@ -404,33 +404,29 @@ class TestElsewhere:
     def test_launches_of_the_same_order_are_neighbours(self) -> None:
         own = sample_of(timed(order, [1000 * (order + 1)] * 5) for order in range(4))
         beside = sample_of(timed(order, [1000] * 5) for order in (3, 1))
-        found = comparisons.portable(
-            recording(own), entry(own), executor=recording(beside), stored_executor=entry(beside)
-        )[Metric.RATIO]
+        found = comparisons.portable(own, entry(own), executor=beside, stored_executor=entry(beside))[Metric.RATIO]
         assert found.new == pytest.approx((2.0, 4.0))
         assert found.reference == found.new
 
     def test_without_the_reference_executor_there_is_no_ratio(self) -> None:
-        here, stored = recording(whole()), entry(whole())
+        here, stored = whole(), entry(whole())
         assert Metric.RATIO not in comparisons.portable(here, stored, executor=here)
         assert Metric.RATIO not in comparisons.portable(here, stored, stored_executor=stored)
         other_days = entry(whole(), days=("sunday",))
         assert Metric.RATIO not in comparisons.portable(here, stored, executor=here, stored_executor=other_days)
 
     def test_what_this_run_lacks_stays(self) -> None:
-        bare = recording(sample_of([timed(9, [2000])]))
-        found = comparisons.portable(bare, entry(whole()), executor=recording(whole()), stored_executor=entry(whole()))
+        bare = sample_of([timed(9, [2000])])
+        found = comparisons.portable(bare, entry(whole()), executor=whole(), stored_executor=entry(whole()))
         assert set(found) == {Metric.USS, Metric.LOCK_WAIT, Metric.SCALING, Metric.RATIO}
         assert all(numbers.reference and not numbers.new for numbers in found.values())
 
     def test_windows_are_compared_by_their_operations(self) -> None:
         own = sample_of([windows(0, [1e6, 0.0, 1e6])], duration_s=1.0)
         beside = sample_of([windows(0, [4e6, 4e6, 2e6])], duration_s=1.0)
-        found = comparisons.portable(
-            recording(own), entry(own), executor=recording(beside), stored_executor=entry(beside)
-        )[Metric.RATIO]
+        found = comparisons.portable(own, entry(own), executor=beside, stored_executor=entry(beside))[Metric.RATIO]
         assert found.new == pytest.approx((8**0.5,))  # four and two times as long, the middle of their logs
 
 
 def test_every_metric_has_its_kind_of_launch() -> None:
-    assert set(comparisons.NEEDS) == set(Metric) - {Metric.CONTRACT}
+    assert {metrics.row(name).need for name in metrics.GATING} == {"time", "memory", "locks"}

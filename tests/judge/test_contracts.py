@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from report_by_hand import FREE_THREADED, executor
 
-from pytest_ftgate.judge import figures, per_launch, wait_figures
+from pytest_ftgate.judge import per_launch, time_figures, wait_figures
 from pytest_ftgate.judge.contracts import grammar
 from pytest_ftgate.judge.contracts.check import absolute, check, concerns, involved, metrics_needed
 from pytest_ftgate.judge.contracts.grammar import ContractError, Where, parse
@@ -423,9 +423,9 @@ def test_contracts_of_programs(text: str, executors: tuple[Executor, ...]) -> No
         ("server[ft-1x10, 3.14].wall < 1 s", 16, "ft-1x10 is not measured on 3.14: it is on 3.14t"),
         ("server[2x5, 3.13].wall < 1 s", 12, "2x5 is not measured on 3.13: it is on 3.14 and 3.14t"),
         ("server[2x5].scaling > 1", 0, "server[2x5] has no scaling: it is not told a number of workers"),
-        ("command[rust].lock_wait_share < 1 %", 0, "command[rust] has no lock_wait_share: nobody can look into a"),
-        ("command[rust].gil == off", 0, "command[rust] has no gil: nobody can look into a program for it"),
-        ("server[2x5].gil == off", 0, "server[2x5] has no gil: nobody can look into a program for it"),
+        ("command[rust].lock_wait_share < 1 %", 0, "command[rust] has no lock_wait_share: a program cannot be"),
+        ("command[rust].gil == off", 0, "command[rust] has no gil: a program cannot be inspected for it"),
+        ("server[2x5].gil == off", 0, "server[2x5] has no gil: a program cannot be inspected for it"),
         ("server[2x5].timer.wait < 1 s", 0, "server[2x5] has no timer.wait: a server has no names of its own"),
         ("threads.latency_p95 < 1 s", 0, "threads has no latency_p95: it is of the answers of a server"),
         ("threads[writer4].wall < 1 s", 8, "no cell has writer4: its workers have no roles; a worker count is w8"),
@@ -441,7 +441,7 @@ def test_programs_that_the_test_has_not(text: str, caret: int, problem: str) -> 
 def test_a_figure_that_no_cell_of_the_test_has() -> None:
     with pytest.raises(ContractError, match="the cells of this test have no latency_p50: it is of the answers"):
         check(parse("latency_p50 < 1 ms"), spec(THREADS, RUST))
-    with pytest.raises(ContractError, match="the cells of this test have no queue_wait_share: nobody can look"):
+    with pytest.raises(ContractError, match="the cells of this test have no queue_wait_share: a program cannot"):
         check(parse("queue_wait_share < 1 %"), spec(RUST, TWO_FIVE))
 
 
@@ -756,14 +756,14 @@ def test_shares_that_are_zero_are_compared_by_their_difference() -> None:
     assert numbers("queue_wait_share > 0.2", of) == pytest.approx([0.2, 0.1])
     idle = sample("3.14-threads-w2", locks=(locked(0, 4), locked(1, 0)))
     assert numbers("lock_wait_share < 20 %", idle) == pytest.approx([0.0, -0.2])
-    assert wait_figures.lock_share_values(of) == pytest.approx([0.2, 0.4])
+    assert wait_figures.shares_of(of, waits_for="lock") == pytest.approx([0.2, 0.4])
 
 
 def test_scaling_is_that_of_the_figures_by_order() -> None:
     single = tuple(launch(order, *(8 * wall for wall in DRIFT)) for order in (0, 2, 3))
     own = tuple(launch(order, *((order + 1) * wall for wall in DRIFT)) for order in (3, 1, 2))
     of = sample("3.14-threads-w4", *own, single=single)
-    assert figures.scaling_values(of) == pytest.approx({2: 4 * 8 / 3, 3: 4 * 8 / 4})
+    assert time_figures.scaling_values(of) == pytest.approx({2: 4 * 8 / 3, 3: 4 * 8 / 4})
     assert numbers("scaling < 1", of) == pytest.approx([math.log(4 * 8 / 3), math.log(4 * 8 / 4)])
     assert numbers("efficiency >= 1", of) == pytest.approx([-math.log(8 / 3), -math.log(2)])
     other = sample("3.14-serial-w4", launch(2, 1), launch(3, 1))
@@ -814,7 +814,7 @@ def test_waits_for_the_gil_by_launch_and_none_at_all() -> None:
     blind = Waits(samples=0, unavailable="forbidden")
     found = [launch(order, waits=each) for order, each in enumerate((seen, Waits(samples=100), few, blind))]
     of = sample("3.14-threads-w2", memory=tuple(found))
-    read = wait_figures.gil_wait_values(of.memory)
+    read = wait_figures.gil_wait_values(of)
     assert read == {0: pytest.approx(5 * MS, rel=0.1), 1: 0.0}
     assert numbers("gil_wait_p95 < 1 ms", of) == pytest.approx([read[0] / 1e9 - 0.001, -0.001])
 

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import t
 
-from pytest_ftgate.judge import decide, evidence, power, prediction
+from pytest_ftgate.judge import decide, evidence, metrics, power, prediction
 from pytest_ftgate.model import Comparison, Decision, Interval, Look, Metric, MetricVerdict, Test
 from pytest_ftgate.stats import alpha_spending, rank_tests
 
@@ -127,7 +127,7 @@ class TestCompare:
     def test_on_both_limits_at_once_nothing_settles_it(self) -> None:
         verdict = decide.compare(wall((1.05,) * 8, (1.0,) * 12, margin=0.05, effect=0.05))
         assert verdict.decision is Decision.INCONCLUSIVE
-        assert "more launches will hardly settle it" in verdict.reason
+        assert "more launches are unlikely to settle it" in verdict.reason
 
     def test_ties_on_the_fail_limit_do_not_fail(self) -> None:
         new = (1.5,) * 7 + (1.02,)
@@ -706,7 +706,7 @@ class TestPredict:
     def test_is_the_t_interval_of_the_next(self) -> None:
         """With the prior's weight gone the bound is the textbook's, with the recording as the unit."""
         centres = np.log([1.0, 1.04, 0.97, 1.02, 1.01])
-        prior = prediction.PRIOR_FREEDOM * prediction.PRIOR_DEVIATIONS[Metric.WALL] ** 2
+        prior = prediction.PRIOR_FREEDOM * metrics.row(Metric.WALL).spread ** 2
         freedom = prediction.PRIOR_FREEDOM + 4
         variance = (prior + ((centres - centres.mean()) ** 2).sum()) / freedom * (1 + 1 / 5)
         bound = centres.mean() + math.log(1.02) + t.isf(5e-4, freedom) * math.sqrt(variance)
@@ -799,7 +799,7 @@ class TestRequire:
             self.required([0.1] * 40).reason
             == "it did not hold in 16 of 16 launches: p = 2e-05, at most 3.1e-05 counts"
         )
-        assert self.required([0.0] * 40).reason.startswith("it held in 0 of 40 launches; more launches will hardly")
+        assert self.required([0.0] * 40).reason.startswith("it held in 0 of 40 launches; more launches are unlikely")
 
     def test_is_the_signed_rank_test(self) -> None:
         rng = np.random.default_rng(68)
@@ -853,7 +853,7 @@ class TestRefused:
         assert verdict is not None
         assert (verdict.metric, verdict.decision) == (Metric.LOCK_WAIT, Decision.INCONCLUSIVE)
         assert verdict.reason.startswith(
-            "the lock probe made it 1.42x slower (limit 1.25x, --ftgate-probe-cost): its waits cannot stand"
+            "the lock probe slowed it 1.42x (limit 1.25x, --ftgate-probe-cost): the waits are not the workload's alone"
         )
 
     def test_noise_and_nothing_refuse_nothing(self) -> None:
@@ -865,12 +865,12 @@ class TestRefused:
         cost = Interval(value=2.0, low=1.9, high=2.1, level=0.95)
         found = {metric: decide.refused(metric, cost, 0.25) for metric in Metric}
         assert all(
-            verdict is not None and "2.00x slower (limit 1.25x, --ftgate-probe-cost)" in verdict.reason
+            verdict is not None and "slowed it 2.00x (limit 1.25x, --ftgate-probe-cost)" in verdict.reason
             for verdict in found.values()
         )
         memory = found[Metric.USS]
         assert memory is not None
-        assert memory.reason.startswith("being watched made it")
+        assert memory.reason.startswith("memory sampling slowed it")
 
 
 class TestReachableEffect:

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from report_by_hand import FREE_THREADED, cell
 
-from pytest_ftgate.judge.figures import figures, scaling_values
+from pytest_ftgate.judge.figures import figures
 from pytest_ftgate.judge.memory_figures import TREE
 from pytest_ftgate.judge.per_launch import launch_ratios, launch_value, paired_ratio
-from pytest_ftgate.judge.wait_figures import lock_share_values
+from pytest_ftgate.judge.time_figures import scaling_values
+from pytest_ftgate.judge.wait_figures import shares_of
 from pytest_ftgate.model import (
     Barrier,
     Figures,
@@ -323,7 +324,7 @@ def test_the_lock_wait_share_is_of_the_workers_time_and_apart_from_queues() -> N
         Launch(order=4, hash_seed=0, started_at=""),
     )
     of = sample(locks=launches)
-    assert lock_share_values(of) == pytest.approx((0.1, 0.0, 0.3))
+    assert shares_of(of, waits_for="lock") == pytest.approx((0.1, 0.0, 0.3))
     shown = figures(of, reference=None)
     assert shown.lock_wait_share == pytest.approx(0.1)
     assert shown.queue_wait_share == 0.0

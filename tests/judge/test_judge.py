@@ -11,7 +11,7 @@ import pytest
 from fake_launcher import MIB, MS, group_of, spec_of
 from values import entry, held, probed, sample_of, timed
 
-from pytest_ftgate.judge import decide, thresholds
+from pytest_ftgate.judge import decide, metrics
 from pytest_ftgate.judge import judge as judge_module
 from pytest_ftgate.judge.judge import (
     HOPELESS_ROUNDS,
@@ -43,7 +43,7 @@ from pytest_ftgate.model import (
 from pytest_ftgate.model.launch import EVERYTHING
 from pytest_ftgate.stats import alpha_spending
 
-POLICY = Policy(metrics=thresholds.GATING, cli=(), ini=(), alpha=0.01 / 4, beta=alpha_spending.BETA, probe_cost=0.25)
+POLICY = Policy(metrics=metrics.GATING, cli=(), ini=(), alpha=0.01 / 4, beta=alpha_spending.BETA, probe_cost=0.25)
 THREADS, FORK = group_of("threads", "fork").cells
 AGAINST = ComparedWith(basis="paired", why="--ftgate-against main", baseline="main (1eb3b87)", commit="1eb3b87")
 SHOWN = Figures()
@@ -145,7 +145,7 @@ def stored(sample: Sample, basis: Basis = "stored", **fields: Any) -> ComparedWi
     )
 
 
-def by_metric(verdict: Verdict) -> dict[Metric, MetricVerdict]:
+def by_metric(verdict: Verdict) -> dict[str, MetricVerdict]:
     return {each.metric: each for each in verdict.metrics}
 
 
@@ -325,12 +325,12 @@ class TestNeedsOfContracts:
 
 class TestFirst:
     def test_the_first_round_has_what_may_gate(self) -> None:
-        def first(spec: Spec, *metrics: Metric, compared_with: ComparedWith = AGAINST) -> frozenset[str]:
-            policy = msgspec.structs.replace(POLICY, metrics=metrics)
+        def first(spec: Spec, *names: str, compared_with: ComparedWith = AGAINST) -> frozenset[str]:
+            policy = msgspec.structs.replace(POLICY, metrics=names)
             return judge_of(measured(), spec=spec, policy=policy, compared_with=compared_with).first()
 
         bare = declared()
-        assert first(bare, *thresholds.GATING) == EVERYTHING
+        assert first(bare, *metrics.GATING) == EVERYTHING
         assert first(bare, Metric.WALL, Metric.SCALING) == {"time"}
         assert first(bare, Metric.USS) == {"time", "memory"}  # a memory launch's length is that of an iteration
         assert first(bare) == {"time"}
@@ -433,7 +433,7 @@ class TestVerdict:
         short = [msgspec.structs.replace(launch, iterations=launch.iterations[:9]) for launch in sample.launches]
         found = verdict(msgspec.structs.replace(sample, launches=tuple(short)), compared_with=compared_with)
         assert Metric.TAIL not in by_metric(found)
-        assert found.why.startswith("the tail was not judged: fewer than 10 turns")
+        assert found.why.startswith("the tail was not judged: the budget allows fewer than 10 iterations")
         assert verdict(sample, compared_with=compared_with).why == ""
 
     def test_an_entry_of_something_else_is_no_baseline(self) -> None:
@@ -453,13 +453,13 @@ class TestVerdict:
     def test_a_figure_that_is_gone_does_not_pass(self) -> None:
         compared_with = stored(measured(rounds=12, control=True, seed="old"))
         for name, metric, why in (
-            ("memory", Metric.USS, "its processes ended before the look"),
+            ("memory", Metric.USS, "its processes ended before the first sample"),
             ("locks", Metric.LOCK_WAIT, "no launch of this run gave one"),
         ):
             lost = measured(rounds=12, control=True, **{name: 0})  # type: ignore[arg-type]
             found = verdict(lost, compared_with=compared_with, at_most=12)
             assert found.decision is Decision.INCONCLUSIVE
-            assert found.reason == f"{metric}: the other side has figures and this run none: {why}"
+            assert found.reason == f"{metric}: the other side has figures and this run has none: {why}"
             assert by_metric(found)[Metric.WALL].decision is Decision.PASSED
 
     def test_a_scaling_that_cannot_be_had_is_not_judged(self) -> None:
@@ -826,7 +826,7 @@ class TestHypotheses:
 
     def count(self, cell: Cell, *texts: str, counts: tuple[int, ...] = (1, 4), compared: bool = True) -> int:
         spec = declared(*texts, executors=("threads",), counts=counts)
-        return hypotheses(spec, thresholds.GATING, cell, (self.ONE, self.FOUR), compared)
+        return hypotheses(spec, metrics.GATING, cell, (self.ONE, self.FOUR), compared)
 
     def test_scaling_counts_where_it_can_be(self) -> None:
         assert self.count(self.FOUR) == 5

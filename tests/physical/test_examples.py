@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 from bench import BUILDS
+from stored_values import ratios_of, values_of
 
 from pytest_ftgate.declare.declaration import notes_of
-from pytest_ftgate.judge import per_launch
 from pytest_ftgate.judge.contracts import grammar
 from pytest_ftgate.judge.contracts import values as contract_values
 from pytest_ftgate.model import Decision, Report, Row, Sample
 from pytest_ftgate.report.json import parse
-from pytest_ftgate.store import file_format, folder, names, schema, values
+from pytest_ftgate.store import file_format, folder, names, schema
 
 ROOT = Path(__file__).parents[2]
 OVERHEAD = "examples/scenario1_overhead/test_overhead.py"
@@ -143,8 +143,8 @@ def test_baselines_are_committed_for_every_cell(test: str) -> None:
     assert set(cells) == labels(test)
     for entries in cells.values():
         for entry in entries:
-            assert len(values.wall_ratios(entry)) >= 3
-            assert len(values.uss_bytes(entry)) >= 3
+            assert len(ratios_of(entry)) >= 3
+            assert len(values_of(entry, "uss")) >= 3
 
 
 def test_every_cell_of_every_example_has_its_baseline() -> None:
@@ -165,7 +165,7 @@ def named_in(nodeids: set[str]) -> set[str]:
 
 def test_the_committed_baselines_have_the_write_ups_shape() -> None:
     def typical(test: str, label: str) -> float:
-        return median(values.wall_floors_ns(stored(test)[label][0], per_launch.QUANTILE))
+        return median(values_of(stored(test)[label][0], "wall"))
 
     def fresh(label: str) -> float:
         return typical(f"{OVERHEAD}::test_fresh_workers", f"{label}-w8")

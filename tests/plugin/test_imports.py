@@ -20,6 +20,7 @@ DOOR = {
     "pytest_ftgate.plugin.options",
     "pytest_ftgate.runner",
     "pytest_ftgate.runner.api",
+    "pytest_ftgate.runner.state",
     "pytest_ftgate.text",
 }
 """What a run without decorated tests imports of ours."""
@@ -34,7 +35,12 @@ DECLARING = {
     "pytest_ftgate.judge.contracts",
     "pytest_ftgate.judge.contracts.check",
     "pytest_ftgate.judge.contracts.grammar",
+    "pytest_ftgate.judge.memory_figures",
+    "pytest_ftgate.judge.metrics",
+    "pytest_ftgate.judge.per_launch",
     "pytest_ftgate.judge.thresholds",
+    "pytest_ftgate.judge.time_figures",
+    "pytest_ftgate.judge.wait_figures",
     "pytest_ftgate.model",
     "pytest_ftgate.model.base",
     "pytest_ftgate.model.launch",
@@ -47,6 +53,8 @@ DECLARING = {
     "pytest_ftgate.runner.loading",
     "pytest_ftgate.runner.protocol",
     "pytest_ftgate.runner.pytest_stub",
+    "pytest_ftgate.stats",
+    "pytest_ftgate.stats.histogram",
 }
 """What a decorated test adds at collection."""
 RUNNING = {
@@ -61,10 +69,7 @@ RUNNING = {
     "pytest_ftgate.runner.executors.base",
     "pytest_ftgate.runner.executors.factory",
     "pytest_ftgate.runner.executors.pipes",
-    "pytest_ftgate.runner.executors.pool",
-    "pytest_ftgate.runner.executors.serial",
-    "pytest_ftgate.runner.executors.tasks",
-    "pytest_ftgate.runner.executors.workers",
+    "pytest_ftgate.runner.executors.threads",
     "pytest_ftgate.runner.gil",
     "pytest_ftgate.runner.primitives",
     "pytest_ftgate.runner.results",

@@ -30,7 +30,7 @@ from pytest_ftgate.pythons import (
 )
 from pytest_ftgate.pythons.build import missing_modules
 from pytest_ftgate.pythons.describe import MARKER, scrubbed_environment
-from pytest_ftgate.pythons.provide import Source
+from pytest_ftgate.pythons.provide import InterpreterSource
 from pytest_ftgate.pythons.source_package import (
     SourcePackage,
     SourceUnavailable,
@@ -114,12 +114,12 @@ def test_parse_target_splits_interpreter_and_settings(spec: str, request_: str, 
         ("3.14[gil]", "unknown setting 'gil'"),
         ("3.14t[gil=maybe]", "write gil=on or gil=off"),
         ("3.14t[gil=on,gil=off]", "gil is set twice"),
-        ("3.14[switchinterval=5]", "is no duration"),
-        ("3.14[switchinterval=-5ms]", "is no duration"),
+        ("3.14[switchinterval=5]", "is not a duration"),
+        ("3.14[switchinterval=-5ms]", "is not a duration"),
         ("3.14[switchinterval=10ns]", "too short"),
     ],
 )
-def test_parse_target_names_the_spec_and_the_mend(spec: str, said: str) -> None:
+def test_parse_target_names_the_spec_and_a_fix(spec: str, said: str) -> None:
     with pytest.raises(TargetError) as caught:
         parse_target(spec)
     assert said in str(caught.value)
@@ -300,7 +300,7 @@ def test_find_looks_into_our_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert found.found == "cache: built from source"
 
 
-def test_nothing_found_says_what_was_passed_over_and_the_mend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_match_names_the_skipped_interpreters_and_a_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dead = executable(tmp_path / "python3.99", "#!/bin/sh\necho 'no 3.99 here' >&2\nexit 127\n")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InterpreterNotFound) as caught:
@@ -312,7 +312,7 @@ def test_nothing_found_says_what_was_passed_over_and_the_mend(tmp_path: Path, mo
 
 
 def test_find_by_path_checks_the_file_and_its_age(tmp_path: Path) -> None:
-    with pytest.raises(InterpreterNotFound, match="there is no file"):
+    with pytest.raises(InterpreterNotFound, match="no such file"):
         find_interpreter(parse_target(f"{tmp_path}/python"))
     if sys.version_info < (3, 13):
         with pytest.raises(InterpreterNotFound, match=r"CPython 3\.13 and newer"):
@@ -324,10 +324,10 @@ def test_find_by_path_checks_the_file_and_its_age(tmp_path: Path) -> None:
 
 def test_provide_says_what_is_missing_and_does_not_raise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    outcome = provide(parse_target("3.99"), source=Source.PATH, cache=tmp_path)
+    outcome = provide(parse_target("3.99"), source=InterpreterSource.PATH, cache=tmp_path)
     assert outcome.interpreter is None
     assert "fix:" in outcome.notes[0]
-    outcome = provide(parse_target("3.99"), source=Source.BUILD, cache=tmp_path)
+    outcome = provide(parse_target("3.99"), source=InterpreterSource.BUILD, cache=tmp_path)
     assert outcome.interpreter is None
     assert outcome.notes == ("no source package of CPython 3.99 is known; 3.14 is",)
 
@@ -335,7 +335,7 @@ def test_provide_says_what_is_missing_and_does_not_raise(tmp_path: Path, monkeyp
 def test_building_without_a_compiler_names_the_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
-    outcome = provide(parse_target("3.14"), source=Source.BUILD, cache=tmp_path)
+    outcome = provide(parse_target("3.14"), source=InterpreterSource.BUILD, cache=tmp_path)
     assert outcome.interpreter is None
     assert "without a C compiler and make: apt install build-essential" in outcome.notes[0]
 
@@ -417,7 +417,7 @@ def test_an_interrupted_build_leaves_no_prefix(
     monkeypatch.setattr("pytest_ftgate.pythons.source_package.KNOWN", (package,))
     monkeypatch.setattr("pytest_ftgate.pythons.source_package.mirrors", lambda _: (f"file://{tmp_path}/mirror",))
     cache = tmp_path / "cache"
-    outcome = provide(parse_target("3.14"), source=Source.BUILD, cache=cache)
+    outcome = provide(parse_target("3.14"), source=InterpreterSource.BUILD, cache=cache)
     assert outcome.interpreter is None
     assert "configuring failed (exit code 1)" in outcome.notes[0]
     assert outcome.notes[0].endswith("no way to configure")
@@ -427,7 +427,7 @@ def test_an_interrupted_build_leaves_no_prefix(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        provide(parse_target("3.14"), source=Source.BUILD, cache=cache, progress=interrupt)
+        provide(parse_target("3.14"), source=InterpreterSource.BUILD, cache=cache, progress=interrupt)
     assert not (cache / "pythons" / "built").exists()
     assert list((cache / "build").iterdir()) == []
 

@@ -1,21 +1,20 @@
-"""Reports: units, the terminal's table against golden files, JSON there and back.
-
-`python tests/test_reports.py` writes the golden files anew; look at their diff before committing it.
-"""
+"""Reports: units, the terminal's table against golden files, JSON there and back."""
 
 from __future__ import annotations
 
 import json as stdlib_json
 import math
 import re
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import report_by_hand
+from fake_launcher import group_of, spec_of
 from report_by_hand import KIB, MIB, around, cell, role, site
+from values import entry, held, probed, sample_of, timed
 
+from golden import check_golden
 from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.model import (
     Decision,
@@ -40,10 +39,8 @@ from pytest_ftgate.report import json, terminal, units
 from pytest_ftgate.report.baselines import render_diff, update_lines
 from pytest_ftgate.report.details import detail_lines as block_of
 from pytest_ftgate.report.lines import Style, phrases, shortened
-from pytest_ftgate.store.conversion import Summary
 from pytest_ftgate.store.update import Difference, Update
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 TERMINALS: dict[str, dict[str, Any]] = {
     "terminal_80.txt": {"width": 80, "color": False, "unicode": True},
     "terminal_120.txt": {"width": 120, "color": False, "unicode": True},
@@ -253,7 +250,7 @@ def test_fewer_digits_of_what_is_known_less_well() -> None:
 
 @pytest.mark.parametrize("name", TERMINALS)
 def test_terminal_golden(name: str) -> None:
-    assert terminal.render(report_by_hand.report(), **TERMINALS[name]) == (GOLDEN / name).read_text(encoding="utf-8")
+    check_golden(name, terminal.render(report_by_hand.report(), **TERMINALS[name]))
 
 
 def test_every_decision_has_a_status_of_its_own() -> None:
@@ -661,7 +658,6 @@ def test_share_changes_by_points_and_scaling_by_percent() -> None:
     text = terminal.verdict_lines(eight, width=100, color=False, unicode=True)
     assert "  lock wait  31.2 %, +4.1 points (99.2 % CI +2.0 to +6.2), p = 0.0002\n" in text
     assert "  scaling    1.72x, -12.3 % (99.2 % CI -15.3 % to -9.3 %), p = 0.0003\n" in text
-    assert set(terminal.METRICS) == set(Metric)
 
 
 def test_refused_verdict_gives_its_reason_beside_the_figure() -> None:
@@ -675,26 +671,23 @@ def test_refused_verdict_gives_its_reason_beside_the_figure() -> None:
 # ---- baselines
 
 
-def summary_of(lock_share: float | None = None, scaling: float | None = None) -> Summary:
-    return Summary(
-        wall_ns=2e6,
-        control_ratio=1.2,
-        uss_bytes=MIB,
-        launches=9,
-        lock_share=lock_share,
-        scaling=scaling,
-        commit="c" * 40,
-    )
+def cell_with(lock_share: float | None = None, scaling: float | None = None) -> Sample:
+    """Eight workers: 2 ms where the control takes 1 ms, 1 MiB, that share of the time in a lock, that scaling."""
+    cell = group_of(spec=spec_of("threads", workers=8)).cells[0]
+    share = [] if lock_share is None else [probed(0, lock_share, workers=8)]
+    single = [] if scaling is None else [timed(0, [round(2e6 * scaling / 8)] * 3)]
+    own, control = timed(0, [2_000_000] * 3), timed(0, [1_000_000] * 3)
+    return sample_of([own], cell, control=[control], single=single, memory=[held(0, round(MIB))], locks=share)
 
 
-def difference(old: Summary, new: Summary) -> Difference:
-    return Difference(nodeid="t.py::test[3.14t-threads-w8]", decision=Decision.PASSED, old=old, new=new)
+def difference(old: Sample, new: Sample) -> Difference:
+    return Difference(nodeid="t.py::test[3.14t-threads-w8]", decision=Decision.PASSED, old=entry(old), new=new)
 
 
 def test_diff_has_lock_wait_and_scaling_where_a_row_has_them() -> None:
-    plain, full = summary_of(), summary_of(0.312, 1.72)
+    plain, full = cell_with(), cell_with(0.312, 1.72)
     assert "lock wait" not in render_diff([difference(plain, plain)])
-    head, *lines = render_diff([difference(summary_of(0.271, 1.96), full), difference(plain, plain)]).splitlines()[1:]
+    head, *lines = render_diff([difference(cell_with(0.271, 1.96), full), difference(plain, plain)]).splitlines()[1:]
     assert re.split(r"\s{2,}", head.strip())[7:] == ["lock wait", "change", "scaling", "change", "verdict", "baseline"]
     first, second = (re.split(r"\s{2,}", line.strip())[7:11] for line in lines)
     assert first == ["27.1 % -> 31.2 %", "+4.1 points", "1.96x -> 1.72x", "-12.2 %"]
@@ -702,12 +695,12 @@ def test_diff_has_lock_wait_and_scaling_where_a_row_has_them() -> None:
 
 
 def test_share_that_was_zero_has_a_change_too() -> None:
-    assert "  0 -> 31.2 %  +31.2 points  " in render_diff([difference(summary_of(0.0), summary_of(0.312))])
+    assert "  0 -> 31.2 %  +31.2 points  " in render_diff([difference(cell_with(0.0), cell_with(0.312))])
 
 
 def test_update_says_lock_wait_and_scaling() -> None:
-    old, new = summary_of(0.271, 1.96), summary_of(0.312, 1.72)
-    update = Update(nodeid="t.py::test[x]", action="record", old=old, new=new, reason="")
+    old, new = cell_with(0.271, 1.96), cell_with(0.312, 1.72)
+    update = Update(nodeid="t.py::test[x]", action="record", old=entry(old), new=new, reason="")
     (line,) = update_lines([update])
     assert line.endswith("lock wait 31.2 % (was 27.1 %, +4.1 points), scaling 1.72x (was 1.96x, -12.2 %)")
 
@@ -716,7 +709,7 @@ def test_update_says_lock_wait_and_scaling() -> None:
 
 
 def test_json_golden() -> None:
-    assert json.render(report_by_hand.report()) == (GOLDEN / "report.json").read_text(encoding="utf-8")
+    check_golden("report.json", json.render(report_by_hand.report()))
 
 
 def test_json_round_trip_keeps_everything() -> None:
@@ -786,15 +779,3 @@ def test_json_with_an_unknown_field_is_an_error_that_names_the_place() -> None:
     raw["tables"][0]["rows"][0]["figures"]["speed"] = 3
     with pytest.raises(json.ReportError, match=r"speed.*\$\.tables\[0\]\.rows|unknown field `speed`"):
         json.parse(stdlib_json.dumps(raw))
-
-
-def write_golden() -> None:
-    """Write every golden file from the report by hand."""
-    GOLDEN.mkdir(exist_ok=True)
-    for name, options in TERMINALS.items():
-        (GOLDEN / name).write_text(terminal.render(report_by_hand.report(), **options), encoding="utf-8")
-    (GOLDEN / "report.json").write_text(json.render(report_by_hand.report()), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    write_golden()

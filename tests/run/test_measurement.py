@@ -24,7 +24,7 @@ from fake_launcher import (
 from values import entry
 
 from pytest_ftgate.errors import FtgateError
-from pytest_ftgate.judge import disturbance, thresholds
+from pytest_ftgate.judge import disturbance, metrics
 from pytest_ftgate.judge.judge import PAIRED_ROUNDS, SCREEN_LAUNCHES, ComparedWith, Policy
 from pytest_ftgate.measure import conditions as conditions_module
 from pytest_ftgate.measure.cell_run import Limits, PreparedTarget
@@ -47,7 +47,7 @@ from pytest_ftgate.run import worktrees
 from pytest_ftgate.run.measurement import Measurement, executor_cell, reference_of
 from pytest_ftgate.stats import alpha_spending
 
-POLICY = Policy(metrics=thresholds.GATING, cli=(), ini=(), alpha=0.01 / 8, beta=alpha_spending.BETA, probe_cost=0.25)
+POLICY = Policy(metrics=metrics.GATING, cli=(), ini=(), alpha=0.01 / 8, beta=alpha_spending.BETA, probe_cost=0.25)
 TWO = group_of("threads", "fork")
 THREADS_ALONE = group_of("threads")
 THREADS, FORK = (cell.nodeid for cell in TWO.cells)
@@ -190,7 +190,7 @@ def of_counts(*counts: int, executors: Iterable[str] = ("threads",)) -> Group:
 
 
 def decision(rows: dict[str, Row], nodeid: str, metric: Metric) -> Decision:
-    return next(each.decision for each in rows[nodeid].verdict.metrics if each.metric is metric)
+    return next(each.decision for each in rows[nodeid].verdict.metrics if each.metric == metric)
 
 
 # -- stages --------------------------------------------------------------------------------------------------------
@@ -466,7 +466,7 @@ class TestEndedEarly:
         assert {row.verdict.decision for row in rows.values()} == {Decision.INCONCLUSIVE}
         assert all(row.sample and len(row.sample.launches) == 3 for row in rows.values())
         assert "3 pairs cannot reach" in rows[FORK].verdict.reason
-        wall = next(each for each in rows[FORK].verdict.metrics if each.metric is Metric.WALL)
+        wall = next(each for each in rows[FORK].verdict.metrics if each.metric == Metric.WALL)
         assert wall.ratio is not None
         assert wall.ratio.value == pytest.approx(1.3, rel=0.02)
 

@@ -28,7 +28,8 @@ from fake_launcher import (
 )
 
 from pytest_ftgate.declare import plan
-from pytest_ftgate.judge import decide, disturbance, thresholds
+from pytest_ftgate.judge import decide, disturbance, metrics, thresholds
+from pytest_ftgate.judge.comparisons import control_ratios
 from pytest_ftgate.judge.judge import ComparedWith
 from pytest_ftgate.measure import conditions as conditions_module
 from pytest_ftgate.measure.cell_run import PreparedTarget
@@ -52,8 +53,8 @@ from pytest_ftgate.run.session import CHECK_LAUNCHES, RECORD_LAUNCHES, Found, Ru
 from pytest_ftgate.runner.protocol import MEASURED
 from pytest_ftgate.store import folder
 from pytest_ftgate.store.names import split_nodeid
+from pytest_ftgate.store.recording import samples_of
 from pytest_ftgate.store.schema import BaselineError
-from pytest_ftgate.store.values import wall_ratios
 
 MACHINE = Machine(
     fingerprint="linux-x86_64-2c-1a2b3c4d",
@@ -75,7 +76,7 @@ CONFIG = RunConfig(
     launches=None,
     iterations=None,
     timeout_s=60.0,
-    metrics=thresholds.GATING,
+    metrics=metrics.GATING,
     thresholds=(),
     ini_thresholds=(),
     alpha=0.01,
@@ -121,7 +122,7 @@ class Outcome:
         return self.rows[nodeid].verdict.reason
 
     def metric(self, metric: Metric, nodeid: str = THREADS) -> MetricVerdict:
-        return next(found for found in self.rows[nodeid].verdict.metrics if found.metric is metric)
+        return next(found for found in self.rows[nodeid].verdict.metrics if found.metric == metric)
 
     def launches(self, nodeid: str = THREADS) -> int:
         sample = self.rows[nodeid].sample
@@ -259,7 +260,7 @@ def test_what_is_stored_is_what_the_launches_gave(project: Project) -> None:
     outcome = project.record(launcher)
     entry = outcome.session.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
     assert entry is not None
-    assert wall_ratios(entry, 0.25) == pytest.approx([3.0] * 12, rel=0.03)
+    assert control_ratios(samples_of(entry, THREADS)[0], 0.25) == pytest.approx([3.0] * 12, rel=0.03)
     assert outcome.rows[THREADS].figures.control_ratio == pytest.approx(3.0, rel=0.01)
     assert outcome.rows[FORK].figures.ratio == pytest.approx(1 / 3, rel=0.01)
 
@@ -475,7 +476,7 @@ DAMAGES: dict[str, Callable[[str], str]] = {
     "unknown field": lambda text: text.replace('"loops"', '"lops"'),
     "NaN": lambda text: re.sub(r'"loops": \d+', '"loops": NaN', text),
     "conflict": lambda text: text.replace("{", "{\n<<<<<<< ours", 1),
-    "version": lambda text: text.replace('"schema": 1', '"schema": 2'),
+    "version": lambda text: text.replace('"schema": 2', '"schema": 3'),
 }
 UPDATES: list[tuple[str, ...]] = [(), ("new",), ("all",), (THREADS,)]
 
@@ -575,7 +576,10 @@ def test_memory_that_cannot_be_seen_any_more_does_not_pass(project: Project) -> 
     launcher.memory = lambda _: ()
     outcome = project.run(launcher)
     assert outcome.decision() is Decision.INCONCLUSIVE
-    assert "the other side has figures and this run none: its processes ended before the look" in outcome.reason()
+    assert (
+        "the other side has figures and this run has none: its processes ended before the first sample"
+        in outcome.reason()
+    )
     assert outcome.metric(Metric.WALL).decision is Decision.PASSED
 
 
@@ -685,7 +689,7 @@ def test_a_figure_that_cost_too_much_to_see_is_not_judged(project: Project) -> N
     outcome = project.run(waiting(0.30, lambda at: 1.4 if at.side == "locks" else 1.0))
     assert outcome.decision() is Decision.INCONCLUSIVE
     assert outcome.metric(Metric.WALL).decision is Decision.PASSED
-    assert "the lock probe made it 1.4" in outcome.metric(Metric.LOCK_WAIT).reason
+    assert "the lock probe slowed it 1.4" in outcome.metric(Metric.LOCK_WAIT).reason
     dearer = project.run(waiting(0.30, lambda at: 1.4 if at.side == "locks" else 1.0), probe_cost=0.6)
     assert dearer.decision() is Decision.REGRESSED
 
@@ -883,7 +887,7 @@ def test_memory_that_the_changed_side_alone_does_not_show_does_not_pass(project:
     launcher.memory = lambda at: memory_of(20 * MIB if at.reference else None)
     outcome = project.run(launcher, against="main")
     assert outcome.decision() is Decision.INCONCLUSIVE
-    assert "the other side has figures and this run none" in outcome.metric(Metric.USS).reason
+    assert "the other side has figures and this run has none" in outcome.metric(Metric.USS).reason
 
 
 def test_code_that_did_not_change_does_not_regress_and_is_recorded(

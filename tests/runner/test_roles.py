@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from bench import BUILDS, FORK, INTERPRETERS, SPAWN, TASKS, THREADS, Bench
 from example import Example
+from fake_launcher import GIL, group_of, spec_of
 
 from pytest_ftgate.judge import figures
 from pytest_ftgate.measure.cell_run import Entry, disagreements
@@ -25,6 +26,7 @@ from pytest_ftgate.model import (
     Param,
     RoleCounts,
     Row,
+    Sample,
     Source,
     Spec,
     Target,
@@ -98,9 +100,9 @@ WORKLOAD = """
             await inbox.put(None)
 
     @test_it.shared
-    def state(kind):
-        assert kind.workers == sum(kind.counts.values())
-        return [[kind.Queue() for _ in range(kind.counts[role])] for role in ("writer", "producer")]
+    def state(shared):
+        assert shared.workers == sum(shared.counts.values())
+        return [[shared.Queue() for _ in range(shared.counts[role])] for role in ("writer", "producer")]
 """
 
 
@@ -192,8 +194,8 @@ def test_what_follows_the_last_leader_is_time_of_joining(bench: Bench) -> None:
             shared.set()
 
         @test_it.shared
-        def state(kind):
-            return kind.Event()
+        def state(shared):
+            return shared.Event()
     """)
     handle = start(bench, THREADS, (("lead", 2), ("slow", 1)), side="locks")
     handle.ready()
@@ -298,8 +300,8 @@ FAILING = """
         shared[0].put_nowait(None)
 
     @test_it.shared
-    def state(kind):
-        return [kind.Queue(), kind.Queue()]
+    def state(shared):
+        return [shared.Queue(), shared.Queue()]
 """
 
 LED: RoleCounts = (("leader", 2), ("writer", 1))
@@ -379,8 +381,8 @@ def test_stop_itself_may_fail(bench: Bench) -> None:
             shared.inbox.put(None)
 
         @test_it.shared
-        def state(kind):
-            return kind.Queue()
+        def state(shared):
+            return shared.Queue()
     """)
     handle = start(bench, THREADS)
     handle.ready()
@@ -481,8 +483,8 @@ def test_pytest_ends_though_threads_wait_for_a_worker_that_failed(pytester: pyte
             raise ValueError("no more room")
 
         @test_it.shared
-        def state(kind):
-            return kind.Queue()
+        def state(shared):
+            return shared.Queue()
     """
     outcome = Example(pytester, {"test_a.py": source}).run_fresh()
     outcome.assert_outcomes(failed=1)
@@ -498,7 +500,9 @@ def launch_with(peaks: dict[str, float]) -> Launch:
 
 def test_a_peak_is_the_median_over_the_launches_that_know_it() -> None:
     launches = [launch_with(each) for each in ({"depth": 3.0}, {"depth": 26.0, "late_ms": 0.5}, {"depth": 4.0})]
-    assert figures._peaks(launches) == {"depth": 4.0, "late_ms": 0.5}
+    cell = group_of(spec=spec_of("threads")).cells[0]
+    found = figures.figures(Sample(cell=cell, interpreter=GIL, key="", launches=tuple(launches)), reference=None)
+    assert found.peaks == {"depth": 4.0, "late_ms": 0.5}
 
 
 def test_peaks_stand_beneath_the_row() -> None:

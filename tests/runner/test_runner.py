@@ -87,7 +87,7 @@ def test_every_executor_gives_a_pool(bench: Bench, executor: Executor, build: st
 
 
 @pytest.mark.parametrize("executor", ALL, ids=lambda executor: executor.label)
-def test_the_candle_burns_under_every_executor(bench: Bench, executor: Executor) -> None:
+def test_the_control_workload_runs_under_every_executor(bench: Bench, executor: Executor) -> None:
     bench.write(WORKLOAD)
     handle = bench.start(executor, side="control")
     handle.ready()
@@ -139,8 +139,8 @@ def test_shared_state_is_the_executors_own(bench: Bench, executor: Executor) -> 
                 worker.count("n", seen["n"])
 
         @test_it.shared
-        def state(kind):
-            return kind.dict(), kind.Lock()
+        def state(shared):
+            return shared.dict(), shared.Lock()
     """)
     handle = bench.start(executor, workers=3)
     handle.ready()
@@ -160,8 +160,8 @@ def test_shared_state_reaches_the_tasks_of_a_pool(bench: Bench) -> None:
             return list(executor.map(add, range(3)))
 
         @test_it.shared
-        def state(kind):
-            return kind.Lock()
+        def state(shared):
+            return shared.Lock()
     """)
     for executor in (THREADS, FORK, SPAWN):
         handle = bench.start(executor, body="executor")
@@ -177,8 +177,8 @@ def test_what_sub_interpreters_cannot_share_is_unsupported(bench: Bench) -> None
             pass
 
         @test_it.shared
-        def state(kind):
-            return kind.dict()
+        def state(shared):
+            return shared.dict()
     """)
     with pytest.raises(CellUnsupported, match="interpreters has no dict to share: give the cell another body"):
         bench.start(INTERPRETERS).ready()
@@ -192,8 +192,8 @@ def test_sub_interpreters_share_queues(bench: Bench) -> None:
             return worker.shared.get() in (0, 1)
 
         @test_it.shared
-        def state(kind):
-            return kind.Queue()
+        def state(shared):
+            return shared.Queue()
     """)
     handle = bench.start(INTERPRETERS)
     handle.ready()
@@ -254,7 +254,7 @@ def test_importlib_mode_and_relative_imports(bench: Bench, executor: Executor) -
     assert handle.finish().results == ("5; 5",)
 
 
-def test_the_target_sees_no_pytest_but_a_stand_in(bench: Bench) -> None:
+def test_the_target_sees_a_stub_of_pytest(bench: Bench) -> None:
     bench.write("""
         import sys
         import pytest
@@ -270,6 +270,33 @@ def test_the_target_sees_no_pytest_but_a_stand_in(bench: Bench) -> None:
         handle.ready()
         handle.iteration(COLD)
         assert handle.finish().results == ("([], False,)",)
+
+
+@pytest.mark.parametrize(
+    ("executor", "own"),
+    [(SERIAL, ["serial"]), (THREADS, ["pipes", "threads"]), (FORK, ["pipes", "processes"]), (TASKS, ["tasks"])],
+    ids=lambda value: value.label if isinstance(value, Executor) else "",
+)
+def test_a_cell_loads_its_own_executor_only(bench: Bench, executor: Executor, own: list[str]) -> None:
+    bench.write("""
+        import sys
+
+        def loaded():
+            package = "pytest_ftgate.runner.executors."
+            return sorted(name.removeprefix(package) for name in sys.modules if name.startswith(package))
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            return loaded()
+
+        @test_it.variant(tasks)
+        async def as_tasks(worker):
+            return loaded()
+    """)
+    handle = bench.start(executor, workers=1)
+    handle.ready()
+    handle.iteration(COLD)
+    assert handle.finish().results == (repr(["base", "factory", *own]),)
 
 
 @pytest.mark.parametrize("executor", [THREADS, SPAWN, INTERPRETERS], ids=lambda executor: executor.label)
@@ -441,7 +468,7 @@ def test_a_workload_that_raises_shows_its_own_traceback(bench: Bench, executor: 
     assert failed.value.error.reason == "worker 0: raised KeyError: 'nowhere'"
     assert "nowhere" in failed.value.error.detail
     assert "test_workload.py" in failed.value.error.detail
-    assert "crews.py" not in failed.value.error.detail
+    assert "pytest_ftgate" not in failed.value.error.detail  # frames of the runner are left out
 
 
 @pytest.mark.parametrize("executor", [THREADS, FORK], ids=lambda executor: executor.label)
@@ -563,8 +590,8 @@ def test_multiprocessings_own_servers_are_no_leftovers(bench: Bench, executor: E
                 worker.shared[0]["x"] = 1
 
         @test_it.shared
-        def state(kind):
-            return kind.dict(), kind.Lock()
+        def state(shared):
+            return shared.dict(), shared.Lock()
     """)
     handle = bench.start(executor, reuse="pool")
     handle.ready()

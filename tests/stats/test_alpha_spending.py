@@ -72,7 +72,7 @@ class TestSpend:
             assert looks[-1].launches == at_most - at_most % rank_tests.BLOCK
 
     def test_nothing_to_look_at(self) -> None:
-        with pytest.raises(ValueError, match="no look at 0 launches"):
+        with pytest.raises(ValueError, match="no analysis of 0 launches"):
             alpha_spending.spend(0.01, 0.05, "pairs", at_most=0)
 
     def test_the_weights_are_whole(self) -> None:

@@ -429,14 +429,14 @@ class TestLocationBounds:
 
 
 class TestRatioInterval:
-    def test_cancels_the_weather_of_launches_and_of_turns(self) -> None:
+    def test_cancels_the_state_of_the_machine_per_launch_and_iteration(self) -> None:
         rng = np.random.default_rng(23)
         weather = [np.exp(rng.normal(0, 1, 7)) for _ in range(6)]
         interval = rank_tests.ratio_interval([(1.42 * iterations, iterations) for iterations in weather], 0.95)
         assert (interval.low, interval.value, interval.high) == pytest.approx((1.42, 1.42, 1.42))
         assert interval.level == pytest.approx(1 - 2 / 2**6)
 
-    def test_a_launch_is_one_value_however_many_its_turns(self) -> None:
+    def test_a_launch_is_one_value_however_many_its_iterations(self) -> None:
         one, many = ([2.0], [1.0]), ([3.0] * 50, [1.0] * 50)
         interval = rank_tests.ratio_interval([one, many], 0.95)
         assert (interval.low, interval.high, interval.level) == pytest.approx((2.0, 3.0, 0.5))
@@ -451,18 +451,18 @@ class TestRatioInterval:
         rng = np.random.default_rng(24)
         launches = [(rng.lognormal(0.3, 0.2, 5), rng.lognormal(0, 0.2, 5)) for _ in range(7)]
         there = rank_tests.ratio_interval(launches, 0.9)
-        back = rank_tests.ratio_interval([(beside, own) for own, beside in launches], 0.9)
+        back = rank_tests.ratio_interval([(other, own) for own, other in launches], 0.9)
         assert (back.value, back.low, back.high) == pytest.approx((1 / there.value, 1 / there.high, 1 / there.low))
 
     def test_refuses_nothing_and_what_is_not_positive(self) -> None:
         with pytest.raises(ValueError, match="at least one value"):
             rank_tests.ratio_interval([], 0.9)
-        with pytest.raises(ValueError, match="no turns"):
+        with pytest.raises(ValueError, match="no iterations"):
             rank_tests.ratio_interval([([], [])], 0.9)
         with pytest.raises(ValueError, match="positive"):
             rank_tests.ratio_interval([([1.0], [0.0])], 0.9)
 
-    def test_neighbours_stay_beside_each_other(self) -> None:
+    def test_neighbours_stay_paired(self) -> None:
         nan = math.nan
         assert rank_tests.neighbours([1.0, nan, 3.0, 4.0], [5.0, 6.0, nan]) == ((1.0, 4.0), (5.0,))
 
@@ -611,10 +611,10 @@ class TestEstimators:
             rank_tests.tail([])
 
     def test_a_convoy_moves_the_tail_alone(self) -> None:
-        beside = [1.0] * 20
+        other = [1.0] * 20
         own = [1.0] * 17 + [4.0] * 3
-        assert (rank_tests.tail(own), rank_tests.tail(beside)) == (4.0, 1.0)
-        assert rank_tests.iterations_ratio(own, beside, 0.25) == 1.0
+        assert (rank_tests.tail(own), rank_tests.tail(other)) == (4.0, 1.0)
+        assert rank_tests.iterations_ratio(own, other, 0.25) == 1.0
 
     def test_gini_deviation(self) -> None:
         rng = np.random.default_rng(13)
@@ -640,7 +640,7 @@ class TestIterationsRatio:
         assert rank_tests.iterations_ratio([4.0, 8.0], [5.0, 2.0, 3.0], 0.0) == 2.0
 
     def test_nothing_to_compare(self) -> None:
-        with pytest.raises(ValueError, match="no turns"):
+        with pytest.raises(ValueError, match="no iterations"):
             rank_tests.iterations_ratio([], [1.0], rank_tests.PAIRED)
 
 
@@ -671,7 +671,7 @@ class TestBlindEstimator:
     def test_does_not_depend_on_the_unit(self) -> None:
         rng = np.random.default_rng(16)
         launches = [(rng.lognormal(0, 0.3, 12), rng.lognormal(0, 0.1, 12)) for _ in range(8)]
-        scaled = [(own * 1e9, beside * 1e3) for own, beside in launches]
+        scaled = [(own * 1e9, other * 1e3) for own, other in launches]
         assert rank_tests.blind_estimator(launches) == rank_tests.blind_estimator(scaled)
 
     def test_exchanging_the_sides_of_any_pair_changes_nothing(self) -> None:

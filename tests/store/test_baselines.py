@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import math
 import os
 import subprocess
 import sys
@@ -16,7 +15,6 @@ import msgspec
 import pytest
 from stored_values import (
     COMMIT,
-    GOLDEN,
     MACHINE,
     OTHER_MACHINE,
     PYTHON,
@@ -28,9 +26,12 @@ from stored_values import (
     launch,
     make_row,
     make_sample,
+    ratios_of,
+    values_of,
 )
 
-from pytest_ftgate.judge import figures, wait_figures
+from golden import check_golden
+from pytest_ftgate.judge import comparisons, metrics
 from pytest_ftgate.model import (
     Barrier,
     Decision,
@@ -42,18 +43,17 @@ from pytest_ftgate.model import (
 )
 from pytest_ftgate.pythons import build_key
 from pytest_ftgate.store import (
-    conversion,
     file_format,
     folder,
     names,
-    values,
+    recording,
 )
 from pytest_ftgate.store import (
     unused as unused_module,
 )
-from pytest_ftgate.store.conversion import Change
 from pytest_ftgate.store.folder import Store
-from pytest_ftgate.store.schema import BaselineError, Entry, TestBaseline
+from pytest_ftgate.store.recording import Change
+from pytest_ftgate.store.schema import BaselineError, StoredCell, TestBaseline
 from pytest_ftgate.store.unused import prunable, prune, source_is_gone
 from pytest_ftgate.store.update import apply_updates, differences, matches, update_plan
 
@@ -97,12 +97,12 @@ def contended_sample(label: str = "3.14t-threads-w2") -> Sample:
 
 
 def contended_change() -> Change:
-    return conversion.entry_from_sample(
+    return recording.change_of(
         contended_sample(), recorded_at=RECORDED, commit=COMMIT, seed=11, machine=MACHINE, root=ROOT
     )
 
 
-def entry_of(changed: Change) -> Entry:
+def entry_of(changed: Change) -> StoredCell:
     assert changed.entry is not None
     return changed.entry
 
@@ -164,9 +164,8 @@ def test_an_odd_name_is_stored_and_found(store: Store) -> None:
 def test_the_file_format_is_the_golden_one(store: Store) -> None:
     store.save(TEST, [change("3.14t-threads-w4"), change(), change(machine=OTHER_MACHINE)])
     text = store.path(TEST).read_text(encoding="utf-8")
-    golden = GOLDEN / "baseline.json"
-    assert text == golden.read_text(encoding="utf-8")
-    assert file_format.encode(file_format.decode(golden.read_bytes(), "golden")) == text
+    check_golden("baseline.json", text)
+    assert file_format.encode(file_format.decode(text.encode(), "golden")) == text
 
 
 def test_a_launch_takes_one_line_so_that_diffs_stay_small(store: Store) -> None:
@@ -200,17 +199,21 @@ def test_several_recordings_are_read_in_their_order(store: Store) -> None:
     assert [found.seed for found in store.recordings(cell, MACHINE.fingerprint, build_key(PYTHON))] == [1, 2]
     found = store.lookup(cell, MACHINE.fingerprint, build_key(PYTHON))
     assert found is not None
-    assert len(values.wall_ratios(found, 0.25)) == 4
+    assert len(ratios_of(found, 0.25)) == 4
 
 
 # ---- the judge's numbers
 
 
+def stored_of(sample: Sample) -> StoredCell:
+    return entry_of(recording.change_of(sample, recorded_at=RECORDED, commit="", seed=0, machine=MACHINE, root=ROOT))
+
+
 def test_a_wall_value_is_the_ratio_of_the_floors_per_iteration() -> None:
     entry = entry_of(change())
-    assert values.wall_ratios(entry, 0.0) == pytest.approx((2.0, 2.0))
-    assert values.wall_ratios(entry, 0.5) == pytest.approx((2.0, 2.0))
-    assert values.wall_floors_ns(entry, 0.0) == pytest.approx((2000.0, 2000.0))
+    assert ratios_of(entry, 0.0) == pytest.approx((2.0, 2.0))
+    assert ratios_of(entry, 0.5) == pytest.approx((2.0, 2.0))
+    assert values_of(entry, "wall") == pytest.approx((2050.0, 2050.0))
 
 
 def test_new_and_stored_values_are_the_same_numbers(store: Store) -> None:
@@ -218,69 +221,62 @@ def test_new_and_stored_values_are_the_same_numbers(store: Store) -> None:
     store.save(TEST, [change()])
     stored = store.lookup(sample.cell.nodeid, MACHINE.fingerprint, build_key(PYTHON))
     assert stored is not None
-    new = conversion.recording_from_sample(sample)
-    assert values.wall_ratios(stored, 0.25) == values.wall_ratios(new, 0.25)
-    assert values.uss_bytes(stored) == values.uss_bytes(new)
+    assert ratios_of(stored, 0.25) == comparisons.control_ratios(sample, 0.25)
+    assert values_of(stored, "uss") == tuple(metrics.row("uss").read(sample).values())
 
 
-def test_a_launch_is_held_against_the_candle_of_its_own_order() -> None:
+def test_a_launch_is_compared_with_the_control_of_its_own_order() -> None:
     slow_first = (launch(0, 3000), launch(2, 1000))
     sample = msgspec.structs.replace(make_sample(), control=slow_first[::-1])
-    ratios = values.wall_ratios(conversion.recording_from_sample(sample), 0.0)
-    assert ratios == pytest.approx((2000 / 3000, 2.0))
+    assert ratios_of(stored_of(sample), 0.0) == pytest.approx((2000 / 3000, 2.0))
 
 
-def test_a_launch_without_a_candle_gives_no_ratio() -> None:
+def test_a_launch_without_a_control_gives_no_ratio() -> None:
     sample = msgspec.structs.replace(make_sample(), control=(launch(2, 1000),))
-    assert values.wall_ratios(conversion.recording_from_sample(sample), 0.0) == pytest.approx((2.0,))
+    assert ratios_of(stored_of(sample), 0.0) == pytest.approx((2.0,))
     sample = msgspec.structs.replace(sample, control=())
-    assert values.wall_ratios(conversion.recording_from_sample(sample), 0.0) == ()
+    assert ratios_of(stored_of(sample), 0.0) == ()
 
 
 def test_a_duration_is_compared_by_the_time_of_an_operation() -> None:
     def window(order: int, *rates: float) -> Launch:
         iterations = tuple(iteration(50_000_000, ops=int(rate) // 20, rate=rate) for rate in rates)
-        return Launch(order=order, hash_seed=1, started_at=RECORDED, iterations=iterations)
+        return Launch(order=order, hash_seed=1, started_at=RECORDED, window_ns=50_000_000, iterations=iterations)
 
     sample = msgspec.structs.replace(
         make_sample(),
-        launches=(window(0, 5000.0, 10000.0, 0.0),),
-        control=(window(0, 20000.0, 40000.0),),
+        launches=(window(0, 5000.0, 10000.0, 0.0),),  # one without an operation keeps its place, and its neighbour's
+        control=(window(0, 20000.0, 40000.0, 1.0),),
         duration_s=1.0,
     )
-    recording = conversion.recording_from_sample(sample)
-    nan = math.nan  # a window without an operation keeps its place, so that its neighbours keep theirs
-    assert values.iteration_values(recording.launches[0]) == pytest.approx((200_000.0, 100_000.0, nan), nan_ok=True)
-    assert values.wall_floors_ns(recording, 0.0) == pytest.approx((100_000.0,))
-    assert values.wall_ratios(recording, 0.0) == pytest.approx((4.0,))
+    entry = stored_of(sample)
+    assert values_of(entry, "wall") == pytest.approx((125_000.0,))
+    assert ratios_of(entry, 0.0) == pytest.approx((4.0,))
 
 
 def test_uss_is_the_median_of_a_launch_and_none_where_there_is_none() -> None:
-    assert values.uss_bytes(entry_of(change())) == (4_002_048.0, 4_000_000.0)
-    blind = msgspec.structs.replace(make_sample(), memory=(held(0, None, None),))
-    recording = conversion.recording_from_sample(blind)
-    assert recording.memory[0].uss_bytes == ()
-    assert values.uss_bytes(recording) == ()
+    assert values_of(entry_of(change()), "uss") == (4_002_048.0, 4_000_000.0)
+    blind = stored_of(msgspec.structs.replace(make_sample(), memory=(held(0, None, None),)))
+    assert values_of(blind, "uss") == ()
 
 
 # ---- contention and footprint
 
 
 def test_a_lock_share_is_of_the_workers_time_and_apart_from_queues() -> None:
-    recording = conversion.recording_from_sample(contended_sample())
-    assert values.lock_shares(recording) == pytest.approx((0.0, 5000 / (2 * 20_000)))
-    assert values.lock_shares(entry_of(change())) == ()
+    assert values_of(entry_of(contended_change()), "lock_wait_share") == pytest.approx((0.0, 5000 / (2 * 20_000)))
+    assert values_of(entry_of(change()), "lock_wait_share") == ()
 
 
 def test_a_scaling_is_the_work_done_in_the_time_of_one_worker() -> None:
-    recording = conversion.recording_from_sample(contended_sample())
-    assert values.scalings(recording) == pytest.approx((1.0, 1.0))  # 2 workers, 1000 ns alone, 2000 ns together
-    assert values.scalings(entry_of(change())) == ()
+    # Two workers, 1000 ns alone, 2000 ns together.
+    assert values_of(entry_of(contended_change()), "scaling") == pytest.approx((1.0, 1.0))
+    assert values_of(entry_of(change()), "scaling") == ()
 
 
 @pytest.mark.parametrize("body", ["worker", "executor"])
 @pytest.mark.parametrize("windows", [False, True])
-def test_stored_values_are_those_of_the_figures(store: Store, body: str, windows: bool) -> None:
+def test_stored_values_are_those_of_the_run(store: Store, body: str, windows: bool) -> None:
     made = contended_sample()
     launches, single = made.launches, made.single
     if windows:
@@ -291,50 +287,54 @@ def test_stored_values_are_those_of_the_figures(store: Store, body: str, windows
     made = msgspec.structs.replace(
         made, cell=cell, launches=launches, single=single, duration_s=1.0 if windows else None
     )
-    changed = conversion.entry_from_sample(made, recorded_at=RECORDED, commit="", seed=0, machine=MACHINE, root=ROOT)
+    changed = recording.change_of(made, recorded_at=RECORDED, commit="", seed=0, machine=MACHINE, root=ROOT)
     store.save(TEST, [changed])
     stored = store.lookup(made.cell.nodeid, MACHINE.fingerprint, build_key(PYTHON))
     assert stored is not None
-    assert values.scalings(stored) == pytest.approx(tuple(figures.scaling_values(made).values()))
-    assert len(values.scalings(stored)) == 2
-    assert values.lock_shares(stored) == pytest.approx(wait_figures.lock_share_values(made))
     assert stored.recordings[0] == entry_of(changed).recordings[0]
-    shown = conversion.summary(stored)
-    assert shown.scaling == pytest.approx(values.scalings(stored)[0])
-    assert shown.lock_share == pytest.approx(0.0625)
+    for name in ("wall", "cold", "start", "uss", "rss", "lock_wait_share", "queue_wait_share", "scaling", "cores"):
+        there = tuple(metrics.row(name).read(made).values())
+        assert values_of(stored, name) == pytest.approx(there)
+        assert there
+    assert len(values_of(stored, "scaling")) == 2
 
 
 def test_a_lock_launch_takes_one_line_and_names_no_place_on_the_machine(store: Store) -> None:
     store.save(TEST, [contended_change()])
     text = store.path(TEST).read_text(encoding="utf-8")
     assert "/opt" not in text
-    lines = [line.strip().rstrip(",") for line in text.splitlines() if line.rstrip(",").endswith('"workers": 2}')]
+    lines = [
+        line.strip().rstrip(",")
+        for line in text.splitlines()
+        if line.rstrip(",").endswith(f'"started_at": "{RECORDED}"}}') and '"locks"' in line
+    ]
     first, second = lines
     assert "sites" not in first
     expected = (
-        '{"hash_seed": 1, "ops": 40, "order": 7, "sites": ['
-        '{"contended": 1, "file": "lib/python3.14t/logging/__init__.py", "histogram": [[7, 1]], "kind": "Lock", '
+        '{"hash_seed": 1, "locks": {"ops": 40, "sites": ['
+        '{"contended": 1, "file": "lib/python3.14t/logging/__init__.py", "histogram": {"7": 1}, "kind": "Lock", '
         '"line": 3, "max_ns": 2000, "total_ns": 1000, "waits_for": "lock"}, '
-        '{"contended": 3, "file": "src/words.py", "histogram": [[7, 1], [95, 2]], "kind": "Queue", '
+        '{"contended": 3, "file": "src/words.py", "histogram": {"7": 1, "95": 2}, "kind": "Queue", '
         '"line": 5, "max_ns": 2000, "total_ns": 3000, "waits_for": "queue"}, '
-        '{"contended": 4, "file": "src/words.py", "histogram": [[7, 1], [95, 3]], "kind": "Lock", '
+        '{"contended": 4, "file": "src/words.py", "histogram": {"7": 1, "95": 3}, "kind": "Lock", '
         '"line": 9, "max_ns": 2000, "name": "cache", "total_ns": 4000, "waits_for": "lock"}], '
-        f'"started_at": "{RECORDED}", "work_ns": 20000, "workers": 2}}'
+        f'"work_ns": 20000}}, "order": 7, "started_at": "{RECORDED}"}}'
     )
     assert second == expected
 
 
 def test_barriers_stand_beside_the_looks(store: Store) -> None:
     store.save(TEST, [contended_change()])
-    (line,) = (line for line in store.path(TEST).read_text(encoding="utf-8").splitlines() if "barrier_ops" in line)
+    (line,) = (line for line in store.path(TEST).read_text(encoding="utf-8").splitlines() if '"barriers"' in line)
     assert line.strip() == (
-        '{"barrier_ops": [2, 2, 2], "barrier_rss_bytes": [90000, 90000, 90000], '
-        '"barrier_uss_bytes": [4000000, null, 4100000], "hash_seed": 3, "order": 4, "rss_bytes": [90000], '
-        f'"started_at": "{RECORDED}", "uss_bytes": [5000000]}}'
+        '{"barriers": {"ops": [2, 2, 2], "point": {"processes": [1, 1, 1], "pss_bytes": [null, null, null], '
+        '"rss_bytes": [90000, 90000, 90000], "uss_bytes": [4000000, null, 4100000]}}, "hash_seed": 3, '
+        '"memory": {"processes": [1], "pss_bytes": [null], "rss_bytes": [90000], "uss_bytes": [5000000]}, '
+        f'"order": 4, "started_at": "{RECORDED}"}}'
     )
     stored = store.load(TEST)
     assert stored is not None
-    assert values.uss_bytes(entry_of(contended_change())) == (5_000_000.0,)
+    assert values_of(entry_of(contended_change()), "uss") == (5_000_000.0,)
 
 
 @pytest.mark.parametrize(
@@ -356,31 +356,31 @@ def test_barriers_stand_beside_the_looks(store: Store) -> None:
     ],
 )
 def test_a_portable_name_is_told_from_the_project_or_the_installation(file: str, kept: str) -> None:
-    assert conversion.portable(file, ROOT) == kept
-    assert "someone" not in conversion.portable(file, None)
+    assert recording.portable(file, ROOT) == kept
+    assert "someone" not in recording.portable(file, None)
 
 
 def test_a_project_inside_an_installation_is_still_the_project() -> None:
     root = PurePosixPath("/usr/lib/python3.14/site-packages/project")
-    assert conversion.portable(f"{root}/words.py", root) == "words.py"
+    assert recording.portable(f"{root}/words.py", root) == "words.py"
 
 
 @pytest.mark.parametrize("broken", [{"error": WorkloadError(reason="it hung")}, {"launches": ()}])
 def test_a_sample_without_figures_is_no_baseline(broken: dict[str, object]) -> None:
     sample = msgspec.structs.replace(make_sample(), **broken)
     with pytest.raises(BaselineError, match=r"test_count\[3\.14t-.*\]: cannot be recorded.*(hung|no timing launch)"):
-        conversion.entry_from_sample(sample, recorded_at=RECORDED, commit="", seed=0, machine=MACHINE)
+        recording.change_of(sample, recorded_at=RECORDED, commit="", seed=0, machine=MACHINE)
 
 
 def test_a_mismatch_says_what_changed() -> None:
     entry = entry_of(change())
-    assert conversion.mismatch(entry, make_sample()) == ""
-    assert "reuse was fresh, is pool" in conversion.mismatch(entry, make_sample(reuse="pool"))
+    assert recording.mismatch(entry, make_sample()) == ""
+    assert "reuse was fresh, is pool" in recording.mismatch(entry, make_sample(reuse="pool"))
     windows = msgspec.structs.replace(make_sample(), duration_s=5.0)
-    assert "body was iterations=, is duration=" in conversion.mismatch(entry, windows)
+    assert "body was iterations=, is duration=" in recording.mismatch(entry, windows)
     asked = msgspec.structs.replace(entry, measures="0123")
-    assert "another command line, load, window or requirement" in conversion.mismatch(asked, make_sample())
-    assert conversion.mismatch(asked, msgspec.structs.replace(make_sample(), measures="0123")) == ""
+    assert "another command line, load, window or requirement" in recording.mismatch(asked, make_sample())
+    assert recording.mismatch(asked, msgspec.structs.replace(make_sample(), measures="0123")) == ""
 
 
 # ---- the folder
@@ -464,8 +464,9 @@ def whole(text: str) -> Damage:
 
 WALLS = "[4000, 4400, 4200]"
 ENTRY = r'\$\.cells\["3\.14t-threads-w2"\]\["linux.*"\]'
-FIRST_WALL = ENTRY + r"\.recordings\[0\]\.launches\[0\]\.wall_ns"
-NO_RECORDING = '{"schema": 1, "statistic": 1, "test": "t", "machines": {}, "cells": {"c": {"f/b": {"recordings": []}}}}'
+FIRST_WALL = ENTRY + r"\.recordings\[0\]\.launches\[0\]\.iterations\.wall_ns"
+FIRST_ITERATION = ENTRY + r"\.recordings\[0\]\.launches\[0\]\.iterations\[0\]"
+NO_RECORDING = '{"schema": 2, "statistic": 1, "test": "t", "machines": {}, "cells": {"c": {"f/b": {"recordings": []}}}}'
 BROKEN: dict[str, tuple[Damage, str]] = {
     "empty": (whole(""), r"line 1, column 1: the file is cut off"),
     "truncated": (lambda text: text[: len(text) // 2].rstrip(" ,"), r"line \d+, column \d+: .*; restore"),
@@ -476,23 +477,23 @@ BROKEN: dict[str, tuple[Damage, str]] = {
     ),
     "not json": (swap('"cells": {', '"cells": ('), r"line 2, column 12: is not JSON"),
     "a list": (whole("[]"), r"\$\.schema: a version number is missing"),
-    "newer": (swap('"schema": 1', '"schema": 2'), r"\$\.schema: version 2 is newer.*upgrade"),
-    "older": (swap('"schema": 1', '"schema": 0'), r"\$\.schema: version 0 is older.*record it again"),
+    "newer": (swap('"schema": 2', '"schema": 3'), r"\$\.schema: version 3 is newer.*upgrade"),
+    "older": (swap('"schema": 2', '"schema": 0'), r"\$\.schema: version 0 is older.*record it again"),
     "newer statistic": (swap('"statistic": 1', '"statistic": 7'), r"\$\.statistic: version 7 is newer"),
-    "true": (swap('"schema": 1', '"schema": true'), r"\$\.schema: a version number"),
+    "true": (swap('"schema": 2', '"schema": true'), r"\$\.schema: a version number"),
     "nan": (swap(WALLS, "[4000, NaN, 4200]"), FIRST_WALL + r"\[1\]: NaN is not a number"),
     "infinity": (swap(WALLS, "[-Infinity, 4400, 4200]"), FIRST_WALL + r"\[0\]: -Infinity is not"),
     "too large": (swap(WALLS, "[1e999, 4400, 4200]"), FIRST_WALL + r"\[0\]: Infinity is not"),
     "endless": (swap(WALLS, f"[{'9' * 5000}]"), r"\$: is not a baseline"),
     "deep": (swap('"cells": {', '"cells": ' + "[" * 100_000), r"\$: is not a baseline"),
-    "text": (swap(WALLS, '["4000", 4400, 4200]'), FIRST_WALL + r"\[.*\]: Expected `int`, got `str`"),
-    "negative": (swap(WALLS, "[-4000, 4400, 4200]"), FIRST_WALL + r"\[.*\]: Expected `int` >= 0"),
+    "text": (swap(WALLS, '["4000", 4400, 4200]'), FIRST_ITERATION + r"\.wall_ns: Expected `int`, got `str`"),
+    "negative": (swap(WALLS, "[-4000, 4400, 4200]"), FIRST_ITERATION + r"\.wall_ns: Expected `int` >= 0"),
     "no loops": (swap('"loops": 2', '"loops": 0'), r"loops: Expected `int` >= 1"),
     "unknown": (swap('"commit"', '"comit"'), ENTRY + r"\.recordings\[0\]: .*comit"),
     "missing": (swap(f'"test": "{TEST}"', '"machine": {}'), r"\$: Object contains unknown field `machine`"),
-    "twice": (swap('"order": 0', '"order": 0, "order": 1'), r'launches\[0\]: the key "order" stands twice'),
-    "twice above": (swap('"schema": 1', '"schema": 1, "schema": 1'), r'\$: the key "schema" stands twice'),
-    "uneven": (swap(WALLS, "[4000, 4400]"), r"launches\[0\]\.\w+: its length is not that of wall_ns, 2"),
+    "twice": (swap('"order": 0', '"order": 0, "order": 1'), r'control\[0\]: the key "order" stands twice'),
+    "twice above": (swap('"schema": 2', '"schema": 2, "schema": 2'), r'\$: the key "schema" stands twice'),
+    "uneven": (swap(WALLS, "[4000, 4400]"), r"launches\[0\]\.iterations\.\w+: its length is not that of cpu_ns, 3"),
     "no machine": (
         swap('    "linux-x86_64-2c-1a2b3c4d": {"arch"', '    "gone": {"arch"'),
         r'\$\.machines has no "linux',
@@ -504,22 +505,27 @@ BROKEN: dict[str, tuple[Damage, str]] = {
 
 BROKEN_LAUNCHES: dict[str, tuple[Damage, str]] = {
     "uneven single": (
-        swap('"single_loops"', '"single_ops_per_s": [1.0], "single_loops"'),
-        r"launches\[0\]\.single_ops_per_s: its length is not that of single_wall_ns, 2",
+        swap('[3000, 3300], "work_ns"', '[3000], "work_ns"'),
+        r"single\[0\]\.iterations\.wall_ns: its length is not that of rate, 2",
     ),
-    "no work": (swap('"work_ratio": 2', '"work_ratio": 0'), r"work_ratio: Expected `int` >= 1"),
+    "no array": (
+        swap('[3000, 3300], "work_ns"', '3000, "work_ns"'),
+        r"single\[0\]\.iterations\.wall_ns: is not an array",
+    ),
     "uneven barriers": (
-        swap('"barrier_ops": [2, 2, 2]', '"barrier_ops": [2, 2]'),
-        r"memory\[0\]\.barrier_rss_bytes: its length is not that of barrier_ops, 2",
+        swap('"ops": [2, 2, 2], "point"', '"ops": [2, 2], "point"'),
+        r"memory\[0\]\.barriers\.point: its length is not that of ops, 2",
     ),
-    "uneven looks": (
+    "uneven samples": (
         swap('"uss_bytes": [5000000]', '"uss_bytes": [5000000, 1]'),
-        r"memory\[0\]\.uss_bytes: its length is not that of rss_bytes, 1",
+        r"memory\[0\]\.memory\.uss_bytes: its length is not that of processes, 1",
     ),
-    "lost waits": (swap("[[7, 1], [95, 2]]", "[[7, 1]]"), r"locks\[1\]\.sites\[1\]\.histogram: its waits are 1, not 3"),
-    "buckets": (swap("[[7, 1], [95, 2]]", "[[95, 1], [7, 2]]"), r"locks\[1\]\.sites\[1\]\.histogram: its buckets"),
+    "lost waits": (
+        swap('{"7": 1, "95": 2}', '{"7": 1}'),
+        r"locks\[1\]\.locks\.sites\[1\]\.histogram: its waits are 1, not 3",
+    ),
     "waits for": (swap('"waits_for": "queue"', '"waits_for": "godot"'), r"Invalid enum value 'godot'"),
-    "no time": (swap('"work_ns": 20000', '"work_ns": 0'), r"work_ns: Expected `int` >= 1"),
+    "no time": (swap('"work_ns": 20000', '"work_ns": 0'), r"locks\[0\]\.locks\.work_ns: is not a time at work"),
 }
 
 
@@ -560,10 +566,10 @@ def test_a_nan_is_refused_before_anything_is_written(store: Store) -> None:
     content = store.path(TEST).read_bytes()
     entry = entry_of(change())
     first = entry.recordings[0].launches[0]
-    bad = msgspec.structs.replace(first, ops_per_s=(float("nan"), 1.0, 1.0))
+    bad = msgspec.structs.replace(first, iterations=(iteration(4000, rate=float("nan")), *first.iterations[1:]))
     recording = msgspec.structs.replace(entry.recordings[0], launches=(bad,))
     broken = msgspec.structs.replace(entry, recordings=(recording,))
-    with pytest.raises(BaselineError, match=r"ops_per_s\[0\]: NaN is not a number"):
+    with pytest.raises(BaselineError, match=r"iterations\.rate\[0\]: NaN is not a number"):
         store.save(TEST, [msgspec.structs.replace(change(), entry=broken)])
     assert store.path(TEST).read_bytes() == content
 
@@ -589,7 +595,7 @@ import sys
 from pathlib import Path, PurePosixPath
 from typing import Any
 import msgspec
-from pytest_ftgate.store.conversion import Change
+from pytest_ftgate.store.recording import Change
 from pytest_ftgate.store.folder import Store
 from pytest_ftgate.model import Machine
 
@@ -787,7 +793,7 @@ def test_a_plan_writes_nothing_and_its_application_what_it_says(store: Store) ->
     assert list(stored.cells) == ["new"]
     assert stored.machines == {MACHINE.fingerprint: MACHINE}
     assert stored == TestBaseline(
-        schema=1, statistic=1, test=TEST, machines=stored.machines, cells={"new": {change().key: entry_of(change())}}
+        schema=2, statistic=1, test=TEST, machines=stored.machines, cells={"new": {change().key: entry_of(change())}}
     )
 
 
@@ -805,9 +811,7 @@ def test_a_difference_holds_both_sides(store: Store) -> None:
     (found,) = differences(rows, store, fingerprint=MACHINE.fingerprint)
     assert found.old is not None
     assert found.new is not None
-    assert found.old.wall_ns is not None
-    assert found.new.wall_ns == pytest.approx(2 * found.old.wall_ns)
-    assert found.old.uss_bytes == 4_001_024
-    assert (found.old.commit, found.old.launches) == (COMMIT, 2)
+    assert found.new == rows[0].sample
+    assert found.old == entry_of(change())
     (portable,) = differences([make_row(make_sample())], store, fingerprint="another")
     assert portable.old is None

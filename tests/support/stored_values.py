@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 import report_by_hand
 
+from pytest_ftgate.judge import comparisons, metrics
 from pytest_ftgate.model import (
     Cell,
     Decision,
@@ -23,13 +22,10 @@ from pytest_ftgate.model import (
     WorkloadError,
 )
 from pytest_ftgate.pythons import build_key
-from pytest_ftgate.store import (
-    conversion,
-)
-from pytest_ftgate.store.conversion import Change
-
-GOLDEN = Path(__file__).parents[1] / "golden"
-
+from pytest_ftgate.stats import rank_tests
+from pytest_ftgate.store import recording
+from pytest_ftgate.store.recording import Change
+from pytest_ftgate.store.schema import StoredCell
 
 TEST = "tests/test_words.py::TestA::test_count"
 
@@ -117,8 +113,20 @@ def change(
     label: str = "3.14t-threads-w2", *, machine: Machine = MACHINE, scale: int = 1, uss: int = 4_000_000
 ) -> Change:
     sample = make_sample(label, scale=scale, uss=uss)
-    return conversion.entry_from_sample(sample, recorded_at=RECORDED, commit=COMMIT, seed=11, machine=machine)
+    return recording.change_of(sample, recorded_at=RECORDED, commit=COMMIT, seed=11, machine=machine)
 
 
 def make_row(sample: Sample, decision: Decision = Decision.PASSED) -> Row:
     return Row(cell=sample.cell, verdict=Verdict(decision=decision), sample=sample)
+
+
+def values_of(stored: StoredCell, metric: str) -> tuple[float, ...]:
+    """A metric's values of all recordings, read as those of a run are."""
+    samples = recording.samples_of(stored, f"{TEST}[stored]")
+    return tuple(value for sample in samples for value in metrics.row(metric).read(sample).values())
+
+
+def ratios_of(stored: StoredCell, estimator: rank_tests.Estimator = rank_tests.PAIRED) -> tuple[float, ...]:
+    """The ratios to the control workload of all recordings."""
+    samples = recording.samples_of(stored, f"{TEST}[stored]")
+    return tuple(ratio for sample in samples for ratio in comparisons.control_ratios(sample, estimator))

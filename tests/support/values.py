@@ -17,7 +17,8 @@ from pytest_ftgate.model import (
     LockWaits,
     Sample,
 )
-from pytest_ftgate.store import conversion, schema
+from pytest_ftgate.store import recording as recording_module
+from pytest_ftgate.store import schema
 
 WINDOW_NS = 200_000_000
 
@@ -69,12 +70,12 @@ def sample_of(launches: Iterable[Launch] = (), cell: Cell = TWO, **fields: Any) 
 
 
 def recording(sample: Sample, recorded_at: str = "monday") -> schema.Recording:
-    return conversion.recording_from_sample(sample, recorded_at=recorded_at, commit="1eb3b87", seed=1)
+    return recording_module.recording_of(sample, recorded_at=recorded_at, commit="1eb3b87", seed=1)
 
 
-def entry(*samples: Sample, days: Sequence[str] = ("monday", "tuesday", "wednesday", "thursday")) -> schema.Entry:
+def entry(*samples: Sample, days: Sequence[str] = ("monday", "tuesday", "wednesday", "thursday")) -> schema.StoredCell:
     """What is stored of a cell: a recording a sample."""
-    change = conversion.entry_from_sample(samples[0], recorded_at="", commit="", seed=1, machine=MACHINE)
+    change = recording_module.change_of(samples[0], recorded_at="", commit="", seed=1, machine=MACHINE)
     assert change.entry is not None
     recordings = tuple(recording(sample, day) for sample, day in zip(samples, days, strict=False))
     return msgspec.structs.replace(change.entry, recordings=recordings)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Self, TextIO
 from ..declare.options import DEFAULT_TARGETS
 from ..measure.machine import usable_cores
 from ..model.targets import parse_target
-from ..pythons import Outcome, Source, provide
+from ..pythons import InterpreterSource, Provided, provide
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -29,7 +29,13 @@ def register(subparsers: Subparsers) -> None:
         "distribution's source package into the user's cache folder, else report what is missing.",
     )
     parser.add_argument("--target", action="append", metavar="SPEC", help="a version such as 3.14t (repeatable)")
-    parser.add_argument("--source", type=Source, choices=list(Source), default=Source.AUTO, help="the only way to try")
+    parser.add_argument(
+        "--source",
+        type=InterpreterSource,
+        choices=list(InterpreterSource),
+        default=InterpreterSource.AUTO,
+        help="the only way to try",
+    )
     parser.add_argument("--pgo", action="store_true", help="build with profile-guided optimisation (many minutes)")
     parser.add_argument(
         "--jobs",
@@ -59,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     return 3 if missing and args.strict else 0
 
 
-def outcome_text(outcome: Outcome) -> str:
+def outcome_text(outcome: Provided) -> str:
     """The outcome for a target as text: one line, with its notes indented below."""
     interpreter = outcome.interpreter
     took = f" in {duration_text(outcome.took_s)}" if outcome.took_s >= 1 else ""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, get_args
 
 from ..model import Generator, Load, Reuse, RoleCounts, Service
-from ..runner.api import Load as LoadToken
+from ..runner.api import LoadToken
 from ..text import did_you_mean, listed
 from .reader import KINDS, SERVE_EXAMPLE, Reader
 

@@ -13,7 +13,7 @@ from ..errors import FtgateError
 from ..text import did_you_mean, listed
 
 if TYPE_CHECKING:
-    from ..model import Decision, Metric, Threshold
+    from ..model import Decision, Threshold
 
 IniType = Literal["string", "bool", "linelist", "args"]
 
@@ -118,15 +118,14 @@ def decision(text: str) -> Decision:
     return Decision(word.replace("-", " "))
 
 
-def metric(text: str) -> Metric:
-    """A metric that gates by default."""
-    from ..judge import thresholds
-    from ..model import Metric
+def metric(text: str) -> str:
+    """A metric of the table, or one of a workload's own such as `timer.ack_wait`."""
+    from ..judge import metrics
 
     word = text.strip()
-    if word not in thresholds.GATING:
-        raise ValueError(f"{listed(thresholds.GATING)}{did_you_mean(word, thresholds.GATING)}")
-    return Metric(word)
+    if not metrics.known(word) or word == "ratio":
+        raise ValueError(metrics.no_metric(word))
+    return word
 
 
 def threshold(text: str) -> Threshold:

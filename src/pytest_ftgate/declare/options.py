@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 DEFAULT_TARGETS = ("3.14", "3.14t")
 DEFAULT_METRICS = ("wall", "tail", "uss", "lock_wait_share", "scaling")
-"""Those of `judge.thresholds.GATING`, which the help of every pytest run is not to import."""
+"""Those of `judge.metrics.GATING`, which the help of every pytest run is not to import."""
 
 
 @dataclass(frozen=True, kw_only=True)

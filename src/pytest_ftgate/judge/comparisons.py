@@ -1,43 +1,25 @@
-"""Which numbers of which launches stand against each other, by the road that a cell is judged on. Pure."""
+"""Which numbers of which launches are compared, by the basis that a cell is judged on. Pure.
+
+Both sides are samples: of this run, of the reference that was interleaved with it, or of a stored recording.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple, TypeAlias
 
-from ..model import Metric, Need, Sample, Test
+from ..model import Metric, Sample, Test
 from ..stats import alpha_spending, rank_tests
-from ..store import schema
-from ..store.values import (
-    iteration_values,
-    lock_shares,
-    paired_iterations,
-    scalings,
-    uss_of_sides,
-    wall_ratios,
-)
-from . import figures, memory_figures, per_launch, wait_figures
+from ..store.recording import samples_of
+from ..store.schema import StoredCell
+from . import metrics, per_launch
+from .memory_figures import memory_values
+from .metrics import LEAST_TAIL_ITERATIONS
 
-LEAST_TAIL_ITERATIONS = 10
-"""A 90 % quantile of fewer turns is their maximum."""
-NEEDS: Mapping[Metric, Need] = {
-    Metric.WALL: "time",
-    Metric.TAIL: "time",
-    Metric.SCALING: "time",
-    Metric.RATIO: "time",
-    Metric.USS: "memory",
-    Metric.LOCK_WAIT: "locks",
-}
-"""The kind of launch that a metric is seen in."""
-TESTS: Mapping[Metric, Test] = {
-    Metric.WALL: "pairs",
-    Metric.TAIL: "pairs",
-    Metric.SCALING: "pairs",
-    Metric.USS: "blocks",
-    Metric.LOCK_WAIT: "blocks",
-}
-"""What compares a metric of both sides of a tandem: neighbours in time are pairs, launches of the same round blocks."""
+OF_CONTROL = "x control"
+"""The unit of a time over that of the control workload."""
+UNITS: Mapping[str, str] = {"time": "ns", "size": "bytes", "share": "of the time", "ratio": "x", "number": ""}
 
 
 class Numbers(NamedTuple):
@@ -55,10 +37,10 @@ Sides: TypeAlias = Mapping[int, Iterations]
 Values: TypeAlias = Mapping[int, float]
 
 
-# ---- in tandem with the reference
+# ---- paired with the reference
 
 
-def paired(sample: Sample) -> dict[Metric, Numbers]:
+def paired(sample: Sample, names: Iterable[str] = metrics.GATING) -> dict[str, Numbers]:
     """What a cell and its reference gave in the same rounds.
 
     A metric that both lack is left out; one that the cell alone lacks has no new values.
@@ -70,135 +52,153 @@ def paired(sample: Sample) -> dict[Metric, Numbers]:
     reference = sample.reference
     if reference is None:
         return {}
-    there = {
-        Metric.WALL: per_launch.launch_values(reference.launches),
-        Metric.USS: _uss(sample, reference)[1],
-        Metric.LOCK_WAIT: _lock_shares(reference),
-    }
-    sides = per_launch.sides_by_order(sample.launches, reference.launches)
-    found = {
-        metric: _numbers(pairs, unit, TESTS[metric])
-        for metric, pairs, unit in (
-            (Metric.WALL, _walls(sides), "ns"),
-            (Metric.TAIL, _tails(sides), "ns"),
-            (Metric.USS, _matched(*_uss(sample, reference)), "bytes"),
-            (Metric.LOCK_WAIT, _matched(_lock_shares(sample), _lock_shares(reference)), "of the time"),
-            (Metric.SCALING, _matched(figures.scaling_values(sample), figures.scaling_values(reference)), "x"),
-        )
-    }
-    lacking = {metric: Numbers((), tuple(values.values()), "", "ranks") for metric, values in there.items() if values}
-    return lacking | {metric: numbers for metric, numbers in found.items() if numbers.new}
+    found = {}
+    for row in map(metrics.row, names):
+        pairs = _pairs(row, sample, reference)
+        if pairs:
+            new, old = zip(*pairs, strict=True)
+            found[row.name] = Numbers(new, old, UNITS[row.unit], row.test)
+        elif row.absent and (values := _values(row)(reference)):
+            found[row.name] = Numbers((), tuple(values.values()), "", "ranks")
+    return found
+
+
+def _pairs(row: metrics.Row, sample: Sample, reference: Sample) -> list[tuple[float, float]]:
+    sides = per_launch.sides_by_order
+    if row.name == Metric.WALL:
+        return _walls(sides(sample.launches, reference.launches))
+    if row.name == Metric.TAIL:
+        return _tails(sides(sample.launches, reference.launches))
+    new, old = (_values(row, sample, reference)(side) for side in (sample, reference))
+    return [(new[order], old[order]) for order in sorted(new.keys() & old.keys())]
+
+
+def _values(row: metrics.Row, *sides: Sample) -> metrics.Reader:
+    """The reader of a metric, fit for all sides: of USS the written part unless any sample of any side lacks it.
+
+    A value that its scale cannot hold is left out.
+    """
+    if row.name == Metric.USS and sides and not _all_written(sides):
+        return lambda sample: memory_values(sample.memory, lambda point: point.uss_bytes)
+    if row.may_be_zero and row.scale != "share":
+        return lambda sample: {order: value for order, value in row.read(sample).items() if value > 0}
+    return row.read
+
+
+def _all_written(sides: Iterable[Sample]) -> bool:
+    points = (point for side in sides for launch in side.memory for point in launch.memory)
+    return all(point.written_bytes is not None or point.uss_bytes is None for point in points)
 
 
 def _walls(sides: Sides) -> list[tuple[float, float]]:
-    """The floor of both sides in ns; where neighbours are compared turn by turn, the median and what it becomes."""
+    """The floor of both sides in ns; where neighbours are compared one by one, the median and what it becomes."""
     estimator = rank_tests.blind_estimator(list(sides.values())[: alpha_spending.LOOKS[0]])
     if estimator is not rank_tests.PAIRED:
         floor = rank_tests.floor
         return [(floor(own, estimator), floor(other, estimator)) for own, other in sides.values()]
-    middles = [(own, beside, median(beside)) for own, beside in sides.values()]
+    middles = [(own, other, median(other)) for own, other in sides.values()]
     ratio = rank_tests.iterations_ratio
-    return [(middle * ratio(own, beside, rank_tests.PAIRED), middle) for own, beside, middle in middles]
+    return [(middle * ratio(own, other, rank_tests.PAIRED), middle) for own, other, middle in middles]
 
 
 def _tails(sides: Sides) -> list[tuple[float, float]]:
     full = (iterations for iterations in sides.values() if min(map(len, iterations)) >= LEAST_TAIL_ITERATIONS)
-    return [(rank_tests.tail(own), rank_tests.tail(beside)) for own, beside in full]
-
-
-def _lock_shares(sample: Sample) -> dict[int, float]:
-    return wait_figures.shares_by_order(sample, "lock")
-
-
-def _uss(sample: Sample, reference: Sample) -> tuple[Values, Values]:
-    """The written part of both sides; where any look lacks it, all of USS on both."""
-    points = [point for side in (sample, reference) for launch in side.memory for point in launch.memory]
-    written = all(point.written_bytes is not None or point.uss_bytes is None for point in points)
-    own, beside = (memory_figures.uss_values(side.memory, written) for side in (sample, reference))
-    return own, beside
-
-
-def _matched(new: Values, old: Values) -> list[tuple[float, float]]:
-    """Both of each round that has both."""
-    return [(new[order], old[order]) for order in sorted(new.keys() & old.keys())]
-
-
-def _numbers(pairs: Iterable[tuple[float, float]], unit: str, test: Test) -> Numbers:
-    both = list(pairs)
-    return Numbers(tuple(new for new, _ in both), tuple(old for _, old in both), unit, test)
+    return [(rank_tests.tail(own), rank_tests.tail(other)) for own, other in full]
 
 
 # ---- with what is stored
 
 
-def with_stored(new: schema.Recording, entry: schema.Entry) -> dict[Metric, Numbers]:
+def with_stored(new: Sample, entry: StoredCell, names: Iterable[str] = metrics.GATING) -> dict[str, Numbers]:
     """A cell's launches against those of its recordings on this machine; a metric that is not stored is left out.
 
-    Time is that over the candle's beside it. `new` may lack a metric that is stored.
+    Times are over those of the control workload of the same launches. `new` may lack a metric that is stored.
     """
-    estimator = rank_tests.blind_estimator(paired_iterations(entry))
-    found = {
-        Metric.WALL: _stored(lambda side: wall_ratios(side, estimator), new, entry, "x candle"),
-        Metric.TAIL: _stored(_tail_ratios, new, entry, "x candle"),
-        **_travelling(new, entry),
+    stored = samples_of(entry, new.cell.nodeid)
+    estimator = rank_tests.blind_estimator([sides for each in stored for sides in _of_control(each)])
+    of_control: dict[str, Callable[[Sample], tuple[float, ...]]] = {
+        Metric.WALL: lambda side: control_ratios(side, estimator),
+        Metric.TAIL: _tail_ratios,
     }
-    return {metric: numbers for metric, numbers in found.items() if numbers.reference}
+    found = {}
+    for row in map(metrics.row, names):
+        if row.name in of_control:
+            found[row.name] = _against(of_control[row.name], new, stored, OF_CONTROL)
+        elif row.unit == "time":
+            found[row.name] = _against(_over_control(row), new, stored, OF_CONTROL)
+        else:
+            found[row.name] = _alike(row, new, stored)
+    return {name: numbers for name, numbers in found.items() if numbers.reference}
 
 
 def portable(
-    new: schema.Recording,
-    entry: schema.Entry,
+    new: Sample,
+    entry: StoredCell,
     *,
-    executor: schema.Recording | None = None,
-    stored_executor: schema.Entry | None = None,
-) -> dict[Metric, Numbers]:
-    """What travels from a recording of another machine: memory, shares, scaling, and the time over that of the
-    reference executor, whose launches of the same runs are `executor` and `stored_executor`.
+    executor: Sample | None = None,
+    stored_executor: StoredCell | None = None,
+    names: Iterable[str] = metrics.GATING,
+) -> dict[str, Numbers]:
+    """Machine-independent metrics against a recording of another machine, and the time over that of the reference
+    executor, whose launches of the same runs are `executor` and `stored_executor`.
     """
-    found = _travelling(new, entry)
+    stored = samples_of(entry, new.cell.nodeid)
+    found = {row.name: _alike(row, new, stored) for row in map(metrics.row, names) if row.portable}
     if executor is not None and stored_executor is not None:
-        beside = {recording.recorded_at: recording for recording in stored_executor.recordings}
-        stored = tuple(_ratios(each, beside.get(each.recorded_at)) for each in entry.recordings)
-        found[Metric.RATIO] = _against(_ratios(new, executor), stored, "x")
-    return {metric: numbers for metric, numbers in found.items() if numbers.reference}
+        others = _by_time(stored_executor, executor)
+        known = tuple(_ratios(each, others.get(recorded_at)) for recorded_at, each in _by_time(entry, new).items())
+        found[Metric.RATIO] = _numbers(_ratios(new, executor), known, "x")
+    return {name: numbers for name, numbers in found.items() if numbers.reference}
 
 
-def _travelling(new: schema.Recording, entry: schema.Entry) -> dict[Metric, Numbers]:
-    uss_new, *uss_stored = uss_of_sides(new, *entry.recordings)
-    return {
-        Metric.USS: _against(uss_new, tuple(uss_stored), "bytes"),
-        Metric.LOCK_WAIT: _stored(lock_shares, new, entry, "of the time"),
-        Metric.SCALING: _stored(scalings, new, entry, "x"),
-    }
+def _by_time(entry: StoredCell, like: Sample) -> dict[str, Sample]:
+    """The samples of a stored cell by the time of their recording."""
+    times = (each.recorded_at for each in entry.recordings)
+    return dict(zip(times, samples_of(entry, like.cell.nodeid), strict=True))
 
 
-def _stored(
-    values: Callable[[schema.Recording], tuple[float, ...]],
-    new: schema.Recording,
-    entry: schema.Entry,
-    unit: str,
+def _alike(row: metrics.Row, new: Sample, stored: Sequence[Sample]) -> Numbers:
+    read = _values(row, new, *stored)
+    return _against(lambda side: tuple(read(side).values()), new, stored, UNITS[row.unit])
+
+
+def _against(
+    values: Callable[[Sample], tuple[float, ...]], new: Sample, stored: Sequence[Sample], unit: str
 ) -> Numbers:
-    return _against(values(new), tuple(map(values, entry.recordings)), unit)
+    return _numbers(values(new), tuple(map(values, stored)), unit)
 
 
-def _against(new: tuple[float, ...], stored: tuple[tuple[float, ...], ...], unit: str) -> Numbers:
+def _numbers(new: tuple[float, ...], stored: tuple[tuple[float, ...], ...], unit: str) -> Numbers:
     known = tuple(values for values in stored if values)
     return Numbers(new, tuple(value for values in known for value in values), unit, "ranks", known)
 
 
-def _tail_ratios(recording: schema.Recording) -> tuple[float, ...]:
-    """A launch's slow turns over the candle's middle: a candle's own slow turns would add their noise."""
-    sides = (iterations for iterations in paired_iterations(recording) if len(iterations[0]) >= LEAST_TAIL_ITERATIONS)
+def control_ratios(sample: Sample, estimator: rank_tests.Estimator = rank_tests.PAIRED) -> tuple[float, ...]:
+    """A value a launch, in their order: the ratio of the cell's iterations to those of the control workload.
+
+    Launches without a control give none: there is nothing that their speed of the day could be read from.
+    """
+    return tuple(rank_tests.iterations_ratio(own, control, estimator) for own, control in _of_control(sample))
+
+
+def _of_control(sample: Sample) -> list[Iterations]:
+    return per_launch.paired_values(sample.launches, sample.control)
+
+
+def _tail_ratios(sample: Sample) -> tuple[float, ...]:
+    """A launch's slow iterations over the control's middle: the control's own slow ones would add their noise."""
+    sides = (iterations for iterations in _of_control(sample) if len(iterations[0]) >= LEAST_TAIL_ITERATIONS)
     return tuple(rank_tests.tail(own) / median(control) for own, control in sides)
 
 
-def _ratios(own: schema.Recording, beside: schema.Recording | None) -> tuple[float, ...]:
-    """The time over that of another cell's launches of the same order, turn by turn."""
-    others = {launch.order: iteration_values(launch) for launch in beside.launches} if beside else {}
-    sides = (
-        rank_tests.neighbours(iteration_values(launch), others[launch.order])
-        for launch in own.launches
-        if launch.order in others
-    )
-    ratio = rank_tests.iterations_ratio
-    return tuple(ratio(first, second, rank_tests.PAIRED) for first, second in sides if first and second)
+def _over_control(row: metrics.Row) -> Callable[[Sample], tuple[float, ...]]:
+    def ratios(sample: Sample) -> tuple[float, ...]:
+        return per_launch.launch_ratios(dict(_values(row)(sample)), per_launch.launch_values(sample.control))
+
+    return ratios
+
+
+def _ratios(own: Sample, other: Sample | None) -> tuple[float, ...]:
+    """The time over that of another cell's launches of the same order, iteration by iteration."""
+    sides = per_launch.paired_values(own.launches, other.launches) if other else []
+    return tuple(rank_tests.iterations_ratio(first, second, rank_tests.PAIRED) for first, second in sides)

@@ -22,17 +22,18 @@ from ..model import (
 from ..stats import rank_tests
 from .evidence import INTERVAL_LEVEL, Evidence, as_costs, other_side, paired, rounds, without_values
 from .looks import due_now, everything, looks_left, parts
+from .metrics import is_gain, is_share, row
 from .power import MOST_LAUNCHES, deviation_of, distance, reachable_effect, widened_effect
 from .scale import UNITS, change_text, fail_limit_of, moved, pass_limit, passing, points, ratio, scaled
 
 COST_LEVEL = 0.9
-_HOPELESS = "more {} will hardly settle it: a longer workload or a quieter machine might"
+_HOPELESS = "more {} are unlikely to settle it; try a longer workload or a quieter machine"
 _PROBES = {
-    Metric.LOCK_WAIT: ("the lock probe", "its waits", "do more between two acquisitions"),
-    Metric.USS: ("being watched", "its memory", "a workload that lasts longer is looked at less often"),
+    "locks": ("the lock probe", "the waits are", "do more between two acquisitions"),
+    "memory": ("memory sampling", "the memory is", "a longer workload is sampled less often"),
+    "time": ("its probe", "the figure is", "a longer workload may be slowed less"),
 }
-"""Of a metric: what looked, what is not to be believed, and the mend."""
-_OTHER_PROBE = ("its probe", "what it shows", "a workload that lasts longer might be slowed less")
+"""By kind of launch: the probe, the figure that is not trusted, and a fix."""
 _SEVERITY = (
     Decision.ERROR,
     Decision.REGRESSED,
@@ -112,7 +113,7 @@ def settled(verdict: MetricVerdict) -> bool:
     return verdict.decision is not Decision.INCONCLUSIVE
 
 
-def refused(metric: Metric, cost: Interval | None, limit: float) -> MetricVerdict | None:
+def refused(metric: str, cost: Interval | None, limit: float) -> MetricVerdict | None:
     """The verdict on a metric whose probe slowed the workload too much to be believed; None where it did not.
 
     `cost` is the time with the probe over the time without it, `limit` the slowdown allowed as a fraction (0.25:
@@ -121,9 +122,9 @@ def refused(metric: Metric, cost: Interval | None, limit: float) -> MetricVerdic
     """
     if cost is None or cost.level < COST_LEVEL or cost.low <= 1 + limit:
         return None
-    probe, figure, mend = _PROBES.get(metric, _OTHER_PROBE)
-    slower = f"{probe} made it {cost.value:.2f}x slower (limit {1 + limit:.2f}x, --ftgate-probe-cost)"
-    reason = f"{slower}: {figure} cannot stand for the workload alone; {mend}"
+    probe, figure, fix = _PROBES[row(metric).need]
+    slower = f"{probe} slowed it {cost.value:.2f}x (limit {1 + limit:.2f}x, --ftgate-probe-cost)"
+    reason = f"{slower}: {figure} not the workload's alone; {fix}"
     return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason)
 
 
@@ -222,7 +223,7 @@ def _pass(costs: Comparison) -> tuple[float, float]:
         return _p_value(costs.test, scaled(costs.metric, costs.new), limits, "less")
 
     p_asked = p_at(costs.effect)
-    if p_asked <= costs.beta or costs.metric is Metric.LOCK_WAIT or not costs.final:
+    if p_asked <= costs.beta or is_share(costs.metric) or not costs.final:
         return costs.effect, p_asked
     sides = costs.new, costs.reference
     effect = reachable_effect(*sides, costs.effect, costs.beta, test=costs.test, widest=costs.widest)
@@ -259,7 +260,7 @@ def _explain(costs: Comparison, evidence: Evidence, decision: Decision, settles:
     if decision is Decision.REGRESSED:
         return f"{change} is beyond {change_text(metric, evidence.fail_limit)} (needs p <= {costs.alpha:.2g})"
     if decision is Decision.IMPROVED:
-        side = "above" if metric is Metric.SCALING else "below"
+        side = "above" if is_gain(metric) else "below"
         limit, p, level = evidence.improve_limit, evidence.p_improve, costs.alpha
         if not evidence.smaller:
             limit, p, level = evidence.gain_limit, evidence.p_gain, costs.beta
@@ -270,7 +271,7 @@ def _explain(costs: Comparison, evidence: Evidence, decision: Decision, settles:
 
 def _hardly_waited(costs: Comparison) -> str:
     """Of a share: that most launches of a side, but not all, saw no wait, and what to do about it."""
-    if costs.metric is not Metric.LOCK_WAIT:
+    if not is_share(costs.metric):
         return ""
     sides = (("", costs.new), (f" {other_side(costs)}", costs.reference))
     counts = ((name, sum(value == 0 for value in side), len(side)) for name, side in sides)
@@ -335,10 +336,10 @@ def _would(test: Test, count: int, more: str = "") -> str:
     return f"about {count}{more} {one if count == 1 else many} would settle it"
 
 
-def _straddles(metric: Metric, low: float, high: float, evidence: Evidence) -> str:
+def _straddles(metric: str, low: float, high: float, evidence: Evidence) -> str:
     """The interval beside the limits; of the scaling, which is better where it is more, all the other way round."""
-    first, last = (high, low) if metric is Metric.SCALING else (low, high)
-    stays, lies = ("above", "below") if metric is Metric.SCALING else ("below", "above")
+    first, last = (high, low) if is_gain(metric) else (low, high)
+    stays, lies = ("above", "below") if is_gain(metric) else ("below", "above")
     return (
         f"the interval {change_text(metric, first)} .. {change_text(metric, last)} neither stays {stays} "
         f"{change_text(metric, evidence.effect)} nor lies {lies} {change_text(metric, evidence.fail_limit)}"

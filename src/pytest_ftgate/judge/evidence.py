@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ..model import Comparison, Decision, Interval, Look, Metric, MetricVerdict, Struct, Test
+from ..model import Comparison, Decision, Interval, Look, MetricVerdict, Struct, Test
+from .metrics import is_gain, is_share
 
 LEAST_SHARE = 0.01
 """A share of the time below which two are alike, where a comparison names none: it keeps the log of no wait finite."""
@@ -48,7 +49,7 @@ def without_values(comparison: Comparison) -> MetricVerdict | None:
 
 def as_costs(comparison: Comparison) -> Comparison:
     """The same with values of which less is better."""
-    if comparison.metric is not Metric.SCALING:
+    if not is_gain(comparison.metric):
         return comparison
     new, reference = (tuple(1 / value for value in side) for side in (comparison.new, comparison.reference))
     return msgspec.structs.replace(comparison, new=new, reference=reference)
@@ -81,12 +82,12 @@ def paired(new: Sequence[float], reference: Sequence[float]) -> list[float]:
 
 def least_share(costs: Comparison) -> float:
     """What is added to a value before its logarithm is taken: something to a share, which may be 0."""
-    return (costs.floor or LEAST_SHARE) if costs.metric is Metric.LOCK_WAIT else 0.0
+    return (costs.floor or LEAST_SHARE) if is_share(costs.metric) else 0.0
 
 
 def _fault(comparison: Comparison) -> str:
     """Why the values cannot be compared, or nothing."""
-    share = comparison.metric is Metric.LOCK_WAIT
+    share = is_share(comparison.metric)
     wanted = "a share of 0 or more" if share else "a positive number"
     for side, values in (("new", comparison.new), (other_side(comparison), comparison.reference)):
         if not values:

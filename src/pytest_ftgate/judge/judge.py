@@ -30,9 +30,9 @@ from ..model import (
     Verdict,
 )
 from ..stats import alpha_spending, rank_tests
-from ..store import conversion, schema
-from . import comparisons, decide, per_launch, prediction, thresholds
-from .comparisons import LEAST_TAIL_ITERATIONS, NEEDS, Numbers
+from ..store import recording, schema
+from . import comparisons, decide, metrics, per_launch, prediction, thresholds
+from .comparisons import Numbers
 from .contracts import check, grammar
 from .contracts import values as values_module
 from .contracts.values import gil_verdict, sides, value_text
@@ -43,20 +43,14 @@ LEAST_ROUNDS = 5
 """Rounds of a cell that nothing is compared with: enough for its figures to have intervals."""
 HOPELESS_ROUNDS = 3
 """So many rounds without a value of a metric say that there will be none."""
-NO_NEW = {
-    Metric.WALL: "no operation ended in any turn",
-    Metric.USS: "its processes ended before the look",
-    Metric.LOCK_WAIT: "no launch of this run gave one",
-}
-"""Why a metric that the other side has may lack here. Scaling is not judged then: its one-worker cell is missing."""
 FIRST_CONTROLS = 6
-"""Launches whose candle turns a floor in seconds into one in candles: later ones must not move what was looked at."""
+"""Launches whose control turns a floor in seconds into one in controls: later ones must not move what was looked at."""
 
 
 class Policy(Struct, frozen=True, kw_only=True):
     """What the options say about verdicts; `alpha` and `beta` are those of each hypothesis."""
 
-    metrics: tuple[Metric, ...]
+    metrics: tuple[str, ...]
     cli: tuple[Threshold, ...]
     ini: tuple[Threshold, ...]
     alpha: float
@@ -74,8 +68,8 @@ class ComparedWith(Struct, frozen=True, kw_only=True):
 
     basis: Basis = ""
     why: str = ""
-    entry: schema.Entry | None = None
-    executor: schema.Entry | None = None
+    entry: schema.StoredCell | None = None
+    executor: schema.StoredCell | None = None
     executor_nodeid: str = ""
     baseline: str = ""
     commit: str = ""
@@ -108,7 +102,7 @@ class Judge:
         """The kinds of launches of the first round: what may gate, or everything where nothing is compared."""
         if not all(compared_with.basis for compared_with in self.all_compared.values()):
             return EVERYTHING
-        gating = {NEEDS[metric] for metric in self.policy.metrics}
+        gating = {metrics.row(metric).need for metric in self.policy.metrics}
         return frozenset(gating.union({"time"}, *(check.metrics_needed(each) for each in self.contracts)))
 
     def needs(self, samples: Sequence[Sample]) -> dict[str, frozenset[Need]]:
@@ -130,11 +124,14 @@ class Judge:
             found[own] |= EVERYTHING
         if sample.reference is not None and self._compared(sample) and len(sample.launches) < HOPELESS_ROUNDS:
             unseen = set(self.policy.metrics) - self._numbers(sample, samples, compared_with).keys()
-            found[own].update(NEEDS[metric] for metric in unseen - {Metric.SCALING, Metric.TAIL})
+            found[own].update(metrics.row(metric).need for metric in unseen - {Metric.SCALING, Metric.TAIL})
         for verdict in self._of_metrics(sample, samples, final=False):
             if verdict.decision is Decision.INCONCLUSIVE and self._hopeful(verdict, sample, self.at_most):
-                found[own].add(NEEDS[verdict.metric])
-                beside = {Metric.SCALING: _one_worker(sample, samples), Metric.RATIO: [compared_with.executor_nodeid]}
+                found[own].add(metrics.row(verdict.metric).need)
+                beside: dict[str, list[str]] = {
+                    Metric.SCALING: _one_worker(sample, samples),
+                    Metric.RATIO: [compared_with.executor_nodeid],
+                }
                 found.update({other: {"time"} for other in beside.get(verdict.metric, []) if other != own})
         for contract, verdict in self._of_contracts(sample, samples, final=False):
             if verdict.decision is Decision.INCONCLUSIVE and self._hopeful(verdict, sample, self.rounds):
@@ -164,7 +161,7 @@ class Judge:
     def compared_with(self, sample: Sample) -> ComparedWith:
         """What a cell is compared with; nothing where its entry turns out to be of something else."""
         found = self.all_compared[sample.cell.nodeid]
-        mismatch = conversion.mismatch(found.entry, sample) if found.entry is not None else ""
+        mismatch = recording.mismatch(found.entry, sample) if found.entry is not None else ""
         return ComparedWith(why=mismatch) if mismatch else found
 
     def metrics(self, sample: Sample, samples: Sequence[Sample], *, final: bool) -> list[MetricVerdict]:
@@ -199,12 +196,11 @@ class Judge:
         entry = self.compared_with(sample).entry
         if entry is None or Metric.TAIL not in self.policy.metrics or not sample.launches:
             return ""
-        tails = comparisons.with_stored(conversion.recording_from_sample(sample), entry).get(Metric.TAIL)
+        tails = comparisons.with_stored(sample, entry, [Metric.TAIL]).get(Metric.TAIL)
         if tails is None or tails.new:
             return ""
-        return (
-            f"the tail was not judged: fewer than {comparisons.LEAST_TAIL_ITERATIONS} turns a launch fit the time given"
-        )
+        least = metrics.LEAST_TAIL_ITERATIONS
+        return f"the tail was not judged: the budget allows fewer than {least} iterations per launch"
 
     def predicted(self, sample: Sample, samples: Sequence[Sample], screened: Verdict, why: str) -> Verdict:
         """The verdict where no reference can be measured, for the reason `why`: what missed the screen is predicted."""
@@ -233,8 +229,8 @@ class Judge:
     def _settled(
         self,
         screened: MetricVerdict,
-        beside: Mapping[Metric, MetricVerdict],
-        numbers: Mapping[Metric, Numbers],
+        beside: Mapping[str, MetricVerdict],
+        numbers: Mapping[str, Numbers],
         sample: Sample,
     ) -> MetricVerdict:
         own = None if screened.contract else beside.get(_beside(screened.metric))
@@ -249,7 +245,7 @@ class Judge:
 
     def _could_fail(self, own: MetricVerdict) -> bool:
         """Whether alpha may have been spent on it: a second chance would double it."""
-        test = comparisons.TESTS[own.metric]
+        test = metrics.row(own.metric).test
         decided = own.decision is not Decision.INCONCLUSIVE
         return decided or (bool(own.launches) and rank_tests.least_p(test, own.launches) <= self.policy.alpha)
 
@@ -276,39 +272,41 @@ class Judge:
     ) -> list[MetricVerdict]:
         compared_with = self.compared_with(sample)
         numbers = self._numbers(sample, samples, compared_with)
-        costs: dict[Metric, Interval | None] = {}
+        costs: dict[Need, Interval | None] = {}
         if shown is not None:
-            costs = {Metric.USS: shown.memory_cost, Metric.LOCK_WAIT: shown.lock_cost}
+            costs = {"memory": shown.memory_cost, "locks": shown.lock_cost}
         found = []
         # Of another machine the time is judged by its ratio to the reference executor's.
         beside = (Metric.RATIO,) if Metric.WALL in self.policy.metrics else ()
         for metric in (*self.policy.metrics, *beside):
-            if metric in numbers and (numbers[metric].new or metric in NO_NEW):
-                refused = decide.refused(metric, costs.get(metric), self.policy.probe_cost)
+            if metric in numbers and (numbers[metric].new or metrics.row(metric).absent):
+                refused = decide.refused(metric, costs.get(metrics.row(metric).need), self.policy.probe_cost)
                 found.append(refused or self._judged(metric, numbers[metric], compared_with.basis, sample, final))
         if sample.reference is not None and _is_dead(sample.reference):  # what was decided before stays
             return [each for each in found if each.launches and each.decision is not Decision.INCONCLUSIVE]
         return found
 
-    def _numbers(self, sample: Sample, samples: Sequence[Sample], compared_with: ComparedWith) -> dict[Metric, Numbers]:
+    def _numbers(self, sample: Sample, samples: Sequence[Sample], compared_with: ComparedWith) -> dict[str, Numbers]:
+        names = self.policy.metrics
         if sample.reference is not None:
-            return comparisons.paired(sample)
+            return comparisons.paired(sample, names)
         if compared_with.entry is None or not sample.launches:
             return {}
-        new = conversion.recording_from_sample(sample)
+        entry = compared_with.entry
         if compared_with.basis == "stored":
-            return comparisons.with_stored(new, compared_with.entry)
-        beside = next((each for each in samples if each.cell.nodeid == compared_with.executor_nodeid), None)
-        executor = conversion.recording_from_sample(beside) if beside is not None else None
-        return comparisons.portable(new, compared_with.entry, executor=executor, stored_executor=compared_with.executor)
+            return comparisons.with_stored(sample, entry, names)
+        executor = next((each for each in samples if each.cell.nodeid == compared_with.executor_nodeid), None)
+        return comparisons.portable(
+            sample, entry, executor=executor, stored_executor=compared_with.executor, names=names
+        )
 
-    def _judged(self, metric: Metric, numbers: Numbers, basis: Basis, sample: Sample, final: bool) -> MetricVerdict:
+    def _judged(self, metric: str, numbers: Numbers, basis: Basis, sample: Sample, final: bool) -> MetricVerdict:
         if not numbers.new:
-            reason = f"the other side has figures and this run none: {NO_NEW[metric]}"
+            reason = f"the other side has figures and this run has none: {metrics.row(metric).absent}"
             return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason)
         return decide.compare(self._comparison(metric, numbers, basis, sample, final))
 
-    def _comparison(self, metric: Metric, numbers: Numbers, basis: Basis, sample: Sample, final: bool) -> Comparison:
+    def _comparison(self, metric: str, numbers: Numbers, basis: Basis, sample: Sample, final: bool) -> Comparison:
         limits = thresholds.effective(
             metric, basis, cli=self.policy.cli, declared=self.spec.thresholds, ini=self.policy.ini
         )
@@ -374,10 +372,10 @@ def doubted(verdict: Verdict, compared: str, alone: str) -> Verdict:
     `compared` says why a comparison of times is not believed, `alone` why a contract about a cell's own time is not;
     each is empty where it is. What others do moves no memory.
     """
-    metrics = [_doubted(each, alone if each.contract else compared) for each in verdict.metrics]
-    if metrics == list(verdict.metrics):
+    judged = [_doubted(each, alone if each.contract else compared) for each in verdict.metrics]
+    if judged == list(verdict.metrics):
         return verdict
-    return decide.judge(metrics, baseline=verdict.baseline, commit=verdict.commit, basis=verdict.basis, why=verdict.why)
+    return decide.judge(judged, baseline=verdict.baseline, commit=verdict.commit, basis=verdict.basis, why=verdict.why)
 
 
 def unchanged(verdict: Verdict) -> Verdict:
@@ -386,49 +384,51 @@ def unchanged(verdict: Verdict) -> Verdict:
     An update may take it in: what recordings of the same code differ by is what a prediction goes by.
     """
     reason = "the code is that of its baseline, so the machine or what is installed has changed"
-    metrics = [
+    doubted_ones = [
         msgspec.structs.replace(each, decision=Decision.INCONCLUSIVE, reason=f"{each.reason}; {reason}")
         if each.decision is Decision.REGRESSED
         else each
         for each in verdict.metrics
     ]
     judged = decide.judge(
-        metrics, baseline=verdict.baseline, commit=verdict.commit, basis=verdict.basis, why=verdict.why
+        doubted_ones, baseline=verdict.baseline, commit=verdict.commit, basis=verdict.basis, why=verdict.why
     )
     return msgspec.structs.replace(judged, same_code=True)
 
 
 def _doubted(judged: MetricVerdict, reason: str) -> MetricVerdict:
     failed = judged.decision in (Decision.REGRESSED, Decision.BROKEN)
-    moved = check.absolute(grammar.parse(judged.contract)) if judged.contract else judged.metric is not Metric.USS
+    moved = (
+        check.absolute(grammar.parse(judged.contract)) if judged.contract else metrics.row(judged.metric).unit != "size"
+    )
     if not (reason and failed and moved):
         return judged
     doubt = f"{judged.reason}; not believed: {reason}"
     return msgspec.structs.replace(judged, decision=Decision.INCONCLUSIVE, reason=doubt)
 
 
-def _beside(metric: Metric) -> Metric:
+def _beside(metric: str) -> str:
     """What a metric of another machine's is beside a reference: times that took turns need no third."""
-    return Metric.WALL if metric is Metric.RATIO else metric
+    return Metric.WALL if metric == Metric.RATIO else metric
 
 
 def missed(verdict: MetricVerdict) -> bool:
     """Whether a metric is not clearly fine, so that its reference should be measured; a contract has none."""
-    if verdict.metric is Metric.CONTRACT or not verdict.launches:
+    if verdict.metric == Metric.CONTRACT or not verdict.launches:
         return False
     return verdict.decision in (Decision.REGRESSED, Decision.INCONCLUSIVE)
 
 
-def hypotheses(spec: Spec, metrics: Sequence[Metric], cell: Cell, cells: Sequence[Cell], compared: bool) -> int:
+def hypotheses(spec: Spec, names: Sequence[str], cell: Cell, cells: Sequence[Cell], compared: bool) -> int:
     """How many tests may raise a false alarm on one cell; `cells` are those of its test."""
     program = cell.executor.program
     scales = cell.workers > 1 and 1 in spec.workers and (program is None or program.counted)
-    absent = {
+    absent: dict[str, bool] = {
         Metric.SCALING: not scales,
-        Metric.LOCK_WAIT: program is not None,
-        Metric.TAIL: spec.window_s is not None and (spec.duration_s or 0.0) / spec.window_s < LEAST_TAIL_ITERATIONS,
+        Metric.TAIL: spec.window_s is not None
+        and (spec.duration_s or 0.0) / spec.window_s < metrics.LEAST_TAIL_ITERATIONS,
     }
-    gating = [metric for metric in metrics if not absent.get(metric)]
+    gating = [name for name in names if not absent.get(name) and metrics.row(name).applies(cell)]
     judged = (grammar.parse(each.text) for each in spec.requirements)
     held = [each for each in judged if not each.is_gil and check.concerns(each, cell, cells)]
     return (len(gating) if compared else 0) + len(held)
@@ -438,7 +438,7 @@ def _unit_in(unit: str, sample: Sample) -> float:
     """What a floor is multiplied with to be in the unit of the values: floors of times are in seconds."""
     if unit == "ns":
         return NS_PER_S
-    if unit == "x candle":
+    if unit == comparisons.OF_CONTROL:
         controls = per_launch.launch_values(sample.control)
         first = [controls[order] for order in sorted(controls)[:FIRST_CONTROLS]]
         return NS_PER_S / median(first) if first else 0.0

@@ -1,21 +1,20 @@
-"""Memory figures: steady, peak and growth, by process group."""
+"""Memory figures: steady, peak and growth, by process group. As to late imports, see `time_figures`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, chain
 
-from ..model import Barrier, Footprint, Interval, Launch, MemoryPoint, RoleFigures
-from ..stats import rank_tests
-from .per_launch import INTERVAL_LEVEL, median_of
+from ..model import Barrier, Footprint, Interval, Launch, MemoryPoint, RoleFigures, Sample
+from .per_launch import INTERVAL_LEVEL, by_order, median_of
 
 TREE = "tree"
 """The key of the whole process tree beside those of its roles."""
 
 
-def memory(launches: Sequence[Launch], bytes_of: Callable[[MemoryPoint], int | None]) -> float | None:
-    """The median over launches of the median over a launch's points."""
-    return median_of(median_of(map(bytes_of, launch.memory)) for launch in launches)
+def memory_values(launches: Iterable[Launch], bytes_of: Callable[[MemoryPoint], int | None]) -> dict[int, float]:
+    """Launch order -> the median over a launch's samples of the process tree, in bytes."""
+    return by_order(sorted(launches, key=lambda each: each.order), lambda each: median_of(map(bytes_of, each.memory)))
 
 
 def peak(launches: Sequence[Launch]) -> float | None:
@@ -23,21 +22,6 @@ def peak(launches: Sequence[Launch]) -> float | None:
     points = (point.steadiest_bytes for launch in launches for point in launch.memory)
     seen = [unique for unique in points if unique is not None]
     return float(max(seen)) if seen else None
-
-
-def uss_values(launches: Iterable[Launch], written: bool | None = None) -> dict[int, float]:
-    """Launch order -> median over its looks of the tree's USS in bytes, or of the part of it that was `written`.
-
-    None takes the written part where the platform has it.
-    """
-
-    def seen(point: MemoryPoint) -> int | None:
-        if written is None:
-            return point.steadiest_bytes
-        return point.written_bytes if written else point.uss_bytes
-
-    medians = {launch.order: median_of(map(seen, launch.memory)) for launch in launches}
-    return {order: value for order, value in sorted(medians.items()) if value is not None}
 
 
 # ---- memory by role
@@ -94,9 +78,17 @@ def growth(launches: Sequence[Launch], floor: Sequence[Launch]) -> Interval | No
 
     That one grows too for a while, where a forked child and its parent cease to share what they write to.
     """
+    from ..stats import rank_tests
+
     empty = [_unique_at(floor, index) for index in range(max((len(launch.barriers) for launch in floor), default=0))]
     lines = [line for launch in launches if (line := _line(launch.barriers, empty)) is not None]
     return rank_tests.slope_interval(lines, INTERVAL_LEVEL) if lines else None
+
+
+def growth_values(sample: Sample) -> dict[int, float]:
+    """Launch order -> bytes that an iteration leaves behind; a launch that shrank grew by nothing."""
+    found = {launch.order: growth([launch], sample.growth_floor) for launch in sample.growth}
+    return {order: max(0.0, slope.value) for order, slope in found.items() if slope is not None}
 
 
 def _unique_at(launches: Sequence[Launch], index: int) -> float | None:

@@ -1,13 +1,12 @@
-"""One value for each launch, and paired ratios of launches."""
+"""One value for each launch, and paired ratios of launches. As to late imports, see `time_figures`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from statistics import fmean, median
 
 from ..model import Interval, Launch, iteration_value
-from ..stats import rank_tests
 
 QUANTILE = 0.25
 INTERVAL_LEVEL = 0.95
@@ -17,6 +16,8 @@ Sides = list[tuple[tuple[float, ...], tuple[float, ...]]]
 
 def launch_value(launch: Launch, *, quantile: float = QUANTILE) -> float | None:
     """The floor of a launch in ns: a low quantile of its turns' `turn_value`; None without a turn that has one."""
+    from ..stats import rank_tests
+
     iterations = (iteration_value(iteration, launch.loops, launch.window_ns > 0) for iteration in launch.iterations)
     usable = [value for value in iterations if math.isfinite(value)]
     return rank_tests.floor(usable, quantile) if usable else None
@@ -24,8 +25,7 @@ def launch_value(launch: Launch, *, quantile: float = QUANTILE) -> float | None:
 
 def launch_values(launches: Iterable[Launch], *, quantile: float = QUANTILE) -> dict[int, float]:
     """Launch order -> floor in ns, for the launches that have one."""
-    floors = {launch.order: launch_value(launch, quantile=quantile) for launch in launches}
-    return {order: value for order, value in floors.items() if value is not None}
+    return by_order(launches, lambda launch: launch_value(launch, quantile=quantile))
 
 
 def launch_ratios(values: dict[int, float], reference: dict[int, float]) -> tuple[float, ...]:
@@ -39,8 +39,16 @@ def paired_ratio(values: dict[int, float], reference: dict[int, float]) -> float
     return math.exp(fmean(map(math.log, ratios))) if ratios else None
 
 
+def by_order(launches: Iterable[Launch], value_of: Callable[[Launch], float | None]) -> dict[int, float]:
+    """Launch order -> value, for the launches whose value is known and finite."""
+    found = {launch.order: value_of(launch) for launch in launches}
+    return {order: float(value) for order, value in found.items() if value is not None and math.isfinite(value)}
+
+
 def interval(values: Iterable[float]) -> Interval | None:
     """The interval of positive values, one for each launch; None without values."""
+    from ..stats import rank_tests
+
     known = tuple(values)
     return rank_tests.log_interval(known) if known else None
 
@@ -66,6 +74,8 @@ def sides_by_order(
     launches: Iterable[Launch], beside: Iterable[Launch]
 ) -> dict[int, tuple[tuple[float, ...], tuple[float, ...]]]:
     """The same by the launches' order, which ascends."""
+    from ..stats import rank_tests
+
     others = {launch.order: _iteration_values(launch) for launch in beside}
     own = {launch.order: _iteration_values(launch) for launch in launches}
     pairs = {order: rank_tests.neighbours(own[order], others[order]) for order in sorted(own.keys() & others.keys())}

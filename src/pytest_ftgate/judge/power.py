@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from statistics import NormalDist
 
-from ..model import Metric, Test
+from ..model import Test
 from ..stats import rank_tests
 from .evidence import Evidence, paired, rounds
 from .scale import change_text, logs
@@ -82,7 +82,7 @@ def deviation_of(test: Test, new: Sequence[float], reference: Sequence[float]) -
     return math.sqrt(squares / freedom) if freedom else 0.0
 
 
-def widened_effect(metric: Metric, evidence: Evidence) -> str:
+def widened_effect(metric: str, evidence: Evidence) -> str:
     """How a widened effect is explained; empty where it was not widened."""
     if evidence.effect <= evidence.asked:
         return ""

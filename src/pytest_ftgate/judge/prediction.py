@@ -8,21 +8,14 @@ from statistics import fmean, median
 
 import msgspec
 
-from ..model import Comparison, Decision, Interval, Metric, MetricVerdict
+from ..model import Comparison, Decision, Interval, MetricVerdict
 from .evidence import INTERVAL_LEVEL, as_costs, least_share, without_values
+from .metrics import is_gain, row
 from .scale import change_text, moved_log, points, ratio, shown_shift
 
 PRIOR_FREEDOM = 8
-PRIOR_DEVIATIONS = {
-    Metric.WALL: 0.04,
-    Metric.TAIL: 0.04,
-    Metric.RATIO: 0.04,
-    Metric.SCALING: 0.04,
-    Metric.USS: 0.02,
-    Metric.LOCK_WAIT: 0.15,
-}
-"""How far recordings of one machine lie apart, as the standard deviation of their logs, before any were seen; it
-counts as much as PRIOR_FREEDOM + 1 recordings do, so that two that agree by chance do not make a third a regression."""
+"""How much the prior deviation of a metric (`Row.spread`) counts: as PRIOR_FREEDOM + 1 recordings do, so that two that
+agree by chance do not make a third a regression."""
 
 
 def predict(comparison: Comparison, recordings: Sequence[Sequence[float]]) -> MetricVerdict:
@@ -32,7 +25,7 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]]) -> Me
     `comparison.reference` is not looked at. The unit is the recording: a new one's median is compared with the bound
     below which a next one would stay with 1 - alpha, in Student's t, around the mean of the stored ones moved by margin
     and floor (Hahn & Meeker 1991, "Statistical Intervals"). What recordings vary by is that seen among them, pooled
-    with the PRIOR_DEVIATIONS, and what medians of so few launches vary by themselves. Regressed beyond that bound,
+    with the prior of the metric, and what medians of so few launches vary by themselves. Regressed beyond that bound,
     improved beyond the mirrored one, else inconclusive: a prediction passes nothing. Errors and no baseline as in
     `compare`.
     """
@@ -40,7 +33,7 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]]) -> Me
     if refusal := without_values(msgspec.structs.replace(comparison, reference=everything)):
         return refusal
     costs = as_costs(comparison)
-    invert = costs.metric is Metric.SCALING
+    invert = is_gain(costs.metric)
     stored = [median(1 / value if invert else value for value in recording) for recording in recordings if recording]
     least = least_share(costs)
     own, *centres = (math.log(value + least) for value in (median(costs.new), *stored))
@@ -80,11 +73,11 @@ def _of_medians(runs: Sequence[Sequence[float]], least: float) -> float:
     return math.sqrt(squares / freedom * shares * math.pi / 2)
 
 
-def _predictive(metric: Metric, centres: Sequence[float]) -> tuple[float, int]:
+def _predictive(metric: str, centres: Sequence[float]) -> tuple[float, int]:
     """The standard deviation of a next recording around the mean of `centres` (logs), and its degrees of freedom."""
     count, middle = len(centres), fmean(centres)
     freedom = PRIOR_FREEDOM + count - 1
-    prior = PRIOR_DEVIATIONS.get(metric, max(PRIOR_DEVIATIONS.values()))
+    prior = row(metric).spread
     squares = PRIOR_FREEDOM * prior**2 + sum((centre - middle) ** 2 for centre in centres)
     return math.sqrt(squares / freedom * (1 + 1 / count)), freedom
 

@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
-from ..model import Comparison, Interval, Metric, Test
+from ..model import Comparison, Interval, Test
 from .evidence import least_share
+from .metrics import is_gain, is_share
 
 UNITS: dict[Test, tuple[str, str]] = {
     "ranks": ("launch", "launches"),
@@ -16,9 +17,9 @@ UNITS: dict[Test, tuple[str, str]] = {
 }
 
 
-def scaled(metric: Metric, values: Sequence[float]) -> list[float]:
+def scaled(metric: str, values: Sequence[float]) -> list[float]:
     """Values on the scale on which a change is a shift: logs; of a share, which may be 0, the values themselves."""
-    return list(values) if metric is Metric.LOCK_WAIT else logs(values)
+    return list(values) if is_share(metric) else logs(values)
 
 
 def moved(values: Sequence[float], fraction: float, floor: float) -> list[float]:
@@ -28,12 +29,12 @@ def moved(values: Sequence[float], fraction: float, floor: float) -> list[float]
 
 def passing(costs: Comparison, values: Sequence[float], effect: float) -> list[float]:
     """The pass limit of each value: never below the fail limit, which a floor may put beyond the effect."""
-    pass_floor = 2 * costs.floor if costs.metric is Metric.LOCK_WAIT else 0.0
+    pass_floor = 2 * costs.floor if is_share(costs.metric) else 0.0
     limits = moved(values, effect, pass_floor), moved(values, costs.margin, costs.floor)
     return [max(pair) for pair in zip(*limits, strict=True)]
 
 
-def fail_limit_of(metric: Metric, side: Sequence[float], limits: Sequence[float]) -> float:
+def fail_limit_of(metric: str, side: Sequence[float], limits: Sequence[float]) -> float:
     """How far the limits, which are on the metric's scale and rise with the side's values, move its median."""
     return median(limits) - median(scaled(metric, side))
 
@@ -51,7 +52,7 @@ def moved_log(costs: Comparison, centre: float) -> float:
 
 def shown_shift(costs: Comparison, own: float, middle: float) -> float:
     """What lies between two centres of `predict`, on the metric's scale."""
-    return math.exp(own) - math.exp(middle) if costs.metric is Metric.LOCK_WAIT else own - middle
+    return math.exp(own) - math.exp(middle) if is_share(costs.metric) else own - middle
 
 
 def logs(values: Sequence[float]) -> list[float]:
@@ -59,26 +60,26 @@ def logs(values: Sequence[float]) -> list[float]:
     return [math.log(value) for value in values]
 
 
-def ratio(metric: Metric, shift: Interval) -> Interval | None:
+def ratio(metric: str, shift: Interval) -> Interval | None:
     """New / reference of the metric itself, from the log-ratio of its costs; of a share there is none."""
-    if metric is Metric.LOCK_WAIT:
+    if is_share(metric):
         return None
     low, value, high = (math.exp(_bounded(bound)) for bound in (shift.low, shift.value, shift.high))
-    if metric is Metric.SCALING:
+    if is_gain(metric):
         return Interval(value=1 / value, low=1 / high, high=1 / low, level=shift.level)
     return Interval(value=value, low=low, high=high, level=shift.level)
 
 
-def points(metric: Metric, shift: Interval) -> Interval | None:
+def points(metric: str, shift: Interval) -> Interval | None:
     """New - reference of a share; of anything else there is none."""
-    return shift if metric is Metric.LOCK_WAIT else None
+    return shift if is_share(metric) else None
 
 
-def change_text(metric: Metric, shift: float) -> str:
+def change_text(metric: str, shift: float) -> str:
     """A shift of the costs as the change of the metric: `+7 %`; of a share `+1.2 points`."""
-    if metric is Metric.LOCK_WAIT:
+    if is_share(metric):
         return _percent(shift).removesuffix(" %") + " points"
-    return _percent(math.expm1(_bounded(-shift if metric is Metric.SCALING else shift)))
+    return _percent(math.expm1(_bounded(-shift if is_gain(metric) else shift)))
 
 
 def _bounded(log: float) -> float:

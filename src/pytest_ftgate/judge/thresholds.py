@@ -10,6 +10,7 @@ from typing import Any, Final
 from ..errors import FtgateError
 from ..model import Basis, Metric, Struct, Threshold
 from ..text import did_you_mean, listed, percent
+from . import metrics
 
 TIMES_S: Final[Mapping[str, float]] = {"ns": 1e-9, "us": 1e-6, "\u00b5s": 1e-6, "\u03bcs": 1e-6, "ms": 1e-3, "s": 1.0}
 """Seconds in a unit of time, with both signs of micro."""
@@ -22,16 +23,8 @@ SIZES_BYTES: Final[Mapping[str, float]] = {
     "MiB": 2.0**20,
     "GiB": 2.0**30,
 }
-GATING: Final = (Metric.WALL, Metric.TAIL, Metric.USS, Metric.LOCK_WAIT, Metric.SCALING)
-"""What gates unless told otherwise."""
-METRICS: Final = (*GATING, Metric.RATIO)
-"""What a threshold can be given for: on another machine the ratio stands for the time."""
 LIKE_WALL: Final = (Metric.WALL, Metric.SCALING, Metric.RATIO)
 """What the short forms `margin` and `effect` are for."""
-PAGE_BYTES = 4096
-USS_FLOOR_PAGES = 64
-LOCK_WAIT_LIMITS = (0.25, 0.5, 0.01)
-"""Margin and effect of the share as fractions, and the point that is no change at all."""
 MOST = 10.0
 """A share at or above this is a slip of the pen."""
 FORM = "METRIC: margin=3%, effect=8%, floor=1ms"
@@ -58,32 +51,10 @@ class Effective(Struct, frozen=True, kw_only=True):
     widest: float
 
 
-def _at(margin: float, effect: float, floor: float = 0.0, widest: float = 0.25) -> Effective:
-    return Effective(margin=margin, effect=effect, floor=floor, widest=widest)
-
-
-_EVERYWHERE: Final = {
-    Metric.USS: _at(0.02, 0.10, float(USS_FLOOR_PAGES * PAGE_BYTES)),
-    Metric.LOCK_WAIT: _at(*LOCK_WAIT_LIMITS, widest=LOCK_WAIT_LIMITS[1]),
-}
-_BESIDE: Final = _EVERYWHERE | {
-    Metric.USS: _at(0.02, 0.05, float(USS_FLOOR_PAGES * PAGE_BYTES)),
-    Metric.WALL: _at(0.02, 0.05),
-    Metric.TAIL: _at(0.10, 0.25, widest=0.5),
-    Metric.SCALING: _at(0.02, 0.05),
-    Metric.RATIO: _at(0.02, 0.05),
-}
-_APART: Final = _EVERYWHERE | {
-    Metric.WALL: _at(0.05, 0.15),
-    Metric.TAIL: _at(0.15, 0.40, widest=0.5),
-    Metric.SCALING: _at(0.05, 0.15),
-    Metric.RATIO: _at(0.05, 0.15),
-}
-
-
-def default(metric: Metric, basis: Basis) -> Effective:
-    """What holds where nobody says otherwise: what took turns is compared more sharply than what did not."""
-    return (_BESIDE if basis == "paired" else _APART)[metric]
+def default(metric: str, basis: Basis) -> metrics.Limits:
+    """What holds where nobody says otherwise: interleaved sides are compared more sharply than others."""
+    row = metrics.row(metric)
+    return row.paired if basis == "paired" else row.apart
 
 
 # ---- texts
@@ -96,13 +67,13 @@ def parse(text: str) -> Threshold:
     """
     match = _TEXT.fullmatch(text)
     if match is None:
-        raise ValueError(f"{FORM}; METRIC is {listed(METRICS)}")
+        raise ValueError(f"{FORM}; METRIC is {listed(metrics.NAMES)}")
     given: dict[str, str] = {}
     position = 0
     while match[2][position:].strip(" \t\r\n,"):
         field = _FIELD.match(match[2], position)
         if field is None or field[1] in given:
-            raise ValueError(f"{FORM}; {match[2][position:].strip()!r} is no field, or one that was given before")
+            raise ValueError(f"{FORM}; {match[2][position:].strip()!r} is not a field, or is given twice")
         given[field[1]] = field[2]
         position = field.end()
     try:
@@ -117,9 +88,9 @@ def threshold(metric: Any, given: Mapping[str, Any]) -> Threshold:
     Fields that are None are as good as not given. Raises ValueError for a metric that cannot gate, an unknown field, a
     value that is none, for no field at all, and for an effect that is not above its margin.
     """
-    if metric not in METRICS:
-        raise ValueError(f"{metric!r} is no metric that gates{did_you_mean(metric, METRICS)}; use {listed(METRICS)}")
-    of = Metric(metric)
+    if not isinstance(metric, str) or not metrics.known(metric):
+        raise ValueError(metrics.no_metric(metric))
+    of = str(metric)
     values = {name: _value(of, name, value) for name, value in given.items() if value is not None}
     if not values:
         raise ValueError(f"{of} is given neither margin, effect nor floor")
@@ -129,12 +100,12 @@ def threshold(metric: Any, given: Mapping[str, Any]) -> Threshold:
     return found
 
 
-def _value(metric: Metric, name: str, value: Any) -> float:
+def _value(metric: str, name: str, value: Any) -> float:
     if name not in FIELDS:
-        raise ValueError(f"{name!r} is no field{did_you_mean(name, FIELDS)}; use {listed(FIELDS)}")
+        raise ValueError(f"{name!r} is not a field{did_you_mean(name, FIELDS)}; use {listed(FIELDS)}")
     found = _floor(metric, value) if name == "floor" else _share(value)
     if found is None:
-        taken = _floor_form(metric) if name == "floor" else "a share such as 5% or 0.05"
+        taken = _FLOORS[metrics.row(metric).unit][1] if name == "floor" else "a share such as 5% or 0.05"
         raise ValueError(f"{name} of {metric} takes {taken}, not {value!r}")
     return found
 
@@ -144,28 +115,22 @@ def _share(value: Any) -> float | None:
     return number if number is not None and number < MOST else None
 
 
-def _floor(metric: Metric, value: Any) -> float | None:
-    if metric in (Metric.SCALING, Metric.RATIO):
+_FLOORS: Final[Mapping[metrics.Unit, tuple[Mapping[str, float], str]]] = {
+    "time": (TIMES_S, "a time with its unit such as 1ms (ns, us, ms or s)"),
+    "size": (SIZES_BYTES, "a size with its unit such as 1MiB (B, KB, KiB, MB, MiB, GB or GiB)"),
+    "share": ({"%": 0.01}, "a share such as 2% or 0.02"),
+    "ratio": ({}, "none: a ratio has no absolute floor"),
+    "number": ({}, "none: it has no unit"),
+}
+"""The units of a floor, and how it is written."""
+
+
+def _floor(metric: str, value: Any) -> float | None:
+    units, _ = _FLOORS[metrics.row(metric).unit]
+    if not units:
         return None
-    units = _floor_units(metric)
     bare = isinstance(value, (int, float)) or "%" in units
     return _quantity(value, {**units, "": 1.0} if bare else units)
-
-
-def _floor_units(metric: Metric) -> Mapping[str, float]:
-    if metric in (Metric.WALL, Metric.TAIL):
-        return TIMES_S
-    return SIZES_BYTES if metric is Metric.USS else {"%": 0.01}
-
-
-def _floor_form(metric: Metric) -> str:
-    if metric in (Metric.WALL, Metric.TAIL):
-        return "a time with its unit such as 1ms (ns, us, ms or s)"
-    if metric is Metric.USS:
-        return "a size with its unit such as 1MiB (B, KB, KiB, MB, MiB, GB or GiB)"
-    if metric is Metric.LOCK_WAIT:
-        return "a share such as 2% or 0.02"
-    return "none: a ratio has no unit beside its margin"
 
 
 def _quantity(value: Any, units: Mapping[str, float]) -> float | None:
@@ -200,7 +165,7 @@ def short_forms(
 
 
 def effective(
-    metric: Metric,
+    metric: str,
     basis: Basis,
     *,
     cli: Sequence[Threshold] = (),
@@ -237,15 +202,16 @@ def effective(
 def check(*, cli: Sequence[Threshold] = (), declared: Sequence[Threshold] = (), ini: Sequence[Threshold] = ()) -> None:
     """Raise ThresholdError where any metric on any road would have thresholds that cannot hold together."""
     bases: tuple[Basis, ...] = ("paired", "stored")
-    for metric in METRICS:
+    named = {each.metric for each in (*cli, *declared, *ini)}
+    for metric in dict.fromkeys((*metrics.NAMES, *sorted(named))):
         for basis in bases:
             effective(metric, basis, cli=cli, declared=declared, ini=ini)
 
 
-def _first(metric: Metric, field: str, layers: Mapping[str, Sequence[Threshold]], usual: float) -> tuple[float, str]:
+def _first(metric: str, field: str, layers: Mapping[str, Sequence[Threshold]], usual: float) -> tuple[float, str]:
     for place, given in layers.items():
         for each in reversed(given):
             value = getattr(each, field)
-            if each.metric is metric and value is not None:
+            if each.metric == metric and value is not None:
                 return value, place
     return usual, ""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 
 from ..model import NS_PER_S, Launch, LockSite, LockWaits, Sample, SiteFigures, WaitFigures, Waits, WaitsFor
 from ..stats.histogram import percentile
-from .per_launch import median_of
+from .per_launch import by_order, median_of
 
 GIL_WAITS = 20
 """So many single waits for the GIL must have been seen to end for percentiles of their lengths."""
@@ -22,13 +22,11 @@ ELSEWHERE = ("multiprocessing.", "asyncio.")
 # ---- locks
 
 
-def lock_share_values(sample: Sample) -> tuple[float, ...]:
-    """A value a lock launch, in their order: time waited for locks over workers x time at work, queue wait apart."""
-    return shares_of(sample, waits_for="lock")
-
-
 def shares_by_order(sample: Sample, waits_for: WaitsFor, but: tuple[str, ...] = ()) -> dict[int, float]:
-    """Launch order -> the same of lock or of queue wait; `but` are beginnings of kinds that are left out."""
+    """Launch order -> time waited for locks, or in queues, over workers x time at work.
+
+    `but` are beginnings of the kinds of lock that are left out.
+    """
     shares = {}
     for order, locks in _lock_waits(sample).items():
         waited = sum(
@@ -185,10 +183,20 @@ def _gil_waits(waits: Sequence[Waits]) -> tuple[float | None, float | None, floa
     return p50, p95, max(longest, p95 or p50)
 
 
-def gil_wait_values(launches: Iterable[Launch]) -> dict[int, float]:
+def gil_shares(sample: Sample) -> dict[int, float]:
+    """Launch order -> the share of the workers' time in which they waited for the GIL, where samples tell."""
+
+    def share(launch: Launch) -> float | None:
+        waits = launch.waits
+        return waits.gil_s / waits.span_s if waits and not waits.unavailable and waits.span_s > 0 else None
+
+    return by_order(sample.memory, share)
+
+
+def gil_wait_values(sample: Sample) -> dict[int, float]:
     """Launch order -> the 95th percentile of its single waits for the GIL in ns, 0 of a launch that saw none."""
     found = {}
-    for launch in launches:
+    for launch in sample.memory:
         if launch.waits is not None and not launch.waits.unavailable and launch.waits.samples:
             none = not (launch.waits.gil_s or launch.waits.gil_waits)
             p95 = 0.0 if none else _gil_waits([launch.waits])[1]

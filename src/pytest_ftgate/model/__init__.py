@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from .base import (
+    Count,
+    Natural,
+    Rate,
     Struct,
     to_builtins,
 )
@@ -91,6 +94,7 @@ __all__ = [
     "Cell",
     "Comparison",
     "Conditions",
+    "Count",
     "Decision",
     "Executor",
     "ExecutorKind",
@@ -112,10 +116,12 @@ __all__ = [
     "MemoryPoint",
     "Metric",
     "MetricVerdict",
+    "Natural",
     "Need",
     "Param",
     "Plan",
     "Program",
+    "Rate",
     "Report",
     "Requirement",
     "Reuse",

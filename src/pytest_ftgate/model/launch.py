@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from .base import Struct
+from .base import Count, Natural, Rate, Struct
 from .spec import Cell, Interpreter, Reuse
 
 Need = Literal["time", "locks", "memory"]
@@ -38,13 +38,13 @@ class Iteration(Struct, frozen=True, kw_only=True):
     server's alone.
     """
 
-    start_ns: int
-    work_ns: int
-    join_ns: int
-    wall_ns: int
-    cpu_ns: int
-    ops: int
-    rate: float
+    wall_ns: Natural
+    work_ns: Natural
+    start_ns: Natural = 0
+    join_ns: Natural = 0
+    cpu_ns: Natural = 0
+    ops: Natural = 0
+    rate: Rate = 0.0
     latency: Latency | None = None
 
 
@@ -63,11 +63,11 @@ class Footprint(Struct, frozen=True, kw_only=True):
     own code, and whether these are unique depends on who else runs the same interpreter just then.
     """
 
-    rss_bytes: int
-    uss_bytes: int | None
-    pss_bytes: int | None
-    processes: int
-    written_bytes: int | None = None
+    rss_bytes: Natural
+    uss_bytes: Natural | None
+    pss_bytes: Natural | None
+    processes: Natural
+    written_bytes: Natural | None = None
 
     @property
     def steadiest_bytes(self) -> int | None:
@@ -82,14 +82,14 @@ class MemoryPoint(Footprint, frozen=True, kw_only=True):
     `workers` (worker processes), `servers` (multiprocessing's forkserver, a Manager) and `others`.
     """
 
-    at_ns: int
+    at_ns: int = 0
     roles: dict[str, Footprint] = {}
 
 
 class Barrier(Struct, frozen=True, kw_only=True):
     """A look at a fixed point: an iteration of `ops` body calls has ended, garbage is collected, all are parked."""
 
-    ops: int
+    ops: Natural
     point: MemoryPoint
 
 
@@ -147,14 +147,14 @@ class LockSite(Struct, frozen=True, kw_only=True):
     """
 
     file: str
-    line: int
+    line: Natural
     kind: str
     waits_for: WaitsFor
     name: str = ""
-    contended: int = 0
-    total_ns: int = 0
-    max_ns: int = 0
-    histogram: dict[int, int] = {}
+    contended: Natural = 0
+    total_ns: Natural = 0
+    max_ns: Natural = 0
+    histogram: dict[Natural, Count] = {}
     acquisitions: int | None = None
 
 
@@ -165,9 +165,9 @@ class LockWaits(Struct, frozen=True, kw_only=True):
     together, `counted_ops` the body calls of the turns in which acquisitions were counted (0: none was).
     """
 
-    work_ns: int
-    ops: int
-    counted_ops: int = 0
+    work_ns: Natural
+    ops: Natural
+    counted_ops: Natural = 0
     sites: tuple[LockSite, ...] = ()
 
 
@@ -182,8 +182,8 @@ class Launch(Struct, frozen=True, kw_only=True):
     order: int
     hash_seed: int
     started_at: str
-    loops: int = 1
-    window_ns: int = 0
+    loops: Count = 1
+    window_ns: Natural = 0
     cold: Iteration | None = None
     iterations: tuple[Iteration, ...] = ()
     counters: dict[str, float] = {}

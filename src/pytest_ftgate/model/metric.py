@@ -8,7 +8,7 @@ from .base import Struct
 
 
 class Metric(StrEnum):
-    """What may gate."""
+    """The metrics that code refers to by name; all have a row in the metric table (judge/metrics.py)."""
 
     WALL = "wall"
     TAIL = "tail"
@@ -26,7 +26,7 @@ class Threshold(Struct, frozen=True, kw_only=True):
     time, x): the fail limit is (1 + margin) reference + floor.
     """
 
-    metric: Metric
+    metric: str
     margin: float | None = None
     effect: float | None = None
     floor: float | None = None

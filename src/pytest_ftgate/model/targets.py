@@ -21,7 +21,7 @@ class TargetError(FtgateError):
 
 
 def parse_target(spec: str) -> Target:
-    """The target that `spec` spells: `3.14`, `3.14.7t`, `3.14t[gil=on,switchinterval=0.1ms]`, or a path.
+    """Parse a target: `3.14`, `3.14.7t`, `3.14t[gil=on,switchinterval=0.1ms]`, or a path.
 
     `request` of the result is the spec without its settings. Raises TargetError.
     """
@@ -39,13 +39,13 @@ def is_path(request: str) -> bool:
 
 
 def parse_version(request: str) -> tuple[str, bool]:
-    """The version prefix and whether the free-threaded build is asked: `3.14.7t` -> (`3.14.7`, True).
+    """The version prefix, and whether it is the free-threaded build: `3.14.7t` -> (`3.14.7`, True).
 
-    Raises TargetError when `request` is no version.
+    Raises TargetError if `request` is not a version.
     """
     match = _VERSION.fullmatch(request)
     if match is None:
-        raise TargetError(f"target {request!r} is no version: write 3.14, 3.14t, 3.14.7 or a path with a '/'")
+        raise TargetError(f"target {request!r} is not a version: write 3.14, 3.14t, 3.14.7 or a path with a '/'")
     return request.removesuffix("t"), bool(match["threaded"])
 
 
@@ -75,7 +75,7 @@ def _check_version(spec: str, request: str) -> None:
 def _settings(spec: str, listed: str | None) -> Settings:
     if listed is None:
         return Settings()
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for item in listed.split(","):
         name, equals, value = (part.strip() for part in item.partition("="))
         known = _PARSERS.get(name)
@@ -85,10 +85,10 @@ def _settings(spec: str, listed: str | None) -> Settings:
                 f"switchinterval=DURATION such as 0.1ms"
             )
         field, parse = known
-        if field in found:
+        if field in settings:
             raise TargetError(f"target {spec!r}: {name} is set twice; keep one")
-        found[field] = parse(spec, name, value)
-    return Settings(**found)
+        settings[field] = parse(spec, name, value)
+    return Settings(**settings)
 
 
 def _on_off(spec: str, name: str, value: str) -> str:
@@ -101,11 +101,11 @@ def _duration_ns(spec: str, name: str, value: str) -> int:
     match = _DURATION.fullmatch(value)
     if match is None:
         raise TargetError(
-            f"target {spec!r}: {name}={value} is no duration; write a number and its unit (us, ms, s), such as 0.1ms"
+            f"target {spec!r}: {name}={value} is not a duration; write a number and its unit (us, ms, s), such as 0.1ms"
         )
     nanoseconds = round(float(match["number"]) * _UNIT_NS[match["unit"]])
     if nanoseconds < 1_000:  # the interpreter keeps whole microseconds
-        raise TargetError(f"target {spec!r}: {name}={value} is too short; the interpreter's least is 1us")
+        raise TargetError(f"target {spec!r}: {name}={value} is too short; the interpreter's minimum is 1us")
     return nanoseconds
 
 

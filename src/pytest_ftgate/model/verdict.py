@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Literal
 
 from .base import Struct
-from .metric import Interval, Metric
+from .metric import Interval
 
 
 class Decision(StrEnum):
@@ -49,7 +49,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     to `widest` where the noise leaves no other way to pass.
     """
 
-    metric: Metric
+    metric: str
     new: tuple[float, ...]
     reference: tuple[float, ...]
     unit: str
@@ -72,7 +72,7 @@ class MetricVerdict(Struct, frozen=True, kw_only=True):
     inconclusive, None where no number is known to. `contract` is the text of a contract, of Metric.CONTRACT alone.
     """
 
-    metric: Metric
+    metric: str
     decision: Decision
     ratio: Interval | None = None
     points: Interval | None = None

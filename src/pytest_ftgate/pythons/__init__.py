@@ -1,4 +1,4 @@
-"""Find, describe and provision target interpreters and their environments."""
+"""Target interpreters and their environments: found, described, installed or built. Start at `find.py`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .environments import (
     prune_environments,
 )
 from .find import InterpreterNotFound, cache_folder, find_interpreter
-from .provide import Outcome, Source, provide
+from .provide import InterpreterSource, Provided, provide
 from .uv_tool import UvMissing, find_uv, run_uv
 
 __all__ = [
@@ -32,8 +32,8 @@ __all__ = [
     "InstallError",
     "InterpreterBroken",
     "InterpreterNotFound",
-    "Outcome",
-    "Source",
+    "InterpreterSource",
+    "Provided",
     "UvMissing",
     "build_from_source",
     "build_key",

@@ -1,4 +1,4 @@
-"""Build CPython from the distribution's source package: both builds by one compiler with the same flags."""
+"""Build CPython from the distribution's source package: both builds with the same compiler and flags."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ import filelock
 
 from ..errors import FtgateError
 from ..model import Struct
+from ..model.targets import series
 from .describe import MARKER, scrubbed_environment
 from .find import built_folder
-from .source_package import Progress, SourcePackage, extract, fetch, known_package, remove
+from .source_package import OnProgress, SourcePackage, extract, fetch, known_package, remove
 
-# Objects fit for the static executable and the shared library alike, so that each file is compiled once; no debug
-# information, which would cost a quarter of the time. Only the interpreter itself gets them, not later extensions.
+# Position-independent objects fit both the static executable and the shared library, so that each file is compiled
+# once. Debug information would take a quarter of the time. Extensions that users build later do not get these flags.
 CORE_FLAGS: Final = "-fPIC -g0"
 APT_PACKAGES: Final = (
     "build-essential pkg-config libssl-dev zlib1g-dev libffi-dev libbz2-dev liblzma-dev libsqlite3-dev "
@@ -36,7 +37,7 @@ _TAIL: Final = 25
 
 
 class BuildError(FtgateError):
-    """A build from source that could not start or failed; names the log's last lines and the mend."""
+    """A build from source that could not start or failed; the message has the last lines of the log and a fix."""
 
 
 class Recipe(Struct, frozen=True):
@@ -49,23 +50,23 @@ class Recipe(Struct, frozen=True):
 
     @property
     def tag(self) -> str:
-        """`3.14t`: what stands in the names of installed files."""
-        return ".".join(self.package.version.split(".")[:2]) + ("t" if self.free_threaded else "")
+        """`3.14t`, as in the names of installed files."""
+        return series(self.package.version) + ("t" if self.free_threaded else "")
 
     @property
     def name(self) -> str:
-        """The name of its prefix in the cache."""
+        """The name of its folder in the cache."""
         kind = "freethreaded" if self.free_threaded else "gil"
         return f"cpython-{self.package.version}-{kind}{'-pgo' if self.pgo else ''}"
 
 
 def build_from_source(
-    version: str, *, free_threaded: bool, cache: Path, jobs: int, pgo: bool, progress: Progress
+    version: str, *, free_threaded: bool, cache: Path, jobs: int, pgo: bool, progress: OnProgress
 ) -> Path:
-    """Build and install the version that `version` (`3.14`) asks for; the executable's path.
+    """Build and install the newest known release of `version` (`3.14`); the executable's path.
 
-    A build that is there already is kept. Under a file lock; the prefix appears whole, at the end. `progress` gets a
-    line about what is going on, several times a second. Raises BuildError, SourceUnavailable.
+    An existing build is kept. A file lock is held; the installation appears complete, at the end. `progress` gets a
+    line about the current step, several times a second. Raises BuildError, SourceUnavailable.
     """
     package = known_package(version)
     if package is None:
@@ -86,8 +87,8 @@ def build_from_source(
 
 
 @contextlib.contextmanager
-def _alone(path: Path, progress: Progress) -> Iterator[None]:
-    """Hold the lock; say so while another build holds it."""
+def _alone(path: Path, progress: OnProgress) -> Iterator[None]:
+    """Hold the lock; report to `progress` while another build holds it."""
     lock = filelock.FileLock(path)
     while not lock.is_locked:
         try:
@@ -106,7 +107,7 @@ def executable_of(prefix: Path, tag: str) -> Path:
 
 
 def missing_headers() -> tuple[str, ...]:
-    """The distribution's packages whose headers the compiler does not find: what is built would lack modules."""
+    """The distribution's packages whose headers the compiler does not find: a build would lack modules."""
     compiler = _compiler()
     if compiler is None:
         return ()
@@ -114,14 +115,14 @@ def missing_headers() -> tuple[str, ...]:
 
 
 def _require_tools() -> None:
-    lacking = [tool for tool in ("make",) if shutil.which(tool) is None]
+    missing = [tool for tool in ("make",) if shutil.which(tool) is None]
     compiler = _compiler()
     if compiler is None:
-        lacking.insert(0, "a C compiler")
+        missing.insert(0, "a C compiler")
     elif not _has_header(compiler, "stdio.h"):
-        lacking.append("the C library's headers")
-    if lacking:
-        raise BuildError(f"cannot build CPython here without {' and '.join(lacking)}: apt install {APT_PACKAGES}")
+        missing.append("the C library's headers")
+    if missing:
+        raise BuildError(f"cannot build CPython here without {' and '.join(missing)}: apt install {APT_PACKAGES}")
 
 
 def _compiler() -> str | None:
@@ -138,8 +139,8 @@ def _has_header(compiler: str, header: str) -> bool:
     return done.returncode == 0
 
 
-def _build(recipe: Recipe, prefix: Path, tarball: Path, work: Path, progress: Progress) -> None:
-    """Everything from the tarball to the finished prefix; what is unfinished stays in `work`."""
+def _build(recipe: Recipe, prefix: Path, tarball: Path, work: Path, progress: OnProgress) -> None:
+    """All steps from the tarball to the installation; unfinished files stay in `work`."""
     started = time.monotonic()
     progress("unpacking the source")
     extract(tarball, work)
@@ -158,7 +159,7 @@ def _build(recipe: Recipe, prefix: Path, tarball: Path, work: Path, progress: Pr
     steps.run("trying the shared library", _library_check(recipe, staged))
     missing = _missing_modules(python)
     _write_marker(recipe, staged, missing, time.monotonic() - started)
-    remove(prefix)  # something unfinished under this name
+    remove(prefix)  # an unfinished installation of this name
     prefix.parent.mkdir(parents=True, exist_ok=True)
     staged.rename(prefix)
 
@@ -168,7 +169,7 @@ def _library(recipe: Recipe) -> str:
 
 
 def _link_command(recipe: Recipe, python: Path, staged: Path) -> list[str]:
-    """Link the static archive whole into a shared library beside the static executable."""
+    """The command that links the whole static archive into a shared library next to the static executable."""
     variables = _ask(python, "import sysconfig; print(*map(sysconfig.get_config_var, ('MODLIBS', 'LIBS', 'SYSLIBS')))")
     archive = f"libpython{recipe.tag}.a"
     return [
@@ -197,7 +198,7 @@ def _library_check(recipe: Recipe, staged: Path) -> list[str]:
 
 
 def _missing_modules(python: Path) -> tuple[str, ...]:
-    """The needed modules that the new interpreter cannot import. Raises BuildError when it does not run."""
+    """The needed modules that the new interpreter cannot import. Raises BuildError if it does not run."""
     program = (
         "import importlib\n"
         f"for name in {NEEDED_MODULES!r}:\n"
@@ -215,9 +216,9 @@ def _ask(python: Path, program: str) -> str:
 
 
 def _write_marker(recipe: Recipe, staged: Path, missing: tuple[str, ...], took_s: float) -> None:
-    lacking = f", without {', '.join(missing)}" if missing else ""
+    without = f", without {', '.join(missing)}" if missing else ""
     marker = {
-        "line": f"built from the source package {recipe.package.version}{lacking}",
+        "line": f"built from the source package {recipe.package.version}{without}",
         "version": recipe.package.version,
         "source": recipe.package.pool,
         "sha256": recipe.package.sha256,
@@ -231,7 +232,7 @@ def _write_marker(recipe: Recipe, staged: Path, missing: tuple[str, ...], took_s
 
 
 def missing_modules(prefix: Path) -> tuple[str, ...]:
-    """The needed modules that a build from source lacks, as its marker says; empty for other interpreters."""
+    """The needed modules that a build from source lacks, according to its marker; empty for other interpreters."""
     try:
         return tuple(json.loads((prefix / MARKER).read_text(encoding="utf-8"))["missing_modules"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -239,22 +240,22 @@ def missing_modules(prefix: Path) -> tuple[str, ...]:
 
 
 def _environment() -> dict[str, str]:
-    """Free of what would change the build: the caller's Python, flags and make."""
+    """The environment without variables that would change the build: the caller's Python, flags and make."""
     ignored = {"CFLAGS", "CPPFLAGS", "LDFLAGS", "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "DESTDIR", "VIRTUAL_ENV"}
     kept = {name: value for name, value in scrubbed_environment().items() if name not in ignored}
     return {**kept, "LC_ALL": "C.UTF-8", "CC": _compiler() or "cc"}
 
 
 class _Steps:
-    """Runs the commands of a build in one folder, with one log, and says how far they are."""
+    """Runs the commands of a build in one folder, with one log, and reports their progress."""
 
-    def __init__(self, folder: Path, log: Path, progress: Progress) -> None:
+    def __init__(self, folder: Path, log: Path, progress: OnProgress) -> None:
         self.folder = folder
         self.log = log
         self.progress = progress
 
     def run(self, label: str, command: list[str]) -> None:
-        """One command to its end. Raises BuildError with the log's last lines; ends its children on any error."""
+        """Run one command to its end. Raises BuildError with the log's last lines; on any error ends its children."""
         with self.log.open("ab") as log:
             start = log.tell()
             process = self._start(label, command, log)

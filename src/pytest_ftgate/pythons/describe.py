@@ -1,4 +1,4 @@
-"""Ask an interpreter what it is, from inside itself and free of the caller's environment."""
+"""Run an interpreter, without the caller's Python settings, to learn what it is."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ import msgspec
 
 from ..errors import FtgateError
 from ..model import Interpreter, Settings, StartMethod, Struct
+from ..model.targets import series
 
 TIMEOUT_S: Final = 60.0
 MARKER: Final = "ftgate-build.json"
 
-# Runs in the target: the standard library of any Python 3.13+, and only syntax that older ones refuse politely.
+# Runs in the target: standard library of Python 3.13 and newer, in syntax that older versions can at least parse.
 _COLLECTOR: Final = r"""
 import json, os, platform, sys, sysconfig
 
@@ -34,8 +35,8 @@ def jit(args):
     given = [word for word in words if word.startswith("--enable-experimental-jit")]
     mode = given[-1].partition("=")[2] or "yes" if given else "no"
     available = mode in ("yes", "yes-off")
-    asked = os.environ.get("PYTHON_JIT", "0" if mode == "yes-off" else "1")
-    return available, available and asked != "0"
+    requested = os.environ.get("PYTHON_JIT", "0" if mode == "yes-off" else "1")
+    return available, available and requested != "0"
 
 def start_methods():
     try:
@@ -74,11 +75,11 @@ with open(sys.argv[1], "w", encoding="utf-8") as file:
 
 
 class InterpreterBroken(FtgateError):
-    """An executable that did not describe itself: no Python, a dead shim, a crash or a hang."""
+    """An executable that did not describe itself: not a Python, a shim without a target, a crash or a hang."""
 
 
 class Facts(Struct, frozen=True):
-    """What the collector found; `base_executable` is the interpreter behind a virtual environment."""
+    """The collector's output; `base_executable` is the interpreter behind a virtual environment."""
 
     executable: str
     base_executable: str
@@ -100,10 +101,10 @@ class Facts(Struct, frozen=True):
 
 
 def describe(executable: str, *, found: str, settings: Settings = Settings()) -> Interpreter:
-    """Run `executable` once (twice with a setting that it supports) and return what it says of itself.
+    """Run `executable` once (twice with a setting that it supports) and return its description.
 
-    `found` is how it was found, in a few words ("PATH", "uv"). A setting that the build cannot have is left out:
-    ask `settings_unsupported` for it. Raises InterpreterBroken.
+    `found` tells how it was found ("PATH", "uv"). A setting that the build does not support is left out, see
+    `settings_unsupported`. Raises InterpreterBroken.
     """
     interpreter = _interpreter(executable, collect(executable), found)
     wanted = environment_variables(settings)
@@ -113,9 +114,9 @@ def describe(executable: str, *, found: str, settings: Settings = Settings()) ->
 
 
 def collect(executable: str, environment: dict[str, str] | None = None) -> Facts:
-    """The facts that `executable` gives of itself under `environment` (added to a scrubbed one).
+    """The facts about `executable`, run with `environment` added to a scrubbed one.
 
-    Raises InterpreterBroken when it does not start, exits with an error, hangs or writes nonsense.
+    Raises InterpreterBroken if it does not start, exits with an error, hangs or writes something else.
     """
     with tempfile.TemporaryDirectory(prefix="ftgate-") as folder:
         output = os.path.join(folder, "facts.json")
@@ -133,11 +134,11 @@ def scrubbed_environment() -> dict[str, str]:
 
 
 def settings_unsupported(interpreter: Interpreter, settings: Settings) -> str | None:
-    """Why `settings` cannot be had on `interpreter`, with the mend; None when they can."""
+    """Why `interpreter` does not support `settings`, with a fix; None if it does."""
     name = interpreter.name
-    version = ".".join(interpreter.version.split(".")[:2])
+    version = series(interpreter.version)
     if settings.gil == "off" and not interpreter.free_threaded:
-        return f"gil=off needs a free-threaded build and {name} is none: use the target {version}t"
+        return f"gil=off needs a free-threaded build and {name} is not one: use the target {version}t"
     if settings.jit == "on" and not interpreter.jit_available:
         return f"jit=on: {name} was built without the JIT (configure --enable-experimental-jit)"
     if settings.switchinterval_ns is not None and _runs_without_gil(interpreter, settings):
@@ -146,7 +147,7 @@ def settings_unsupported(interpreter: Interpreter, settings: Settings) -> str | 
 
 
 def environment_variables(settings: Settings) -> dict[str, str]:
-    """The variables that set the GIL and the JIT at start-up; the switch interval is set by the runner."""
+    """The variables that set the GIL and the JIT at start-up; the runner sets the switch interval."""
     switches = {"PYTHON_GIL": settings.gil, "PYTHON_JIT": settings.jit}
     return {name: "1" if value == "on" else "0" for name, value in switches.items() if value is not None}
 
@@ -154,8 +155,8 @@ def environment_variables(settings: Settings) -> dict[str, str]:
 def build_key(interpreter: Interpreter) -> str:
     """A short key for baselines, such as `cpython-3.14.7t-nogil-1a2b3c4d`.
 
-    It changes with the version, the GIL and JIT state and with what the build's speed hangs on (compiler, flags,
-    PGO, LTO); it does not change with the place or the date of the build.
+    It depends on the version, the state of GIL and JIT, and on what the build's speed depends on (compiler, flags, PGO,
+    LTO); it does not depend on the place or the date of the build.
     """
     parts = [interpreter.implementation, interpreter.name, "gil" if interpreter.gil_enabled else "nogil"]
     if interpreter.jit_enabled:
@@ -184,10 +185,10 @@ def _run(executable: str, command: list[str], environment: dict[str, str], folde
     except subprocess.TimeoutExpired as error:
         raise InterpreterBroken(f"{executable} did not describe itself within {TIMEOUT_S:.0f} s") from error
     if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip() or "it printed nothing").splitlines()
+        output = (done.stderr.strip() or done.stdout.strip() or "it printed nothing").splitlines()
         ended = f"exit code {done.returncode}" if done.returncode > 0 else f"signal {-done.returncode}"
-        # A traceback's last line tells most; of a shim or the shell it is the first.
-        line = said[-1] if said[0].startswith("Traceback") else said[0]
+        # The last line of a traceback tells most; of the output of a shim or the shell it is the first.
+        line = output[-1] if output[0].startswith("Traceback") else output[0]
         raise InterpreterBroken(f"{executable} does not run ({ended}): {line}")
 
 
@@ -234,7 +235,7 @@ _PLACES = re.compile(r"--(?:exec-)?prefix|--\w+dir|--srcdir|--with-ensurepip|--d
 
 
 def _flags_that_matter(config_args: str) -> list[str]:
-    """The arguments of configure without places: prefixes, folders, and words of a flag that hold a path."""
+    """The arguments of configure without places: prefixes, folders, and words of a flag that contain a path."""
     try:
         arguments = shlex.split(config_args)
     except ValueError:

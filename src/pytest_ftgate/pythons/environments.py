@@ -1,4 +1,4 @@
-"""An environment of its own for each target, made by uv, holding the user's project."""
+"""One virtual environment per target, made by uv, with the user's project installed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .uv_tool import run_uv
 STAMP: Final = "ftgate-stamp.json"
 STAMP_SCHEMA: Final = 2
 KEPT_UNUSED_S: Final = 30 * 86400.0
-"""An environment that nothing used for so long is removed; it is made again where it is wanted."""
+"""An environment unused for this long is removed; it is made again when it is needed."""
 
 _METADATA: Final = ("pyproject.toml", "setup.py", "setup.cfg", "MANIFEST.in", "uv.lock", "poetry.lock", "pdm.lock")
 _NATIVE: Final = (
@@ -34,24 +34,24 @@ _SKIPPED: Final = frozenset({"build", "dist", "target", "node_modules", "__pycac
 
 
 class EnvironmentBroken(FtgateError):
-    """An environment that uv could not make; holds uv's own message."""
+    """An environment that uv could not make; has uv's own message."""
 
 
 class InstallError(EnvironmentBroken):
-    """The user's project could not be installed into an environment; holds uv's own message whole."""
+    """The user's project could not be installed into an environment; has uv's whole message."""
 
 
 def default_install(project: Path) -> tuple[str, ...]:
-    """What to install when nothing is said: the project itself, editable; nothing when it is no package.
+    """What to install without ftgate_install: the project itself, editable; nothing if it is not a package.
 
-    Raises FtgateError when pyproject.toml cannot be read.
+    Raises FtgateError if pyproject.toml cannot be read.
     """
     pyproject = project / "pyproject.toml"
     if pyproject.is_file():
         try:
             content = tomllib.loads(pyproject.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise FtgateError(f"{pyproject} cannot be read: {error}; mend it or set ftgate_install") from error
+            raise FtgateError(f"{pyproject} cannot be read: {error}; fix it or set ftgate_install") from error
         if content.get("tool", {}).get("uv", {}).get("package") is False:
             return ()
         if "project" in content or "build-system" in content:
@@ -60,10 +60,10 @@ def default_install(project: Path) -> tuple[str, ...]:
 
 
 def ensure_environment(interpreter: Interpreter, *, root: Path, project: Path, install: tuple[str, ...]) -> Path:
-    """The python of an environment of `interpreter` under `root`, made or remade when what it is made from changed.
+    """The python of an environment of `interpreter` under `root`, made if it is missing or out of date.
 
-    `install` holds arguments for `uv pip install`, relative to `project`; empty installs nothing.
-    Two runs do not build it at once. Raises EnvironmentBroken, InstallError.
+    `install` holds arguments for `uv pip install`, relative to `project`; empty installs nothing. A file lock keeps two
+    runs from making it at once. Raises EnvironmentBroken, InstallError.
     """
     folder = environment_folder(interpreter, root=root, project=project, install=install)
     hide_from_git(root)
@@ -71,7 +71,7 @@ def ensure_environment(interpreter: Interpreter, *, root: Path, project: Path, i
         stamp = _stamp(interpreter, project, install)
         python = environment_python(folder)
         if read_stamp(folder) == stamp and python.exists():
-            os.utime(folder / STAMP)  # its last use, for the pruning
+            os.utime(folder / STAMP)  # the time of its last use, for `prune_environments`
             return python
         (folder / STAMP).unlink(missing_ok=True)
         _make(folder, interpreter)
@@ -82,7 +82,7 @@ def ensure_environment(interpreter: Interpreter, *, root: Path, project: Path, i
 
 
 def environment_folder(interpreter: Interpreter, *, root: Path, project: Path, install: tuple[str, ...]) -> Path:
-    """Where the environment of an interpreter and its install arguments stands, made or not."""
+    """The folder of the environment for an interpreter and install arguments, whether it exists or not."""
     made_of = json.dumps([interpreter.executable, str(project.resolve()), list(install)])
     return root.absolute() / f"{interpreter.name}-{hashlib.sha256(made_of.encode()).hexdigest()[:8]}"
 
@@ -93,7 +93,7 @@ def environment_python(folder: Path) -> Path:
 
 
 def read_stamp(folder: Path) -> dict[str, str] | None:
-    """What an environment was made from; None when it is not there or was not finished."""
+    """What an environment was made from; None if it does not exist or is not finished."""
     try:
         content = json.loads((folder / STAMP).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -108,9 +108,9 @@ def find_environments(interpreter: Interpreter, root: Path) -> list[Path]:
 
 
 def prune_environments(root: Path, *, kept_unused_s: float = KEPT_UNUSED_S) -> list[Path]:
-    """Remove the environments under `root` whose project is gone, or that were unused for `kept_unused_s` seconds.
+    """Remove the environments under `root` whose project no longer exists, or unused for `kept_unused_s` seconds.
 
-    One that another run is making, or whose stamp names no project, stays. Returns what was removed.
+    One that another run is making, or whose stamp names no project, is kept. Returns the removed folders.
     """
     removed = []
     for folder in sorted(path.parent for path in root.absolute().glob(f"*/{STAMP}")):
@@ -153,14 +153,14 @@ def _make(folder: Path, interpreter: Interpreter) -> None:
 
 
 def _install(python: Path, interpreter: Interpreter, project: Path, install: tuple[str, ...]) -> None:
-    # Compiled once here: a launch that compiled modules, or could not store them, would measure that.
+    # Modules are compiled here: a launch would otherwise measure their compilation.
     arguments = ["pip", "install", "--compile-bytecode", "--python", str(python), *install]
     done = run_uv(arguments, cwd=project)
     if done.returncode:
-        said = "\n".join(part.strip() for part in (done.stdout, done.stderr) if part.strip())
+        output = "\n".join(part.strip() for part in (done.stdout, done.stderr) if part.strip())
         raise InstallError(
             f"cannot install {' '.join(install)} (of {project}) for {interpreter.name}; "
-            f"set what is installed by ftgate_install, or by requires= of the test. uv said:\n{said}"
+            f"set what to install with ftgate_install, or with requires= of the test. Output of uv:\n{output}"
         )
 
 
@@ -196,7 +196,7 @@ def _digest(paths: Iterable[Path]) -> str:
 
 
 def _inputs(project: Path, install: tuple[str, ...]) -> Iterator[Path]:
-    """Every file that the result of `uv pip install` on these arguments hangs on."""
+    """Every file on which the result of `uv pip install` with these arguments depends."""
     for kind, value in _arguments(install):
         path = project / os.path.expanduser(value.partition("[")[0])
         if kind == "requirements":
@@ -232,7 +232,7 @@ def _arguments(arguments: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _requirements(path: Path, seen: frozenset[Path] = frozenset()) -> Iterator[Path]:
-    """A requirements file, those that it names, and the files of local projects in it."""
+    """A requirements file, the files that it includes, and the files of its local projects."""
     if path in seen or not path.is_file():
         return
     yield path

@@ -16,7 +16,7 @@ from .uv_tool import UvMissing, run_uv
 
 
 class InterpreterNotFound(FtgateError):
-    """No interpreter answers a target; the message holds what was rejected and the mend."""
+    """No interpreter matches a target; the message has the rejected ones and a fix."""
 
 
 def cache_folder() -> Path:
@@ -37,10 +37,10 @@ def uv_folder(cache: Path) -> Path:
 
 
 def find_interpreter(target: Target, *, cache: Path | None = None) -> Interpreter:
-    """The interpreter that answers `target`, described with the target's settings.
+    """The interpreter that matches `target`, described with the target's settings.
 
-    `cache` is the plugin's cache folder (default: `cache_folder()`). Candidates that do not run, or are of another
-    version or build, are passed over. Raises InterpreterNotFound with what was rejected and the mend.
+    `cache` is the plugin's cache folder (default: `cache_folder()`). Candidates that do not run, or have another
+    version or build, are skipped. Raises InterpreterNotFound, with the rejected ones and a fix.
     """
     if is_path(target.request):
         return _at_path(target)
@@ -52,10 +52,10 @@ def find_interpreter(target: Target, *, cache: Path | None = None) -> Interprete
         except InterpreterBroken as error:
             rejected.append(str(error))
             continue
-        if not _answers(facts, version, threaded):
+        if not _matches(facts, version, threaded):
             rejected.append(f"{executable} is {facts.version}{'t' if facts.free_threaded else ''}")
             continue
-        # A shim or a virtual environment stands for another executable: measure that one itself.
+        # A shim or a virtual environment starts another executable: measure that one.
         real = facts.base_executable if os.path.isfile(facts.base_executable) else executable
         return describe(real, found=found, settings=target.settings)
     raise InterpreterNotFound(_not_found(target, rejected))
@@ -64,7 +64,7 @@ def find_interpreter(target: Target, *, cache: Path | None = None) -> Interprete
 def _at_path(target: Target) -> Interpreter:
     path = os.path.abspath(os.path.expanduser(target.request))
     if not os.path.isfile(path):
-        raise InterpreterNotFound(f"target {target.spec!r}: there is no file {path}; give the path of an executable")
+        raise InterpreterNotFound(f"target {target.spec!r}: no such file: {path}; give the path of an executable")
     try:
         interpreter = describe(path, found="path", settings=target.settings)
     except InterpreterBroken as error:
@@ -116,7 +116,7 @@ def _on_path(names: list[str]) -> Iterator[str]:
 
 
 def _in_prefixes(folder: Path, names: list[str]) -> Iterator[str]:
-    # Names that start with a dot are uv's and our own unfinished work.
+    # Names that start with a dot are unfinished work, of uv or of the plugin.
     prefixes = sorted((path for path in folder.glob("[!.]*") if path.is_dir()), key=_natural, reverse=True)
     for prefix in prefixes:
         for name in names:
@@ -139,7 +139,7 @@ def _by_uv(version: str, threaded: bool) -> str | None:
     return path if done.returncode == 0 and os.path.isfile(path) else None
 
 
-def _answers(facts: Facts, version: str, threaded: bool) -> bool:
+def _matches(facts: Facts, version: str, threaded: bool) -> bool:
     same = facts.version == version or facts.version.startswith(f"{version}.")
     return facts.implementation == "cpython" and same and facts.free_threaded == threaded
 
@@ -151,7 +151,7 @@ def _numbers(version: str) -> tuple[int, int]:
 
 def _not_found(target: Target, rejected: list[str]) -> str:
     lines = [f"no interpreter found for the target {target.spec!r}: not on PATH, not in the cache, not known to uv"]
-    lines += [f"  passed over: {reason}" for reason in rejected]
+    lines += [f"  skipped: {reason}" for reason in rejected]
     lines.append(
         f"  fix: run `ftgate pythons --target {target.request}` or `uv python install {target.request}`, "
         f"or give a path as the target"

@@ -1,4 +1,4 @@
-"""Have the interpreter of a target: find it, else let uv install it, else build it, else say what is missing."""
+"""Provide the interpreter of a target: find it, else install it with uv, else build it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ..model.targets import is_path, parse_version
 from .build import APT_PACKAGES, build_from_source, missing_headers, missing_modules
 from .describe import describe
 from .find import InterpreterNotFound, cache_folder, find_interpreter, uv_folder
-from .source_package import Progress
+from .source_package import OnProgress
 from .uv_tool import find_uv, uv_environment
 
 UV_TIMEOUT_S: Final = 900.0
 
 
-class Source(StrEnum):
-    """Where interpreters may come from; `auto` tries the others in this order."""
+class InterpreterSource(StrEnum):
+    """Where an interpreter may come from; `auto` tries the others in this order."""
 
     AUTO = "auto"
     PATH = "path"
@@ -30,8 +30,8 @@ class Source(StrEnum):
     BUILD = "build"
 
 
-class Outcome(Struct, frozen=True):
-    """What became of one target: its interpreter, or None; `did` says how, `notes` what went wrong on the way."""
+class Provided(Struct, frozen=True):
+    """The interpreter of one target, or None; `did` tells how it was provided, `notes` what failed before."""
 
     target: Target
     interpreter: Interpreter | None
@@ -47,40 +47,40 @@ def _quiet(_line: str) -> None:
 def provide(
     target: Target,
     *,
-    source: Source = Source.AUTO,
+    source: InterpreterSource = InterpreterSource.AUTO,
     cache: Path | None = None,
     jobs: int = 1,
     pgo: bool = False,
-    progress: Progress = _quiet,
-) -> Outcome:
-    """Have the interpreter of `target`; never raises for what is merely missing: `interpreter` is None then."""
+    progress: OnProgress = _quiet,
+) -> Provided:
+    """Provide the interpreter of `target`; if it cannot be provided, `interpreter` is None and `notes` tell why."""
     started = time.monotonic()
     cache = cache or cache_folder()
     not_found = ""
     notes: list[str] = []
     try:
-        if source is Source.AUTO or source is Source.PATH or is_path(target.request):
+        if source is InterpreterSource.AUTO or source is InterpreterSource.PATH or is_path(target.request):
             found = find_interpreter(target, cache=cache)
-            return Outcome(target=target, interpreter=found, did=_did_find(found))
+            return Provided(target=target, interpreter=found, did=_did_find(found))
     except InterpreterNotFound as error:
         not_found = str(error)
-    ways: dict[Source, Callable[[], str]] = {
-        Source.UV: lambda: _install_by_uv(target, cache, progress),
-        Source.BUILD: lambda: _build(target, cache, jobs, pgo, progress, notes),
+    ways: dict[InterpreterSource, Callable[[], str]] = {
+        InterpreterSource.UV: lambda: _install_by_uv(target, cache, progress),
+        InterpreterSource.BUILD: lambda: _build(target, cache, jobs, pgo, progress, notes),
     }
     for way, act in ways.items():
-        if source not in (Source.AUTO, way) or is_path(target.request):
+        if source not in (InterpreterSource.AUTO, way) or is_path(target.request):
             continue
         try:
             executable = act()
-            did = "installed by uv" if way is Source.UV else "built from source"
+            did = "installed by uv" if way is InterpreterSource.UV else "built from source"
             interpreter = describe(executable, found=f"cache: {did}", settings=target.settings)
         except FtgateError as error:
             notes.append(str(error))
             continue
         took_s = time.monotonic() - started
-        return Outcome(target=target, interpreter=interpreter, did=did, notes=tuple(notes), took_s=took_s)
-    return Outcome(target=target, interpreter=None, did="missing", notes=tuple(filter(None, [not_found, *notes])))
+        return Provided(target=target, interpreter=interpreter, did=did, notes=tuple(notes), took_s=took_s)
+    return Provided(target=target, interpreter=None, did="missing", notes=tuple(filter(None, [not_found, *notes])))
 
 
 def _did_find(interpreter: Interpreter) -> str:
@@ -88,18 +88,18 @@ def _did_find(interpreter: Interpreter) -> str:
     return words.get(interpreter.found, f"found in the {interpreter.found}")
 
 
-def _install_by_uv(target: Target, cache: Path, progress: Progress) -> str:
+def _install_by_uv(target: Target, cache: Path, progress: OnProgress) -> str:
     """`uv python install` into our own folder; the executable's path. Raises FtgateError with uv's message."""
     folder = uv_folder(cache)
     folder.mkdir(parents=True, exist_ok=True)
-    # Few and short tries: where the network refuses, the source build is next.
+    # Few and short attempts: without a network, the build from source comes next.
     variables = {"UV_PYTHON_INSTALL_DIR": str(folder), "UV_HTTP_TIMEOUT": "20", "UV_HTTP_RETRIES": "1"}
     _run_with_progress(["python", "install", "--no-bin", "--no-config", target.request], variables, progress)
     arguments = ["python", "find", "--managed-python", "--no-python-downloads", "--no-project", "--no-config"]
     return _run_with_progress([*arguments, "--system", target.request], variables, progress).strip()
 
 
-def _run_with_progress(arguments: list[str], variables: dict[str, str], progress: Progress) -> str:
+def _run_with_progress(arguments: list[str], variables: dict[str, str], progress: OnProgress) -> str:
     started = time.monotonic()
     with subprocess.Popen(
         [find_uv(), *arguments],
@@ -112,7 +112,7 @@ def _run_with_progress(arguments: list[str], variables: dict[str, str], progress
     ) as process:
         while True:
             try:
-                output, said = process.communicate(timeout=0.3)
+                output, errors = process.communicate(timeout=0.3)
                 break
             except subprocess.TimeoutExpired:
                 progress("uv is downloading")
@@ -122,22 +122,22 @@ def _run_with_progress(arguments: list[str], variables: dict[str, str], progress
                 process.kill()
                 raise
     if process.returncode:
-        raise FtgateError(f"uv {' '.join(arguments[:2])} did not succeed: {_first_and_last(said)}")
+        raise FtgateError(f"uv {' '.join(arguments[:2])} failed: {_first_and_last(errors)}")
     return output
 
 
-def _first_and_last(said: str) -> str:
-    lines = [line.strip().removeprefix("error: ") for line in said.splitlines() if line.strip()]
-    return f"{lines[0]} ({lines[-1]})" if len(lines) > 1 else "".join(lines) or "it said nothing"
+def _first_and_last(output: str) -> str:
+    lines = [line.strip().removeprefix("error: ") for line in output.splitlines() if line.strip()]
+    return f"{lines[0]} ({lines[-1]})" if len(lines) > 1 else "".join(lines) or "it printed nothing"
 
 
-def _build(target: Target, cache: Path, jobs: int, pgo: bool, progress: Progress, notes: list[str]) -> str:
+def _build(target: Target, cache: Path, jobs: int, pgo: bool, progress: OnProgress, notes: list[str]) -> str:
     version, threaded = parse_version(target.request)
-    lacking = missing_headers()
+    packages = missing_headers()
     built = build_from_source(version, free_threaded=threaded, cache=cache, jobs=jobs, pgo=pgo, progress=progress)
     prefix = built.parent.parent
     modules = missing_modules(prefix)
     if modules:
-        mend = f"apt install {' '.join(lacking) or APT_PACKAGES}, remove {prefix} and run again"
-        notes.append(f"it was built without {', '.join(modules)}: {mend}")
+        fix = f"apt install {' '.join(packages) or APT_PACKAGES}, remove {prefix} and run again"
+        notes.append(f"it was built without {', '.join(modules)}: {fix}")
     return str(built)

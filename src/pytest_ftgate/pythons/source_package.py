@@ -1,4 +1,4 @@
-"""The distribution's source package of CPython: which one, from which mirror, its checksum verified."""
+"""The distribution's source package of CPython: download it from a mirror and verify its checksum."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ APT: Final = Path("/etc/apt")
 TIMEOUT_S: Final = 30.0
 _CHUNK: Final = 1 << 18
 
-Progress = Callable[[str], None]
+OnProgress = Callable[[str], None]
+"""Called with one line about the current step."""
 
 
 class SourcePackage(Struct, frozen=True):
@@ -32,7 +33,7 @@ class SourcePackage(Struct, frozen=True):
 
 
 class SourceUnavailable(FtgateError):
-    """The source package could not be had from any mirror, or its checksum is wrong."""
+    """No mirror has the source package, or its checksum is wrong."""
 
 
 KNOWN: Final = (
@@ -46,7 +47,7 @@ KNOWN: Final = (
 
 
 def known_package(version: str) -> SourcePackage | None:
-    """The package that a version prefix (`3.14`, `3.14.7`) asks for; None when there is none."""
+    """The package for a version prefix (`3.14`, `3.14.7`); None if none is known."""
     for package in KNOWN:
         if package.version == version or package.version.startswith(f"{version}."):
             return package
@@ -54,11 +55,11 @@ def known_package(version: str) -> SourcePackage | None:
 
 
 def mirrors(apt: Path = APT) -> tuple[str, ...]:
-    """The package mirrors of this machine's own apt set-up, first come first; security archives left out.
+    """The package mirrors in this machine's apt configuration, in its order.
 
-    Archives that can have no pool of ours (no `main` component) are left out too.
+    Security archives, and archives without a `main` component, are left out.
     """
-    found: list[str] = []
+    uris: list[str] = []
     files = [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*"))]
     for path in files:
         if path.suffix not in (".list", ".sources") or not path.is_file():
@@ -68,12 +69,12 @@ def mirrors(apt: Path = APT) -> tuple[str, ...]:
         for uri, suites, components in entries:
             security = "security" in uri or all("security" in suite for suite in suites)
             if "main" in components and not security and uri.startswith(("http://", "https://", "file:")):
-                found.append(uri.rstrip("/"))
-    return tuple(dict.fromkeys(found))
+                uris.append(uri.rstrip("/"))
+    return tuple(dict.fromkeys(uris))
 
 
-def fetch(package: SourcePackage, folder: Path, progress: Progress, apt: Path = APT) -> Path:
-    """The verified tarball of `package` in `folder`, downloaded unless it is there. Raises SourceUnavailable."""
+def fetch(package: SourcePackage, folder: Path, progress: OnProgress, apt: Path = APT) -> Path:
+    """The verified tarball of `package` in `folder`, downloaded if needed. Raises SourceUnavailable."""
     tarball = folder / package.pool.rpartition("/")[2]
     if tarball.is_file() and _sha256(tarball) == package.sha256:
         return tarball
@@ -86,8 +87,8 @@ def fetch(package: SourcePackage, folder: Path, progress: Progress, apt: Path = 
         failures.append(failure)
     tried = "; ".join(failures) or "no package mirror is set up on this machine (apt's sources)"
     raise SourceUnavailable(
-        f"the source package of CPython {package.version} could not be had: {tried}. "
-        f"Mend: give this machine a network or put the file at {tarball}"
+        f"the source package of CPython {package.version} is not available: {tried}. "
+        f"Connect this machine to a network, or put the file at {tarball}"
     )
 
 
@@ -96,12 +97,12 @@ def extract(tarball: Path, into: Path) -> None:
     with tarfile.open(tarball) as archive:
         if hasattr(tarfile, "data_filter"):
             archive.extractall(into, filter="data")
-        else:  # the first patch releases of Python 3.11; the checksum vouches for the content
+        else:  # the first releases of Python 3.11; the content is known by its checksum
             archive.extractall(into)
 
 
-def _download(url: str, package: SourcePackage, tarball: Path, progress: Progress) -> str | None:
-    """Download to `tarball`; the reason when it fails."""
+def _download(url: str, package: SourcePackage, tarball: Path, progress: OnProgress) -> str | None:
+    """Download to `tarball`; the reason if it fails."""
     unfinished = tarball.with_name(tarball.name + ".part")
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer, unfinished.open("wb") as file:
@@ -153,5 +154,5 @@ def _deb822(text: str) -> Iterator[tuple[str, list[str], list[str]]]:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder of unfinished work, whatever is in it."""
+    """Remove a folder, and ignore errors."""
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""uv: where it is, and one way to call it."""
+"""Find uv and run it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..errors import FtgateError
 
 
 class UvMissing(FtgateError):
-    """uv is neither installed beside the plugin nor on PATH."""
+    """uv is neither installed next to the plugin nor on PATH."""
 
 
 def find_uv() -> str:
@@ -25,7 +25,7 @@ def find_uv() -> str:
         pass
     on_path = shutil.which("uv")
     if on_path is None:
-        raise UvMissing("uv was not found: install it beside the plugin (pip install uv) or put it on PATH")
+        raise UvMissing("uv was not found: install it next to the plugin (pip install uv) or put it on PATH")
     return on_path
 
 
@@ -36,7 +36,7 @@ def run_uv(
     environment: Mapping[str, str] | None = None,
     timeout_s: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run uv, its output captured as text; the exit code is the caller's to judge.
+    """Run uv and capture its output as text; the caller checks the exit code.
 
     `environment` is added to this process's. Raises UvMissing, and subprocess.TimeoutExpired past `timeout_s`.
     """
@@ -53,6 +53,6 @@ def run_uv(
 
 
 def uv_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's environment for uv: without a virtual environment or a Python that uv would prefer."""
+    """This process's environment without the variables by which uv would prefer another environment or Python."""
     ignored = {"VIRTUAL_ENV", "CONDA_PREFIX", "UV_PYTHON", "PYTHONHOME", "PYTHONPATH"}
     return {name: value for name, value in os.environ.items() if name not in ignored} | dict(extra or {})

@@ -5,12 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
+from statistics import median
 from typing import NamedTuple
 
-from ..model import Machine
-from ..store.conversion import Summary, summary
+from ..judge import comparisons, metrics
+from ..model import Machine, Metric, Sample, Struct
 from ..store.names import split_nodeid
-from ..store.schema import Entry, TestBaseline
+from ..store.recording import samples_of
+from ..store.schema import StoredCell, TestBaseline
 from ..store.update import Difference, Update
 from . import units
 
@@ -18,7 +20,6 @@ NOTHING = "-"
 SHORT_COMMIT = 12
 UPDATE_OPTION = "--ftgate-update="
 KEPT = "has a baseline"
-NO_SUMMARY = Summary(wall_ns=None, control_ratio=None, uss_bytes=None, launches=0)
 
 
 def render_list(baselines: Iterable[TestBaseline]) -> str:
@@ -28,7 +29,7 @@ def render_list(baselines: Iterable[TestBaseline]) -> str:
     for baseline in baselines:
         rows = []
         for label, key, entry in _entries(baseline):
-            short = summary(entry)
+            short = _summary(entry)
             rows.append((label, *_place(key), str(short.launches), *_when(short)))
         blocks.append([baseline.test, *_table(header, rows)])
     return _blocks(blocks)
@@ -36,7 +37,7 @@ def render_list(baselines: Iterable[TestBaseline]) -> str:
 
 def render_test(baseline: TestBaseline, *, unicode: bool = True) -> str:
     """The stored figures of one test: medians over launches, and the machines and interpreters they are of."""
-    entries = [(label, key, entry, summary(entry)) for label, key, entry in _entries(baseline)]
+    entries = [(label, key, entry, _summary(entry)) for label, key, entry in _entries(baseline)]
     shown = _shown([short for *_, short in entries], unicode)
     heads = [figure.name for figure in shown]
     header = ("cell", "machine", "build", *heads, "launches", "recordings", "recorded", "commit")
@@ -56,7 +57,7 @@ def render_diff(differences: Sequence[Difference], *, unicode: bool = True) -> s
     blocks = []
     for test, group in groupby(differences, key=lambda difference: split_nodeid(difference.nodeid)[0]):
         cells = list(group)
-        shown = _shown([side for each in cells for side in (each.old, each.new) if side], unicode)
+        shown = _shown([side for each in cells for side in map(_summary, (each.old, each.new))], unicode)
         header = ("cell", *(head for figure in shown for head in (figure.name, "change")), "verdict", "baseline")
         rows = [_diff_row(difference, shown) for difference in cells]
         labelled = ((split_nodeid(difference.nodeid)[1], difference.reason) for difference in cells)
@@ -94,6 +95,31 @@ def _update_line(update: Update, naming: str, unicode: bool) -> str:
     return f"skipped {update.nodeid}: {update.reason}"
 
 
+class Summary(Struct, frozen=True, kw_only=True):
+    """The samples of a cell, stored or new, with the newest recording's time and commit."""
+
+    samples: tuple[Sample, ...] = ()
+    recorded_at: str = ""
+    commit: str = ""
+
+    @property
+    def launches(self) -> int:
+        """The number of timing launches."""
+        return sum(len(sample.launches) for sample in self.samples)
+
+    def middle(self, read: Callable[[Sample], Iterable[float]]) -> float | None:
+        """The median of a metric over all launches; None without a value."""
+        values = [value for sample in self.samples for value in read(sample)]
+        return median(values) if values else None
+
+
+def _summary(side: StoredCell | Sample | None) -> Summary:
+    if side is None or isinstance(side, Sample):
+        return Summary(samples=() if side is None else (side,))
+    newest = side.recordings[-1]
+    return Summary(samples=samples_of(side, ""), recorded_at=newest.recorded_at, commit=newest.commit)
+
+
 class _Figure(NamedTuple):
     """One figure of a summary: its name, where it stands, how it is written, and how its change is."""
 
@@ -115,12 +141,16 @@ class _Figure(NamedTuple):
 
 def _every_figure(unicode: bool) -> tuple[_Figure, ...]:
     return (
-        _Figure("wall", lambda short: short.wall_ns, lambda ns: units.time(ns, unicode=unicode), _relative),
-        _Figure("to candle", lambda short: short.control_ratio, units.ratio, _relative),
-        _Figure("USS", lambda short: short.uss_bytes, units.size, _relative),
-        _Figure("lock wait", lambda short: short.lock_share, units.share, lambda was, now: units.points(now - was)),
-        _Figure("scaling", lambda short: short.scaling, units.ratio, _relative),
+        _Figure("wall", _of(Metric.WALL), lambda ns: units.time(ns, unicode=unicode), _relative),
+        _Figure("to control", lambda short: short.middle(comparisons.control_ratios), units.ratio, _relative),
+        _Figure("USS", _of(Metric.USS), units.size, _relative),
+        _Figure("lock wait", _of(Metric.LOCK_WAIT), units.share, lambda was, now: units.points(now - was)),
+        _Figure("scaling", _of(Metric.SCALING), units.ratio, _relative),
     )
+
+
+def _of(metric: str) -> Callable[[Summary], float | None]:
+    return lambda short: short.middle(lambda sample: metrics.row(metric).read(sample).values())
 
 
 def _shown(summaries: Iterable[Summary], unicode: bool) -> list[_Figure]:
@@ -134,9 +164,9 @@ def _relative(before: float, after: float) -> str:
     return units.change(after / before) if before else NOTHING
 
 
-def _figures(old: Summary | None, new: Summary | None, unicode: bool) -> str:
+def _figures(old: StoredCell | None, new: Sample | None, unicode: bool) -> str:
     """`wall 1.83 ms (was 1.75 ms, +4.6 %), to candle 0.92x (was 0.91x, +1.1 %), USS 24.3 MiB (was ...)`."""
-    was, now = old or NO_SUMMARY, new or NO_SUMMARY
+    was, now = _summary(old), _summary(new)
     texts = []
     for figure in _every_figure(unicode):
         change = figure.change(was, now)
@@ -147,7 +177,7 @@ def _figures(old: Summary | None, new: Summary | None, unicode: bool) -> str:
 
 
 def _diff_row(difference: Difference, shown: Iterable[_Figure]) -> tuple[str, ...]:
-    was, now = difference.old or NO_SUMMARY, difference.new or NO_SUMMARY
+    was, now = _summary(difference.old), _summary(difference.new)
     recorded, commit = _when(was)
     figures = [
         text for figure in shown for text in (_arrow(figure.text(was), figure.text(now)), figure.change(was, now))
@@ -166,7 +196,7 @@ def _arrow(before: str, after: str) -> str:
     return f"{before} -> {after}"
 
 
-def _entries(baseline: TestBaseline) -> list[tuple[str, str, Entry]]:
+def _entries(baseline: TestBaseline) -> list[tuple[str, str, StoredCell]]:
     return [(label, key, builds[key]) for label, builds in sorted(baseline.cells.items()) for key in sorted(builds)]
 
 
@@ -187,7 +217,7 @@ def _machine(machine: Machine) -> str:
     return ", ".join(parts)
 
 
-def _built(entry: Entry) -> str:
+def _built(entry: StoredCell) -> str:
     stored = entry.interpreter
     name = f"{stored.implementation} {stored.version}{'t' if stored.free_threaded else ''}"
     parts = [name, f"GIL {'on' if stored.gil_enabled else 'off'}", stored.build, stored.compiler]

@@ -8,10 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
-from ..judge import disturbance
+from ..judge import disturbance, metrics
 from ..model import (
     Decision,
-    Figures,
     Interpreter,
     Interval,
     Machine,
@@ -51,15 +50,6 @@ STATUS: dict[Decision, Status] = {
     Decision.NO_BASELINE: Status("no baseline", "n", "NO BASELINE", {"yellow": True}),
     Decision.ERROR: Status("error", "E", "ERROR", {"red": True}),
     Decision.UNSUPPORTED: Status("unsupported", "u", "UNSUPPORTED", {"yellow": True}),
-}
-METRICS = {
-    Metric.WALL: "wall time",
-    Metric.TAIL: "tail",
-    Metric.USS: "USS",
-    Metric.LOCK_WAIT: "lock wait",
-    Metric.SCALING: "scaling",
-    Metric.RATIO: "ratio",
-    Metric.CONTRACT: "requires",
 }
 BASES = {
     "stored": "the stored launches",
@@ -360,8 +350,8 @@ def _measured(row: Row, style: Style) -> list[str]:
     shown = [each for each in verdict.metrics if style.verbosity > 0 or each.decision is verdict.decision]
     lines = _named(row, style)
     for each in shown:
-        first, *rest = [text for text in (_metric(each, row.figures, style), each.reason) if text] or [""]
-        lines += entry(METRICS[each.metric], first, style, indent=6, column=11)
+        first, *rest = [text for text in (_metric(each, row, style), each.reason) if text] or [""]
+        lines += entry(metrics.row(each.metric).label, first, style, indent=6, column=11)
         lines += wrapped(plain(" ".join(rest)), style, indent=17)
     if verdict.reason and not any(each.reason and each.reason in verdict.reason for each in shown):
         lines += wrapped(plain(verdict.reason), style, indent=6)
@@ -381,32 +371,31 @@ def _basis(verdict: Verdict, style: Style) -> list[str]:
     return entry("judged by" if basis else "baseline", text, style, indent=6, column=11)
 
 
-def _metric(judged: MetricVerdict, figures: Figures, style: Style) -> str:
+def _metric(judged: MetricVerdict, row: Row, style: Style) -> str:
     """`4.09 ms, +31.2 % (95 % CI +28.1 % to +34.0 %), p = 0.0002`: what it is now and its change.
 
     Of a contract its text.
     """
-    parts = [judged.contract or _now(judged.metric, figures, style), "" if judged.contract else _change(judged)]
+    parts = [judged.contract or _now(judged.metric, row, style), "" if judged.contract else _change(judged)]
     p = {Decision.PASSED: judged.p_pass, Decision.IMPROVED: None}.get(judged.decision, judged.p_fail)
     if p is not None:
         parts.append(units.p_value(p))
     return ", ".join(filter(None, parts))
 
 
-def _now(metric: Metric, figures: Figures, style: Style) -> str:
-    match metric:
-        case Metric.WALL:
-            return units.time(figures.wall_ns.value, unicode=style.unicode) if figures.wall_ns else ""
-        case Metric.USS:
-            return units.size(figures.uss_bytes) if figures.uss_bytes is not None else ""
-        case Metric.LOCK_WAIT:
-            return units.share(figures.lock_wait_share) if figures.lock_wait_share is not None else ""
-        case Metric.SCALING:
-            return units.ratio(figures.scaling.value) if figures.scaling else ""
-        case Metric.RATIO:
-            return units.ratio(figures.ratio) if figures.ratio is not None else ""
-        case Metric.TAIL | Metric.CONTRACT:
-            return ""
+def _now(metric: str, row: Row, style: Style) -> str:
+    """What a metric is now, with its unit; empty where nothing is known of it."""
+    if metric in (Metric.TAIL, Metric.CONTRACT):
+        return ""
+    # A field of Figures is called as its metric, with its unit where that has one.
+    shown = (getattr(row.figures, metric + unit, None) for unit in ("", "_ns", "_bytes"))
+    value = next((each for each in shown if each is not None), None)
+    if value is None and row.sample is not None:
+        value = metrics.middle(metric, row.sample)
+    if value is None:
+        return ""
+    number = value.value if isinstance(value, Interval) else value
+    return units.of(metrics.row(metric).unit, number, unicode=style.unicode)
 
 
 def _change(judged: MetricVerdict) -> str:

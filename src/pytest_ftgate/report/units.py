@@ -189,3 +189,11 @@ def span(seconds: float) -> str:
         return f"{minutes} min {rest} s" if rest else f"{minutes} min"
     hours, minutes = divmod(round(seconds / 60), 60)
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+def of(unit: str, value: float, *, unicode: bool) -> str:
+    """A value in its unit, as the metric table names units: time (ns), size (bytes), share, ratio or number."""
+    if unit == "time":
+        return time(value, unicode=unicode)
+    written = {"size": size, "share": share, "ratio": ratio}
+    return written[unit](value) if unit in written else f"{value:,.3g}"

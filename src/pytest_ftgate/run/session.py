@@ -17,8 +17,8 @@ import msgspec
 from .. import pythons
 from ..errors import FtgateError
 from ..judge import decide
-from ..judge.comparisons import LEAST_TAIL_ITERATIONS
 from ..judge.judge import ComparedWith, Policy, hypotheses
+from ..judge.metrics import LEAST_TAIL_ITERATIONS
 from ..measure import budget
 from ..measure.cell_run import Limits, PreparedTarget
 from ..measure.interleaved import Listener
@@ -35,7 +35,6 @@ from ..model import (
     Group,
     Interpreter,
     Machine,
-    Metric,
     Plan,
     Report,
     Row,
@@ -52,7 +51,7 @@ from ..model import (
 from ..pythons import InterpreterNotFound
 from ..report.baselines import update_lines
 from ..stats import alpha_spending
-from ..store import conversion, folder, names, schema, unused
+from ..store import folder, names, recording, schema, unused
 from ..store.update import apply_updates, matches, update_plan
 from . import git, worktrees
 from .measurement import Measurement, executor_cell
@@ -74,7 +73,7 @@ class RunConfig(Struct, frozen=True, kw_only=True):
     launches: int | None
     iterations: int | None
     timeout_s: float
-    metrics: tuple[Metric, ...]
+    metrics: tuple[str, ...]
     thresholds: tuple[Threshold, ...]
     ini_thresholds: tuple[Threshold, ...]
     alpha: float
@@ -391,12 +390,12 @@ class Session:
         """Loops of the baseline, so that a value spreads dispatch over as many calls as the stored one did."""
         if "all" in self.config.update:
             return None
-        stored = (entry for cell in cells if isinstance(entry := self.entry(cell), schema.Entry))
-        return next((_launches(entry)[0].loops for entry in stored), None)
+        stored = (entry for cell in cells if isinstance(entry := self.entry(cell), schema.StoredCell))
+        return next((entry.recordings[0].launches[0].loops for entry in stored), None)
 
     # -- judging -----------------------------------------------------------------------------------------------
 
-    def entry(self, cell: Cell) -> schema.Entry | FtgateError | None:
+    def entry(self, cell: Cell) -> schema.StoredCell | FtgateError | None:
         """What is stored of a cell on this machine and build; an error in its place where the file is broken."""
         if self.found(cell).ready is None:
             return None
@@ -417,7 +416,7 @@ class Session:
         entry = self.entry(cell)
         basis, key = "stored", self._key(cell)
         why = ""
-        if not isinstance(entry, schema.Entry):
+        if not isinstance(entry, schema.StoredCell):
             basis, (key, entry) = "portable", self._newest_elsewhere(cell)
             why = f"recorded on another machine or build ({key}): what travels is compared"
         if entry is None:
@@ -440,13 +439,13 @@ class Session:
     def _key(self, cell: Cell) -> str:
         return names.entry_key(self.machine.fingerprint, self.ready(cell).key)
 
-    def _stored(self, cell: Cell) -> dict[str, schema.Entry]:
+    def _stored(self, cell: Cell) -> dict[str, schema.StoredCell]:
         """By machine and build; nothing of a file that cannot be read, which is its cells' error (see `entry`)."""
         test, label = names.split_nodeid(cell.nodeid)
         stored = self._baseline(test)
         return stored.cells.get(label, {}) if isinstance(stored, schema.TestBaseline) else {}
 
-    def _newest_elsewhere(self, cell: Cell) -> tuple[str, schema.Entry | None]:
+    def _newest_elsewhere(self, cell: Cell) -> tuple[str, schema.StoredCell | None]:
         """The newest entry of another machine: of the same build if there is one, else of any."""
         stored, build = self._stored(cell), self.ready(cell).key
         same = {key: entry for key, entry in stored.items() if key.partition("/")[2] == build}
@@ -492,7 +491,7 @@ class Session:
             for side in sides:
                 if isinstance(side, worktrees.Pair):
                     file = git.mapped(file, side.changed.project, self.root)
-            return conversion.portable(file, self.root)
+            return recording.portable(file, self.root)
 
         return replace(found, sites=tuple(replace(site, file=named(site.file)) for site in found.sites))
 
@@ -602,10 +601,6 @@ def _granted(left_s: float | None, measurement: Measurement, measurements: Seque
     if left_s is None or measurement.rounds >= FIRST_ROUNDS:
         return left_s
     return left_s / len(measurements)
-
-
-def _launches(entry: schema.Entry) -> list[schema.StoredLaunch]:
-    return [launch for recording in entry.recordings for launch in recording.launches]
 
 
 def _interpreters(tables: Iterable[Table]) -> tuple[Interpreter, ...]:

@@ -1,8 +1,10 @@
-"""What a workload's module says with the decorator. Nothing is checked here: the controller does that at collection."""
+"""The decorators of a workload's module. They check nothing: the controller does that at collection."""
 
 from __future__ import annotations
 
 import sys
+
+from . import state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,14 +15,14 @@ if TYPE_CHECKING:
     Named = TypeVar("Named")
 
     class Registrar(Protocol):
-        """Takes a function, remembers it, and gives it back."""
+        """Takes a function, stores it and returns it."""
 
         def __call__(self, body: Body, /) -> Body:
             """Register `body`."""
             ...
 
     class Workload(Protocol):
-        """A decorated test: the function itself with its registrars."""
+        """A decorated test: the function itself, with further decorators as attributes."""
 
         __ftgate__: Declaration
         shared: Registrar
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class ExecutorToken:
-    """An executor as users name it; `processes("fork", "spawn")` narrows to start methods."""
+    """An executor as users write it; `processes("fork", "spawn")` selects start methods."""
 
     __slots__ = ("kind", "methods")
 
@@ -66,7 +68,7 @@ tasks = ExecutorToken("tasks")
 
 
 class CommandToken(ExecutorToken):
-    """A program as users name it; see `command`."""
+    """A program as users write it; see `command`."""
 
     __slots__ = ("argv", "name", "options")
 
@@ -84,14 +86,14 @@ def command(name: str, argv: Any, **options: Any) -> CommandToken:
     """A program as an executor of `@ftgate.compare`, or a server's command line under a name in `@ftgate.serve`.
 
     `argv` is a list of words, which may hold `{python}`, `{folder}`, `{workers}`, `{seconds}` (commands), `{port}` and
-    `{scratch}` (servers), and parameters of the test. Options: `build` (a command line that is run once before),
-    `pythons` (targets that it is for; servers), `environment` (a dict). A wrong argument is an error at collection.
+    `{scratch}` (servers), and parameters of the test. Options: `build` (a command line to run once before),
+    `pythons` (the targets it is for; servers only), `environment` (a dict). A wrong argument is an error at collection.
     """
     return CommandToken(name, argv, options)
 
 
-class Load:
-    """The load on a server, as written; see `load`."""
+class LoadToken:
+    """The load on a server, as users write it; see `load`."""
 
     __slots__ = ("options", "path")
 
@@ -100,16 +102,16 @@ class Load:
         self.options = options
 
 
-def load(path: str, **options: Any) -> Load:
+def load(path: str, **options: Any) -> LoadToken:
     """The load of `@ftgate.serve`: requests for `path` over `connections` (10) at once.
 
-    `generator` is "wrk" or "oha"; without it the first of them that is there.
+    `generator` is "wrk" or "oha" (default: the first one that is installed).
     """
-    return Load(path, options)
+    return LoadToken(path, options)
 
 
 class Declaration:
-    """What stands beside a decorated function, as written by `decorator` ("compare" or "serve")."""
+    """The arguments of `decorator` ("compare" or "serve") as written, and the functions that belong to the test."""
 
     __slots__ = ("args", "body", "check", "decorator", "kwargs", "line", "roles", "shared", "stop", "variants")
 
@@ -128,29 +130,29 @@ class Declaration:
         self.roles: list[tuple[Any, tuple[Any, ...], Callable[..., Any]]] = []
 
     def attach(self) -> None:
-        """Lie on the body, with the registrars."""
-        found: Any = self.body
-        found.__ftgate__ = self
-        found.shared, found.check, found.stop = self.set_shared, self.set_check, self.set_stop
-        found.role, found.variant = self.add_role, self.add_variant
+        """Set this declaration and its decorators as attributes of the body."""
+        body: Any = self.body
+        body.__ftgate__ = self
+        body.shared, body.check, body.stop = self.set_shared, self.set_check, self.set_stop
+        body.role, body.variant = self.add_role, self.add_variant
 
     def set_shared(self, body: Body) -> Body:
-        """`@test.shared`: makes the state that the workers share; gets the executor's kind."""
+        """`@test.shared`: returns the state that the workers share; its argument is the cell's `SharedObjects`."""
         self.shared = _hidden(body)
         return body
 
     def set_check(self, body: Body) -> Body:
-        """`@test.check`: asserts on the results in place of the comparison between cells."""
+        """`@test.check`: asserts on the results; it replaces their comparison between cells."""
         self.check = _hidden(body)
         return body
 
     def set_stop(self, body: Body) -> Body:
-        """`@test.stop`: lets the other roles return once the leading one has ended; gets the shared state."""
+        """`@test.stop`: makes the other roles return once the leading one has ended; gets the shared state."""
         self.stop = _hidden(body)
         return body
 
     def add_role(self, name: Any, *executors: Any) -> Callable[[Body], Body]:
-        """`@test.role("writer")`: the body of a role, of all executors or of those named."""
+        """`@test.role("writer")`: the body of a role, for all executors or for the given ones."""
 
         def register(body: Body) -> Body:
             self.roles.append((name, executors, _hidden(body)))
@@ -168,7 +170,7 @@ class Declaration:
         return register
 
     def body_for(self, kind: str, method: str | None) -> Callable[..., Any]:
-        """The body that a cell of this executor runs: the last fitting variant, else the test itself."""
+        """The body that a cell of this executor runs: the last matching variant, else the test itself."""
         body: Callable[..., Any]
         for executors, body in reversed(self.variants):
             if any(_fits(token, kind, method) for token in executors):
@@ -188,7 +190,7 @@ def _fits(token: Any, kind: str, method: str | None) -> bool:
 
 
 class Note:
-    """What `@ftgate.require` or `@ftgate.gate` said, as written, and the line that it stands on."""
+    """The arguments of `@ftgate.require` or `@ftgate.gate` as written, and the line of the decorator."""
 
     __slots__ = ("args", "decorator", "kwargs", "line")
 
@@ -199,13 +201,13 @@ class Note:
         self.line = line
 
     def __call__(self, body: Body) -> Body:
-        """Lie on the function, whatever else decorates it, and give it back."""
+        """Add this note to the function, below or above other decorators, and return the function."""
         body.__ftgate_notes__ = [*vars(body).get("__ftgate_notes__", ()), self]  # type: ignore[attr-defined]
         return body
 
 
 def _hidden(body: Body) -> Body:
-    body.__test__ = False  # type: ignore[attr-defined]  # keeps pytest from collecting it as a test
+    body.__test__ = False  # type: ignore[attr-defined]  # pytest must not collect it as a test
     return body
 
 
@@ -215,12 +217,12 @@ class Ftgate:
     __slots__ = ()
 
     def compare(self, *executors: Any, **options: Any) -> Callable[[Callable[..., Any]], Workload]:
-        """Run the decorated body under every executor named, on every target interpreter.
+        """Run the decorated body under every given executor, on every target interpreter.
 
         Arguments: executors as tokens (`threads`, `processes("fork")`) or by keyword (`threads=True`,
         `processes=["fork", "spawn"]`); `workers` (int or list), `reuse` ("fresh" or "pool"), `pythons`
-        (list of targets), `iterations` (turns a launch) or `duration` (s a launch, in turns of `window` s), `warmup`
-        (iterations, or s with `duration`), `timeout` (s an iteration), `requires` (requirements to install), `needs`
+        (list of targets), `iterations` (per launch) or `duration` (s per launch, in windows of `window` s), `warmup`
+        (iterations, or s with `duration`), `timeout` (s per iteration), `requires` (requirements to install), `needs`
         (program -> command that installs it). `workers` may give roles: `{"producer": 8, "writer": 4}`, the first of
         which leads. A wrong argument is an error at collection.
         """
@@ -231,64 +233,64 @@ class Ftgate:
             return body  # type: ignore[return-value]
 
         if len(executors) == 1 and not options and hasattr(executors[0], "__code__"):
-            decorate(executors[0])  # written without parentheses: collection says so
+            decorate(executors[0])  # written without parentheses: an error at collection
             return executors[0]  # type: ignore[no-any-return]
         return decorate
 
     def serve(self, *commands: Any, **options: Any) -> Callable[[Body], Body]:
-        """Start a server on every target interpreter, put load on it, and measure its answers and its processes.
+        """Start a server on every target interpreter, put load on it, and measure its responses and its processes.
 
         Arguments: a command line (a list of words, see `command`) or several as `command(name, words)`; `ready` (the
         URL that answers when it is ready), `load` (see `load`), `workers` (int or list, for `{workers}`), `pythons`,
-        `duration` (s of load a launch, in turns of `window` s), `warmup` (s), `timeout` (s until it is ready),
+        `duration` (s of load per launch, in windows of `window` s), `warmup` (s), `timeout` (s until it is ready),
         `requires` (requirements to install), `needs` (program -> command that installs it). The decorated test takes
-        `server` and checks an answer before anything is measured. A wrong argument is an error at collection.
+        `server` and checks a response before anything is measured. A wrong argument is an error at collection.
         """
 
         def decorate(body: Body) -> Body:
-            Declaration(body, commands, options, "serve").attach()  # collection complains where one is used
+            Declaration(
+                body, commands, options, "serve"
+            ).attach()  # using one of its decorators is an error at collection
             return body
 
         if len(commands) == 1 and not options and hasattr(commands[0], "__code__"):
-            return decorate(commands[0])  # type: ignore[no-any-return]  # written without parentheses: collection says so
+            return decorate(commands[0])  # type: ignore[no-any-return]  # written without parentheses: an error at collection
         return decorate
 
     def require(self, *expressions: str, **metrics: str) -> Callable[[Body], Body]:
-        """Contracts that hold on any machine and need no baseline; usable several times.
+        """Contracts, which hold on any machine and need no baseline. May be used several times.
 
         Expressions such as `"threads.wall < 0.8 * processes[spawn].wall"`, or metrics by keyword: `scaling=">= 1.6"`,
         `gil="off"`. Put it above or below `@ftgate.compare`. A bad expression is an error at collection.
         """
         note = Note("require", expressions, metrics, sys._getframe(1).f_lineno)
         if len(expressions) == 1 and not metrics and hasattr(expressions[0], "__code__"):
-            return note(expressions[0])  # type: ignore[type-var,return-value]  # written without parentheses: collection says so
+            return note(expressions[0])  # type: ignore[type-var,return-value]  # written without parentheses: an error at collection
         return note
 
     def gate(self, metric: str, *, margin: Any = None, effect: Any = None, floor: Any = None) -> Callable[[Body], Body]:
-        """What counts as a change of one metric of this test; usable once a metric.
+        """What counts as a change of one metric of this test. May be used once per metric.
 
-        `metric` is wall, tail, uss, lock_wait_share, scaling or ratio. A slowdown up to `margin` is no regression, a
-        pass excludes one of `effect` (shares: 0.05 or "5%"), and a difference below `floor` is no change ("1ms",
-        "1MiB", or a number of s, bytes, a share of the time, x). What is not given is the options' to say. A wrong
+        `metric` is wall, tail, uss, lock_wait_share, scaling or ratio. A slowdown up to `margin` is not a regression,
+        a pass rules out one of `effect` (shares: 0.05 or "5%"), and a difference below `floor` is not a change ("1ms",
+        "1MiB", or a number of s, bytes, a share of the time, x). Omitted arguments fall back to the options. A wrong
         argument is an error at collection.
         """
         note = Note("gate", (metric,), {"margin": margin, "effect": effect, "floor": floor}, sys._getframe(1).f_lineno)
         if hasattr(metric, "__code__"):
-            return note(metric)  # type: ignore[type-var,return-value]  # written without parentheses: collection says so
+            return note(metric)  # type: ignore[type-var,return-value]  # written without parentheses: an error at collection
         return note
 
     def named(self, lock: Named, name: str) -> Named:
-        """The same lock, event or queue; in reports of lock waits it stands under `name` in place of its line alone."""
+        """Return the same lock, event or queue; reports of lock waits show `name` for it."""
         probe = sys.modules.get("pytest_ftgate.runner.locks")
         if probe is not None:
             probe.named(lock, name)
         return lock
 
     def shared_state(self) -> Any:
-        """What `@test.shared` made, inside a task of an `executor` body; None where there is none."""
-        from . import worker
-
-        return worker.shared_state
+        """What `@test.shared` returned, inside a task of an `executor` body; None without `@test.shared`."""
+        return state.shared
 
 
 ftgate = Ftgate()

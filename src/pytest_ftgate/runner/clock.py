@@ -8,7 +8,7 @@ __all__ = ["now_ns", "resolution_ns"]
 
 
 def resolution_ns(rounds: int = 50) -> int:
-    """The smallest step seen between two readings that differ, in ns."""
+    """The smallest difference between two unequal readings, in ns."""
     best = 1_000_000_000
     for _ in range(rounds):
         first = now_ns()

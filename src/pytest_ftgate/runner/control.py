@@ -1,6 +1,6 @@
-"""The standard candle: a fixed workload of our own that takes turns in every tandem.
+"""The control workload: fixed, and interleaved with the cells of every group.
 
-It must never change: stored baselines are ratios to it. A change needs a new statistic version.
+It must never change: stored baselines are ratios to it. A change needs a new STATISTIC in store/schema.py.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 BURN, EMPTY = "burn", "empty"
-"""What stands in for a workload: the candle, or nothing at all, which shows the interpreter's own floor."""
+"""What replaces a workload: the control workload, or an empty one, which shows the interpreter's memory floor."""
 ROUNDS = 20_000
 
 
 def burn(_: object = None) -> int:
-    """A linear congruential generator with a shift, 20 000 rounds: pure interpreter work, no allocation that stays."""
+    """20 000 rounds of a linear congruential generator with a shift: interpreter work that keeps no memory."""
     x = 0x12345678
     for _round in range(ROUNDS):
         x = (x * 1103515245 + 12345) & 0xFFFFFFFF
@@ -24,32 +24,32 @@ def burn(_: object = None) -> int:
 
 
 def worker_body(worker: Any) -> int:
-    """The candle as a body run by every worker."""
+    """The control workload as the body of every worker."""
     return burn()
 
 
 async def task_body(worker: Any) -> int:
-    """The candle as a task."""
+    """The control workload as a task."""
     return burn()
 
 
 def executor_body(executor: Any, workers: int) -> list[int]:
-    """The candle as a body that drives a pool: one task a worker."""
+    """The control workload as a body that drives a pool: one task per worker."""
     return list(executor.map(burn, range(workers)))
 
 
 def idle_body(worker: Any) -> None:
-    """Nothing, in every worker."""
+    """The empty workload, in every worker."""
 
 
 async def idle_task(worker: Any) -> None:
-    """Nothing, in every task."""
+    """The empty workload as a task."""
 
 
 def idle(_: object = None) -> None:
-    """Nothing, in a worker of a pool."""
+    """The empty workload, in a worker of a pool."""
 
 
 def idle_executor(executor: Any, workers: int) -> None:
-    """Nothing, once in each worker of a pool as far as it deals them out evenly."""
+    """The empty workload as a body that drives a pool: one task per worker."""
     list(executor.map(idle, range(workers)))

@@ -1,4 +1,4 @@
-"""Sees the GIL coming back on, and which module did it."""
+"""Detects that the GIL is enabled again, and by which module."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def gil_enabled() -> bool:
 
 
 class GilWatch:
-    """Remembers the module named by the interpreter's own warning when it turns the GIL on."""
+    """Keeps the name of the module in the interpreter's own warning that the GIL has been enabled."""
 
     def __init__(self) -> None:
         self.module = ""
         self._show = warnings.showwarning
 
     def install(self) -> None:
-        """Listen to warnings from now on, before the workload is imported."""
+        """Listen to warnings from now on. Call it before the workload is imported."""
         if warnings.showwarning != self._listen:
             self._show = warnings.showwarning
             warnings.showwarning = self._listen

@@ -1,4 +1,4 @@
-"""Imports the workload as pytest did, in the launch and in each of its workers."""
+"""Imports the workload as pytest imported it, in the launch and in each of its workers."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
     from .api import Declaration
 
-    # What a worker needs to find its body: plain, so that it travels to any worker.
+    # What a worker needs to find its body; plain values, which can be sent to any worker.
     # Keys: module, path, qualname, import_mode, sys_path, kind, method, workers, shape, params (name -> literal),
     # roles (pairs of a name and a number of workers, whose sum is `workers`; the first leads; empty: none),
-    # switch_s, candle (what stands in for the workload: "burn" or "empty", else ""), gil_note (a file that a pool's
-    # worker writes when it ends with the GIL, or None).
+    # switch_s, control (what replaces the workload: "burn" or "empty", else ""), gil_note (a file that a pool's
+    # worker writes if it ends with the GIL, or None).
     Setup = dict[str, Any]
 
 
 class Body:
-    """A body bound to its parameters, and what it is."""
+    """A body bound to its parameters; `shape` names its first argument: worker, executor or server."""
 
     __slots__ = ("call", "is_async", "shape")
 
@@ -37,7 +37,7 @@ class Body:
 
 
 def prepare(setup: Setup) -> None:
-    """Make sys.path and the interpreter's settings what the job asks for. Safe to call again."""
+    """Set sys.path and the interpreter's settings as the job asks. It may be called again."""
     for position, entry in enumerate(setup["sys_path"]):
         if entry not in sys.path:
             sys.path.insert(position, entry)
@@ -49,7 +49,7 @@ def prepare(setup: Setup) -> None:
 def load_module(setup: Setup) -> ModuleType:
     """The workload's module, under the name that pytest gave it.
 
-    Raises Failure where another module of that name is found in its place.
+    Raises Failure if the import gives another module of that name.
     """
     name, path = setup["module"], setup["path"]
     loaded = sys.modules.get(name)
@@ -72,7 +72,7 @@ def _same_file(module: ModuleType, path: str) -> bool:
 
 
 def _load_from_file(name: str, path: str) -> ModuleType:
-    """Pytest's importlib mode: from the file itself, parents made where they are not importable."""
+    """As pytest's importlib mode: from the file itself; parents that cannot be imported are created."""
     from importlib.util import module_from_spec, spec_from_file_location
 
     _load_parents(name, path)
@@ -127,15 +127,15 @@ def declaration(setup: Setup) -> tuple[Declaration, Any]:
     """The test's declaration and its owner: an instance of its class, or None for a plain function."""
     module = load_module(setup)
     owner: Any = None
-    found: Any = module
+    test: Any = module
     for part in setup["qualname"].split("."):
-        owner, found = found, getattr(found, part)
+        owner, test = test, getattr(test, part)
     instance = owner() if isinstance(owner, type) else None
-    return found.__ftgate__, instance
+    return test.__ftgate__, instance
 
 
 def owned(function: Any, instance: Any) -> Any:
-    """A function bound to the test's instance, where it has one."""
+    """A function bound to the test's instance, if there is one."""
     return function if instance is None else function.__get__(instance)
 
 
@@ -143,7 +143,7 @@ _bodies: dict[tuple[Any, ...], Body] = {}
 
 
 def body(setup: Setup, role: str = "") -> Body:
-    """The body that this cell, or a role in it, runs; loaded once a process, so that forked workers inherit it."""
+    """The body that this cell, or a role in it, runs; loaded once per process, so that forked workers inherit it."""
     key = (
         setup["module"],
         setup["qualname"],
@@ -159,12 +159,12 @@ def body(setup: Setup, role: str = "") -> Body:
 
 
 def serves(setup: Setup, role: str) -> bool:
-    """Whether a role is another than the one that leads: its body is called once a turn, however long that is."""
+    """Whether a role does not lead: its body is called once per iteration and may run until the leaders have ended."""
     return bool(setup["roles"]) and role not in ("", setup["roles"][0][0])
 
 
 def stopper(setup: Setup) -> Callable[[Any], Any]:
-    """`@test.stop`, which gets the shared state; where there is none, what does nothing."""
+    """`@test.stop`, called with the shared state; without one, a function that does nothing."""
     if setup["roles"]:
         declared, instance = declaration(setup)
         if declared.stop is not None:
@@ -189,10 +189,10 @@ def _load_body(setup: Setup, role: str) -> Body:
     declared, instance = declaration(setup)
     function = declared.body_for(setup["kind"], setup["method"])
     if role:
-        found = declared.role_for(role, setup["kind"], setup["method"])
-        if found is None:
+        body_of_role = declared.role_for(role, setup["kind"], setup["method"])
+        if body_of_role is None:
             raise Failure(f"the role {role!r} has no body: write one with @{declared.body.__name__}.role({role!r})")
-        function = found
+        function = body_of_role
     is_async = bool(function.__code__.co_flags & 0x80)  # CO_COROUTINE, without importing inspect
     call = owned(function, instance)
     params, shape = literals(setup["params"]), shape_of(function)
@@ -211,7 +211,7 @@ def _leads(function: Callable[..., Any], name: str, method: bool) -> bool:
 
 
 def _by_name(call: Callable[..., Any], name: str, params: dict[str, Any]) -> Callable[..., Any]:
-    """For a body whose `worker` is not its first parameter."""
+    """For a body in which `worker` is not the first parameter."""
 
     def named(given: Any) -> Any:
         return call(**{name: given}, **params)
@@ -220,14 +220,14 @@ def _by_name(call: Callable[..., Any], name: str, params: dict[str, Any]) -> Cal
 
 
 def shape_of(function: Callable[..., Any]) -> str:
-    """What the body is by its parameter: `worker`, `executor` or `server`; empty where it names none."""
+    """The parameter that tells what the body is: `worker`, `executor` or `server`; empty if it has none of them."""
     code = function.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     return next((name for name in ("worker", "executor", "server") if name in names), "")
 
 
 def literals(params: dict[str, str]) -> dict[str, Any]:
-    """Parameters back from their literals."""
+    """The parameters, evaluated from their literals."""
     if not params:
         return {}
     from ast import literal_eval

@@ -1,4 +1,4 @@
-"""One launch: read the job, take turns when told, write the result."""
+"""One launch: read the job, run iterations on request, write the result."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from .protocol import (
     ProtocolError,
     Unsupported,
 )
-from .worker import CHECKING, HOLDING, PARK, VALUES, Order, explain
+from .worker import AT_BARRIER, CHECKING, HOLDING, VALUES, Order, explain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from .api import Declaration
-    from .executors.base import Outcome
+    from .executors.base import IterationResult
 
 
 class Control:
-    """The pair of pipes to the controller; one JSON line a message. The workload's children do not get them."""
+    """The pair of pipes to the controller, one JSON line per message. The workload's children do not inherit them."""
 
     def __init__(self, read: int, write: int) -> None:
         os.set_inheritable(read, False)
@@ -46,12 +46,12 @@ class Control:
         self.write = write
 
     def receive(self) -> dict[str, Any] | None:
-        """The next message; None when the controller is gone."""
+        """The next message; None if the controller has ended."""
         line = self.reader.readline()
         return json.loads(line) if line else None
 
     def send(self, message: dict[str, Any]) -> None:
-        """One message. A controller that is gone is noticed at the next `receive`."""
+        """Send one message. If the controller has ended, the next `receive` notices it."""
         left = (json.dumps(message) + "\n").encode()
         try:
             while left:
@@ -60,35 +60,35 @@ class Control:
             pass
 
 
-class Holding(Observer):
-    """Says when the workers are at work, for a look at them meanwhile."""
+class HoldObserver(Observer):
+    """Reports when the workers are at work, so that the controller can sample them."""
 
     def __init__(self, control: Control) -> None:
         self.control = control
 
     def released(self, executor: Any) -> None:
-        """The workers go on without waiting."""
-        self.control.send({"event": "released", "roles": executor.roles()})
+        """The workers run on; they do not wait for the controller."""
+        self.control.send({"event": "released", "roles": executor.process_map()})
 
 
-class Parking(Observer):
-    """Says when all are parked, and keeps them so until the controller has looked."""
+class BarrierObserver(Observer):
+    """Reports when all workers are at a barrier, and keeps them there until the controller has sampled memory."""
 
     def __init__(self, control: Control, settled: bool) -> None:
         self.control = control
         self.settled = settled
 
-    def parked(self, executor: Any) -> None:
-        """Waits for the controller; without one nothing of this launch may go on."""
+    def at_barrier(self, executor: Any) -> None:
+        """Wait for the controller; if it has ended, end this launch with all its processes."""
         if self.settled:
             _settle()
-        self.control.send({"event": "parked", "roles": executor.roles()})
+        self.control.send({"event": "at barrier", "roles": executor.process_map()})
         if self.control.receive() is None:
             os.killpg(0, signal.SIGKILL)
 
 
 def _settle() -> None:
-    """Let a free-threaded build's allocator take over what threads that have ended left, and give it back."""
+    """Make a free-threaded build's allocator adopt what ended threads have left, and free it."""
     from threading import Thread
 
     thread = Thread(target=lambda: [bytes(size) for size in range(0, 4096, 64)])
@@ -97,11 +97,11 @@ def _settle() -> None:
     gc.collect()
 
 
-FLAGS = {COLD: CHECKING, CHECK: CHECKING, HOLD: HOLDING, BARRIER: PARK}
+FLAGS = {COLD: CHECKING, CHECK: CHECKING, HOLD: HOLDING, BARRIER: AT_BARRIER}
 
 
 class Cell:
-    """The cell that this launch measures: its crew, its shared state and its record."""
+    """The cell that this launch measures: its workers, its shared state and its record."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.setup = job["setup"]
@@ -117,20 +117,20 @@ class Cell:
         self.check_gil(gil_enabled(), watch.module)
         body = loading.body(self.setup)
         for role, _ in self.setup["roles"]:
-            loading.body(self.setup, role)  # once, for all workers that are forked or threads
+            loading.body(self.setup, role)  # loaded once; threads and forked workers share it
         if not self.setup["control"]:
             self.setup = {**self.setup, "shape": body.shape}
         context = context_of(self.setup["kind"], self.setup["method"])
-        self.kind = make_shared_objects(self.setup, context)
+        self.shared_objects = make_shared_objects(self.setup, context)
         self.executor = make_workers(self.setup, self._share(), job["fresh"], context)
 
     def _share(self) -> Any:
         if self.declaration is None or self.declaration.shared is None:
             return None
-        return loading.owned(self.declaration.shared, self.owner)(self.kind)
+        return loading.owned(self.declaration.shared, self.owner)(self.shared_objects)
 
     def iteration(self, message: dict[str, Any], observer: Observer) -> dict[str, Any]:
-        """One turn as told; what it took, in ns."""
+        """One iteration as requested; its times in ns and its operations."""
         kind = message["kind"]
         flags = FLAGS.get(kind, 0)
         checking = bool(flags & CHECKING)
@@ -151,12 +151,12 @@ class Cell:
         return iteration
 
     def _open_window(self, kind: str) -> None:
-        """In a lock launch a warm-up counts acquisitions, and a measured turn records waits: never both."""
+        """In a lock launch a warm-up counts acquisitions and a measured iteration records waits: never both at once."""
         if self.probe is not None:
             states = {WARMUP: self.probe.COUNT, MEASURED: self.probe.RECORD}
             self.probe.set_window(states.get(kind, self.probe.OFF))
 
-    def _check(self, outcome: Outcome, checks_itself: bool) -> None:
+    def _check(self, outcome: IterationResult, checks_itself: bool) -> None:
         if not checks_itself:
             self.record.results.add("; ".join(report["result"] for report in outcome.reports))
             return
@@ -165,7 +165,7 @@ class Cell:
         check(values[0] if self.setup["shape"] == "executor" else values)
 
     def check_gil(self, enabled: bool, module: str) -> None:
-        """A cell that asked for no GIL and has one is an error, never a slow result."""
+        """Raise Failure where a cell must run without the GIL and has it: an error, never a slow result."""
         if self.expects_gil_off and (enabled or gil_enabled()):
             by = f"module {module or watch.module!r} turned it on" if module or watch.module else "no module was named"
             raise Failure(
@@ -175,9 +175,9 @@ class Cell:
             )
 
     def close(self) -> None:
-        """End what is kept between turns."""
+        """End what is kept between iterations."""
         self.executor.close()
-        self.kind.close()
+        self.shared_objects.close()
         if self.probe is not None:
             self.probe.book.write()
         note = self.setup["gil_note"]
@@ -198,7 +198,7 @@ class Record:
         self.results: set[str] = set()
         self.warmed_ops = 0
 
-    def add(self, kind: str, iteration: dict[str, Any], outcome: Outcome) -> None:
+    def add(self, kind: str, iteration: dict[str, Any], outcome: IterationResult) -> None:
         """Keep a cold or measured turn; warm-ups, checks and barriers leave no figures."""
         if kind == COLD:
             self.cold = iteration
@@ -230,7 +230,7 @@ class Record:
         }
 
 
-def _iteration(outcome: Outcome) -> dict[str, Any]:
+def _iteration(outcome: IterationResult) -> dict[str, Any]:
     wall_ns = outcome.start_ns + outcome.work_ns + outcome.join_ns
     rate = sum(r["ops"] * 1e9 / (r["end_ns"] - r["begin_ns"]) for r in outcome.led if r["end_ns"] > r["begin_ns"])
     return {
@@ -263,11 +263,11 @@ def _write_result(path: str, result: dict[str, Any]) -> None:
 
 
 def _lock_probe() -> Any:
-    """The lock probe; the start hook has put it in place. Raises Failure where it did not."""
+    """The lock probe, which the start hook has installed. Raises Failure if it has not."""
     from . import locks
 
     if not locks.active():
-        raise Failure("the lock probe is not at work: something keeps this interpreter from importing sitecustomize")
+        raise Failure("the lock probe is not active: something keeps this interpreter from importing sitecustomize")
     return locks
 
 
@@ -275,13 +275,13 @@ def _interleave(cell: Cell, control: Control, settled: bool) -> None:
     while True:
         message = control.receive()
         if message is None:
-            # The controller is gone: nothing of this launch may outlive it.
+            # The controller has ended: no process of this launch may outlive it.
             os.killpg(0, signal.SIGKILL)
             return
         if message["do"] == "finish":
             cell.close()
             return
-        observers: dict[str, Observer] = {HOLD: Holding(control), BARRIER: Parking(control, settled)}
+        observers: dict[str, Observer] = {HOLD: HoldObserver(control), BARRIER: BarrierObserver(control, settled)}
         iteration = cell.iteration(message, observers.get(message["kind"]) or Observer())
         control.send({"event": "iteration", "iteration": iteration})
 
@@ -306,7 +306,7 @@ def main(argv: list[str]) -> int:
     result["gil_enabled"] = gil_enabled()
     _write_result(job["result"], result)
     control.send({"event": "closed"})
-    # The controller looks for children left behind before it lets this process end.
+    # Before this process ends, the controller looks for children that were left behind.
     if control.receive() is None:
         os.killpg(0, signal.SIGKILL)
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""What `@test.shared` gets: the executor's own way to share a dict, a lock or a queue."""
+"""The argument of `@test.shared`: the executor's own dicts, locks and queues that workers can share."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ PRIMITIVES = ("Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "Ev
 
 
 class SharedObjects:
-    """The executor as the workload sees it: `name`, `method`, and factories of shared things.
+    """The executor as `@test.shared` sees it: `name`, `method`, and factories of objects that workers can share.
 
-    `workers` is the number of workers in all, `counts` that of each role; empty where there are none.
+    `workers` is the number of all workers; `counts` maps each role to its number of workers (empty without roles).
+    An attribute that the executor does not have raises Unsupported: its cell is then unsupported.
     """
 
     def __init__(self, name: str, method: str | None = None) -> None:
@@ -32,11 +33,11 @@ class SharedObjects:
         )
 
     def close(self) -> None:
-        """End whatever server the shared things live in."""
+        """End the server process that holds shared objects, if there is one."""
 
 
 class ThreadObjects(SharedObjects):
-    """Threads and serial cells share plain objects and `threading`'s primitives."""
+    """Threads and serial workers share plain objects and the primitives of `threading`."""
 
     def __getattr__(self, name: str) -> Any:
         if name in PRIMITIVES:
@@ -53,7 +54,7 @@ class ThreadObjects(SharedObjects):
 
 
 class TaskObjects(SharedObjects):
-    """Tasks share plain objects and `asyncio`'s primitives."""
+    """Tasks share plain objects and the primitives of `asyncio`."""
 
     def __getattr__(self, name: str) -> Any:
         if name in ("dict", "list", "set"):
@@ -93,7 +94,7 @@ class ProcessObjects(SharedObjects):
 
 
 class InterpreterObjects(SharedObjects):
-    """Sub-interpreters share queues alone."""
+    """Sub-interpreters share queues only."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "Queue":
@@ -115,13 +116,13 @@ def context_of(kind: str, method: str | None) -> Any:
 
 
 def make_shared_objects(setup: Setup, context: Any = None) -> SharedObjects:
-    """The kind of a cell's executor; `context` is the multiprocessing context of a processes cell."""
-    made = _kind(setup["kind"], setup["method"], context)
-    made.workers, made.counts = setup["workers"], dict(setup["roles"])
-    return made
+    """The shared objects of a cell's executor; `context` is the multiprocessing context of a processes cell."""
+    shared = _of_executor(setup["kind"], setup["method"], context)
+    shared.workers, shared.counts = setup["workers"], dict(setup["roles"])
+    return shared
 
 
-def _kind(kind: str, method: str | None, context: Any) -> SharedObjects:
+def _of_executor(kind: str, method: str | None, context: Any) -> SharedObjects:
     if kind == "processes":
         return ProcessObjects(kind, method, context)
     if kind == "interpreters":

@@ -1,15 +1,15 @@
-"""The words between controller and runner: a job file in, a result file out, one JSON line a turn between.
+"""The protocol between controller and runner: a job file, then one JSON line per order, then a result file.
 
-The control channel is a pair of inherited pipes, never the standard streams, which belong to the workload.
+The lines go through a pair of inherited pipes, never through the standard streams, which belong to the workload.
 """
 
 from __future__ import annotations
 
 PROTOCOL = 1
 
-# Kinds of turn. `cold`, `warmup`, `check` and `barrier` are kept out of the measured turns; only `cold` and `check`
-# look at results, so that no comparison of results sits in a timing. At the end of a `barrier` turn everything is
-# parked, after a collection, until the controller has looked.
+# Kinds of iteration. Only `measured` and `hold` are kept as figures. Only `cold` and `check` compare results, so that
+# no comparison is timed. At the end of a `barrier` iteration all workers wait, after a garbage collection, until the
+# controller has sampled memory.
 COLD = "cold"
 WARMUP = "warmup"
 MEASURED = "measured"
@@ -19,11 +19,11 @@ BARRIER = "barrier"
 
 
 class ProtocolError(Exception):
-    """The two sides do not speak the same version, or one broke off."""
+    """Controller and runner have different protocol versions, or one of them broke off."""
 
 
 class Failure(Exception):
-    """The workload failed: a one-line reason and what it said itself."""
+    """The workload failed: a one-line reason, and its own output or traceback as `detail`."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(reason)
@@ -35,4 +35,4 @@ class Failure(Exception):
 
 
 class Unsupported(Exception):
-    """This executor cannot do what the workload asks; the cell is unsupported, not failed."""
+    """This executor cannot do what the workload asks: the cell is unsupported; it has not failed."""

@@ -1,7 +1,7 @@
-"""Stands in for pytest inside the measured process, where the real one has no place.
+"""A stub of pytest for the measured process, which must not load the real one.
 
-A workload's module may use `pytest.mark`, `pytest.param`, `pytest.fixture` and `pytest.importorskip` at import;
-anything else says that it is not there once it is called.
+A workload's module may use `pytest.mark`, `pytest.param`, `pytest.fixture`, `pytest.skip` and `pytest.importorskip` at
+import; any other function raises Failure when it is called.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _Mark:
-    """`pytest.mark.anything(...)`: as a decorator it gives the function back unchanged."""
+    """`pytest.mark.anything(...)`: as a decorator it returns the function unchanged."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -67,16 +67,16 @@ def _missing(name: str) -> Callable[..., Any]:
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """What has no meaning in the measured process."""
+    """For calls that have no effect in the measured process."""
 
 
 def _class(name: str) -> type:
-    """A class that an annotation may subscript."""
+    """An empty class that annotations may subscript."""
     return type(name, (), {"__class_getitem__": classmethod(lambda cls, _: cls)})
 
 
 def install() -> None:
-    """Put the stand-in where `import pytest` finds it, unless the real one is loaded already."""
+    """Make `import pytest` find the stub, unless the real pytest is already loaded."""
     if "pytest" in sys.modules:
         return
     module = ModuleType("pytest", __doc__)

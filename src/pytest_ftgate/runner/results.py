@@ -12,9 +12,9 @@ SHORT = 200
 
 
 def canonical(value: Any) -> str:
-    """A text equal for equal plain values, whatever the process, hash seed or interpreter.
+    """A text that is the same for equal plain values in any process, with any hash seed, on any interpreter.
 
-    Raises Failure for a value that is not plain: its repr may hold an address, its order may vary.
+    Raises Failure for a value that is not plain: its repr may hold an address, or its order may vary.
     """
     if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
         return repr(value) if type(value) in _EXACT else f"{type(value).__name__}:{value!r}"
@@ -38,7 +38,7 @@ _EXACT = frozenset((type(None), bool, int, float, complex, str, bytes))
 
 
 def digest(value: Any) -> str:
-    """The canonical text of a result; of a long one its beginning, length and SHA-256."""
+    """The canonical text of a result; of a long text its beginning, length and SHA-256."""
     text = canonical(value)
     if len(text) <= SHORT:
         return text

@@ -1,6 +1,7 @@
-"""`python -P -s selftest.py`: threads and children in known states, for the one who classifies waits from outside.
+"""`python -P -s selftest.py`: threads and children in known states, to test that the thread sampler recognizes them.
 
 Prints one line of JSON, `{"gil": bool, "states": [[pid, thread id, state], ...]}`, and ends with its standard input.
+A state is the expected class and a name, such as `parked a lock`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 FOREVER_S = 60.0
 
-# Both busy threads of an interpreter, told through a pipe: what `os.write` of a line does is atomic.
+# The busy threads of an interpreter report through a pipe: one `os.write` of a line is atomic.
 _BUSY = """
 import os, threading
 def busy():
@@ -34,17 +35,17 @@ busy()
 """
 
 
-def _tell(pipe: int, state: str) -> None:
+def _report(pipe: int, state: str) -> None:
     os.write(pipe, f"{os.getpid()} {threading.get_native_id()} {state}\n".encode())
 
 
 def _child(pipe: int, state: str, wait: Callable[[], object]) -> int:
-    """Fork a child that waits; forked before there are threads."""
+    """Fork a child that waits. Call it before there are threads."""
     pid = os.fork()
     if pid:
         return pid
     try:
-        _tell(pipe, state)
+        _report(pipe, state)
         wait()
     finally:
         os._exit(0)
@@ -52,14 +53,14 @@ def _child(pipe: int, state: str, wait: Callable[[], object]) -> int:
 
 def _thread(pipe: int, state: str, wait: Callable[[], object]) -> None:
     def live() -> None:
-        _tell(pipe, state)
+        _report(pipe, state)
         wait()
 
     threading.Thread(target=live, daemon=True).start()
 
 
 def children(pipe: int) -> list[int]:
-    """Children that wait for a semaphore and for a pipe; their pids."""
+    """Start children that wait for a semaphore or a pipe; their pids."""
     taken = get_context("fork").Lock()
     taken.acquire()
     end, other = os.pipe()
@@ -95,7 +96,7 @@ def _get(queue: SimpleQueue[int]) -> None:
 
 
 def threads(pipe: int) -> int:
-    """Threads that wait in every way of the standard library's, and two that are busy; how many."""
+    """Start threads that wait in each way that the standard library has, and two busy ones; their number."""
     lock, again = threading.Lock(), threading.RLock()
     lock.acquire()
     again.acquire()
@@ -118,7 +119,7 @@ def threads(pipe: int) -> int:
 
 
 def interpreters(pipe: int) -> int:
-    """Two busy threads in an interpreter of their own, where there are any; how many."""
+    """Start two busy threads in a sub-interpreter, if the build has them; their number."""
     try:
         from concurrent.interpreters import create  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
@@ -129,16 +130,16 @@ def interpreters(pipe: int) -> int:
 
 
 def main() -> None:
-    """Bring everything into its state, say so, and stay until the standard input ends."""
+    """Bring all threads and children into their states, print them, and wait until the standard input ends."""
     sys.setswitchinterval(0.005)
     end, pipe = os.pipe()
     pids = children(pipe)
     try:
         expected = len(pids) + interpreters(pipe) + threads(pipe)
-        told = b""
-        while told.count(b"\n") < expected:
-            told += os.read(end, 65536)
-        states = [line.split(" ", 2) for line in told.decode().splitlines()]
+        reports = b""
+        while reports.count(b"\n") < expected:
+            reports += os.read(end, 65536)
+        states = [line.split(" ", 2) for line in reports.decode().splitlines()]
         gil = bool(getattr(sys, "_is_gil_enabled", lambda: True)())
         line = {"gil": gil, "states": [[int(pid), int(thread), state] for pid, thread, state in states]}
         os.write(1, json.dumps(line).encode() + b"\n")

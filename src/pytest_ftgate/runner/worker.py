@@ -1,4 +1,4 @@
-"""A worker's side: what the body gets, and the loop that waits, runs and reports. Imported in every spawned worker."""
+"""The worker's side: what the body gets, and the loop that waits, runs and reports. Every spawned worker imports it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import struct
 import sys
 from time import process_time_ns
 
+from . import state
 from .clock import now_ns
 from .gil import gil_enabled, watch
 from .protocol import Failure, Unsupported
@@ -26,17 +27,16 @@ CHECKING = 1
 VALUES = 2
 STOP = 4
 HOLDING = 8
-PARK = 16
+AT_BARRIER = 16
+"""Flags of an order: check the result; return it whole; end; memory and threads are sampled; wait at a barrier."""
 BATCH_AT_LEAST_NS = 50_000
 BATCH_AT_MOST_NS = 1_000_000
 
-SKIPS = ("Skipped", "SkipTest")  # pytest's, where a cell runs as a functional test, and unittest's
-
-shared_state: Any = None
+SKIPS = ("Skipped", "SkipTest")  # of pytest, when a cell runs as a functional test, and of unittest
 
 
 class Order:
-    """What a turn asks: `loops` calls of the body, or calls until `window_ns` has passed."""
+    """What an iteration asks for: `loops` calls of the body, or calls until `window_ns` has passed."""
 
     __slots__ = ("flags", "loops", "window_ns")
 
@@ -55,7 +55,7 @@ class Stopwatch:
         self.reset()
 
     def reset(self) -> None:
-        """Forget what was timed."""
+        """Set all figures to zero."""
         self.count = self.total_ns = self.max_ns = self.since = 0
 
     def add(self, spent_ns: int) -> None:
@@ -73,7 +73,7 @@ class Stopwatch:
 
 
 class Local:
-    """A place for a worker's own state; it lives as long as the worker."""
+    """A worker's own state, which lives as long as the worker."""
 
 
 class Worker:
@@ -122,13 +122,13 @@ class Worker:
         return watch
 
     def peak(self, name: str, value: float) -> None:
-        """Keep the largest `value` of `name`, such as a queue's depth, over all workers and turns of a launch."""
+        """Keep the largest `value` of `name`, such as a queue's depth, over all workers and iterations of a launch."""
         known = self.peaks.get(name)
         if known is None or value > known:
             self.peaks[name] = float(value)
 
     def forget(self) -> None:
-        """Start a turn with empty counters, peaks and timers; objects stay, since a body may hold them."""
+        """Start an iteration with empty counters, peaks and timers; the timer objects stay, as a body may hold them."""
         self.counters.clear()
         self.peaks.clear()
         for timer in self.timers.values():
@@ -136,7 +136,7 @@ class Worker:
 
 
 def place(setup: Setup, index: int) -> tuple[str, int, int]:
-    """What the worker of that number is: its role, its index in it, and how many workers that has."""
+    """The place of worker `index` of the cell: its role, its index within it, and the number of workers in the role."""
     left = index
     for role, count in setup["roles"]:
         if left < count:
@@ -146,7 +146,7 @@ def place(setup: Setup, index: int) -> tuple[str, int, int]:
 
 
 def make_worker(setup: Setup, index: int, shared: Any) -> Worker:
-    """The worker of that number, in its place."""
+    """Worker `index` of the cell, with its role."""
     role, index, workers = place(setup, index)
     worker = Worker(index, workers, shared, role)
     worker.counts = dict(setup["roles"])
@@ -154,7 +154,7 @@ def make_worker(setup: Setup, index: int, shared: Any) -> Worker:
 
 
 def once(order: Order) -> Order:
-    """What an order asks of a role that does not lead: one call, whose result is looked at where the leaders' are."""
+    """The order for a role that does not lead: one call, whose result is checked unless there is a window."""
     return Order(1, 0, order.flags & ~(CHECKING | VALUES) if order.window_ns else order.flags)
 
 
@@ -178,7 +178,7 @@ def run(body: Body, worker: Worker, order: Order, own_cpu: bool) -> dict[str, An
 
 
 def close_report(report: dict[str, Any], worker: Worker, order: Order, result: Any, own_cpu: bool) -> dict[str, Any]:
-    """What a report holds beside its times; after the clock has stopped."""
+    """Add all but the times to a report, after the clock has stopped."""
     cpu_ns = process_time_ns() if own_cpu else 0
     report["cpu_ns"] = cpu_ns - worker._cpu_ns
     worker._cpu_ns = cpu_ns
@@ -217,7 +217,7 @@ def _add_result(report: dict[str, Any], order: Order, result: Any) -> None:
                 marshal.dumps(result)
             except ValueError:
                 raise Failure(
-                    "@test.check of a worker body gets plain values alone: return numbers, text, lists, dicts"
+                    "@test.check of a worker body only gets plain values: return numbers, text, lists, dicts"
                 ) from None
             report["value"] = result
         else:
@@ -246,14 +246,14 @@ def call(body: Body, worker: Worker, order: Order) -> tuple[int, Any]:
 
 
 def next_batch(batch: int, spent_ns: int) -> int:
-    """Calls between two looks at the clock: enough that the look costs nothing, few enough to end in time."""
+    """Calls between two readings of the clock: enough that reading costs nothing, few enough to end in time."""
     if spent_ns < BATCH_AT_LEAST_NS:
         return batch * 2
     return max(1, batch // 2) if spent_ns > BATCH_AT_MOST_NS else batch
 
 
 async def call_async(body: Body, worker: Worker, order: Order) -> tuple[int, Any]:
-    """As `call`, for a coroutine function; gives way to the other tasks after each batch of a window."""
+    """As `call`, for a coroutine function; in a window, other tasks may run after each call."""
     from asyncio import sleep
 
     function = body.call
@@ -289,7 +289,7 @@ def explain(error: BaseException) -> tuple[str, str]:
 
 
 class Port:
-    """A worker's ends of the pipes. Two `go` pipes take turns, so that a fast worker cannot take another's order."""
+    """A worker's ends of the pipes. Two `go` pipes alternate, so that a fast worker cannot take another's order."""
 
     def __init__(self, go: tuple[int, int], report: int) -> None:
         self.go = go
@@ -306,7 +306,7 @@ class Port:
         return None if flags & STOP else Order(loops, window_ns, flags)
 
     def send(self, report: dict[str, Any]) -> None:
-        """One report, whole."""
+        """Write one report."""
         payload = marshal.dumps(report)
         left = LENGTH.pack(len(payload)) + payload
         while left:
@@ -314,59 +314,57 @@ class Port:
 
 
 def serve(setup: Setup, index: int, port: Port, shared: Any, fresh: bool, own_cpu: bool) -> None:
-    """A worker's life: load the body, say so, carry out orders."""
+    """The worker loop: load the body, report that it is loaded, carry out orders until there are no more."""
     from . import loading
 
-    global shared_state
     worker = make_worker(setup, index, shared)
-    said = {"index": worker.index, "role": worker.role}
+    place_of = {"index": worker.index, "role": worker.role}
     try:
         loading.prepare(setup)
         watch.install()
         body = loading.body(setup, worker.role)
     except BaseException as error:
-        port.send({**said, "error": explain(error)})
+        port.send({**place_of, "error": explain(error)})
         return
-    shared_state = shared
+    state.shared = shared
     serving = loading.serves(setup, worker.role)
-    port.send({**said, "error": None})
+    port.send({**place_of, "error": None})
     while True:
         order = port.wait()
         if order is None:
             return
-        tell_probe("sync")
+        call_probe("sync")
         if own_cpu and not fresh:
             worker._cpu_ns = process_time_ns()
         report = run(body, worker, once(order) if serving else order, own_cpu)
-        if order.flags & PARK:
+        if order.flags & AT_BARRIER:
             gc.collect()
         port.send(report)
-        if fresh and not order.flags & PARK:
+        if fresh and not order.flags & AT_BARRIER:
             return
         if own_cpu:
-            tell_probe("fold")  # threads share main's, and main folds it
+            call_probe("fold")  # threads share the probe of the main thread, which folds it
 
 
-def tell_probe(what: str) -> None:
-    """Call a function of the lock probe, where this process and interpreter have it."""
+def call_probe(name: str) -> None:
+    """Call the lock probe's function of that name, if this process and interpreter have the probe."""
     probe = sys.modules.get("pytest_ftgate.runner.locks")
     if probe is not None:
-        getattr(probe, what)()
+        getattr(probe, name)()
 
 
 def serve_process(setup: Setup, index: int, go: tuple[Any, Any], report: Any, shared: Any, fresh: bool) -> None:
-    """A worker process: the pipes come as connections, which spawn can hand over."""
+    """A worker process; its pipes are connections, which every start method can hand over."""
     serve(setup, index, Port((go[0].fileno(), go[1].fileno()), report.fileno()), shared, fresh, True)
 
 
 def serve_interpreter(setup: Setup, index: int, go: tuple[int, int], report: int, shared: Any, fresh: bool) -> None:
-    """A worker in a sub-interpreter, which shares neither sys.path nor modules with its maker."""
+    """A worker in a sub-interpreter, which shares neither sys.path nor modules with its creator."""
     serve(setup, index, Port(go, report), shared, fresh, False)
 
 
 def start_pool_worker(setup: Setup, shared: Any) -> None:
-    """Initializer of the pools that `executor` bodies get: tasks are unpickled only after it."""
-    global shared_state
+    """Initializer of the pools that `executor` bodies get; a pool unpickles tasks only after it."""
     from . import loading
 
     loading.prepare(setup)
@@ -375,11 +373,11 @@ def start_pool_worker(setup: Setup, shared: Any) -> None:
         loading.load_module(setup)
     if setup["gil_note"] and setup["kind"] in ("processes", "interpreters"):
         _at_end(setup["kind"], lambda: note_gil(setup["gil_note"]))
-    shared_state = shared
+    state.shared = shared
 
 
 def _at_end(kind: str, act: Callable[[], None]) -> None:
-    """Call `act` when this worker of a pool ends; atexit is not run in forked children."""
+    """Call `act` when this worker of a pool ends. Children of multiprocessing do not run atexit functions."""
     if kind == "processes":
         from multiprocessing.util import Finalize
 
@@ -391,7 +389,7 @@ def _at_end(kind: str, act: Callable[[], None]) -> None:
 
 
 def note_gil(path: str) -> None:
-    """Leave a note when this worker has the GIL: tasks of a pool report to nobody, and a check in each would cost."""
+    """Leave a note if this worker has the GIL: tasks of a pool send no report, and checking in each would cost time."""
     if gil_enabled():
         with open(path, "w", encoding="utf-8") as file:
             file.write(watch.module)

@@ -1,7 +1,7 @@
 """Exact rank tests, their intervals, and the estimators of a launch: pure functions of numbers.
 
-Every test here is exact and conservative on ties: whatever cannot be told apart counts against rejection, so
-a p-value is valid for any distribution, is never NaN, and needs no noise at all to be defined.
+Every test here is exact and conservative on ties: equal values count against rejection, so that a p-value is valid for
+any distribution, is never NaN, and is defined without any noise.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ Alternative = Literal["greater", "less"]
 Floats: TypeAlias = NDArray[np.float64]
 Values: TypeAlias = Sequence[float] | Floats
 Estimator: TypeAlias = float | None
-"""What a launch's value is: a quantile of its turns on both sides, or PAIRED."""
+"""How a launch is reduced to one value: a quantile of the iterations of both sides, or PAIRED."""
 PAIRED: Final = None
 DEFAULT_QUANTILE = 0.25
 TAIL_QUANTILE = 0.9
 BLOCK = 4
-"""Launches of each side that are compared with each other in `blocks`."""
+"""The number of launches of each side in one block of the test `blocks`."""
 LEAST_LAUNCHES, LEAST_ITERATIONS = 3, 4
-"""Fewer launches, or fewer turns in one, say nothing about which estimator is steadiest."""
+"""With fewer launches, or fewer iterations in one, no estimator can be chosen by its spread."""
 _ROUNDING = 1e-12
-"""Values this close, relative to the largest, differ by floating-point rounding alone: a tie."""
+"""Values this close, relative to the largest, differ only by floating-point rounding: a tie."""
 
 
 def mann_whitney(new: Values, reference: Values, *, shift: float = 0.0, alternative: Alternative = "greater") -> float:
@@ -52,7 +52,7 @@ def signed_rank(differences: Values, *, shift: float = 0.0, alternative: Alterna
 
     The exact signed-rank test of Wilcoxon (1945), "Individual comparisons by ranking methods". A difference equal to
     `shift` keeps the lowest rank and supports nothing; where magnitudes tie, those that support the alternative get
-    the lower ranks. 1.0 when there is nothing. Raises ValueError for a value that is not finite.
+    the lower ranks. 1.0 without differences. Raises ValueError for a value that is not finite.
     """
     if not len(differences):
         return 1.0
@@ -82,16 +82,16 @@ def block_rank_sum(
     blocks = min(len(new), len(reference)) // size
     if not blocks:
         return 1.0
-    own, beside = (_finite(side)[: blocks * size].reshape(blocks, size) for side in (new, reference))
-    wins = sum(_wins(own[block], beside[block], shift, alternative) for block in range(blocks))
+    own, other = (_finite(side)[: blocks * size].reshape(blocks, size) for side in (new, reference))
+    wins = sum(_wins(own[block], other[block], shift, alternative) for block in range(blocks))
     return _block_tail(size, blocks)[wins]
 
 
 def null_tail(test: Test, n: int, m: int = 0) -> tuple[float, ...]:
     """P(at least k of the comparisons that `test` counts support the alternative), k = 0 .. all, under its null.
 
-    `n` new launches (pairs, rounds); `m` is the number of reference launches, of `ranks` alone. The p-values that the
-    test can give are these; with nothing to compare that is 1.0 alone.
+    `n` is the number of new launches (pairs, rounds), `m` that of reference launches (for `ranks` only). These are all
+    p-values that the test can give; with nothing to compare, only 1.0.
     """
     if test == "pairs":
         return _signed_rank_tail(n)
@@ -108,7 +108,7 @@ def least_p(test: Test, n: int, m: int = 0) -> float:
 
 
 def attainable(test: Test, level: float, n: int, m: int = 0) -> float:
-    """The largest p-value at most `level` that `test` can give, see `null_tail`; 0.0 where it can give none."""
+    """The largest p-value that `test` can give and that is at most `level`, see `null_tail`; 0.0 if there is none."""
     if least_p(test, n, m) > level:
         return 0.0
     tail = null_tail(test, n, m)
@@ -131,8 +131,8 @@ def hodges_lehmann(new: Values, reference: Values) -> float:
 def hodges_lehmann_interval(new: Values, reference: Values, level: float) -> Interval:
     """The Hodges-Lehmann shift with its exact two-sided interval: the shifts that `mann_whitney` does not reject.
 
-    `Interval.level` is the level that the interval really has, at least `level`; where so few values cannot reach
-    `level` it is that of the widest interval there is. Raises ValueError as `hodges_lehmann` does.
+    `Interval.level` is the level that the interval really has, at least `level`; with too few values for `level` it is
+    that of the widest interval. Raises ValueError as `hodges_lehmann` does.
     """
     tail = _rank_sum_tail(*sorted((len(new), len(reference))))
     return _interval(_differences(new, reference), tail, level)
@@ -141,8 +141,8 @@ def hodges_lehmann_interval(new: Values, reference: Values, level: float) -> Int
 def shift_bounds(new: Values, reference: Values, low_error: float, high_error: float) -> tuple[float, float, float]:
     """The exact bounds (low, high) of the shift and the level of the interval between them.
 
-    `low_error` and `high_error` (each at most 0.5) are the chances, one a side, that the bound misses the shift: the
-    p-values at which `mann_whitney` rejects. A bound that cannot be that sure is the widest there is.
+    `low_error` and `high_error` (each at most 0.5) are the probabilities that the low (high) bound misses the shift:
+    the p-values at which `mann_whitney` rejects. A bound for which there are too few values is the widest one.
     """
     tail = _rank_sum_tail(*sorted((len(new), len(reference))))
     return _bounds(_differences(new, reference), tail, low_error, high_error)
@@ -152,7 +152,7 @@ def block_interval(new: Values, reference: Values, level: float, size: int = BLO
     """The median difference new - reference within blocks, with the exact interval of `block_rank_sum`.
 
     Rounds and blocks as there, the last block left out unless it is complete; fewer than `size` rounds make one block.
-    `Interval.level` is the level that it really has. Raises ValueError for no round or a value that is not finite.
+    `Interval.level` is the level that it really has. Raises ValueError for no round, or for a value that is not finite.
     """
     shifts, size = _block_differences(new, reference, size)
     return _interval(shifts, _block_tail(size, len(shifts) // size**2), level)
@@ -183,28 +183,28 @@ def location_bounds(values: Values, low_error: float, high_error: float) -> tupl
 
 
 def ratio_interval(launches: Sequence[tuple[Values, Values]], level: float) -> Interval:
-    """How much longer one side takes than the side that took turns with it, as a ratio over all launches.
+    """How much longer one side takes than the interleaved other side, as a ratio over all launches.
 
-    `launches` holds the positive turns of both sides, neighbours at the same place (see `neighbours`). A launch's
-    value is the PAIRED `turns_ratio`, the interval is that of the `location` of their logs; of a single launch the
-    turns' own ratios are taken, which leaves out what differs between launches. Raises ValueError for no launch, no
-    turns, or one that is not positive.
+    `launches` holds the positive iteration times of both sides, neighbours at the same index (see `neighbours`). A
+    launch's value is the PAIRED `iterations_ratio`; the interval is that of the `location` of their logs. Of a single
+    launch the ratios of its iterations are taken, which leave out what differs between launches. Raises ValueError for
+    no launch, no iterations, or one that is not positive.
     """
-    ratios: Values = [iterations_ratio(own, beside, PAIRED) for own, beside in launches]
+    ratios: Values = [iterations_ratio(own, other, PAIRED) for own, other in launches]
     if len(launches) == 1:
-        own, beside = launches[0]
-        pairs = min(len(own), len(beside))
-        ratios = _positive(own[:pairs]) / _positive(beside[:pairs])
+        own, other = launches[0]
+        pairs = min(len(own), len(other))
+        ratios = _positive(own[:pairs]) / _positive(other[:pairs])
     logs = location(np.log(_positive(ratios)), level)
     low, value, high = (math.exp(bound) for bound in (logs.low, logs.value, logs.high))
     return Interval(value=value, low=low, high=high, level=logs.level)
 
 
-def neighbours(own: Values, beside: Values) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Both sides without the turns in which either is NaN, so that what is paired stood beside each other."""
-    lost = {iteration for side in (own, beside) for iteration, value in enumerate(side) if math.isnan(value)}
+def neighbours(own: Values, other: Values) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Both sides without the iterations in which either is NaN, so that only neighbours in time are paired."""
+    lost = {iteration for side in (own, other) for iteration, value in enumerate(side) if math.isnan(value)}
     first, second = (
-        tuple(value for iteration, value in enumerate(side) if iteration not in lost) for side in (own, beside)
+        tuple(value for iteration, value in enumerate(side) if iteration not in lost) for side in (own, other)
     )
     return first, second
 
@@ -212,8 +212,8 @@ def neighbours(own: Values, beside: Values) -> tuple[tuple[float, ...], tuple[fl
 def theil_sen(xs: Values, ys: Values) -> float:
     """The slope of ys over xs: the median of the slopes between all pairs of points (Sen 1968).
 
-    One step among many points, as an allocator takes it, does not move it. Points with the same x pair with others
-    alone. Raises ValueError for sides of unlike length, a value that is not finite, and without two unlike xs.
+    One step among many points, as an allocator takes it, does not move it. Points with the same x are not paired with
+    each other. Raises ValueError for sides of unequal length, a value that is not finite, or fewer than two xs.
     """
     return float(np.median(_slopes(xs, ys)))
 
@@ -222,8 +222,8 @@ def theil_sen_interval(xs: Values, ys: Values, level: float) -> Interval:
     """`theil_sen` with the exact interval of Sen (1968), "Estimates of the regression coefficient based on Kendall's
     tau": the slopes that Kendall's test does not reject.
 
-    It takes the deviations of the points from the line to be exchangeable: within one launch at best nearly so.
-    `Interval.level` is the level that it really has. Raises ValueError as `theil_sen` does.
+    It assumes that the deviations of the points from the line are exchangeable, which within one launch is at best
+    nearly true. `Interval.level` is the level that it really has. Raises ValueError as `theil_sen` does.
     """
     slopes = _slopes(xs, ys)
     groups = sorted(int(count) for count in np.unique(_finite(xs), return_counts=True)[1])
@@ -254,9 +254,9 @@ def amdahl(scaling: float, workers: int) -> float:
 
 
 def critical_fraction(n: int, m: int, alpha: float, test: Test = "ranks") -> float | None:
-    """The share of what `test` counts that must support the alternative for p <= alpha; None if all do not suffice.
+    """The share of what `test` counts that must support the alternative for p <= alpha; None if all is not enough.
 
-    Of `ranks` the n x m pairs, of `pairs` the means of all pairs of n differences, of `blocks` the pairs within blocks.
+    `ranks` counts n x m pairs, `pairs` the means of all pairs of n differences, `blocks` the pairs within blocks.
     """
     tail = null_tail(test, n, m)
     wins = _critical(tail, alpha)
@@ -272,66 +272,66 @@ def log_interval(values: Values, level: float = 0.95) -> Interval:
     mean = float(logs.mean())
     if len(logs) == 1:
         return Interval(value=float(values[0]), low=float(values[0]), high=float(values[0]), level=0.0)
-    from scipy.special import stdtrit  # half a second: only a run that measured pays it
+    from scipy.special import stdtrit  # this import takes half a second: only a run that measures needs it
 
     half = float(stdtrit(len(logs) - 1, (1 + level) / 2)) * float(logs.std(ddof=1)) / math.sqrt(len(logs))
     return Interval(value=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half), level=level)
 
 
 def floor(values: Values, quantile: float) -> float:
-    """A low quantile (0: the minimum) of one launch's turns, in their unit, interpolated between neighbours.
+    """A low quantile (0: the minimum) of one launch's iterations, in their unit, interpolated between neighbours.
 
-    It sees what the code costs rather than what disturbed it. Raises ValueError for no turns.
+    It shows the cost of the code rather than disturbances. Raises ValueError for no iterations.
     """
     return float(np.quantile(_finite(values), quantile))
 
 
 def tail(values: Values, quantile: float = TAIL_QUANTILE) -> float:
-    """A high quantile of one launch's turns, in their unit, interpolated: the convoys that `floor` does not see.
+    """A high quantile of one launch's iterations, in their unit, interpolated: it shows lock convoys, `floor` does not.
 
-    Raises ValueError for no turns.
+    Raises ValueError for no iterations.
     """
     return floor(values, quantile)
 
 
-def iterations_ratio(own: Values, beside: Values, estimator: Estimator) -> float:
-    """How much longer one side of a launch takes than the side that took turns with it, as a ratio.
+def iterations_ratio(own: Values, other: Values, estimator: Estimator) -> float:
+    """How much longer one side of a launch takes than the interleaved other side, as a ratio.
 
-    A quantile as `estimator` compares the `floor` of both; PAIRED takes the median of the ratios turn by turn, which
-    sees both sides at the same moment. Turns without a partner are left out of the latter. Raises ValueError for no
-    turns, or one that is not positive.
+    With a quantile as `estimator` it compares the `floor` of both. PAIRED takes the median of the ratios of single
+    iterations, which were measured at nearly the same time; iterations without a partner are then left out. Raises
+    ValueError for no iterations, or one that is not positive.
     """
     if estimator is not PAIRED:
-        return floor(own, estimator) / floor(beside, estimator)
-    pairs = min(len(own), len(beside))
+        return floor(own, estimator) / floor(other, estimator)
+    pairs = min(len(own), len(other))
     if not pairs:
-        raise ValueError("no turns to compare")
-    return float(np.exp(np.median(np.log(_positive(own[:pairs])) - np.log(_positive(beside[:pairs])))))
+        raise ValueError("no iterations to compare")
+    return float(np.exp(np.median(np.log(_positive(own[:pairs])) - np.log(_positive(other[:pairs])))))
 
 
 def blind_estimator(
     launches: Sequence[tuple[Values, Values]], candidates: Sequence[Estimator] = (None, 0.5, 0.25, 0.1, 0.0)
 ) -> Estimator:
-    """The estimator whose `turns_ratio` varies least within a launch, chosen from the reference side alone.
+    """The estimator whose `iterations_ratio` varies least within a launch, chosen without bias towards a verdict.
 
-    `launches` holds the positive turns of a cell and of what took turns with it, per launch. For each candidate the
-    ratios of a launch's even and of its odd turns are compared; the one with the smallest root mean square of their
-    log-ratio wins, a tie goes to the earlier candidate. Because the other side of the comparison is never looked at,
-    the choice cannot favour a verdict. With fewer than 3 launches of 4 turns it is PAIRED.
+    `launches` holds per launch the positive iteration times of a cell and of the side interleaved with it. For each
+    candidate, the ratio of a launch's even iterations is compared with that of its odd ones; the candidate with the
+    smallest root mean square of their log-ratios wins, a tie goes to the earlier one. With fewer than 3 launches of 4
+    iterations it is PAIRED.
 
-    In tandem `launches` holds the turns of (changed, reference) of each pair. The choice is then the same whichever
-    two sides of a pair are exchanged, and whatever constant one side is multiplied by: either changes the sign of both
-    halves' log-ratios, or adds the same to both. So it says nothing of the signs of the differences from any limit,
-    which is all that the signed-rank test asks of it.
+    Against stored launches only the reference's launches are passed, so that the choice cannot favour a verdict. For
+    paired launches both sides of each pair are passed, (changed, reference). The choice is then the same if the sides
+    of any pair are exchanged, or if one side is multiplied by a constant: both half ratios change alike. So the choice
+    is independent of the signs of the differences from any limit, as the signed-rank test requires.
     """
-    usable = [(own, beside) for own, beside in launches if min(len(own), len(beside)) >= LEAST_ITERATIONS]
+    usable = [(own, other) for own, other in launches if min(len(own), len(other)) >= LEAST_ITERATIONS]
     if len(usable) < LEAST_LAUNCHES:
         return PAIRED
 
     def spread(estimator: Estimator) -> float:
         halves = [
-            iterations_ratio(own[::2], beside[::2], estimator) / iterations_ratio(own[1::2], beside[1::2], estimator)
-            for own, beside in usable
+            iterations_ratio(own[::2], other[::2], estimator) / iterations_ratio(own[1::2], other[1::2], estimator)
+            for own, other in usable
         ]
         return round(math.sqrt(sum(math.log(ratio) ** 2 for ratio in halves) / len(halves)), 12)
 
@@ -339,7 +339,7 @@ def blind_estimator(
 
 
 def gini_deviation(values: Values) -> float:
-    """The standard deviation estimated by Gini's mean difference: nearly as efficient, less moved by an outlier.
+    """The standard deviation estimated by Gini's mean difference: nearly as efficient, and less sensitive to outliers.
 
     The mean of |a - b| over all pairs, times sqrt(pi) / 2; 0.0 for fewer than two values.
     """
@@ -352,7 +352,7 @@ def gini_deviation(values: Values) -> float:
 
 
 def bonferroni(alpha: float, hypotheses: int) -> float:
-    """The level for each of `hypotheses` tests that keeps the chance of any false rejection at most `alpha`."""
+    """The level for each of `hypotheses` tests that keeps the probability of any false rejection at most `alpha`."""
     return alpha / max(1, hypotheses)
 
 
@@ -373,7 +373,7 @@ def _rank_sum_tail(*sizes: int) -> tuple[float, ...]:
 
 @lru_cache(maxsize=128)
 def _block_tail(size: int, blocks: int) -> tuple[float, ...]:
-    """The same for blocks of `size` against `size`: the convolution of their rank sums, in whole numbers."""
+    """The same for blocks of `size` against `size`: the convolution of their rank sums, in integers."""
     of_one, cases = _rank_sum_orders(size, size)
     orders = [1]
     for _ in range(blocks):
@@ -386,12 +386,12 @@ def _block_tail(size: int, blocks: int) -> tuple[float, ...]:
 
 
 def _rank_sum_orders(*sizes: int) -> tuple[list[int], int]:
-    """In how many orders of groups of these sizes u of the pairs support the alternative, for each u; and their sum.
+    """The number of orders of groups of these sizes with u pairs that support the alternative, by u; and their sum.
 
     A pair has its members in two groups: two groups give the rank sum, n groups of one value Kendall's statistic.
-    The numbers of orders are the coefficients of the Gaussian multinomial, multiplied up in whole numbers a group of
-    n beside the m before it: prod (1 - q^(m + i)) / (1 - q^i), i = 1 .. n. They read the same from both ends, so half
-    of them do. `sizes` ascend.
+    The numbers are the coefficients of the Gaussian multinomial. They are multiplied up in integers, a group of n after
+    the m values before it: prod (1 - q^(m + i)) / (1 - q^i), i = 1 .. n. They are symmetric, so half of them are
+    computed. `sizes` ascend.
     """
     pairs = (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
     half = pairs // 2
@@ -421,14 +421,14 @@ def _signed_rank_tail(n: int) -> tuple[float, ...]:
 def _tail(counts: Sequence[int], total: int) -> tuple[float, ...]:
     """Upper tail probabilities of a statistic from the number of equally likely cases for each of its values.
 
-    `counts` is symmetric, so the upper tail is a running sum from below, turned round. Whole numbers over whole
-    numbers: the one rounding is the last.
+    `counts` is symmetric, so the upper tail is the reversed running sum. The sums are integers, so that only the last
+    division rounds.
     """
     return tuple(cases / total for cases in accumulate(counts))[::-1]
 
 
 def _critical(tail: Sequence[float], alpha: float) -> int:
-    """The smallest statistic with tail probability <= alpha; len(tail) when there is none. `tail` falls."""
+    """The smallest statistic with tail probability <= alpha; len(tail) if there is none. `tail` descends."""
     return bisect_left(tail, -alpha, key=lambda probability: -probability)
 
 
@@ -442,7 +442,7 @@ def _interval(shifts: Floats, tail: Sequence[float], level: float) -> Interval:
 def _bounds(shifts: Floats, tail: Sequence[float], low_error: float, high_error: float) -> tuple[float, float, float]:
     """(low, high, level): the shifts at which a test that counts how many of `shifts` lie beyond begins to reject.
 
-    `tail` is the null distribution of that count. A bound that cannot be as sure as asked is the widest there is.
+    `tail` is the null distribution of that count. A bound for which there are too few values is the widest one.
     """
     ordered, pairs = np.sort(shifts), len(shifts)
     low_wins, high_wins = (min(_critical(tail, error), pairs) for error in (low_error, high_error))
@@ -469,20 +469,20 @@ def _differences(new: Values, reference: Values) -> Floats:
 
 
 def _block_differences(new: Values, reference: Values, size: int) -> tuple[Floats, int]:
-    """All differences within blocks, and the size that blocks have: of fewer rounds than `size`, that number."""
+    """All differences within blocks, and the block size: `size`, or the number of rounds if that is smaller."""
     rounds = min(len(new), len(reference))
     if not rounds:
         raise ValueError("a shift needs values on both sides")
     size = min(size, rounds)
-    own, beside = (_finite(side)[: rounds // size * size].reshape(-1, size) for side in (new, reference))
-    return (own[:, :, None] - beside[:, None, :]).ravel(), size
+    own, other = (_finite(side)[: rounds // size * size].reshape(-1, size) for side in (new, reference))
+    return (own[:, :, None] - other[:, None, :]).ravel(), size
 
 
 def _walsh_means(values: Values) -> Floats:
     """The means of all pairs of values, a value with itself included."""
     array = _finite(values)
     first, second = np.triu_indices(len(array))
-    # Half of each first: the mean of two that are equal is then that value to the last bit, and never overflows.
+    # Halved before they are added: the mean of two equal values is then exactly that value, and never overflows.
     return np.asarray(array[first] / 2 + array[second] / 2, dtype=np.float64)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
-from .schema import SCHEMA, STATISTIC, BaselineError, Entry, Stored, StoredSite, TestBaseline
+from .schema import SCHEMA, STATISTIC, BaselineError, StoredCell, TestBaseline
 
 T = TypeVar("T")
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 def encode(baseline: TestBaseline) -> str:
     """The text of a file: keys sorted, a launch, an interpreter, a machine a line each, a newline at the end."""
-    text = _expanded(msgspec.to_builtins(baseline), (), "") + "\n"
+    text = _expanded(_packed(baseline), (), "") + "\n"
     # Half of a surrogate pair, as a path of stray bytes has it, is no UTF-8.
     return re.sub("[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", text)
 
@@ -42,9 +42,87 @@ def _on_one_line(path: tuple[str | int, ...]) -> bool:
     match path:
         case ("machines", _) | ("cells", _, _, "interpreter"):
             return True
-        case ("cells", _, _, "recordings", int(), "launches" | "memory" | "locks", int()):
+        case ("cells", _, _, "recordings", int(), "launches" | "control" | "single" | "memory" | "locks", int()):
             return True
     return False
+
+
+# ---- columns: the iterations of a launch, its samples of memory and its barriers
+
+
+COLUMNS = ("iterations", "memory", "barriers")
+"""What stands in a launch as an object of arrays, one for each field, in place of an array of objects."""
+
+
+def _packed(value: Any) -> Any:
+    """Plain values of a struct, without what is at its default; runs of like structs as columns."""
+    if isinstance(value, msgspec.Struct):
+        kept = {
+            field.name: getattr(value, field.name)
+            for field in msgspec.structs.fields(value)
+            if not _is_default(field, getattr(value, field.name))
+        }
+        launch = "hash_seed" in kept
+        return {name: _columns(item) if launch and name in COLUMNS else _packed(item) for name, item in kept.items()}
+    if isinstance(value, dict):
+        return {key: _packed(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_packed(item) for item in value]
+    # Nine digits are more than any clock resolves, and the same text on every machine.
+    return float(f"{value:.9g}") if isinstance(value, float) else value
+
+
+def _is_default(field: msgspec.structs.FieldInfo, value: Any) -> bool:
+    if field.default_factory is not msgspec.NODEFAULT:
+        return bool(value == field.default_factory())
+    return field.default is not msgspec.NODEFAULT and bool(value == field.default)
+
+
+def _columns(items: Sequence[msgspec.Struct]) -> dict[str, Any]:
+    """An array for each field, without those in which every item is at its default."""
+    found: dict[str, Any] = {}
+    for field in msgspec.structs.fields(items[0]):
+        column = [getattr(item, field.name) for item in items]
+        if all(_is_default(field, item) for item in column):
+            continue
+        nested = all(isinstance(item, msgspec.Struct) for item in column)
+        found[field.name] = _columns(column) if nested else _packed(column)
+    return found
+
+
+def _unpack(cells: Any, path: str, name: str) -> None:
+    """Columns become arrays of objects again, in place. Raises BaselineError where they are not equally long."""
+    for place, launch in _launches(cells, path):
+        for field in COLUMNS:
+            if isinstance(launch.get(field), dict):
+                launch[field] = _rows(launch[field], f"{place}.{field}", name)
+
+
+def _launches(value: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every object below that is a launch, with its path."""
+    if isinstance(value, dict):
+        if "hash_seed" in value:
+            yield path, value
+            return
+        for key, item in value.items():
+            yield from _launches(item, _child(path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _launches(item, f"{path}[{index}]")
+
+
+def _rows(columns: dict[str, Any], path: str, name: str) -> list[dict[str, Any]]:
+    arrays = {
+        field: _rows(column, f"{path}.{field}", name) if isinstance(column, dict) else column
+        for field, column in columns.items()
+    }
+    for field, array in arrays.items():
+        first = next(iter(arrays))
+        if not isinstance(array, list):
+            raise broken(name, f"{path}.{field}", "is not an array")
+        if len(array) != len(arrays[first]):
+            raise broken(name, f"{path}.{field}", f"its length is not that of {first}, {len(arrays[first])}")
+    return [dict(zip(arrays, row, strict=True)) for row in zip(*arrays.values(), strict=True)]
 
 
 class _Object(dict[str, Any]):
@@ -140,15 +218,16 @@ def _check_version(read: Any, field: str, known: int, name: str) -> None:
 def _converted(read: dict[str, Any], name: str) -> TestBaseline:
     """Each entry apart first, so that an error's path names the cell and the build."""
     cells = read.get("cells")
+    _unpack(cells, "$.cells", name)
     for label, builds in (cells if isinstance(cells, dict) else {}).items():
         for key, entry in (builds if isinstance(builds, dict) else {}).items():
-            _convert(entry, Entry, _child(_child("$.cells", label), key), name)
+            _convert(entry, StoredCell, _child(_child("$.cells", label), key), name)
     return _convert(read, TestBaseline, "$", name)
 
 
 def _convert(value: Any, kind: type[T], path: str, name: str) -> T:
     try:
-        return msgspec.convert(value, kind)
+        return msgspec.convert(value, kind, str_keys=True)
     except msgspec.ValidationError as error:
         fault, _, place = str(error).partition(" - at `")
         raise broken(name, path + place.removesuffix("`").removeprefix("$"), fault) from error
@@ -156,51 +235,27 @@ def _convert(value: Any, kind: type[T], path: str, name: str) -> T:
 
 def _check_consistency(baseline: TestBaseline, name: str) -> None:
     for label, builds in baseline.cells.items():
-        for key, entry in builds.items():
+        for key in builds:
             path = _child(_child("$.cells", label), key)
             fingerprint, separator, build = key.partition("/")
             if not (separator and build):
                 raise broken(name, path, "the key is not `<fingerprint>/<build key>`")
             if fingerprint not in baseline.machines:
                 raise broken(name, path, f"$.machines has no {json.dumps(fingerprint)}")
-            for place, fault in _uneven(entry):
+            for place, fault in _faults_of_locks(builds[key]):
                 raise broken(name, path + place, fault)
 
 
-# The arrays of a launch that have an item for each of another's.
-_BESIDE = {
-    "launches": dict.fromkeys(("start_ns", "join_ns", "cpu_ns", "ops", "ops_per_s"), "wall_ns")
-    | {"control_ops_per_s": "control_wall_ns", "single_ops_per_s": "single_wall_ns"},
-    "memory": dict.fromkeys(("uss_bytes", "pss_bytes", "written_bytes"), "rss_bytes")
-    | dict.fromkeys(
-        ("barrier_rss_bytes", "barrier_uss_bytes", "barrier_pss_bytes", "barrier_written_bytes"), "barrier_ops"
-    ),
-}
-
-
-def _uneven(entry: Entry) -> Iterator[tuple[str, str]]:
-    """What does not fit together within a launch, as a badly resolved conflict leaves it: place and fault."""
+def _faults_of_locks(entry: StoredCell) -> Iterator[tuple[str, str]]:
+    """What does not fit together within a lock launch, as a badly resolved conflict leaves it: place and fault."""
     for at, recording in enumerate(entry.recordings):
-        for field, beside in _BESIDE.items():
-            for index, launch in enumerate(getattr(recording, field)):
-                found = _unlike_lengths(launch, beside)
-                yield from ((f".recordings[{at}].{field}[{index}].{place}", fault) for place, fault in found)
-        for index, locks in enumerate(recording.locks):
-            faults = ((number, _histogram_fault(site)) for number, site in enumerate(locks.sites))
-            place = f".recordings[{at}].locks[{index}].sites"
-            yield from ((f"{place}[{number}].histogram", fault) for number, fault in faults if fault)
-
-
-def _unlike_lengths(launch: Stored, beside: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for name, first in beside.items():
-        items = len(getattr(launch, first))
-        if len(getattr(launch, name)) not in (0, items):
-            yield name, f"its length is not that of {first}, {items}"
-
-
-def _histogram_fault(site: StoredSite) -> str:
-    buckets = [bucket for bucket, _ in site.histogram]
-    if sorted(set(buckets)) != buckets:
-        return "its buckets do not ascend"
-    waits = sum(count for _, count in site.histogram)
-    return f"its waits are {waits}, not {site.contended} as contended says" if waits != site.contended else ""
+        for index, launch in enumerate(recording.locks):
+            place = f".recordings[{at}].locks[{index}].locks"
+            if launch.locks is None or not launch.locks.work_ns:
+                yield f"{place}.work_ns", "is not a time at work"
+                continue
+            for number, site in enumerate(launch.locks.sites):
+                waits = sum(site.histogram.values())
+                if waits != site.contended:
+                    fault = f"its waits are {waits}, not {site.contended} as contended says"
+                    yield f"{place}.sites[{number}].histogram", fault

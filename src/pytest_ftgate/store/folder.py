@@ -15,15 +15,15 @@ from pathlib import Path
 import msgspec
 from filelock import FileLock, Timeout
 
-from .conversion import Change
 from .file_format import broken, decode, encode
 from .names import entry_key, file_name, split_nodeid
+from .recording import Change
 from .schema import (
     SCHEMA,
     STATISTIC,
     BaselineError,
-    Entry,
     Recording,
+    StoredCell,
     TestBaseline,
 )
 
@@ -58,7 +58,7 @@ class Store:
             raise broken(str(path), "$.test", fault, "move it, or give the tests unlike names")
         return baseline
 
-    def lookup(self, nodeid: str, fingerprint: str, build: str) -> Entry | None:
+    def lookup(self, nodeid: str, fingerprint: str, build: str) -> StoredCell | None:
         """The entry of a cell (by its full node id) on that machine and build. Raises BaselineError as `load` does."""
         test, label = split_nodeid(nodeid)
         baseline = self.load(test)
@@ -156,7 +156,7 @@ def _merged(old: TestBaseline, changes: Iterable[Change]) -> TestBaseline:
     return TestBaseline(schema=SCHEMA, statistic=STATISTIC, test=old.test, machines=known, cells=kept)
 
 
-def _appended(old: Entry | None, change: Change) -> Entry:
+def _appended(old: StoredCell | None, change: Change) -> StoredCell:
     """The entry of a change, after what is there where it appends; the last recordings stay."""
     assert change.entry is not None
     if old is None or not change.append:

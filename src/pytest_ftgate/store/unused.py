@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ..model import Row
-from .conversion import Change
 from .folder import Store
 from .names import join_nodeid, split_nodeid
-from .schema import Entry
+from .recording import Change
+from .schema import StoredCell
 from .update import grouped
 
 # ---- what is no longer there
@@ -43,7 +43,7 @@ def _target(label: str) -> str:
     return label.partition("-")[0]
 
 
-def _has(builds: Mapping[str, Entry], fingerprint: str | None) -> bool:
+def _has(builds: Mapping[str, StoredCell], fingerprint: str | None) -> bool:
     return fingerprint is None or any(key.partition("/")[0] == fingerprint for key in builds)
 
 

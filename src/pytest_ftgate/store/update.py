@@ -9,10 +9,11 @@ from typing import Literal
 
 from ..model import Decision, Machine, MetricVerdict, Row, Sample, Struct, Verdict
 from ..pythons import build_key
-from .conversion import Summary, entry_from_sample, mismatch, recording_from_sample, summary
 from .file_format import T
 from .folder import Store
 from .names import split_nodeid
+from .recording import change_of, mismatch
+from .schema import StoredCell
 
 Action = Literal["record", "skip", "refuse"]
 
@@ -22,20 +23,19 @@ class Difference(Struct, frozen=True, kw_only=True):
 
     nodeid: str
     decision: Decision
-    old: Summary | None = None
-    new: Summary | None = None
+    old: StoredCell | None = None
+    new: Sample | None = None
     reason: str = ""
 
 
 class Update(Struct, frozen=True, kw_only=True):
-    """What an update does with one cell, and why; `sample` is what a `record` stores, `append` beside what is there."""
+    """What an update does with one cell, and why; `new` is what a `record` stores, `append` beside what is there."""
 
     nodeid: str
     action: Action
     reason: str
-    old: Summary | None = None
-    new: Summary | None = None
-    sample: Sample | None = None
+    old: StoredCell | None = None
+    new: Sample | None = None
     append: bool = False
 
 
@@ -64,8 +64,8 @@ def _difference(row: Row, store: Store, fingerprint: str) -> Difference:
     return Difference(
         nodeid=nodeid,
         decision=row.verdict.decision,
-        old=summary(entry) if entry else None,
-        new=summary(recording_from_sample(sample)),
+        old=entry,
+        new=sample,
         reason=mismatch(entry, sample) if entry else "",
     )
 
@@ -115,7 +115,6 @@ def _update(row: Row, difference: Difference, everything: bool, patterns: Sequen
         reason=reason,
         old=difference.old,
         new=difference.new,
-        sample=row.sample if action == "record" else None,
         append=action == "record" and same,
     )
 
@@ -170,8 +169,8 @@ def apply_updates(
     changes = (
         (
             split_nodeid(update.nodeid)[0],
-            entry_from_sample(
-                update.sample,
+            change_of(
+                update.new,
                 recorded_at=recorded_at,
                 commit=commit,
                 seed=seed,
@@ -181,7 +180,7 @@ def apply_updates(
             ),
         )
         for update in updates
-        if update.action == "record" and update.sample is not None
+        if update.action == "record" and update.new is not None
     )
     for test, edits in grouped(changes).items():
         store.save(test, edits)

@@ -1,7 +1,7 @@
 //! The native limit of scenario 2: threads that share a set under one lock.
 //!
 //! `shared-set --workers 8 --seconds 5` prints one JSON object: operations, seconds of the measured window, inserts,
-//! and the time from asking for the lock until holding it.
+//! and the time from requesting the lock until holding it.
 
 use std::collections::HashSet;
 use std::env;
@@ -58,9 +58,9 @@ fn work(index: u64, seen: &Mutex<HashSet<u64>>, window: Duration) -> Tally {
     let began = Instant::now();
     while began.elapsed() < window {
         let id = ids.next() % IDS;
-        let asked = Instant::now();
+        let requested = Instant::now();
         let mut held = seen.lock().expect("no worker panics while it holds the lock");
-        let waited_ns = asked.elapsed().as_nanos() as u64;
+        let waited_ns = requested.elapsed().as_nanos() as u64;
         if !held.contains(&id) {
             held.insert(id);
             tally.inserts += 1;
@@ -84,8 +84,8 @@ fn run(workers: u64, window: Duration) -> (Tally, f64) {
             let began = Instant::now();
             (began, work(index, seen, window), Instant::now())
         };
-        let crew: Vec<_> = (0..workers).map(|index| scope.spawn(move || timed_work(index))).collect();
-        crew.into_iter().map(|worker| worker.join().expect("no worker panics")).collect()
+        let threads: Vec<_> = (0..workers).map(|index| scope.spawn(move || timed_work(index))).collect();
+        threads.into_iter().map(|worker| worker.join().expect("no worker panics")).collect()
     });
     let began = done.iter().map(|(began, ..)| *began).min().expect("there is a worker");
     let ended = done.iter().map(|(.., ended)| *ended).max().expect("there is a worker");
@@ -94,7 +94,7 @@ fn run(workers: u64, window: Duration) -> (Tally, f64) {
     (total, ended.duration_since(began).as_secs_f64())
 }
 
-/// The arguments, each once; None where they are not what `USAGE` says.
+/// The arguments, each once; None if they are not as in `USAGE`.
 fn arguments() -> Option<(u64, Duration)> {
     let (mut workers, mut seconds) = (None, None);
     let mut words = env::args().skip(1);

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NoReturn
+from collections.abc import Callable, Iterable, Sequence
+from typing import NoReturn
 
-from ...model import Cell, Executor, Program, Spec, Target
+from ...model import Cell, Executor, Need, Program, Spec, Target
 from ...text import did_you_mean
+from .. import metrics
 from .grammar import (
-    LATENCIES,
-    OWN,
+    METRICS,
     PROGRAMS,
     SCALINGS,
-    SHARES,
     SIZE,
     VERSION,
     Contract,
     ContractError,
     Name,
-    Needed,
     Where,
     all_names,
     dimension_of,
@@ -52,29 +50,18 @@ def _check_metric(contract: Contract, name: Name, cells: Sequence[Cell]) -> None
 
 
 def _why_none(metric: str) -> str:
-    if metric in LATENCIES:
+    if metric in METRICS and metric != "gil" and metrics.row(metric).applies is metrics.is_server:
         return "it is of the answers of a server, see @ftgate.serve"
-    if metric.partition(".")[0] in OWN:
+    if metric.partition(".")[0] in metrics.OWN:
         return "a server has no names of its own for what it does"
     if metric in SCALINGS:
         return "it is not told a number of workers"
-    return "nobody can look into a program for it"
+    return "a program cannot be inspected for it"
 
 
 def _has(cell: Cell, metric: str) -> bool:
     """Whether there can be such a figure of the cell."""
-    executor = cell.executor
-    if metric in LATENCIES:
-        return executor.kind == "server"
-    if metric.partition(".")[0] in OWN:
-        return executor.kind != "server"
-    if metric in SHARES:
-        return executor.program is None
-    if metric in SCALINGS:
-        return executor.program is None or executor.program.counted
-    if metric == "gil":
-        return executor.program is None
-    return executor.kind != "command" or metric != "gil_wait_p95"
+    return cell.executor.program is None if metric == "gil" else metrics.row(metric).applies(cell)
 
 
 def _check_where(contract: Contract, spec: Spec, name: Name, where: Where) -> None:
@@ -266,16 +253,6 @@ def _alone(cell: Cell | None, cells: Iterable[Cell]) -> Cell | None:
 # ---- values
 
 
-def metrics_needed(contract: Contract) -> set[Needed]:
+def metrics_needed(contract: Contract) -> set[Need]:
     """The kinds of launch that the contract needs."""
-    return {_NEEDS.get(name.metric, "time") for name in all_names(contract)}
-
-
-_NEEDS: Final[Mapping[str, Needed]] = {
-    "uss": "memory",
-    "pss": "memory",
-    "rss": "memory",
-    "lock_wait_share": "locks",
-    "queue_wait_share": "locks",
-    "gil_wait_p95": "memory",
-}
+    return {"time" if name.metric == "gil" else metrics.row(name.metric).need for name in all_names(contract)}

@@ -6,14 +6,14 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, Literal, NoReturn, TypeAlias, get_args
+from typing import Final, NoReturn, TypeAlias, get_args
 
 from ...errors import FtgateError
 from ...model import ExecutorKind, StartMethod, Struct
 from ...text import did_you_mean, listed
+from .. import metrics
 from ..thresholds import SIZES_BYTES, TIMES_S
 
-Needed = Literal["time", "locks", "memory"]
 Dimension: TypeAlias = tuple[int, int]
 """Powers of time and of bytes."""
 PLAIN: Final = (0, 0)
@@ -26,40 +26,24 @@ UNITS: Final[Mapping[str, tuple[float, Dimension]]] = {
     **{unit: (size, SIZE) for unit, size in SIZES_BYTES.items()},
     "%": (0.01, PLAIN),
 }
-METRICS: Final[Mapping[str, Dimension]] = {
-    "wall": TIME,
-    "tail": TIME,
-    "cold": TIME,
-    "start": TIME,
-    "work": TIME,
-    "join": TIME,
-    "uss": SIZE,
-    "pss": SIZE,
-    "rss": SIZE,
-    "lock_wait_share": PLAIN,
-    "queue_wait_share": PLAIN,
-    "scaling": PLAIN,
-    "efficiency": PLAIN,
-    "cores": PLAIN,
-    "ops_per_s": PLAIN,
-    "latency_mean": TIME,
-    "latency_p50": TIME,
-    "latency_p95": TIME,
-    "latency_p99": TIME,
-    "gil_wait_p95": TIME,
-    "gil": PLAIN,
+_DIMENSIONS: Final[Mapping[metrics.Unit, Dimension]] = {
+    "time": TIME,
+    "size": SIZE,
+    "share": PLAIN,
+    "ratio": PLAIN,
+    "number": PLAIN,
 }
-OWN: Final[Mapping[str, Dimension]] = {"timer": TIME, "counter": PLAIN, "peak": PLAIN}
-"""What a workload measures of itself, under names of its own: a timer's mean, a counter per second, a peak."""
-LATENCIES = ("latency_mean", "latency_p50", "latency_p95", "latency_p99")
+METRICS: Final[Mapping[str, Dimension]] = {row.name: _DIMENSIONS[row.unit] for row in metrics.TABLE.values()} | {
+    "gil": PLAIN
+}
+OWN: Final[Mapping[str, Dimension]] = {kind: _DIMENSIONS[unit] for kind, unit in metrics.OWN.items()}
 PROGRAMS = ("command", "server")
 """Executors that have a name in the test."""
-SHARES = ("lock_wait_share", "queue_wait_share")
+SHARES = tuple(row.name for row in metrics.TABLE.values() if row.unit == "share")
 SCALINGS = ("scaling", "efficiency")
 KINDS: tuple[str, ...] = get_args(ExecutorKind)
 METHODS: tuple[str, ...] = get_args(StartMethod)
 COMPARISONS = ("<", "<=", ">", ">=", "==")
-TAIL_QUANTILE = 0.9
 LONGEST = 400
 DEEPEST = 40
 """Longer or deeper is no contract, and must not reach the limits of recursion."""

@@ -14,20 +14,18 @@ Nothing is ever evaluated as Python. Pure.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
-from typing import Final
 
-from ...model import Decision, Iteration, Latency, MemoryPoint, Metric, MetricVerdict, Sample, WaitsFor, iteration_value
+from ...model import NS_PER_S, Decision, Metric, MetricVerdict, Sample
 from ...stats import rank_tests
 from ...text import percent
-from .. import figures, memory_figures, per_launch, wait_figures
+from .. import metrics, per_launch
 from ..thresholds import SIZES_BYTES, TIMES_S
 from .check import fits
 from .grammar import (
     SHARES,
     SIZE,
-    TAIL_QUANTILE,
     TIME,
     Contract,
     Name,
@@ -42,8 +40,6 @@ from .grammar import (
     powers_of,
     product_of,
 )
-
-NS_PER_S = 1e9
 
 
 def values(contract: Contract, sample: Sample, samples: Iterable[Sample]) -> tuple[float, ...]:
@@ -70,10 +66,8 @@ def values(contract: Contract, sample: Sample, samples: Iterable[Sample]) -> tup
 
 def _may_vanish(contract: Contract) -> bool:
     """Whether a side may be zero or less: by what it is made of, so that no later round changes what was looked at."""
-    shares = any(
-        name.metric in (*SHARES, "gil_wait_p95") or name.metric.startswith(("counter.", "peak."))
-        for name in all_names(contract)
-    )
+    rows = [metrics.row(name.metric) for name in all_names(contract)]
+    shares = any(row.unit == "share" or row.may_be_zero for row in rows)
     return shares or any(map(_subtracts, (contract.left, contract.right)))
 
 
@@ -139,109 +133,11 @@ def _sample_of(where: Where | None, sample: Sample, samples: Iterable[Sample]) -
 # ---- what a launch says
 
 
-def _known(found: Iterable[tuple[int, float | None]]) -> dict[int, float]:
-    return {order: float(value) for order, value in found if value is not None and math.isfinite(value)}
-
-
-def _median(found: Iterable[float | None]) -> float | None:
-    known = [value for value in found if value is not None]
-    return float(median(known)) if known else None
-
-
-def _floors(quantile: float) -> Callable[[Sample], dict[int, float]]:
-    def read(sample: Sample) -> dict[int, float]:
-        found = per_launch.launch_values(sample.launches, quantile=quantile)
-        return {order: ns / NS_PER_S for order, ns in found.items()}
-
-    return read
-
-
-def _cold(sample: Sample) -> dict[int, float]:
-    return _known(
-        (launch.order, iteration_value(launch.cold, 1, launch.window_ns > 0) / NS_PER_S)
-        for launch in sample.launches
-        if launch.cold is not None
-    )
-
-
-def _phase(ns_of: Callable[[Iteration], int]) -> Callable[[Sample], dict[int, float]]:
-    def read(sample: Sample) -> dict[int, float]:
-        return _known(
-            (
-                launch.order,
-                _median(ns_of(iteration) / max(1, launch.loops) / NS_PER_S for iteration in launch.iterations),
-            )
-            for launch in sample.launches
-        )
-
-    return read
-
-
-def _looks(bytes_of: Callable[[MemoryPoint], int | None]) -> Callable[[Sample], dict[int, float]]:
-    def read(sample: Sample) -> dict[int, float]:
-        return _known((launch.order, _median(map(bytes_of, launch.memory))) for launch in sample.memory)
-
-    return read
-
-
-def _waited(waits_for: WaitsFor) -> Callable[[Sample], dict[int, float]]:
-    def read(sample: Sample) -> dict[int, float]:
-        return wait_figures.shares_by_order(sample, waits_for)
-
-    return read
-
-
-def _efficiency(sample: Sample) -> dict[int, float]:
-    return {order: scaling / sample.cell.workers for order, scaling in figures.scaling_values(sample).items()}
-
-
-def _cores(sample: Sample) -> dict[int, float]:
-    spans = [(launch, sum(iteration.wall_ns for iteration in launch.iterations)) for launch in sample.launches]
-    return {
-        launch.order: sum(iteration.cpu_ns for iteration in launch.iterations) / span
-        for launch, span in spans
-        if span > 0
-    }
-
-
-def _rate(sample: Sample) -> dict[int, float]:
-    return _known(
-        (launch.order, _median(iteration.rate for iteration in launch.iterations if iteration.rate > 0))
-        for launch in sample.launches
-    )
-
-
-def _latency(ns_of: Callable[[Latency], float]) -> Callable[[Sample], dict[int, float]]:
-    def read(sample: Sample) -> dict[int, float]:
-        return _known(
-            (
-                launch.order,
-                _median(ns_of(iteration.latency) / NS_PER_S for iteration in launch.iterations if iteration.latency),
-            )
-            for launch in sample.launches
-        )
-
-    return read
-
-
-def _gil_waits(sample: Sample) -> dict[int, float]:
-    return {order: ns / NS_PER_S for order, ns in wait_figures.gil_wait_values(sample.memory).items()}
-
-
-def _own(kind: str, name: str, sample: Sample) -> dict[int, float]:
-    """A metric of the workload's own; a launch that never counted what another did counted 0."""
-    if kind == "counter":
-        return figures.counter_values(sample.launches, name)
-    if kind == "peak":
-        return _known((launch.order, launch.peaks.get(name)) for launch in sample.launches)
-    timers = [(launch.order, launch.timers[name]) for launch in sample.launches if name in launch.timers]
-    return {order: timer.total_ns / timer.count / NS_PER_S for order, timer in timers if timer.count}
-
-
 def _by_order(metric: str, sample: Sample) -> dict[int, float]:
-    """A metric of a sample: launch order -> value in base units."""
-    kind, dot, name = metric.partition(".")
-    return _own(kind, name, sample) if dot else _READ[metric](sample)
+    """A metric of a sample: launch order -> value in base units, times in s."""
+    row = metrics.row(metric)
+    unit = NS_PER_S if row.unit == "time" else 1.0
+    return {order: value / unit for order, value in row.read(sample).items()}
 
 
 def unsaid(contract: Contract, sample: Sample, samples: Iterable[Sample]) -> str:
@@ -253,30 +149,6 @@ def unsaid(contract: Contract, sample: Sample, samples: Iterable[Sample]) -> str
         if "." in name.metric and of is not None and of.launches and not _by_order(name.metric, of):
             found.append(name.metric.replace(".", " "))
     return " or ".join(dict.fromkeys(found))
-
-
-_READ: Final[Mapping[str, Callable[[Sample], dict[int, float]]]] = {
-    "wall": _floors(per_launch.QUANTILE),
-    "tail": _floors(TAIL_QUANTILE),
-    "cold": _cold,
-    "start": _phase(lambda iteration: iteration.start_ns),
-    "work": _phase(lambda iteration: iteration.work_ns),
-    "join": _phase(lambda iteration: iteration.join_ns),
-    "uss": lambda sample: memory_figures.uss_values(sample.memory),
-    "pss": _looks(lambda point: point.pss_bytes),
-    "rss": _looks(lambda point: point.rss_bytes),
-    "lock_wait_share": _waited("lock"),
-    "queue_wait_share": _waited("queue"),
-    "scaling": figures.scaling_values,
-    "efficiency": _efficiency,
-    "cores": _cores,
-    "ops_per_s": _rate,
-    "latency_mean": _latency(lambda latency: latency.mean_ns),
-    "latency_p50": _latency(lambda latency: latency.p50_ns),
-    "latency_p95": _latency(lambda latency: latency.p95_ns),
-    "latency_p99": _latency(lambda latency: latency.p99_ns),
-    "gil_wait_p95": _gil_waits,
-}
 
 
 # ---- the GIL, and words

@@ -236,7 +236,7 @@ class ProcessHandle:
     def barrier(self, loops: int, window_ns: int) -> Barrier:
         """One turn, and a look at what is left of it; see Handle."""
         self._send({"do": "iteration", "kind": BARRIER, "loops": loops, "window_ns": window_ns})
-        parked = self._await("parked", self.timeout_s + window_ns / 1e9, "an iteration")
+        parked = self._await("at barrier", self.timeout_s + window_ns / 1e9, "an iteration")
         point = self._look(self._roles(parked))
         self._send({"do": "go on"})
         iteration = msgspec.convert(

@@ -1,3 +1,6 @@
-"""The executors inside the measured process: each starts its workers, releases them together and joins them."""
+"""The executors inside the measured process: each starts its workers, releases them together and joins them.
+
+One file per executor; start at `factory.py`.
+"""
 
 __all__ = ["base", "factory"]

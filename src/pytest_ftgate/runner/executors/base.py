@@ -7,7 +7,7 @@ import os
 import sys
 
 from ..protocol import Failure, Unsupported
-from ..worker import PARK, Order
+from ..worker import AT_BARRIER, Order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from ..loading import Setup
 
 GRACE_S = 1.0
-"""After an error other roles are told to stop; so long is waited for `@test.stop`, and for those who return."""
+"""After an error in one role: how long to wait for `@test.stop`, and then for the workers that still return."""
 
 
 class Observer:
-    """Told when all workers are at work, and in a turn with PARK when all are parked; this one does nothing."""
+    """Called when all workers are at work, and at a barrier; this one does nothing."""
 
     def released(self, executor: Any) -> None:
-        """All workers have been let go."""
+        """All workers have been released."""
 
-    def parked(self, executor: Any) -> None:
+    def at_barrier(self, executor: Any) -> None:
         """Every worker has done its part and collected its garbage, and waits until this returns."""
 
 
-class Outcome:
-    """One turn: the phases in ns, CPU time of this process and its workers in ns, and what each worker reported.
+class IterationResult:
+    """One iteration: its phases in ns, CPU time of this process and its workers in ns, and the workers' reports.
 
-    `led` are the reports of the workers whose calls are the operations: of all, or of the leading role.
+    `led` are the reports of the workers whose calls are counted as operations: of all, or of the leading role.
     """
 
     __slots__ = ("cpu_ns", "join_ns", "led", "reports", "start_ns", "work_ns")
@@ -56,7 +56,7 @@ class Outcome:
 
 
 def raise_first_error(reports: list[dict[str, Any]]) -> None:
-    """Raise what a worker reported, if any did."""
+    """Raise the first error among the reports as Failure or Unsupported, if there is one."""
     for report in reports:
         if report["error"]:
             reason, detail = report["error"]
@@ -68,12 +68,12 @@ def raise_first_error(reports: list[dict[str, Any]]) -> None:
 
 
 def leaders(setup: Setup) -> int:
-    """How many workers lead: those of the first role, or all. They have the lowest numbers."""
+    """The number of leading workers: those of the first role, or all. They have the lowest numbers."""
     return int(setup["roles"][0][1] if setup["roles"] else setup["workers"])
 
 
 async def end_well(awaited: list[Any], running: list[Any]) -> None:
-    """Wait for some tasks; raises what any of `running` has reported as soon as it has."""
+    """Wait for the tasks `awaited`; raise the error of any task in `running` as soon as it reports one."""
     import asyncio
 
     going = set(running)
@@ -82,15 +82,15 @@ async def end_well(awaited: list[Any], running: list[Any]) -> None:
         raise_first_error([task.result() for task in ended])
 
 
-def park_here(order: Order, observer: Observer, executor: Any) -> None:
-    """Where the main thread works itself, or for a pool: nothing is at work once the body has returned."""
-    if order.flags & PARK:
+def observe_barrier(order: Order, observer: Observer, executor: Any) -> None:
+    """The barrier of a body that runs in the main thread, or of a pool: no worker runs once the body has returned."""
+    if order.flags & AT_BARRIER:
         gc.collect()
-        observer.parked(executor)
+        observer.at_barrier(executor)
 
 
 def _children(without: Iterable[int | None]) -> list[Any]:
-    """Multiprocessing's living children but for these pids."""
+    """The living children of multiprocessing, except these pids."""
     if "multiprocessing" not in sys.modules:
         return []
     from multiprocessing import active_children
@@ -99,16 +99,19 @@ def _children(without: Iterable[int | None]) -> list[Any]:
     return [child for child in active_children() if child.pid not in left_out]
 
 
-def roles(workers: Iterable[int | None], main_works: bool = False, own_gils: bool = False) -> dict[str, Any]:
-    """What the controller cannot tell from outside, in the words of its Roles: the workers' pids, the Managers' with
-    their names, whether the main thread works itself or merely waits, and whether workers have GILs of their own."""
+def process_map(workers: Iterable[int | None], main_works: bool = False, own_gils: bool = False) -> dict[str, Any]:
+    """What the controller cannot see from outside, as the fields of its ProcessMap.
+
+    The workers' pids, the Managers' pids with their names, whether the main thread works itself or only waits, and
+    whether workers have GILs of their own.
+    """
     pids = list(workers)
     servers = {str(child.pid): child.name for child in _children(pids) if "Manager" in child.name}
     return {"workers": pids, "servers": servers, "main_works": main_works, "own_gils": own_gils}
 
 
 def children_cpu_ns(without: Iterable[int | None] = ()) -> int:
-    """CPU time of multiprocessing's living children in ns, from the scheduler's own figures; 0 where it has none."""
+    """CPU time of multiprocessing's living children in ns, from /proc; 0 where the system has no such file."""
     return sum(_cpu_ns(child.pid) for child in _children(without))
 
 
@@ -123,7 +126,7 @@ def _cpu_ns(pid: int | None) -> int:
 
 
 def _read(path: str) -> bytes:
-    """A short file without the buffers of a file object: they would be seen as the workload's memory."""
+    """A short file, read without a file object: its buffer would count as memory of the workload."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         return os.read(descriptor, 256)

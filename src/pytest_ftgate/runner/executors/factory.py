@@ -1,11 +1,6 @@
-"""The executors: each crew starts its workers, releases them together, and joins them, one turn at a time."""
+"""Makes the executor of a cell."""
 
 from __future__ import annotations
-
-from .pool import PoolWorkers
-from .serial import SerialWorkers
-from .tasks import TaskWorkers
-from .workers import InterpreterWorkers, ProcessWorkers, ThreadWorkers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,16 +10,31 @@ if TYPE_CHECKING:
 
 
 def make_workers(setup: Setup, shared: Any, fresh: bool, context: Any) -> Any:
-    """The crew of a cell."""
-    if setup["shape"] == "executor":
-        return PoolWorkers(setup, shared, fresh, context)
+    """The workers of a cell: an object with `iteration`, `process_map` and `close`.
+
+    Each executor is imported only where a cell needs it: a module that is loaded counts as memory of the workload.
+    """
     kind = setup["kind"]
+    if setup["shape"] == "executor":
+        from .pool import PoolWorkers
+
+        return PoolWorkers(setup, shared, fresh, context)
     if kind == "processes":
+        from .processes import ProcessWorkers
+
         return ProcessWorkers(setup, shared, fresh, context)
-    role_counts = {
-        "serial": SerialWorkers,
-        "threads": ThreadWorkers,
-        "interpreters": InterpreterWorkers,
-        "tasks": TaskWorkers,
-    }
-    return role_counts[kind](setup, shared, fresh)
+    if kind == "threads":
+        from .threads import ThreadWorkers
+
+        return ThreadWorkers(setup, shared, fresh)
+    if kind == "interpreters":
+        from .interpreters import InterpreterWorkers
+
+        return InterpreterWorkers(setup, shared, fresh)
+    if kind == "tasks":
+        from .tasks import TaskWorkers
+
+        return TaskWorkers(setup, shared, fresh)
+    from .serial import SerialWorkers
+
+    return SerialWorkers(setup, shared, fresh)

@@ -1,4 +1,4 @@
-"""Workers that are ordered and read through pipes."""
+"""Workers that get orders and send reports through pipes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from time import process_time_ns
 from .. import loading
 from ..clock import now_ns
 from ..protocol import Failure
-from ..worker import LENGTH, ORDER, PARK, STOP, Order, Port, place
-from .base import GRACE_S, Observer, Outcome, leaders, raise_first_error, roles
+from ..worker import AT_BARRIER, LENGTH, ORDER, STOP, Order, Port, place
+from .base import GRACE_S, IterationResult, Observer, leaders, process_map, raise_first_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Hub:
-    """The parent's ends: two `go` pipes for all workers, a report pipe each."""
+    """The parent's ends: two `go` pipes, used in alternation by all workers, and a report pipe for each worker."""
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
@@ -36,7 +36,7 @@ class Hub:
         self.sentinels: list[int] = []
 
     def port(self, index: int) -> Port:
-        """Worker `index`'s ends, for workers that share this process's descriptors."""
+        """The ends of worker `index`, for workers that share this process's descriptors."""
         return Port((self.go[0][0], self.go[1][0]), self.reports[index][1])
 
     def release(self, order: Order) -> None:
@@ -52,9 +52,9 @@ class Hub:
         return [self._receive(index) for index in range(len(self.reports))]
 
     def gather(self, first: int) -> None:
-        """Wait for the reports of the first so many workers; keep any that comes meanwhile in `gathered`.
+        """Wait for the reports of the workers below `first`; reports of others go to `gathered` as well.
 
-        Raises Failure or Unsupported as soon as any worker has reported an error or died: others may wait for it.
+        Raises Failure or Unsupported as soon as any worker reports an error or dies: others may wait for that worker.
         """
         while any(index not in self.gathered for index in range(first)):
             for index in self._readable(None):
@@ -62,7 +62,7 @@ class Hub:
                 raise_first_error([report])
 
     def gather_rest(self, seconds: float) -> None:
-        """Take what is reported within so many seconds, after an error: whatever it is."""
+        """After an error: take the reports that still come within `seconds`."""
         deadline = time.monotonic() + (seconds if hasattr(select, "poll") else 0.0)
         while len(self.gathered) < len(self.reports) and (left := deadline - time.monotonic()) > 0:
             for index in self._readable(left):
@@ -73,8 +73,8 @@ class Hub:
                     pass
 
     def _readable(self, seconds: float | None) -> list[int]:
-        """Which workers have something to say, or have died; waits for one."""
-        if not hasattr(select, "poll"):  # on Windows one is read after the other
+        """The workers that have a report ready or have died; waits for one, at most `seconds`."""
+        if not hasattr(select, "poll"):  # Windows cannot poll a pipe: the workers are read in order
             return [next(index for index in range(len(self.reports)) if index not in self.gathered)]
         poll, owners = select.poll(), {}
         for index, (descriptor, _) in enumerate(self.reports):
@@ -127,9 +127,9 @@ class Hub:
 
 
 class PipeWorkers:
-    """Workers that wait on pipes: threads, processes, sub-interpreters; fresh each turn or kept.
+    """Workers that wait on pipes: threads, processes, sub-interpreters; fresh in each iteration, or kept.
 
-    Where they have roles, `stop` is called once the leading ones have ended, and the others are then waited for.
+    With roles, `stop` is called once the leading workers have ended; then the others are awaited.
     """
 
     def __init__(self, setup: Setup, shared: Any, fresh: bool) -> None:
@@ -146,49 +146,49 @@ class PipeWorkers:
         raise NotImplementedError
 
     def started(self, hub: Hub) -> None:
-        """Called once all workers of a crew have been started."""
+        """Called once all workers have been started."""
 
     def servers_cpu_ns(self) -> int:
-        """CPU time so far of what works for the workers in processes of its own, such as a Manager, in ns."""
+        """CPU time so far of other processes that serve the workers, such as a Manager, in ns."""
         return 0
 
     def build(self) -> Hub:
-        """Construct the workers, untimed."""
+        """Construct the workers. This is not timed."""
         hub = self.hub = Hub(self.setup)
         self.workers = [self.make(index, hub) for index in range(self.setup["workers"])]
         return hub
 
-    def iteration(self, order: Order, observer: Observer) -> Outcome:
-        """One iteration; the clock covers starting what is not started, the work, and joining what is not kept."""
+    def iteration(self, order: Order, observer: Observer) -> IterationResult:
+        """One iteration, timed in three phases: start (of new workers), work, and join (of workers not kept)."""
         new = self.hub is None
         hub = self.hub or self.build()
         gc.collect()
-        if order.flags & PARK:
-            gc.freeze()  # forked workers collect too: without this they would write to all that they share
+        if order.flags & AT_BARRIER:
+            gc.freeze()  # forked workers collect garbage too: without this they would write to every shared page
         cpu_ns = -self.servers_cpu_ns() - process_time_ns()
-        began = now_ns()
+        begin_ns = now_ns()
         if new:
             self._start(hub)
-        went = now_ns()
+        released_ns = now_ns()
         hub.release(order)
         observer.released(self)
         reports = self._collect_by_role(hub) if self.setup["roles"] else hub.collect()
-        if order.flags & PARK:
-            self._park(hub, observer)
+        if order.flags & AT_BARRIER:
+            self._at_barrier(hub, observer)
         if self.fresh:
             for worker in self.workers:
                 worker.join()
-        joined = now_ns()
+        joined_ns = now_ns()
         cpu_ns += process_time_ns() + sum(report.get("cpu_ns", 0) for report in reports)
         cpu_ns = max(0, cpu_ns + self.servers_cpu_ns())
         led = reports[: leaders(self.setup)]
-        ended = max(report.get("end_ns", went) for report in led)
+        end_ns = max(report.get("end_ns", released_ns) for report in led)
         if self.fresh:
             self._drop()
-        if order.flags & PARK:
+        if order.flags & AT_BARRIER:
             gc.unfreeze()
         raise_first_error(reports)
-        return Outcome(went - began, ended - went, joined - ended, cpu_ns, reports, led)
+        return IterationResult(released_ns - begin_ns, end_ns - released_ns, joined_ns - end_ns, cpu_ns, reports, led)
 
     def _collect_by_role(self, hub: Hub) -> list[dict[str, Any]]:
         hub.gathered.clear()
@@ -205,10 +205,10 @@ class PipeWorkers:
         return [report for _, report in sorted(hub.gathered.items())]
 
     def _let_end(self, hub: Hub, stopped: bool) -> None:
-        """After an error: those that are not waiting for one that has ended may return yet."""
+        """After an error: give the workers that do not wait for a failed one the time to return."""
         from threading import Thread
 
-        if not stopped:  # in a thread: it may wait for a worker that is no more
+        if not stopped:  # in a thread: `@test.stop` may block on a worker that has died
             thread = Thread(target=self._stop_quietly, daemon=True)
             thread.start()
             thread.join(GRACE_S)
@@ -218,17 +218,17 @@ class PipeWorkers:
         try:
             self.stop(self.shared)
         except Exception:
-            pass  # the error that came first is the one to show
+            pass  # the first error is the one to report
 
-    def _park(self, hub: Hub, observer: Observer) -> None:
+    def _at_barrier(self, hub: Hub, observer: Observer) -> None:
         gc.collect()
-        observer.parked(self)
-        if self.fresh:  # they wait for another order, as those that are kept do
+        observer.at_barrier(self)
+        if self.fresh:  # at a barrier fresh workers wait for another order too
             hub.release(Order(0, 0, STOP))
 
-    def roles(self) -> dict[str, Any]:
-        """Which processes are what, for those who look from outside; see Roles."""
-        return roles(())
+    def process_map(self) -> dict[str, Any]:
+        """Which process does what, for the controller; see `base.process_map`."""
+        return process_map(())
 
     def _start(self, hub: Hub) -> None:
         for worker in self.workers:
@@ -242,19 +242,19 @@ class PipeWorkers:
         self.hub, self.workers = None, []
 
     def close(self) -> None:
-        """End workers that are kept."""
+        """End the workers that are kept."""
         if self.broken:
             self.abandon()
         elif self.hub is not None:
             self.hub.release(Order(0, 0, STOP))
             for worker in self.workers:
-                if worker.ident is not None:  # one that could not be started cannot be joined
+                if worker.ident is not None:  # a thread that could not be started cannot be joined
                     worker.join()
             self._drop()
 
     def abandon(self) -> None:
-        """After an error among roles: workers that wait for one that has ended cannot be joined."""
+        """After an error among roles: do not join workers that wait for one that has ended."""
         for worker in self.workers:
             worker.join(0.01)
         if not any(worker.is_alive() for worker in self.workers):
-            self._drop()  # else the pipes stay: a thread that goes on later writes to them
+            self._drop()  # else the pipes stay open: a thread that still runs may write to them

@@ -1,4 +1,4 @@
-"""One worker after the other in the main thread."""
+"""Workers run one after another in the main thread."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from time import process_time_ns
 from .. import loading
 from ..clock import now_ns
 from ..worker import Order, Worker, make_worker, run
-from .base import Observer, Outcome, park_here, raise_first_error, roles
+from .base import IterationResult, Observer, observe_barrier, process_map, raise_first_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class SerialWorkers:
-    """The workers one after the other in the main thread."""
+    """The workers run one after another in the main thread."""
 
     def __init__(self, setup: Setup, shared: Any, fresh: bool) -> None:
         self.setup = setup
@@ -26,7 +26,7 @@ class SerialWorkers:
         self.shared = shared
         self.workers: list[Worker] = []
 
-    def iteration(self, order: Order, observer: Observer) -> Outcome:
+    def iteration(self, order: Order, observer: Observer) -> IterationResult:
         """One iteration; a window is split between the workers."""
         body = loading.body(self.setup)
         if self.fresh or not self.workers:
@@ -34,19 +34,19 @@ class SerialWorkers:
         part = Order(order.loops, order.window_ns // len(self.workers), order.flags)
         gc.collect()
         cpu_ns = -process_time_ns()
-        began = now_ns()
+        begin_ns = now_ns()
         observer.released(self)
         reports = [run(body, worker, part, False) for worker in self.workers]
         cpu_ns += process_time_ns()
-        park_here(order, observer, self)
+        observe_barrier(order, observer, self)
         raise_first_error(reports)
-        for report in reports:  # they share the turn one after the other: only over the whole of it do rates add up
+        for report in reports:  # rates of workers that run one after another add up only over all of it
             report["begin_ns"], report["end_ns"] = reports[0]["begin_ns"], reports[-1]["end_ns"]
-        return Outcome(0, reports[-1]["end_ns"] - began, 0, cpu_ns, reports)
+        return IterationResult(0, reports[-1]["end_ns"] - begin_ns, 0, cpu_ns, reports)
 
-    def roles(self) -> dict[str, Any]:
+    def process_map(self) -> dict[str, Any]:
         """The main thread works itself."""
-        return roles((), main_works=True)
+        return process_map((), main_works=True)
 
     def close(self) -> None:
-        """Nothing is kept."""
+        """Nothing to end."""

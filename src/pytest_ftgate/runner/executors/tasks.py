@@ -10,13 +10,13 @@ from ..clock import now_ns
 from ..worker import Order, Worker, call_async, close_report, explain, make_worker, once
 from .base import (
     GRACE_S,
+    IterationResult,
     Observer,
-    Outcome,
     end_well,
     leaders,
-    park_here,
+    observe_barrier,
+    process_map,
     raise_first_error,
-    roles,
 )
 
 TYPE_CHECKING = False
@@ -39,43 +39,43 @@ class TaskWorkers:
         self.stop = loading.stopper(setup)
         self.runner = asyncio.Runner()
 
-    def iteration(self, order: Order, observer: Observer) -> Outcome:
-        """One iteration: start the tasks, let them go together, gather them."""
+    def iteration(self, order: Order, observer: Observer) -> IterationResult:
+        """One iteration: start the tasks, release them together, gather them."""
         if self.fresh or not self.workers:
             self.workers = [make_worker(self.setup, index, self.shared) for index in range(self.setup["workers"])]
         gc.collect()
-        outcome: Outcome = self.runner.run(self._iteration(order, observer))
-        park_here(order, observer, self)
-        raise_first_error(outcome.reports)
-        return outcome
+        result: IterationResult = self.runner.run(self._iteration(order, observer))
+        observe_barrier(order, observer, self)
+        raise_first_error(result.reports)
+        return result
 
-    def roles(self) -> dict[str, Any]:
+    def process_map(self) -> dict[str, Any]:
         """The main thread works itself."""
-        return roles((), main_works=True)
+        return process_map((), main_works=True)
 
-    async def _iteration(self, order: Order, observer: Observer) -> Outcome:
+    async def _iteration(self, order: Order, observer: Observer) -> IterationResult:
         import asyncio
 
         ready, go = asyncio.Semaphore(0), asyncio.Event()
         cpu_ns = -process_time_ns()
-        began = now_ns()
-        running = [asyncio.create_task(self._live(worker, order, ready, go)) for worker in self.workers]
+        begin_ns = now_ns()
+        running = [asyncio.create_task(self._run(worker, order, ready, go)) for worker in self.workers]
         for _ in running:
             await ready.acquire()
-        went = now_ns()
+        released_ns = now_ns()
         go.set()
         observer.released(self)
         if self.setup["roles"]:
             await self._end_by_role(running)
         reports = list(await asyncio.gather(*running))
-        joined = now_ns()
+        joined_ns = now_ns()
         cpu_ns += process_time_ns()
         led = reports[: leaders(self.setup)]
-        ended = max(report["end_ns"] for report in led)
-        return Outcome(went - began, ended - went, joined - ended, cpu_ns, reports, led)
+        end_ns = max(report["end_ns"] for report in led)
+        return IterationResult(released_ns - begin_ns, end_ns - released_ns, joined_ns - end_ns, cpu_ns, reports, led)
 
     async def _end_by_role(self, running: list[Any]) -> None:
-        """Wait for the leaders, stop the others and wait for these; at the first error end all that goes on."""
+        """Wait for the leaders, stop the others and wait for them; at the first error end all that still run."""
         stopped = False
         try:
             await end_well(running[: leaders(self.setup)], running)
@@ -92,21 +92,21 @@ class TaskWorkers:
             await stopping
 
     async def _let_end(self, running: list[Any], stopped: bool) -> None:
-        """After an error: as with other crews, but that what still waits then can be ended."""
+        """After an error: as for other executors, except that tasks that still wait can be cancelled."""
         import asyncio
 
         if not stopped:
             try:
                 await asyncio.wait_for(self._stop(), GRACE_S)
             except Exception:
-                pass  # the error that came first is the one to show
+                pass  # the first error is the one to report
         _, going = await asyncio.wait(running, timeout=GRACE_S)
         for task in going:
             task.cancel()
         if going:
             await asyncio.wait(going, timeout=GRACE_S)
 
-    async def _live(self, worker: Worker, order: Order, ready: Any, go: Any) -> dict[str, Any]:
+    async def _run(self, worker: Worker, order: Order, ready: Any, go: Any) -> dict[str, Any]:
         worker.forget()
         report: dict[str, Any] = {"index": worker.index, "role": worker.role, "error": None, "ops": 0}
         body = loading.body(self.setup, worker.role)

@@ -1,8 +1,8 @@
-"""The lock probe: wraps the locks of code that knows nothing of it, in every process and interpreter of a launch."""
+"""The lock probe: wraps the locks of unchanged code, in every process and interpreter of a launch."""
 
 from __future__ import annotations
 
-from .sites import COUNT, FOLDER, OFF, OPENINGS, RECORD, STATE, WINDOW, Site, book
+from .sites import COUNT, FOLDER, OFF, OPENINGS, RECORD, STATE, WINDOW, book
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ def active() -> bool:
 
 
 def install(folder: str) -> None:
-    """Patch what is imported and what will be; called by the start hook before anything of the workload.
+    """Patch the modules that are imported, and others once they are; the start hook calls this before the workload.
 
-    Once for an interpreter, however often it is called. `folder` must hold the file WINDOW of one byte: OSError if not.
+    A second call does nothing. `folder` must hold the file WINDOW of one byte. Raises OSError.
 
-    Acquisitions are not counted before `sync` is called, whatever the window says: who is never told of a turn would
-    count in some workers alone, and the share of contended acquisitions would be wrong.
+    Acquisitions are not counted before `sync` is called, whatever the window byte is: a process that never learns of an
+    iteration would count in some workers only, and the share of contended acquisitions would be wrong.
     """
     if active():
         return
@@ -53,16 +53,16 @@ def install(folder: str) -> None:
     book.open(folder)
     patch()
     hook()
-    # First registered is last called: what the workload does at exit is seen.
+    # Registered first, so called last: waits in the workload's own exit functions are kept.
     atexit.register(book.write)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=book.forget)
 
 
 def set_window(state: int) -> None:
-    """Main alone: what all processes of the launch keep from now on (OFF, RECORD or COUNT).
+    """Set what all processes of the launch keep from now on: OFF, RECORD or COUNT. For the main process only.
 
-    Each call but OFF's opens a window of its own: a wait that began in an earlier one is dropped when it ends.
+    Each call except with OFF opens a new window: a wait that began in an earlier one is dropped when it ends.
     """
     opened = (book.window[0] >> 2) + (state != OFF)
     book.window[0] = state | opened % OPENINGS << 2
@@ -70,19 +70,19 @@ def set_window(state: int) -> None:
 
 
 def fold() -> None:
-    """Waits that were kept so far become histograms: between turns, so that their lists do not grow with a launch.
+    """Turn the waits kept so far into histograms. Called between iterations, so that lists of waits stay short.
 
-    Others may keep waits meanwhile, or create locks; no two threads may fold at once.
+    Other threads may keep waits or create locks at the same time, but not fold.
     """
     book.fold()
 
 
 def sync() -> None:
-    """Count acquisitions here if the window says so: at a worker's start of a turn, and where the window changes.
+    """Count acquisitions in this process if the window byte is COUNT: when an iteration starts, or the byte changes.
 
-    The classes' methods are swapped, so that counting costs nothing while waits are recorded; those that count look at
-    the window themselves, for processes that are not told when it changes. A type can be changed about a thousand times
-    before its look-ups stop being cached: enough for hundreds of counted turns.
+    The classes' methods are swapped, so that counting costs nothing while waits are recorded. Methods that count read
+    the byte themselves, for processes that are not notified when it changes. A type can be changed about a thousand
+    times before its look-ups are no longer cached: enough for hundreds of counted iterations.
     """
     global _counting
     counting = book.window[0] & STATE == COUNT
@@ -93,17 +93,14 @@ def sync() -> None:
 
 
 def named(lock: L, name: str) -> L:
-    """Give a lock (or semaphore, condition, event, barrier, queue) of the probe a site of its own; returns that lock.
+    """Give a wrapped lock (semaphore, condition, event, barrier, queue) a site with this name, and return the lock.
 
-    Anything else is returned as it is: a launch without the probe, and inner locks of the standard library. An object
-    may define `_ftgate_rename(name)`, else its `_ftgate_site` is replaced and its `_ftgate_tally` dropped.
+    Any other object, such as an inner lock of the standard library, is returned unchanged. An object may define
+    `_ftgate_rename(name)`; otherwise its `_ftgate_site` is replaced and its `_ftgate_tally` dropped.
     """
     rename = getattr(lock, "_ftgate_rename", None)
-    site = getattr(lock, "_ftgate_site", None)
     if callable(rename):
         rename(name)
-    elif isinstance(site, Site):
-        lock._ftgate_site = book.renamed(site, name)  # type: ignore[attr-defined]
-        if getattr(lock, "_ftgate_tally", None) is not None:
-            lock._ftgate_tally = None  # type: ignore[attr-defined]
+    else:
+        book.rename(lock, name)
     return lock

@@ -1,4 +1,4 @@
-"""Patches a module right after it was executed: what wraps it is imported only then."""
+"""Patches a module right after its execution; the code that patches it is imported only then."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ PATCHES = {
     "asyncio.locks": f"{HERE}.tasks:patch_locks",
     "asyncio.queues": f"{HERE}.tasks:patch_queues",
 }
-"""Module -> our module:function that patches it; the function takes the module."""
+"""Module -> module:function of the probe that patches it; the function takes the module."""
 
 
 def hook() -> None:
-    """Patch what is loaded already, and see to it that the rest is patched when it is imported."""
+    """Patch the modules that are loaded, and arrange that the others are patched when they are imported."""
     sys.meta_path.insert(0, _Finder())
     for name in PATCHES:
         module = sys.modules.get(name)
@@ -35,18 +35,18 @@ def hook() -> None:
 
 
 def patch(module: ModuleType) -> None:
-    """Apply what PATCHES says. An error of ours is an error of that import: a half-patched launch must not go on."""
+    """Patch a module of PATCHES. An error here makes the import fail: a half-patched launch must not go on."""
     where, _, function = PATCHES[module.__name__].partition(":")
     getattr(import_module(where), function)(module)
 
 
 class _Finder:
-    """Finds by the finders after it, and wraps the loader of a module that is to be patched."""
+    """Asks the other finders, and wraps the loader of a module that must be patched."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """As importlib asks for it; None, that is "not mine", for all modules but those of PATCHES."""
+        """The spec of a module of PATCHES; None for any other, which leaves it to the next finder."""
         if name not in PATCHES:
             return None
         for finder in tuple(sys.meta_path):
@@ -60,7 +60,7 @@ class _Finder:
 
 
 class _Loader:
-    """Loads as the loader it wraps and patches then; the module never gets to see it."""
+    """Loads with the wrapped loader, then patches; the module only ever sees the wrapped loader."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader

@@ -1,8 +1,8 @@
-"""The lock probe for multiprocessing: semaphores, what is built of them, queues, and each child's file.
+"""The lock probe for multiprocessing: semaphores, the primitives built on them, queues, and each child's file.
 
-A semaphore is shared by processes, its site is not: the process that made it knows the line, every other one knows the
-semaphore by its name, which is the key that joins their files. Under fork there is no name and no need of one: the
-child inherits the site itself.
+Processes share a semaphore, but not its site: only the process that made it knows the line. Every other process knows
+the semaphore's name, which is the key that joins their files. Under fork there is no name, and none is needed: the
+child inherits the site.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 PACKAGE = "multiprocessing"
 PASSED = frozenset(("context", "synchronize", "queues", "sharedctypes"))
-"""Modules of it that make a lock because somebody asked them to."""
-WHOLES = frozenset(
+"""Its modules that make a lock on behalf of their caller."""
+COMPOSITES = frozenset(
     f"{name}.__init__" for name in ("Condition", "Event", "Barrier", "Queue", "JoinableQueue", "SimpleQueue")
 )
-"""What makes semaphores for itself."""
+"""The primitives that make semaphores for their own use."""
 LOCKS = ("multiprocessing.Lock", "multiprocessing.RLock")
 LAST = -10_000
 """The priority of a finalizer that runs after all others."""
 
 reacquiring: set[int] = set()
-"""Threads inside Condition.wait: taking the lock back is part of that wait."""
+"""Threads in Condition.wait: acquiring the lock again is part of that wait."""
 
 
 def patch_synchronize(module: ModuleType) -> None:
@@ -41,18 +41,18 @@ def patch_synchronize(module: ModuleType) -> None:
     patched: Any = module
     _patch_semaphores(patched.SemLock)
     _patch_condition(patched.Condition)
-    _patch_whole(patched.Event, lambda event: event._flag)
+    _patch_composite(patched.Event, lambda event: event._flag)
     _patch_wait(patched.Event, "wait", _event_waits)
-    _patch_whole(patched.Barrier, lambda barrier: barrier._cond._wait_semaphore)
+    _patch_composite(patched.Barrier, lambda barrier: barrier._cond._wait_semaphore)
     _patch_wait(patched.Barrier, "wait", _barrier_waits)
 
 
 def patch_queues(module: ModuleType) -> None:
     """Time Queue, JoinableQueue and SimpleQueue of multiprocessing.queues, just executed."""
     patched: Any = module
-    _patch_whole(patched.Queue, lambda queue: queue._sem)
-    _patch_whole(patched.JoinableQueue, lambda queue: queue._sem)
-    _patch_whole(patched.SimpleQueue, lambda queue: queue._rlock)
+    _patch_composite(patched.Queue, lambda queue: queue._sem)
+    _patch_composite(patched.JoinableQueue, lambda queue: queue._sem)
+    _patch_composite(patched.SimpleQueue, lambda queue: queue._rlock)
     _patch_wait(patched.Queue, "get", _get_waits)
     _patch_wait(patched.Queue, "put", _put_waits)
     _patch_wait(patched.JoinableQueue, "put", _put_waits)
@@ -61,7 +61,7 @@ def patch_queues(module: ModuleType) -> None:
 
 
 def patch_pool(module: ModuleType) -> None:
-    """Workers of a Pool leave their file also between tasks: the end of `with Pool()` terminates them."""
+    """Workers of a Pool also write their file between tasks, because the end of `with Pool()` terminates them."""
     patched: Any = module
     original = patched.worker
 
@@ -74,7 +74,7 @@ def patch_pool(module: ModuleType) -> None:
 
 
 class _Leaving:
-    """A Pool's queue of results; before one is put, waits are written, for at most a twentieth of the time."""
+    """A Pool's queue of results, which first writes the waits, in at most a twentieth of the time."""
 
     def __init__(self, queue: Any) -> None:
         self._reader = queue._reader
@@ -82,7 +82,7 @@ class _Leaving:
         self._due = 0
 
     def put(self, result: Any) -> None:
-        """As the queue's own."""
+        """As `put` of the wrapped queue."""
         began = clock()
         if began >= self._due:
             book.write()
@@ -92,34 +92,34 @@ class _Leaving:
 
 
 def patch_util(module: ModuleType) -> None:
-    """Every child that multiprocessing starts leaves its file when it ends by itself: `atexit` does not run in all.
+    """Every child of multiprocessing writes its file when it ends by itself; `atexit` does not run in all of them.
 
-    One that is terminated leaves what it wrote before (see `patch_pool`). A handler for SIGTERM would save the rest,
-    and now and then hang the child: one that blocks on a semaphore just after the signal came, before Python looked,
-    would not learn of it.
+    A child that is terminated leaves the file that it wrote before (see `patch_pool`). A handler for SIGTERM would save
+    the rest, but could hang the child: Python runs the handler later than the signal comes, and a child that blocks on
+    a semaphore in between never runs it.
     """
     patched: Any = module
 
     def register(_: Any) -> None:
         patched.Finalize(None, book.write, exitpriority=LAST)
 
-    # A child clears its finalizers first and runs these after; the registry holds the book by a weak reference.
+    # A child clears its finalizers before it runs these; the registry only has a weak reference to the book.
     patched.register_after_fork(book, register)
 
 
-# -- who asked, and for what ---------------------------------------------------------------------------------------
+# -- which call made a semaphore -----------------------------------------------------------------------------------
 
 
-def asked(frame: FrameType | None) -> tuple[FrameType | None, int]:
-    """The frame that asked multiprocessing for a thing, and how many wholes of multiprocessing's the thing is inside.
+def caller_of(frame: FrameType | None) -> tuple[FrameType | None, int]:
+    """The frame outside multiprocessing that called it for an object, and in how many composites the object is.
 
-    `frame` is that of the call. A Lock has 0; that of a Queue 1; that of the Condition of an Event 2.
+    `frame` is the frame of the call. A Lock has depth 0, that of a Queue 1, that of the Condition of an Event 2.
     """
     depth = 0
     while frame is not None:
         package, _, module = (frame.f_globals.get("__name__") or "").partition(".")
         if package == PACKAGE and module in PASSED:
-            depth += frame.f_code.co_qualname in WHOLES
+            depth += frame.f_code.co_qualname in COMPOSITES
         elif frame.f_globals is not globals():
             break
         frame = frame.f_back
@@ -127,35 +127,35 @@ def asked(frame: FrameType | None) -> tuple[FrameType | None, int]:
 
 
 def _marked(make_name: Callable[[], str], depth: int) -> str:
-    """A semaphore's name that tells other processes: part of something (its depth), or inner (0)."""
+    """A semaphore's name with its depth, by which other processes know it as a part; 0 for an inner one."""
     return f"{make_name()}-{depth}"
 
 
 def depth_of(name: str | None) -> int | None:
-    """The depth in a semaphore's name; None for one that is no part, or where there is no name."""
+    """The depth in a semaphore's name; None if it is not part of a composite, or has no name."""
     tail = (name or "").rpartition("-")[2]
     return int(tail) if tail.isdigit() and len(tail) < 3 else None
 
 
 def noted_of(thing: Any) -> Noted | None:
-    """Where the waits of `thing` go; None for an inner one."""
+    """The `Noted` of `thing`; None for an inner object."""
     noted = thing.__dict__.get(ATTRIBUTE)
-    if type(noted) is str:  # came with its attributes from another process
+    if type(noted) is str:  # unpickled from another process
         noted = joined(noted, kind_of(thing, PACKAGE), "queue") if noted else None
         thing.__dict__[ATTRIBUTE] = noted
     return noted if noted.__class__ is Noted else None
 
 
 def _rename(thing: Any, name: str) -> None:
-    """`_ftgate_rename`: the waits of `thing`, and of a lock that it made for its users, stand under `name`."""
+    """`_ftgate_rename`: keep the waits of `thing`, and of the lock that it made for its users, under `name`."""
     lock = thing.__dict__.get("_lock")
-    for noted in (noted_of(thing), noted_of(lock) if getattr(lock, "_ftgate_whole", False) else None):
+    for noted in (noted_of(thing), noted_of(lock) if getattr(lock, "_ftgate_composite", False) else None):
         if noted is not None:
             noted.rename(name)
 
 
 def _sharing(getstate: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A `__getstate__` that first leaves what the process that unpickles it will not know."""
+    """A `__getstate__` that first writes what the process that unpickles the object does not know."""
 
     @wraps(getstate)
     def __getstate__(self: Any) -> Any:
@@ -175,7 +175,7 @@ def _patch_semaphores(cls: Any) -> None:
     init, setstate, enter = cls.__init__, cls.__setstate__, cls.__enter__
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        frame, depth = asked(sys._getframe(1))
+        frame, depth = caller_of(sys._getframe(1))
         site = book.site(frame, *_kind(self))
         if site is None or depth:
             self._make_name = partial(_marked, cls._make_name, 0 if site is None else depth)
@@ -221,7 +221,7 @@ def _timed_acquire(raw: Callable[..., bool], noted: Noted) -> Callable[..., bool
 
     def acquire(block: bool = True, timeout: float | None = None) -> bool:
         """As multiprocessing's; see `SemLock.acquire`."""
-        got = raw(False, timeout)  # the timeout is looked at here too: a wrong one raises
+        got = raw(False, timeout)  # the timeout is passed so that a wrong one raises
         if not got and block and (timeout is None or timeout > 0):
             opened = window[0]
             if opened & STATE == RECORD and not (reacquiring and get_ident() in reacquiring):
@@ -237,15 +237,15 @@ def _timed_acquire(raw: Callable[..., bool], noted: Noted) -> Callable[..., bool
     return acquire
 
 
-# -- what is built of semaphores -----------------------------------------------------------------------------------
+# -- primitives built on semaphores --------------------------------------------------------------------------------
 
 
 def _patch_condition(cls: Any) -> None:
-    """`wait` as queue wait; the lock that a Condition makes for itself as lock wait, under the Condition's kind."""
+    """`wait` counts as queue wait; a lock that the Condition itself makes as lock wait, under the Condition's kind."""
     init, setstate = cls.__init__, cls.__setstate__
 
     def __init__(self: Any, lock: Any = None, **kwargs: Any) -> None:
-        frame, depth = asked(sys._getframe(1))
+        frame, depth = caller_of(sys._getframe(1))
         init(self, lock, **kwargs)
         kind = kind_of(self, PACKAGE)
         waits = None if depth else book.site(frame, kind, "queue")
@@ -271,8 +271,8 @@ def _patch_condition(cls: Any) -> None:
 
 
 def _own(condition: Any, noted: Noted) -> None:
-    """Time the lock that a Condition made for itself."""
-    condition._lock._ftgate_whole = True
+    """Time the lock that a Condition has made for itself."""
+    condition._lock._ftgate_composite = True
     _time(condition._lock, noted)
     condition._make_methods()
 
@@ -296,14 +296,14 @@ def _timed_condition_wait(original: Callable[..., Any]) -> Callable[..., Any]:
     return wait
 
 
-def _patch_whole(cls: Any, semaphore_of: Callable[[Any], Any]) -> None:
-    """Give each `cls` its site; the name of the semaphore that `semaphore_of` tells is its key."""
+def _patch_composite(cls: Any, semaphore_of: Callable[[Any], Any]) -> None:
+    """Give each instance of `cls` its site; its key is the name of the semaphore that `semaphore_of` returns."""
     init = cls.__init__
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         noted = None
         if ATTRIBUTE not in self.__dict__:
-            frame, depth = asked(sys._getframe(1))
+            frame, depth = caller_of(sys._getframe(1))
             site = None if depth else book.site(frame, kind_of(self, PACKAGE), "queue")
             noted = site and Noted(site)
             setattr(self, ATTRIBUTE, noted)
@@ -322,7 +322,7 @@ def _patch_state(cls: Any, semaphore_of: Callable[[Any], Any]) -> None:
 
     def __setstate__(self: Any, state: Any) -> None:
         setstate(self, state)
-        if ATTRIBUTE not in self.__dict__:  # Barrier.__init__ comes through here too
+        if ATTRIBUTE not in self.__dict__:  # Barrier.__init__ calls this too
             key = semaphore_of(self)._semlock.name
             setattr(self, ATTRIBUTE, joined(key, kind_of(self, PACKAGE), "queue") if depth_of(key) else None)
 
@@ -331,7 +331,7 @@ def _patch_state(cls: Any, semaphore_of: Callable[[Any], Any]) -> None:
 
 
 def _patch_wait(cls: Any, name: str, waits: Callable[..., bool]) -> None:
-    """Time `cls.name` as a whole where `waits`, called with the same arguments, says that it is not ready at once."""
+    """Time calls of `cls.name` for which `waits`, called with the same arguments, returns that they must wait."""
     original = getattr(cls, name)
 
     @wraps(original)
@@ -351,8 +351,8 @@ def _patch_wait(cls: Any, name: str, waits: Callable[..., bool]) -> None:
     setattr(cls, name, method)
 
 
-# Each looks without holding anything: another thread or process may come between, and its place in the queue is then
-# a wait that is not seen, or a wait of no length that is.
+# These read the state without holding a lock. If another thread or process changes it in between, a wait is missed, or
+# a wait of no length is kept.
 
 
 def _event_waits(event: Any, timeout: float | None = None) -> bool:

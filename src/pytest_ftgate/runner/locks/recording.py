@@ -1,4 +1,4 @@
-"""Where one object's waits go: what the probes of multiprocessing and asyncio share."""
+"""Where the waits of one object are kept: shared by the probes of multiprocessing and asyncio."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 clock = perf_counter_ns
 ATTRIBUTE = "_ftgate_noted"
-"""Where an object keeps its `Noted`; None on an inner one."""
+"""The attribute in which an object keeps its `Noted`; None for an inner object."""
 
 
 class Noted:
-    """One object's way to its site; the same site for all that one line makes, unless the user named one of them.
+    """Leads from one object to its site. Objects made by one line share a site, unless the user named one of them.
 
-    `key` is what other processes know the object by; "" where none can. It is an object of its own, so that what
-    times the object does not keep it alive.
+    `key` identifies the object in other processes; "" if no other process can have it. A wrapper holds the `Noted` and
+    not the object, so that it does not keep the object alive.
     """
 
     __slots__ = ("key", "site")
@@ -31,45 +31,45 @@ class Noted:
         self.key = key
 
     def wait(self, wait_ns: int, window: int) -> None:
-        """Keep one wait that began when the window's byte was `window`, if it is that still.
+        """Keep one wait if the window byte is still `window`, as it was when the wait began.
 
-        Any thread may, also one that did not get the lock in time.
+        Any thread may call this, also one whose wait timed out.
         """
         if book.window[0] == window:
             self._tally().waits.append(wait_ns)
 
     def count(self) -> None:
-        """Count one acquisition; several may hold a semaphore at once, and an append is atomic."""
+        """Count one acquisition. Several threads may hold a semaphore at once, and an append is atomic."""
         self._tally().counts.append(None)
 
     def _tally(self) -> Tally:
-        """Asked for each time: a fork makes the site forget those that it had."""
+        """The site's one tally for all of its objects, made when the first of them needs it."""
         tallies = self.site.tallies
         return tallies[0] if tallies else self.site.tally()
 
     def rename(self, name: str) -> None:
-        """From now on this object's waits stand under `name`, in every process that gets the object after this."""
+        """From now on keep this object's waits under `name`, also in each process that receives the object later."""
         self.site = book.renamed(self.site, name)
 
     def share(self) -> None:
-        """Leave what the other processes do not know (line, kind, name) beside the key, for whoever joins the files."""
+        """Write line, kind and name, which other processes do not know, under the key by which the files are joined."""
         site = self.site
         if self.key and site.key != self.key:
             book.add((self.key, site.name), Site(site.file, site.line, site.kind, site.waits_for, site.name, self.key))
 
     def __reduce__(self) -> Any:
-        """Travels as its key, a plain string, with an object that is pickled by its attributes."""
+        """Pickled as its key, a plain string, with an object that is pickled by its attributes."""
         self.share()
         return str, (self.key,)
 
 
 def joined(key: str, kind: str, waits_for: str) -> Noted:
-    """The `Noted` of an object that another process made: its line is not known here, only its key."""
+    """The `Noted` of an object that another process made: here only its key is known, not its line."""
     return Noted(book.add((key, ""), Site("", 0, kind, waits_for, "", key)), key)
 
 
 def kind_of(thing: Any, package: str) -> str:
-    """`asyncio.Lock`: the nearest class of the standard library's `package` that `thing` is one of."""
+    """The first class of the standard library's `package` among the classes of `thing`, such as `asyncio.Lock`."""
     for cls in type(thing).__mro__:
         if cls.__module__.partition(".")[0] == package:
             return f"{package}.{cls.__name__}"

@@ -1,7 +1,7 @@
-"""Where waits are kept: a tally a lock, a site a line that creates locks, one file a process and interpreter.
+"""Where waits are kept: a tally per lock, a site per line that creates locks, a file per process and interpreter.
 
-What a contended acquisition costs is paid while its lock is held, so it is one append to the lock's own list, which
-the lock itself protects. Lists become histograms between turns, and at the end a file.
+A contended acquisition is recorded while its lock is held. So that this is cheap, it is one append to the lock's own
+list, which the lock itself protects. The lists become histograms between iterations, and a file at the end.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ if TYPE_CHECKING:
     _Key = tuple[int, int, str, str]
 
 FOLDER = "FTGATE_LOCKS"
-"""The environment variable that holds a launch's folder for lock waits; the start hook is at work where it is set."""
+"""The environment variable with a launch's folder for lock waits; the start hook installs the probe if it is set."""
 WINDOW = "window"
-"""The file in it whose one byte every process of the launch sees: what is to be kept now, and which opening it is.
+"""The file in that folder with one byte, which every process of the launch maps: what to keep now, and the window.
 
-The byte is state | (opening % OPENINGS) << 2. A wait is kept if it began in RECORD and the byte is the same at its end.
-One that straddles two turns would be charged with the pause between them.
+The byte is state | (window number % OPENINGS) << 2. A wait is kept if it began in RECORD and the byte is the same at
+its end: a wait over two iterations would include the pause between them.
 """
 OFF, RECORD, COUNT = 0, 1, 2
 STATE = 3
 """The bits of the byte that hold one of OFF, RECORD and COUNT."""
 OPENINGS = 64
-"""How many openings of the window the byte tells apart."""
+"""The number of windows that the byte can distinguish."""
 BROKEN = ".broken"
-"""The end of a file's name that a full disk has cut."""
+"""The suffix of a file that is incomplete because the disk was full."""
 
 LINEAR = 16
-"""Buckets to an octave, so that a bucket is at most 6.25 % wide."""
+"""Buckets per octave, so that a bucket is at most 6.25 % wide."""
 
-# Locks that these make are their own inner ones: what they wait for is timed as a whole, or is not the workload's.
-# A lock that other parts of the standard library make (logging's, say) is one that the workload contends for.
+# Locks that these modules make are inner locks: they are timed as part of a primitive, or are not the workload's.
+# Workers do contend for locks of other parts of the standard library, such as logging.
 INNER = ("threading", "asyncio", "concurrent.futures", "multiprocessing", "_weakrefset", "importlib", "pytest_ftgate")
 SERVED = ("multiprocessing.managers", "Server.create")
-"""Module and function that make the locks which a workload asks a Manager for; their kinds begin with "Manager."."""
+"""Module and function that make the locks of a Manager; their kinds begin with "Manager."."""
 THROUGH = ("queue", "pytest_ftgate.runner.locks.threads")
-"""Modules whose locks belong to whoever called them."""
+"""Modules whose locks are attributed to their caller."""
 
 
 def bucket_of(wait_ns: int) -> int:
-    """The bucket of a wait: exact below 32 ns, then sixteen to an octave. Merging two histograms is adding counts."""
+    """The bucket of a wait: exact below 32 ns, then 16 per octave. Two histograms are merged by adding counts."""
     if wait_ns < 2 * LINEAR:
         return max(0, wait_ns)
     shift = wait_ns.bit_length() - 5
@@ -54,7 +54,7 @@ def bucket_of(wait_ns: int) -> int:
 
 
 def bounds_of(bucket: int) -> tuple[int, int]:
-    """The waits of a bucket in ns: lowest, and the first above it. The inverse of `bucket_of`."""
+    """The waits of a bucket in ns: the lowest, and the first one above. The inverse of `bucket_of`."""
     if bucket < 2 * LINEAR:
         return bucket, bucket + 1
     shift = (bucket >> 4) - 1
@@ -63,10 +63,10 @@ def bounds_of(bucket: int) -> tuple[int, int]:
 
 
 class Tally:
-    """One lock's waits in ns, and its acquisitions while they are counted. Whoever holds the lock writes it.
+    """One lock's waits in ns, and its acquisitions while these are counted. Only the holder of the lock writes it.
 
-    `acquired` is all since the start, of which `folded` is in the site's number. Where several may hold at once they
-    append to `counts` instead, whatever it be.
+    `acquired` counts all since the start; `folded` of them are in the site's number. If several threads may hold the
+    object at once, they append to `counts` instead.
     """
 
     __slots__ = ("acquired", "counts", "folded", "waits")
@@ -80,7 +80,7 @@ class Tally:
 class Site:
     """One line that creates locks of a kind, or one lock that the user named.
 
-    `key` is set where a lock is shared between processes: one of them knows the line, all know the key.
+    `key` is set if processes share the lock: one of them knows the line, all know the key.
     """
 
     __slots__ = (
@@ -109,7 +109,7 @@ class Site:
         self.forget()
 
     def forget(self) -> None:
-        """As if nothing had waited: after a fork, where the parent writes what was before. Locks keep their tallies."""
+        """Drop all waits: in a forked child, because the parent writes those. Locks keep their tallies."""
         for tally in self.tallies:
             tally.waits.clear()
             tally.counts.clear()
@@ -118,23 +118,23 @@ class Site:
         self.contended = self.total_ns = self.max_ns = self.acquired = 0
 
     def tally(self) -> Tally:
-        """A new tally; one a lock, and none before it waits."""
+        """A new tally, for a lock that waits for the first time."""
         tally = Tally()
         self.tallies.append(tally)
         return tally
 
     def fold(self) -> None:
-        """The lists of waits become the histogram. While workers wait, or at the end: it takes a while.
+        """Move the lists of waits into the histogram. This takes a while: call it between iterations or at the end.
 
-        Other threads may write the tallies meanwhile, but not fold.
+        Other threads may write the tallies at the same time, but not fold.
         """
         for tally in tuple(self.tallies):
-            # In place, a copy and a cut: what another thread appends meanwhile is kept for the next fold.
+            # Copy and cut in place: a wait that another thread appends in between is left for the next fold.
             waits = tally.waits[:]
             del tally.waits[: len(waits)]
             counted = len(tally.counts)
             del tally.counts[:counted]
-            acquired = tally.acquired  # Only its lock's holder writes it: not set back here.
+            acquired = tally.acquired  # Only the holder of the lock writes it, so it is not reset here.
             self.acquired += counted + acquired - tally.folded
             tally.folded = acquired
             for wait_ns in waits:
@@ -145,7 +145,7 @@ class Site:
             self.max_ns = max(self.max_ns, max(waits, default=0))
 
     def as_json(self) -> str:
-        """In the words of the file that the controller reads. Without `json`, whose import every child would pay."""
+        """As the controller reads it. Made without `json`, which every child would have to import."""
         texts = [f'"{name}":{_quoted(getattr(self, name))}' for name in ("file", "kind", "waits_for", "name", "key")]
         counts = [f'"{name}":{getattr(self, name)}' for name in _COUNTS]
         histogram = ",".join([f'"{bucket}":{count}' for bucket, count in self.histogram.items()])
@@ -153,9 +153,9 @@ class Site:
 
 
 class Book:
-    """All sites of this process and interpreter, and the byte that says what is to be kept now.
+    """All sites of this process and interpreter, and the window byte.
 
-    `counters` are called with whether acquisitions are to be counted from now on, at each change of that.
+    `counters` are functions, called with True or False when counting of acquisitions starts or ends.
     """
 
     def __init__(self) -> None:
@@ -167,7 +167,7 @@ class Book:
         self._codes: list[CodeType] = []
 
     def open(self, folder: str) -> None:
-        """Share the launch's window byte; the file is there before any process of the launch starts."""
+        """Map the launch's window byte; the file exists before any process of the launch starts."""
         from mmap import mmap
 
         with open(os.path.join(folder, WINDOW), "r+b") as file:
@@ -175,20 +175,20 @@ class Book:
         self.folder = folder
 
     def site(self, frame: FrameType | None, kind: str, waits_for: str) -> Site | None:
-        """The site of a lock that `frame` creates; None for an inner lock, which is left alone.
+        """The site of a lock that `frame` creates; None for an inner lock, which is not wrapped.
 
-        `frame` is that of the call. Frames of modules in THROUGH, and of generated code that has no file (a
-        dataclass's `__init__`), are passed by, to whoever called them.
+        Frames of modules in THROUGH, and of generated code without a file (a dataclass's `__init__`), are skipped:
+        their caller is taken.
         """
         if frame is None:
             return None
-        # The code's id: its hash walks over all of its instructions.
+        # The id of the code, because its hash would read all of its instructions.
         key = (id(frame.f_code), frame.f_lasti, kind, waits_for)
-        found = self._known.get(key, _UNKNOWN)
-        return self._first(frame, key) if found is _UNKNOWN else found
+        site = self._known.get(key, _UNKNOWN)
+        return self._first(frame, key) if site is _UNKNOWN else site
 
     def _first(self, frame: FrameType, key: _Key) -> Site | None:
-        """The site of a line that is seen for the first time, and of a line that is passed by, which has many."""
+        """The site of a line that is new, or of a line that is skipped, which may belong to many sites."""
         whose = _user_of(frame)
         if whose is None:
             return None
@@ -196,9 +196,9 @@ class Book:
             return self.site(whose, *key[2:])
         site = self._sites.get(key)
         if site is None:
-            self._codes.append(frame.f_code)  # An id is only good while the object lives.
+            self._codes.append(frame.f_code)  # An id is unique only while its object lives.
             site = self._made(frame, key)
-        if site is None or not _generated(frame):  # Another caller of generated code may be another site.
+        if site is None or not _generated(frame):  # Each caller of generated code has its own site.
             self._known[key] = site
         return site
 
@@ -211,17 +211,25 @@ class Book:
         return self.add(key, Site(code.co_filename, frame.f_lineno, kind, waits_for))
 
     def add(self, key: Any, site: Site) -> Site:
-        """Keep a site under a key of any hashable kind; the one that is there already wins.
+        """Keep a site under a hashable key, unless there is one already; the site that is kept.
 
-        No lock is held: what a signal or a finalizer runs in between may create locks too. For keys of the built-in
-        types this one call is atomic.
+        No lock is held, because a signal handler or finalizer may create locks in between. For keys of built-in types
+        this one call is atomic.
         """
         return self._sites.setdefault(key, site)
 
     def renamed(self, site: Site, name: str) -> Site:
-        """The site of a lock of `site` that the user named: one for each name."""
+        """The site of locks of `site` that the user gave this name."""
         key = (site.file, site.line, site.kind, site.waits_for, name, site.key)
         return self.add(key, Site(site.file, site.line, site.kind, site.waits_for, name, site.key))
+
+    def rename(self, lock: Any, name: str) -> None:
+        """Keep the waits of an object under `name`, if it has a site in `_ftgate_site`."""
+        site = getattr(lock, "_ftgate_site", None)
+        if isinstance(site, Site):
+            lock._ftgate_site = self.renamed(site, name)
+            if getattr(lock, "_ftgate_tally", None) is not None:
+                lock._ftgate_tally = None  # its tally belongs to the old site
 
     def fold(self) -> None:
         """Fold every site; see Site.fold."""
@@ -229,20 +237,19 @@ class Book:
             site.fold()
 
     def forget(self) -> None:
-        """In a forked child: what was before is the parent's to write."""
+        """Drop all waits, in a forked child: the parent writes them."""
         for site in self._all():
             site.forget()
 
     def _all(self) -> list[Site]:
-        """Other threads may add sites meanwhile: `list` of a dict's values is atomic on both builds, `tuple` is not."""
+        """All sites. Other threads may add some: `list` of dict values is atomic on both builds, `tuple` is not."""
         return list(self._sites.values())
 
     def write(self) -> None:
-        """Leave this process's file; called again it replaces it. Never raises: it is no workload.
+        """Write this process's file, or replace it. Never raises OSError: the workload must not fail by it.
 
-        Where the disk is full a broken one is left, which the controller takes for an error.
-
-        A site that nothing waited at is written too where another process may need its line (it has a key).
+        If the disk is full, a file with the suffix BROKEN is left, which the controller reports as an error. A site
+        without waits is written too if it has a key: another process may need its line.
         """
         self.fold()
         sites = [site.as_json() for site in self._all() if site.contended or site.acquired or site.key]
@@ -261,15 +268,14 @@ def _module(frame: FrameType) -> str:
 
 
 def _generated(frame: FrameType) -> bool:
-    """Whether the code of a frame has no file: made by `exec`, as a dataclass's `__init__`, or frozen."""
+    """Whether the code of a frame has no file: made by `exec`, like a dataclass's `__init__`, or frozen."""
     return frame.f_code.co_filename.startswith("<")
 
 
 def _user_of(frame: FrameType | None) -> FrameType | None:
-    """The frame whose line a lock is created at, of those from `frame` up; `frame` itself where it is that line.
+    """The frame that a lock is attributed to: `frame`, or one of its callers.
 
-    A line of generated code tells little: the line that called it is taken, unless that is the standard library's that
-    started the thread, say, or there is none.
+    For generated code it is the caller, unless that is inner code, such as the code that starts a thread, or missing.
     """
     while frame is not None and _module(frame) in THROUGH:
         frame = frame.f_back
@@ -282,7 +288,7 @@ def _user_of(frame: FrameType | None) -> FrameType | None:
 
 
 def _written(path: str, text: bytes) -> bool:
-    """Whether there was room for all of it."""
+    """Write the file; False if there was no room for all of it."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         return os.write(descriptor, text) == len(text)
@@ -293,7 +299,7 @@ def _written(path: str, text: bytes) -> bool:
 
 
 def is_inner(module: str, code: CodeType) -> bool:
-    """Whether locks that this code of a module makes are inner ones."""
+    """Whether the locks that this code makes are inner locks."""
     if module.partition(".")[0] not in _FIRST or not module.startswith(INNER):
         return False
     return (module, code.co_qualname) != SERVED
@@ -318,7 +324,7 @@ _FIRST = frozenset(name.partition(".")[0] for name in INNER)
 
 
 def _interpreter() -> int:
-    """This interpreter's number among those of the process; 0 is the main one."""
+    """The number of this interpreter in its process; 0 is the main one."""
     try:
         return int(import_module("_interpreters").get_current()[0])
     except ImportError:
@@ -326,4 +332,4 @@ def _interpreter() -> int:
 
 
 book = Book()
-"""This process's and interpreter's own; a module is never shared between interpreters."""
+"""The book of this process and interpreter; interpreters never share a module."""

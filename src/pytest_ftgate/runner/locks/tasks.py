@@ -1,4 +1,4 @@
-"""The lock probe for asyncio: a task that must wait is timed from outside the loop's own method, which is unchanged."""
+"""The lock probe for asyncio: a task that must wait is timed around asyncio's own method, which stays unchanged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PACKAGE = "asyncio"
 
 reacquiring: set[Any] = set()
-"""Tasks inside Condition.wait: taking the lock back is part of that wait."""
+"""Tasks in Condition.wait: acquiring the lock again is part of that wait."""
 
 
 def patch_locks(module: ModuleType) -> None:
@@ -43,7 +43,7 @@ def patch_queues(module: ModuleType) -> None:
 
 
 def _patch_init(cls: Any, waits_for: str) -> None:
-    """Give each `cls` its site: the line that constructs it. One that asyncio constructs is an inner one."""
+    """Give each instance of `cls` its site: the line that constructs it. What asyncio constructs is an inner object."""
     init = cls.__init__
 
     @wraps(init)
@@ -58,7 +58,7 @@ def _patch_init(cls: Any, waits_for: str) -> None:
 
 
 def _patch_condition(cls: Any) -> None:
-    """`wait` as queue wait; the lock that a Condition makes for itself as lock wait, under the Condition's kind."""
+    """`wait` counts as queue wait; a lock that the Condition itself makes as lock wait, under the Condition's kind."""
     init, original = cls.__init__, cls.wait
 
     @wraps(init)
@@ -94,7 +94,7 @@ def _patch_condition(cls: Any) -> None:
 
 
 def _patch_acquire(cls: Any, waits: Callable[[Any], bool]) -> None:
-    """Time `acquire` where it must wait, and count it while acquisitions are counted."""
+    """Time `acquire` if it must wait, and count it while acquisitions are counted."""
     original = cls.acquire
 
     @wraps(original)
@@ -116,7 +116,7 @@ def _patch_acquire(cls: Any, waits: Callable[[Any], bool]) -> None:
 
 
 def _patch_wait(cls: Any, name: str, waits: Callable[[Any], bool]) -> None:
-    """Time `cls.name`, whatever it takes, where `waits` says that the object is not ready at once."""
+    """Time calls of `cls.name` on objects for which `waits` returns that they must wait."""
     original = getattr(cls, name)
 
     @wraps(original)
@@ -130,7 +130,7 @@ def _patch_wait(cls: Any, name: str, waits: Callable[[Any], bool]) -> None:
 
 
 async def _timed(noted: Noted, waiting: Any, opened: int) -> Any:
-    """A wait that is cancelled was a wait; what cancelled it passes through untouched."""
+    """Time a wait; one that is cancelled is kept too, and the exception passes through."""
     began = clock()
     try:
         return await waiting

@@ -1,7 +1,7 @@
-"""Locks of threads: what `threading` and `queue` give is timed, at its creation site, where it has to wait.
+"""The lock probe for threads: times waits for the locks and queues of `threading` and `queue`, by creation site.
 
-Every wrapper tries first and reads the clock only when that fails, and keeps a wait while it holds the lock it waited
-for: the lock itself protects its tally. No lock of ours is taken on the way.
+Every wrapper first tries without blocking, and reads the clock only if that fails. It keeps a wait while it holds the
+lock it has waited for, so that the lock itself protects its tally. The probe takes no lock of its own.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ _rlock_factory = threading.RLock
 def keep(lock: Any, waited_ns: int, opened: int) -> None:
     """Append a wait to the tally of any object that has `_ftgate_site` and `_ftgate_tally`.
 
-    `opened` is the window's byte as the wait began: where it is another one now the wait is dropped.
+    `opened` is the window byte when the wait began; if it has changed since, the wait is dropped.
     """
     if book.window[0] == opened:
         (lock._ftgate_tally or _tally(lock)).waits.append(waited_ns)
 
 
 def _tally(lock: Any) -> Tally:
-    """The lock's first tally: made when it waits, or is counted, for the first time."""
+    """The lock's tally, made when the lock waits or is counted for the first time."""
     tally: Tally = lock._ftgate_site.tally()
     lock._ftgate_tally = tally
     return tally
 
 
 class _Posing(type):
-    """Metaclass: the raw locks that the standard library's own code is given are instances too."""
+    """Metaclass: raw locks, which code of the standard library gets, are instances too."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return type.__instancecheck__(cls, instance) or type(instance) is cls.__dict__.get("_ftgate_raw")
 
 
 class _Timed(metaclass=_Posing):
-    """A raw lock in a class's clothes. Its bound C methods stand in slots: what needs no look costs no Python frame."""
+    """A wrapped raw lock. Slots hold its bound C methods: a call that needs no timing costs no Python frame."""
 
     __slots__ = ("__exit__", "__weakref__", "_acquire", "_ftgate_site", "_ftgate_tally", "release")
     _ftgate_raw: type
@@ -61,7 +61,7 @@ class _Timed(metaclass=_Posing):
 
     @classmethod
     def _at(cls, raw: Any, site: Site) -> Any:
-        """The lock `raw` as one of `site`."""
+        """Wrap the lock `raw`, with its waits kept at `site`."""
         lock: Any = object.__new__(cls)
         lock._acquire = raw.acquire
         lock.__exit__ = raw.__exit__
@@ -72,7 +72,7 @@ class _Timed(metaclass=_Posing):
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        # isinstance() asks the type first and this next: for code that asks whether it has a raw one.
+        # isinstance() asks the type first and this next: for code that checks whether it has a raw lock.
         kind = type(self)
         return kind._ftgate_raw if "_ftgate_raw" in kind.__dict__ else kind
 
@@ -82,14 +82,14 @@ class _Timed(metaclass=_Posing):
         return self._wait()
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """As a raw lock's, errors included; what blocks is timed."""
+        """As for a raw lock, with the same errors; a wait is timed."""
         if timeout == -1:
             return self._acquire(False) or (self._wait() if blocking else False)
-        allocate_lock().acquire(blocking, timeout)  # Raises what a raw lock would.
+        allocate_lock().acquire(blocking, timeout)  # Raises what a raw lock would raise.
         return self._acquire(False) or (self._wait(timeout) if timeout else False)
 
     def _wait(self, timeout: float = -1) -> bool:
-        """Block; the wait is kept if the window is open, and the same at its end, one that times out too."""
+        """Block; keep the wait, also one that times out, if the window is open and still the same at its end."""
         window = book.window
         opened = window[0]
         if opened & STATE != RECORD:
@@ -102,7 +102,7 @@ class _Timed(metaclass=_Posing):
         return got
 
     def _acquire_now(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """For a Condition, which keeps a bound method: one that follows when acquisitions are counted."""
+        """For a Condition, which keeps a bound method: this one changes when acquisitions are counted."""
         return self.acquire(blocking, timeout)
 
     @property
@@ -110,7 +110,7 @@ class _Timed(metaclass=_Posing):
         return self._acquire.__self__  # type: ignore[attr-defined]
 
     def locked(self) -> bool:
-        """As a raw lock's."""
+        """As for a raw lock."""
         return bool(self._raw.locked())
 
     def _at_fork_reinit(self) -> None:
@@ -129,20 +129,20 @@ class _Timed(metaclass=_Posing):
 
 
 class Lock(_Timed):
-    """What `threading.Lock` is with the probe on."""
+    """Replaces `threading.Lock`."""
 
     __slots__ = ()
     _ftgate_raw = _RawLock
 
     def __new__(cls) -> Any:
-        """A lock of the caller's line, or a raw one where the caller is of the standard library."""
+        """A wrapped lock with the caller's line as its site; a raw lock for code of the standard library."""
         site = book.site(_getframe(1), "Lock", "lock")
         return allocate_lock() if site is None else cls._at(allocate_lock(), site)
 
     def __init_subclass__(cls) -> None:
         raise TypeError("type '_thread.lock' is not an acceptable base type")
 
-    # What a Condition takes of a lock: taking it back inside Condition.wait() is part of that wait, not one more.
+    # The methods that a Condition uses: acquiring the lock again in Condition.wait() is part of that wait, not another.
 
     def _release_save(self) -> None:
         self.release()
@@ -170,15 +170,15 @@ class Lock(_Timed):
 
 
 class RLock(_Timed):
-    """What `threading.RLock` is with the probe on: taking it again never waits, and counts for nothing."""
+    """Replaces `threading.RLock`; to acquire it again never waits, and is not counted."""
 
     __slots__ = ()
     _ftgate_raw = _RawRLock
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """As Lock's."""
+        """As for Lock."""
         if args or kwargs:
-            _rlock_factory(*args, **kwargs)  # Warns or raises as this version does.
+            _rlock_factory(*args, **kwargs)  # Warns or raises as this Python version does.
         site = book.site(_getframe(1), "RLock", "lock")
         if site is None and cls is RLock:
             return _RawRLock()
@@ -186,7 +186,7 @@ class RLock(_Timed):
 
 
 def _of_raw(name: str) -> property:
-    """The raw lock's own bound method: what a Condition takes at its creation, and what costs no frame later."""
+    """The raw lock's own bound method: a Condition takes it when it is created, and calls it without a Python frame."""
     return property(lambda self: getattr(self._raw, name))
 
 
@@ -194,7 +194,7 @@ for _name in ("_release_save", "_acquire_restore", "_is_owned", "_recursion_coun
     setattr(RLock, _name, _of_raw(_name))
 
 
-# Each looks whether to count still: a process that is never told when the window changes keeps these for good.
+# Each checks the window byte: a process that is not notified when it changes keeps these methods.
 
 
 def _counting_enter(self: Lock) -> bool:
@@ -234,13 +234,13 @@ _VARIANTS: tuple[tuple[type, Any, Any], ...] = (
 
 
 def _count(counting: bool) -> None:
-    """Swap the methods for those that count acquisitions, or back."""
+    """Install the methods that count acquisitions, or restore the others."""
     for cls, enter, acquire in _VARIANTS:
         cls.__enter__ = enter if counting else _Timed.__enter__  # type: ignore[attr-defined]
         cls.acquire = acquire if counting else _Timed.acquire  # type: ignore[attr-defined]
 
 
-# The classes below are patched in place: they stay the same objects, whatever has subclassed or pickled them by name.
+# The classes below are patched in place: other code may have subclassed them, or pickle them by name.
 
 _condition_init = threading.Condition.__init__
 _condition_wait = threading.Condition.wait
@@ -277,17 +277,11 @@ def _condition_wait_timed(self: Any, timeout: float | None = None) -> bool:
 
 
 def _condition_rename(self: Any, name: str) -> None:
-    """The condition, and its lock where it made that itself."""
-    _rename(self, name)
+    """Rename the condition, and its lock if it made that itself."""
+    book.rename(self, name)
     site = getattr(self._lock, "_ftgate_site", None)
     if site is not None and site.kind.endswith("Condition"):
-        _rename(self._lock, name)
-
-
-def _rename(lock: Any, name: str) -> None:
-    if lock._ftgate_site is not None:
-        lock._ftgate_site = book.renamed(lock._ftgate_site, name)
-        lock._ftgate_tally = None
+        book.rename(self._lock, name)
 
 
 def _semaphore_init_at(self: Any, value: int = 1) -> None:
@@ -347,13 +341,13 @@ def _barrier_wait_timed(self: Any, timeout: float | None = None) -> int:
     except threading.BrokenBarrierError:
         keep(self, _clock() - start, opened)
         raise
-    if index != self.parties - 1:  # The last one to come waits for nobody.
+    if index != self.parties - 1:  # The last thread to arrive does not wait.
         keep(self, _clock() - start, opened)
     return index
 
 
 def patch() -> None:
-    """Patch `threading`, which this module imports; once."""
+    """Patch `threading`, which this module imports. Call it once."""
     book.counters.append(_count)
     _pose(Lock, _RawLock, "Lock")
     _pose(RLock, _RawRLock, "RLock")
@@ -372,14 +366,14 @@ def patch() -> None:
 
 
 def _pose(cls: type, raw: type, name: str, module: str = "threading") -> None:
-    """Found, and pickled, by the name that it takes."""
+    """Give a class the name, module and docstring of what it replaces, so that it is found and pickled as that."""
     cls.__module__ = module
     cls.__name__ = cls.__qualname__ = name
     cls.__doc__ = raw.__doc__
 
 
 def _replace(cls: Any, **methods: Any) -> None:
-    """Put methods in place of the class's own; objects without a site (inner ones) have the class's None."""
+    """Replace methods of a class; objects without a site, the inner ones, have the None of the class."""
     cls._ftgate_site = cls._ftgate_tally = None
     for name, method in methods.items():
         old = getattr(cls, name)
@@ -389,7 +383,7 @@ def _replace(cls: Any, **methods: Any) -> None:
 
 
 def patch_queue(module: ModuleType) -> None:
-    """Patch module `queue`: its queues are their maker's, and SimpleQueue is timed."""
+    """Patch module `queue`: the locks of a queue get the site of its creator, and SimpleQueue is timed."""
     queue: Any = module
     make = queue.Queue.__init__
 
@@ -405,8 +399,7 @@ def patch_queue(module: ModuleType) -> None:
 
     def rename(self: Any, name: str) -> None:
         for part in (self.mutex, self.not_empty, self.not_full, self.all_tasks_done):
-            if getattr(part, "_ftgate_site", None) is not None:
-                _rename(part, name)
+            book.rename(part, name)
 
     _replace(queue.Queue, __init__=init_at)
     queue.Queue._ftgate_rename = rename
@@ -415,7 +408,7 @@ def patch_queue(module: ModuleType) -> None:
 
 
 def _simple_queue(raw: Any, empty: type[Exception]) -> Any:
-    """A subclass of the C queue whose `get` is timed where it blocks."""
+    """A subclass of the C queue whose `get` is timed if it blocks."""
     get_raw = raw.get
 
     class SimpleQueue(raw, metaclass=_Posing):  # type: ignore[misc]

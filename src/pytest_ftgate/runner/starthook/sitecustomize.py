@@ -1,7 +1,6 @@
 """Start hook: `site` imports it in every process and interpreter whose PYTHONPATH begins with its folder.
 
-It installs the lock probe where the environment asks for it, then gives way to the `sitecustomize` that would have
-been found without it.
+It installs the lock probe if the environment asks for it, then runs the `sitecustomize` that it hides.
 """
 
 from __future__ import annotations
@@ -14,7 +13,9 @@ def _probe() -> None:
     # The probe must be on or the launch must fail: zero waits would be a wrong result. `site` reports an Exception of
     # this module and goes on; SystemExit ends the interpreter (or fails the creation of a sub-interpreter).
     folder = os.environ.get("FTGATE_LOCKS")
-    if not folder or sys.hexversion < 0x030D0000:  # An older one is a program that the workload starts: not measured.
+    if (
+        not folder or sys.hexversion < 0x030D0000
+    ):  # An older Python is a program that the workload starts: not measured.
         return
     try:
         from pytest_ftgate.runner import locks
@@ -24,19 +25,19 @@ def _probe() -> None:
         raise SystemExit("pytest-ftgate: the lock probe could not be installed in this interpreter") from error
 
 
-def _give_way() -> None:
+def _run_hidden() -> None:
     from importlib.machinery import PathFinder
     from importlib.util import module_from_spec
 
     here = os.path.realpath(os.path.dirname(__file__))
     spec = PathFinder.find_spec("sitecustomize", [entry for entry in sys.path if os.path.realpath(entry) != here])
     if spec is None or spec.loader is None:
-        # As without us: there is none, and `site` takes this as that.
-        raise ImportError("no sitecustomize but that of pytest-ftgate", name="sitecustomize")
+        # As without the start hook: `site` expects this error where there is no sitecustomize.
+        raise ImportError("no sitecustomize except that of pytest-ftgate", name="sitecustomize")
     module = module_from_spec(spec)
-    sys.modules["sitecustomize"] = module  # The import under way returns what stands here at its end.
+    sys.modules["sitecustomize"] = module  # The import in progress returns what is here when it ends.
     spec.loader.exec_module(module)
 
 
 _probe()
-_give_way()
+_run_hidden()

@@ -1,0 +1,258 @@
+"""The metric table: a row for each metric, with how it is read, compared, limited and shown. Pure.
+
+Everything else reads this table: figures, comparisons, thresholds, contracts, options, reports and stored baselines. A
+metric of a workload's own (`timer.NAME`, `counter.NAME`, `peak.NAME`) has a row that is made when it is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from ..model import Cell, Iteration, Latency, MemoryPoint, Metric, Need, Sample, Test
+from ..text import did_you_mean, listed
+from . import memory_figures, per_launch, time_figures, wait_figures
+
+Unit: TypeAlias = Literal["time", "size", "share", "ratio", "number"]
+"""Times are in ns, sizes in bytes, shares are fractions of the workers' time, ratios and numbers have no unit."""
+Scale: TypeAlias = Literal["cost", "gain", "share"]
+"""How a change is compared: as a log-ratio of which less (`cost`) or more (`gain`) is better, or as points."""
+Reader: TypeAlias = Callable[[Sample], Mapping[int, float]]
+"""A sample's value of a metric by launch order; launches without a value are left out."""
+PAGE_BYTES = 4096
+TAIL_QUANTILE = 0.9
+LEAST_TAIL_ITERATIONS = 10
+"""A 90 % quantile of fewer iterations is their maximum."""
+
+
+class Limits(NamedTuple):
+    """Default thresholds: margin, effect and the widest effect as fractions, the floor in s, bytes or a fraction."""
+
+    margin: float
+    effect: float
+    floor: float = 0.0
+    widest: float = 0.25
+
+
+class Row(NamedTuple):
+    """One metric.
+
+    `paired` and `apart` are its default limits where both sides were interleaved, and where they were not. `test`
+    compares interleaved sides. `spread` is the standard deviation of the log (of a share: the value) that recordings of
+    unchanged code are expected to have. `absent` says why a cell may lack values that its reference has; empty: it is
+    not judged then. `applies` says whether a cell can have such a value.
+    """
+
+    name: str
+    label: str
+    unit: Unit
+    read: Reader
+    need: Need = "time"
+    scale: Scale = "cost"
+    test: Test = "pairs"
+    paired: Limits = Limits(0.02, 0.05)
+    apart: Limits = Limits(0.05, 0.15)
+    spread: float = 0.04
+    gates: bool = False
+    absent: str = ""
+    applies: Callable[[Cell], bool] = lambda _: True
+    may_be_zero: bool = False
+
+    @property
+    def portable(self) -> bool:
+        """Whether it can be compared with a recording of another machine: it is no time, and no rate."""
+        return self.unit in ("size", "share") or self.name in (Metric.SCALING, "efficiency")
+
+
+# ---- readers: launch order -> value
+
+
+def floors(sample: Sample) -> Mapping[int, float]:
+    """The floor of each timing launch: a low quantile of its iterations."""
+    return per_launch.launch_values(sample.launches)
+
+
+def tails(sample: Sample) -> Mapping[int, float]:
+    """The slow iterations of each timing launch: a high quantile."""
+    return per_launch.launch_values(sample.launches, quantile=TAIL_QUANTILE)
+
+
+def _phase(ns_of: Callable[[Iteration], int]) -> Reader:
+    return lambda sample: per_launch.by_order(sample.launches, lambda launch: time_figures.phase_ns(launch, ns_of))
+
+
+def _memory(bytes_of: Callable[[MemoryPoint], int | None]) -> Reader:
+    return lambda sample: memory_figures.memory_values(sample.memory, bytes_of)
+
+
+def _latency(of: Callable[[Latency], float]) -> Reader:
+    return lambda sample: per_launch.by_order(sample.launches, lambda launch: time_figures.latency_of(launch, of))
+
+
+def _efficiency(sample: Sample) -> Mapping[int, float]:
+    return {order: scaling / sample.cell.workers for order, scaling in time_figures.scaling_values(sample).items()}
+
+
+# ---- which cells can have a value
+
+
+def is_server(cell: Cell) -> bool:
+    """Whether a cell is a server under load."""
+    return cell.executor.kind == "server"
+
+
+def _is_workload(cell: Cell) -> bool:
+    return cell.executor.program is None
+
+
+def _is_counted(cell: Cell) -> bool:
+    program = cell.executor.program
+    return program is None or program.counted
+
+
+def _is_no_command(cell: Cell) -> bool:
+    return cell.executor.kind != "command"
+
+
+# ---- the table
+
+_SIZE_FLOOR = float(64 * PAGE_BYTES)
+_SIZE: Final = (Limits(0.02, 0.05, _SIZE_FLOOR), Limits(0.02, 0.10, _SIZE_FLOOR))
+_SHARE: Final = Limits(0.25, 0.5, 0.01, widest=0.5)
+_TAIL: Final = (Limits(0.10, 0.25, widest=0.5), Limits(0.15, 0.40, widest=0.5))
+
+
+def _size(name: str, label: str, bytes_of: Callable[[MemoryPoint], int | None], *, gates: bool = False) -> Row:
+    absent = "its processes ended before the first sample"
+    read = _memory(bytes_of)
+    return Row(name, label, "size", read, "memory", "cost", "blocks", *_SIZE, 0.02, gates, absent)
+
+
+def _share(name: str, label: str, read: Reader, need: Need = "locks", *, gates: bool = False) -> Row:
+    absent = "no launch of this run gave one"
+    return Row(name, label, "share", read, need, "share", "blocks", _SHARE, _SHARE, 0.15, gates, absent, _is_workload)
+
+
+def _time(name: str, label: str, ns_of: Callable[[Iteration], int]) -> Row:
+    return Row(name, label, "time", _phase(ns_of))
+
+
+def _answer(name: str, label: str, of: Callable[[Latency], float], *, tail: bool = False) -> Row:
+    row = Row(name, label, "time", _latency(of), applies=is_server)
+    return row._replace(paired=_TAIL[0], apart=_TAIL[1]) if tail else row
+
+
+TABLE: Final[Mapping[str, Row]] = {
+    row.name: row
+    for row in (
+        Row(Metric.WALL, "wall time", "time", floors, gates=True, absent="no operation ended in any iteration"),
+        Row(Metric.TAIL, "tail", "time", tails, paired=_TAIL[0], apart=_TAIL[1], gates=True),
+        Row("cold", "cold", "time", time_figures.cold_values),
+        _time("start", "start", lambda iteration: iteration.start_ns),
+        _time("work", "work", lambda iteration: iteration.work_ns),
+        _time("join", "join", lambda iteration: iteration.join_ns),
+        _size(Metric.USS, "USS", lambda point: point.steadiest_bytes, gates=True),
+        _size("pss", "PSS", lambda point: point.pss_bytes),
+        _size("rss", "RSS", lambda point: point.rss_bytes),
+        _size("growth", "growth", lambda _: None)._replace(read=memory_figures.growth_values, may_be_zero=True),
+        _share(Metric.LOCK_WAIT, "lock wait", lambda sample: wait_figures.shares_by_order(sample, "lock"), gates=True),
+        _share("queue_wait_share", "queue wait", lambda sample: wait_figures.shares_by_order(sample, "queue")),
+        _share("gil_wait_share", "GIL wait", wait_figures.gil_shares, "memory")._replace(applies=_is_no_command),
+        Row(
+            Metric.SCALING,
+            "scaling",
+            "ratio",
+            time_figures.scaling_values,
+            "time",
+            "gain",
+            gates=True,
+            applies=_is_counted,
+        ),
+        Row("efficiency", "efficiency", "ratio", _efficiency, "time", "gain", applies=_is_counted),
+        Row("cores", "cores", "number", time_figures.core_values),
+        Row("ops_per_s", "operations", "number", time_figures.rate_values, "time", "gain"),
+        _answer("latency_mean", "mean latency", lambda latency: latency.mean_ns),
+        _answer("latency_p50", "p50 latency", lambda latency: latency.p50_ns),
+        _answer("latency_p95", "p95 latency", lambda latency: latency.p95_ns, tail=True),
+        _answer("latency_p99", "p99 latency", lambda latency: latency.p99_ns, tail=True),
+        Row("errors", "errors", "number", time_figures.error_values, may_be_zero=True, applies=is_server),
+        Row(
+            "gil_wait_p95",
+            "p95 GIL wait",
+            "time",
+            wait_figures.gil_wait_values,
+            "memory",
+            test="blocks",
+            may_be_zero=True,
+            applies=_is_no_command,
+        ),
+    )
+}
+_DERIVED: Final[Mapping[str, Row]] = {
+    Metric.RATIO: Row(Metric.RATIO, "ratio", "ratio", lambda _: {}),
+    Metric.CONTRACT: Row(Metric.CONTRACT, "requires", "number", lambda _: {}),
+}
+"""What comparisons make of other rows: the time over that of the reference executor, which stands for the time where a
+baseline is of another machine, and by how much a contract is broken."""
+GATING: Final = tuple(row.name for row in TABLE.values() if row.gates)
+"""What gates unless told otherwise."""
+NAMES: Final = (*TABLE, Metric.RATIO)
+"""What thresholds can be given for, beside the metrics of a workload's own."""
+OWN: Final[Mapping[str, Unit]] = {"timer": "time", "counter": "number", "peak": "number"}
+"""What a workload measures itself, under names of its own: a timer's mean, a counter per second, a peak."""
+
+
+def row(name: str) -> Row:
+    """The row of a metric, also of one of a workload's own. Raises KeyError for a name that is none."""
+    if name in TABLE:
+        return TABLE[name]
+    if name in _DERIVED:
+        return _DERIVED[name]
+    kind, dot, own = name.partition(".")
+    if not (dot and own):
+        raise KeyError(name)
+    read, scale = OWN_READERS[kind], _OWN_SCALES[kind]
+    return Row(
+        name,
+        f"{kind} {own}",
+        OWN[kind],
+        lambda sample: read(sample, own),
+        scale=scale,
+        may_be_zero=kind != "timer",
+        applies=lambda cell: not is_server(cell),
+    )
+
+
+_OWN_SCALES: Final[Mapping[str, Scale]] = {"timer": "cost", "counter": "gain", "peak": "cost"}
+OWN_READERS: Final[Mapping[str, Callable[[Sample, str], Mapping[int, float]]]] = {
+    "timer": lambda sample, name: time_figures.timer_values(sample.launches, name),
+    "counter": lambda sample, name: time_figures.counter_values(sample.launches, name),
+    "peak": lambda sample, name: per_launch.by_order(sample.launches, lambda launch: launch.peaks.get(name)),
+}
+
+
+def middle(name: str, sample: Sample) -> float | None:
+    """The median of a metric over a sample's launches, None without a value."""
+    return per_launch.median_of(row(name).read(sample).values())
+
+
+def known(name: str) -> bool:
+    """Whether a metric has a row, or is one of a workload's own."""
+    kind, dot, own = name.partition(".")
+    return name in NAMES or (bool(dot and own) and kind in OWN)
+
+
+def no_metric(name: object) -> str:
+    """What to say of a name that is no metric."""
+    names = [*NAMES, *(f"{kind}.NAME" for kind in OWN)]
+    return f"{name!r} is not a metric that gates{did_you_mean(name, names)}; use {listed(names)}"
+
+
+def is_share(name: str) -> bool:
+    """Whether a metric is compared as a difference: it is a share, which may be 0."""
+    return row(name).scale == "share"
+
+
+def is_gain(name: str) -> bool:
+    """Whether more of a metric is better."""
+    return row(name).scale == "gain"

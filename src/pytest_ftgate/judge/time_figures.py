@@ -1,0 +1,90 @@
+"""What timing launches show: phases, rates, latencies, scaling, and the figures of a workload's own. Pure.
+
+Readers give launch order -> value; a launch without a value is left out. Every run that collects a decorated test
+imports this module with the metric table: numpy, which the rank tests need, is imported by the functions that use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ..model import NS_PER_S, Iteration, Latency, Launch, Sample, iteration_value, work_ratio
+from .per_launch import by_order, median_of, sides_by_order
+
+
+def phase_ns(launch: Launch, ns_of: Callable[[Iteration], int]) -> float | None:
+    """The median phase of a launch per loop; of a window as it is, which has one loop."""
+    return median_of(ns_of(iteration) / max(1, launch.loops) for iteration in launch.iterations)
+
+
+def cold_values(sample: Sample) -> dict[int, float]:
+    """The cold iteration in the unit of the wall time; it comes before loops are calibrated, so it has one loop."""
+    return by_order(
+        sample.launches,
+        lambda launch: iteration_value(launch.cold, 1, launch.window_ns > 0) if launch.cold else None,
+    )
+
+
+def core_values(sample: Sample) -> dict[int, float]:
+    """CPU time over wall time, all iterations of a launch together: the cores kept busy."""
+
+    def cores(launch: Launch) -> float | None:
+        wall_ns = sum(iteration.wall_ns for iteration in launch.iterations)
+        return sum(iteration.cpu_ns for iteration in launch.iterations) / wall_ns if wall_ns > 0 else None
+
+    return by_order(sample.launches, cores)
+
+
+def rate_values(sample: Sample) -> dict[int, float]:
+    """Operations per second: the median over the iterations of a launch in which one ended."""
+    return by_order(sample.launches, lambda launch: median_of(each.rate for each in launch.iterations if each.rate > 0))
+
+
+def latency_of(launch: Launch, of: Callable[[Latency], float]) -> float | None:
+    """A latency of a server's launch in ns: the median over its windows."""
+    return median_of(of(iteration.latency) for iteration in launch.iterations if iteration.latency)
+
+
+def error_values(sample: Sample) -> dict[int, float]:
+    """Requests that failed or were answered with an error: the median over the windows of a launch."""
+    return by_order(sample.launches, lambda launch: latency_of(launch, lambda latency: latency.errors))
+
+
+def _window_s(launch: Launch) -> float:
+    """The measured window of a launch in seconds, without start and join, which would hide a part of every rate."""
+    return sum(
+        iteration.ops / iteration.rate if iteration.rate > 0 else iteration.work_ns / NS_PER_S
+        for iteration in launch.iterations
+    )
+
+
+def counter_values(launches: Iterable[Launch], name: str) -> dict[int, float]:
+    """Launch order -> a counter per second of the measured window; empty where no launch has counted so."""
+    there = list(launches)
+    windows = ((launch, _window_s(launch)) for launch in there if any(name in each.counters for each in there))
+    return {launch.order: launch.counters.get(name, 0.0) / span_s for launch, span_s in windows if span_s > 0}
+
+
+def timer_values(launches: Iterable[Launch], name: str) -> dict[int, float]:
+    """A timer's mean in ns."""
+
+    def mean(launch: Launch) -> float | None:
+        timer = launch.timers.get(name)
+        return timer.total_ns / timer.count if timer and timer.count > 0 else None
+
+    return by_order(launches, mean)
+
+
+def scaling_values(sample: Sample) -> dict[int, float]:
+    """Launch order -> throughput over that of the one-worker cell that took turns with it.
+
+    The median over its turns of the one-worker turn over its own, times the work that it does meanwhile. Empty
+    without a one-worker cell beside it.
+    """
+    from ..stats import rank_tests
+
+    sides = sides_by_order(sample.single, sample.launches)
+    ratios = {
+        order: rank_tests.iterations_ratio(single, own, rank_tests.PAIRED) for order, (single, own) in sides.items()
+    }
+    return {order: work_ratio(sample) * ratio for order, ratio in ratios.items()}

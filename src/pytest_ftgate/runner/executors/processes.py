@@ -1,0 +1,74 @@
+"""Workers as processes of one start method."""
+
+from __future__ import annotations
+
+import os
+from signal import Signals
+
+from ..worker import serve_process
+from .base import children_cpu_ns, process_map
+from .pipes import Hub, PipeWorkers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..loading import Setup
+
+
+class ProcessWorkers(PipeWorkers):
+    """Processes of one start method."""
+
+    def __init__(self, setup: Setup, shared: Any, fresh: bool, context: Any) -> None:
+        super().__init__(setup, shared, fresh)
+        self.context = context
+
+    def build(self) -> Hub:
+        """As in the base class, with the pipes wrapped as connections, which every start method can hand over."""
+        from multiprocessing.connection import Connection
+
+        hub = self.hub = Hub(self.setup)
+        # A connection closes its descriptor when it goes: workers get duplicates, the hub keeps its own.
+        self.go = tuple(Connection(os.dup(pipe[0]), writable=False) for pipe in hub.go)
+        self.writers = [Connection(os.dup(pipe[1]), readable=False) for pipe in hub.reports]
+        self.workers = [self.make(index, hub) for index in range(self.setup["workers"])]
+        return hub
+
+    def make(self, index: int, hub: Hub) -> Any:
+        """A process that runs the worker loop."""
+        args = (self.setup, index, self.go, self.writers[index], self.shared, self.fresh)
+        return self.context.Process(target=serve_process, args=args)
+
+    def started(self, hub: Hub) -> None:
+        """From here on the hub notices a worker that dies."""
+        hub.sentinels = [worker.sentinel for worker in self.workers]
+        hub.dead = self._death
+
+    def servers_cpu_ns(self) -> int:
+        """CPU time of the Manager and of other processes that the workload started with multiprocessing, in ns."""
+        return children_cpu_ns(worker.pid for worker in self.workers)
+
+    def process_map(self) -> dict[str, Any]:
+        """The workers are processes of their own."""
+        return process_map(worker.pid for worker in self.workers)
+
+    def abandon(self) -> None:
+        """After an error among roles: kill the processes, whatever they wait for."""
+        for worker in self.workers:
+            worker.kill()
+            worker.join()
+        self._drop()
+
+    def _death(self, index: int) -> str:
+        worker = self.workers[index]
+        worker.join(1)
+        code = worker.exitcode
+        if code is not None and code < 0:
+            return f"was killed by {Signals(-code).name}"
+        return f"exited with code {code} before it had reported"
+
+    def _drop(self) -> None:
+        for connection in (*getattr(self, "go", ()), *getattr(self, "writers", ())):
+            connection.close()
+        self.go, self.writers = (), []
+        super()._drop()

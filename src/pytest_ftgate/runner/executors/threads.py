@@ -1,0 +1,21 @@
+"""Workers as threads."""
+
+from __future__ import annotations
+
+from threading import Thread
+
+from ..worker import serve
+from .pipes import Hub, PipeWorkers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class ThreadWorkers(PipeWorkers):
+    """Plain `threading.Thread`s."""
+
+    def make(self, index: int, hub: Hub) -> Any:
+        """A thread that runs the worker loop."""
+        args = (self.setup, index, hub.port(index), self.shared, self.fresh, False)
+        return Thread(target=serve, args=args, daemon=bool(self.setup["roles"]))

@@ -1,0 +1,49 @@
+"""The documentation: what it names exists, and every option is documented."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pytest_ftgate.declare.options import OPTIONS
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*/README.md")])
+TEXT = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+SOURCE = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "src").rglob("*.py")))
+
+
+def anchors(page: Path) -> set[str]:
+    """The targets of links in a page: its `<a id>` and its headings, as GitHub names them."""
+    text = page.read_text(encoding="utf-8")
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    named = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return named | set(re.findall(r'<a id="([^"]+)"', text))
+
+
+def test_every_option_is_documented() -> None:
+    named = set(re.findall(r"--ftgate[-a-z]*", TEXT))
+    assert {option.cli for option in OPTIONS} - named == set()
+
+
+def test_options_and_keys_that_the_pages_name_exist() -> None:
+    keys = {option.dest for option in OPTIONS}
+    assert set(re.findall(r"--ftgate[-a-z]*", TEXT)) - {option.cli for option in OPTIONS} == set()
+    assert set(re.findall(r"\bftgate_[a-z_]+", TEXT)) - keys == set()
+    assert {name.lower() for name in re.findall(r"\bFTGATE_[A-Z_]+", TEXT)} - keys == set()
+
+
+def test_figures_that_the_pages_name_exist() -> None:
+    figures = set(re.findall(r"`([a-z0-9]+(?:_[a-z0-9]+)*_(?:ns|bytes|share|ratio))`", TEXT))
+    assert figures
+    assert {name for name in figures if not re.search(rf"\b{name}\b", SOURCE)} == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for path, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)", page.read_text(encoding="utf-8")):
+        target = page.parent / path if path else page
+        assert target.exists(), path
+        assert not anchor or anchor in anchors(target), f"{path}#{anchor}"
