@@ -41,7 +41,7 @@ PURE = ("stats/", "judge/", "report/", "model/", "text", "declare/plan", "measur
 PYTEST = ("plugin/",)
 # Besides launches: provisioning runs uv and compilers, git tells commits, `doctor` asks a child, `demo` runs pytest,
 # and a plain test run gives the runner's workers a context, as the runner itself does.
-PROCESSES = ("measure/", "pythons/", "run/git", "run/worktrees", "run/session", "run/once", "commands/")
+PROCESSES = ("measure/", "pythons/", "run/git", "run/worktrees", "run/assembly", "run/once", "commands/")
 PRINTING = ("cli", "commands/")
 
 
@@ -293,7 +293,7 @@ def test_processes_are_started_in_few_places() -> None:
     others = outside("runner/", *PROCESSES)
     assert importing(others, STARTS) == []
     assert calling(others, STARTING) == []
-    runs = [name for name, _ in inside("run/session")[0].calls() if name.startswith("subprocess.")]
+    runs = [name for name, _ in inside("run/assembly")[0].calls() if name.startswith("subprocess.")]
     assert runs == []  # the commit is asked for through the default of an argument
 
 

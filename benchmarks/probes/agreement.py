@@ -31,8 +31,8 @@ import psutil
 
 from pytest_ftgate.measure.launchers.runner_copy import install_runner
 from pytest_ftgate.measure.launchers.workload import lock_environment
-from pytest_ftgate.measure.watch.memory import MemoryWatch
-from pytest_ftgate.measure.watch.process_roles import Roles
+from pytest_ftgate.measure.watch.memory import MemorySampler
+from pytest_ftgate.measure.watch.process_map import ProcessMap
 
 ROOT = Path(__file__).resolve().parents[2]
 WRITEUPS = Path(__file__).with_name("writeups.py")
@@ -67,7 +67,8 @@ def script_memory(python, mode, seconds):
     ends = time.monotonic() + seconds - 0.2
     main = psutil.Process(child.pid)
     tree = [main, *(p for p in main.children(recursive=True) if "resource_tracker" not in " ".join(p.cmdline()))]
-    sampler, samples = MemoryWatch(Roles(main=child.pid)), []
+    sampler, samples = MemorySampler(ProcessMap(main=child.pid)), []
+    sampler.start()
     while time.monotonic() < ends:
         samples.append([p.memory_full_info() for p in tree])
         sampler.step()

@@ -20,8 +20,9 @@ import statistics
 import subprocess
 import time
 
-from pytest_ftgate.measure.watch.memory import MemoryWatch, hold_needed_s, watch
-from pytest_ftgate.measure.watch.process_roles import Roles
+from pytest_ftgate.measure.watch.memory import MemorySampler, hold_needed_s
+from pytest_ftgate.measure.watch.process_map import ProcessMap
+from pytest_ftgate.measure.watch.sampling import run_samplers
 from pytest_ftgate.model.targets import parse_target
 from pytest_ftgate.pythons import find_interpreter
 from pytest_ftgate.stats.rank_tests import ratio_interval
@@ -61,7 +62,7 @@ for line in sys.stdin:
 """
 
 
-class Ceaseless(MemoryWatch):
+class Ceaseless(MemorySampler):
     """A sampler that is always due."""
 
     @property
@@ -75,7 +76,7 @@ class Subject:
 
     def __init__(self, build: str, resident_mib: int, kind: str, threads: int, ceaseless: bool) -> None:
         python = find_interpreter(parse_target(build)).executable
-        self.sampler = Ceaseless if ceaseless else MemoryWatch
+        self.sampler = Ceaseless if ceaseless else MemorySampler
         self.label = f"{build:<6} {resident_mib:>4} MiB  {kind:<6}"
         self.process = subprocess.Popen(
             [python, "-c", WORKLOAD, str(resident_mib), kind, str(threads)],
@@ -101,9 +102,10 @@ class Subject:
 
     def window(self, seconds: float, *, sampled: bool) -> None:
         """One window; the controller sleeps through a bare one."""
-        sampler = self.sampler(Roles(main=self.process.pid))
+        sampler = self.sampler(ProcessMap(main=self.process.pid))
+        sampler.start()
         self._begin(seconds)
-        watch(seconds * 0.98, [sampler] if sampled else [])
+        run_samplers(seconds * 0.98, [sampler] if sampled else [])
         if sampled:
             self.samples.append(len(sampler.points))
             self.costs_s.append(sampler.spent_s / len(sampler.points))

@@ -18,8 +18,8 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pytest_ftgate.measure.watch.process_roles import Roles
-from pytest_ftgate.measure.watch.threads import Watch
+from pytest_ftgate.measure.watch.process_map import ProcessMap
+from pytest_ftgate.measure.watch.threads import ThreadSampler
 from pytest_ftgate.model import Waits
 from pytest_ftgate.model.targets import parse_target
 from pytest_ftgate.pythons import find_interpreter
@@ -86,7 +86,7 @@ class Target:
         self.process = subprocess.Popen([python, "-P", "-s", "-c", TARGET, body], stdin=pipe, stdout=pipe, text=True)
         self.window(0.2)
 
-    def window(self, seconds: float, watch: Watch | None = None) -> Speed:
+    def window(self, seconds: float, watch: ThreadSampler | None = None) -> Speed:
         """Its speed; with `watch`, sampled for the middle eight tenths, as the held window of a launch is."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -109,7 +109,7 @@ def rounds(target: Target, seconds: float, count: int) -> Iterator[Round]:
     for number in range(count):
         speed: dict[bool, Speed] = {}
         for sampled in (False, True) if number % 2 else (True, False):
-            watch = Watch(Roles(main=target.process.pid)) if sampled else None
+            watch = ThreadSampler(ProcessMap(main=target.process.pid)) if sampled else None
             began = time.process_time()
             speed[sampled] = target.window(seconds, watch)
             if watch is not None:

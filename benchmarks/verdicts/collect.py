@@ -31,9 +31,9 @@ import series
 from series import Calibration, Kind, Pair, Side
 
 from pytest_ftgate.measure.launch import Handle, LaunchFailed, Request
-from pytest_ftgate.measure.launch import Side as SideName
+from pytest_ftgate.measure.launch import LaunchRole as SideName
 from pytest_ftgate.measure.launchers.runner_copy import install_runner
-from pytest_ftgate.measure.launchers.workload import ProcessLauncher
+from pytest_ftgate.measure.launchers.workload import WorkloadLauncher
 from pytest_ftgate.model import Cell, Executor, Param, Source, Spec, StartMethod
 from pytest_ftgate.model.targets import parse_target
 from pytest_ftgate.pythons import environment_variables, find_interpreter
@@ -96,7 +96,7 @@ class Bench:
         self.timeout_s = timeout_s
         self.path = folder / "workload.py"
         self.path.write_text(WORKLOAD, encoding="utf-8")
-        self.launcher = ProcessLauncher(install_runner(folder / "runner"), folder / "launches")
+        self.launcher = WorkloadLauncher(install_runner(folder / "runner"), folder / "launches")
         self.pythons: dict[str, str] = {}
 
     def request(self, cell: str, dose: int) -> Request:

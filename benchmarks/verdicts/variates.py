@@ -32,9 +32,9 @@ from typing import NamedTuple
 import numpy as np
 
 from pytest_ftgate.measure.conditions import ConditionsMonitor, calibration_ns
-from pytest_ftgate.measure.launch import Handle, Request, Side
+from pytest_ftgate.measure.launch import Handle, LaunchRole, Request
 from pytest_ftgate.measure.launchers.runner_copy import install_runner
-from pytest_ftgate.measure.launchers.workload import ProcessLauncher
+from pytest_ftgate.measure.launchers.workload import WorkloadLauncher
 from pytest_ftgate.model import Cell, Conditions, Executor, Source, Spec, Target, to_builtins
 from pytest_ftgate.model.targets import parse_target
 from pytest_ftgate.pythons import environment_variables, find_interpreter
@@ -108,7 +108,7 @@ class Rig:
     """Starts launches of the workloads."""
 
     def __init__(self, folder: Path, iterations: int, rng: random.Random, keep: Path | None) -> None:
-        self.launcher = ProcessLauncher(install_runner(folder / "runner"), folder / "launches")
+        self.launcher = WorkloadLauncher(install_runner(folder / "runner"), folder / "launches")
         self.path = folder / "workload.py"
         self.path.write_text(WORKLOAD, encoding="utf-8")
         self.iterations = iterations
@@ -116,7 +116,7 @@ class Rig:
         self.rng = rng
         self.pythons: dict[str, str] = {}
 
-    def request(self, cell: CellOf, side: Side) -> Request:
+    def request(self, cell: CellOf, side: LaunchRole) -> Request:
         """A request for a launch of a cell, or of the control workload in its place."""
         target = parse_target(cell.build)
         python = self.pythons.setdefault(cell.build, find_interpreter(target).executable)
@@ -160,8 +160,8 @@ class Rig:
         return found
 
     def _round(self, cell: CellOf) -> Round:
-        monitor = ConditionsMonitor()
-        sides: tuple[Side, ...] = ("own", "own", "control")
+        monitor = ConditionsMonitor().start()
+        sides: tuple[LaunchRole, ...] = ("own", "own", "control")
         with contextlib.ExitStack() as running:
             handles = [self.launcher.start(self.request(cell, side)) for side in sides]
             for handle in handles:

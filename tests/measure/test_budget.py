@@ -1,4 +1,4 @@
-"""Loops, turns and launches from scripted variances and costs."""
+"""Loops, iterations and launches from scripted variances and costs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TestIterations:
         assert iterations_wanted([noisy(0.5)], COSTS, AMPLE, 8, at_most=20) == 20
 
     def test_the_budget_bounds_it(self) -> None:
-        # Eight launches of 500 ms + 10 turns of 100 ms.
+        # Eight launches of 500 ms + 10 iterations of 100 ms.
         assert iterations_wanted([noisy(0.5)], COSTS, 8 * 1500 * MS, 8) == 10
         assert iterations_wanted([noisy(0.5)], COSTS, 8 * 1499 * MS, 8) == 9
         assert iterations_wanted([noisy(0.5)], COSTS, 1 * MS, 8) == 3
@@ -96,7 +96,7 @@ class TestLaunches:
 
     @pytest.mark.parametrize(("affordable", "count"), [(30.0, 30), (29.9, 29), (6.0, 6), (4.5, 4), (1.0, 2), (0.0, 2)])
     def test_the_budget_bounds_it(self, affordable: float, count: int) -> None:
-        # One launch is 500 ms + 10 turns of 100 ms.
+        # One launch is 500 ms + 10 iterations of 100 ms.
         assert launches([[-1.0, 1.0, 0.5]], budget_ns=affordable * 1500 * MS) == count
 
 

@@ -16,7 +16,8 @@ import pytest
 from fake_launcher import EXECUTORS, GIL, FakeLauncher, spec_of
 
 from pytest_ftgate.judge.judge import hypotheses
-from pytest_ftgate.measure.cell_run import Limits, PreparedTarget
+from pytest_ftgate.measure.budget import Limits
+from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.measure.interleaved import InterleavedRun
 from pytest_ftgate.measure.launch import CellUnsupported, Handle, LaunchFailed, Request
 from pytest_ftgate.measure.launchers import program_words
@@ -24,14 +25,15 @@ from pytest_ftgate.measure.launchers.command import (
     WAITS_UNKNOWN,
     CommandHandle,
     CommandLauncher,
-    Run,
-    Running,
-    Said,
+    ProgramOutput,
+    ProgramRun,
     iteration_of,
+    program_output,
     run_here,
-    said,
 )
 from pytest_ftgate.measure.launchers.factory import Launchers
+from pytest_ftgate.measure.launchers.output import PipeOutput
+from pytest_ftgate.measure.launchers.process import Process
 from pytest_ftgate.measure.watch import memory, processes
 from pytest_ftgate.model import (
     Cell,
@@ -47,7 +49,7 @@ from pytest_ftgate.model import (
     Target,
     Timer,
 )
-from pytest_ftgate.run.measurement import executor_cell
+from pytest_ftgate.run.cells import executor_cell
 from pytest_ftgate.runner.protocol import CHECK, COLD, MEASURED, WARMUP
 from pytest_ftgate.text import expanded
 
@@ -98,14 +100,14 @@ def test_a_program_is_looked_for_beside_the_python_then_on_path(
     (elsewhere / "plain").write_text("")
     monkeypatch.setenv("PATH", str(elsewhere))
     python = str(env / "python")
-    assert program_words.found("one", python) == str(both[0])
-    assert program_words.found("one", "") == str(both[1])
-    assert program_words.found("two", python) == str(two)
-    assert program_words.found("three", python) is None
-    assert program_words.found("plain", python) is None
-    assert program_words.found("elsewhere/two", python, str(tmp_path)) == str(two)
-    assert program_words.found(str(two), python) == str(two)
-    assert program_words.found("./two", python, str(tmp_path)) is None
+    assert program_words.which("one", python) == str(both[0])
+    assert program_words.which("one", "") == str(both[1])
+    assert program_words.which("two", python) == str(two)
+    assert program_words.which("three", python) is None
+    assert program_words.which("plain", python) is None
+    assert program_words.which("elsewhere/two", python, str(tmp_path)) == str(two)
+    assert program_words.which(str(two), python) == str(two)
+    assert program_words.which("./two", python, str(tmp_path)) is None
 
 
 def test_what_is_missing_names_the_mend() -> None:
@@ -123,9 +125,9 @@ def test_what_is_missing_names_the_mend() -> None:
 
 def test_the_last_line_that_is_an_object_counts() -> None:
     text = 'hello\n{"ops": 1}\n{"ops": 5, "seconds": 0.5, "version": "x"}\n[1]\n3\nbye {}\n'
-    assert said(text) == Said(ops=5, seconds=0.5)
-    assert said("") is None
-    assert said("[1]\nNone\n12") is None
+    assert program_output(text) == ProgramOutput(ops=5, seconds=0.5)
+    assert program_output("") is None
+    assert program_output("[1]\nNone\n12") is None
 
 
 @pytest.mark.parametrize(
@@ -141,18 +143,18 @@ def test_the_last_line_that_is_an_object_counts() -> None:
 )
 def test_metrics_that_are_wrong_are_named(line: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem.replace("$", r"\$")):
-        said(f"first\n{line}\nlast")
+        program_output(f"first\n{line}\nlast")
 
 
 def test_a_turn_of_several_runs() -> None:
     runs = [
-        Run(wall_ns=30 * MS, cpu_ns=5 * MS, said=Said(ops=10, seconds=0.02)),
-        Run(wall_ns=20 * MS, cpu_ns=1 * MS, said=Said(ops=5)),
+        ProgramRun(wall_ns=30 * MS, cpu_ns=5 * MS, output=ProgramOutput(ops=10, seconds=0.02)),
+        ProgramRun(wall_ns=20 * MS, cpu_ns=1 * MS, output=ProgramOutput(ops=5)),
     ]
     assert iteration_of(runs) == Iteration(
         start_ns=10 * MS, work_ns=40 * MS, join_ns=0, wall_ns=50 * MS, cpu_ns=6 * MS, ops=15, rate=15 / 0.04
     )
-    slower = [Run(wall_ns=MS, cpu_ns=0, said=Said(ops=1, seconds=0.0011))]  # a clock that is not ours
+    slower = [ProgramRun(wall_ns=MS, cpu_ns=0, output=ProgramOutput(ops=1, seconds=0.0011))]  # a clock that is not ours
     assert (iteration_of(slower).start_ns, iteration_of(slower).work_ns) == (0, MS)
 
 
@@ -320,7 +322,7 @@ def test_without_metrics_a_run_is_an_operation_but_a_window_says_nothing(bench: 
         ("echo so it is; echo why >&2; exit 3", "exited with code 3"),
         ("echo so it is; echo why >&2; kill -SEGV $$", "was killed by SIGSEGV"),
         ("echo so it is; echo '{\"ops\": []}'; echo why >&2", "printed metrics that cannot be used: Expected `float`"),
-        ("echo so it is; echo '{\"seconds\": 200}'; echo why >&2", "says that it worked for 200 s and ran 0."),
+        ("echo so it is; echo '{\"seconds\": 200}'; echo why >&2", "reports 200 s of work but ran 0."),
         ("echo so it is; echo why >&2; yes", "printed more than 4 MiB"),
     ],
 )
@@ -347,10 +349,11 @@ def test_who_kills_a_program_may_wait_for_it_first(bench: Bench, monkeypatch: py
         raise ChildProcessError
 
     monkeypatch.setattr(os, "wait4", too_late)
-    running = Running(["sleep", "60"], str(bench.folder), {**os.environ, processes.MARK: "here"}, "here")
-    running.kill()
-    assert running.ended is not None
-    assert (running.ended.code, running.process.returncode) == (-9, -9)
+    environment = {**os.environ, processes.MARK: "here"}
+    process = Process.start(["sleep", "60"], environment, folder=str(bench.folder), stdout=PipeOutput())
+    process.kill()
+    assert process.exit is not None
+    assert (process.exit.code, process.popen.returncode) == (-9, -9)
 
 
 def test_what_a_run_leaves_behind_is_an_error(bench: Bench) -> None:
@@ -458,7 +461,7 @@ def test_short_runs_are_not_looked_at(bench: Bench) -> None:
 
 def test_a_program_cannot_be_parked(bench: Bench) -> None:
     handle = bench.shell("true")
-    assert "cannot be parked" in fails(lambda: handle.barrier(1, 0)).reason
+    assert "cannot be stopped at a barrier" in fails(lambda: handle.barrier(1, 0)).reason
 
 
 def test_a_functional_run_is_one_run(tmp_path: Path) -> None:
@@ -537,7 +540,9 @@ def measured(fake: FakeLauncher, spec: Spec, judge: Any = None, **limits: Any) -
     group = Group(key="test", spec=spec, cells=cells_of(spec))
     ready = {"3.14": PreparedTarget(interpreter=GIL, python="python", key="key", environment={})}
     limits = {"launches": 2, "iterations": 3, **limits}
-    run = InterleavedRun(group, ready, fake, Limits(**limits), random.Random(1), Deaf(), clock=fake.clock, judge=judge)
+    run = InterleavedRun(
+        group, ready, fake, Limits(**limits), random.Random(1), Deaf(), clock=fake.clock, stopping_rule=judge
+    )
     return run.measure()
 
 
@@ -624,7 +629,8 @@ def test_a_command_is_beside_all_targets_and_one_without_workers_beside_all_coun
             for cell in cells_of(spec, *targets)
             if cell.executor.kind != "command" or cell.target.spec == targets[0]
         ]
-        found = executor_cell(spec, next(cell for cell in cells if cell.label == label), cells)
+        group = Group(key="test", spec=spec, cells=tuple(cells))
+        found = executor_cell(group, next(cell for cell in cells if cell.label == label))
         return found.label if found else ""
 
     assert reference(RUST, "3.14t-threads-w8") == "3.14-rust-w8"

@@ -1,4 +1,4 @@
-"""What goes on beside a run: the readers on fake trees and on this machine, and where a verdict is not trusted."""
+"""What goes on besides a run: the readers on fake folders and on this machine, and where a verdict is not trusted."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def put(root: Path, path: str, text: str) -> None:
 
 
 def put_cpus(root: Path, *, busy_s: float, steal_s: float, idle_s: float) -> None:
-    """Two CPUs that share this evenly, a third which is not ours and always busy; user time of guests is told twice."""
+    """Two CPUs that share this evenly, a third which is not ours and always busy; user time of guests counts twice."""
     half = [round(seconds * TICKS / 2) for seconds in (busy_s, steal_s, idle_s)]
     fields = f"{half[0]} 0 0 {half[2]} 0 0 0 {half[1]} {half[0]} 0"
     put(root, "proc/stat", f"cpu  9 9 9 9 9 9 9 9\ncpu0 {fields}\ncpu1 {fields}\ncpu2 {10**9} 0 0 0\nintr 5\n")
 
 
 class Clock:
-    """A clock that stands until it is told."""
+    """A clock that is set by hand."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -54,20 +54,20 @@ def two_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def monitor(root: Path, clock: Clock, own: Clock) -> ConditionsMonitor:
-    return ConditionsMonitor(root, clock, own)
+    return ConditionsMonitor(root, clock, own).start()
 
 
-# -- fake trees --------------------------------------------------------------------------------------------------------
+# -- fake folders ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("two_cpus")
 def test_others_are_what_the_usable_cpus_did_less_our_own(tmp_path: Path) -> None:
     put_cpus(tmp_path, busy_s=1000, steal_s=10, idle_s=500)
     clock, own = Clock(), Clock()
-    around = monitor(tmp_path, clock, own)
+    observed = monitor(tmp_path, clock, own)
     put_cpus(tmp_path, busy_s=1011, steal_s=11, idle_s=508)
     clock.now, own.now = 110.0, 105.0
-    seen = around.observe()
+    seen = observed.observe()
     assert seen.span_s == 10.0
     assert seen.others == pytest.approx(0.6)
     assert seen.steal == pytest.approx(0.05)
@@ -78,23 +78,23 @@ def test_others_are_what_the_usable_cpus_did_less_our_own(tmp_path: Path) -> Non
 def test_ticks_too_coarse_for_our_own_time_are_nobody_else(tmp_path: Path) -> None:
     put_cpus(tmp_path, busy_s=0, steal_s=0, idle_s=0)
     clock, own = Clock(), Clock()
-    around = monitor(tmp_path, clock, own)
+    observed = monitor(tmp_path, clock, own)
     put_cpus(tmp_path, busy_s=4, steal_s=0, idle_s=16)
     clock.now, own.now = 110.0, 104.02
-    assert around.observe().others == 0.0
+    assert observed.observe().others == 0.0
 
 
-def test_own_time_that_nobody_waited_for_is_kept_by_a_look(tmp_path: Path) -> None:
+def test_own_time_that_nobody_waited_for_is_kept_by_a_sample(tmp_path: Path) -> None:
     own = Clock()
-    around = monitor(tmp_path, Clock(), own)
+    observed = monitor(tmp_path, Clock(), own)
     own.now = 108.0
-    assert around.look() == 8.0
+    assert observed.sample() == 8.0
     own.now = 103.0
-    assert around.look() == 8.0
+    assert observed.sample() == 8.0
     own.now = 104.0
-    assert around.look() == 9.0
+    assert observed.sample() == 9.0
     own.now = 103.5
-    assert around.look() == 9.0
+    assert observed.sample() == 9.0
 
 
 def test_all_cpus_count_where_those_usable_are_not_all_listed(tmp_path: Path) -> None:
@@ -115,9 +115,9 @@ def test_nothing_is_known_where_nothing_can_be_read(tmp_path: Path, content: str
     if content is not None:
         put(tmp_path, "proc/stat", content)
     clock = Clock()
-    around = monitor(tmp_path, clock, Clock())
+    observed = monitor(tmp_path, clock, Clock())
     clock.now += 5
-    seen = around.observe()
+    seen = observed.observe()
     assert (seen.steal, seen.others, seen.quota, seen.throttles) == (None, None, None, None)
     assert unfit(seen, "stored") == ""
     assert remarks(seen, 1) == ()
@@ -125,9 +125,9 @@ def test_nothing_is_known_where_nothing_can_be_read(tmp_path: Path, content: str
 
 def test_no_time_at_all_has_no_others(tmp_path: Path) -> None:
     put(tmp_path, "proc/stat", "cpu  1 0 0 1\n")
-    around = monitor(tmp_path, Clock(), Clock())
+    observed = monitor(tmp_path, Clock(), Clock())
     put(tmp_path, "proc/stat", "cpu  2 0 0 2\n")
-    assert around.observe().others is None
+    assert observed.observe().others is None
 
 
 def test_the_quota_of_the_group_that_stopped_us_most_counts_v2(tmp_path: Path) -> None:
@@ -136,19 +136,19 @@ def test_the_quota_of_the_group_that_stopped_us_most_counts_v2(tmp_path: Path) -
     put(tmp_path, inner, "usage_usec 7\nnr_periods 100\nnr_throttled 50\nthrottled_usec 9\n")
     put(tmp_path, outer, "usage_usec 7\nnr_periods 10\nnr_throttled 0\n")
     put(tmp_path, "sys/fs/cgroup/cpu.stat", "usage_usec 7\n")
-    around = monitor(tmp_path, Clock(), Clock())
-    assert around.observe().quota == 0.0
+    observed = monitor(tmp_path, Clock(), Clock())
+    assert observed.observe().quota == 0.0
     put(tmp_path, inner, "nr_periods 200\nnr_throttled 60\n")
     put(tmp_path, outer, "nr_periods 20\nnr_throttled 3\n")
-    assert around.observe().quota == pytest.approx(0.3)
+    assert observed.observe().quota == pytest.approx(0.3)
 
 
 def test_the_quota_of_v1(tmp_path: Path) -> None:
     put(tmp_path, "proc/self/cgroup", "5:cpu,cpuacct:/job\n1:name=systemd:/\n0::/\n")
     put(tmp_path, "sys/fs/cgroup/cpu,cpuacct/job/cpu.stat", "nr_periods 1\nnr_throttled 1\nthrottled_time 9\n")
-    around = monitor(tmp_path, Clock(), Clock())
+    observed = monitor(tmp_path, Clock(), Clock())
     put(tmp_path, "sys/fs/cgroup/cpu,cpuacct/job/cpu.stat", "nr_periods 5\nnr_throttled 2\nthrottled_time 9\n")
-    assert around.observe().quota == 0.25
+    assert observed.observe().quota == 0.25
 
 
 @pytest.mark.usefixtures("two_cpus")
@@ -162,10 +162,10 @@ def test_heat_counts_once_a_package_and_on_usable_cpus_alone(tmp_path: Path) -> 
         put(tmp_path, "sys/devices/system/cpu/cpu2/thermal_throttle/core_throttle_count", f"{elsewhere}\n")
 
     heat(5, 8, 1)
-    around = monitor(tmp_path, Clock(), Clock())
-    assert around.observe().throttles == 0
+    observed = monitor(tmp_path, Clock(), Clock())
+    assert observed.observe().throttles == 0
     heat(6, 11, 90)
-    assert around.observe().throttles == 3
+    assert observed.observe().throttles == 3
 
 
 def test_a_process_whose_name_looks_like_fields_is_read_right(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_a_stored_reference_is_trusted_up_to_each_limit(
 
 
 @pytest.mark.parametrize("basis", ["paired", ""])
-def test_sides_that_take_turns_bear_more(basis: Basis) -> None:
+def test_interleaved_launches_bear_more(basis: Basis) -> None:
     noisy = beyond(others=2.0, steal=PAIRED.steal, quota=PAIRED.quota, throttles=9, calibration_ns=(1, 2, 9))
     assert unfit(noisy, basis) == ""
     assert "hypervisor" in unfit(msgspec.structs.replace(noisy, steal=PAIRED.steal + 0.01), basis)
@@ -267,7 +267,7 @@ def test_moved_compares_the_low_quartiles_of_both_ends() -> None:
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc/stat")
 
-# Busy for as long as it is told, on the CPU's clock; its child is nobody's when told so.
+# Busy for as long as requested, on the CPU's clock; its child is nobody's when requested so.
 BURN = """
 import os, sys, time
 if sys.argv[2] == "orphan" and os.fork():
@@ -287,13 +287,13 @@ def burn(seconds: float, whose: str) -> None:
 
 @linux
 def test_our_own_children_are_not_others_and_an_orphan_is() -> None:
-    around = ConditionsMonitor()
+    observed = ConditionsMonitor().start()
     burn(0.6, "own")
-    own_s = around.look()
-    assert own_s >= 0.55  # told in ticks
+    own_s = observed.sample()
+    assert own_s >= 0.55  # counted in ticks
     burn(0.6, "orphan")
-    assert around.look() - own_s < 0.4
-    seen = around.observe()
+    assert observed.sample() - own_s < 0.4
+    seen = observed.observe()
     assert seen.others is not None
     # Whoever else is at work only adds; ticks are coarse, and stolen time may count as the orphan's and not as busy.
     assert seen.others * seen.span_s >= 0.3
@@ -317,7 +317,7 @@ def test_a_child_counts_once_alive_and_waited_for(child: subprocess.Popen[bytes]
 
 
 @linux
-def test_the_forkservers_workers_are_ours_when_looked_at_in_time(bench: Bench) -> None:
+def test_the_forkservers_workers_are_ours_when_sampled_in_time(bench: Bench) -> None:
     bench.write("""
         import time
 
@@ -327,35 +327,35 @@ def test_the_forkservers_workers_are_ours_when_looked_at_in_time(bench: Bench) -
             while time.thread_time() - began < 0.1:
                 pass
     """)
-    around = ConditionsMonitor()
+    observed = ConditionsMonitor().start()
     handle = bench.start(FORKSERVER)
     handle.ready()
     handle.iteration(COLD)
     for _ in range(3):
         handle.iteration(MEASURED)
-    before = around.look()
+    before = observed.sample()
     assert before >= 0.7
     handle.finish()
-    assert own_cpu_s() - around.began_own_s < before
-    assert around.look() >= before
+    assert own_cpu_s() - observed.began_own_s < before
+    assert observed.sample() >= before
 
 
 def test_calibration_takes_time_and_is_kept(tmp_path: Path) -> None:
-    around = ConditionsMonitor(tmp_path)
+    observed = ConditionsMonitor(tmp_path).start()
     began = time.perf_counter_ns()
-    around.calibrate()
-    around.calibrate()
+    observed.calibrate()
+    observed.calibrate()
     took = time.perf_counter_ns() - began
-    looks = around.observe().calibration_ns
+    looks = observed.observe().calibration_ns
     assert len(looks) == 2
     assert 0 < sum(looks) * CALIBRATION_BURNS <= took
 
 
 @linux
 def test_this_machine_can_be_observed() -> None:
-    around = ConditionsMonitor()
+    observed = ConditionsMonitor().start()
     time.sleep(0.05)
-    seen = around.observe()
+    seen = observed.observe()
     assert seen.cores >= 1
     assert seen.steal is not None
     assert 0 <= seen.steal <= 1

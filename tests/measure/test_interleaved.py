@@ -1,4 +1,4 @@
-"""Tandems of scripted launches on a clock of their own: order, isolation, how much is measured, and what goes wrong."""
+"""Interleaved scripted launches on their own clock: order, isolation, how much is measured, and what goes wrong."""
 
 from __future__ import annotations
 
@@ -27,22 +27,20 @@ from fake_launcher import (
     unsupported,
 )
 
-from pytest_ftgate.measure.cell_run import Limits, PreparedTarget
-from pytest_ftgate.measure.interleaved import (
+from pytest_ftgate.measure.budget import MOST_SHORT_ITERATIONS, PILOT_ITERATIONS, Limits
+from pytest_ftgate.measure.cell_run import PreparedTarget, Reference
+from pytest_ftgate.measure.conditions import ConditionsMonitor
+from pytest_ftgate.measure.interleaved import InterleavedRun, StoppingRule
+from pytest_ftgate.measure.launch import LaunchFailed, LaunchRole
+from pytest_ftgate.measure.memory_round import (
     BARE_HOLDS,
     BARRIERS,
     FLOORS,
     GROWTH_AT_LEAST,
     GROWTH_AT_MOST,
     GROWTHS,
-    LOCK_ITERATIONS,
-    MOST_SHORT_ITERATIONS,
-    PILOT_ITERATIONS,
-    InterleavedRun,
-    Judge,
-    Reference,
 )
-from pytest_ftgate.measure.launch import LaunchFailed, Side
+from pytest_ftgate.measure.time_round import LOCK_ITERATIONS
 from pytest_ftgate.model import Executor, Group, Program, Sample, Settings, WorkloadError
 from pytest_ftgate.model.launch import EVERYTHING, Need
 from pytest_ftgate.runner.protocol import BARRIER, CHECK, COLD, HOLD, MEASURED, WARMUP
@@ -61,14 +59,14 @@ ADAPTING = Limits()
 LABELS = ("3.14-threads-w2", "3.14-fork-w2", "3.14-spawn-w2")
 
 
-class Told:
-    """A listener that keeps what it hears."""
+class Recorder:
+    """A listener that keeps what it is told."""
 
     def __init__(self) -> None:
-        self.said: list[tuple[str, str, int, int, float | None]] = []
+        self.calls: list[tuple[str, str, int, int, float | None]] = []
 
     def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None) -> None:
-        self.said.append((label, phase, done, wanted, left_s))
+        self.calls.append((label, phase, done, wanted, left_s))
 
 
 def run_of(
@@ -78,10 +76,10 @@ def run_of(
     limits: Limits = THREE,
     seed: int = 1,
     loops: int | None = None,
-    listener: Told | None = None,
+    listener: Recorder | None = None,
 ) -> InterleavedRun:
     group = group or group_of("threads", "fork", "spawn")
-    listener = listener or Told()
+    listener = listener or Recorder()
     return InterleavedRun(group, TARGETS, launcher, limits, random.Random(seed), listener, launcher.clock, loops)
 
 
@@ -91,7 +89,7 @@ def measured(launcher: FakeLauncher, *executors: str, limits: Limits = ADAPTING,
 
 
 def rounds(launcher: FakeLauncher) -> dict[int, list[Event]]:
-    """The measured turns of each round."""
+    """The measured iterations of each round."""
     found: dict[int, list[Event]] = defaultdict(list)
     for event in launcher.of(MEASURED):
         found[event.at.order].append(event)
@@ -121,7 +119,7 @@ def test_all_sides_of_a_round_are_started_together() -> None:
         assert all(other.ended_ns <= event.began_ns for other in ready)
 
 
-def test_turns_are_shuffled_within_each_turn_and_none_is_left_out() -> None:
+def test_cells_are_shuffled_within_each_iteration_and_none_is_left_out() -> None:
     launcher = FakeLauncher()
     run_of(launcher, limits=Limits(launches=3, iterations=8)).measure()
     orders, controls_first = [], []
@@ -131,7 +129,7 @@ def test_turns_are_shuffled_within_each_turn_and_none_is_left_out() -> None:
             iteration = bare[begin : begin + 6]
             assert {event.at.number for event in iteration} == {begin // 6}
             assert len({event.handle for event in iteration}) == 6
-            # Each cell beside its candle: neighbours see the same machine.
+            # Each cell next to its control workload: neighbours see the same machine.
             pairs = list(zip(iteration[::2], iteration[1::2], strict=True))
             assert all(one.at.label == other.at.label for one, other in pairs)
             orders.append(tuple(one.at.label for one, _ in pairs))
@@ -141,7 +139,7 @@ def test_turns_are_shuffled_within_each_turn_and_none_is_left_out() -> None:
     assert 24 < sum(controls_first) < 48  # of 72
 
 
-def test_every_cell_takes_turns_with_a_candle_of_its_own() -> None:
+def test_every_cell_is_paired_with_a_control_workload_of_its_own() -> None:
     launcher = FakeLauncher()
     samples = run_of(launcher).measure()
     for sample in samples:
@@ -150,7 +148,7 @@ def test_every_cell_takes_turns_with_a_candle_of_its_own() -> None:
     assert [sample.cell.label for sample in samples] == list(LABELS)
 
 
-def test_the_lock_probe_takes_the_first_turns_of_a_round_beside_the_bare_launch() -> None:
+def test_the_lock_probe_takes_the_first_iterations_of_a_round_next_to_the_bare_launch() -> None:
     launcher = FakeLauncher()
     launcher.waited_ns = steady(3 * MS)
     samples = run_of(launcher, limits=Limits(launches=3, iterations=LOCK_ITERATIONS + 3)).measure()
@@ -170,7 +168,7 @@ def test_the_lock_probe_takes_the_first_turns_of_a_round_beside_the_bare_launch(
     assert not launcher.of(CHECK, side="locks")
 
 
-def test_worker_counts_of_one_executor_take_turns_beside_each_other() -> None:
+def test_worker_counts_of_one_executor_are_neighbours() -> None:
     launcher = FakeLauncher(wall_ns=lambda at: (10 if "w1" in at.label else 40) * MS)
     samples = run_of(launcher, of_counts(1, 4)).measure()
     for iteration in chunks([event for event in launcher.of(MEASURED) if event.at.side != "locks"], 8):
@@ -199,7 +197,7 @@ def chunks(events: list[Event], size: int) -> Iterator[list[Event]]:
     return (events[begin : begin + size] for begin in range(0, len(events), size))
 
 
-def test_memory_is_looked_at_in_launches_of_their_own() -> None:
+def test_memory_is_sampled_in_launches_of_their_own() -> None:
     launcher = FakeLauncher()
     samples = run_of(launcher).measure()
     held = {event.handle for event in launcher.of(HOLD)}
@@ -231,7 +229,7 @@ def test_growth_has_launches_of_its_own_where_something_can_grow(executor: str, 
     assert Counter(request.side for request in settled) == Counter(own=launches, empty=min(launches, FLOORS))
 
 
-def test_looks_at_barriers_are_as_many_as_time_allows() -> None:
+def test_samples_at_barriers_are_as_many_as_time_allows() -> None:
     found = []
     for wall_ns in (20 * MS, 100 * MS, 1000 * MS):
         launcher = FakeLauncher(wall_ns=steady(wall_ns))
@@ -240,7 +238,7 @@ def test_looks_at_barriers_are_as_many_as_time_allows() -> None:
     assert found == [GROWTH_AT_MOST, 5, GROWTH_AT_LEAST]
 
 
-def test_what_being_watched_costs_is_seen_by_holding_it_bare_as_well() -> None:
+def test_sampling_overhead_is_measured_by_holding_it_bare_as_well() -> None:
     launcher = FakeLauncher(wall_ns=steady(2 * MS))
     launcher.watched = steady(1.5)
     (sample,) = measured(launcher, "threads", limits=Limits(launches=BARE_HOLDS + 2, iterations=1))
@@ -252,7 +250,7 @@ def test_what_being_watched_costs_is_seen_by_holding_it_bare_as_well() -> None:
     assert len(sample.floor) == FLOORS
 
 
-def test_cold_turns_warm_ups_and_checks_are_kept_apart() -> None:
+def test_cold_iterations_warm_ups_and_checks_are_kept_apart() -> None:
     launcher = FakeLauncher(wall_ns=lambda at: 90 * MS if at.event != MEASURED else 20 * MS)
     samples = measured(launcher, limits=Limits(launches=2, iterations=3), warmup=2.0)
     for sample in samples:
@@ -274,7 +272,7 @@ def test_each_launch_gets_a_hash_seed_and_a_layout_of_its_own() -> None:
     assert (
         len({request.hash_seed for request in launcher.requests})
         == len(launcher.requests)
-        == 3 * (3 * 4 + FLOORS) + 3 + FLOORS  # growth too is looked at in each of the three rounds
+        == 3 * (3 * 4 + FLOORS) + 3 + FLOORS  # growth too is measured in each of the three rounds
     )
     assert len({request.padding for request in launcher.requests}) > 20
     assert all(0 < request.hash_seed < 2**32 and 0 <= request.padding < 4096 for request in launcher.requests)
@@ -310,21 +308,21 @@ def test_a_timeout_of_the_test_goes_before_that_of_the_run() -> None:
 
 
 def test_progress_names_every_cell_and_the_time_that_is_left() -> None:
-    told = Told()
+    listener = Recorder()
     launcher = FakeLauncher()
-    run_of(launcher, listener=told).measure()
-    assert {label for label, *_ in told.said} == set(LABELS)
-    assert {phase for _, phase, *_ in told.said} >= {"iterations", "memory", "warm-up"}
-    assert {left for _, _, done, _, left in told.said if not done} == {None}
-    third = [left for _, _, done, _, left in told.said if done == 2]
-    # The rounds are nearly alike: only the first two look at an empty workload as well.
+    run_of(launcher, listener=listener).measure()
+    assert {label for label, *_ in listener.calls} == set(LABELS)
+    assert {phase for _, phase, *_ in listener.calls} >= {"iterations", "memory", "warm-up"}
+    assert {left for _, _, done, _, left in listener.calls if not done} == {None}
+    third = [left for _, _, done, _, left in listener.calls if done == 2]
+    # The rounds are nearly alike: only the first two measure an empty workload as well.
     assert third[0] == pytest.approx(launcher.clock() / 3, rel=0.2)
 
 
 # -- windows of a duration -----------------------------------------------------------------------------------------
 
 
-def test_a_duration_takes_turns_by_windows() -> None:
+def test_a_duration_is_measured_in_windows() -> None:
     launcher = FakeLauncher(wall_ns=noisy(MS, 0.0, 1.0))
     samples = measured(launcher, duration_s=1.0, warmup=0.5, reuse="pool", limits=Limits(launches=2))
     windows = {event.at.window_ns for event in launcher.of(*ITERATIONS)}
@@ -405,7 +403,7 @@ def test_loops_of_the_baseline_are_kept() -> None:
     assert {event.at.loops for event in launcher.of(WARMUP, side="own")} == {7}
 
 
-def test_without_a_warm_up_the_cold_turn_calibrates() -> None:
+def test_without_a_warm_up_the_cold_iteration_calibrates() -> None:
     launcher = FakeLauncher(wall_ns=lambda at: 30_000 if at.event == COLD else 3_000)
     measured(launcher, "threads", warmup=0.0, limits=Limits(launches=2, iterations=3))
     assert not launcher.of(WARMUP, side="own")
@@ -421,7 +419,7 @@ def test_without_a_warm_up_the_cold_turn_calibrates() -> None:
 
 
 def counts(samples: list[Sample]) -> tuple[int, int]:
-    """Launches, and turns in each, which are the same for all cells."""
+    """Launches, and iterations in each, which are the same for all cells."""
     launches = {len(sample.launches) for sample in samples} | {len(sample.control) for sample in samples}
     iterations = {len(launch.iterations) for sample in samples for launch in (*sample.launches, *sample.control)}
     assert len(launches) == len(iterations) == 1
@@ -435,7 +433,7 @@ def test_without_variance_the_least_is_taken() -> None:
     assert counts(measured(FakeLauncher(), limits=AMPLE)) == (5, PILOT_ITERATIONS)
 
 
-def test_noise_within_launches_takes_more_turns() -> None:
+def test_noise_within_launches_takes_more_iterations() -> None:
     found = [
         counts(measured(FakeLauncher(wall_ns=noisy(MS, 0.0, within)), limits=AMPLE)) for within in (0.01, 0.03, 0.3)
     ]
@@ -451,8 +449,8 @@ def test_noise_between_launches_takes_more_launches() -> None:
     assert launches[0] < launches[1] < launches[2] == 30
 
 
-def test_a_slow_machine_and_its_candle_alike_take_no_more() -> None:
-    # What slows a cell and its candle together cancels in the ratio.
+def test_a_slow_machine_and_its_control_workload_alike_take_no_more() -> None:
+    # What slows a cell and its control workload together cancels in the ratio.
     launcher = FakeLauncher(wall_ns=lambda at: MS * (1 + at.order % 3))
     assert counts(measured(launcher, limits=AMPLE)) == (5, PILOT_ITERATIONS)
 
@@ -477,7 +475,9 @@ def test_what_only_informs_is_left_out_where_iterations_are_long() -> None:
         assert {len(launch.barriers) for launch in sample.memory} == {2}
         assert all(launch.looking is None for launch in sample.memory)
     assert len(samples[0].launches) == 2
-    assert launcher.clock() < 2 * 2 * (7 + 7 + 4 + 4) + 10  # calls of own, candle, locks, memory; two cells, two rounds
+    assert (
+        launcher.clock() < 2 * 2 * (7 + 7 + 4 + 4) + 10
+    )  # calls of own, control, locks, memory; two cells, two rounds
     short = FakeLauncher(wall_ns=steady(5 * MS))
     sample, _ = measured(short, limits=Limits(budget_s=40.0))
     assert sample.growth
@@ -490,7 +490,7 @@ def test_a_budget_that_is_too_small_still_gives_two_launches() -> None:
     assert counts(measured(launcher, limits=Limits(budget_s=0.1))) == (2, PILOT_ITERATIONS)
 
 
-def test_launches_and_turns_are_fixed_when_asked_for() -> None:
+def test_launches_and_iterations_are_fixed_when_asked_for() -> None:
     for wall_ns in (steady(MS), noisy(MS, 0.3, 0.3)):
         assert counts(measured(FakeLauncher(wall_ns=wall_ns), limits=Limits(launches=4, iterations=7))) == (4, 7)
     limits = Limits(launches=4, iterations=7, budget_s=0.001)
@@ -515,7 +515,7 @@ MOMENTS = ["start", "ready", COLD, WARMUP, MEASURED, CHECK, "finish"]
 
 
 def at_moment(
-    event: str, error: BaseException, *, start: int = 2, side: Side = "own"
+    event: str, error: BaseException, *, start: int = 2, side: LaunchRole = "own"
 ) -> Callable[[At], BaseException | None]:
     """Trouble of the fork cell in its second timing launch (memory launches are started in between)."""
 
@@ -564,12 +564,12 @@ def test_a_cell_that_cannot_be_is_unsupported_and_no_error(event: str) -> None:
     assert not launcher.alive
 
 
-def test_a_failing_candle_is_named() -> None:
+def test_a_failing_control_workload_is_named() -> None:
     launcher = FakeLauncher()
     launcher.trouble = at_moment(MEASURED, failed("hung"), start=1, side="control")
     threads, fork, _ = run_of(launcher).measure()
     assert fork.error is not None
-    assert fork.error.reason == "the standard candle beside it hung"
+    assert fork.error.reason == "its control workload hung"
     assert threads.error is None
 
 
@@ -578,7 +578,7 @@ def test_a_failure_that_only_the_lock_probe_meets_says_so() -> None:
     launcher.trouble = at_moment(MEASURED, failed("hung"), start=1, side="locks")
     _, fork, _ = run_of(launcher).measure()
     assert fork.error is not None
-    assert fork.error.reason == "with the lock probe it hung"
+    assert fork.error.reason == "with the lock probe, it hung"
 
 
 def test_nothing_is_measured_on_when_every_cell_failed() -> None:
@@ -595,7 +595,7 @@ def test_nothing_is_measured_on_when_every_cell_failed() -> None:
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
 def test_whatever_is_raised_no_launch_outlives_it(event: str, error: type[BaseException]) -> None:
     launcher = FakeLauncher()
-    start = 1 if event in ("start", HOLD) else 0  # a cell's second launch is the one that looks at its memory
+    start = 1 if event in ("start", HOLD) else 0  # a cell's second launch is the one that samples its memory
     launcher.trouble = lambda at: error("here") if (at.event, at.start) == (event, start) else None
     with pytest.raises(error, match="here"):
         run_of(launcher).measure()
@@ -611,7 +611,7 @@ def test_every_launch_is_ended_once_all_went_well() -> None:
     assert ends == Counter({(index, end): 1 for index in range(47) for end in ("finish", "kill")})
 
 
-def test_a_launch_at_which_no_look_succeeded_says_nothing_of_memory() -> None:
+def test_a_launch_without_a_memory_sample_says_nothing_of_memory() -> None:
     launcher = FakeLauncher()
     launcher.memory = lambda at: () if at.label == LABELS[1] and at.start == 3 else memory_of(20 * MIB)
     threads, fork, _ = run_of(launcher).measure()
@@ -677,7 +677,7 @@ def test_a_cell_that_failed_has_no_say_in_what_is_right() -> None:
     assert reasons(launcher) == ["no", "no", None]
 
 
-def test_the_candle_gives_no_result_to_compare() -> None:
+def test_the_control_workload_gives_no_result_to_compare() -> None:
     launcher = FakeLauncher()
     launcher.results = lambda at: ("7",) if at.control else ("42",)
     assert reasons(launcher) == [None, None, None]
@@ -692,37 +692,37 @@ def test_a_sample_says_what_it_can_be_compared_with() -> None:
     assert sample.launches[0].gil_enabled
 
 
-# -- beside a reference, and until a judge has decided -------------------------------------------------------------
+# -- paired with a reference, and until a stopping rule has decided ----------------------------------------------------
 
 
-def beside(
+def paired(
     launcher: FakeLauncher,
     *,
-    judge: Judge | None = None,
+    stopping_rule: StoppingRule | None = None,
     limits: Limits = THREE,
     executors: tuple[str, ...] = ("threads",),
 ) -> InterleavedRun:
-    """Cells that take turns with a reference of their own."""
+    """Cells that are paired with a reference of their own."""
     group = group_of(*executors)
     old = msgspec.structs.replace(group.spec, source=msgspec.structs.replace(group.spec.source, path="old.py"))
     there = msgspec.structs.replace(READY, python="/opt/reference/bin/python")
-    references = {cell.nodeid: Reference(spec=old, ready=there) for cell in group.cells}
+    references = {cell.nodeid: Reference(spec=old, target=there) for cell in group.cells}
     return InterleavedRun(
         group,
         TARGETS,
         launcher,
         limits,
         random.Random(1),
-        Told(),
+        Recorder(),
         launcher.clock,
-        judge=judge,
+        stopping_rule=stopping_rule,
         references=references,
     )
 
 
-def test_a_reference_takes_every_turn_beside_its_cell_and_no_candle_is_lit() -> None:
+def test_a_reference_is_paired_in_every_iteration_and_no_control_workload_runs() -> None:
     launcher = FakeLauncher()
-    (sample,) = beside(launcher).measure()
+    (sample,) = paired(launcher).measure()
     assert not launcher.of(MEASURED, side="control")
     iterations = [event.at.reference for event in launcher.of(MEASURED, side="own")]
     assert {frozenset(iterations[at : at + 2]) for at in range(0, len(iterations), 2)} == {frozenset({True, False})}
@@ -735,10 +735,10 @@ def test_a_reference_takes_every_turn_beside_its_cell_and_no_candle_is_lit() -> 
     assert [sample.control, sample.growth, sample.floor] == [(), (), ()]
 
 
-def test_short_turns_beside_a_reference_are_many_as_they_cost_less_than_another_launch() -> None:
+def test_short_iterations_paired_with_a_reference_are_many_as_they_cost_less_than_another_launch() -> None:
     def iterations_of(iteration_ns: int) -> int:
         launcher = FakeLauncher(wall_ns=noisy(iteration_ns, 0.0, 0.3))
-        (sample,) = beside(launcher, limits=AMPLE).measure()
+        (sample,) = paired(launcher, limits=AMPLE).measure()
         return max(len(launch.iterations) for launch in sample.launches)
 
     assert iterations_of(MS) == MOST_SHORT_ITERATIONS
@@ -747,7 +747,7 @@ def test_short_turns_beside_a_reference_are_many_as_they_cost_less_than_another_
 
 def test_a_reference_runs_its_own_code_in_its_own_environment() -> None:
     launcher = FakeLauncher()
-    beside(launcher).measure()
+    paired(launcher).measure()
     asked = {(request.reference, request.python, request.spec.source.path) for request in launcher.requests}
     assert asked == {(False, READY.python, "test_work.py"), (True, "/opt/reference/bin/python", "old.py")}
 
@@ -755,7 +755,7 @@ def test_a_reference_runs_its_own_code_in_its_own_environment() -> None:
 def test_a_reference_that_fails_leaves_its_cell_measured() -> None:
     launcher = FakeLauncher()
     launcher.trouble = lambda at: failed("no such function") if at.reference and at.event == "ready" else None
-    (sample,) = beside(launcher).measure()
+    (sample,) = paired(launcher).measure()
     assert sample.error is None
     assert len(sample.launches) == 3
     assert sample.reference is not None
@@ -767,7 +767,7 @@ def test_a_reference_that_fails_leaves_its_cell_measured() -> None:
 def test_other_results_of_a_reference_are_no_error() -> None:
     launcher = FakeLauncher()
     launcher.results = lambda at: ("41",) if at.reference else ("42",)
-    (sample,) = beside(launcher).measure()
+    (sample,) = paired(launcher).measure()
     assert sample.error is None
 
 
@@ -775,14 +775,14 @@ def test_only_what_a_judge_still_needs_is_measured() -> None:
     launcher = FakeLauncher()
     seen: list[int] = []
 
-    def judge(samples: Sequence[Sample]) -> dict[str, frozenset[Need]]:
+    def rule(samples: Sequence[Sample]) -> dict[str, frozenset[Need]]:
         seen.append(len(samples[0].launches))
         threads, fork = (sample.cell.nodeid for sample in samples)
         if len(seen) < 2:
             return {threads: frozenset({"time"}), fork: frozenset({"memory"})}
         return {threads: frozenset({"time"})} if len(seen) < 4 else {}
 
-    run = beside(launcher, judge=judge, limits=Limits(iterations=4, at_most=40), executors=("threads", "fork"))
+    run = paired(launcher, stopping_rule=rule, limits=Limits(iterations=4, at_most=40), executors=("threads", "fork"))
     threads, fork = run.measure()
     assert seen == [1, 2, 3, 4]
     assert (len(threads.launches), len(threads.memory), len(threads.locks)) == (4, 1, 1)
@@ -794,48 +794,48 @@ def test_only_what_a_judge_still_needs_is_measured() -> None:
 def test_a_judge_gets_no_more_rounds_than_the_budget_has_room_for() -> None:
     launcher = FakeLauncher()
     limits = Limits(iterations=4, at_most=40, budget_s=30.0)
-    beside(launcher, judge=lambda samples: {samples[0].cell.nodeid: EVERYTHING}, limits=limits).measure()
+    paired(launcher, stopping_rule=lambda samples: {samples[0].cell.nodeid: EVERYTHING}, limits=limits).measure()
     assert 20 < launcher.clock() < 33
 
 
 def test_time_that_is_granted_takes_the_place_of_the_budget() -> None:
     launcher = FakeLauncher()
-    run = beside(
+    run = paired(
         launcher,
-        judge=lambda samples: {samples[0].cell.nodeid: EVERYTHING},
+        stopping_rule=lambda samples: {samples[0].cell.nodeid: EVERYTHING},
         limits=Limits(iterations=4, at_most=40, budget_s=3.0),
     )
     while run.step():
         pass
-    before = run.done
+    before = run.budget.rounds
     run.grant(10.0)
     while run.step():
         pass
-    assert run.done > before
+    assert run.budget.rounds > before
     assert launcher.clock() < 15
 
 
 def test_work_of_others_between_two_rounds_is_not_on_its_account() -> None:
     launcher = FakeLauncher()
     limits = Limits(iterations=4, at_most=40, budget_s=10.0)
-    run = beside(launcher, judge=lambda samples: {samples[0].cell.nodeid: EVERYTHING}, limits=limits)
+    run = paired(launcher, stopping_rule=lambda samples: {samples[0].cell.nodeid: EVERYTHING}, limits=limits)
     run.step()
-    left = run.wanted
+    left = run.budget.rounds_wanted
     launcher.clock.ns += 10**12
     run.step()
-    assert abs(run.wanted - left) <= 1
+    assert abs(run.budget.rounds_wanted - left) <= 1
 
 
-def test_the_machine_is_looked_at_before_between_and_after_rounds() -> None:
+def test_conditions_are_sampled_before_between_and_after_rounds() -> None:
     launcher = FakeLauncher()
     looks: list[int] = []
     seen: list[int] = []
 
-    class Machine:
+    class Monitor(ConditionsMonitor):
         def calibrate(self) -> None:
             looks.append(len(launcher.of(COLD, side="own")))
 
-        def look(self) -> float:
+        def sample(self) -> float:
             seen.append(len(launcher.alive))
             return 0.0
 
@@ -846,9 +846,9 @@ def test_the_machine_is_looked_at_before_between_and_after_rounds() -> None:
         launcher,
         THREE,
         random.Random(1),
-        Told(),
+        Recorder(),
         launcher.clock,
-        around=Machine(),
+        monitor=Monitor(),
     )
     run.measure()
     assert looks == [0, 1, 2, 3]
@@ -865,7 +865,7 @@ def test_what_a_program_is_built_in_is_no_part_of_a_round() -> None:
     run = run_of(launcher, group_of(spec=spec))
     run.step()
     assert next(builds, None) is None
-    assert run.round_ns < 20_000 * MS
+    assert run.budget.round_ns < 20_000 * MS
     assert run.samples()[0].error is None
 
 

@@ -8,7 +8,8 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -16,13 +17,16 @@ from fake_launcher import group_of, spec_of
 
 from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.measure import launch
-from pytest_ftgate.measure.launch import Finished, LaunchFailed, Request
+from pytest_ftgate.measure.cell_run import CellRun
+from pytest_ftgate.measure.launch import Handle, LaunchFailed, Request
 from pytest_ftgate.measure.launchers import runner_copy, workload
 from pytest_ftgate.measure.launchers.runner_copy import install_runner
-from pytest_ftgate.measure.launchers.workload import ProcessLauncher, launch_of
+from pytest_ftgate.measure.launchers.workload import WorkloadLauncher
+from pytest_ftgate.measure.run_context import RunningLaunch
 from pytest_ftgate.measure.watch import processes
-from pytest_ftgate.model import Iteration, MemoryPoint, Param, Settings, Spec, Timer
-from pytest_ftgate.runner.protocol import PROTOCOL
+from pytest_ftgate.model import Iteration, Launch, MemoryPoint, Param, Settings, Spec, Timer, to_builtins
+from pytest_ftgate.runner.protocol import BARRIER, CHECK, COLD, HOLD, MEASURED, PROTOCOL, WARMUP
+from pytest_ftgate.runner.record import LaunchRecord
 
 ITERATION = Iteration(start_ns=1, work_ns=2, join_ns=3, wall_ns=6, cpu_ns=4, ops=2, rate=1e9)
 
@@ -179,7 +183,7 @@ def open_descriptors() -> int:
     return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
 
 
-def start_fails(launcher: ProcessLauncher, request: Request, match: str) -> None:
+def start_fails(launcher: WorkloadLauncher, request: Request, match: str) -> None:
     before = open_descriptors()
     with pytest.raises(LaunchFailed, match=match):
         launcher.start(request)
@@ -188,7 +192,7 @@ def start_fails(launcher: ProcessLauncher, request: Request, match: str) -> None
 
 
 def test_an_interpreter_that_is_gone_is_named(tmp_path: Path) -> None:
-    launcher = ProcessLauncher(tmp_path / "runner", tmp_path / "work")
+    launcher = WorkloadLauncher(tmp_path / "runner", tmp_path / "work")
     gone = str(tmp_path / "gone" / "python")
     start_fails(launcher, request_of(python=gone), rf"cannot be started: .*{gone}")
 
@@ -198,7 +202,7 @@ def test_a_full_disk_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(Path, "write_text", full)
-    start_fails(ProcessLauncher(tmp_path, tmp_path / "work"), request_of(), "No space left on device")
+    start_fails(WorkloadLauncher(tmp_path, tmp_path / "work"), request_of(), "No space left on device")
 
 
 def test_an_interrupt_while_starting_leaves_nothing_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +210,7 @@ def test_an_interrupt_while_starting_leaves_nothing_open(tmp_path: Path, monkeyp
         raise KeyboardInterrupt
 
     monkeypatch.setattr(subprocess, "Popen", interrupted)
-    launcher = ProcessLauncher(tmp_path, tmp_path / "work")
+    launcher = WorkloadLauncher(tmp_path, tmp_path / "work")
     before = open_descriptors()
     with pytest.raises(KeyboardInterrupt):
         launcher.start(request_of())
@@ -218,7 +222,7 @@ def test_a_platform_without_process_groups_is_refused(tmp_path: Path, monkeypatc
     with monkeypatch.context() as patched:
         patched.setattr(os, "name", "nt")
         with pytest.raises(FtgateError) as refused:
-            ProcessLauncher(tmp_path, tmp_path)
+            WorkloadLauncher(tmp_path, tmp_path)
     assert "measures on Linux and macOS" in str(refused.value)
 
 
@@ -227,7 +231,7 @@ def test_a_platform_without_process_groups_is_refused(tmp_path: Path, monkeypatc
 
 def test_a_launch_is_recorded_as_it_was() -> None:
     point = MemoryPoint(at_ns=1, rss_bytes=2, uss_bytes=None, pss_bytes=None, processes=1)
-    finished = Finished(
+    finished = Launch(
         cold=ITERATION,
         iterations=(ITERATION, ITERATION),
         counters={"n": 2.0},
@@ -235,8 +239,30 @@ def test_a_launch_is_recorded_as_it_was() -> None:
         results=("1",),
         gil_enabled=True,
     )
-    made = launch_of(finished, request_of(), 4, "2026-01-02", loops=5, window_ns=9, memory=(point,))
-    for name in Finished.__struct_fields__:
+    handle = cast(Handle, SimpleNamespace(finish=lambda: finished))
+    running = RunningLaunch(cast(CellRun, None), request_of(), handle)
+    made = running.finish(4, loops=5, window_ns=9, memory=(point,))
+    for name in ("cold", "iterations", "counters", "timers", "peaks", "results", "gil_enabled", "locks"):
         assert getattr(made, name) == getattr(finished, name)
-    assert (made.order, made.hash_seed, made.started_at) == (4, 7, "2026-01-02")
+    assert (made.order, made.hash_seed, made.started_at) == (4, 7, running.started_at)
     assert (made.loops, made.window_ns, made.memory) == (5, 9, (point,))
+
+
+def test_what_the_runner_keeps_is_a_launch() -> None:
+    """Every field of the runner's record is one of the launch's, by its name and with its meaning."""
+    record = LaunchRecord()
+    reports = [{"counters": {"n": 1.5}, "timers": {"t": (1, 20, 20)}, "peaks": {"p": 3.0}} for _ in range(2)]
+    plain = to_builtins(ITERATION)
+    for kind in (COLD, WARMUP, CHECK, MEASURED, HOLD, BARRIER):
+        record.add(kind, plain, reports)
+    record.results.add("42")
+    launch = msgspec.convert(json.loads(json.dumps(record.as_json())), Launch)
+    assert launch == Launch(
+        cold=ITERATION,
+        iterations=(ITERATION, ITERATION),
+        counters={"n": 6.0},
+        timers={"t": Timer(count=4, total_ns=80, max_ns=20)},
+        peaks={"p": 3.0},
+        results=("42",),
+    )
+    assert record.warmed_ops == ITERATION.ops

@@ -14,10 +14,10 @@ from pytest_ftgate.measure.launchers import load_generators
 from pytest_ftgate.measure.launchers.load_generators import (
     LoadError,
     argv_of,
-    cpus_note,
     parse,
     seconds_of,
     split,
+    split_note,
     threads_of,
 )
 from pytest_ftgate.model import Generator
@@ -182,8 +182,8 @@ def test_a_core_is_not_shared_where_its_threads_stand_beside_each_other() -> Non
 
 def test_the_note_says_who_has_what() -> None:
     both = frozenset({0, 1})
-    shared = ": what the load takes the server has not, rates are lower than with CPUs for each"
-    assert cpus_note(both, both) == f"server and load share 2 CPUs{shared}"
-    assert cpus_note(both, both, 1.5) == f"server and load share 2 CPUs with a quota of 1.5{shared}"
-    assert cpus_note(frozenset(), frozenset()) == f"server and load share the CPUs{shared}"
-    assert cpus_note(frozenset({0, 1, 2}), frozenset({3})) == "the server has 3 CPUs, the load 1 CPU of its own"
+    shared = ", so rates are lower than with separate CPUs"
+    assert split_note(both, both) == f"server and load generator share 2 CPUs{shared}"
+    assert split_note(both, both, 1.5) == f"server and load generator share 2 CPUs with a quota of 1.5{shared}"
+    assert split_note(frozenset(), frozenset()) == f"server and load generator share the CPUs{shared}"
+    assert split_note(frozenset({0, 1, 2}), frozenset({3})) == "the server has 3 CPUs, the load generator 1 CPU"

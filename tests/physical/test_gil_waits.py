@@ -62,7 +62,7 @@ def test_waits_longer_than_the_pause_between_looks_have_their_true_length(wait: 
     lines = [Line(rnd, wait, constant(5 * MS), SECONDS, interval_s) for _ in range(5)]
     found, ratios = estimates(lines, [looked_at(lines, 3 * MS, rnd)])
     assert ratios == pytest.approx([1.0, 1.0], abs=0.15)
-    assert quantile(found, 0.5) > found.look_s
+    assert quantile(found, 0.5) > found.pause_s
     seen = sum(found.histogram.values()) + found.unended
     assert seen == pytest.approx(sum(len(life.waits) for life in lines), rel=0.2)
 
@@ -84,7 +84,7 @@ def test_bursts_tell_the_short_waits_and_the_other_looks_the_long_ones(
     close = looked_at(lines, 0.2 * MS, rnd, burst=24, rest_s=0.03)
     found, ratios = estimates(lines, [looked_at(lines, 3 * MS, rnd), close])
     assert ratios == pytest.approx([1.0, 1.0], abs=0.25)
-    assert found.look_s < 0.3 * MS
+    assert found.pause_s < 0.3 * MS
 
 
 def test_short_waits_that_only_bursts_see_are_not_left_out() -> None:
@@ -114,7 +114,7 @@ def test_waits_that_a_look_seldom_meets_do_not_pass_for_all() -> None:
     rnd = random.Random(33)
     lines = [Line(rnd, exponential(0.3 * MS), constant(2 * MS), SECONDS, 5 * MS) for _ in range(5)]
     found = lengths([looked_at(lines, 3 * MS, rnd).waits])
-    assert quantile(found, 0.5) < found.look_s
+    assert quantile(found, 0.5) < found.pause_s
 
 
 def test_long_waits_are_not_more_frequent_for_being_met_more_often() -> None:

@@ -16,17 +16,18 @@ import psutil
 import pytest
 from bench import BUILDS
 
-from pytest_ftgate.measure.watch import memory
+from physical import confirmed
+from pytest_ftgate.measure.watch import memory, proc
 from pytest_ftgate.measure.watch import processes as processes_module
-from pytest_ftgate.measure.watch.process_roles import Roles
+from pytest_ftgate.measure.watch.proc import FORKSERVER, children_of
+from pytest_ftgate.measure.watch.process_map import ProcessMap
 from pytest_ftgate.measure.watch.processes import (
-    FORKSERVER,
     MARK,
-    children_of,
     kill_all,
     leftovers,
     marked,
 )
+from pytest_ftgate.measure.watch.sampling import run_samplers
 from pytest_ftgate.model import Footprint, MemoryPoint
 
 MIB = 1 << 20
@@ -117,16 +118,17 @@ class Looks:
         self.began: list[float] = []
         look = memory.memory_point
 
-        def slow(processes: list[psutil.Process], roles: Roles) -> MemoryPoint | None:
+        def slow(processes: list[psutil.Process], roles: ProcessMap) -> MemoryPoint | None:
             self.began.append(self.time.now)
             self.time.now += cost_s(len(self.began))
             return look(processes, roles)
 
         monkeypatch.setattr(memory, "memory_point", slow)
 
-    def watched(self, seconds: float, interval_s: float = 0.02) -> memory.MemoryWatch:
-        sampler = memory.MemoryWatch(Roles(main=PID), interval_s, clock=self.time.clock)
-        memory.watch(seconds, [sampler], self.time.clock, self.time.sleep)
+    def watched(self, seconds: float, interval_s: float = 0.02) -> memory.MemorySampler:
+        sampler = memory.MemorySampler(ProcessMap(main=PID), interval_s, clock=self.time.clock)
+        sampler.start()
+        run_samplers(seconds, [sampler], self.time.clock, self.time.sleep)
         return sampler
 
     @property
@@ -134,10 +136,10 @@ class Looks:
         return [later - earlier for earlier, later in zip(self.began, self.began[1:], strict=False)]
 
 
-ALONE = Roles(main=PID)
+ALONE = ProcessMap(main=PID)
 
 
-def point_of(*processes: FakeProcess, roles: Roles = ALONE) -> MemoryPoint | None:
+def point_of(*processes: FakeProcess, roles: ProcessMap = ALONE) -> MemoryPoint | None:
     return memory.memory_point(list(processes), roles)
 
 
@@ -184,13 +186,13 @@ def test_a_look_is_the_sum_over_the_tree() -> None:
     ],
 )
 def test_each_process_has_its_role(process: FakeProcess, role: str) -> None:
-    point = surely(point_of(process, roles=Roles(main=PID, workers=(PID + 1,), servers={PID + 2: "Manager"})))
+    point = surely(point_of(process, roles=ProcessMap(main=PID, workers=(PID + 1,), servers={PID + 2: "Manager"})))
     assert list(point.roles) == [role]
 
 
 def test_a_look_is_the_sum_by_role_too() -> None:
     family = [FakeProcess(), FakeProcess(pid=PID + 1), FakeProcess(pid=PID + 2, uss=2 * MIB), FakeProcess(pid=PID + 3)]
-    point = surely(point_of(*family, roles=Roles(main=PID, workers=(PID + 1, PID + 2))))
+    point = surely(point_of(*family, roles=ProcessMap(main=PID, workers=(PID + 1, PID + 2))))
     assert {role: part.uss_bytes for role, part in point.roles.items()} == {
         "main": MIB,
         "workers": 3 * MIB,
@@ -251,7 +253,7 @@ def test_a_barrier_waits_until_memory_is_at_rest(trees: Script) -> None:
     process = Falling(8 * PAGE, 3)
     trees([process])
     fake = FakeTime()
-    point = memory.barrier_point(Roles(main=PID), sleep=fake.sleep)
+    point = memory.barrier_point(ProcessMap(main=PID), sleep=fake.sleep)
     assert point.rss_bytes == 3 * MIB - 24 * PAGE
     assert len(fake.slept) == 3  # the third look is the first at rest, the fourth says so
 
@@ -259,26 +261,26 @@ def test_a_barrier_waits_until_memory_is_at_rest(trees: Script) -> None:
 def test_a_page_a_process_is_at_rest(trees: Script) -> None:
     trees([Falling(PAGE, 1000)])
     fake = FakeTime()
-    assert memory.barrier_point(Roles(main=PID), sleep=fake.sleep).rss_bytes == 3 * MIB - 2 * PAGE
+    assert memory.barrier_point(ProcessMap(main=PID), sleep=fake.sleep).rss_bytes == 3 * MIB - 2 * PAGE
     assert len(fake.slept) == 1
 
 
 def test_memory_that_never_rests_is_looked_at_eight_times(trees: Script) -> None:
     trees([Falling(8 * PAGE, 1000)])
     fake = FakeTime()
-    assert memory.barrier_point(Roles(main=PID), sleep=fake.sleep).rss_bytes == 3 * MIB - 64 * PAGE
+    assert memory.barrier_point(ProcessMap(main=PID), sleep=fake.sleep).rss_bytes == 3 * MIB - 64 * PAGE
     assert len(fake.slept) == 8
 
 
 def test_a_barrier_sees_those_that_are_there_in_the_end(trees: Script) -> None:
     trees([FakeProcess(), FakeProcess(pid=PID + 1, looks=0)], [FakeProcess()])
-    assert memory.barrier_point(Roles(main=PID), sleep=FakeTime().sleep).processes == 1
+    assert memory.barrier_point(ProcessMap(main=PID), sleep=FakeTime().sleep).processes == 1
 
 
 def test_a_barrier_of_a_tree_that_is_gone_says_so(trees: Script) -> None:
     trees([])
-    with pytest.raises(ProcessLookupError, match="of the launch cannot be looked at"):
-        memory.barrier_point(Roles(main=PID), sleep=FakeTime().sleep)
+    with pytest.raises(ProcessLookupError, match="of the launch cannot be sampled"):
+        memory.barrier_point(ProcessMap(main=PID), sleep=FakeTime().sleep)
 
 
 # -- looks over time -----------------------------------------------------------------------------------------------
@@ -393,9 +395,10 @@ def test_a_tree_that_grows_is_taken_again(trees: Script, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(processes_module, "tree", seen)
     children = iter([set(), set(), {PID + 1, PID + 2}])  # of the two that come one is left out, as a tracker is
-    monkeypatch.setattr(processes_module, "children_of", lambda pids: next(children, {PID + 1, PID + 2}))
+    monkeypatch.setattr(proc, "children_of", lambda pids: next(children, {PID + 1, PID + 2}))
     fake = FakeTime()
-    sampler = memory.MemoryWatch(Roles(main=PID), grows=grows, clock=fake.clock)
+    sampler = memory.MemorySampler(ProcessMap(main=PID), grows=grows, clock=fake.clock)
+    sampler.start()
     for _ in range(6):
         sampler.step()
     assert [point.processes for point in sampler.points] == ([1, 1, 2, 2, 2, 2] if grows else [1] * 6)
@@ -405,9 +408,10 @@ def test_a_tree_that_grows_is_taken_again(trees: Script, monkeypatch: pytest.Mon
 def test_samplers_share_one_loop(trees: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     trees([FakeProcess()])
     looks = Looks(monkeypatch, lambda look: 0.001)
-    sampler = memory.MemoryWatch(Roles(main=PID), clock=looks.time.clock)
+    sampler = memory.MemorySampler(ProcessMap(main=PID), clock=looks.time.clock)
+    sampler.start()
     ticking = Ticking(looks.time, 0.005, 0.0001)
-    memory.watch(2.0, [sampler, ticking], looks.time.clock, looks.time.sleep)
+    run_samplers(2.0, [sampler, ticking], looks.time.clock, looks.time.sleep)
     assert ticking.ticks == pytest.approx(400, rel=0.05)
     assert len(sampler.points) == pytest.approx(40, abs=3)
     assert looks.time.now == pytest.approx(2.0, abs=0.002)
@@ -415,7 +419,7 @@ def test_samplers_share_one_loop(trees: Script, monkeypatch: pytest.MonkeyPatch)
 
 def test_without_samplers_a_watch_is_a_sleep() -> None:
     fake = FakeTime()
-    memory.watch(0.5, [], fake.clock, fake.sleep)
+    run_samplers(0.5, [], fake.clock, fake.sleep)
     assert fake.slept == [0.5]
 
 
@@ -450,7 +454,7 @@ def told(process: subprocess.Popen[str]) -> str:
 
 
 def at_rest(process: subprocess.Popen[str], **known: object) -> MemoryPoint:
-    return memory.barrier_point(Roles(main=process.pid, **known))  # type: ignore[arg-type]
+    return memory.barrier_point(ProcessMap(main=process.pid, **known))  # type: ignore[arg-type]
 
 
 def eventually(holds: Callable[[], bool], patience_s: float = 10.0) -> bool:
@@ -502,13 +506,14 @@ def test_the_kernel_tells_the_children_of_processes(start: Start) -> None:
     assert children_of([family.pid]) is None
 
 
+@confirmed
 def test_the_tree_holds_the_children_and_their_memory(start: Start) -> None:
     alone, family = start(IDLE), start(parent(False))
     assert eventually(lambda: len(processes_module.tree(family.pid)) == 2)
     single, both = processes_module.tree(alone.pid), processes_module.tree(family.pid)
     assert [len(single), len(both)] == [1, 2]
-    small = surely(memory.memory_point(single, Roles(main=alone.pid)))
-    large = surely(memory.memory_point(both, Roles(main=family.pid)))
+    small = surely(memory.memory_point(single, ProcessMap(main=alone.pid)))
+    large = surely(memory.memory_point(both, ProcessMap(main=family.pid)))
     assert {role: part.processes for role, part in large.roles.items()} == {"main": 1, "others": 1}
     assert large.rss_bytes > small.rss_bytes > 0
     assert large.uss_bytes is not None
@@ -548,6 +553,7 @@ print(flush=True); input()
 @both_builds
 @pytest.mark.parametrize("kind", TOUCH)
 @needs_rollup
+@confirmed
 def test_64_mib_touched_are_64_mib(start: Start, executables: dict[str, str], build: str, kind: str) -> None:
     drop = "kept.close()" if kind == "mmap" else "del kept"
     child = start(TOUCHING.format(take=TOUCH[kind], drop=drop), python=executables[build])
@@ -557,22 +563,14 @@ def test_64_mib_touched_are_64_mib(start: Start, executables: dict[str, str], bu
     for field in ("rss_bytes", "uss_bytes", "pss_bytes"):
         assert getattr(after, field) - getattr(before, field) == pytest.approx(64 * MIB, rel=0.03), field
     told(child)
-    peak, rest = memory.peak_rss_bytes(child.pid), at_rest(child)
-    assert peak is not None
-    assert peak == pytest.approx(after.rss_bytes, abs=MIB)  # the kernel counts pages a CPU at a time
+    rest = at_rest(child)
     if kind == "mmap":
         assert rest.rss_bytes == pytest.approx(before.rss_bytes, abs=MIB)
 
 
-def test_a_process_that_is_gone_has_no_peak(start: Start) -> None:
-    child = start(IDLE)
-    child.kill()
-    child.wait()
-    assert memory.peak_rss_bytes(child.pid) is None
-
-
 @both_builds
 @needs_rollup
+@confirmed
 def test_looks_at_rest_agree(start: Start, executables: dict[str, str], build: str) -> None:
     child = start(IDLE, python=executables[build])
     looks = [at_rest(child) for _ in range(5)]
@@ -582,6 +580,7 @@ def test_looks_at_rest_agree(start: Start, executables: dict[str, str], build: s
 
 @both_builds
 @needs_rollup
+@confirmed
 def test_who_else_runs_the_interpreter_makes_no_difference_to_what_was_written(
     start: Start, executables: dict[str, str], build: str
 ) -> None:
@@ -593,6 +592,9 @@ def test_who_else_runs_the_interpreter_makes_no_difference_to_what_was_written(
     assert unique(after) == pytest.approx(unique(before), abs=PAGE)
     assert (after.uss_bytes or 0) <= (before.uss_bytes or 0) + PAGE
     assert unique(after) <= (after.uss_bytes or 0)
+    for process in (alone, *others):  # the next sample is alone again
+        process.kill()
+        process.wait()
 
 
 # A third process that shares the pages is there, and does all that the writer does, on a single page.
@@ -632,6 +634,7 @@ input()
 
 @both_builds
 @needs_rollup
+@confirmed
 def test_what_a_forked_child_writes_moves_from_shared_to_unique(executables: dict[str, str], build: str) -> None:
     written = 16 * MIB
     code = FORKING.format(steps=written // PAGE)
@@ -668,7 +671,7 @@ def shared_bytes(pid: int) -> int:
 
 
 def one_of(pid: int) -> MemoryPoint:
-    return surely(memory.memory_point([psutil.Process(pid)], Roles(main=pid)))
+    return surely(memory.memory_point([psutil.Process(pid)], ProcessMap(main=pid)))
 
 
 def unique(look: Footprint) -> int:
@@ -711,6 +714,7 @@ if __name__ == "__main__":
 
 @both_builds
 @needs_rollup
+@confirmed
 def test_roles_are_told_apart(tmp_path: Path, executables: dict[str, str], build: str) -> None:
     script = tmp_path / "family.py"
     script.write_text(FAMILY, encoding="utf-8")

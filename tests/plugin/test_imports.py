@@ -55,6 +55,7 @@ DECLARING = {
     "pytest_ftgate.runner.pytest_stub",
     "pytest_ftgate.stats",
     "pytest_ftgate.stats.histogram",
+    "pytest_ftgate.stats.rank_tests",
 }
 """What a decorated test adds at collection."""
 RUNNING = {

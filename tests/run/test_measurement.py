@@ -1,9 +1,10 @@
-"""One test on its way: its stages, what follows a miss, what ends early, and what a budget grants."""
+"""One test on its way: its phases, what follows a miss, what ends early, and what a budget grants."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -27,15 +28,17 @@ from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.judge import disturbance, metrics
 from pytest_ftgate.judge.judge import PAIRED_ROUNDS, SCREEN_LAUNCHES, ComparedWith, Policy
 from pytest_ftgate.measure import conditions as conditions_module
-from pytest_ftgate.measure.cell_run import Limits, PreparedTarget
+from pytest_ftgate.measure.budget import Limits
+from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.measure.conditions import ConditionsMonitor
 from pytest_ftgate.model import (
     Cell,
     Conditions,
     Decision,
-    Figures,
     Group,
+    Machine,
     Metric,
+    Plan,
     Requirement,
     Row,
     Sample,
@@ -44,7 +47,14 @@ from pytest_ftgate.model import (
 )
 from pytest_ftgate.run import git as git_module
 from pytest_ftgate.run import worktrees
-from pytest_ftgate.run.measurement import Measurement, executor_cell, reference_of
+from pytest_ftgate.run.cells import executor_cell, reference_of
+from pytest_ftgate.run.config import RunConfig
+from pytest_ftgate.run.folder import RunFolder
+from pytest_ftgate.run.measurement import Measurement
+from pytest_ftgate.run.references import References
+from pytest_ftgate.run.resources import Resources, RunTime
+from pytest_ftgate.run.stored import StoredBaselines
+from pytest_ftgate.run.targets import TargetLookup, Targets
 from pytest_ftgate.stats import alpha_spending
 
 POLICY = Policy(metrics=metrics.GATING, cli=(), ini=(), alpha=0.01 / 8, beta=alpha_spending.BETA, probe_cost=0.25)
@@ -60,62 +70,151 @@ class Quiet:
         pass
 
 
-class Desk:
-    """What a run does for its tests: scripted launches, standings that are set, and a note of what was asked for."""
+CONFIG = RunConfig(
+    baselines="baselines",
+    update=(),
+    seed=11,
+    budget_s=None,
+    test_budget_s=1e9,
+    launches=None,
+    iterations=None,
+    timeout_s=60.0,
+    metrics=metrics.GATING,
+    thresholds=(),
+    ini_thresholds=(),
+    alpha=0.01,
+    probe_cost=0.25,
+    install=(),
+    against="",
+    escalate=True,
+)
+MACHINE = Machine(
+    fingerprint="linux-x86_64-2c-1a2b3c4d",
+    system="Linux",
+    arch="x86_64",
+    cpu="AMD EPYC 7763",
+    cores=2,
+    kernel="6.18.0",
+    governor=None,
+    cpu_quota=None,
+    memory_limit_bytes=None,
+)
+FOLDER = RunFolder(Path("/project"), "run")
 
-    def __init__(self, launcher: FakeLauncher) -> None:
-        self.watcher = Quiet()
-        self.launcher = launcher
-        self.seed = 11
-        self.all_compared: dict[str, ComparedWith] = {}
-        self.early: dict[str, Row] = {}
-        self.refused: dict[str, FtgateError] = {}
+
+class ScriptedTargets(Targets):
+    """Targets that are all there, but for those in `missing` and checkouts in `uninstallable`."""
+
+    def __init__(self) -> None:
+        super().__init__(FOLDER, (), Quiet())
+        self.missing: set[str] = set()
         self.uninstallable: set[str] = set()
-        self.launches: int | None = None
-        self.recording = False
+
+    def lookup(
+        self, cell: Cell, requires: tuple[str, ...], checkout: git_module.Checkout | None = None
+    ) -> TargetLookup:
+        if cell.nodeid in self.missing:
+            return TargetLookup(reason="no 3.14")
+        return TargetLookup(
+            target=PreparedTarget(interpreter=GIL, python="/opt/env/bin/python", key="k", environment={})
+        )
+
+    def prepared(
+        self, cell: Cell, requires: tuple[str, ...], checkout: git_module.Checkout | None = None
+    ) -> PreparedTarget:
+        if checkout is not None and checkout.label in self.uninstallable:
+            raise FtgateError(f"cannot install {checkout.label}: no such package\nand more of it")
+        return super().prepared(cell, requires, checkout)
+
+
+class ScriptedReferences(References):
+    """Checkouts without git, and a note of which recorded ones were requested."""
+
+    def __init__(self) -> None:
+        super().__init__(FOLDER, "main", Quiet())
         self.pairs: list[tuple[str, str]] = []
+        self.checked_out: set[str] = set()
+        self.refused: Mapping[str, FtgateError] = {}
+        self.label = ""
         self.hinted = ""
-        self.budget_s = 1e9
 
-    def policy(self) -> Policy:
-        return POLICY
+    def requested(self) -> worktrees.Pair:
+        return self.scripted("main")
 
-    def ready(self, cell: Cell, side: git_module.Side | None = None) -> PreparedTarget:
-        if side is not None and side.label in self.uninstallable:
-            raise FtgateError(f"cannot install {side.label}: no such package\nand more of it")
-        return PreparedTarget(interpreter=GIL, python="/opt/env/bin/python", key="k", environment={})
+    def recorded(self, compared_with: ComparedWith, test: str) -> worktrees.Pair:
+        self.pairs.append((compared_with.commit, test))
+        return self.scripted(compared_with.commit)
 
-    def without_measuring(self, cell: Cell) -> Row | None:
-        return self.early.get(cell.nodeid)
-
-    def compared_with(self, cell: Cell, cells: Sequence[Cell]) -> ComparedWith:
-        return self.all_compared.get(cell.nodeid, NOTHING)
-
-    def limits(self, cells: Sequence[Cell], counts: int) -> Limits:
-        return Limits(budget_s=self.budget_s, launches=self.launches, least_iterations=10)
-
-    def records(self, cells: Sequence[Cell]) -> bool:
-        return self.recording
-
-    def stored_loops(self, cells: Sequence[Cell]) -> int | None:
-        return None
-
-    def pair(self, compared_with: ComparedWith | None = None, test: str = "") -> worktrees.Pair:
-        commit = "main" if compared_with is None else compared_with.commit
-        self.pairs.append((commit, test))
+    def scripted(self, commit: str) -> worktrees.Pair:
+        self.checked_out.add(commit)
         if commit in self.refused:
             raise self.refused[commit]
-        sides = (git_module.Side(label=label, commit=commit, root=f"/trees/{label}") for label in (commit, "work tree"))
+        labels = (self.label or commit, "work tree")
+        sides = (git_module.Checkout(label=label, commit=commit, root=f"/trees/{label}") for label in labels)
         return worktrees.Pair(reference=next(sides), changed=next(sides))
 
-    def relocated(self, spec: Spec, side: git_module.Side) -> Spec:
-        return msgspec.structs.replace(spec, pythons=(side.label,))
+    def relocated(self, spec: Spec, checkout: git_module.Checkout) -> Spec:
+        return msgspec.structs.replace(spec, pythons=(checkout.label,))
 
-    def hint(self, detail: str, side: git_module.Side) -> str:
+    def hint(self, detail: str, checkout: git_module.Checkout) -> str:
         return self.hinted
 
-    def shown(self, found: Figures) -> Figures:
-        return found
+
+class ScriptedStored(StoredBaselines):
+    """Baselines that are set."""
+
+    def __init__(self, targets: Targets) -> None:
+        super().__init__(CONFIG, FOLDER, MACHINE, targets)
+        self.all_compared: dict[str, ComparedWith] = {}
+        self.recording = False
+
+    def entry(self, group: Group, cell: Cell) -> None:
+        return None
+
+    def compared_with(self, group: Group, cell: Cell) -> ComparedWith:
+        return self.all_compared.get(cell.nodeid, NOTHING)
+
+    def records(self, group: Group, cells: Sequence[Cell]) -> bool:
+        return self.recording
+
+
+class ScriptedResources(Resources):
+    """Limits that are set, whatever is recorded."""
+
+    def limits(self, group: Group, cells: Sequence[Cell]) -> Limits:
+        return Limits(budget_s=self.config.test_budget_s, launches=self.config.launches, least_iterations=10)
+
+
+class Desk:
+    """What the measurements of a run share, scripted."""
+
+    def __init__(self, launcher: FakeLauncher) -> None:
+        self.launcher = launcher
+        self.targets = ScriptedTargets()
+        self.references = ScriptedReferences()
+        self.stored = ScriptedStored(self.targets)
+        self.launches: int | None = None
+        self.budget_s = 1e9
+
+    def measurement(self, group: Group, *, escalates: bool = True, against: str = "") -> Measurement:
+        """A measurement of this group that has begun."""
+        config = msgspec.structs.replace(
+            CONFIG, escalate=escalates, against=against, launches=self.launches, test_budget_s=self.budget_s
+        )
+        resources = ScriptedResources(
+            config=config,
+            plan=Plan(groups=(group,)),
+            targets=self.targets,
+            references=self.references,
+            stored=self.stored,
+            policy=POLICY,
+            launcher=self.launcher,
+            listener=Quiet(),
+            time=RunTime(None),
+        )
+        measurement = Measurement(group, resources)
+        measurement.begin()
+        return measurement
 
 
 @pytest.fixture(autouse=True)
@@ -135,7 +234,7 @@ def day(slower: Callable[[At], float] = lambda _: 1.0, between: float = 0.003, s
 
 
 def cells_slower(factor: float, *nodeids: str) -> Callable[[At], float]:
-    """The cells' own work costs `factor`, the candle and the reference beside it what they did."""
+    """The cells' own work costs `factor`, the control workload and the reference what they did."""
     labels = [nodeid.partition("[")[2].removesuffix("]") for nodeid in nodeids]
     return lambda at: factor if at.label in labels and not (at.control or at.reference) else 1.0
 
@@ -153,27 +252,31 @@ def rows_of(measurement: Measurement) -> dict[str, Row]:
 def recorded(group: Group) -> dict[str, Sample]:
     """The samples of a day before, of a run that records."""
     desk = Desk(day(seed=1))
-    desk.recording, desk.launches = True, 12
-    rows = run(Measurement(desk, group, escalates=True))
+    desk.stored.recording, desk.launches = True, 12
+    rows = run(desk.measurement(group))
     return {nodeid: row.sample for nodeid, row in rows.items() if row.sample is not None}
 
 
 recorded_once: dict[str, dict[str, Sample]] = {}
-"""By tandem: what a day before left."""
+"""By group: what a day before left."""
 
 
-def screening(launcher: FakeLauncher, group: Group = TWO, commits: dict[str, str] | None = None, **fields: Any) -> Desk:
-    """A run in which every cell of the tandem has something stored; `commits` are those of their recordings."""
+def screening(
+    launcher: FakeLauncher,
+    group: Group = TWO,
+    commits: dict[str, str] | None = None,
+    refused: Mapping[str, FtgateError] | None = None,
+) -> Desk:
+    """A run in which every cell of the group has something stored; `commits` are those of their recordings."""
     if group.key not in recorded_once:
         recorded_once[group.key] = recorded(group)
     desk = Desk(launcher)
     for nodeid, sample in recorded_once[group.key].items():
         commit = (commits or {}).get(nodeid, "1eb3b87")
-        desk.all_compared[nodeid] = ComparedWith(
+        desk.stored.all_compared[nodeid] = ComparedWith(
             basis="stored", entry=entry(sample), baseline="baselines/x.json (monday)", commit=commit
         )
-    for name, value in fields.items():
-        setattr(desk, name, value)
+    desk.references.refused = refused or {}
     return desk
 
 
@@ -193,23 +296,23 @@ def decision(rows: dict[str, Row], nodeid: str, metric: Metric) -> Decision:
     return next(each.decision for each in rows[nodeid].verdict.metrics if each.metric == metric)
 
 
-# -- stages --------------------------------------------------------------------------------------------------------
+# -- phases --------------------------------------------------------------------------------------------------------
 
 
 class TestFirstPhase:
     def test_what_clearly_meets_what_is_stored_needs_no_other(self) -> None:
         desk = screening(day())
-        rows = run(Measurement(desk, TWO, escalates=True))
+        rows = run(desk.measurement(TWO))
         assert {row.verdict.decision for row in rows.values()} == {Decision.PASSED}
         assert {row.verdict.basis for row in rows.values()} == {"stored"}
-        assert desk.pairs == []
+        assert desk.references.pairs == []
         assert [*rows] == [THREADS, FORK]
         assert all(row.beside is None for row in rows.values())
         assert all(row.sample and len(row.sample.launches) < SCREEN_LAUNCHES for row in rows.values())
 
-    def test_a_screen_that_decides_nothing_ends_at_its_last_look(self) -> None:
+    def test_a_screen_that_decides_nothing_ends_after_its_last_round(self) -> None:
         desk = screening(day(cells_slower(1.12, THREADS), between=0.05), THREADS_ALONE)
-        row = run(Measurement(desk, THREADS_ALONE, escalates=False))[THREADS]
+        row = run(desk.measurement(THREADS_ALONE, escalates=False))[THREADS]
         assert row.verdict.decision is Decision.INCONCLUSIVE
         assert row.sample is not None
         assert len(row.sample.launches) == SCREEN_LAUNCHES
@@ -217,17 +320,17 @@ class TestFirstPhase:
     def test_without_anything_stored_its_rounds_are_not_judged(self) -> None:
         desk = Desk(day())
         desk.launches = 7
-        rows = run(Measurement(desk, TWO, escalates=True))
+        rows = run(desk.measurement(TWO))
         assert {(row.verdict.decision, row.verdict.reason) for row in rows.values()} == {
             (Decision.NO_BASELINE, NOTHING.why)
         }
         assert all(row.sample and len(row.sample.launches) == 7 for row in rows.values())
 
-    def test_against_a_revision_all_cells_are_measured_beside_it(self) -> None:
+    def test_against_a_revision_all_cells_are_paired_with_it(self) -> None:
         desk = Desk(day(cells_slower(1.3, FORK)))
-        measurement = Measurement(desk, TWO, escalates=True, against="main")
+        measurement = desk.measurement(TWO, against="main")
         rows = run(measurement)
-        assert desk.pairs == [("main", "")]
+        assert (desk.references.checked_out, desk.references.pairs) == ({"main"}, [])
         assert [row.verdict.decision for row in rows.values()] == [Decision.PASSED, Decision.REGRESSED]
         assert {(row.verdict.basis, row.verdict.why, row.verdict.baseline) for row in rows.values()} == {
             ("paired", "--ftgate-against main", "main")
@@ -238,40 +341,35 @@ class TestFirstPhase:
 
     def test_a_reference_without_the_test_leaves_nothing_to_compare(self) -> None:
         desk = Desk(day())
-        desk.pair = lambda compared_with=None, test="": worktrees.Pair(  # type: ignore[method-assign]
-            reference=git_module.Side(label="without it", commit="0", root="/r"),
-            changed=git_module.Side(label="work tree", commit="1", root="/c"),
-        )
-        rows = run(Measurement(desk, TWO, escalates=True, against="main"))
+        desk.references.label = "without it"
+        rows = run(desk.measurement(TWO, against="main"))
         assert {row.verdict.reason for row in rows.values()} == {"without it has no such test"}
         assert not any(request.reference for request in desk.launcher.requests)
 
     def test_cells_that_need_no_measuring_keep_their_rows(self) -> None:
         desk = screening(day())
-        unsupported = Row(cell=TWO.cells[0], verdict=Verdict(decision=Decision.UNSUPPORTED, reason="no 3.14"))
-        desk.early[THREADS] = unsupported
-        rows = run(Measurement(desk, TWO, escalates=True))
-        assert rows[THREADS].verdict == unsupported.verdict
+        desk.targets.missing = {THREADS}
+        rows = run(desk.measurement(TWO))
+        assert rows[THREADS].verdict == Verdict(decision=Decision.UNSUPPORTED, reason="no 3.14")
         assert rows[FORK].verdict.decision is Decision.PASSED
         assert {request.cell.nodeid for request in desk.launcher.requests} == {FORK}
 
     def test_with_no_cell_left_nothing_begins(self) -> None:
         desk = Desk(day())
-        for cell in TWO.cells:
-            desk.early[cell.nodeid] = Row(cell=cell, verdict=Verdict(decision=Decision.UNSUPPORTED))
-        measurement = Measurement(desk, TWO, escalates=True, against="main")
+        desk.targets.missing = {cell.nodeid for cell in TWO.cells}
+        measurement = desk.measurement(TWO, against="main")
         assert not measurement.open
         assert (measurement.rounds, measurement.left_s()) == (0, 0.0)
         assert [row.verdict.decision for row in measurement.rows()] == [Decision.UNSUPPORTED] * 2
-        assert desk.pairs == []
+        assert desk.references.pairs == []
         measurement.step()
         measurement.close()
         assert not desk.launcher.requests
 
     def test_one_that_cannot_begin_is_an_error_of_all_its_cells(self) -> None:
         desk = Desk(day())
-        desk.uninstallable = {"main"}
-        measurement = Measurement(desk, TWO, escalates=True, against="main")
+        desk.targets.uninstallable = {"main"}
+        measurement = desk.measurement(TWO, against="main")
         assert not measurement.open
         rows = rows_of(measurement)
         assert {(row.verdict.decision, row.verdict.reason) for row in rows.values()} == {
@@ -286,31 +384,31 @@ class TestFirstPhase:
         launcher = day()
         launcher.trouble = lambda at: None if at.reference else failed("FileNotFoundError", "Traceback: x.csv")
         desk = Desk(launcher)
-        desk.hinted = "x.csv is ignored by git"
-        error = run(Measurement(desk, TWO, escalates=True, against="main"))[THREADS].error
+        desk.references.hinted = "x.csv is ignored by git"
+        error = run(desk.measurement(TWO, against="main"))[THREADS].error
         assert error is not None
         assert error.detail == "Traceback: x.csv\nx.csv is ignored by git"
-        here = run(Measurement(desk, TWO, escalates=True))[THREADS].error
+        here = run(desk.measurement(TWO))[THREADS].error
         assert here is not None
         assert here.detail == "Traceback: x.csv"
 
 
 class TestFollowUp:
-    def test_what_missed_is_measured_beside_its_commit(self) -> None:
+    def test_what_missed_is_paired_with_its_commit(self) -> None:
         desk = screening(day(cells_slower(1.3, THREADS)))
-        measurement = Measurement(desk, TWO, escalates=True)
+        measurement = desk.measurement(TWO)
         bases = []
         while measurement.open:
-            assert measurement.running is not None
-            bases.append(bool(measurement.running.phase.pair))
+            assert measurement.active is not None
+            bases.append(bool(measurement.active.phase.pair))
             measurement.step()
         assert bases == sorted(bases)
         assert set(bases) == {False, True}
-        assert desk.pairs == [("1eb3b87", TEST)]
+        assert desk.references.pairs == [("1eb3b87", TEST)]
         rows = rows_of(measurement)
         assert [row.verdict.decision for row in rows.values()] == [Decision.REGRESSED, Decision.PASSED]
         assert [row.verdict.basis for row in rows.values()] == ["paired", "stored"]
-        assert "its commit was measured beside it" in rows[THREADS].verdict.why
+        assert "the baseline's commit was measured with it" in rows[THREADS].verdict.why
         beside = rows[THREADS].beside
         assert beside is not None
         assert beside.reference is not None
@@ -320,13 +418,13 @@ class TestFollowUp:
         assert sample.control
         assert {request.cell.nodeid for request in desk.launcher.requests if request.reference} == {THREADS}
 
-    def test_cells_of_two_commits_make_two_stages(self) -> None:
+    def test_cells_of_two_commits_make_two_phases(self) -> None:
         desk = screening(day(cells_slower(1.3, THREADS, FORK)), commits={THREADS: "aaa", FORK: "bbb"})
-        measurement = Measurement(desk, TWO, escalates=True)
+        measurement = desk.measurement(TWO)
         seen: list[tuple[str, ...]] = []
         while measurement.open:
-            assert measurement.running is not None
-            phase = measurement.running.phase
+            assert measurement.active is not None
+            phase = measurement.active.phase
             key = (phase.pair.reference.commit if phase.pair else "", *(cell.nodeid for cell in phase.cells))
             if key not in seen:
                 seen.append(key)
@@ -336,25 +434,25 @@ class TestFollowUp:
         assert [row.verdict.baseline for row in rows.values()] == ["aaa", "bbb"]
         assert {row.verdict.decision for row in rows.values()} == {Decision.REGRESSED}
 
-    def test_cells_of_one_commit_share_a_stage(self) -> None:
+    def test_cells_of_one_commit_share_a_phase(self) -> None:
         desk = screening(day(cells_slower(1.3, THREADS, FORK)))
-        measurement = Measurement(desk, TWO, escalates=True)
-        while measurement.running is not None and measurement.running.phase.pair is None:
+        measurement = desk.measurement(TWO)
+        while measurement.active is not None and measurement.active.phase.pair is None:
             measurement.step()
-        assert measurement.running is not None
-        assert [cell.nodeid for cell in measurement.running.phase.cells] == [THREADS, FORK]
+        assert measurement.active is not None
+        assert [cell.nodeid for cell in measurement.active.phase.cells] == [THREADS, FORK]
         assert measurement.phases == []
 
     def test_the_one_worker_cell_comes_along(self) -> None:
         group = of_counts(1, 4)
         one, four = (cell.nodeid for cell in group.cells)
         desk = screening(day(cells_slower(1.3, four)), group)
-        measurement = Measurement(desk, group, escalates=True)
-        while measurement.running is not None and measurement.running.phase.pair is None:
+        measurement = desk.measurement(group)
+        while measurement.active is not None and measurement.active.phase.pair is None:
             measurement.step()
-        assert measurement.running is not None
-        assert [cell.nodeid for cell in measurement.running.phase.cells] == [four, one]
-        all_compared = measurement.running.judge.all_compared
+        assert measurement.active is not None
+        assert [cell.nodeid for cell in measurement.active.phase.cells] == [four, one]
+        all_compared = measurement.active.judge.all_compared
         assert {nodeid: compared_with.judged for nodeid, compared_with in all_compared.items()} == {
             four: True,
             one: False,
@@ -364,37 +462,37 @@ class TestFollowUp:
         assert (rows[one].verdict.basis, rows[one].verdict.decision) == ("stored", Decision.PASSED)
         assert rows[one].beside is None
 
-    def test_a_contract_is_judged_in_the_first_stage_and_kept(self) -> None:
+    def test_a_contract_is_judged_in_the_first_phase_and_kept(self) -> None:
         group = required(TWO, "uss < 1 MiB")
         desk = screening(day(cells_slower(1.3, THREADS)), group)
-        measurement = Measurement(desk, group, escalates=True)
-        while measurement.running is not None and measurement.running.phase.pair is None:
+        measurement = desk.measurement(group)
+        while measurement.active is not None and measurement.active.phase.pair is None:
             measurement.step()
-        assert measurement.running is not None
-        assert measurement.running.judge.contracts == []
+        assert measurement.active is not None
+        assert measurement.active.judge.contracts == []
         rows = run(measurement)
         assert rows[THREADS].verdict.basis == "paired"
         assert decision(rows, THREADS, Metric.CONTRACT) is Decision.BROKEN
         assert decision(rows, THREADS, Metric.WALL) is Decision.REGRESSED
         assert [each.metric for each in rows[THREADS].verdict.metrics].count(Metric.CONTRACT) == 1
 
-    def test_a_broken_contract_alone_is_not_measured_beside_anything(self) -> None:
+    def test_a_broken_contract_alone_is_not_paired_with_anything(self) -> None:
         group = required(TWO, "uss < 1 MiB")
         desk = screening(day(), group)
-        rows = run(Measurement(desk, group, escalates=True))
+        rows = run(desk.measurement(group))
         assert rows[THREADS].verdict.decision is Decision.BROKEN
-        assert desk.pairs == []
+        assert desk.references.pairs == []
 
-    def test_a_day_that_made_the_miss_passes_beside_its_commit(self) -> None:
+    def test_a_day_that_made_the_miss_passes_when_paired_with_its_commit(self) -> None:
         desk = screening(day(lambda at: 1.0 if at.control else 1.3))
-        rows = run(Measurement(desk, TWO, escalates=True))
+        rows = run(desk.measurement(TWO))
         assert {(row.verdict.decision, row.verdict.basis) for row in rows.values()} == {(Decision.PASSED, "paired")}
 
 
 class TestPredicted:
     def test_where_the_commit_cannot_be_had(self) -> None:
         desk = screening(day(cells_slower(1.2, THREADS)), refused={"1eb3b87": git_module.AgainstError("no git here")})
-        rows = run(Measurement(desk, TWO, escalates=True))
+        rows = run(desk.measurement(TWO))
         row = rows[THREADS]
         assert (row.verdict.decision, row.verdict.basis) == (Decision.INCONCLUSIVE, "predicted")
         assert row.verdict.why == "no git here"
@@ -404,15 +502,15 @@ class TestPredicted:
 
     def test_where_escalation_is_turned_off(self) -> None:
         desk = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE)
-        row = run(Measurement(desk, THREADS_ALONE, escalates=False))[THREADS]
+        row = run(desk.measurement(THREADS_ALONE, escalates=False))[THREADS]
         assert (row.verdict.decision, row.verdict.basis) == (Decision.REGRESSED, "predicted")
         assert "--ftgate-escalate" in row.verdict.why
-        assert desk.pairs == []
+        assert desk.references.pairs == []
 
-    def test_where_the_stage_cannot_begin(self) -> None:
+    def test_where_the_phase_cannot_begin(self) -> None:
         desk = screening(day(cells_slower(2.0, THREADS, FORK)), commits={THREADS: "aaa", FORK: "bbb"})
-        desk.uninstallable = {"aaa"}
-        rows = run(Measurement(desk, TWO, escalates=True))
+        desk.targets.uninstallable = {"aaa"}
+        rows = run(desk.measurement(TWO))
         threads, fork = (rows[nodeid].verdict for nodeid in (THREADS, FORK))
         assert (threads.decision, threads.basis) == (Decision.REGRESSED, "predicted")
         assert threads.why == "cannot install aaa: no such package: its reference cannot be measured"
@@ -421,7 +519,7 @@ class TestPredicted:
     def test_where_the_reference_fails(self) -> None:
         launcher = day(cells_slower(2.0, THREADS))
         launcher.trouble = lambda at: failed("ValueError: old") if at.reference else None
-        row = run(Measurement(screening(launcher, THREADS_ALONE), THREADS_ALONE, escalates=True))[THREADS]
+        row = run(screening(launcher, THREADS_ALONE).measurement(THREADS_ALONE))[THREADS]
         assert (row.verdict.decision, row.verdict.basis) == (Decision.REGRESSED, "predicted")
         assert row.verdict.why == "the reference fails: ValueError: old"
         assert row.sample is not None
@@ -429,18 +527,16 @@ class TestPredicted:
     def test_the_same_code_does_not_regress(self) -> None:
         refused = {"1eb3b87": worktrees.NothingToCompare("both sides are 1eb3b87")}
         desk = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE, refused=refused)
-        row = run(Measurement(desk, THREADS_ALONE, escalates=True))[THREADS]
+        row = run(desk.measurement(THREADS_ALONE))[THREADS]
         assert (row.verdict.decision, row.verdict.basis) == (Decision.INCONCLUSIVE, "predicted")
         assert "the code is that of its baseline" in row.verdict.reason
         assert row.verdict.why == "both sides are 1eb3b87"
 
-    def test_what_the_machine_may_have_made_is_doubted_by_the_road_it_came(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_what_the_machine_may_have_made_is_in_doubt_by_its_basis(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def verdict(unfit: dict[str, str], **fields: Any) -> Verdict:
             monkeypatch.setattr(disturbance, "unfit", lambda seen, basis: unfit.get(basis, "") if seen else "")
             desk = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE, **fields)
-            return run(Measurement(desk, THREADS_ALONE, escalates=True))[THREADS].verdict
+            return run(desk.measurement(THREADS_ALONE))[THREADS].verdict
 
         refused = {"1eb3b87": git_module.AgainstError("no git here")}
         foretold = verdict({"predicted": "busy"}, refused=refused)
@@ -456,12 +552,12 @@ class TestPredicted:
 class TestEndedEarly:
     def test_it_is_judged_with_what_there_is(self) -> None:
         desk = Desk(day(cells_slower(1.3, FORK)))
-        measurement = Measurement(desk, TWO, escalates=True, against="main")
+        measurement = desk.measurement(TWO, against="main")
         for _ in range(3):
             measurement.step()
         assert (measurement.open, measurement.rounds) == (True, 3)
         measurement.close()
-        assert measurement.running is None
+        assert measurement.active is None
         rows = rows_of(measurement)
         assert {row.verdict.decision for row in rows.values()} == {Decision.INCONCLUSIVE}
         assert all(row.sample and len(row.sample.launches) == 3 for row in rows.values())
@@ -471,7 +567,7 @@ class TestEndedEarly:
         assert wall.ratio.value == pytest.approx(1.3, rel=0.02)
 
     def test_before_the_first_round_more_time_is_asked_for(self) -> None:
-        measurement = Measurement(Desk(day()), TWO, escalates=True, against="main")
+        measurement = Desk(day()).measurement(TWO, against="main")
         measurement.close()
         rows = rows_of(measurement)
         assert {row.verdict.decision for row in rows.values()} == {Decision.INCONCLUSIVE}
@@ -479,7 +575,7 @@ class TestEndedEarly:
 
     def test_nothing_more_begins_and_what_missed_is_predicted(self) -> None:
         desk = screening(day(cells_slower(2.0, THREADS)))
-        measurement = Measurement(desk, TWO, escalates=True)
+        measurement = desk.measurement(TWO)
         for _ in range(4):
             measurement.step()
         measurement.close()
@@ -488,17 +584,17 @@ class TestEndedEarly:
         rows = rows_of(measurement)
         verdict = rows[THREADS].verdict
         assert (verdict.decision, verdict.basis) == (Decision.REGRESSED, "predicted")
-        assert verdict.why.startswith("the time given was over")
-        # Too few to pass, and no miss that a prediction could tell.
+        assert verdict.why.startswith("the time budget was used up")
+        # Too few to pass, and no miss that a prediction could detect.
         assert rows[FORK].verdict.decision is not Decision.REGRESSED
 
     @pytest.mark.parametrize("texts", [(), ("uss < 64 MiB",)], ids=["alone", "with a contract"])
-    def test_a_tandem_without_a_round_leaves_what_the_screen_found(self, texts: tuple[str, ...]) -> None:
+    def test_a_paired_phase_without_a_round_leaves_what_the_screen_found(self, texts: tuple[str, ...]) -> None:
         group = required(TWO, *texts)
-        measurement = Measurement(screening(day(cells_slower(1.2, THREADS)), group), group, escalates=True)
-        while measurement.running is not None and measurement.running.phase.pair is None:
+        measurement = screening(day(cells_slower(1.2, THREADS)), group).measurement(group)
+        while measurement.active is not None and measurement.active.phase.pair is None:
             measurement.step()
-        assert measurement.running is not None
+        assert measurement.active is not None
         assert measurement.rounds == 0
         measurement.close()
         rows = rows_of(measurement)
@@ -508,10 +604,10 @@ class TestEndedEarly:
         assert sum(bool(each.contract) for each in verdict.metrics) == len(texts)
         assert rows[FORK].verdict.decision is Decision.PASSED
 
-    def test_a_tandem_of_few_rounds_may_still_be_predicted(self) -> None:
+    def test_a_paired_phase_of_few_rounds_may_still_be_predicted(self) -> None:
         desk = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE)
-        measurement = Measurement(desk, THREADS_ALONE, escalates=True)
-        while measurement.running is not None and measurement.running.phase.pair is None:
+        measurement = desk.measurement(THREADS_ALONE)
+        while measurement.active is not None and measurement.active.phase.pair is None:
             measurement.step()
         measurement.step()
         measurement.close()
@@ -522,7 +618,7 @@ class TestEndedEarly:
         assert len(beside.launches) == 1
 
     def test_closing_twice_is_closing_once(self) -> None:
-        measurement = Measurement(Desk(day()), TWO, escalates=True, against="main")
+        measurement = Desk(day()).measurement(TWO, against="main")
         measurement.step()
         measurement.close()
         before = measurement.rows()
@@ -532,9 +628,9 @@ class TestEndedEarly:
 
 
 class TestBudget:
-    def test_a_step_without_time_left_ends_the_stage(self) -> None:
+    def test_a_step_without_time_left_ends_the_phase(self) -> None:
         desk = Desk(day(cells_slower(1.08, THREADS)))
-        measurement = Measurement(desk, TWO, escalates=True, against="main")
+        measurement = desk.measurement(TWO, against="main")
         for _ in range(3):
             measurement.step(1e6)
         assert measurement.rounds == 3
@@ -547,32 +643,32 @@ class TestBudget:
     def test_what_is_granted_takes_the_place_of_what_is_left(self) -> None:
         desk = Desk(day(cells_slower(1.08, THREADS)))
         desk.budget_s = 1e-9
-        poor = run(Measurement(desk, TWO, escalates=True, against="main"))
+        poor = run(desk.measurement(TWO, against="main"))
         assert all(row.sample and len(row.sample.launches) == 2 for row in poor.values())
-        measurement = Measurement(desk, TWO, escalates=True, against="main")
+        measurement = desk.measurement(TWO, against="main")
         while measurement.open:
             measurement.step(1e6)
         rich = rows_of(measurement)
         assert rich[THREADS].verdict.decision is Decision.REGRESSED
         assert rich[FORK].verdict.decision is Decision.PASSED
 
-    def test_a_tandem_has_room_for_all_its_looks(self) -> None:
+    def test_a_paired_phase_has_room_for_all_its_rounds(self) -> None:
         desk = Desk(day(cells_slower(1.05, THREADS), between=0.01))
-        sample = run(Measurement(desk, THREADS_ALONE, escalates=True, against="main"))[THREADS].sample
+        sample = run(desk.measurement(THREADS_ALONE, against="main"))[THREADS].sample
         assert sample is not None
         assert SCREEN_LAUNCHES < len(sample.launches) <= PAIRED_ROUNDS
 
     def test_a_number_that_was_asked_for_is_taken(self) -> None:
         desk = Desk(day(cells_slower(1.08, THREADS)))
         desk.launches = 7
-        rows = run(Measurement(desk, TWO, escalates=True, against="main"))
+        rows = run(desk.measurement(TWO, against="main"))
         sample = rows[THREADS].sample
         assert sample is not None
         assert len(sample.launches) == 7
         assert rows[FORK].verdict.decision is Decision.PASSED
 
     def test_how_long_it_may_take(self) -> None:
-        measurement = Measurement(Desk(day()), TWO, escalates=True, against="main")
+        measurement = Desk(day()).measurement(TWO, against="main")
         measurement.step()
         left_s = measurement.left_s()
         assert 0 < left_s < math.inf
@@ -585,7 +681,7 @@ class TestBudget:
     def test_nobody_knows_how_long_nothing_to_see_may_take(self) -> None:
         launcher = day()
         launcher.memory = lambda at: memory_of(20 * MIB) if at.reference else ()
-        measurement = Measurement(Desk(launcher), TWO, escalates=True, against="main")
+        measurement = Desk(launcher).measurement(TWO, against="main")
         measurement.step()
         assert measurement.left_s() == math.inf
 
@@ -597,15 +693,15 @@ def test_a_row_refers_to_the_first_executor_of_its_target_and_count() -> None:
     group = of_counts(1, 4, executors=("threads", "fork"))
     samples = {cell.nodeid: sample for cell in group.cells for sample in [recorded_sample(cell)]}
     for cell in group.cells:
-        found = executor_cell(group.spec, cell, group.cells)
+        found = executor_cell(group, cell)
         assert found is not None
         assert (found.executor.label, found.workers) == ("threads", cell.workers)
         assert reference_of(group, cell, samples) == samples[found.nodeid]
     fork = group.cells[1]
-    assert executor_cell(group.spec, fork, [fork]) is None
+    assert executor_cell(msgspec.structs.replace(group, cells=(fork,)), fork) is None
     assert reference_of(group, fork, {}) is None
     portable = group_of("threads", targets=("3.14t",)).cells
-    assert executor_cell(group.spec, fork, portable) is None
+    assert executor_cell(msgspec.structs.replace(group, cells=portable), fork) is None
 
 
 def recorded_sample(cell: Cell) -> Sample:
@@ -615,7 +711,7 @@ def recorded_sample(cell: Cell) -> Sample:
 def test_what_else_went_on_stands_on_every_row_that_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ConditionsMonitor, "observe", lambda _: CLEAN)
     desk = screening(day())
-    desk.early[FORK] = Row(cell=TWO.cells[1], verdict=Verdict(decision=Decision.UNSUPPORTED))
-    rows = run(Measurement(desk, TWO, escalates=True))
+    desk.targets.missing = {FORK}
+    rows = run(desk.measurement(TWO))
     assert rows[THREADS].conditions == CLEAN
     assert rows[FORK].conditions is None

@@ -30,7 +30,6 @@ from fake_launcher import (
 from pytest_ftgate.declare import plan
 from pytest_ftgate.judge import decide, disturbance, metrics, thresholds
 from pytest_ftgate.judge.comparisons import control_ratios
-from pytest_ftgate.judge.judge import ComparedWith
 from pytest_ftgate.measure import conditions as conditions_module
 from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.model import (
@@ -43,13 +42,18 @@ from pytest_ftgate.model import (
     MetricVerdict,
     Report,
     Requirement,
+    Target,
     Threshold,
 )
 from pytest_ftgate.pythons import InstallError, build_key
 from pytest_ftgate.run import git as git_module
 from pytest_ftgate.run import session as session_module
 from pytest_ftgate.run import worktrees
-from pytest_ftgate.run.session import CHECK_LAUNCHES, RECORD_LAUNCHES, Found, RunConfig, Session
+from pytest_ftgate.run.config import RunConfig
+from pytest_ftgate.run.references import References
+from pytest_ftgate.run.resources import CHECK_LAUNCHES, RECORD_LAUNCHES, hypotheses_of
+from pytest_ftgate.run.session import Session
+from pytest_ftgate.run.targets import TargetLookup, Targets
 from pytest_ftgate.runner.protocol import MEASURED
 from pytest_ftgate.store import folder
 from pytest_ftgate.store.names import split_nodeid
@@ -90,11 +94,11 @@ THREADS, FORK = f"{TEST}[3.14-threads-w2]", f"{TEST}[3.14-fork-w2]"
 TWO = group_of("threads", "fork")
 
 
-FOUND = Session.found
+LOOKUP = Targets.lookup
 
 
 class Watcher:
-    """Hears nothing but what began."""
+    """Keeps what began, and nothing else."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []
@@ -143,28 +147,30 @@ class Project:
         monkeypatch.setattr(disturbance, "unfit", lambda *_: "")  # what else runs here says nothing of scripts
         monkeypatch.setattr(conditions_module, "own_cpu_s", lambda _: 0.0)  # nor what else this process started
         monkeypatch.setattr(worktrees, "lacks", lambda side, test: side.label == "without it")
-        monkeypatch.setattr(Session, "pair", lambda _, compared_with=None, test="": self.pair(compared_with))
-        monkeypatch.setattr(Session, "relocated", lambda _, spec, side: spec)
-        monkeypatch.setattr(Session, "found", lambda _, cell, side=None: self.found(cell))
+        monkeypatch.setattr(References, "requested", lambda _: self.pair(self.label))
+        monkeypatch.setattr(References, "recorded", lambda *_: self.pair("the baseline's commit"))
+        monkeypatch.setattr(References, "relocated", lambda _, spec, checkout: spec)
+        monkeypatch.setattr(Targets, "lookup", lambda _, cell, requires, checkout=None: self.lookup(cell.target))
 
-    def found(self, cell: Cell) -> Found:
-        spec = cell.target.spec
+    def lookup(self, target: Target) -> TargetLookup:
+        spec = target.spec
         if spec in self.missing:
-            return Found(reason=self.missing[spec])
+            return TargetLookup(reason=self.missing[spec])
         free = spec.endswith("t")
         interpreter = msgspec.structs.replace(GIL, free_threaded=free, gil_enabled=not free)
-        return Found(
-            ready=PreparedTarget(
+        return TargetLookup(
+            target=PreparedTarget(
                 interpreter=interpreter, python="/opt/env/bin/python", key=build_key(interpreter), environment={}
             )
         )
 
-    def pair(self, compared_with: ComparedWith | None) -> worktrees.Pair:
+    def pair(self, label: str) -> worktrees.Pair:
         """Both sides, of which the reference's launches are scripted apart; none where there is no git."""
         if not self.beside:
             raise git_module.AgainstError("no git here")
-        label = self.label if compared_with is None else "the baseline's commit"
-        sides = (git_module.Side(label=name, commit="1eb3b87", root=str(self.root)) for name in (label, "work tree"))
+        sides = (
+            git_module.Checkout(label=name, commit="1eb3b87", root=str(self.root)) for name in (label, "work tree")
+        )
         return worktrees.Pair(reference=next(sides), changed=next(sides))
 
     label = "main (1eb3b87)"
@@ -173,7 +179,8 @@ class Project:
         self.count += 1
         config = msgspec.structs.replace(CONFIG, **changed)
         made = Session(config, self.root, run or f"run-{self.count}", Watcher(), launcher)
-        made.prepare(plan.plan_of((group.spec, cell) for group in groups or (TWO,) for cell in group.cells))
+        made.start()
+        made.collect(plan.plan_of((group.spec, cell) for group in groups or (TWO,) for cell in group.cells))
         return made
 
     def run(self, launcher: FakeLauncher | None = None, *groups: Group, **changed: Any) -> Outcome:
@@ -181,7 +188,7 @@ class Project:
         running = self.session(launcher, *groups, **changed)
         nodeids = [cell.nodeid for group in running.plan.groups for cell in group.cells]
         messages = [running.message(nodeid) for nodeid in nodeids]
-        return Outcome(running, launcher, running.updated(running.report(reversed(messages), "0.1", nodeids)))
+        return Outcome(running, launcher, running.store(running.report(reversed(messages), "0.1", nodeids)))
 
     def record(self, launcher: FakeLauncher | None = None, *groups: Group, update: str = "new") -> Outcome:
         return self.run(launcher or day(seed=1), *groups, update=(update,))
@@ -223,7 +230,7 @@ def day(
 
 
 def cell_slower(factor: float, label: str = "3.14-threads-w2") -> Callable[[At], float]:
-    """One cell's own work costs `factor`, the candle and the reference beside it what they did."""
+    """One cell's own work costs `factor`, the control workload and the reference what they did."""
     return lambda at: factor if at.label == label and not (at.control or at.reference) else 1.0
 
 
@@ -248,7 +255,7 @@ def test_an_update_records_what_is_new_with_more_launches(project: Project) -> N
     outcome = project.record()
     assert outcome.decision() is Decision.NO_BASELINE
     assert outcome.launches() == RECORD_LAUNCHES
-    entry = outcome.session.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
+    entry = outcome.session.stored.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
     assert entry is not None
     (recording,) = entry.recordings
     assert (recording.seed, len(recording.launches), len(recording.memory)) == (11, 12, 12)
@@ -258,7 +265,7 @@ def test_an_update_records_what_is_new_with_more_launches(project: Project) -> N
 def test_what_is_stored_is_what_the_launches_gave(project: Project) -> None:
     launcher = day(cell_slower(3.0))
     outcome = project.record(launcher)
-    entry = outcome.session.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
+    entry = outcome.session.stored.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
     assert entry is not None
     assert control_ratios(samples_of(entry, THREADS)[0], 0.25) == pytest.approx([3.0] * 12, rel=0.03)
     assert outcome.rows[THREADS].figures.control_ratio == pytest.approx(3.0, rel=0.01)
@@ -399,7 +406,7 @@ def test_alpha_is_split_over_what_gates_in_the_run(project: Project, monkeypatch
     monkeypatch.setattr(decide, "compare", spy)
     outcome = project.run(None, TWO, one, fresh)
     # Time, tail, USS and lock wait of three cells: what has no baseline cannot alarm, and nothing here scales.
-    assert outcome.session.hypotheses() == 12
+    assert hypotheses_of(outcome.session.plan, outcome.session.config, outcome.session.stored) == 12
     assert [comparison.alpha for comparison in seen] == pytest.approx([0.01 / 12] * len(seen))
     assert all(sum(look.alpha for look in comparison.looks) <= comparison.alpha for comparison in seen)
 
@@ -425,20 +432,20 @@ def test_an_update_of_new_cells_leaves_what_is_stored(project: Project) -> None:
     before = project.baseline.read_bytes()
     outcome = project.record(day(seed=5))
     assert outcome.decision() is Decision.PASSED
-    stored = outcome.session.store.load(TEST)
+    stored = outcome.session.stored.store.load(TEST)
     assert stored is not None
     assert set(stored.cells) == {"3.14-threads-w2", "3.14-fork-w2"}
     assert project.record(day(seed=6), group_of("threads")).decision() is Decision.PASSED
     assert before != project.baseline.read_bytes()
-    assert stored == outcome.session.store.load(TEST)
+    assert stored == outcome.session.stored.store.load(TEST)
 
 
 def test_an_update_of_all_refuses_a_regressed_cell(project: Project) -> None:
     project.recorded()
-    old = project.run().session.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
+    old = project.run().session.stored.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
     outcome = project.record(day(cell_slower(1.3), seed=5), update="all")
     assert outcome.decision() is Decision.REGRESSED
-    store = outcome.session.store
+    store = outcome.session.stored.store
     assert store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY) == old
     kept = store.lookup(FORK, MACHINE.fingerprint, GIL_KEY)
     assert kept is not None
@@ -451,7 +458,7 @@ def test_an_update_takes_a_regressed_cell_that_is_named(project: Project) -> Non
     project.recorded()
     outcome = project.record(day(cell_slower(1.3), seed=5), update=THREADS)
     assert outcome.decision() is Decision.REGRESSED
-    stored = outcome.session.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
+    stored = outcome.session.stored.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
     assert stored is not None
     assert len(stored.recordings) == 1  # what changed begins anew
     assert project.run(day(cell_slower(1.3))).decision() is Decision.PASSED
@@ -463,7 +470,7 @@ def test_a_failing_cell_is_not_recorded(project: Project) -> None:
     launcher.trouble = lambda at: failed("ValueError: nine") if at.label == "3.14-fork-w2" and at.order == 4 else None
     outcome = project.record(launcher)
     assert outcome.decision(FORK) is Decision.ERROR
-    stored = outcome.session.store.load(TEST)
+    stored = outcome.session.stored.store.load(TEST)
     assert stored is not None
     assert set(stored.cells) == {"3.14-threads-w2"}
 
@@ -508,7 +515,7 @@ def test_a_baseline_of_another_test_that_is_broken_hides_no_verdict(project: Pro
     outcome = project.run()
     assert outcome.decision() is Decision.PASSED
     with pytest.raises(BaselineError, match=r"gone\.json"):
-        list(outcome.session.store.baselines())
+        list(outcome.session.stored.store.baselines())
 
 
 def test_of_another_machine_only_what_travels_is_compared(project: Project) -> None:
@@ -522,7 +529,7 @@ def test_of_another_machine_only_what_travels_is_compared(project: Project) -> N
     assert {each.metric for each in verdict.metrics} == {Metric.USS, Metric.LOCK_WAIT, Metric.RATIO}
 
 
-def test_of_another_machine_a_worse_ratio_is_measured_beside_its_commit_or_predicted(project: Project) -> None:
+def test_of_another_machine_a_worse_ratio_is_paired_with_its_commit_or_predicted(project: Project) -> None:
     project.recorded()
     project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-64c-99999999")
     slower = cell_slower(1.3, "3.14-fork-w2")
@@ -589,33 +596,33 @@ def test_memory_that_cannot_be_seen_any_more_does_not_pass(project: Project) -> 
 def test_a_second_process_of_a_run_reads_the_rows_of_the_first(project: Project) -> None:
     project.recorded()
     first, second = day(cell_slower(1.3)), FakeLauncher()
-    rows = project.session(first, run="shared").row(THREADS)
+    rows = project.session(first, run="shared").message(THREADS).row
     other = project.session(second, run="shared")
-    assert other.row(THREADS) == rows
-    assert other.row(FORK).verdict.decision is Decision.PASSED
+    assert other.message(THREADS).row == rows
+    assert other.message(FORK).row.verdict.decision is Decision.PASSED
     assert first.handles
     assert not second.handles
-    assert project.session(second, run="another").row(THREADS).sample is not None
+    assert project.session(second, run="another").message(THREADS).row.sample is not None
     assert second.handles
 
 
-def test_a_tandem_is_measured_once_for_all_its_cells(project: Project) -> None:
+def test_a_group_is_measured_once_for_all_its_cells(project: Project) -> None:
     running = project.session(launcher := day())
-    running.row(THREADS)
+    running.message(THREADS)
     starts = len(launcher.handles)
-    assert running.row(FORK).sample is not None
+    assert running.message(FORK).row.sample is not None
     assert len(launcher.handles) == starts
-    assert isinstance(running.watcher, Watcher)
-    assert len(running.watcher.begun) == 1
+    assert isinstance(running.listener, Watcher)
+    assert len(running.listener.begun) == 1
 
 
 def test_rows_that_were_not_finished_are_measured_again(project: Project) -> None:
     launcher = day()
     launcher.trouble = lambda at: KeyboardInterrupt() if at.event == MEASURED else None
     with pytest.raises(KeyboardInterrupt):
-        project.session(launcher, run="shared").row(THREADS)
+        project.session(launcher, run="shared").message(THREADS)
     assert not launcher.alive
-    assert project.session(day(), run="shared").row(THREADS).sample is not None
+    assert project.session(day(), run="shared").message(THREADS).row.sample is not None
 
 
 def test_what_runs_leave_is_hidden_from_git(project: Project) -> None:
@@ -650,7 +657,7 @@ def test_the_report_holds_everything(project: Project) -> None:
     assert all(row.sample is not None for row in outcome.rows.values())
 
 
-# -- lock wait, scaling, and what looking costs --------------------------------------------------------------------
+# -- lock wait, scaling, and sampling overhead --------------------------------------------------------------------
 
 
 def of_counts(*counts: int) -> Group:
@@ -733,16 +740,16 @@ def test_without_its_one_worker_cell_scaling_is_not_judged(project: Project) -> 
     assert Metric.SCALING not in {each.metric for each in outcome.rows[four].verdict.metrics}
 
 
-# -- roads ---------------------------------------------------------------------------------------------------------
+# -- bases ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_miss_is_measured_beside_the_commit_of_its_baseline(project: Project) -> None:
+def test_a_miss_is_paired_with_the_commit_of_its_baseline(project: Project) -> None:
     project.recorded()
     outcome = project.run(day(cell_slower(1.3)))
     row = outcome.rows[THREADS]
     assert (row.verdict.decision, row.verdict.basis) == (Decision.REGRESSED, "paired")
     assert row.verdict.baseline == "the baseline's commit"
-    assert "not clearly as stored" in row.verdict.why
+    assert "it missed its baseline" in row.verdict.why
     assert row.beside is not None
     assert row.beside.reference is not None
     assert row.sample is not None
@@ -750,7 +757,7 @@ def test_a_miss_is_measured_beside_the_commit_of_its_baseline(project: Project) 
     assert outcome.rows[FORK].verdict.basis == "stored"
 
 
-def test_a_day_that_the_candle_does_not_cancel_passes_beside_its_commit(project: Project) -> None:
+def test_a_day_that_the_control_workload_does_not_cancel_passes_when_paired_with_its_commit(project: Project) -> None:
     project.recorded()
     outcome = project.run(day(lambda at: 1.0 if at.control else 1.3))  # the reference is as slow today
     assert outcome.decision() is outcome.decision(FORK) is Decision.PASSED
@@ -789,7 +796,7 @@ def test_the_last_twenty_recordings_stay(project: Project, monkeypatch: pytest.M
     project.recorded()
     for seed in range(30, 34):
         outcome = project.record(day(seed=seed), group_of("threads"), update="all")
-    stored = outcome.session.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
+    stored = outcome.session.stored.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
     assert stored is not None
     assert len(stored.recordings) == 3
     assert stored.recordings[-1].recorded_at == outcome.report.started_at
@@ -813,15 +820,17 @@ def test_a_reference_that_lacks_the_test_is_no_baseline(project: Project) -> Non
 
 
 def test_a_reference_that_cannot_be_installed_is_an_error(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    def ready(running: Session, cell: Cell, side: git_module.Side | None = None) -> PreparedTarget:
-        if side is not None and side.label != "work tree":
+    def prepared(
+        targets: Targets, cell: Cell, requires: tuple[str, ...], checkout: git_module.Checkout | None = None
+    ) -> PreparedTarget:
+        if checkout is not None and checkout.label != "work tree":
             raise InstallError("cannot install -e . (of old): no such package")
-        found = running.found(cell).ready
-        assert found is not None
-        return found
+        target = targets.lookup(cell, requires).target
+        assert target is not None
+        return target
 
     project.recorded()
-    monkeypatch.setattr(Session, "ready", ready)
+    monkeypatch.setattr(Targets, "prepared", prepared)
     outcome = project.run(against="main")
     assert outcome.decision() is outcome.decision(FORK) is Decision.ERROR
     assert "cannot install" in outcome.reason()
@@ -854,13 +863,15 @@ def test_a_regression_that_the_machine_may_have_made_is_doubted(
 def test_a_regression_is_predicted_where_only_the_environment_of_its_reference_fails_and_doubted_all_the_same(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def found(cell: Cell, side: git_module.Side | None = None) -> Found:
-        if side is not None and side.label != "work tree":
-            return Found(reason="cannot install -e .: no network", failed=True)
-        return project.found(cell)
+    def lookup(
+        _: Targets, cell: Cell, requires: tuple[str, ...], checkout: git_module.Checkout | None = None
+    ) -> TargetLookup:
+        if checkout is not None and checkout.label != "work tree":
+            return TargetLookup(reason="cannot install -e .: no network", failed=True)
+        return project.lookup(cell.target)
 
     project.recorded()
-    monkeypatch.setattr(Session, "found", lambda _, cell, side=None: found(cell, side))
+    monkeypatch.setattr(Targets, "lookup", lookup)
     assert project.run(day(cell_slower(3.0))).decision() is Decision.REGRESSED
     monkeypatch.setattr(disturbance, "unfit", lambda conditions, basis: "LOUD" if basis == "predicted" else "")
     assert project.run(day(cell_slower(3.0))).decision() is Decision.INCONCLUSIVE
@@ -897,11 +908,11 @@ def test_code_that_did_not_change_does_not_regress_and_is_recorded(
         raise worktrees.NothingToCompare("it is checked out")
 
     project.recorded()
-    monkeypatch.setattr(Session, "pair", lambda _, compared_with=None, test="": same())
+    monkeypatch.setattr(References, "recorded", same)
     outcome = project.run(day(cell_slower(3.0)), update=("all",))
     assert outcome.decision() is Decision.INCONCLUSIVE
     assert "the code is that of its baseline" in outcome.reason()
-    stored = outcome.session.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
+    stored = outcome.session.stored.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
     assert stored is not None
     assert len(stored.recordings) == 2
 
@@ -924,16 +935,16 @@ def test_a_target_that_cannot_be_installed_is_an_error_of_its_own_cells(
 ) -> None:
     tries: list[str] = []
 
-    def find(_: Session, cell: Cell, side: git_module.Side | None) -> Found:
-        tries.append(cell.target.spec)
-        if cell.target.spec == "3.14t":
+    def prepare(_: Targets, target: Target, requires: tuple[str, ...], checkout: object) -> TargetLookup:
+        tries.append(target.spec)
+        if target.spec == "3.14t":
             raise InstallError("cannot install -e . for 3.14t: no such wheel")
-        return project.found(cell)
+        return project.lookup(target)
 
     monkeypatch.undo()
     fresh = Project(project.root, monkeypatch)
-    monkeypatch.setattr(Session, "found", FOUND)
-    monkeypatch.setattr(Session, "_find", find)
+    monkeypatch.setattr(Targets, "lookup", LOOKUP)
+    monkeypatch.setattr(Targets, "_prepare", prepare)
     fine = group_of(spec=spec_of("threads", nodeid="test_a.py::test_it"))
     broken = group_of(spec=spec_of("threads", nodeid="test_b.py::test_it"), targets=("3.14t",))
     outcome = fresh.run(None, fine, broken)
@@ -965,7 +976,7 @@ def test_a_contract_needs_no_baseline(project: Project) -> None:
     assert broken.launches() < 30
 
 
-def test_a_contract_is_judged_beside_what_is_stored(project: Project) -> None:
+def test_a_contract_is_judged_together_with_what_is_stored(project: Project) -> None:
     project.record(None, required("uss < 64 MiB"))
     outcome = project.run(day(cell_slower(1.3)), required("uss < 64 MiB"))
     assert outcome.decision() is Decision.REGRESSED
@@ -1053,4 +1064,4 @@ def test_rows_of_tests_that_ended_are_kept_whatever_comes_then(
     running = project.session(launcher, quick, slow, against="main", budget_s=500.0)
     with pytest.raises(KeyboardInterrupt):
         running.message(quick.cells[0].nodeid)
-    assert [path.suffix for path in running.run.glob("*.json")] == [".json"]
+    assert [path.suffix for path in running.folder.run.glob("*.json")] == [".json"]

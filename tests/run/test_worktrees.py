@@ -18,7 +18,7 @@ from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.model import Executor, Interpreter, Source, Spec
 from pytest_ftgate.run import git as git_module
 from pytest_ftgate.run import worktrees
-from pytest_ftgate.run.git import AgainstError, Repository, Side
+from pytest_ftgate.run.git import AgainstError, Checkout, Repository
 from pytest_ftgate.run.worktrees import NothingToCompare, Pair
 
 NO_CI = {"HOME": "/nowhere"}
@@ -84,7 +84,7 @@ def against(repo: Path, revision: str = "HEAD", *, root: Path | None = None, ci:
     return worktrees.pair(project, revision, project / ".ftgate", environ=ci or NO_CI)
 
 
-def files(side: Side) -> dict[str, str]:
+def files(side: Checkout) -> dict[str, str]:
     """Every file of a side with its text; a link with an arrow."""
     return {
         str(path.relative_to(side.project)): f"-> {path.readlink()}" if path.is_symlink() else path.read_text()
@@ -104,7 +104,7 @@ def state(repo: Path) -> tuple[bytes, str, str, str]:
 # ---- what is on the two sides
 
 
-def test_a_clean_tree_is_head_itself(repo: Path) -> None:
+def test_a_clean_working_tree_is_head_itself(repo: Path) -> None:
     before = state(repo)
     found = against(repo, "HEAD~1")
     assert found.changed.commit == git(repo, "rev-parse", "HEAD")
@@ -113,11 +113,11 @@ def test_a_clean_tree_is_head_itself(repo: Path) -> None:
     assert files(found.reference) == {"a": "one\n", "b": "same\n", "c": "c\n"}
     assert files(found.changed) == {"a": "two\n", "b": "same\n", "c": "c\n"}
     assert len(found.reference.root) == len(found.changed.root)
-    assert found.reference.project.parent == repo / ".ftgate" / "trees"
+    assert found.reference.project.parent == repo / ".ftgate" / "worktrees"
     assert state(repo) == before
 
 
-def test_a_dirty_tree_is_measured_as_it_is(repo: Path) -> None:
+def test_uncommitted_changes_are_measured_as_they_are(repo: Path) -> None:
     write(repo, a="edited\n", staged="first\n", new__deep="new\n", **{"x.bin": "ignored\n"})
     git(repo, "add", "staged")
     write(repo, staged="second\n")
@@ -128,7 +128,7 @@ def test_a_dirty_tree_is_measured_as_it_is(repo: Path) -> None:
     (repo / "run").chmod(0o755)
     before = state(repo)
     found = against(repo)
-    assert found.changed.label == "work tree (dirty)"
+    assert found.changed.label == "working tree (uncommitted changes)"
     assert files(found.changed) == {
         "a": "edited\n",
         "link": "-> a",
@@ -248,7 +248,7 @@ def test_a_project_in_a_folder_of_the_repository(repo: Path) -> None:
     write(repo, packages__one__test_x="z\n")
     project = repo / "packages" / "one"
     found = against(repo, root=project)
-    assert found.reference.project == project / ".ftgate" / "trees" / first[:12] / "packages" / "one"
+    assert found.reference.project == project / ".ftgate" / "worktrees" / first[:12] / "packages" / "one"
     assert files(found.reference) == {"test_x": "x\n"}
     assert files(found.changed) == {"test_x": "z\n"}
     assert (found.changed.top(found.changed.project) / "libs" / "y").read_text() == "y\n"
@@ -256,7 +256,7 @@ def test_a_project_in_a_folder_of_the_repository(repo: Path) -> None:
         against(repo, "HEAD~1", root=project)
 
 
-def test_the_work_tree_may_be_a_worktree_itself(repo: Path, tmp_path: Path) -> None:
+def test_the_working_tree_may_be_a_worktree_itself(repo: Path, tmp_path: Path) -> None:
     linked = tmp_path / "linked"
     git(repo, "worktree", "add", "--quiet", "-b", "topic", str(linked))
     write(linked, a="linked\n")
@@ -330,7 +330,7 @@ def test_the_same_content_is_found_again(repo: Path) -> None:
     assert made(first) == identities
 
 
-def test_a_half_made_tree_is_made_again(repo: Path) -> None:
+def test_a_half_made_worktree_is_made_again(repo: Path) -> None:
     found = against(repo, "HEAD~1")
     stamp = found.reference.project.with_name(found.reference.project.name + ".whole")
     stamp.unlink()
@@ -343,20 +343,20 @@ def test_a_half_made_tree_is_made_again(repo: Path) -> None:
 def test_one_that_was_only_begun_is_made_again(repo: Path) -> None:
     commits = git(repo, "rev-list", "HEAD").split()
     for number, name in enumerate(commits):
-        begun = repo / ".ftgate" / "trees" / name[:12]
+        begun = repo / ".ftgate" / "worktrees" / name[:12]
         begun.mkdir(parents=True)
         if number:
             (begun / "left").write_text("over", encoding="utf-8")
     assert files(against(repo, "HEAD~1").reference) == {"a": "one\n", "b": "same\n", "c": "c\n"}
 
 
-def test_an_edit_in_a_tree_is_taken_back(repo: Path) -> None:
+def test_an_edit_in_a_worktree_is_taken_back(repo: Path) -> None:
     found = against(repo, "HEAD~1")
     (found.reference.project / "a").write_text("edited from a traceback\n", encoding="utf-8")
     assert files(against(repo, "HEAD~1").reference)["a"] == "one\n"
 
 
-def test_a_repository_that_was_moved_or_cleaned_makes_its_trees_again(repo: Path, tmp_path: Path) -> None:
+def test_a_repository_that_was_moved_or_cleaned_makes_its_worktrees_again(repo: Path, tmp_path: Path) -> None:
     against(repo, "HEAD~1")
     moved = repo.rename(tmp_path / "moved")
     assert files(against(moved, "HEAD~1").reference)["a"] == "one\n"
@@ -374,7 +374,7 @@ def test_runs_at_once_make_them_once(repo: Path) -> None:
         pairs = list(pool.map(lambda _: against(repo, "HEAD~1"), range(4)))
     assert len(set(pairs)) == 1
     assert len(git(repo, "worktree", "list").splitlines()) == 3
-    assert sorted(path.name for path in (repo / ".ftgate" / "trees").iterdir() if path.is_file()) == sorted(
+    assert sorted(path.name for path in (repo / ".ftgate" / "worktrees").iterdir() if path.is_file()) == sorted(
         f"{side.commit[:12]}.whole" for side in (pairs[0].reference, pairs[0].changed)
     )
 
@@ -397,9 +397,9 @@ def test_a_revision_is_a_branch_a_tag_a_commit_or_a_remotes_branch(repo: Path, r
     git(repo, "checkout", "--quiet", "topic")
     git(repo, "checkout", "--quiet", "main")
     revision = wanted if revision == "full" else revision
-    assert worktrees.resolve(repo, revision, environ=NO_CI) == wanted
-    label = against(repo, revision).reference.label
-    assert label == (wanted[:10] if revision == wanted else f"{revision} ({wanted[:10]})")
+    reference = against(repo, revision).reference
+    assert reference.commit == wanted
+    assert reference.label == (wanted[:10] if revision == wanted else f"{revision} ({wanted[:10]})")
 
 
 def test_an_unknown_revision_names_close_ones_or_says_what_is_taken(repo: Path) -> None:
@@ -545,7 +545,7 @@ def test_no_common_ancestor(clone: Path) -> None:
 
 @pytest.fixture
 def shallow(repo: Path, tmp_path: Path) -> Path:
-    """The last commit of a branch, as CI has it, and main beside it."""
+    """The last commit of a branch, as CI has it, and main."""
     git(repo, "checkout", "--quiet", "-b", "topic", "HEAD~1")
     write(repo, a="three\n")
     commit(repo)
@@ -580,7 +580,7 @@ def test_the_pair_of_a_baselines_commit(repo: Path) -> None:
     found = worktrees.commit_pair(repo, first, repo / ".ftgate")
     assert found.reference.label == f"the baseline's commit ({first[:10]})"
     assert files(found.reference)["a"] == "one\n"
-    for wrong, said in {"": "names no commit", "1" * 40: "never fetched", f"{first}+": "dirty tree"}.items():
+    for wrong, said in {"": "names no commit", "1" * 40: "never fetched", f"{first}+": "uncommitted changes"}.items():
         with pytest.raises(AgainstError, match=said):
             worktrees.commit_pair(repo, wrong, repo / ".ftgate")
     with pytest.raises(NothingToCompare):
@@ -617,7 +617,7 @@ def test_a_shallow_clone_does_not_know_who_brought_a_file_in(shallow: Path) -> N
 
 
 @pytest.mark.parametrize("wanted", ["numpy==2.1.0", " numpy == 2.1.0rc1 ", "a.b_c-d[x,y]==1!2.0.post1.dev3+local.1"])
-def test_a_distribution_is_one_more_install_on_the_same_tree(tmp_path: Path, wanted: str) -> None:
+def test_a_distribution_is_one_more_install_on_the_same_files(tmp_path: Path, wanted: str) -> None:
     found = worktrees.pair(tmp_path, f"dist:{wanted}", tmp_path / ".ftgate")
     said = wanted.replace(" ", "")
     assert (found.reference.label, found.reference.install, found.reference.commit) == (said, (said,), "")
@@ -669,13 +669,13 @@ def test_the_version_that_an_environment_has(tmp_path: Path) -> None:
 
 
 def aged(repo: Path, name: str, age_s: float) -> None:
-    stamp = repo / ".ftgate" / "trees" / f"{name}.whole"
+    stamp = repo / ".ftgate" / "worktrees" / f"{name}.whole"
     now_s = stamp.stat().st_mtime
     os.utime(stamp, (now_s - age_s, now_s - age_s))
 
 
 def several(repo: Path, count: int) -> list[Path]:
-    """Trees of so many dirty states, the first one the oldest; HEAD is the reference of all."""
+    """Worktrees of so many uncommitted states, the first one the oldest; HEAD is the reference of all."""
     sides = []
     for number in range(count):
         write(repo, a=f"{number}\n")
@@ -685,30 +685,30 @@ def several(repo: Path, count: int) -> list[Path]:
     return [side.project for side in sides]
 
 
-def test_the_trees_used_last_stay(repo: Path) -> None:
+def test_the_worktrees_used_last_stay(repo: Path) -> None:
     found = several(repo, 4)
     user = repo.parent / "users"
     git(repo, "worktree", "add", "--quiet", str(user), "-b", "users")
-    removed = worktrees.prune(repo, repo / ".ftgate", keep=3)
+    removed = worktrees.prune(Repository(repo), repo / ".ftgate", keep=3)
     assert removed == found[1::-1]
     assert [tree.exists() for tree in found] == [False, False, True, True]
     assert len(git(repo, "worktree", "list").splitlines()) == 5
-    assert not list((repo / ".ftgate" / "trees").glob(f"{found[0].name}*"))
+    assert not list((repo / ".ftgate" / "worktrees").glob(f"{found[0].name}*"))
 
 
-def test_a_tree_used_within_the_hour_stays(repo: Path) -> None:
+def test_a_worktree_used_within_the_hour_stays(repo: Path) -> None:
     found = several(repo, 3)
-    side = Side(label="", commit=f"{found[0].name}1111", root=str(found[0]))
+    side = Checkout(label="", commit=f"{found[0].name}1111", root=str(found[0]))
     worktrees.mark_used(side)
-    worktrees.mark_used(Side(label="", commit="", root=str(repo)))
-    assert worktrees.prune(repo, repo / ".ftgate", keep=0) == [found[2], found[1]]
+    worktrees.mark_used(Checkout(label="", commit="", root=str(repo)))
+    assert worktrees.prune(Repository(repo), repo / ".ftgate", keep=0) == [found[2], found[1]]
     assert found[0].exists()
-    assert worktrees.prune(repo, repo / ".ftgate", keep=0, in_use_s=-1)
+    assert worktrees.prune(Repository(repo), repo / ".ftgate", keep=0, in_use_s=-1)
     assert not found[0].exists()
 
 
 def test_a_comparison_prunes_what_is_old(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worktrees, "KEPT_TREES", 2)
+    monkeypatch.setattr(worktrees, "KEPT_WORKTREES", 2)
     oldest, *others = several(repo, 3)
     found = against(repo, "HEAD~1")
     assert not oldest.exists()
@@ -717,19 +717,15 @@ def test_a_comparison_prunes_what_is_old(repo: Path, monkeypatch: pytest.MonkeyP
     assert others[-1] == found.changed.project
 
 
-def test_an_entry_of_a_tree_of_ours_that_is_gone_goes_and_the_users_stays(repo: Path) -> None:
+def test_an_entry_of_a_worktree_of_ours_that_is_gone_goes_and_the_users_stays(repo: Path) -> None:
     found, user = against(repo, "HEAD~1"), repo.parent / "users"
     git(repo, "worktree", "add", "--quiet", str(user), "-b", "users")
     for folder in (found.reference.project, user):
         shutil.rmtree(folder)
-    worktrees.prune(repo, repo / ".ftgate")
+    worktrees.prune(Repository(repo), repo / ".ftgate", keep=6)
     listed = git(repo, "worktree", "list")
     assert found.reference.root not in listed
     assert str(user) in listed
-
-
-def test_nothing_to_prune(tmp_path: Path) -> None:
-    assert worktrees.prune(tmp_path, tmp_path / ".ftgate") == []
 
 
 @pytest.fixture
@@ -737,7 +733,7 @@ def interpreter() -> Interpreter:
     return pythons.describe(getattr(sys, "_base_executable", sys.executable), found="path")
 
 
-def test_the_environments_of_a_pruned_tree_go_with_it(repo: Path, interpreter: Interpreter) -> None:
+def test_the_environments_of_a_pruned_worktree_go_with_it(repo: Path, interpreter: Interpreter) -> None:
     envs = repo / ".ftgate" / "envs"
     pair = against(repo, "HEAD~1")
     old, new = (
@@ -747,9 +743,9 @@ def test_the_environments_of_a_pruned_tree_go_with_it(repo: Path, interpreter: I
     own = pythons.ensure_environment(interpreter, root=envs, project=repo, install=()).parent.parent
     aged(repo, pair.reference.commit[:12], 10_000)
     with filelock.FileLock(f"{old}.lock"):  # another run is at it
-        assert worktrees.prune(repo, repo / ".ftgate", keep=1) == [pair.reference.project]
+        assert worktrees.prune(Repository(repo), repo / ".ftgate", keep=1) == [pair.reference.project]
     assert old.exists()
-    assert worktrees.prune(repo, repo / ".ftgate") == [old]
+    assert worktrees.prune(Repository(repo), repo / ".ftgate", keep=6) == [old]
     assert (old.exists(), new.exists(), own.exists()) == (False, True, True)
 
 
@@ -787,7 +783,7 @@ def test_a_spec_moves_with_its_import_path(tmp_path: Path) -> None:
         workers=(1,),
         reuse="fresh",
     )
-    moved = worktrees.relocated(spec, old, Side(label="", commit="1", root=str(new), prefix="one/"))
+    moved = worktrees.relocated(spec, old, Checkout(label="", commit="1", root=str(new), prefix="one/"))
     assert moved.source.path == str(new / "tests" / "test_x.py")
     assert moved.source.sys_path == (str(new / "tests"), str(new.parent / "libs"), "/elsewhere")
     assert msgspec.structs.replace(moved, source=spec.source) == spec
@@ -797,7 +793,7 @@ def test_install_arguments_hold_on_a_side(tmp_path: Path) -> None:
     top, tree = tmp_path / "top", tmp_path / "deep" / "down" / "tree"
     for folder in (top / "one", top / "libs", tree / "one", tree / "libs", tmp_path / "sibling"):
         folder.mkdir(parents=True)
-    side = Side(label="", commit="1", root=str(tree / "one"), prefix="one/", install=("x==1",))
+    side = Checkout(label="", commit="1", root=str(tree / "one"), prefix="one/", install=("x==1",))
     asked = (
         "-e",
         ".[fast]",
@@ -831,13 +827,15 @@ def test_what_git_ignores_is_on_neither_side_and_a_hint_says_so(repo: Path) -> N
         "No module named 'gen'": "gen.bin",
     }.items():
         hint = worktrees.ignored_hint(detail, side, repo)
-        assert hint.startswith(f"{name} is in the work tree but not in git, so neither side of --ftgate-against has it")
+        assert hint.startswith(
+            f"{name} is in the working tree but not in git, so neither side of --ftgate-against has it"
+        )
         assert "\n" not in hint
     for detail in (f"'{side.root}/never'", f"File '{side.root}/a', line 1", "No module named 'numpy'", "ValueError"):
         assert worktrees.ignored_hint(detail, side, repo) == ""
 
 
-def test_pytest_collects_nothing_from_the_trees(repo: Path) -> None:
+def test_pytest_collects_nothing_from_the_worktrees(repo: Path) -> None:
     write(repo, **{"test_x.py": "def test_x(): ...\n", "pytest.ini": "[pytest]\n"})
     found = against(repo)
     assert (found.changed.project / "test_x.py").exists()

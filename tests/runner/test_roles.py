@@ -15,7 +15,7 @@ from example import Example
 from fake_launcher import GIL, group_of, spec_of
 
 from pytest_ftgate.judge import figures
-from pytest_ftgate.measure.cell_run import Entry, disagreements
+from pytest_ftgate.measure.cell_run import CellRun, disagreements
 from pytest_ftgate.measure.launch import Handle, Launcher, LaunchFailed, Request, setup_of
 from pytest_ftgate.model import (
     Cell,
@@ -517,9 +517,9 @@ def test_peaks_stand_beneath_the_row() -> None:
 
 
 def test_cells_of_other_roles_may_give_other_results() -> None:
-    def entry(role_count: RoleCounts, result: str) -> Entry:
+    def entry(role_count: RoleCounts, result: str) -> CellRun:
         cell = cell_of(Path("test_a.py"), THREADS, role_count)[0]
-        return cast(Entry, SimpleNamespace(cell=cell, launches=[SimpleNamespace(results=(result,))]))
+        return cast(CellRun, SimpleNamespace(cell=cell, launches=[SimpleNamespace(results=(result,))]))
 
     first, second = (("producer", 3), ("writer", 1)), (("producer", 2), ("writer", 2))
     assert disagreements([entry(first, "1"), entry(second, "2")]) == []

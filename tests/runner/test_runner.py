@@ -10,11 +10,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from bench import BUILDS, FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench, each_on_a_build
+from bench import BUILDS, FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench
 
 from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed
 from pytest_ftgate.measure.launchers.runner_copy import install_runner
-from pytest_ftgate.measure.launchers.workload import ProcessHandle
+from pytest_ftgate.measure.launchers.workload import WorkloadHandle
 from pytest_ftgate.measure.watch import processes
 from pytest_ftgate.model import Executor, Param, Settings
 from pytest_ftgate.runner.protocol import CHECK, COLD, MEASURED, WARMUP
@@ -551,7 +551,7 @@ def test_a_hang_ends_with_its_whole_tree(bench: Bench, executor: Executor) -> No
             time.sleep(600)
     """)
     handle = bench.start(executor, timeout_s=1.5)
-    assert isinstance(handle, ProcessHandle)
+    assert isinstance(handle, WorkloadHandle)
     handle.ready()
     with pytest.raises(LaunchFailed, match=r"did not end a cold iteration within 1\.5 s") as failed:
         handle.iteration(COLD)
@@ -571,7 +571,7 @@ def test_children_left_behind_are_an_error_and_are_ended(bench: Bench) -> None:
                 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
     """)
     handle = bench.start(THREADS)
-    assert isinstance(handle, ProcessHandle)
+    assert isinstance(handle, WorkloadHandle)
     handle.ready()
     handle.iteration(COLD)
     with pytest.raises(LaunchFailed, match="left 1 process behind") as failed:
@@ -661,50 +661,15 @@ def test_results_do_not_depend_on_the_hash_seed(bench: Bench) -> None:
     assert handle.finish().results == ("({'a', 'b', 'c'}, {'x': {2.5}, 'y': 1},)",)
 
 
-@each_on_a_build([THREADS, FORK, FORKSERVER, SPAWN, INTERPRETERS])
-def test_memory_that_workers_hold_is_seen(bench: Bench, executor: Executor, build: str) -> None:
-    # An anonymous mapping in place of an object: allocators keep or give back what imports left, as it suits them.
-    # The first launch is not looked at: it compiles what it imports, which leaves most.
-    bench.write("""
-        import mmap
-        import time
-
-        @ftgate.compare(threads)
-        def test_it(worker, mib):
-            if not hasattr(worker.local, "held"):
-                worker.local.held = mmap.mmap(-1, mib << 20)
-                for page in range(0, mib << 20, 4096):
-                    worker.local.held[page] = 1
-            time.sleep(0.01)
-    """)
-
-    def held(mib: int) -> int:
-        for _ in range(5):  # until the machine is quiet: a look that is the only one may have come when one had ended
-            handle = bench.start(executor, build=build, params=(Param(name="mib", literal=str(mib)),))
-            handle.ready()
-            points = handle.hold(800_000_000, True).memory
-            handle.finish()
-            assert {point.processes for point in points} == {points[0].processes}
-            if len(points) > 1:
-                return max(point.uss_bytes or 0 for point in points)
-        pytest.fail("no launch was looked at twice")
-
-    first = bench.start(executor, build=build, params=(Param(name="mib", literal="1"),))
-    first.ready()
-    first.iteration(COLD)
-    first.finish()
-    assert (held(33) - held(1)) / 2**20 == pytest.approx(2 * 32, abs=6)
-
-
 def test_a_launch_ends_when_its_controller_is_gone(bench: Bench) -> None:
     bench.write(WORKLOAD)
     handle = bench.start(FORK, reuse="pool")
-    assert isinstance(handle, ProcessHandle)
+    assert isinstance(handle, WorkloadHandle)
     handle.ready()
     handle.iteration(COLD)
     there = processes.marked(handle.mark)
-    os.close(handle.writer)
-    handle.writer = os.open(os.devnull, os.O_WRONLY)
+    os.close(handle.channel.writer)
+    handle.channel.writer = os.open(os.devnull, os.O_WRONLY)
     gone, alive = psutil.wait_procs(there, timeout=10)
     assert len(gone) == 3
     assert not alive

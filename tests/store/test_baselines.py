@@ -491,7 +491,7 @@ BROKEN: dict[str, tuple[Damage, str]] = {
     "no loops": (swap('"loops": 2', '"loops": 0'), r"loops: Expected `int` >= 1"),
     "unknown": (swap('"commit"', '"comit"'), ENTRY + r"\.recordings\[0\]: .*comit"),
     "missing": (swap(f'"test": "{TEST}"', '"machine": {}'), r"\$: Object contains unknown field `machine`"),
-    "twice": (swap('"order": 0', '"order": 0, "order": 1'), r'control\[0\]: the key "order" stands twice'),
+    "twice": (swap('"order": 2', '"order": 2, "order": 1'), r'control\[1\]: the key "order" stands twice'),
     "twice above": (swap('"schema": 2', '"schema": 2, "schema": 2'), r'\$: the key "schema" stands twice'),
     "uneven": (swap(WALLS, "[4000, 4400]"), r"launches\[0\]\.iterations\.\w+: its length is not that of cpu_ns, 3"),
     "no machine": (

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import functools
 import shutil
 import tempfile
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import ParamSpec
 
 import pytest
 
-from pytest_ftgate.measure.launch import Handle, Request, Side
+from pytest_ftgate.measure.launch import Handle, LaunchRole, Request
 from pytest_ftgate.measure.launchers.runner_copy import install_runner
-from pytest_ftgate.measure.launchers.workload import ProcessLauncher
+from pytest_ftgate.measure.launchers.workload import WorkloadLauncher
 from pytest_ftgate.model import BodyKind, Cell, Executor, Param, Settings, Source, Spec, Target
 from pytest_ftgate.pythons import environment_variables
 
@@ -28,21 +26,6 @@ FORKSERVER = Executor(kind="processes", method="forkserver")
 SPAWN = Executor(kind="processes", method="spawn")
 INTERPRETERS = Executor(kind="interpreters")
 TASKS = Executor(kind="tasks")
-
-P = ParamSpec("P")
-
-
-def tried_again(test: Callable[P, None]) -> Callable[P, None]:
-    """For a physical truth, or a script that gives another thread a fixed time to come to wait: three tries in all."""
-
-    @functools.wraps(test)
-    def tried(*args: P.args, **kwargs: P.kwargs) -> None:
-        for _ in range(2):
-            with contextlib.suppress(AssertionError):
-                return test(*args, **kwargs)
-        return test(*args, **kwargs)
-
-    return tried
 
 
 def each_on_a_build(executors: Sequence[Executor], *, both: Sequence[Executor] = (THREADS,)) -> pytest.MarkDecorator:
@@ -69,7 +52,7 @@ class Bench:
     def __init__(self, folder: Path, executables: dict[str, str]) -> None:
         self.folder = folder
         self.executables = executables
-        self.launcher = ProcessLauncher(runner_home(), folder / ".ftgate" / "launches")
+        self.launcher = WorkloadLauncher(runner_home(), folder / ".ftgate" / "launches")
         self.started: list[Handle] = []
 
     def write(self, source: str, name: str = "test_workload.py") -> Path:
@@ -89,7 +72,7 @@ class Bench:
         body: BodyKind = "worker",
         workers: int = 2,
         reuse: str = "fresh",
-        side: Side = "own",
+        side: LaunchRole = "own",
         settings: Settings = Settings(),
         params: tuple[Param, ...] = (),
         timeout_s: float = 30.0,

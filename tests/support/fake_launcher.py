@@ -12,11 +12,10 @@ import report_by_hand
 
 from pytest_ftgate.measure.launch import (
     CellUnsupported,
-    Finished,
     Held,
     LaunchFailed,
+    LaunchRole,
     Request,
-    Side,
 )
 from pytest_ftgate.model import (
     Barrier,
@@ -25,6 +24,7 @@ from pytest_ftgate.model import (
     Executor,
     Group,
     Iteration,
+    Launch,
     LockSite,
     LockWaits,
     MemoryPoint,
@@ -55,10 +55,10 @@ class Clock:
 
 
 class At(NamedTuple):
-    """A moment of a launch: `order` counts the timing launches of this side, `number` its turns of one kind."""
+    """A moment of a launch: `order` counts the timing launches of this side, `number` its iterations of one kind."""
 
     label: str
-    side: Side
+    side: LaunchRole
     event: str
     start: int
     order: int
@@ -69,12 +69,12 @@ class At(NamedTuple):
 
     @property
     def control(self) -> bool:
-        """Whether it is the candle's."""
+        """Whether it is the control workload's."""
         return self.side == "control"
 
 
 class Event(NamedTuple):
-    """Something that a launch was told to do, with the handles that were alive by then."""
+    """Something that a launch was requested to do, with the handles that were alive by then."""
 
     at: At
     handle: int
@@ -84,12 +84,12 @@ class Event(NamedTuple):
 
 
 def steady(wall_ns: float) -> Callable[[At], float]:
-    """The same duration at every turn."""
+    """The same duration at every iteration."""
     return lambda _: wall_ns
 
 
 def noisy(wall_ns: float, between: float, within: float = 0.0, seed: int = 0) -> Callable[[At], float]:
-    """Log-normal durations: deviations between launches and within one; a cell and what is beside it vary apart."""
+    """Log-normal durations: deviations between launches and within one; a cell and its pair vary apart."""
 
     def wall(at: At) -> float:
         side = f"{seed}/{at.label}/{at.side}/{at.order}{'/reference' if at.reference else ''}"
@@ -99,11 +99,11 @@ def noisy(wall_ns: float, between: float, within: float = 0.0, seed: int = 0) ->
     return wall
 
 
-def memory_of(uss_bytes: int | None, looks: int = 3) -> tuple[MemoryPoint, ...]:
-    """A launch's looks at its memory, all alike."""
+def memory_of(uss_bytes: int | None, samples: int = 3) -> tuple[MemoryPoint, ...]:
+    """A launch's samples of its memory, all alike."""
     return tuple(
         MemoryPoint(at_ns=at, rss_bytes=3 * (uss_bytes or 1), uss_bytes=uss_bytes, pss_bytes=uss_bytes, processes=1)
-        for at in range(looks)
+        for at in range(samples)
     )
 
 
@@ -124,12 +124,12 @@ class FakeLauncher:
         self.requests: list[Request] = []
         self.handles: list[FakeHandle] = []
         self.events: list[Event] = []
-        self.starts: Counter[tuple[str, Side, bool]] = Counter()
-        self.orders: Counter[tuple[str, Side, bool]] = Counter()
+        self.starts: Counter[tuple[str, LaunchRole, bool]] = Counter()
+        self.orders: Counter[tuple[str, LaunchRole, bool]] = Counter()
         self.at_work = 0
 
     def start(self, request: Request) -> FakeHandle:
-        """Start one, at no cost: it works when it is told to."""
+        """Start one, at no cost: it works when it is requested to."""
         side = (request.cell.label, request.side, request.reference)
         handle = FakeHandle(self, request, len(self.handles), self.starts[side])
         self.starts[side] += 1
@@ -145,7 +145,7 @@ class FakeLauncher:
         """Handles that were neither finished nor killed."""
         return frozenset(handle.index for handle in self.handles if handle.alive)
 
-    def of(self, *kinds: str, side: Side | None = None, label: str | None = None) -> list[Event]:
+    def of(self, *kinds: str, side: LaunchRole | None = None, label: str | None = None) -> list[Event]:
         """Events of these kinds, in order."""
         return [
             event
@@ -200,7 +200,7 @@ class FakeHandle:
         return self.launcher.resolution_ns(self.at("ready"))
 
     def iteration(self, kind: str, loops: int = 1, window_ns: int = 0) -> Iteration:
-        """A turn of the scripted duration; of a window, as many operations as fit."""
+        """An iteration of the scripted duration; of a window, as many operations as fit."""
         assert self.alive
         assert self.is_ready
         assert kind not in (HOLD, BARRIER)
@@ -227,7 +227,7 @@ class FakeHandle:
         return iteration
 
     def hold(self, window_ns: int, watched: bool, one_ns: float = 0.0) -> Held:
-        """A held turn of as many operations as fit; one that is watched takes `watched` times as long for each."""
+        """A held iteration of as many operations as fit; one that is sampled takes `watched` times as long for each."""
         assert self.alive
         assert self.is_ready
         at = self.at(HOLD)
@@ -246,7 +246,7 @@ class FakeHandle:
         return Held(iteration=iteration, memory=points, waits=Waits(unavailable="scripted") if watched else None)
 
     def barrier(self, loops: int, window_ns: int) -> Barrier:
-        """A turn, and a look at memory at its end."""
+        """An iteration, and a sample of memory at its end."""
         assert self.alive
         assert self.is_ready
         at = self.at(BARRIER, loops, window_ns)
@@ -254,12 +254,13 @@ class FakeHandle:
         self.happen(BARRIER, window_ns or self.launcher.wall_ns(at) * loops, loops, window_ns)
         return Barrier(ops=loops, point=points[0])
 
-    def finish(self) -> Finished:
+    def finish(self) -> Launch:
         """The record; the launch has ended."""
         assert self.alive
         self.happen("finish", 5 * MS)
         self.alive = False
-        return Finished(
+        return Launch(
+            hash_seed=self.request.hash_seed,
             cold=self.cold,
             iterations=tuple(self.iterations),
             counters={"inserts": float(len(self.iterations))},
@@ -270,7 +271,7 @@ class FakeHandle:
         )
 
     def locks(self) -> LockWaits:
-        """What a lock probe would have seen: at one site, in each turn one wait of `waited_ns` a worker."""
+        """What a lock probe would have seen: at one site, in each iteration one wait of `waited_ns` a worker."""
         one_ns = round(self.launcher.waited_ns(self.at("finish")))
         count = self.request.cell.workers * len(self.iterations) if one_ns else 0
         site = LockSite(
@@ -305,7 +306,7 @@ def unsupported(reason: str) -> CellUnsupported:
     return CellUnsupported(reason)
 
 
-# -- tandems to run them with --------------------------------------------------------------------------------------
+# -- groups to run them with --------------------------------------------------------------------------------------
 
 GIL = msgspec.structs.replace(report_by_hand.GIL, config_args="", build="source package 3.14.7-1", start_methods=())
 EXECUTORS = {
@@ -334,7 +335,7 @@ def spec_of(
 def group_of(
     *executors: str, targets: tuple[str, ...] = ("3.14",), settings: Settings = Settings(), spec: Spec | None = None
 ) -> Group:
-    """The tandem of these executors on each target: cells are labelled `3.14-threads-w2`."""
+    """The group of these executors on each target: cells are labelled `3.14-threads-w2`."""
     spec = spec or spec_of(*executors)
     cells = tuple(
         Cell(

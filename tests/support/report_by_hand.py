@@ -72,7 +72,7 @@ TOO_COSTLY = (
     "the lock probe made it 1.31x slower (limit 1.25x, --ftgate-probe-cost): its waits cannot stand for the workload "
     "alone; do more between two acquisitions"
 )
-NO_CLASSIFIER = "its waits cannot be told apart: a lock (parked) was seen 60 times as asleep"
+NO_CLASSIFIER = "its wait states cannot be distinguished: a lock (futex) was seen 60 times as asleep"
 TRACEBACK = "\n".join(
     ["Traceback (most recent call last):"]
     + [f'  File "words.py", line {line}, in step_{line}\n    step_{line + 1}()' for line in range(1, 8)]

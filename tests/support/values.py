@@ -49,7 +49,7 @@ def windows(order: int, rates: Iterable[float]) -> Launch:
 
 def held(order: int, *uss_bytes: int) -> Launch:
     """A memory launch with these looks."""
-    points = tuple(point for uss in uss_bytes for point in memory_of(uss, looks=1))
+    points = tuple(point for uss in uss_bytes for point in memory_of(uss, samples=1))
     return Launch(order=order, hash_seed=1, started_at="", memory=points)
 
 

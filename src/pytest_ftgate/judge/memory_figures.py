@@ -1,4 +1,4 @@
-"""Memory figures: steady, peak and growth, by process group. As to late imports, see `time_figures`."""
+"""Memory figures: steady, peak and growth, by process group."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, chain
 
 from ..model import Barrier, Footprint, Interval, Launch, MemoryPoint, RoleFigures, Sample
+from ..stats import rank_tests
 from .per_launch import INTERVAL_LEVEL, by_order, median_of
 
 TREE = "tree"
@@ -78,8 +79,6 @@ def growth(launches: Sequence[Launch], floor: Sequence[Launch]) -> Interval | No
 
     That one grows too for a while, where a forked child and its parent cease to share what they write to.
     """
-    from ..stats import rank_tests
-
     empty = [_unique_at(floor, index) for index in range(max((len(launch.barriers) for launch in floor), default=0))]
     lines = [line for launch in launches if (line := _line(launch.barriers, empty)) is not None]
     return rank_tests.slope_interval(lines, INTERVAL_LEVEL) if lines else None

@@ -1,4 +1,4 @@
-"""One value for each launch, and paired ratios of launches. As to late imports, see `time_figures`."""
+"""One value for each launch, and paired ratios of launches."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from statistics import fmean, median
 
 from ..model import Interval, Launch, iteration_value
+from ..stats import rank_tests
 
 QUANTILE = 0.25
 INTERVAL_LEVEL = 0.95
@@ -16,8 +17,6 @@ Sides = list[tuple[tuple[float, ...], tuple[float, ...]]]
 
 def launch_value(launch: Launch, *, quantile: float = QUANTILE) -> float | None:
     """The floor of a launch in ns: a low quantile of its turns' `turn_value`; None without a turn that has one."""
-    from ..stats import rank_tests
-
     iterations = (iteration_value(iteration, launch.loops, launch.window_ns > 0) for iteration in launch.iterations)
     usable = [value for value in iterations if math.isfinite(value)]
     return rank_tests.floor(usable, quantile) if usable else None
@@ -47,8 +46,6 @@ def by_order(launches: Iterable[Launch], value_of: Callable[[Launch], float | No
 
 def interval(values: Iterable[float]) -> Interval | None:
     """The interval of positive values, one for each launch; None without values."""
-    from ..stats import rank_tests
-
     known = tuple(values)
     return rank_tests.log_interval(known) if known else None
 
@@ -74,8 +71,6 @@ def sides_by_order(
     launches: Iterable[Launch], beside: Iterable[Launch]
 ) -> dict[int, tuple[tuple[float, ...], tuple[float, ...]]]:
     """The same by the launches' order, which ascends."""
-    from ..stats import rank_tests
-
     others = {launch.order: _iteration_values(launch) for launch in beside}
     own = {launch.order: _iteration_values(launch) for launch in launches}
     pairs = {order: rank_tests.neighbours(own[order], others[order]) for order in sorted(own.keys() & others.keys())}

@@ -1,7 +1,6 @@
 """What timing launches show: phases, rates, latencies, scaling, and the figures of a workload's own. Pure.
 
-Readers give launch order -> value; a launch without a value is left out. Every run that collects a decorated test
-imports this module with the metric table: numpy, which the rank tests need, is imported by the functions that use it.
+Readers give launch order -> value; a launch without a value is left out.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ..model import NS_PER_S, Iteration, Latency, Launch, Sample, iteration_value, work_ratio
+from ..stats import rank_tests
 from .per_launch import by_order, median_of, sides_by_order
 
 
@@ -81,8 +81,6 @@ def scaling_values(sample: Sample) -> dict[int, float]:
     The median over its turns of the one-worker turn over its own, times the work that it does meanwhile. Empty
     without a one-worker cell beside it.
     """
-    from ..stats import rank_tests
-
     sides = sides_by_order(sample.single, sample.launches)
     ratios = {
         order: rank_tests.iterations_ratio(single, own, rank_tests.PAIRED) for order, (single, own) in sides.items()

@@ -11,5 +11,6 @@ __all__ = [
     "launch",
     "launchers",
     "machine",
+    "run_context",
     "watch",
 ]

@@ -1,30 +1,215 @@
-"""How many loops, turns and launches a tandem takes, from the variance seen. Pure.
+"""How many loops, iterations and rounds a run takes, from the variance seen and the time left.
 
 Nothing here looks at a difference between what is compared: only at the spread within a side, so the length of a
-measurement cannot lean towards a verdict.
+measurement cannot favour a verdict. The time comes from the clock that a `RunBudget` is given.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+import msgspec
 import numpy as np
 
-from ..model import Struct
+from ..model import Launch, Spec, Struct, iteration_value
 from ..stats import rank_tests
 
+WINDOW_S = 0.2
+"""The window of an iteration of a test with a duration, where the test sets none."""
+PILOT_ITERATIONS = 5
+"""The first iterations of the first launch: their spread decides how many iterations a launch has."""
+MOST_SHORT_ITERATIONS = 200
 ITERATIONS_STANDARD_ERROR = 0.02
-"""The standard error of a launch's log value that its turns are to bring; what differs between launches is more."""
+"""The standard error of a launch's log value at which more iterations stop: the spread between launches is larger."""
 LEAST_LAUNCHES = 2
 RESOLUTIONS_PER_VALUE = 1000
 
 
+class Limits(Struct, frozen=True, kw_only=True):
+    """How much may be measured; seconds and counts. `launches` and `iterations` fix what else adapts.
+
+    `least_iterations` are taken if the budget allows them: a tail needs that many.
+    """
+
+    budget_s: float = 60.0
+    floor: int = 5
+    at_most: int = 30
+    launches: int | None = None
+    iterations: int | None = None
+    most_iterations: int = 50
+    least_iterations: int = 0
+    effect: float = 0.05
+    hold_s: float = 0.25
+    timeout_s: float = 60.0
+
+
 class Costs(Struct, frozen=True, kw_only=True):
-    """What one tandem launch costs: starting and warming up all its sides, and one turn over all sides."""
+    """What one round costs: to start and warm up all its launches, and one iteration of each of them."""
 
     launch_ns: float
     iteration_ns: float
+
+
+class IterationPlan:
+    """How the iterations of a test are taken: windows of `window_ns` if it has a duration, else `loops` calls.
+
+    `loops` is None until it is calibrated; `count`, the iterations of a launch, is None until the pilot iterations.
+    """
+
+    def __init__(self, spec: Spec, limits: Limits, loops: int | None = None) -> None:
+        self.spec = spec
+        self.limits = limits
+        self.loops = None if spec.duration_s is not None else loops
+        self.count = limits.iterations
+
+    @property
+    def window_ns(self) -> int:
+        """The window of one iteration; 0 for a test without a duration."""
+        if self.spec.duration_s is None:
+            return 0
+        return max(1, round(min(self.spec.window_s or WINDOW_S, self.spec.duration_s) * 1e9))
+
+    @property
+    def warmups(self) -> int:
+        """Warm-up iterations of a launch; `warmup` of a test with a duration is in seconds."""
+        warmup = self.spec.warmup
+        if not self.window_ns:
+            return 1 if warmup is None else int(warmup)
+        return max(1, math.ceil((warmup or 0.0) * 1e9 / self.window_ns))
+
+    @property
+    def most(self) -> int:
+        """The most iterations of a launch."""
+        if self.spec.duration_s is not None:
+            return max(1, round(self.spec.duration_s * 1e9) // self.window_ns)
+        return self.spec.iterations or self.limits.most_iterations
+
+    @property
+    def pilot(self) -> int:
+        """The iterations after which the number of iterations is decided."""
+        return min(PILOT_ITERATIONS, self.most)
+
+    @property
+    def planned(self) -> int:
+        """The iterations of a launch as far as this is decided."""
+        return self.count or self.pilot
+
+    def most_with(self, costs: Costs, paired: bool) -> int:
+        """The most iterations of a launch, given its costs.
+
+        Short iterations that are `paired` with a reference may be more: another launch costs more than iterations that
+        take twice as long as starting it. What may be stored has fewer, since a baseline holds every iteration.
+        """
+        fixed = self.spec.duration_s is not None or self.spec.iterations is not None
+        if fixed or not paired:
+            return self.most
+        short = round(2 * costs.launch_ns / max(1.0, costs.iteration_ns))
+        return max(self.most, min(MOST_SHORT_ITERATIONS, short))
+
+    def values(self, launch: Launch) -> list[float]:
+        """The value of each iteration of a launch, in ns; NaN where no operation ended."""
+        return [iteration_value(each, launch.loops, per_op=bool(self.window_ns)) for each in launch.iterations]
+
+
+class RunBudget:
+    """How much time a run has left, and how many rounds fit into it."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], float]) -> None:
+        self.limits = limits
+        self.clock = clock
+        self.rounds = 0
+        self.rounds_wanted = limits.launches or limits.floor
+        self.round_ns = 0.0
+        self.iteration_ns = 0.0
+        self._ended_rounds_s = 0.0
+        self._began_s: float | None = None
+
+    def begin_round(self) -> None:
+        """Count the time from now on."""
+        self._began_s = self.clock()
+
+    def end_round(self) -> None:
+        """Stop counting: between two rounds other tests may be measured."""
+        round_s = self.round_so_far_s
+        self.round_ns = round_s * 1e9
+        self._ended_rounds_s += round_s
+        self._began_s = None
+        self.rounds += 1
+
+    def grant(self, budget_s: float) -> None:
+        """Give it this much more time, in place of what is left."""
+        self.limits = msgspec.structs.replace(self.limits, budget_s=self.spent_s + budget_s)
+
+    @property
+    def round_so_far_s(self) -> float:
+        """Seconds since the round under way began; 0 between rounds."""
+        return 0.0 if self._began_s is None else self.clock() - self._began_s
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds that all rounds took so far."""
+        return self._ended_rounds_s + self.round_so_far_s
+
+    @property
+    def left_ns(self) -> float:
+        """What is left of the budget."""
+        return max(0.0, self.limits.budget_s - self.spent_s) * 1e9
+
+    @property
+    def remaining_s(self) -> float | None:
+        """Seconds that the rounds still wanted will probably take; None before the first round has ended."""
+        if not self.rounds:
+            return None
+        return self.spent_s / self.rounds * (self.rounds_wanted - self.rounds)
+
+    def spares(self, cost_ns: float, share: float) -> bool:
+        """Whether something that informs but does not decide takes at most this share of a round."""
+        return cost_ns <= share * self.limits.budget_s * 1e9 / max(1, self.rounds_wanted)
+
+    def plan_iterations(
+        self, plan: IterationPlan, ratios: Sequence[Sequence[float]], costs: Costs, paired: bool
+    ) -> None:
+        """Decide after the pilot iterations how many a launch has; `ratios` are those of each cell (positive)."""
+        plan.count = iterations_wanted(
+            ratios,
+            costs,
+            self.limits.budget_s * 1e9,
+            self.rounds_wanted,
+            at_least=plan.pilot,
+            at_most=plan.most_with(costs, paired),
+            tail=min(self.limits.least_iterations, plan.most),
+        )
+
+    def plan_rounds(self, plan: IterationPlan, values: Sequence[Sequence[float]], until_settled: bool) -> None:
+        """Decide after a round how many there are in all.
+
+        `values` are each cell's log-ratios of launches so far. With `until_settled` a stopping rule ends the run, and
+        only the budget and `at_most` limit the rounds.
+        """
+        if self.limits.launches is not None or not values:
+            return
+        launch_ns = max(0.0, self.round_ns - self.iteration_ns * plan.planned)
+        if self.limits.iterations is None:
+            plan.count = self._affordable_iterations(plan, launch_ns)
+        self.rounds_wanted = launches_wanted(
+            values,
+            floor=self.limits.at_most if until_settled else self.limits.floor,
+            at_most=self.limits.at_most,
+            effect=self.limits.effect,
+            costs=Costs(launch_ns=launch_ns, iteration_ns=self.iteration_ns),
+            iterations=plan.planned,
+            budget_ns=self.left_ns,
+            taken=self.rounds,
+        )
+
+    def _affordable_iterations(self, plan: IterationPlan, launch_ns: float) -> int:
+        """Fewer iterations if the launches that the exact test needs would not fit the budget otherwise."""
+        missing = self.limits.floor - self.rounds
+        if missing <= 0:
+            return plan.planned
+        affordable = (self.left_ns / missing - launch_ns) / max(1.0, self.iteration_ns)
+        return max(plan.pilot, min(plan.planned, math.floor(affordable)))
 
 
 def iterations_wanted(
@@ -37,11 +222,11 @@ def iterations_wanted(
     at_most: int = 60,
     tail: int = 0,
 ) -> int:
-    """The turns a launch should take so that the median of its ratios has a standard error of about 2 %.
+    """The iterations a launch needs so that the median of its ratios has a standard error of about 2 %.
 
-    `ratios` holds, for each cell, its first turns over the candle's beside them (positive): the noisiest cell
-    decides. `budget_ns` is for all `launches` together; `at_least` holds even where it does not suffice, `tail` (what a
-    tail needs) as far as it does.
+    `ratios` holds, for each cell, its first iterations over those of its reference or control workload (positive): the
+    noisiest cell decides. `budget_ns` is for all `launches` together; `at_least` holds even if the budget does not
+    suffice, `tail` (what a tail needs) only as far as it does.
     """
     noise = max((_median_noise(cell) for cell in ratios if len(cell) > 1), default=0.0)
     wanted = max(tail, math.ceil(min((noise / ITERATIONS_STANDARD_ERROR) ** 2, at_most)))
@@ -60,12 +245,12 @@ def launches_wanted(
     budget_ns: float,
     taken: int = 0,
 ) -> int:
-    """The launches a tandem should take in all, the `taken` ones included.
+    """The launches of each cell in all, the `taken` ones included.
 
-    `values` holds, for each cell, the log-ratios to the candle of the launches so far: the noisiest cell decides. It
-    takes as many as bring the 95 % interval of a shift between two such sides to about half of `effect` on each side,
-    at least `floor` (what the exact test needs) and at most `at_most`. `budget_ns` is for those to come; where it
-    forbids even `floor`, as many as it allows, and never fewer than 2.
+    `values` holds, for each cell, the log-ratios of its launches so far to its reference or control workload: the
+    noisiest cell decides. That many bring the 95 % interval of a shift between two such sides to about half of `effect`
+    on each side; at least `floor` (what the exact test needs) and at most `at_most`. `budget_ns` is for those to come;
+    if it forbids even `floor`, as many as it allows, and never fewer than 2.
     """
     deviation = max((rank_tests.gini_deviation(cell) for cell in values), default=0.0)
     half_width = math.log1p(effect) / 2
@@ -79,7 +264,7 @@ def calibrated_loops(wall_ns: Sequence[float], resolution_ns: float, *, at_least
 
     `wall_ns` holds what one loop takes in each cell. Long enough is `at_least_ns` and 1000 times the clock's
     resolution; the number is rounded up to 1, 2 or 5 times a power of ten. A loop too short for the clock counts as
-    its resolution.
+    the clock's resolution.
     """
     if not len(wall_ns):
         return 1
@@ -92,10 +277,10 @@ def calibrated_loops(wall_ns: Sequence[float], resolution_ns: float, *, at_least
 
 
 def share(budget_ns: float, remaining: int) -> float:
-    """The next tandem's part, in ns, of the time left, when `remaining` tandems (this one included) are to come."""
+    """The next group's part, in ns, of the time left, when `remaining` groups (this one included) are to come."""
     return max(0.0, budget_ns) / max(1, remaining)
 
 
 def _median_noise(ratios: Sequence[float]) -> float:
-    """The standard error, times sqrt(turns), of the median of log ratios, as if they were normal."""
+    """The standard error, times sqrt(iterations), of the median of log ratios, as if they were normal."""
     return math.sqrt(math.pi / 2) * rank_tests.gini_deviation(np.log(np.asarray(ratios, dtype=np.float64)))

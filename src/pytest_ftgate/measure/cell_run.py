@@ -1,31 +1,15 @@
-"""What is gathered of each cell of a tandem, and whether the cells agree on their results."""
+"""What was measured of each cell of a run, and whether the cells agree on their results."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ..model import EVERYTHING, Cell, Interpreter, Launch, Need, Sample, Spec, Struct, WorkloadError
-from .launch import Side
-
-
-class Limits(Struct, frozen=True, kw_only=True):
-    """How much may be measured; seconds and counts. `launches` and `turns` fix what else adapts.
-
-    `least_turns` are taken wherever the budget allows them: a tail of fewer turns says nothing.
-    """
-
-    budget_s: float = 60.0
-    floor: int = 5
-    at_most: int = 30
-    launches: int | None = None
-    iterations: int | None = None
-    most_iterations: int = 50
-    least_iterations: int = 0
-    effect: float = 0.05
-    hold_s: float = 0.25
-    timeout_s: float = 60.0
+from .launch import CellUnsupported, LaunchFailed, LaunchRole
 
 
 class PreparedTarget(Struct, frozen=True, kw_only=True):
@@ -38,14 +22,25 @@ class PreparedTarget(Struct, frozen=True, kw_only=True):
     waits_unavailable: str = ""
 
 
-class Entry:
-    """What has been gathered of one cell."""
+class Reference(Struct, frozen=True, kw_only=True):
+    """What a cell is paired with: the test as the reference has it, and the target with the reference installed."""
 
-    def __init__(self, cell: Cell, ready: PreparedTarget, spec: Spec, reference: Entry | None = None) -> None:
+    spec: Spec
+    target: PreparedTarget
+
+
+class CellRun:
+    """One cell while it is measured: what it runs, which launches it still needs, and the launches so far."""
+
+    def __init__(self, cell: Cell, target: PreparedTarget, spec: Spec, reference: Reference | None = None) -> None:
         self.cell = cell
-        self.ready = ready
+        self.target = target
         self.spec = spec
-        self.reference = reference
+        self.is_reference = False
+        self.reference: CellRun | None = None
+        if reference is not None:
+            self.reference = CellRun(cell, reference.target, reference.spec)
+            self.reference.is_reference = True
         self.needs: frozenset[Need] = EVERYTHING
         self.launches: list[Launch] = []
         self.control: list[Launch] = []
@@ -63,17 +58,19 @@ class Entry:
         return self.error is None and self.unsupported is None
 
     @property
-    def parks(self) -> bool:
-        """Whether its workers stop where we say, and our probes are in them: in a program they are not."""
+    def probed(self) -> bool:
+        """Whether the runner is in its processes, to stop workers at barriers and to probe locks; not in a program."""
         return self.cell.executor.program is None
 
-    def ask(self, needs: frozenset[Need]) -> None:
-        """What is still needed, as far as such launches can be: no lock probe is in a program."""
-        self.needs = needs if self.parks else needs - {"locks"}
+    @property
+    def can_grow(self) -> bool:
+        """Whether memory can stay from one iteration to the next: a worker process that ends returns all of it."""
+        ends = self.cell.executor.kind == "processes" and self.spec.reuse == "fresh"
+        return self.probed and not ends
 
     @property
-    def both(self) -> list[Entry]:
-        """The cell, and its reference where it has one."""
+    def with_reference(self) -> list[CellRun]:
+        """The cell, and its reference if it has one."""
         return [self] if self.reference is None else [self, self.reference]
 
     @property
@@ -81,22 +78,48 @@ class Entry:
         """What the cells of one executor and target share, whatever their worker count."""
         return self.cell.target.spec, self.cell.executor.label
 
-    def of(self, side: Side) -> list[Launch]:
-        """The launches of a side that takes turns."""
-        return {"own": self.launches, "control": self.control, "locks": self.locks}[side]
+    @property
+    def longest_ns(self) -> float:
+        """The longest iteration of the latest launch; 0 before the first launch."""
+        walls = (float(iteration.wall_ns) for launch in self.launches[-1:] for iteration in launch.iterations)
+        return max(walls, default=0.0)
 
-    def sample(self, alone: Entry | None = None) -> Sample:
-        """All of it, frozen; `alone` is the one-worker cell beside it."""
+    @property
+    def call_ns(self) -> float:
+        """What one call of the body takes in every worker; 1 ms before the first launch."""
+        calls = [iteration.work_ns / launch.loops for launch in self.launches[-1:] for iteration in launch.iterations]
+        return max(1.0, statistics.median(calls or [1e6]))
+
+    def require(self, needs: frozenset[Need]) -> None:
+        """Set the kinds of launches that are still needed; a program has no lock launches."""
+        self.needs = needs if self.probed else needs - {"locks"}
+
+    @contextlib.contextmanager
+    def attribute_errors(self, prefix: str = "") -> Iterator[None]:
+        """Record the failure of a launch as this cell's, with `prefix` before its reason; the other cells go on."""
+        try:
+            yield
+        except CellUnsupported as reason:
+            self.unsupported = str(reason)
+        except LaunchFailed as failure:
+            self.error = WorkloadError(reason=prefix + failure.error.reason, detail=failure.error.detail)
+
+    def launches_of(self, role: LaunchRole) -> list[Launch]:
+        """The launches of a role that is interleaved."""
+        return {"own": self.launches, "control": self.control, "locks": self.locks}[role]
+
+    def sample(self, single: CellRun | None = None) -> Sample:
+        """All of it, frozen; `single` is the one-worker cell of the same executor and target."""
         reference = None
         if self.reference is not None:
-            reference = self.reference.sample(alone.reference if alone else None)
+            reference = self.reference.sample(single.reference if single else None)
         return Sample(
             reuse=self.spec.reuse,
             duration_s=self.spec.duration_s,
             measures=measures(self.cell, self.spec),
             cell=self.cell,
-            interpreter=self.ready.interpreter,
-            key=self.ready.key,
+            interpreter=self.target.interpreter,
+            key=self.target.key,
             launches=tuple(self.launches),
             control=tuple(self.control),
             locks=tuple(self.locks),
@@ -104,54 +127,54 @@ class Entry:
             floor=tuple(self.floor),
             growth=tuple(self.growth),
             growth_floor=tuple(self.growth_floor),
-            single=tuple(alone.launches) if alone else (),
+            single=tuple(single.launches) if single else (),
             error=self.error,
             unsupported=self.unsupported,
             reference=reference,
         )
 
 
-def results_of(entry: Entry) -> frozenset[str]:
+def results_of(cell_run: CellRun) -> frozenset[str]:
     """Every distinct result that the launches of a cell gave."""
-    return frozenset(result for launch in entry.launches for result in launch.results)
+    return frozenset(result for launch in cell_run.launches for result in launch.results)
 
 
-def disagreements(entries: Sequence[Entry]) -> list[tuple[Entry, WorkloadError]]:
+def disagreements(cell_runs: Sequence[CellRun]) -> list[tuple[CellRun, WorkloadError]]:
     """Cells whose results differ from the other cells', or from one iteration to the next.
 
-    What most cells gave is taken as right; among equals, what the first cell gave. Cells with another number of workers
-    may give another result.
+    The result of most cells counts as right; in a tie, the result of the first cell. Cells with another number of
+    workers may give another result.
     """
-    counts = dict.fromkeys((entry.cell.workers, entry.cell.roles) for entry in entries)
-    groups = ([entry for entry in entries if (entry.cell.workers, entry.cell.roles) == count] for count in counts)
-    return [found for group in groups for found in _disagreements(group)]
+    counts = dict.fromkeys((each.cell.workers, each.cell.roles) for each in cell_runs)
+    groups = ([each for each in cell_runs if (each.cell.workers, each.cell.roles) == count] for count in counts)
+    return [disagreement for group in groups for disagreement in _disagreements(group)]
 
 
-def _disagreements(entries: Sequence[Entry]) -> list[tuple[Entry, WorkloadError]]:
-    mend = "If it may differ, assert what must hold with @test.check, or return nothing."
-    found = []
-    steady = [entry for entry in entries if len(results_of(entry)) == 1]
-    counted = Counter(next(iter(results_of(entry))) for entry in steady)
+def _disagreements(cell_runs: Sequence[CellRun]) -> list[tuple[CellRun, WorkloadError]]:
+    fix = "If it may differ, assert what must hold with @test.check, or return nothing."
+    errors = []
+    steady = [each for each in cell_runs if len(results_of(each)) == 1]
+    counted = Counter(next(iter(results_of(each))) for each in steady)
     right = counted.most_common(1)[0][0] if counted else None
-    for entry in entries:
-        results = sorted(results_of(entry))
+    for cell_run in cell_runs:
+        results = sorted(results_of(cell_run))
         if len(results) > 1:
             shown = "\n".join(f"  {result}" for result in results[:4])
             reason = f"gave {len(results)} different results from one iteration to the next"
-            found.append((entry, WorkloadError(reason=reason, detail=f"{shown}\n{mend}")))
+            errors.append((cell_run, WorkloadError(reason=reason, detail=f"{shown}\n{fix}")))
         elif results and results[0] != right:
-            detail = f"  here:      {results[0]}\n  elsewhere: {right}\n{mend}"
-            found.append((entry, WorkloadError(reason="gave another result than the other cells", detail=detail)))
-    return found
+            detail = f"  here:      {results[0]}\n  elsewhere: {right}\n{fix}"
+            errors.append((cell_run, WorkloadError(reason="gave another result than the other cells", detail=detail)))
+    return errors
 
 
 def measures(cell: Cell, spec: Spec) -> str:
-    """What a cell's program is asked to do and with what, as a short digest; empty for a body that needs nothing more.
+    """A short digest of what a cell's program is asked to do and with what; empty for a body without requirements.
 
-    Another command line, load or requirement is another measurement: figures of the one say nothing of the other.
+    Another command line, load or requirement is another measurement, so its figures cannot be compared.
     """
     program = cell.executor.program
     if program is None and not spec.requires:
         return ""
-    said = [program and (program.argv, program.environment), spec.service, spec.requires, spec.window_s]
-    return hashlib.sha256(repr(said).encode()).hexdigest()[:16]
+    requested = [program and (program.argv, program.environment), spec.service, spec.requires, spec.window_s]
+    return hashlib.sha256(repr(requested).encode()).hexdigest()[:16]

@@ -1,7 +1,7 @@
-"""What else went on while a tandem was measured, and what of it takes the trust out of a verdict.
+"""The conditions of a measurement: what else the machine did meanwhile.
 
-Sides that take turns see the same machine, so that little of this reaches their ratio. Stored launches saw another
-moment: there the candle cancels the machine's speed, but not what steals cores from one side alone.
+Interleaved launches see the same machine, so little of this reaches their ratio. Stored launches saw another moment:
+there the control workload cancels the machine's speed, but not what takes cores from one side alone.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from ..model import Conditions
 from ..runner.control import burn
 from .machine import ROOT, cgroup_folders, read_text, usable_cores
 
 CALIBRATION_BURNS: Final = 10
-"""Times the fixed work is done for one look, the shortest of which counts: about 20 ms together on a quiet core."""
+"""Runs of the fixed work in one calibration, the shortest of which counts: about 20 ms together on a quiet core."""
 
 
 class CpuTimes(NamedTuple):
@@ -30,7 +30,7 @@ class CpuTimes(NamedTuple):
 
 
 class ConditionsMonitor:
-    """Watches what is not this run: made before a tandem, asked after it; costs nothing in between."""
+    """Reads what the machine does besides this run between `start` and `observe`; costs nothing in between."""
 
     def __init__(
         self,
@@ -41,25 +41,29 @@ class ConditionsMonitor:
         self.root = root
         self.clock = clock
         self.own_s = own_s or (lambda: own_cpu_s(root))
-        self.cpus = usable_cpus()
         self.calibration_ns: list[int] = []
-        self.began = clock()
+
+    def start(self) -> Self:
+        """Read the counters from which `observe` takes the difference; returns itself."""
+        self.cpus = usable_cpus()
+        self.began = self.clock()
         self.began_own_s = self.latest_own_s = self.own_s()
         self.lost_s = 0.0
-        self.began_cpu = cpu_times(root, self.cpus)
-        self.began_periods = quota_periods(root)
-        self.began_throttles = throttle_counts(root, self.cpus)
+        self.began_cpu = cpu_times(self.root, self.cpus)
+        self.began_periods = quota_periods(self.root)
+        self.began_throttles = throttle_counts(self.root, self.cpus)
+        return self
 
     def calibrate(self) -> None:
-        """One look at how long a fixed piece of work takes in this process, while nothing of this run is at work."""
+        """Time a fixed piece of work in this process, while no launch is at work."""
         self.calibration_ns.append(calibration_ns())
-        self.look()
+        self.sample()
 
-    def look(self) -> float:
-        """CPU time of this run in s. To be called before launches are ended: then it holds what nobody waits for.
+    def sample(self) -> float:
+        """CPU time of this run in s. Call it before launches end: then it includes processes that nobody waits for.
 
-        A launch does not wait for multiprocessing's forkserver: with it the time of all its workers is lost. Whatever
-        is missing at the next look was lost so.
+        A launch does not wait for multiprocessing's forkserver, so the time of all its workers is lost when it ends.
+        What is missing at the next sample was lost so.
         """
         own_s = self.own_s()
         self.lost_s += max(0.0, self.latest_own_s - own_s)
@@ -67,17 +71,17 @@ class ConditionsMonitor:
         return own_s - self.began_own_s + self.lost_s
 
     def observe(self) -> Conditions:
-        """What went on since this was made."""
+        """What went on since `start`."""
         span_s = self.clock() - self.began
         cpu = _since(self.began_cpu, cpu_times(self.root, self.cpus))
-        own_s = self.look()
+        own_s = self.sample()
         return Conditions(
             span_s=span_s,
             cores=usable_cores(),
             calibration_ns=tuple(self.calibration_ns),
             steal=max(0.0, cpu.steal / cpu.total) if cpu else None,
             others=max(0.0, cpu.busy / _ticks_per_s() - own_s) / span_s if cpu and span_s > 0 else None,
-            quota=_stopped(self.began_periods, quota_periods(self.root)),
+            quota=_stopped_share(self.began_periods, quota_periods(self.root)),
             throttles=_counted(self.began_throttles, throttle_counts(self.root, self.cpus)),
         )
 
@@ -86,7 +90,7 @@ class ConditionsMonitor:
 
 
 def calibration_ns(burns: int = CALIBRATION_BURNS) -> int:
-    """The shortest of a few runs of the candle in this process, in ns."""
+    """The shortest of a few runs of the control workload in this process, in ns."""
     times = []
     for _ in range(burns):
         began = time.perf_counter_ns()
@@ -96,13 +100,13 @@ def calibration_ns(burns: int = CALIBRATION_BURNS) -> int:
 
 
 def usable_cpus() -> frozenset[int]:
-    """The numbers of the CPUs that this process may run on; empty where the platform does not tell."""
+    """The numbers of the CPUs that this process may run on; empty if the platform has no affinity."""
     affinity = getattr(os, "sched_getaffinity", None)  # Linux has one
     return frozenset(affinity(0)) if affinity else frozenset()
 
 
 def cpu_times(root: Path, cpus: Collection[int]) -> CpuTimes | None:
-    """The times of these CPUs, of all of them where not each is listed; None without /proc/stat."""
+    """The times of these CPUs, or of all CPUs if one is not listed; None without /proc/stat."""
     lines = (line.split() for line in (read_text(root / "proc/stat") or "").splitlines())
     found = {name: _cpu_times(fields) for name, *fields in (line for line in lines if line) if name.startswith("cpu")}
     listed = [found[name] for name in (f"cpu{cpu}" for cpu in cpus) if name in found]
@@ -114,27 +118,27 @@ def cpu_times(root: Path, cpus: Collection[int]) -> CpuTimes | None:
 def own_cpu_s(root: Path = ROOT) -> float:
     """CPU time in s of this process, of every descendant that has been waited for, and of those that live.
 
-    A child's time moves from the last part to the second when it is waited for, so that differences stay true. A
-    process that nobody waited for, as what is killed together with its parent, is lost.
+    A child's time moves from the last part to the second when it is waited for, so differences stay true. The time of a
+    process that nobody waits for, such as one that is killed together with its parent, is lost.
     """
     live = sum(_ticks_of(fields) for fields in _descendants(root, os.getpid()))
     return sum(os.times()[:4]) + live / _ticks_per_s()
 
 
 def quota_periods(root: Path) -> dict[str, tuple[int, int]]:
-    """Periods and those in which the quota stopped a cgroup, for ours and those above that tell (v2 and v1)."""
-    found = {}
+    """All periods and those in which the quota stopped a cgroup, for ours and those above with a quota (v2 and v1)."""
+    periods = {}
     for folder in cgroup_folders(root, "cpu"):
         words = dict(
             re.findall(r"^(nr_periods|nr_throttled) (\d+)$", read_text(folder / "cpu.stat") or "", re.MULTILINE)
         )
         if len(words) == 2:
-            found[str(folder)] = int(words["nr_periods"]), int(words["nr_throttled"])
-    return found
+            periods[str(folder)] = int(words["nr_periods"]), int(words["nr_throttled"])
+    return periods
 
 
 def throttle_counts(root: Path, cpus: Collection[int]) -> dict[str, int]:
-    """How often each usable CPU, and the package that it is part of, slowed itself because of heat."""
+    """How often each usable CPU, and the package that it is part of, throttled because of heat."""
     found = {}
     for path in (root / "sys/devices/system/cpu").glob("cpu[0-9]*/thermal_throttle/*_throttle_count"):
         text = (read_text(path) or "").strip()
@@ -151,14 +155,14 @@ def _cpu_times(fields: Sequence[str]) -> CpuTimes:
 
 
 def _since(began: CpuTimes | None, ended: CpuTimes | None) -> CpuTimes | None:
-    """The difference; None where either is missing or the clock stood still, as in a sandbox that fakes the file."""
+    """The difference; None if either is missing or no tick passed, as in a sandbox that fakes the file."""
     if began is None or ended is None or ended.total <= began.total:
         return None
     return CpuTimes(*(after - before for before, after in zip(began, ended, strict=True)))
 
 
-def _stopped(began: dict[str, tuple[int, int]], ended: dict[str, tuple[int, int]]) -> float | None:
-    """The share of periods that were stopped, in the cgroup where it is largest; None where none tells."""
+def _stopped_share(began: dict[str, tuple[int, int]], ended: dict[str, tuple[int, int]]) -> float | None:
+    """The share of periods that were stopped, in the cgroup where it is largest; None without a quota."""
     shares = []
     for folder in began.keys() & ended.keys():
         periods, stopped = (after - before for before, after in zip(began[folder], ended[folder], strict=True))
@@ -167,7 +171,7 @@ def _stopped(began: dict[str, tuple[int, int]], ended: dict[str, tuple[int, int]
 
 
 def _counted(began: dict[str, int], ended: dict[str, int]) -> int | None:
-    """The most that one counter rose: the cores of a package all show that package's."""
+    """The most that one counter rose: all cores of a package show the package's counter."""
     return max((ended[name] - began[name] for name in began.keys() & ended.keys()), default=None)
 
 
@@ -175,7 +179,7 @@ def _descendants(root: Path, pid: int) -> Iterator[list[str]]:
     """The fields of /proc/PID/stat behind the name, of each living descendant."""
     children: dict[int, list[tuple[int, list[str]]]] = {}
     for name in _entries(root / "proc"):
-        # A process may go at any moment; its name may hold anything, spaces and brackets too.
+        # A process may end at any moment; its name may hold anything, spaces and brackets too.
         fields = _stat(f"{root}/proc/{name}/stat").rpartition(")")[2].split()
         if len(fields) > 14:
             children.setdefault(int(fields[1]), []).append((int(name), fields))
@@ -186,7 +190,7 @@ def _descendants(root: Path, pid: int) -> Iterator[list[str]]:
 
 
 def _stat(path: str) -> str:
-    """Read plainly: there are hundreds of these files at each look."""
+    """Read without pathlib: there are hundreds of these files at each sample."""
     try:
         with open(path, "rb") as file:
             return file.read().decode("utf-8", "replace")

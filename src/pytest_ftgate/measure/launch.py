@@ -1,7 +1,8 @@
-"""Starts the measured interpreters: the only place that does. Launches are driven by a Launcher, real or scripted."""
+"""What measures drives launches through: a Launcher starts them, a Handle tells each what to do next."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -10,32 +11,32 @@ from ..model import (
     Barrier,
     Cell,
     Iteration,
-    LockWaits,
+    Launch,
     MemoryPoint,
     Spec,
     Struct,
-    Timer,
     Waits,
     WorkloadError,
 )
 from ..runner.control import BURN, EMPTY
 
-Side = Literal["own", "control", "locks", "empty"]
-"""What a launch runs: the workload, the candle beside it, the workload with the lock probe, or nothing."""
+LaunchRole = Literal["own", "control", "locks", "empty"]
+"""What a launch runs: the workload, the control workload, the workload with the lock probe, or nothing."""
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """One launch to start: a cell's workload, or what stands in for it under the cell's executor.
+    """One launch to start: a cell's workload, or the control or empty workload under the cell's executor.
 
-    `waits_unavailable` says why threads' waits cannot be told on this interpreter; empty where they can.
+    `waits_unavailable` says why threads' waits cannot be classified on this interpreter; empty where they can.
     With `settled` the allocator gives back at once what is freed, so that growth is the workload's and not its caches'.
-    `reference` says that it is the side that a change is compared with; nothing is done otherwise for it.
+    `order` is the number of its round: launches of the same order are compared with each other.
+    `reference` marks a launch that a change is compared with; it is started and measured like any other.
     """
 
     cell: Cell
     spec: Spec
     python: str
-    side: Side
+    side: LaunchRole
     expect_gil: bool
     environment: dict[str, str]
     hash_seed: int
@@ -44,22 +45,23 @@ class Request(Struct, frozen=True, kw_only=True):
     waits_unavailable: str = ""
     settled: bool = False
     reference: bool = False
+    order: int = 0
 
     @property
     def stand_in(self) -> str:
-        """The runner's word for what stands in for the workload; empty for the workload itself."""
+        """The runner's name of the control or empty workload; empty for the workload itself."""
         return {"control": BURN, "empty": EMPTY}.get(self.side, "")
 
     @property
     def callers(self) -> int:
-        """How many workers' calls are operations: the leading role's where there are roles, one that drives a pool."""
+        """How many workers' calls are operations: all, those of the leading role, or one where a body drives a pool."""
         if self.cell.body != "worker":
             return 1
         return self.cell.roles[0][1] if self.cell.roles and not self.stand_in else self.cell.workers
 
 
 def request_here(cell: Cell, spec: Spec, python: str, timeout_s: float) -> Request:
-    """A program or server as a functional test: nothing is measured, so nothing of its layout is varied."""
+    """A program or server as a functional test: nothing is measured, so neither hash seed nor padding vary."""
     return Request(
         cell=cell,
         spec=spec,
@@ -74,9 +76,9 @@ def request_here(cell: Cell, spec: Spec, python: str, timeout_s: float) -> Reque
 
 
 def setup_of(cell: Cell, spec: Spec, *, stand_in: str = "") -> dict[str, Any]:
-    """What a worker needs to find its body, in plain words that travel to any worker.
+    """What a worker needs to find its body, in plain JSON.
 
-    What stands in for the workload has no roles: all workers of the cell do the same.
+    A control or empty workload has no roles: all workers of the cell do the same.
     """
     switch_ns = cell.target.settings.switchinterval_ns
     return {
@@ -97,25 +99,22 @@ def setup_of(cell: Cell, spec: Spec, *, stand_in: str = "") -> dict[str, Any]:
     }
 
 
-class Finished(Struct, frozen=True, kw_only=True):
-    """What a launch said at its end."""
-
-    cold: Iteration | None
-    iterations: tuple[Iteration, ...]
-    counters: dict[str, float]
-    timers: dict[str, Timer]
-    results: tuple[str, ...]
-    gil_enabled: bool
-    peaks: dict[str, float] = msgspec.field(default_factory=dict)
-    locks: LockWaits | None = None
-
-
 class Held(Struct, frozen=True, kw_only=True):
-    """A turn during which the workers were held at work, and what was seen of them if they were watched."""
+    """An iteration in which the workers were held at work, and the samples of it; none where it was not sampled."""
 
     iteration: Iteration
     memory: tuple[MemoryPoint, ...] = ()
     waits: Waits | None = None
+
+
+def identified(launch: Launch, request: Request, started_at: str) -> Launch:
+    """What a launch recorded of itself, with what its request says of it."""
+    return msgspec.structs.replace(launch, order=request.order, hash_seed=request.hash_seed, started_at=started_at)
+
+
+def utc_now() -> str:
+    """The time of day in UTC, as ISO 8601 to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 class LaunchFailed(Exception):
@@ -131,30 +130,33 @@ class CellUnsupported(Exception):
 
 
 class Handle(Protocol):
-    """A launch that is under way; it does nothing unless told."""
+    """A launch that is under way; it does nothing unless asked."""
 
     def ready(self) -> float:
         """Wait until the workload is imported; the clock's resolution there, in ns."""
         ...
 
     def iteration(self, kind: str, loops: int = 1, window_ns: int = 0) -> Iteration:
-        """One turn. Raises LaunchFailed or CellUnsupported."""
+        """One iteration. Raises LaunchFailed or CellUnsupported."""
         ...
 
     def hold(self, window_ns: int, watched: bool, one_ns: float = 0.0) -> Held:
-        """One turn held for `window_ns`, its memory and its threads' waits watched from outside or not.
+        """One iteration of at least `window_ns`, its memory and its threads' waits sampled from outside if `watched`.
 
-        With `one_ns`, what a call of the body takes, each worker calls it as often as fills the window: the same
-        number, since workers may meet in it. Without, each calls it until the window has passed.
+        With `one_ns`, the time of a call of the body, each worker calls it as often as fills the window: the same
+        number each, since workers may wait for each other in it. Without, each calls it until the window has passed.
         """
         ...
 
     def barrier(self, loops: int, window_ns: int) -> Barrier:
-        """One turn that is not timed, and a look at memory when all is parked after a collection."""
+        """One iteration that is not timed, and a sample of memory at its end: all workers wait, after a collection."""
         ...
 
-    def finish(self) -> Finished:
-        """Let the launch end by itself; its whole record."""
+    def finish(self) -> Launch:
+        """Let the launch end by itself; its record, as far as the launch itself knows it.
+
+        Its loops, its window, its samples of memory and waits and its barriers are left to the caller.
+        """
         ...
 
     def kill(self) -> None:

@@ -1,4 +1,4 @@
-"""The machine as far as it changes figures, and the fingerprint that keys baselines."""
+"""What of the machine changes figures, and the fingerprint that keys baselines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_LIMIT_BYTES: Final = 1 << 60  # cgroup v1 writes a huge number where there i
 
 
 def read_machine(root: Path = ROOT) -> Machine:
-    """This machine; `root` is where /proc and /sys are looked for."""
+    """This machine; `root` is the folder of /proc and /sys."""
     cpu = cpu_model(root)
     cores = usable_cores()
     kernel = platform.release()
@@ -46,7 +46,7 @@ def read_machine(root: Path = ROOT) -> Machine:
 def fingerprint(
     *, system: str, arch: str, cpu: str, cores: int, kernel: str, governor: str | None, cpu_quota: float | None
 ) -> str:
-    """`linux-x86_64-intel-xeon-2c-1a2b3c4d`: readable, the same as long as figures can be compared.
+    """`linux-x86_64-intel-xeon-2c-1a2b3c4d`: readable, the same on machines whose figures can be compared.
 
     `cores` are those usable, `cpu_quota` is in cores; of the kernel only major.minor counts.
     """
@@ -54,7 +54,7 @@ def fingerprint(
     quota = "" if cpu_quota is None else f"{cpu_quota:.2f}"
     exact = "\0".join([system, arch, cpu, str(cores), quota, governor or "", series])
     digest = hashlib.sha256(exact.encode()).hexdigest()[:8]
-    return "-".join([_slug(system), arch.lower(), _slug(_without_noise(cpu)) or "cpu", f"{cores}c", digest])
+    return "-".join([_slug(system), arch.lower(), _slug(_without_marks(cpu)) or "cpu", f"{cores}c", digest])
 
 
 def usable_cores() -> int:
@@ -64,7 +64,7 @@ def usable_cores() -> int:
 
 
 def cpu_model(root: Path = ROOT) -> str:
-    """The CPU's name as the system gives it, `unknown` when it gives none."""
+    """The CPU's name as the system gives it, `unknown` if it gives none."""
     text = read_text(root / "proc/cpuinfo") or ""
     for key in ("model name", "Model", "Hardware", "cpu model", "Processor"):
         match = re.search(rf"^{key}\s*:\s*(.+)$", text, re.MULTILINE)
@@ -75,7 +75,7 @@ def cpu_model(root: Path = ROOT) -> str:
 
 
 def governor(root: Path = ROOT) -> str | None:
-    """The frequency governor of the first core (all of them, joined, when they differ); None where there is none."""
+    """The frequency governor of the first core (all of them, joined, if they differ); None if there is none."""
     paths = sorted((root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor"))
     named = {text.strip() for path in paths if (text := read_text(path))}
     return "+".join(sorted(named)) or None
@@ -114,7 +114,7 @@ def cgroup_folders(root: Path, controller: str) -> list[Path]:
 
 
 def read_text(path: Path) -> str | None:
-    """What a file of /proc or /sys holds; None where it cannot be read."""
+    """The text of a file of /proc or /sys; None if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -135,7 +135,7 @@ def _v1_mount(mount: Path, controllers: str, controller: str) -> str:
     return controllers if (mount / controllers).is_dir() else controller
 
 
-def _without_noise(cpu: str) -> str:
+def _without_marks(cpu: str) -> str:
     return re.sub(r"\((?:r|tm)\)|@.*$|\b(?:cpu|processor|\d+-core)\b", " ", cpu, flags=re.IGNORECASE)
 
 

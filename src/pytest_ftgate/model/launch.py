@@ -14,7 +14,8 @@ EVERYTHING: frozenset[Need] = frozenset(("time", "locks", "memory"))
 NS_PER_S = 1e9
 
 
-Role = Literal["main", "workers", "servers", "others"]
+ProcessGroup = Literal["main", "workers", "servers", "others"]
+"""The processes of a launch by what they do."""
 WaitsFor = Literal["lock", "queue"]
 
 
@@ -78,7 +79,7 @@ class Footprint(Struct, frozen=True, kw_only=True):
 class MemoryPoint(Footprint, frozen=True, kw_only=True):
     """One look at the process tree from outside: the sum over the tree, and over the processes of each role.
 
-    `roles` maps a Role to its part: `main` (the measured process, with the workers that are threads in it),
+    `roles` maps a ProcessGroup to its part: `main` (the measured process, with the workers that are threads in it),
     `workers` (worker processes), `servers` (multiprocessing's forkserver, a Manager) and `others`.
     """
 
@@ -179,9 +180,9 @@ class Launch(Struct, frozen=True, kw_only=True):
     workers are held at work), `barriers`, `looking` and `waits`.
     """
 
-    order: int
-    hash_seed: int
-    started_at: str
+    order: int = 0
+    hash_seed: int = 0
+    started_at: str = ""
     loops: Count = 1
     window_ns: Natural = 0
     cold: Iteration | None = None

@@ -18,7 +18,8 @@ from ..declare import plan
 from ..errors import FtgateError
 from ..model import Decision, Plan, Report, RowMessage
 from ..report import json, terminal
-from ..run.session import RunConfig, Session
+from ..run.config import RunConfig
+from ..run.session import Session
 from . import xdist
 from .collection import CELL
 from .options import thresholds_of, value_of
@@ -46,6 +47,7 @@ class Run:
         self.session = Session(
             run_config(config, self.seed), config.rootpath, self.id, ProgressObserver(self.progress, config)
         )
+        self.session.start()
         self.collected: list[str] = []
         self.messages: dict[str, RowMessage] = {}
         self.plain = False
@@ -56,11 +58,10 @@ class Run:
 
     def _check_out(self) -> None:
         """Check out both sides of a comparison before any worker or test starts; a failure of git is a usage error."""
-        if self.session.config.against:
-            try:
-                self.session.pair()
-            except FtgateError as error:
-                raise pytest.UsageError(str(error)) from None
+        try:
+            self.session.check_out()
+        except FtgateError as error:
+            raise pytest.UsageError(str(error)) from None
 
     def _mode(self) -> Any:
         quiet = self.is_worker or self.config.get_verbosity() < 0
@@ -74,7 +75,7 @@ class Run:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Plan the selected cells."""
         planned: Plan = plan.plan_of(item.stash[CELL] for item in session.items if CELL in item.stash)
-        self.session.prepare(planned)
+        self.session.collect(planned)
         self.progress.start(len(planned.groups))
 
     def pytest_report_header(self) -> str:
@@ -158,7 +159,7 @@ class Run:
     def _finish(self) -> None:
         collected = None if self._narrowed() else self.collected
         self.report = self.session.report(self.messages.values(), version("pytest-ftgate"), collected)
-        self.report = self.session.updated(self.report)
+        self.report = self.session.store(self.report)
         text = json.render(self.report)
         self.session.keep(text)
         for target in value_of(self.config, "report"):

@@ -42,46 +42,43 @@ _SETTINGS: Final = (
 
 
 class AgainstError(FtgateError):
-    """A reference that cannot be had; names what was asked for and the mend."""
+    """A reference that cannot be checked out; the text names what was requested and suggests a fix."""
 
 
 class GitFailed(AgainstError):
-    """Git refused; holds git's own words."""
-
-
-# ---- git
+    """A git command failed; the text is git's own."""
 
 
 class Repository:
     """The git repository that a project stands in; the user's index, branches, stash and files are never written."""
 
     def __init__(self, root: Path) -> None:
-        """`root` is the project's; raises AgainstError where it is in no work tree of git."""
+        """`root` is the project's; raises AgainstError if it is in no git worktree."""
         self.root = root.resolve()
         try:
             answer = self.git("rev-parse", "--is-inside-work-tree", "--show-prefix").splitlines()
         except GitFailed as failed:
             raise AgainstError(f"{OPTION} needs {self.root} to be in a git repository: {failed}") from failed
         if answer[0] != "true":
-            raise AgainstError(f"{OPTION} needs {self.root} to be in a work tree of git; this is a bare repository")
+            raise AgainstError(f"{OPTION} needs {self.root} to be in a git worktree; this is a bare repository")
         self.prefix = answer[1] if len(answer) > 1 else ""
 
     def git(
         self,
         *arguments: str,
         allowed: tuple[int, ...] = (0,),
-        said: str | None = None,
+        given: str | None = None,
         cwd: Path | None = None,
         variables: Mapping[str, str] | None = None,
     ) -> str:
-        """What git prints; `said` is its input. Raises GitFailed with git's words for an exit code not `allowed`."""
+        """The output of git; `given` is its input. Raises GitFailed with git's text for an exit code not `allowed`."""
         settings = [word for setting in _SETTINGS for word in ("-c", setting)]
         try:
             done = subprocess.run(
                 ["git", *settings, *arguments],
                 cwd=cwd or self.root,
                 env=_environment() | dict(variables or {}),
-                input=said or "",
+                input=given or "",
                 capture_output=True,
                 encoding="utf-8",
                 errors="surrogateescape",
@@ -103,12 +100,12 @@ class Repository:
             return None
 
     def named(self, revision: str) -> str | None:
-        """As `commit`, and a branch that only a remote has: CI checks out a commit and makes no local branches."""
+        """As `commit`, but also a branch that only a remote has: CI checks out a commit and makes no local branches."""
         found = self.commit(f"refs/remotes/{revision}") if revision.startswith(f"{self.remote}/") else None
         return found or self.commit(revision) or self.commit(f"refs/remotes/{self.remote}/{revision}")
 
     def spelled(self, name: str) -> str:
-        """The remote's branch of this name, where there is one: a local one may be long out of date."""
+        """The remote's branch of this name if there is one: a local one may be out of date."""
         if name == f"{self.remote}/HEAD":
             found = self.git("rev-parse", "--abbrev-ref", name).strip()
             return found or name
@@ -127,7 +124,7 @@ class Repository:
         return self.git("rev-parse", "--is-shallow-repository").strip() == "true"
 
     def sparse_patterns(self) -> str:
-        """The patterns of a sparse checkout; "" where all of the tree is checked out."""
+        """The patterns of a sparse checkout; "" if all files are checked out."""
         if self.git("config", "--type=bool", "core.sparseCheckout", allowed=(0, 1)).strip() != "true":
             return ""
         path = self.root / self.git("rev-parse", "--git-path", "info/sparse-checkout").rstrip("\n")
@@ -152,38 +149,38 @@ def without_index(index: Path) -> None:
 
 
 def commit_at(repository: Repository, tree: str, head: str) -> str:
-    """A commit that is the same whenever and by whomever it is made; a CI machine need not know a name for itself."""
+    """A commit of a git tree that is the same whenever and by whomever it is made; git needs no user name for it."""
     made_at = f"{repository.git('log', '-1', '--no-show-signature', '--format=%ct', head).strip()} +0000"
     variables = {
         f"GIT_{role}_{field}": value
         for role in ("AUTHOR", "COMMITTER")
         for field, value in (("NAME", "pytest-ftgate"), ("EMAIL", "pytest-ftgate@invalid"), ("DATE", made_at))
     }
-    message = f"work tree on {shown(head)}"
+    message = f"working tree on {shown(head)}"
     return repository.git("commit-tree", tree, "-p", head, "-m", message, variables=variables).strip()
 
 
-def revision_argument(argument: str, old_root: Path, side: Side) -> str:
-    """An install argument of the old root as it is for another checkout."""
+def revision_argument(argument: str, old_root: Path, checkout: Checkout) -> str:
+    """An install argument of the old root, changed for another checkout."""
     option, equals, value = argument.partition("=") if argument.startswith("-") else ("", "", argument)
     place, bracket, extras = value.partition("[")
     url, scheme, path = place.rpartition("file://")
-    if old_root == side.project or not path:
+    if old_root == checkout.project or not path:
         return argument
     if Path(path).is_absolute():
-        path = mapped(path, side.top(old_root), side.top(side.project))
-    elif ".." in Path(path).parts and not (side.project / path).exists() and (old_root / path).exists():
+        path = mapped(path, checkout.top(old_root), checkout.top(checkout.project))
+    elif ".." in Path(path).parts and not (checkout.project / path).exists() and (old_root / path).exists():
         path = os.path.normpath(old_root / path)
     return f"{option}{equals}{url}{scheme}{path}{bracket}{extras}"
 
 
-class Side(Struct, frozen=True, kw_only=True):
-    """One side of a comparison.
+class Checkout(Struct, frozen=True, kw_only=True):
+    """One side of a comparison, checked out.
 
-    `label` is for people: `main (1eb3b87e5d)`, `work tree (dirty)`, `numpy==2.1.0`. `commit` is what is checked out:
-    of a dirty tree a snapshot that no branch holds, of a distribution "". `root` is the project's on this side,
-    `prefix` where it stands below the repository's top, "" at the top. `install` holds further arguments for
-    `uv pip install`, after the usual ones.
+    `label` is for people: `main (1eb3b87e5d)`, `working tree (uncommitted changes)`, `numpy==2.1.0`. `commit` is
+    checked out: for uncommitted changes a snapshot that no branch holds, for a distribution "". `root` is the project's
+    folder in this checkout, `prefix` its path below the repository's top, "" at the top. `install` holds further
+    arguments for `uv pip install`, after the usual ones.
     """
 
     label: str
@@ -194,7 +191,7 @@ class Side(Struct, frozen=True, kw_only=True):
 
     @property
     def project(self) -> Path:
-        """The folder `root`."""
+        """`root` as a path."""
         return Path(self.root)
 
     def top(self, root: Path) -> Path:
@@ -203,11 +200,8 @@ class Side(Struct, frozen=True, kw_only=True):
         return root.parents[depth - 1] if depth else root
 
 
-# ---- a test on another side
-
-
 def mapped(path: str, old_root: Path, new_root: Path) -> str:
-    """A path in or below `old_root` as it is in `new_root`, also where a link leads there; any other as it stands."""
+    """The path in `new_root` of a path in or below `old_root`, also through a link; any other path is unchanged."""
     found, real = Path(path), old_root.resolve()
     for place, root in ((found, old_root), (found, real), (found.resolve(), real)):
         if found.is_absolute() and place.is_relative_to(root):

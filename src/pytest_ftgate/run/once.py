@@ -1,4 +1,4 @@
-"""Runs a cell's body once in this interpreter, as a plain functional test: nothing is measured."""
+"""Runs a cell once in this interpreter, as a plain functional test: nothing is measured."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from ..runner.primitives import context_of, make_shared_objects
 from ..runner.protocol import Failure, Unsupported
 from ..runner.worker import CHECKING, VALUES, Order
 
-__all__ = ["Failure", "Unsupported", "once", "run_here", "run_server_here"]
+__all__ = ["Failure", "Unsupported", "once", "run_here"]
 WINDOW_S = 0.2
-"""How long a program that is told so may take."""
+"""How long a program runs that takes a duration."""
 READY_S = 60.0
-"""How long a server may take to get ready where its test does not say."""
+"""How long a server may take to get ready if its test sets no timeout."""
 
 
 def run_here(cell: Cell, spec: Spec) -> None:
     """One iteration of the cell's workload here. Raises Failure, Unsupported, and what @shared or @check raise.
 
-    The target's settings are left out: a switch interval would be that of all tests that follow.
+    The target's settings are left out: a switch interval would hold for all tests that follow.
     """
     __tracebackhide__ = True
     if cell.executor.kind == "interpreters" and sys.version_info < (3, 14):
@@ -34,52 +34,35 @@ def run_here(cell: Cell, spec: Spec) -> None:
     setup = {**setup_of(cell, spec), "switch_s": None}
     declared, owner = loading.declaration(setup)
     context = context_of(cell.executor.kind, cell.executor.method)
-    kind = make_shared_objects(setup, context)
+    objects = make_shared_objects(setup, context)
     try:
-        shared = None if declared.shared is None else loading.owned(declared.shared, owner)(kind)
+        shared = None if declared.shared is None else loading.owned(declared.shared, owner)(objects)
         outcome = _iteration(setup, shared, context, VALUES if declared.check is not None else 0)
     finally:
-        kind.close()
+        objects.close()
     if declared.check is not None:
         values = [report["value"] for report in outcome.reports]
         loading.owned(declared.check, owner)(values[0] if setup["shape"] == "executor" else values)
 
 
 def once(cell: Cell, spec: Spec) -> None:
-    """A cell once: its body, its program or its server. Raises Failure, Unsupported, and what the test raises."""
-    __tracebackhide__ = True
-    if cell.body == "server":
-        run_server_here(cell, spec)
-    elif cell.executor.kind == "command":
-        run_command_here(cell, spec)
-    else:
-        run_here(cell, spec)
+    """A cell once: its body, its program or its server. Raises Failure, Unsupported, and what the test raises.
 
-
-def run_command_here(cell: Cell, spec: Spec) -> None:
-    """Run a cell's program once, built before if it says how. Raises Unsupported, Failure."""
-    __tracebackhide__ = True
-    from ..measure.launchers import command  # psutil with it, which no other cell needs here
-
-    try:
-        command.run_here(cell, spec, sys.executable, WINDOW_S)
-    except CellUnsupported as reason:
-        raise Unsupported(str(reason)) from None
-    except LaunchFailed as failure:
-        raise Failure(failure.error.reason, failure.error.detail) from None
-
-
-def run_server_here(cell: Cell, spec: Spec) -> None:
-    """Start a cell's server once in this interpreter's environment, run the test's check, and end it.
-
-    Raises Unsupported where a program is not there, Failure where the server does not get ready, and what the check
-    raises. No generator is needed: there is no load.
+    A server is started in this interpreter's environment, checked and ended; it needs no load generator.
     """
     __tracebackhide__ = True
-    from ..measure.launchers import server  # as for a command
-
     try:
-        server.check_here(cell, spec, spec.timeout_s or READY_S)
+        # Launchers bring psutil and more, which a run of other cells does without.
+        if cell.body == "server":
+            from ..measure.launchers import server
+
+            server.check_here(cell, spec, spec.timeout_s or READY_S)
+        elif cell.executor.kind == "command":
+            from ..measure.launchers import command
+
+            command.run_here(cell, spec, sys.executable, WINDOW_S)
+        else:
+            run_here(cell, spec)
     except CellUnsupported as reason:
         raise Unsupported(str(reason)) from None
     except LaunchFailed as failure:

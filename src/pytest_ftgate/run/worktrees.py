@@ -1,6 +1,6 @@
-"""The two sides of a comparison: found in git, checked out in worktrees of their own, cached and pruned.
+"""The two sides of a comparison: found in git, checked out in separate worktrees, cached and pruned.
 
-Both sides are worktrees, also the changed one: their paths are of one length, and an edit during a run is not measured.
+Both sides are worktrees, also the changed one: their paths have one length, and an edit during a run is not measured.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from .git import (
     DEEPEN,
     OPTION,
     AgainstError,
+    Checkout,
     GitFailed,
     Repository,
-    Side,
     commit_at,
     mapped,
     revision_argument,
@@ -37,10 +37,10 @@ from .git import (
     without_index,
 )
 
-KEPT_TREES: Final = 6
+KEPT_WORKTREES: Final = 6
 """Worktrees that stay for the next run; a comparison uses two."""
 IN_USE_S: Final = 3600.0
-"""A tree used more recently may be another run's, and stays."""
+"""A worktree used more recently may be another run's, and stays."""
 FOLDER_DIGITS: Final = 12
 _HOW: Final = f"{OPTION} takes a branch, a tag, a commit, merge-base or dist:NAME==VERSION"
 _BASES: Final = ("GITHUB_BASE_REF", "CI_MERGE_REQUEST_TARGET_BRANCH_NAME")
@@ -53,25 +53,25 @@ _DISTRIBUTION: Final = re.compile(
 
 
 class NothingToCompare(AgainstError):
-    """Both sides would be the same commit."""
+    """Both sides are the same commit."""
 
 
 class Pair(Struct, frozen=True, kw_only=True):
-    """The two sides; it can be encoded, so that the processes of one run share it."""
+    """The two sides. It can be encoded: the processes of one run share it."""
 
-    reference: Side
-    changed: Side
+    reference: Checkout
+    changed: Checkout
 
 
-# ---- what is asked for
+# ---- what is requested
 
 
 def pair(root: Path, against: str, folder: Path, *, environ: Mapping[str, str] = os.environ) -> Pair:
     """Both sides of `--ftgate-against`, checked out: `against` is a revision, `merge-base` or `dist:NAME==VERSION`.
 
-    `root` is the project's, `folder` its `.ftgate`; trees stand in `<folder>/trees`. Runs at once wait for each other.
-    Where HEAD is the merge base itself and nothing was edited, it is the commit before. Raises AgainstError;
-    NothingToCompare where both sides are one commit.
+    `root` is the project's, `folder` its `.ftgate`; worktrees are in `<folder>/worktrees`. Concurrent runs wait for
+    each other. If HEAD is the merge base itself and nothing was edited, the reference is the commit before. Raises
+    AgainstError; NothingToCompare if both sides are one commit.
     """
     if against.startswith("dist:"):
         return _distributions(root, against.removeprefix("dist:"))
@@ -87,29 +87,26 @@ def pair(root: Path, against: str, folder: Path, *, environ: Mapping[str, str] =
         return _checked_out(repository, f"HEAD~1 ({shown(before)}), as HEAD is the {label}", before, folder)
 
 
-def resolve(root: Path, against: str, *, environ: Mapping[str, str] = os.environ) -> str:
-    """The commit that `against`, a revision or `merge-base`, names in the repository of `root`. Raises AgainstError."""
-    return _reference(Repository(root), against, environ)[1]
-
-
 def commit_pair(root: Path, commit: str, folder: Path) -> Pair:
     """As `pair`, for the commit that a stored baseline names. Raises AgainstError with the reason."""
     if not commit:
         raise AgainstError("the baseline names no commit: it was recorded outside of git")
     if commit.endswith("+"):
-        raise AgainstError(f"the baseline was recorded from a dirty tree on {shown(commit)}, which git does not have")
+        raise AgainstError(
+            f"the baseline was recorded with uncommitted changes on {shown(commit)}, which git does not have"
+        )
     repository = Repository(root)
-    found = repository.commit(commit)
-    if found is None:
+    present = repository.commit(commit)
+    if present is None:
         why = f"but this clone is shallow: {DEEPEN}" if repository.shallow else "which was dropped or never fetched"
         raise AgainstError(f"the baseline's commit {shown(commit)} is not in this repository, {why}")
-    return _checked_out(repository, f"the baseline's commit ({shown(found)})", found, folder)
+    return _checked_out(repository, f"the baseline's commit ({shown(present)})", present, folder)
 
 
 def introduced(root: Path, file: Path) -> str:
-    """The last commit that touched `file`; "" where it is untracked, changed or staged, or history ends before it.
+    """The last commit that touched `file`; "" if it is untracked, changed or staged, or history ends before it.
 
-    A recording of a dirty tree is usually committed with the change it was made of: that commit stands for it.
+    A recording of uncommitted changes is usually committed together with them: that commit stands for it.
     """
     path = root.resolve() / file
     if not path.is_file():
@@ -128,7 +125,7 @@ def introduced(root: Path, file: Path) -> str:
 
 
 def _reference(repository: Repository, against: str, environ: Mapping[str, str]) -> tuple[str, str]:
-    """(label, commit) of what was asked for."""
+    """(label, commit) of what was requested."""
     if repository.commit("HEAD") is None:
         raise AgainstError(f"{OPTION}: the repository of {repository.root} has no commit yet; commit something first")
     if against == "merge-base":
@@ -153,9 +150,9 @@ def _unknown(repository: Repository, against: str) -> str:
 
 def _merge_base(repository: Repository, environ: Mapping[str, str]) -> tuple[str, str]:
     base = _base_branch(repository, environ)
-    found = repository.git("merge-base", "HEAD", base, allowed=(0, 1)).strip()
-    if found:
-        return f"merge base with {base} ({shown(found)})", found
+    commit = repository.git("merge-base", "HEAD", base, allowed=(0, 1)).strip()
+    if commit:
+        return f"merge base with {base} ({shown(commit)})", commit
     start = f"{OPTION} merge-base: HEAD and {base} have no common ancestor"
     if repository.shallow:
         raise AgainstError(f"{start} in this clone, which is shallow: {DEEPEN}")
@@ -163,20 +160,20 @@ def _merge_base(repository: Repository, environ: Mapping[str, str]) -> tuple[str
 
 
 def _base_branch(repository: Repository, environ: Mapping[str, str]) -> str:
-    """What a change is merged into: the target of this CI run, else the remote's default branch, else a guess."""
+    """The branch that a change is merged into: this CI run's target, else the remote's default branch, else a guess."""
     variable, target = next(((name, environ[name]) for name in _BASES if environ.get(name)), ("", ""))
     known = [target] if target else list(_usual_bases(repository))
-    found = next((name for name in known if repository.named(name)), None)
-    if found:
-        return repository.spelled(found)
-    mend = f"fetch it with `git fetch {repository.remote} {target or 'NAME'}`"
+    base = next((name for name in known if repository.named(name)), None)
+    if base:
+        return repository.spelled(base)
+    fix = f"fetch it with `git fetch {repository.remote} {target or 'NAME'}`"
     if repository.shallow:
-        mend += f"; this clone is shallow as well: {DEEPEN}"
+        fix += f"; this clone is shallow as well: {DEEPEN}"
     if target:
-        raise AgainstError(f"{OPTION} merge-base: {variable} says {target}, which is not in this clone; {mend}")
+        raise AgainstError(f"{OPTION} merge-base: {variable} says {target}, which is not in this clone; {fix}")
     raise AgainstError(
         f"{OPTION} merge-base: no default branch was found ({repository.remote}/HEAD, an upstream, main or master); "
-        f"name a revision, {OPTION} REV, or {mend}"
+        f"name a revision, {OPTION} REV, or {fix}"
     )
 
 
@@ -187,7 +184,7 @@ def _usual_bases(repository: Repository) -> Iterator[str]:
     upstream = (
         repository.git("for-each-ref", "--format=%(upstream:short)", f"refs/heads/{mine}").strip() if mine else ""
     )
-    # An upstream of the same name is this very branch, pushed: not what it is merged into.
+    # An upstream of the same name is this branch itself, pushed: not what it is merged into.
     own_copy = upstream.partition("/")[2] == mine and bool(upstream)
     if upstream and not own_copy:
         yield upstream
@@ -197,15 +194,15 @@ def _usual_bases(repository: Repository) -> Iterator[str]:
 
 
 def _distributions(root: Path, wanted: str) -> Pair:
-    """The same tree on both sides; the reference's environment gets one distribution more."""
+    """The same files on both sides; the reference's environment gets one more distribution."""
     if not _DISTRIBUTION.fullmatch(wanted.strip()):
         raise AgainstError(
             f"{OPTION} dist:{wanted}: this is not NAME==VERSION with one exact version, as in dist:numpy==2.1.0"
         )
     requirement, here = "".join(wanted.split()), str(root.resolve())
     return Pair(
-        reference=Side(label=requirement, commit="", root=here, install=(requirement,)),
-        changed=Side(label="as installed", commit="", root=here),
+        reference=Checkout(label=requirement, commit="", root=here, install=(requirement,)),
+        changed=Checkout(label="as installed", commit="", root=here),
     )
 
 
@@ -221,40 +218,40 @@ def installed_version(python: Path, requirement: str) -> str:
     return ""
 
 
-# ---- the work tree as it is
+# ---- the working tree as it is
 
 
 def snapshot(repository: Repository, folder: Path) -> str:
-    """A commit of the work tree as it is, what is neither tracked nor ignored included; HEAD where nothing differs.
+    """A commit of the working tree as it is, with untracked files that are not ignored; HEAD if nothing differs.
 
     The same content on the same HEAD is the same commit. Submodules and repositories within are left as HEAD has them.
-    `folder` takes a copy of the index meanwhile, and is this run's alone. Raises GitFailed.
+    `folder` holds a copy of the index meanwhile, and no other run uses it. Raises GitFailed.
     """
     index = folder / "index"
     theirs = repository.root / repository.git("rev-parse", "--git-path", "index").strip()
-    without_index(index)  # of a run that was killed
+    without_index(index)  # left by a run that was killed
     try:
         if theirs.exists():
             shutil.copy2(theirs, index)  # with its time, by which git tells what may have changed since
             index.chmod(0o600)
         else:
             repository.git("read-tree", "HEAD", variables={"GIT_INDEX_FILE": str(index)})
-        tree = _tree_of_files(repository, str(index))
+        tree = _write_tree(repository, str(index))
     finally:
         without_index(index)
     head, head_tree = repository.git("rev-parse", "HEAD", "HEAD^{tree}").split()
     return head if tree == head_tree else commit_at(repository, tree, head)
 
 
-def _tree_of_files(repository: Repository, index: str) -> str:
-    """Bring a copy of the index up to the files and write it as a tree.
+def _write_tree(repository: Repository, index: str) -> str:
+    """Update a copy of the index from the files and write it as a git tree.
 
     Not `git add --all`: that fails on a broken submodule and on a repository without a commit.
     """
     top = Path(repository.git("rev-parse", "--show-toplevel").rstrip("\n"))
 
-    def git(*arguments: str, said: str | None = None) -> str:
-        return repository.git(*arguments, said=said, cwd=top, variables={"GIT_INDEX_FILE": index})
+    def git(*arguments: str, given: str | None = None) -> str:
+        return repository.git(*arguments, given=given, cwd=top, variables={"GIT_INDEX_FILE": index})
 
     differ = ("diff-files", "--ignore-submodules=all", "--name-only", "-z")
     gone = git(*differ, "--diff-filter=D")
@@ -262,14 +259,14 @@ def _tree_of_files(repository: Repository, index: str) -> str:
     new = git("ls-files", "--others", "--exclude-standard", "-z")
     # A name with a slash at its end is a repository of its own.
     added = [name for name in new.split("\0") if name and not name.endswith("/")]
-    git("update-index", "--force-remove", "-z", "--stdin", said=gone)
+    git("update-index", "--force-remove", "-z", "--stdin", given=gone)
     git(
         *("update-index", "--add", "--remove", "--replace", "-z", "--stdin"),
-        said="".join(f"{name}\0" for name in [*filter(None, changed.split("\0")), *added] if not _is_ours(name)),
+        given="".join(f"{name}\0" for name in [*filter(None, changed.split("\0")), *added] if not _is_ours(name)),
     )
     if staged := [name for name in git("ls-files", "-z").split("\0") if _is_ours(name)]:
         staged = sorted(set(staged) - set(git("ls-tree", "-r", "-z", "--name-only", "HEAD").split("\0")))
-        git("update-index", "--force-remove", "-z", "--stdin", said="".join(f"{name}\0" for name in staged))
+        git("update-index", "--force-remove", "-z", "--stdin", given="".join(f"{name}\0" for name in staged))
     return git("write-tree").strip()
 
 
@@ -281,126 +278,116 @@ def _is_ours(name: str) -> bool:
 
 
 def _checked_out(repository: Repository, label: str, commit: str, folder: Path) -> Pair:
-    trees = folder.absolute() / "trees"
-    pythons.hide_from_git(trees)
-    with filelock.FileLock(f"{trees}.lock"):
-        changed = snapshot(repository, trees)
+    worktrees = folder.absolute() / "worktrees"
+    pythons.hide_from_git(worktrees)
+    with filelock.FileLock(f"{worktrees}.lock"):
+        changed = snapshot(repository, worktrees)
         head = repository.commit("HEAD")
         if changed == commit:
             raise NothingToCompare(
-                f"{label} is the commit that is checked out and the work tree is clean: there is nothing to compare; "
-                f"compare with the commit before it: {OPTION} HEAD~1"
+                f"{label} is the commit that is checked out and the working tree is clean: there is nothing to "
+                f"compare; compare with the commit before it: {OPTION} HEAD~1"
             )
-        found = Pair(
-            reference=_side(repository, label, commit, trees),
-            changed=_side(
-                repository, f"HEAD ({shown(changed)})" if changed == head else "work tree (dirty)", changed, trees
-            ),
+        here = f"HEAD ({shown(changed)})" if changed == head else "working tree (uncommitted changes)"
+        both = Pair(
+            reference=_checkout(repository, label, commit, worktrees),
+            changed=_checkout(repository, here, changed, worktrees),
         )
-        _prune(repository, folder, KEPT_TREES, IN_USE_S)
-    return found
+        prune(repository, folder, keep=KEPT_WORKTREES)
+    return both
 
 
-def _side(repository: Repository, label: str, commit: str, trees: Path) -> Side:
-    root = _worktree(repository, commit, trees) / repository.prefix
+def _checkout(repository: Repository, label: str, commit: str, worktrees: Path) -> Checkout:
+    root = _worktree(repository, commit, worktrees) / repository.prefix
     if not root.is_dir():
         raise AgainstError(f"{label} has no folder {repository.prefix}: nothing of this project is in git there")
-    return Side(label=label, commit=commit, root=str(root), prefix=repository.prefix)
+    return Checkout(label=label, commit=commit, root=str(root), prefix=repository.prefix)
 
 
-def _worktree(repository: Repository, commit: str, trees: Path) -> Path:
-    """The worktree of a commit; made, or brought back to the commit where somebody edited it."""
-    # Git gives a new worktree the sparse patterns of the one that it is asked from.
+def _worktree(repository: Repository, commit: str, worktrees: Path) -> Path:
+    """The worktree of a commit; made if missing, reset to the commit if somebody edited it."""
+    # Git gives a new worktree the sparse patterns of the worktree that the command runs in.
     sparse = repository.sparse_patterns()
     name = hashlib.sha256(f"{commit}\0{sparse}".encode(errors="surrogateescape")).hexdigest() if sparse else commit
-    tree = trees / name[:FOLDER_DIGITS]
-    stamp = _tree_stamp(tree)
-    if stamp.exists() and _is_at(repository, tree, commit):
-        if repository.git("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all", cwd=tree):
-            repository.git("reset", "--hard", "--quiet", commit, cwd=tree)
+    worktree = worktrees / name[:FOLDER_DIGITS]
+    stamp = _stamp(worktree)
+    if stamp.exists() and _is_at(repository, worktree, commit):
+        if repository.git("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all", cwd=worktree):
+            repository.git("reset", "--hard", "--quiet", commit, cwd=worktree)
     else:
-        _remove_tree(repository, tree)
+        _remove(repository, worktree)
         # Twice: also over the entry of a worktree that is gone, or was locked while it was made.
-        repository.git("worktree", "add", "--detach", "--force", "--force", "--quiet", str(tree), commit)
+        repository.git("worktree", "add", "--detach", "--force", "--force", "--quiet", str(worktree), commit)
     stamp.touch()
-    return tree
+    return worktree
 
 
-def _is_at(repository: Repository, tree: Path, commit: str) -> bool:
-    """Whether a worktree is sound: not so once the repository was moved or copied, or git's entry of it is gone."""
-    if not (tree / ".git").exists():
-        return False  # git would find the repository around it
+def _is_at(repository: Repository, worktree: Path, commit: str) -> bool:
+    """Whether a worktree is intact: not after the repository was moved or copied, or if git's entry of it is gone."""
+    if not (worktree / ".git").exists():
+        return False  # git would find the enclosing repository
     try:
-        head, *its = repository.git("rev-parse", "HEAD", "--git-common-dir", cwd=tree).splitlines()
+        head, *its = repository.git("rev-parse", "HEAD", "--git-common-dir", cwd=worktree).splitlines()
     except GitFailed:
         return False
     ours = repository.git("rev-parse", "--git-common-dir").splitlines()
-    return head == commit and (tree / its[0]).resolve() == (repository.root / ours[0]).resolve()
+    return head == commit and (worktree / its[0]).resolve() == (repository.root / ours[0]).resolve()
 
 
-def _tree_stamp(tree: Path) -> Path:
-    """Written once the tree is whole; its time is that of the last use. Beside the tree: within, git would see it."""
-    return tree.with_name(f"{tree.name}.whole")
+def _stamp(worktree: Path) -> Path:
+    """Written once the worktree is complete; its time is the last use. Not in the worktree, where git would see it."""
+    return worktree.with_name(f"{worktree.name}.whole")
 
 
-def _remove_tree(repository: Repository, tree: Path) -> None:
-    _tree_stamp(tree).unlink(missing_ok=True)
-    if tree.exists():
-        repository.git("worktree", "remove", "--force", "--force", str(tree), allowed=(0, 128))
-        shutil.rmtree(tree, ignore_errors=True)
+def _remove(repository: Repository, worktree: Path) -> None:
+    _stamp(worktree).unlink(missing_ok=True)
+    if worktree.exists():
+        repository.git("worktree", "remove", "--force", "--force", str(worktree), allowed=(0, 128))
+        shutil.rmtree(worktree, ignore_errors=True)
 
 
-def mark_used(side: Side) -> None:
-    """Say that a run still uses this side: a tree used within the last hour is never pruned."""
-    stamp = _tree_stamp(side.top(side.project))
-    if side.commit and stamp.exists():
+def mark_used(checkout: Checkout) -> None:
+    """Record that a run still uses this checkout: a worktree used within the last hour is never pruned."""
+    stamp = _stamp(checkout.top(checkout.project))
+    if checkout.commit and stamp.exists():
         stamp.touch()
 
 
-def prune(root: Path, folder: Path, *, keep: int = KEPT_TREES, in_use_s: float = IN_USE_S) -> list[Path]:
-    """Remove the worktrees in `folder` but for the `keep` used last, and environments that nothing can use any more.
+def prune(repository: Repository, folder: Path, *, keep: int, in_use_s: float = IN_USE_S) -> list[Path]:
+    """Remove all worktrees in `folder` except the `keep` used last, and environments that nothing can use any more.
 
     One used within `in_use_s` seconds stays: another run may be measuring it. Returns what was removed.
-    Raises AgainstError outside of git.
     """
-    trees = folder.absolute() / "trees"
-    if not trees.is_dir():
-        return []
-    with filelock.FileLock(f"{trees}.lock"):
-        return _prune(Repository(root), folder, keep, in_use_s)
-
-
-def _prune(repository: Repository, folder: Path, keep: int, in_use_s: float) -> list[Path]:
-    trees = folder.absolute() / "trees"
+    worktrees = folder.absolute() / "worktrees"
     now_s = datetime.now(UTC).timestamp()
-    ages_s = {tree: now_s - _used_at_s(tree) for tree in trees.iterdir() if tree.is_dir()}
-    by_age = sorted(ages_s, key=lambda tree: ages_s[tree])
-    old = [tree for tree in by_age[keep:] if ages_s[tree] > in_use_s]
-    for tree in old:
-        _remove_tree(repository, tree)
-    _forget_gone(repository, trees)
+    ages_s = {worktree: now_s - _used_at_s(worktree) for worktree in worktrees.iterdir() if worktree.is_dir()}
+    by_age = sorted(ages_s, key=lambda worktree: ages_s[worktree])
+    old = [worktree for worktree in by_age[keep:] if ages_s[worktree] > in_use_s]
+    for worktree in old:
+        _remove(repository, worktree)
+    _forget_gone(repository, worktrees)
     return [*old, *prune_environments(folder / "envs")]
 
 
-def _used_at_s(tree: Path) -> float:
+def _used_at_s(worktree: Path) -> float:
     try:
-        return _tree_stamp(tree).stat().st_mtime
+        return _stamp(worktree).stat().st_mtime
     except FileNotFoundError:
         return 0.0
 
 
-def _forget_gone(repository: Repository, trees: Path) -> None:
-    """Drop git's entries of trees of ours that are gone; `git worktree prune` would drop the user's as well."""
+def _forget_gone(repository: Repository, worktrees: Path) -> None:
+    """Drop git's entries of our worktrees that are gone; `git worktree prune` would drop the user's as well."""
     for line in repository.git("worktree", "list", "--porcelain").splitlines():
         name, _, place = line.partition(" ")
         path = Path(place)
-        if name == "worktree" and path.parent == trees.resolve() and not path.exists():
+        if name == "worktree" and path.parent == worktrees.resolve() and not path.exists():
             repository.git("worktree", "remove", "--force", "--force", str(path), allowed=(0, 128))
 
 
-def relocated(spec: Spec, old_root: Path, side: Side) -> Spec:
-    """A test as it stands on a side: its file and its import path there; all of the repository moves along."""
-    old_top, new_top = side.top(old_root.resolve()), side.top(side.project)
+def relocated(spec: Spec, old_root: Path, checkout: Checkout) -> Spec:
+    """A test in a checkout: its file and its import path there; other paths of the repository move too."""
+    old_top, new_top = checkout.top(old_root.resolve()), checkout.top(checkout.project)
     source = msgspec.structs.replace(
         spec.source,
         path=mapped(spec.source.path, old_top, new_top),
@@ -409,28 +396,28 @@ def relocated(spec: Spec, old_root: Path, side: Side) -> Spec:
     return msgspec.structs.replace(spec, source=source)
 
 
-def install_of(arguments: Iterable[str], old_root: Path, side: Side) -> tuple[str, ...]:
-    """Install arguments as they hold on a side, with its own last.
+def install_of(arguments: Iterable[str], old_root: Path, checkout: Checkout) -> tuple[str, ...]:
+    """Install arguments for a checkout, with its own last.
 
-    An absolute path in the repository becomes the side's; a relative one that leads out of it stays where it is.
+    An absolute path in the repository is moved to the checkout; a relative one that leads out of it is not.
     """
-    return (*(revision_argument(argument, old_root.resolve(), side) for argument in arguments), *side.install)
+    return (*(revision_argument(argument, old_root.resolve(), checkout) for argument in arguments), *checkout.install)
 
 
-def lacks(side: Side, test: str) -> bool:
-    """Whether a side has not got the test (`a.py::test_x`) at all."""
-    return unused.source_is_gone(test, side.project)
+def lacks(checkout: Checkout, test: str) -> bool:
+    """Whether a checkout does not have the test (`a.py::test_x`) at all."""
+    return unused.source_is_gone(test, checkout.project)
 
 
-def ignored_hint(detail: str, side: Side, old_root: Path) -> str:
+def ignored_hint(detail: str, checkout: Checkout, old_root: Path) -> str:
     """One line for an error whose text names a file or module of the project that is on neither side; "" otherwise."""
-    root = re.escape(side.root)
-    files = [name for name in re.findall(rf"{root}/([^'\"\n]+)", detail) if not (side.project / name).exists()]
+    root = re.escape(checkout.root)
+    files = [name for name in re.findall(rf"{root}/([^'\"\n]+)", detail) if not (checkout.project / name).exists()]
     modules = [name.replace(".", "/") for name in re.findall(r"No module named '([\w.]+)'", detail)]
-    for name in (*files, *(found for module in modules for found in _module_files(old_root, module))):
-        if (old_root / name).exists() and not (side.project / name).exists():
+    for name in (*files, *(file for module in modules for file in _module_files(old_root, module))):
+        if (old_root / name).exists() and not (checkout.project / name).exists():
             return (
-                f"{name} is in the work tree but not in git, so neither side of {OPTION} has it: "
+                f"{name} is in the working tree but not in git, so neither side of {OPTION} has it: "
                 "commit it, or let ftgate_install or the workload make it"
             )
     return ""

@@ -13,5 +13,6 @@ __all__ = [
     "locks",
     "primitives",
     "protocol",
+    "record",
     "worker",
 ]

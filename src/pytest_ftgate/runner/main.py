@@ -1,4 +1,4 @@
-"""One launch: read the job, run iterations on request, write the result."""
+"""One launch: read the job, run iterations when asked, write the result."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from .protocol import (
     ProtocolError,
     Unsupported,
 )
+from .record import LaunchRecord
 from .worker import AT_BARRIER, CHECKING, HOLDING, VALUES, Order, explain
 
 TYPE_CHECKING = False
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
     from .executors.base import IterationResult
 
 
-class Control:
-    """The pair of pipes to the controller, one JSON line per message. The workload's children do not inherit them."""
+class ControlPipes:
+    """The pair of pipes to the controller; one JSON line per message. The workload's children do not get them."""
 
     def __init__(self, read: int, write: int) -> None:
         os.set_inheritable(read, False)
@@ -60,29 +61,29 @@ class Control:
             pass
 
 
-class HoldObserver(Observer):
-    """Reports when the workers are at work, so that the controller can sample them."""
+class ReleaseObserver(Observer):
+    """Says when the workers are at work, so that they can be sampled."""
 
-    def __init__(self, control: Control) -> None:
+    def __init__(self, control: ControlPipes) -> None:
         self.control = control
 
     def released(self, executor: Any) -> None:
-        """The workers run on; they do not wait for the controller."""
-        self.control.send({"event": "released", "roles": executor.process_map()})
+        """The workers go on without waiting."""
+        self.control.send({"event": "released", "processes": executor.process_map()})
 
 
 class BarrierObserver(Observer):
-    """Reports when all workers are at a barrier, and keeps them there until the controller has sampled memory."""
+    """Says when all workers are at the barrier, and keeps them there until the controller has sampled them."""
 
-    def __init__(self, control: Control, settled: bool) -> None:
+    def __init__(self, control: ControlPipes, settled: bool) -> None:
         self.control = control
         self.settled = settled
 
     def at_barrier(self, executor: Any) -> None:
-        """Wait for the controller; if it has ended, end this launch with all its processes."""
+        """Waits for the controller; without one nothing of this launch may go on."""
         if self.settled:
             _settle()
-        self.control.send({"event": "at barrier", "roles": executor.process_map()})
+        self.control.send({"event": "at_barrier", "processes": executor.process_map()})
         if self.control.receive() is None:
             os.killpg(0, signal.SIGKILL)
 
@@ -100,14 +101,14 @@ def _settle() -> None:
 FLAGS = {COLD: CHECKING, CHECK: CHECKING, HOLD: HOLDING, BARRIER: AT_BARRIER}
 
 
-class Cell:
+class MeasuredCell:
     """The cell that this launch measures: its workers, its shared state and its record."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.setup = job["setup"]
         self.probe = _lock_probe() if job["locks"] else None
         self.expects_gil_off = job["expect_gil"] is False
-        self.record = Record()
+        self.record = LaunchRecord()
         loading.prepare(self.setup)
         watch.install()
         self.declaration: Declaration | None = None
@@ -130,7 +131,7 @@ class Cell:
         return loading.owned(self.declaration.shared, self.owner)(self.shared_objects)
 
     def iteration(self, message: dict[str, Any], observer: Observer) -> dict[str, Any]:
-        """One iteration as requested; its times in ns and its operations."""
+        """One iteration as the controller asks for it; what it took, in ns."""
         kind = message["kind"]
         flags = FLAGS.get(kind, 0)
         checking = bool(flags & CHECKING)
@@ -147,11 +148,11 @@ class Cell:
         if checking and not message["window_ns"]:
             self._check(outcome, checks_itself)
         iteration = _iteration(outcome)
-        self.record.add(kind, iteration, outcome)
+        self.record.add(kind, iteration, outcome.reports)
         return iteration
 
     def _open_window(self, kind: str) -> None:
-        """In a lock launch a warm-up counts acquisitions and a measured iteration records waits: never both at once."""
+        """In a lock launch a warm-up counts acquisitions, and a measured iteration records waits: never both."""
         if self.probe is not None:
             states = {WARMUP: self.probe.COUNT, MEASURED: self.probe.RECORD}
             self.probe.set_window(states.get(kind, self.probe.OFF))
@@ -184,50 +185,6 @@ class Cell:
         if note and os.path.exists(note):
             with open(note, encoding="utf-8") as file:
                 self.check_gil(True, file.read())
-
-
-class Record:
-    """What a launch has measured so far."""
-
-    def __init__(self) -> None:
-        self.cold: dict[str, Any] | None = None
-        self.iterations: list[dict[str, Any]] = []
-        self.counters: dict[str, float] = {}
-        self.timers: dict[str, list[int]] = {}
-        self.peaks: dict[str, float] = {}
-        self.results: set[str] = set()
-        self.warmed_ops = 0
-
-    def add(self, kind: str, iteration: dict[str, Any], outcome: IterationResult) -> None:
-        """Keep a cold or measured turn; warm-ups, checks and barriers leave no figures."""
-        if kind == COLD:
-            self.cold = iteration
-        if kind == WARMUP:
-            self.warmed_ops += iteration["ops"]
-        if kind not in (MEASURED, HOLD):
-            return
-        self.iterations.append(iteration)
-        for report in outcome.reports:
-            for name, n in report["counters"].items():
-                self.counters[name] = self.counters.get(name, 0) + n
-            for name, (count, total, most) in report["timers"].items():
-                kept = self.timers.setdefault(name, [0, 0, 0])
-                self.timers[name] = [kept[0] + count, kept[1] + total, max(kept[2], most)]
-            for name, highest in report["peaks"].items():
-                self.peaks[name] = max(highest, self.peaks.get(name, highest))
-
-    def as_json(self) -> dict[str, Any]:
-        """The record in the words of the result file."""
-        timers = {name: {"count": c, "total_ns": t, "max_ns": m} for name, (c, t, m) in self.timers.items()}
-        return {
-            "cold": self.cold,
-            "iterations": self.iterations,
-            "counters": self.counters,
-            "timers": timers,
-            "peaks": self.peaks,
-            "results": sorted(self.results),
-            "warmed_ops": self.warmed_ops,
-        }
 
 
 def _iteration(outcome: IterationResult) -> dict[str, Any]:
@@ -271,7 +228,7 @@ def _lock_probe() -> Any:
     return locks
 
 
-def _interleave(cell: Cell, control: Control, settled: bool) -> None:
+def _interleave(cell: MeasuredCell, control: ControlPipes, settled: bool) -> None:
     while True:
         message = control.receive()
         if message is None:
@@ -281,7 +238,7 @@ def _interleave(cell: Cell, control: Control, settled: bool) -> None:
         if message["do"] == "finish":
             cell.close()
             return
-        observers: dict[str, Observer] = {HOLD: HoldObserver(control), BARRIER: BarrierObserver(control, settled)}
+        observers: dict[str, Observer] = {HOLD: ReleaseObserver(control), BARRIER: BarrierObserver(control, settled)}
         iteration = cell.iteration(message, observers.get(message["kind"]) or Observer())
         control.send({"event": "iteration", "iteration": iteration})
 
@@ -289,11 +246,11 @@ def _interleave(cell: Cell, control: Control, settled: bool) -> None:
 def main(argv: list[str]) -> int:
     """Run the launch that the job file describes. Exit code 0 unless the job itself cannot be read."""
     job = _read_job(argv[0])
-    control = Control(*job["control"])
+    control = ControlPipes(*job["control"])
     result: dict[str, Any] = {"protocol": PROTOCOL, "error": None, "unsupported": None}
     cell = None
     try:
-        cell = Cell(job)
+        cell = MeasuredCell(job)
         control.send({"event": "ready", "resolution_ns": resolution_ns()})
         _interleave(cell, control, job["settled"])
     except Unsupported as unsupported:
@@ -301,9 +258,9 @@ def main(argv: list[str]) -> int:
     except BaseException as error:
         reason, detail = explain(error)
         result["error"] = {"reason": reason, "detail": detail}
-    if cell is not None:
-        result.update(cell.record.as_json())
-    result["gil_enabled"] = gil_enabled()
+    launch = cell.record.as_json() if cell is not None else {}
+    result["launch"] = {**launch, "gil_enabled": gil_enabled()}
+    result["warmed_ops"] = cell.record.warmed_ops if cell is not None else 0
     _write_result(job["result"], result)
     control.send({"event": "closed"})
     # Before this process ends, the controller looks for children that were left behind.

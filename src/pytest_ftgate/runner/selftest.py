@@ -1,7 +1,7 @@
 """`python -P -s selftest.py`: threads and children in known states, to test that the thread sampler recognizes them.
 
 Prints one line of JSON, `{"gil": bool, "states": [[pid, thread id, state], ...]}`, and ends with its standard input.
-A state is the expected class and a name, such as `parked a lock`.
+A state is the expected class and a name, such as `futex a lock`.
 """
 
 from __future__ import annotations
@@ -101,12 +101,12 @@ def threads(pipe: int) -> int:
     lock.acquire()
     again.acquire()
     waits: dict[str, Callable[[], object]] = {
-        "parked a lock": lock.acquire,
-        "parked a lock with a timeout": lambda: lock.acquire(timeout=FOREVER_S),
-        "parked a re-entrant lock": again.acquire,
-        "parked a condition": lambda: _wait_for(threading.Condition()),
-        "parked an event with a timeout": lambda: threading.Event().wait(FOREVER_S),
-        "parked a queue with a timeout": lambda: _get(SimpleQueue()),
+        "futex a lock": lock.acquire,
+        "futex a lock with a timeout": lambda: lock.acquire(timeout=FOREVER_S),
+        "futex a re-entrant lock": again.acquire,
+        "futex a condition": lambda: _wait_for(threading.Condition()),
+        "futex an event with a timeout": lambda: threading.Event().wait(FOREVER_S),
+        "futex a queue with a timeout": lambda: _get(SimpleQueue()),
         "asleep a sleep": lambda: time.sleep(FOREVER_S),
     }
     for state, wait in waits.items():

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ..model import Launch
 from .schema import SCHEMA, STATISTIC, BaselineError, StoredCell, TestBaseline
 
 T = TypeVar("T")
@@ -42,14 +43,16 @@ def _on_one_line(path: tuple[str | int, ...]) -> bool:
     match path:
         case ("machines", _) | ("cells", _, _, "interpreter"):
             return True
-        case ("cells", _, _, "recordings", int(), "launches" | "control" | "single" | "memory" | "locks", int()):
-            return True
+        case ("cells", _, _, "recordings", int(), side, int()):
+            return side in LAUNCHES
     return False
 
 
 # ---- columns: the iterations of a launch, its samples of memory and its barriers
 
 
+LAUNCHES = ("launches", "control", "single", "memory", "locks")
+"""The fields of a recording that hold launches."""
 COLUMNS = ("iterations", "memory", "barriers")
 """What stands in a launch as an object of arrays, one for each field, in place of an array of objects."""
 
@@ -62,8 +65,8 @@ def _packed(value: Any) -> Any:
             for field in msgspec.structs.fields(value)
             if not _is_default(field, getattr(value, field.name))
         }
-        launch = "hash_seed" in kept
-        return {name: _columns(item) if launch and name in COLUMNS else _packed(item) for name, item in kept.items()}
+        columns = COLUMNS if isinstance(value, Launch) else ()
+        return {name: _columns(item) if name in columns else _packed(item) for name, item in kept.items()}
     if isinstance(value, dict):
         return {key: _packed(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -98,17 +101,20 @@ def _unpack(cells: Any, path: str, name: str) -> None:
                 launch[field] = _rows(launch[field], f"{place}.{field}", name)
 
 
-def _launches(value: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every object below that is a launch, with its path."""
+def _launches(cells: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every object that stands where a launch does, with its path; what is of another shape is reported later."""
+    found = [(path, cells)]
+    for keys in (None, None, ("recordings",), None, LAUNCHES, None):  # cell, build, field, recording, side, launch
+        found = [inner for place, value in found for inner in _inside(value, place, keys)]
+    return ((place, value) for place, value in found if isinstance(value, dict))
+
+
+def _inside(value: Any, path: str, keys: Sequence[str] | None) -> Iterator[tuple[str, Any]]:
+    """What stands in an object (under these keys) or in an array, with its path."""
     if isinstance(value, dict):
-        if "hash_seed" in value:
-            yield path, value
-            return
-        for key, item in value.items():
-            yield from _launches(item, _child(path, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _launches(item, f"{path}[{index}]")
+        yield from ((_child(path, key), item) for key, item in value.items() if keys is None or key in keys)
+    elif isinstance(value, list) and keys is None:
+        yield from ((f"{path}[{index}]", item) for index, item in enumerate(value))
 
 
 def _rows(columns: dict[str, Any], path: str, name: str) -> list[dict[str, Any]]:

@@ -3,200 +3,75 @@
 from __future__ import annotations
 
 import os
-import selectors
 import shlex
-import signal
-import subprocess
-import threading
 from collections.abc import Mapping, Sequence
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from ...model import Barrier, Cell, Iteration, MemoryPoint, Program, Spec, Timer, Waits, WorkloadError
-from ...runner.clock import now_ns, resolution_ns
-from ...runner.protocol import CHECK, COLD, HOLD, MEASURED
+from ...model import Barrier, Cell, Iteration, Launch, MemoryPoint, Program, Spec, Waits, WorkloadError, to_builtins
+from ...runner.clock import resolution_ns
+from ...runner.protocol import CHECK, HOLD, MEASURED
+from ...runner.record import LaunchRecord
 from ...text import expanded
-from ..launch import CellUnsupported, Finished, Held, LaunchFailed, Request, request_here
+from ..launch import CellUnsupported, Held, LaunchFailed, Request, identified, request_here, utc_now
 from ..watch import processes
-from ..watch.process_roles import Roles
+from ..watch.process_map import ProcessMap
+from ..watch.sampling import SAMPLED, sample_tree
 from . import program_words
-from .output import FLOOD_BYTES, Output, left_behind
-from .workload import WATCHED, bare_environment, watch_tree
+from .output import PipeOutput, exit_text, left_behind
+from .process import Process
+from .workload import bare_environment
 
 BUILD_TIMEOUT_S = 1800.0
 KEPT_BYTES = 256 << 10
-"""Of what a program prints: its JSON object is among the last of it."""
-SHORTEST_WATCHED_S = 0.05
-"""A look at a shorter run would be one at its start or its end, whichever it happened to be."""
+"""How much of what a program prints is kept: its JSON object is among the last of it."""
+SHORTEST_SAMPLED_S = 0.05
+"""A sample of a shorter run would be one of its start or of its end, by chance."""
 OVERSTATED = 1.2
-"""How much longer than it ran a program may say it has worked, before its seconds are taken for another unit."""
-WAITS_UNKNOWN = "what a program that is no workload of Python's waits for cannot be told"
+"""How much longer than it ran a program may report to have worked, before `seconds` are taken for another unit."""
+WAITS_UNKNOWN = "the waits of a program that is not a Python workload cannot be classified"
 NOTHING = Iteration(start_ns=0, work_ns=0, join_ns=0, wall_ns=0, cpu_ns=0, ops=0, rate=0.0)
 
 
-# ---- what a run says
+# ---- the output of a run
 
 
-class _SaidTimer(msgspec.Struct):
+class _OutputTimer(msgspec.Struct):
     count: Annotated[int, msgspec.Meta(ge=0)]
     total_ns: Annotated[float, msgspec.Meta(ge=0)]
     max_ns: Annotated[float, msgspec.Meta(ge=0)] = 0.0
 
 
-class Said(msgspec.Struct):
-    """What a run printed of itself; `seconds` is the time that its operations took. Other fields are left alone."""
+class ProgramOutput(msgspec.Struct):
+    """The metrics that a run printed; `seconds` is the time that its operations took. Other fields are ignored."""
 
     ops: Annotated[float, msgspec.Meta(ge=0)] = 1.0
     seconds: Annotated[float, msgspec.Meta(gt=0)] | None = None
     counters: dict[str, float] = {}
-    timers: dict[str, _SaidTimer] = {}
+    timers: dict[str, _OutputTimer] = {}
     peaks: dict[str, float] = {}
 
+    def report(self) -> dict[str, Any]:
+        """Its own metrics, as a LaunchRecord takes them."""
+        timers = {name: (each.count, round(each.total_ns), round(each.max_ns)) for name, each in self.timers.items()}
+        return {"counters": self.counters, "timers": timers, "peaks": self.peaks}
 
-def said(text: str) -> Said | None:
-    """The last line of `text` that is a JSON object; None without one. Raises ValueError for one that has it wrong."""
+
+def program_output(text: str) -> ProgramOutput | None:
+    """The last line of `text` that is a JSON object; None without one. Raises ValueError for one with wrong fields."""
     broken: msgspec.DecodeError | None = None
     for line in reversed(text.splitlines()):
         try:
-            found = msgspec.json.decode(line)
+            decoded = msgspec.json.decode(line)
         except msgspec.DecodeError as error:
             broken = broken or (error if line.lstrip().startswith("{") else None)
             continue
-        if isinstance(found, dict):
-            return msgspec.convert(found, Said)
+        if isinstance(decoded, dict):
+            return msgspec.convert(decoded, ProgramOutput)
     if broken is not None:
         raise ValueError(str(broken)) from broken
     return None
-
-
-# ---- a program under way
-
-
-class Ended(NamedTuple):
-    """How a program ended: its exit code, negative for a signal, and its time with that of its children, in ns."""
-
-    code: int
-    ended_ns: int
-    cpu_ns: int
-
-
-class Running:
-    """A program in a session of its own; what it prints is drained while it is waited for.
-
-    A thread of ours waits for its end, so that its time is right whatever else is looked at meanwhile.
-    """
-
-    def __init__(self, words: Sequence[str], folder: str, environment: Mapping[str, str], mark: str) -> None:
-        """Start it. Raises LaunchFailed where that cannot be."""
-        self.mark = mark
-        self.began_ns = now_ns()
-        try:
-            self.process = subprocess.Popen(
-                words,
-                cwd=folder,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise LaunchFailed(WorkloadError(reason=f"{words[0]} cannot be started: {error.strerror}")) from error
-        self.ended: Ended | None = None
-        self.waiter = threading.Thread(target=self._wait, name=f"ftgate waits for {words[0]}", daemon=True)
-        self.waiter.start()
-        self.stdout, self.stderr = Output(KEPT_BYTES), Output()
-        self.selector = selectors.DefaultSelector()
-        for stream, output in ((self.process.stdout, self.stdout), (self.process.stderr, self.stderr)):
-            assert stream is not None
-            os.set_blocking(stream.fileno(), False)
-            self.selector.register(stream, selectors.EVENT_READ, output)
-
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        return self.process.pid
-
-    @property
-    def wall_ns(self) -> int:
-        """From its start until it ended, or until now."""
-        return (self.ended.ended_ns if self.ended else now_ns()) - self.began_ns
-
-    def wait(self, timeout_s: float, what: str = "") -> Ended:
-        """Wait for its end. Raises LaunchFailed for a flood, or when it takes longer than `timeout_s`."""
-        while self.ended is None:
-            self._drain(0.1)
-            if self.stdout.flooded or self.stderr.flooded:
-                raise self._ended_for(f"{what}printed more than {FLOOD_BYTES >> 20} MiB")
-            if self.wall_ns > timeout_s * 1e9:
-                raise self._ended_for(f"{what}did not end within {timeout_s:g} s (its whole process tree was ended)")
-        self._drain_rest()
-        return self.ended
-
-    def over(self, wait_s: float = 0.0) -> bool:
-        """Whether it has ended; waits for that at most `wait_s`, and drains what it prints meanwhile."""
-        ends = now_ns() + wait_s * 1e9
-        self._drain(0.0)
-        while self.ended is None and (left_ns := ends - now_ns()) > 0:
-            self._drain(min(0.1, left_ns / 1e9))
-        return self.ended is not None
-
-    def failure(self, reason: str) -> LaunchFailed:
-        """The error of a program that failed, with the last lines that it printed."""
-        self._drain_rest()
-        tail = "\n".join(filter(None, (self.stdout.tail(10), self.stderr.tail())))
-        return LaunchFailed(WorkloadError(reason=reason, detail=f"the last lines it printed:\n{tail}" if tail else ""))
-
-    def kill(self) -> None:
-        """End it and everything it started. Safe at any time, also twice."""
-        if self.ended is None:
-            processes.kill_all(self.pid, self.mark)
-        self.waiter.join()
-        self.selector.close()
-        for stream in (self.process.stdout, self.process.stderr):
-            if stream is not None:
-                stream.close()
-
-    def _ended_for(self, reason: str) -> LaunchFailed:
-        """The error of a program that was ended at once: others would be measured beside it."""
-        failure = self.failure(reason)
-        self.kill()
-        return failure
-
-    def _wait(self) -> None:
-        try:
-            _, status, usage = os.wait4(self.pid, 0)
-        except ChildProcessError:  # who killed it has waited for it, too, and was faster
-            code, cpu_s = -signal.SIGKILL, 0.0
-        else:
-            code, cpu_s = os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime
-        # The process object must not wait for a pid that may be another's by now.
-        self.process.returncode = code
-        self.ended = Ended(code, now_ns(), round(cpu_s * 1e9))
-
-    def _drain(self, wait_s: float) -> None:
-        if not self.selector.get_map():  # it has closed both: its end is near, or nothing more is to be read
-            self.waiter.join(wait_s)
-            return
-        for key, _ in self.selector.select(wait_s):
-            if not key.data.drain(key.fd):
-                self.selector.unregister(key.fileobj)
-
-    def _drain_rest(self) -> None:
-        """What is there by now; a child of its may hold the other end for long."""
-        while self.selector.get_map() and (ready := self.selector.select(0)):
-            for key, _ in ready:
-                if not key.data.drain(key.fd):
-                    self.selector.unregister(key.fileobj)
-
-
-def exit_text(code: int) -> str:
-    """How a program ended, for people."""
-    if code >= 0:
-        return f"exited with code {code}"
-    names = {int(each): each.name for each in signal.Signals}
-    return f"was killed by {names.get(-code, f'signal {-code}')}"
 
 
 def program_environment(request: Request, mark: str, values: Mapping[str, str]) -> dict[str, str]:
@@ -214,14 +89,14 @@ def program_environment(request: Request, mark: str, values: Mapping[str, str]) 
 
 
 class CommandLauncher:
-    """Launches of commands: each turn of one is a run of its program."""
+    """Launches of commands: each iteration of one is a run of its program."""
 
     def __init__(self) -> None:
         self.marks = processes.marks()
         self.builds: dict[tuple[str, ...], WorkloadError | None] = {}
-        """What came of each command line that builds a program: it is run once."""
+        """The error of each command line that builds a program, or None: it is run once."""
         self.starts_s: dict[tuple[str, str], float] = {}
-        """What a cell's latest run took beside its work, by folder and node id: mostly its start."""
+        """The time of a cell's latest run outside its work, by folder and node id: mostly its start."""
 
     def start(self, request: Request) -> CommandHandle:
         """A launch; nothing runs yet. Raises CellUnsupported where a program is missing."""
@@ -230,7 +105,7 @@ class CommandLauncher:
         values = program_words.values_of(request.cell, request.spec, request.python)
         words = expanded((program.build or program.argv)[:1], values)
         reason = program_words.missing(request.spec.needs, request.python)
-        if not reason and program_words.found(words[0], request.python, values["folder"]) is None:
+        if not reason and program_words.which(words[0], request.python, values["folder"]) is None:
             reason = program_words.absent(words[0], request.spec.needs)
         if reason:
             raise CellUnsupported(reason)
@@ -238,7 +113,7 @@ class CommandLauncher:
 
 
 class CommandHandle:
-    """One launch of a command; between turns nothing of it runs."""
+    """One launch of a command; between iterations nothing of it runs."""
 
     def __init__(
         self, launcher: CommandLauncher, request: Request, program: Program, values: Mapping[str, str], mark: str
@@ -249,9 +124,11 @@ class CommandHandle:
         self.values = values
         self.mark = mark
         self.key = (values["folder"], request.cell.nodeid)
-        self.running: Running | None = None
+        self.process: Process | None = None
         self.begun = False
-        self.record = Record()
+        """Whether a run was begun; one that was interrupted while it was started has no process here."""
+        self.record = LaunchRecord()
+        self.started_at = utc_now()
 
     def ready(self) -> float:
         """Build the program, unless that was done in this run; the resolution of our clock, in ns."""
@@ -270,159 +147,125 @@ class CommandHandle:
         return float(resolution_ns())
 
     def iteration(self, kind: str, loops: int = 1, window_ns: int = 0) -> Iteration:
-        """`loops` runs one after the other, or one of `window_ns`; results are not compared, so a check is none."""
+        """`loops` runs one after the other, or one of `window_ns`; a check is none, since no results are compared."""
         if kind == CHECK:
             return NOTHING
-        return self.record.add(kind, [self._run(window_ns) for _ in range(loops)])
+        return self._recorded(kind, [self._run(window_ns) for _ in range(loops)])
 
     def hold(self, window_ns: int, watched: bool, one_ns: float = 0.0) -> Held:
-        """One run, watched in its middle: of `window_ns`, or as long as it takes, which is about `one_ns`."""
+        """One run, sampled in its middle: of `window_ns`, or as long as it takes, which is about `one_ns`."""
         seconds = one_ns / 1e9 if one_ns else window_ns / 1e9
         memory: tuple[MemoryPoint, ...] = ()
         waits: Waits | None = None
-        running = self._started(0 if one_ns else window_ns)
-        before_s = self.launcher.starts_s.get(self.key, 0.0) + seconds * (1 - WATCHED) / 2
-        if watched and seconds >= SHORTEST_WATCHED_S and not running.over(before_s):
-            roles = Roles(main=running.pid, all_work=True)
-            memory, waits = watch_tree(roles, seconds * WATCHED, refused=WAITS_UNKNOWN, over=running.over, grows=True)
-        run = self._ended(running, 0 if one_ns else window_ns)
-        return Held(iteration=self.record.add(HOLD, [run]), memory=memory, waits=waits)
+        process = self._started(0 if one_ns else window_ns)
+        before_s = self.launcher.starts_s.get(self.key, 0.0) + seconds * (1 - SAMPLED) / 2
+        if watched and seconds >= SHORTEST_SAMPLED_S and not process.over(before_s):
+            tree = ProcessMap(main=process.pid, all_work=True)
+            memory, waits = sample_tree(tree, seconds * SAMPLED, refused=WAITS_UNKNOWN, over=process.over, grows=True)
+        run = self._ended(process, 0 if one_ns else window_ns)
+        return Held(iteration=self._recorded(HOLD, [run]), memory=memory, waits=waits)
 
     def barrier(self, loops: int, window_ns: int) -> Barrier:
-        """Not for programs: nobody can park them, so that nobody asks."""
-        raise LaunchFailed(WorkloadError(reason="is a program, which cannot be parked"))
+        """Not for programs, whose workers cannot be stopped at a barrier: nobody asks for it."""
+        raise LaunchFailed(WorkloadError(reason="is a program, which cannot be stopped at a barrier"))
 
-    def finish(self) -> Finished:
+    def finish(self) -> Launch:
         """The record; raises LaunchFailed when runs left processes behind."""
         left = left_behind(0, self.mark)
         if left:
             raise LaunchFailed(left)
-        if self.running is not None:
-            self.running.kill()
-            self.running = None
+        self._let_go()
         self.begun = False
-        return self.record.finished()
+        return identified(msgspec.convert(self.record.as_json(), Launch), self.request, self.started_at)
 
     def kill(self) -> None:
-        """End what is under way, and everything that runs have left."""
-        if self.running is not None:
-            self.running.kill()
-            self.running = None
-        if self.begun:  # there may also be one that was interrupted while it was started
+        """End the run that is under way, and everything that runs left behind."""
+        self._let_go()
+        if self.begun:
             processes.kill_marked(self.mark)
             self.begun = False
 
+    def _recorded(self, kind: str, runs: Sequence[ProgramRun]) -> Iteration:
+        """The iteration that these runs make up."""
+        iteration = iteration_of(runs)
+        self.record.add(kind, to_builtins(iteration), [run.output.report() for run in runs])
+        return iteration
+
     def _build(self, words: list[str]) -> None:
         what = f"its build `{shlex.join(words)}` "
-        running = self._begun(words, self.values)
-        code = running.wait(BUILD_TIMEOUT_S, what).code
+        process = self._begun(words, self.values)
+        code = process.wait(BUILD_TIMEOUT_S, what).code
         if code:
-            raise running.failure(what + exit_text(code))
+            raise process.failure(what + exit_text(code))
         (program,) = expanded(self.program.argv[:1], self.values)
-        if program_words.found(program, self.request.python, self.values["folder"]) is None:
-            raise running.failure(f"{what}ended well, but there is no {program}")
+        if program_words.which(program, self.request.python, self.values["folder"]) is None:
+            raise process.failure(f"{what}ended well, but there is no {program}")
 
-    def _run(self, window_ns: int) -> Run:
+    def _run(self, window_ns: int) -> ProgramRun:
         return self._ended(self._started(window_ns), window_ns)
 
-    def _started(self, window_ns: int) -> Running:
+    def _started(self, window_ns: int) -> Process:
         values = {**self.values, "seconds": _decimal(window_ns / 1e9)}
         return self._begun(expanded(self.program.argv, values), values)
 
-    def _begun(self, words: list[str], values: Mapping[str, str]) -> Running:
-        if self.running is not None:
-            self.running.kill()
-            self.running = None
-        found = program_words.found(words[0], self.request.python, self.values["folder"])
+    def _begun(self, words: list[str], values: Mapping[str, str]) -> Process:
+        self._let_go()
+        program = program_words.which(words[0], self.request.python, self.values["folder"]) or words[0]
         environment = program_environment(self.request, self.mark, values)
         self.begun = True
-        self.running = Running([found or words[0], *words[1:]], values["folder"], environment, self.mark)
-        return self.running
-
-    def _ended(self, running: Running, window_ns: int) -> Run:
-        ended = running.wait(self.request.timeout_s + window_ns / 1e9)
-        if ended.code:
-            raise running.failure(exit_text(ended.code))
         try:
-            found = said(running.stdout.kept.decode("utf-8", "replace"))
+            self.process = Process.start(
+                [program, *words[1:]],
+                environment,
+                folder=values["folder"],
+                stdout=PipeOutput(KEPT_BYTES, shown_lines=10),
+                stderr=PipeOutput(),
+            )
+        except OSError as error:
+            raise LaunchFailed(WorkloadError(reason=f"{program} cannot be started: {error.strerror}")) from error
+        return self.process
+
+    def _let_go(self) -> None:
+        """Let go of the latest run; it is killed if it has not ended."""
+        if self.process is not None:
+            self.process.release()
+            self.process = None
+
+    def _ended(self, process: Process, window_ns: int) -> ProgramRun:
+        ended = process.wait(self.request.timeout_s + window_ns / 1e9)
+        if ended.code:
+            raise process.failure(exit_text(ended.code))
+        try:
+            output = program_output(process.outputs[0].text)
         except ValueError as error:
-            raise running.failure(f"printed metrics that cannot be used: {error}") from error
-        if found is None and window_ns:
-            raise running.failure("printed no JSON object, so that nobody knows what it did in the time it was given")
-        run = Run(wall_ns=running.wall_ns, cpu_ns=ended.cpu_ns, said=found or Said())
+            raise process.failure(f"printed metrics that cannot be used: {error}") from error
+        if output is None and window_ns:
+            raise process.failure("printed no JSON object, so what it did in its window is unknown")
+        run = ProgramRun(wall_ns=process.wall_ns, cpu_ns=ended.cpu_ns, output=output or ProgramOutput())
         if run.seconds * 1e9 > OVERSTATED * run.wall_ns:
             ran = f"{run.wall_ns / 1e9:.3g}"
-            raise running.failure(
-                f"says that it worked for {run.seconds:g} s and ran {ran} s: `seconds` are not seconds"
-            )
+            raise process.failure(f"reports {run.seconds:g} s of work but ran {ran} s: `seconds` are not seconds")
         self.launcher.starts_s[self.key] = max(0.0, run.wall_ns / 1e9 - run.seconds)
         return run
 
 
-class Run(NamedTuple):
-    """One run of a program, and what it said."""
+class ProgramRun(NamedTuple):
+    """One run of a program, and what it printed."""
 
     wall_ns: int
     cpu_ns: int
-    said: Said
+    output: ProgramOutput
 
     @property
     def seconds(self) -> float:
         """What its operations took by its own account, else all of it."""
-        return self.wall_ns / 1e9 if self.said.seconds is None else self.said.seconds
+        return self.wall_ns / 1e9 if self.output.seconds is None else self.output.seconds
 
 
-class Record:
-    """What a launch has measured so far, as the runner keeps it of a workload in Python."""
-
-    def __init__(self) -> None:
-        self.cold: Iteration | None = None
-        self.iterations: list[Iteration] = []
-        self.counters: dict[str, float] = {}
-        self.timers: dict[str, Timer] = {}
-        self.peaks: dict[str, float] = {}
-
-    def add(self, kind: str, runs: Sequence[Run]) -> Iteration:
-        """A turn of these runs; what they counted is kept of measured and held ones."""
-        iteration = iteration_of(runs)
-        if kind == COLD:
-            self.cold = iteration
-        if kind in (MEASURED, HOLD):
-            self.iterations.append(iteration)
-            for run in runs:
-                self._count(run.said)
-        return iteration
-
-    def _count(self, run: Said) -> None:
-        for name, n in run.counters.items():
-            self.counters[name] = self.counters.get(name, 0.0) + n
-        for name, peak in run.peaks.items():
-            self.peaks[name] = max(peak, self.peaks.get(name, peak))
-        for name, timer in run.timers.items():
-            kept = self.timers.get(name, Timer(count=0, total_ns=0, max_ns=0))
-            self.timers[name] = Timer(
-                count=kept.count + timer.count,
-                total_ns=kept.total_ns + round(timer.total_ns),
-                max_ns=max(kept.max_ns, round(timer.max_ns)),
-            )
-
-    def finished(self) -> Finished:
-        """The record at the end of its launch."""
-        return Finished(
-            cold=self.cold,
-            iterations=tuple(self.iterations),
-            counters=self.counters,
-            timers=self.timers,
-            peaks=self.peaks,
-            results=(),
-            gil_enabled=False,
-        )
-
-
-def iteration_of(runs: Sequence[Run]) -> Iteration:
-    """Runs one after the other as a turn: what is not the work that they tell of counts as their start."""
+def iteration_of(runs: Sequence[ProgramRun]) -> Iteration:
+    """Runs one after the other as an iteration: the time outside the work that they report counts as its start."""
     wall_ns = sum(run.wall_ns for run in runs)
-    seconds, ops = sum(run.seconds for run in runs), sum(run.said.ops for run in runs)
+    seconds, ops = sum(run.seconds for run in runs), sum(run.output.ops for run in runs)
     work_ns = min(wall_ns, round(seconds * 1e9))
     return Iteration(
         start_ns=wall_ns - work_ns,

@@ -13,9 +13,9 @@ from .load_generators import Tool
 
 
 def cpus_note() -> str:
-    """Who has which CPUs of this machine while a server is measured, in the words of the table's note."""
+    """Who has which CPUs of this machine while a server is measured, for the table's note."""
     quota = machine.cpu_quota()
-    return load_generators.cpus_note(*load_generators.split(split_cpus(), quota), quota)
+    return load_generators.split_note(*load_generators.split(split_cpus(), quota), quota)
 
 
 def split_cpus() -> list[int]:
@@ -35,15 +35,15 @@ def _core_of(cpu: int) -> tuple[int, int]:
         return 0, cpu
 
 
-def threads(tool: Tool) -> int:
-    """Threads that a generator may have: all of its own CPUs, half of those that it shares."""
+def threads_for(tool: Tool) -> int:
+    """Threads that a load generator may have: one for each of its own CPUs, for every second one that it shares."""
     shared = tool.own_cpus == tool.server_cpus
     return max(1, len(tool.own_cpus) // 2) if shared else len(tool.own_cpus)
 
 
 @contextlib.contextmanager
 def on(cpus: frozenset[int]) -> Iterator[None]:
-    """What this thread starts meanwhile runs on `cpus` alone, from its first instruction on.
+    """What this thread starts meanwhile runs on `cpus` only, from its first instruction on.
 
     A child inherits the affinity of the thread that starts it, on Linux a thread's own: so neither a program between
     nor code between fork and exec is needed, and nothing else of this process moves.

@@ -10,17 +10,17 @@ from ...model import Executor
 from ..launch import Handle, Launcher, Request
 from .command import CommandLauncher
 from .server import ServerLauncher
-from .workload import ProcessLauncher
+from .workload import WorkloadLauncher
 
 CONTROL = Executor(kind="threads")
 """What runs the standard candle beside a program, which is under no executor of ours."""
 
 
 class Launchers:
-    """Starts launches of every kind; see ProcessLauncher for `runner` and `work`."""
+    """Starts launches of every kind; see WorkloadLauncher for `runner` and `work`."""
 
     def __init__(self, runner: Path, work: Path) -> None:
-        self.workloads = ProcessLauncher(runner, work)
+        self.workloads = WorkloadLauncher(runner, work)
         self.programs: dict[str, Launcher] = {"command": CommandLauncher(), "server": ServerLauncher(work)}
 
     def start(self, request: Request) -> Handle:

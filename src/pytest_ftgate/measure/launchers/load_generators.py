@@ -1,4 +1,4 @@
-"""Load generators: what wrk and oha are told, what they say, and which CPUs they get. Pure."""
+"""Load generators: the command lines of wrk and oha, what they report, and which CPUs they get. Pure."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from ...errors import FtgateError
 from ...model import Generator, Latency, Struct
 
 INSTALL: Final[dict[Generator, str]] = {"wrk": "apt install wrk", "oha": "cargo install oha"}
-"""The generators in the order in which they are looked for, each with the command that installs it."""
+"""The load generators in order of preference, each with the command that installs it."""
 PATIENCE_S: Final = 10
 """An answer that takes longer counts as one that failed."""
 MOST_FAILED: Final = 0.01
-"""The share of requests that may fail; with more of them the figures are those of another thing than answers."""
+"""The share of requests that may fail; with more, the figures are not those of answers."""
 MOST_FAILED_WARMING: Final = 0.5
 """The same in windows that are not measured."""
 SPLIT_FROM: Final = 4
 """CPUs from which on the generator gets some of its own."""
 _LEAST_NS: Final = 1_000_000_000
 _DEADLINE: Final = "aborted due to deadline"
-"""What oha says of the requests that were under way when its time was up: no fault of the server's."""
+"""oha's word for requests that were under way when its time was up: not the server's fault."""
 
 
 class LoadError(FtgateError):
-    """A generator said something that cannot be read."""
+    """A load generator printed something that cannot be read."""
 
 
-class Heard(Struct, frozen=True, kw_only=True):
-    """What a generator said of one window of load.
+class GeneratorOutput(Struct, frozen=True, kw_only=True):
+    """What a load generator reports of one window of load.
 
     `answers` are requests that were answered without an error, `errors` the number of the others by kind; `seconds` is
     the generator's own. `latency` is None where nothing was answered.
@@ -68,14 +68,14 @@ def argv_of(
     """
     if generator == "wrk":
         threads = str(threads_of(connections, cpus))
-        told = ["-t", threads, "-c", str(connections), "-d", f"{seconds:.0f}s", "--timeout", f"{PATIENCE_S}s"]
-        return [program, *told, "-s", script, url]
-    told = ["-c", str(connections), "-z", f"{seconds * 1e3:.0f}ms", "-t", f"{PATIENCE_S}s", "--redirect", "0"]
-    return [program, "--no-tui", "--output-format", "json", *told, url]
+        options = ["-t", threads, "-c", str(connections), "-d", f"{seconds:.0f}s", "--timeout", f"{PATIENCE_S}s"]
+        return [program, *options, "-s", script, url]
+    options = ["-c", str(connections), "-z", f"{seconds * 1e3:.0f}ms", "-t", f"{PATIENCE_S}s", "--redirect", "0"]
+    return [program, "--no-tui", "--output-format", "json", *options, url]
 
 
 def environment_of(generator: Generator, cpus: int) -> dict[str, str]:
-    """Variables that a generator is started with: oha would have a thread for each core of the whole machine."""
+    """Variables of a generator's environment: oha would start a thread for each core of the whole machine."""
     return {"TOKIO_WORKER_THREADS": str(max(1, cpus))} if generator == "oha" else {}
 
 
@@ -84,16 +84,16 @@ def threads_of(connections: int, cpus: int) -> int:
     return next(count for count in range(max(1, min(cpus, connections)), 0, -1) if connections % count == 0)
 
 
-# -- what they say -------------------------------------------------------------------------------------------------
+# -- what they report -------------------------------------------------------------------------------------------------
 
 
-def parse(generator: Generator, output: str) -> Heard:
-    """What a generator printed. Raises LoadError for what is not its JSON."""
+def parse(generator: Generator, output: str) -> GeneratorOutput:
+    """Read what a generator printed. Raises LoadError for what is not its JSON."""
     try:
         return _wrk(_last_object(output)) if generator == "wrk" else _oha(json.loads(output[output.index("{") :]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        said = output.strip().splitlines()
-        raise LoadError(f"{generator} did not print its figures: {said[-1][:200] if said else 'nothing'}") from error
+        lines = output.strip().splitlines()
+        raise LoadError(f"{generator} did not print its figures: {lines[-1][:200] if lines else 'nothing'}") from error
 
 
 def _last_object(output: str) -> Any:
@@ -102,35 +102,35 @@ def _last_object(output: str) -> Any:
     return json.loads(lines[-1] if lines else "")
 
 
-def _wrk(said: Mapping[str, Any]) -> Heard:
+def _wrk(report: Mapping[str, Any]) -> GeneratorOutput:
     """The line of our script. wrk counts an answer with an error, and one that came too late, as answered, too."""
-    errors = {kind: int(count) for kind, count in said["errors"].items() if count}
-    answers = max(0, int(said["requests"]) - errors.get("status", 0) - errors.get("timeout", 0))
-    seconds = float(said["duration_us"]) / 1e6
-    spans = {name: 1e3 * float(said[f"{name}_us"]) for name in ("mean", "p50", "p95", "p99", "max")}
-    return _heard(answers, errors, seconds, spans)
+    errors = {kind: int(count) for kind, count in report["errors"].items() if count}
+    answers = max(0, int(report["requests"]) - errors.get("status", 0) - errors.get("timeout", 0))
+    seconds = float(report["duration_us"]) / 1e6
+    spans = {name: 1e3 * float(report[f"{name}_us"]) for name in ("mean", "p50", "p95", "p99", "max")}
+    return _output(answers, errors, seconds, spans)
 
 
-def _oha(said: Mapping[str, Any]) -> Heard:
+def _oha(report: Mapping[str, Any]) -> GeneratorOutput:
     """The JSON of oha, in which times are in seconds, and null where there was no answer."""
-    codes = {code: int(count) for code, count in said["statusCodeDistribution"].items()}
-    errors = {kind: int(count) for kind, count in said["errorDistribution"].items() if kind != _DEADLINE and count}
+    codes = {code: int(count) for code, count in report["statusCodeDistribution"].items()}
+    errors = {kind: int(count) for kind, count in report["errorDistribution"].items() if kind != _DEADLINE and count}
     refused = sum(count for code, count in codes.items() if int(code) >= 400)
     if refused:
         errors["status"] = refused
-    summary, percentiles = said["summary"], said["latencyPercentiles"]
+    summary, percentiles = report["summary"], report["latencyPercentiles"]
     spans = {name: percentiles[name] for name in ("p50", "p95", "p99")}
     spans |= {"mean": summary["average"], "max": summary["slowest"]}
     known = {name: 1e9 * float(span or 0.0) for name, span in spans.items()}
-    return _heard(sum(codes.values()) - refused, errors, float(summary["total"]), known)
+    return _output(sum(codes.values()) - refused, errors, float(summary["total"]), known)
 
 
-def _heard(answers: int, errors: dict[str, int], seconds: float, spans: Mapping[str, float]) -> Heard:
+def _output(answers: int, errors: dict[str, int], seconds: float, spans: Mapping[str, float]) -> GeneratorOutput:
     latency = Latency(**{f"{name}_ns": span for name, span in spans.items()}, errors=sum(errors.values()))
-    return Heard(answers=answers, errors=errors, seconds=seconds, latency=latency if answers else None)
+    return GeneratorOutput(answers=answers, errors=errors, seconds=seconds, latency=latency if answers else None)
 
 
-# -- whose CPUs ----------------------------------------------------------------------------------------------------
+# -- the CPUs ----------------------------------------------------------------------------------------------------
 
 
 def split(cpus: Sequence[int], quota: float | None = None) -> tuple[frozenset[int], frozenset[int]]:
@@ -144,13 +144,13 @@ def split(cpus: Sequence[int], quota: float | None = None) -> tuple[frozenset[in
     return frozenset(cpus[:own]), frozenset(cpus[own:])
 
 
-def cpus_note(server: frozenset[int], generator: frozenset[int], quota: float | None = None) -> str:
-    """Who had which CPUs, for the table: `server and load share 2 CPUs: ...`."""
+def split_note(server: frozenset[int], generator: frozenset[int], quota: float | None = None) -> str:
+    """Who had which CPUs, for the table: `server and load generator share 2 CPUs, ...`."""
     if server != generator:
-        return f"the server has {_cpus(len(server))}, the load {_cpus(len(generator))} of its own"
-    here = f"server and load share {_cpus(len(server))}" if server else "server and load share the CPUs"
+        return f"the server has {_cpus(len(server))}, the load generator {_cpus(len(generator))}"
+    shared = _cpus(len(server)) if server else "the CPUs"
     limited = f" with a quota of {quota:g}" if quota is not None and quota < len(server) else ""
-    return f"{here}{limited}: what the load takes the server has not, rates are lower than with CPUs for each"
+    return f"server and load generator share {shared}{limited}, so rates are lower than with separate CPUs"
 
 
 def _cpus(count: int) -> str:
@@ -158,7 +158,7 @@ def _cpus(count: int) -> str:
 
 
 class Tool(NamedTuple):
-    """A generator that is there: its name, its program, and the CPUs of the server and its own."""
+    """An installed load generator: its name, its program, and the CPUs of the server and its own."""
 
     name: Generator
     program: str

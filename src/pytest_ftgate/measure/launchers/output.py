@@ -1,9 +1,11 @@
-"""A launch's output and what it left behind, in words."""
+"""What a process printed, and how it ended, in words."""
 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Sequence
+from pathlib import Path
 
 from ...model import WorkloadError
 from ..watch.processes import leftovers
@@ -12,11 +14,12 @@ FLOOD_BYTES = 4 << 20
 TAIL_BYTES = 16 << 10
 
 
-class Output:
-    """What a launch prints: drained while it is waited for; of a flood the tail is kept."""
+class PipeOutput:
+    """What a process prints into a pipe, drained while it is waited for; the last `kept_bytes` are kept."""
 
-    def __init__(self, kept_bytes: int = TAIL_BYTES) -> None:
+    def __init__(self, kept_bytes: int = TAIL_BYTES, shown_lines: int = 20) -> None:
         self.kept_bytes = kept_bytes
+        self.shown_lines = shown_lines
         self.printed = 0
         self.kept = bytearray()
 
@@ -36,19 +39,66 @@ class Output:
         """Whether so much was printed that something is wrong."""
         return self.printed > FLOOD_BYTES
 
-    def tail(self, lines: int = 20) -> str:
-        """The last lines."""
-        return "\n".join(self.kept.decode("utf-8", "replace").splitlines()[-lines:])
+    @property
+    def text(self) -> str:
+        """The last of what was printed."""
+        return self.kept.decode("utf-8", "replace")
+
+
+class FileOutput:
+    """What a process prints into a file. A pipe would stop a server that prints while nobody drains it."""
+
+    shown_lines = 20
+    flooded = False
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.before = ""
+
+    @property
+    def text(self) -> str:
+        """The last of what was printed."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
+                return self.before + file.read().decode("utf-8", "replace")
+        except OSError:
+            return self.before
+
+    def trim(self) -> None:
+        """Empty a long file, so that a line per request does not fill the disk; the last of it is kept."""
+        try:
+            if self.path.stat().st_size > FLOOD_BYTES:
+                kept = self.text[-TAIL_BYTES:]
+                os.truncate(self.path, 0)
+                self.before = kept
+        except OSError:
+            pass  # it has been removed
+
+
+def tail_of(outputs: Sequence[PipeOutput | FileOutput]) -> str:
+    """The last lines of outputs under a heading; empty where nothing was printed."""
+    tails = ("\n".join(output.text.splitlines()[-output.shown_lines :]) for output in outputs)
+    printed = "\n".join(filter(None, tails))
+    return f"the last lines it printed:\n{printed}" if printed else ""
+
+
+def exit_text(code: int) -> str:
+    """How a process ended, for people; a negative code is a signal."""
+    if code >= 0:
+        return f"exited with code {code}"
+    names = {int(each): each.name for each in signal.Signals}
+    return f"was killed by {names.get(-code, f'signal {-code}')}"
 
 
 def left_behind(pid: int, mark: str) -> WorkloadError | None:
-    """The error of a launch that processes have outlived; `pid` is its own, which may still be there."""
+    """The error of a launch that left processes behind; `pid` is its own process, which may still be there."""
     left = leftovers(pid, mark)
     return left_error(left) if left else None
 
 
 def left_error(left: Sequence[str]) -> WorkloadError:
-    """The error of a launch that these processes have outlived."""
+    """The error of a launch that left these processes behind."""
     reason = f"left {len(left)} process{'es' if len(left) > 1 else ''} behind"
     return WorkloadError(reason=reason, detail="\n".join(left))
 

@@ -1,4 +1,4 @@
-"""Where the programs of a test stand, and the words that they are started with."""
+"""Where the programs of a test are, and the words of their command lines."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from ...model import Cell, Spec
 
 
 def values_of(cell: Cell, spec: Spec, python: str, **more: object) -> dict[str, str]:
-    """What the placeholders of a cell's program stand for, without those that a launch has of its own: `more`."""
+    """The values of the placeholders of a cell's program; `more` are those of one launch."""
     params = {param.name: ast.literal_eval(param.literal) for param in cell.params}
     known = {"python": python, "folder": folder_of(spec), "workers": cell.workers}
     return {name: str(value) for name, value in (params | known | more).items()}
 
 
 def folder_of(spec: Spec) -> str:
-    """The test file's folder, in which its programs are started: of a reference that of its own tree."""
+    """The test file's folder, in which its programs are started; a reference has its own worktree."""
     return str(Path(spec.source.path).absolute().parent)
 
 
-def found(program: str, python: str, folder: str = "") -> str | None:
-    """The path of a program: in the folder of `python` first, then on PATH; None where it is nowhere.
+def which(program: str, python: str, folder: str = "") -> str | None:
+    """The path of a program: in the folder of `python` first, then on PATH; None where there is none.
 
     A name with a slash is a path, a relative one below `folder`. `python` may be empty: then on PATH alone.
     """
@@ -34,23 +34,23 @@ def found(program: str, python: str, folder: str = "") -> str | None:
 
 
 def path_with(python: str) -> str:
-    """PATH with the folder of `python` before the others, as in an environment that was activated."""
+    """PATH with the folder of `python` first, as in an activated environment."""
     searched = os.environ.get("PATH", os.defpath)
     return os.pathsep.join((os.path.dirname(python), searched)) if python else searched
 
 
 def missing(needs: Sequence[tuple[str, str]], python: str = "") -> str:
-    """Which of the needed programs are not there, and the command that installs each; empty where all are."""
-    absent = [_mend(program, command) for program, command in needs if found(program, python) is None]
+    """The needed programs that are missing, with the command that installs each; empty where none is."""
+    absent = [_fix(program, command) for program, command in needs if which(program, python) is None]
     return f"needs {', and '.join(absent)}" if absent else ""
 
 
 def absent(program: str, needs: Sequence[tuple[str, str]]) -> str:
-    """Why a program that was not found keeps a cell from being run, in the words of `missing`."""
-    return f"needs {_mend(program, dict(needs).get(program, ''))}"
+    """The reason of a cell that cannot run without a program, in the words of `missing`."""
+    return f"needs {_fix(program, dict(needs).get(program, ''))}"
 
 
-def _mend(program: str, command: str) -> str:
+def _fix(program: str, command: str) -> str:
     if command:
         return f"{program}: install it with `{command}`"
     return f"{program}, which is not there" if os.sep in program else f"{program}, which is not on PATH"

@@ -7,14 +7,11 @@ import json
 import math
 import os
 import select
-import selectors
 import shutil
-import signal
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 
@@ -25,47 +22,41 @@ from ...model import (
     Launch,
     LockWaits,
     MemoryPoint,
-    Timer,
     Waits,
     WorkloadError,
 )
 from ...runner.locks.sites import FOLDER, OFF, WINDOW
 from ...runner.protocol import BARRIER, HOLD, PROTOCOL
-from ..launch import CellUnsupported, Finished, Held, LaunchFailed, Request, setup_of
+from ..launch import CellUnsupported, Held, LaunchFailed, Request, identified, setup_of, utc_now
 from ..watch import lock_waits
-from ..watch.memory import MemoryWatch, barrier_point, hold_needed_s, memory_point, watch
-from ..watch.process_roles import Roles
-from ..watch.processes import MARK, kill_all, marks, tree
-from ..watch.threads import Watch
-from .output import FLOOD_BYTES, Output, left_behind
+from ..watch.memory import barrier_point, hold_needed_s
+from ..watch.process_map import ProcessMap
+from ..watch.processes import MARK, marks
+from ..watch.sampling import SAMPLED, sample_cost_s, sample_tree
+from .output import FLOOD_BYTES, PipeOutput, exit_text, left_behind
+from .process import Process
 
 START_TIMEOUT_S = 120.0
 LOCKS = "locks"
 SETTLED = {"MIMALLOC_PURGE_DELAY": "0"}
-"""The free-threaded builds' allocator keeps freed pages for a while otherwise, which hides a leak or looks like one."""
-WATCHED = 0.8
-"""The part of a held window that is watched: its middle, when every worker is at work."""
+"""Else the allocator of free-threaded builds keeps freed pages for a while, which hides a leak or looks like one."""
 SLACK = 1.3
-"""How much longer than the window workers are held by a number of calls: these may be faster than before."""
+"""How much longer than the window a number of calls should last: they may be faster than before."""
 STARTHOOK = "pytest_ftgate/runner/starthook"
 
 
 class _Result(msgspec.Struct):
+    """The file that the runner writes at the end of a launch. `warmed_ops` are the body calls of the warm-ups."""
+
     protocol: int
+    launch: Launch
     error: WorkloadError | None = None
     unsupported: str | None = None
-    cold: Iteration | None = None
-    iterations: tuple[Iteration, ...] = ()
-    counters: dict[str, float] = {}
-    timers: dict[str, Timer] = {}
-    peaks: dict[str, float] = {}
-    results: tuple[str, ...] = ()
-    gil_enabled: bool = False
     warmed_ops: int = 0
 
 
 def job_of(request: Request, result: Path, control: tuple[int, int]) -> dict[str, Any]:
-    """The job file's content; every word of it is plain JSON."""
+    """The job file's content, plain JSON."""
     setup = setup_of(request.cell, request.spec, stand_in=request.stand_in)
     return {
         "protocol": PROTOCOL,
@@ -80,16 +71,16 @@ def job_of(request: Request, result: Path, control: tuple[int, int]) -> dict[str
 
 
 def launch_environment(request: Request, mark: str, runner: Path, inherited: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a launch of the runner's.
+    """The environment of a launch of the runner.
 
-    Together with -P and -s this isolates as -I does, which would also ignore the hash seed. PYTHONPATH holds the
-    light copy of the package alone: so it is found in spawned workers, the forkserver and every sub-interpreter.
+    With -P and -s it isolates as -I does, which would also ignore the hash seed. PYTHONPATH holds the light copy of
+    the package alone, which spawned workers, the forkserver and every sub-interpreter find there.
     """
     return {**bare_environment(request, mark, inherited), "PYTHONPATH": str(runner)}
 
 
 def bare_environment(request: Request, mark: str, inherited: Mapping[str, str]) -> dict[str, str]:
-    """The environment of any launch: no PYTHON* of the caller's, a hash seed, padding, and the launch's mark."""
+    """The environment of any launch: no PYTHON* variable of the caller, but a hash seed, padding, the launch's mark."""
     kept = {name: value for name, value in inherited.items() if not name.startswith(("PYTHON", "PYTEST_"))}
     return {
         **kept,
@@ -101,28 +92,13 @@ def bare_environment(request: Request, mark: str, inherited: Mapping[str, str]) 
 
 
 def lock_environment(runner: Path, folder: Path) -> dict[str, str]:
-    """What turns the lock probe on in every process and interpreter of a launch; makes the folder they write to."""
+    """Turns the lock probe on in every process and interpreter of a launch; makes the folder that they write to."""
     folder.mkdir()
     (folder / WINDOW).write_bytes(bytes((OFF,)))
     return {FOLDER: str(folder), "PYTHONPATH": os.pathsep.join((str(runner / STARTHOOK), str(runner)))}
 
 
-def watch_tree(
-    roles: Roles, seconds: float, *, refused: str, over: Callable[[], bool], grows: bool = False
-) -> tuple[tuple[MemoryPoint, ...], Waits]:
-    """Memory and waits of a launch for `seconds` or until what is looked at is `over`.
-
-    `refused` is as for Watch, `grows` as for MemoryWatch.
-    """
-    memory, waits = MemoryWatch(roles, grows=grows), Watch(roles, refused=refused)
-    waits.start()
-    watch(seconds, (memory, waits), over=over)
-    # A look at workers that may have ended meanwhile is none, unless it is the only one.
-    points = memory.points[:-1] if over() else memory.points
-    return tuple(points or memory.points), waits.finish()
-
-
-class ProcessLauncher:
+class WorkloadLauncher:
     """Real launches: one fresh interpreter each, in a session of its own."""
 
     def __init__(self, runner: Path, work: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -135,14 +111,13 @@ class ProcessLauncher:
         self.clock = clock
         self.marks = marks()
 
-    def start(self, request: Request) -> ProcessHandle:
-        """Start the interpreter; it imports the workload and waits for orders. Raises LaunchFailed."""
+    def start(self, request: Request) -> WorkloadHandle:
+        """Start the interpreter; it imports the workload and waits for messages. Raises LaunchFailed."""
         mark = next(self.marks)
         # The folder's name is padded too: its length is part of the layout that argv has on the stack.
         folder = self.work / f"{mark}{'-' * (request.padding % 16)}"
         environment = launch_environment(request, mark, self.runner, os.environ)
-        to_child, from_parent = os.pipe()
-        to_parent, from_child = os.pipe()
+        channel, (to_child, from_child) = ControlChannel.open()
         try:
             folder.mkdir(parents=True)
             if request.settled:
@@ -152,18 +127,10 @@ class ProcessLauncher:
             job = folder / "job.json"
             content = json.dumps(job_of(request, folder / "result.json", (to_child, from_child)))
             job.write_text(content, encoding="utf-8")
-            process = subprocess.Popen(
-                [request.python, "-P", "-s", str(self.runner / "pytest_ftgate" / "runner"), str(job)],
-                env=environment,
-                pass_fds=(to_child, from_child),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            words = [request.python, "-P", "-s", str(self.runner / "pytest_ftgate" / "runner"), str(job)]
+            process = Process.start(words, environment, stdout=PipeOutput(), pass_fds=(to_child, from_child))
         except BaseException as error:
-            os.close(from_parent)
-            os.close(to_parent)
+            channel.close()
             shutil.rmtree(folder, ignore_errors=True)
             if isinstance(error, OSError):
                 raise LaunchFailed(WorkloadError(reason=f"its interpreter cannot be started: {error}")) from error
@@ -171,39 +138,76 @@ class ProcessLauncher:
         finally:
             os.close(to_child)
             os.close(from_child)
-        return ProcessHandle(process, folder, mark, (to_parent, from_parent), request, self.clock)
+        process.wake_on(channel.reader)
+        return WorkloadHandle(process, folder, channel, request, self.clock)
 
 
-class ProcessHandle:
-    """One real launch, spoken to over its control pipes; its output is drained while it is waited for."""
+class ControlChannel:
+    """Our ends of the two control pipes of a launch; one JSON line per message."""
+
+    def __init__(self, reader: int, writer: int) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.inbox = b""
+
+    @classmethod
+    def open(cls) -> tuple[ControlChannel, tuple[int, int]]:
+        """A channel, and the child's ends of its pipes: the one it reads from and the one it writes to."""
+        to_child, from_parent = os.pipe()
+        to_parent, from_child = os.pipe()
+        return cls(to_parent, from_parent), (to_child, from_child)
+
+    def send(self, message: dict[str, Any]) -> None:
+        """One message. A launch that has ended is noticed at the next `receive`."""
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self.writer, (json.dumps(message) + "\n").encode())
+
+    def waiting(self) -> bool:
+        """Whether the launch has sent something that nobody has received yet."""
+        return b"\n" in self.inbox or bool(select.select([self.reader], [], [], 0)[0])
+
+    def receive(self) -> dict[str, Any] | None:
+        """The next message; None while there is none."""
+        if self.waiting() and b"\n" not in self.inbox:
+            self.inbox += os.read(self.reader, 65536)
+        if b"\n" not in self.inbox:
+            return None
+        line, _, self.inbox = self.inbox.partition(b"\n")
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+    def close(self) -> None:
+        """Close both ends; a runner that still waits for a message ends then."""
+        os.close(self.reader)
+        os.close(self.writer)
+
+
+class WorkloadHandle:
+    """One real launch, told over its control channel what to do; its output is drained while it is waited for."""
 
     def __init__(
         self,
-        process: subprocess.Popen[bytes],
+        process: Process,
         folder: Path,
-        mark: str,
-        control: tuple[int, int],
+        channel: ControlChannel,
         request: Request,
         clock: Callable[[], float],
     ) -> None:
         self.process = process
         self.folder = folder
-        self.mark = mark
-        self.reader, self.writer = control
+        self.channel = channel
         self.request = request
-        self.look_s = 0.0
         self.timeout_s = request.timeout_s
         self.clock = clock
-        self.output = Output()
-        self.inbox = b""
-        self.selector = selectors.DefaultSelector()
-        assert process.stdout is not None
-        self.stdout = process.stdout.fileno()
-        os.set_blocking(self.stdout, False)
-        self.selector.register(self.reader, selectors.EVENT_READ)
-        self.selector.register(self.stdout, selectors.EVENT_READ)
+        self.sample_cost_s = 0.0
+        self.started_at = utc_now()
 
-    # -- orders ------------------------------------------------------------------------------------------------
+    @property
+    def mark(self) -> str:
+        """What its processes carry in their environment."""
+        return self.process.mark
+
+    # -- iterations --------------------------------------------------------------------------------------------
 
     def ready(self) -> float:
         """Wait until the workload is imported; the clock's resolution there, in ns."""
@@ -211,225 +215,125 @@ class ProcessHandle:
         return float(message["resolution_ns"])
 
     def iteration(self, kind: str, loops: int = 1, window_ns: int = 0) -> Iteration:
-        """One turn; see Handle."""
-        self._send({"do": "iteration", "kind": kind, "loops": loops, "window_ns": window_ns})
-        message = self._await("iteration", self.timeout_s + window_ns / 1e9, f"a {kind} iteration")
-        return msgspec.convert(message["iteration"], Iteration)
+        """One iteration; see Handle."""
+        self.channel.send({"do": "iteration", "kind": kind, "loops": loops, "window_ns": window_ns})
+        return self._iteration(self.timeout_s + window_ns / 1e9, f"a {kind} iteration")
 
     def hold(self, window_ns: int, watched: bool, one_ns: float = 0.0) -> Held:
-        """One turn held, the first and last tenth of it not watched."""
-        seconds = max(window_ns / 1e9, hold_needed_s(self.look_s) / WATCHED)
+        """One held iteration, its first and last tenth not sampled."""
+        seconds = max(window_ns / 1e9, hold_needed_s(self.sample_cost_s) / SAMPLED)
         loops = math.ceil(SLACK * seconds * 1e9 / one_ns) if one_ns else 1
-        self._send(
-            {"do": "iteration", "kind": HOLD, "loops": loops, "window_ns": 0 if one_ns else round(seconds * 1e9)}
-        )
+        window_ns = 0 if one_ns else round(seconds * 1e9)
+        self.channel.send({"do": "iteration", "kind": HOLD, "loops": loops, "window_ns": window_ns})
         released = self._await("released", self.timeout_s, "starting its workers")
         memory: tuple[MemoryPoint, ...] = ()
         waits: Waits | None = None
         if watched:
-            time.sleep(seconds * (1 - WATCHED) / 2)
+            time.sleep(seconds * (1 - SAMPLED) / 2)
             refused = self.request.waits_unavailable
-            memory, waits = watch_tree(self._roles(released), seconds * WATCHED, refused=refused, over=self._said_more)
-        message = self._await("iteration", max(self.timeout_s, 2 * loops * one_ns / 1e9) + seconds, "a held iteration")
-        return Held(iteration=msgspec.convert(message["iteration"], Iteration), memory=memory, waits=waits)
+            memory, waits = sample_tree(
+                self._process_map(released), seconds * SAMPLED, refused=refused, over=self.channel.waiting
+            )
+        timeout_s = max(self.timeout_s, 2 * loops * one_ns / 1e9) + seconds
+        return Held(iteration=self._iteration(timeout_s, "a held iteration"), memory=memory, waits=waits)
 
     def barrier(self, loops: int, window_ns: int) -> Barrier:
-        """One turn, and a look at what is left of it; see Handle."""
-        self._send({"do": "iteration", "kind": BARRIER, "loops": loops, "window_ns": window_ns})
-        parked = self._await("at barrier", self.timeout_s + window_ns / 1e9, "an iteration")
-        point = self._look(self._roles(parked))
-        self._send({"do": "go on"})
-        iteration = msgspec.convert(
-            self._await("iteration", self.timeout_s, "ending its workers")["iteration"], Iteration
-        )
+        """One iteration, and a sample of the memory that is left after it; see Handle."""
+        self.channel.send({"do": "iteration", "kind": BARRIER, "loops": loops, "window_ns": window_ns})
+        message = self._await("at_barrier", self.timeout_s + window_ns / 1e9, "an iteration")
+        processes = self._process_map(message)
+        try:
+            point = barrier_point(processes)
+        except ProcessLookupError as error:
+            raise self.process.failure(str(error)) from error
+        self.sample_cost_s = sample_cost_s(processes, self.clock)
+        self.channel.send({"do": "go on"})
+        iteration = self._iteration(self.timeout_s, "ending its workers")
         return Barrier(ops=max(1, round(iteration.ops / self.request.callers)), point=point)
 
-    def finish(self) -> Finished:
+    def finish(self) -> Launch:
         """Let the launch end by itself; raises LaunchFailed when it left processes behind."""
-        self._send({"do": "finish"})
+        self.channel.send({"do": "finish"})
         self._await("closed", self.timeout_s, "ending its workers")
         left = left_behind(self.process.pid, self.mark)
         result = self._result()
         locks = self._locks(result) if self.request.side == "locks" else None
         if left:
             raise LaunchFailed(left)
-        self._send({"do": "exit"})
+        self.channel.send({"do": "exit"})
         try:
-            self._wait_exit(self.timeout_s)
+            if not self.process.over(self.timeout_s):
+                reason = (
+                    f"did not exit within {self.timeout_s:g} s: a thread or an exit handler of the workload holds it"
+                )
+                raise self.process.failure(reason)
         finally:
             self.kill()
-        fields = {name: getattr(result, name) for name in Finished.__struct_fields__ if name != "locks"}
-        return Finished(**fields, locks=locks)
+        return msgspec.structs.replace(identified(result.launch, self.request, self.started_at), locks=locks)
 
     def kill(self) -> None:
-        """End it and everything it started."""
-        if self.selector.get_map() is None:
-            return
-        kill_all(self.process.pid, self.mark)
-        self.process.wait()
-        self.selector.close()
-        os.close(self.reader)
-        os.close(self.writer)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """End it and everything that it started."""
+        if not self.process.closed:
+            self.process.kill()
+            self.channel.close()
+            shutil.rmtree(self.folder, ignore_errors=True)
 
-    # -- what is seen ------------------------------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------------------------------
 
-    def _roles(self, message: dict[str, Any]) -> Roles:
-        return msgspec.convert({**message["roles"], "main": self.process.pid}, Roles, strict=False)
+    def _iteration(self, timeout_s: float, doing: str) -> Iteration:
+        return msgspec.convert(self._await("iteration", timeout_s, doing)["iteration"], Iteration)
 
-    def _said_more(self) -> bool:
-        """Whether the launch has sent a message that nobody has taken yet."""
-        return b"\n" in self.inbox or bool(select.select([self.reader], [], [], 0)[0])
-
-    def _look(self, roles: Roles) -> MemoryPoint:
-        """A look at rest; what it costs says how long workers must be held for enough of them."""
-        try:
-            point = barrier_point(roles)
-        except ProcessLookupError as error:
-            raise LaunchFailed(WorkloadError(reason=str(error), detail=self._tail())) from error
-        processes = tree(roles.main)
-        began = self.clock()
-        memory_point(processes, roles)
-        self.look_s = self.clock() - began
-        return point
-
-    def _locks(self, result: _Result) -> LockWaits:
-        """The waits of all processes and interpreters of this launch; each wrote its file as it ended.
-
-        Roles that do not lead are at work until they are joined.
-        """
-        try:
-            sites = lock_waits.read(self.folder / LOCKS)
-        except FtgateError as error:
-            raise LaunchFailed(WorkloadError(reason=str(error))) from error
-        return LockWaits(
-            work_ns=sum(
-                iteration.work_ns + (iteration.join_ns if self.request.cell.roles else 0)
-                for iteration in result.iterations
-            ),
-            ops=sum(iteration.ops for iteration in result.iterations),
-            counted_ops=result.warmed_ops,
-            sites=sites,
-        )
-
-    # -- the pipes ---------------------------------------------------------------------------------------------
-
-    def _send(self, message: dict[str, Any]) -> None:
-        with contextlib.suppress(BrokenPipeError):
-            os.write(self.writer, (json.dumps(message) + "\n").encode())
+    def _process_map(self, message: dict[str, Any]) -> ProcessMap:
+        return msgspec.convert({**message["processes"], "main": self.process.pid}, ProcessMap, strict=False)
 
     def _await(self, event: str, timeout_s: float, doing: str) -> dict[str, Any]:
+        """The next message of the launch, which has to be `event`; what ends the waiting otherwise is raised."""
         deadline = self.clock() + timeout_s
         while True:
-            message = self._next_message(0.1)
+            message = self.channel.receive()
             if message is not None:
                 if message["event"] == event:
                     return message
                 if message["event"] == "closed":
-                    self._raise_result()
-            elif self.process.poll() is not None:
-                self._raise_death(doing)
-            elif self.output.flooded:
-                self._raise(f"printed more than {FLOOD_BYTES >> 20} MiB")
+                    self._result()  # says why
+                    raise self.process.failure("ended early")
+            elif self.process.exit is not None:
+                raise self.process.failure(f"{exit_text(self.process.exit.code)} during {doing}")
+            elif self.process.flooded:
+                raise self.process.failure(f"printed more than {FLOOD_BYTES >> 20} MiB")
             elif self.clock() > deadline:
-                self._raise(f"did not end {doing} within {timeout_s:g} s (its whole process tree was ended)")
+                reason = f"did not end {doing} within {timeout_s:g} s (its whole process tree was ended)"
+                raise self.process.failure(reason)
+            else:
+                self.process.drain(0.1)
 
-    def _next_message(self, wait_s: float) -> dict[str, Any] | None:
-        if b"\n" not in self.inbox:
-            for key, _ in self.selector.select(wait_s):
-                if key.fd == self.stdout:
-                    self._drain()
-                else:
-                    self.inbox += os.read(self.reader, 65536)
-        if b"\n" not in self.inbox:
-            return None
-        line, _, self.inbox = self.inbox.partition(b"\n")
-        message: dict[str, Any] = json.loads(line)
-        return message
-
-    def _drain(self) -> None:
-        if not self.output.drain(self.stdout):
-            self.selector.unregister(self.stdout)
-
-    def _wait_exit(self, timeout_s: float) -> None:
-        deadline = self.clock() + timeout_s
-        while self.process.poll() is None:
-            self._next_message(0.01)
-            if self.clock() > deadline:
-                self._raise(
-                    f"did not exit within {timeout_s:g} s: a thread or an exit handler of the workload holds it"
-                )
-
-    # -- failures ----------------------------------------------------------------------------------------------
-
-    def _tail(self) -> str:
-        self._drain_rest()
-        return self.output.tail()
-
-    def _drain_rest(self) -> None:
-        while self.selector.get_map() is not None and self.stdout in self.selector.get_map():
-            before = self.output.printed
-            self._drain()
-            if self.output.printed == before:
-                return
-
-    def _raise(self, reason: str) -> NoReturn:
-        tail = self._tail()
-        raise LaunchFailed(WorkloadError(reason=reason, detail=f"the last lines it printed:\n{tail}" if tail else ""))
-
-    def _raise_death(self, doing: str) -> None:
-        code = self.process.returncode
-        if code < 0:
-            self._raise(f"was killed by {signal.Signals(-code).name} during {doing}")
-        self._raise(f"exited with code {code} during {doing}")
-
-    def _raise_result(self) -> None:
-        self._result()
-        self._raise("ended early")
+    # -- the result --------------------------------------------------------------------------------------------
 
     def _result(self) -> _Result:
+        """The result file. Raises CellUnsupported or LaunchFailed where it says so, or cannot be read."""
         path = self.folder / "result.json"
         try:
             result = msgspec.json.decode(path.read_bytes(), type=_Result)
         except (OSError, msgspec.DecodeError) as error:
-            raise LaunchFailed(
-                WorkloadError(reason=f"its result file cannot be read: {error}", detail=self._tail())
-            ) from error
+            raise self.process.failure(f"its result file cannot be read: {error}") from error
         if result.unsupported is not None:
             raise CellUnsupported(result.unsupported)
         if result.error is not None:
-            tail = self._tail()
-            detail = result.error.detail + (f"\nthe last lines it printed:\n{tail}" if tail else "")
-            raise LaunchFailed(WorkloadError(reason=result.error.reason, detail=detail))
+            raise self.process.failure(result.error.reason, result.error.detail)
         return result
 
-
-def launch_of(
-    finished: Finished,
-    request: Request,
-    order: int,
-    started_at: str,
-    *,
-    loops: int = 1,
-    window_ns: int = 0,
-    **seen: Any,
-) -> Launch:
-    """A launch's record in the words of a sample; `seen` is what was seen of it from outside, by Launch's names."""
-    return Launch(
-        order=order,
-        hash_seed=request.hash_seed,
-        started_at=started_at,
-        loops=loops,
-        window_ns=window_ns,
-        cold=finished.cold,
-        iterations=finished.iterations,
-        counters=finished.counters,
-        timers=finished.timers,
-        peaks=finished.peaks,
-        results=finished.results,
-        gil_enabled=finished.gil_enabled,
-        locks=finished.locks,
-        **seen,
-    )
+    def _locks(self, result: _Result) -> LockWaits:
+        """The waits of all processes and interpreters of this launch; each wrote its file as it ended."""
+        try:
+            sites = lock_waits.read(self.folder / LOCKS)
+        except FtgateError as error:
+            raise LaunchFailed(WorkloadError(reason=str(error))) from error
+        iterations = result.launch.iterations
+        # Roles that do not lead are at work until they are joined.
+        joined_ns = sum(iteration.join_ns for iteration in iterations) if self.request.cell.roles else 0
+        return LockWaits(
+            work_ns=sum(iteration.work_ns for iteration in iterations) + joined_ns,
+            ops=sum(iteration.ops for iteration in iterations),
+            counted_ops=result.warmed_ops,
+            sites=sites,
+        )

@@ -1,9 +1,10 @@
-"""How long single waits for the GIL last, from looks at threads at moments of our choosing: pure.
+"""How long single waits for the GIL last, from samples of threads: pure.
 
-A look sees that a thread waits, not since when. So a wait counts from when its beginning lay between two looks (those
-already under way at the first look are left out: long ones would be there too often), and is followed until a look
-finds it ended, or until the looks stop. The lengths then follow by the product-limit estimator (Kaplan and Meier, 1958)
-with delayed entry (Tsai, Jewell and Wang, 1987). What falls between two looks unseen is made up for, see `lengths`.
+A sample sees that a thread waits, not since when. So a wait counts if its beginning lay between two samples (those
+already under way at the first sample are left out: long ones would be there too often), and is followed until a sample
+finds it ended, or until the samples stop. The lengths then follow by the product-limit estimator (Kaplan and Meier,
+1958) with delayed entry (Tsai, Jewell and Wang, 1987). Waits that fall between two samples are made up for, see
+`lengths`.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from ...runner.locks.sites import bucket_of
 
 _ARM_NS = 25_000  # CPU time of a wake-up in which a waiter only asks for the GIL again: learned, this to begin with
 _ARM_AT_MOST_NS = 40_000
-_ARMS = 5  # wake-ups between two looks, at most: of more the CPU time does not tell what they were
+_ARMS = 5  # wake-ups between two samples, at most: of more the CPU time does not say what they were
 _SPREAD = 1.25  # of the CPU time of several arms
 _ASKED_NS, _RAN_NS = 25_000, 50_000  # more CPU time than that of the arms: so much may be theirs, so much is not
 _UNCLEAR = 0.2  # of the waits
-_ENOUGH = 20  # waits that ended, for what a pace of looking says of them
+_ENOUGH = 20  # waits that ended, for what a pace of sampling says of them
 _SHORTER = 0.15  # of the waits
 
 
@@ -34,16 +35,16 @@ class Slices(NamedTuple):
 
 
 class Asking(NamedTuple):
-    """A look that saw a thread wait for the GIL. `stack` is its stack pointer, 0 where the call has no timeout."""
+    """A sample of a thread that waits for the GIL. `stack` is its stack pointer, 0 where the call has no timeout."""
 
     slices: Slices
     stack: int = 0
 
 
 class Wait(NamedTuple):
-    """One wait whose beginning was seen. `gap_s` is the longer of the pauses between looks at its two ends.
+    """One wait whose beginning was seen. `gap_s` is the longer of the pauses between samples at its two ends.
 
-    `ended` is False where the looks stopped before it did: `length_s` is then how long it was followed.
+    `ended` is False where the samples stopped before it did: `length_s` is then how long it was followed.
     """
 
     length_s: float
@@ -55,16 +56,16 @@ class Lengths(NamedTuple):
     """Waits by length. `histogram` maps a bucket of ns (see runner/locks/sites.py) to a weight.
 
     The weights and `unended`, that of waits longer than could be followed, add up to the number of waits that were
-    seen to end. `look_s` is the pause between the looks that tell the short ones. All zero where nothing was seen.
+    seen to end. `pause_s` is that between the samples that give the short ones. All zero where nothing was seen.
     """
 
     histogram: dict[int, float]
     unended: float
-    look_s: float
+    pause_s: float
 
 
 class _Seen:
-    """A thread as looks saw it; while it waits, `asking` and `asked_s` are those of the latest look that says so."""
+    """A thread as samples saw it; while it waits, `asking` and `asked_s` are of the latest sample that says so."""
 
     __slots__ = ("asked_s", "asking", "at_s", "began_s", "doubt_s", "first_s", "gap_s")
 
@@ -72,9 +73,9 @@ class _Seen:
         self.at_s = at_s
         self.asking: Asking | None = None
         self.asked_s = self.first_s = at_s
-        self.began_s: float | None = None  # None: it waited already when it was first looked at
+        self.began_s: float | None = None  # None: it waited already in the first sample
         self.gap_s = 0.0
-        self.doubt_s: float | None = None  # the first look since that saw it on a core
+        self.doubt_s: float | None = None  # the first sample since that saw it on a core
 
     def begin(self, asking: Asking, at_s: float, began_s: float | None, gap_s: float) -> None:
         """It waits from now on."""
@@ -83,9 +84,9 @@ class _Seen:
 
 
 class Episodes:
-    """Makes waits of the looks at one pace; `waits` are those whose beginning was seen.
+    """Makes waits of the samples at one pace; `waits` are those whose beginning was seen.
 
-    `longest_s` is the longest time from the first look at any wait to the last, so a lower bound.
+    `longest_s` is the longest time from the first sample of any wait to the last, so a lower bound.
     """
 
     def __init__(self) -> None:
@@ -96,7 +97,7 @@ class Episodes:
         self._threads: dict[int, _Seen] = {}
 
     def see(self, thread: int, at_s: float, asking: Asking | None, *, awake: bool = False) -> None:
-        """One look: it waits for the GIL (`asking`), is on a core (`awake`), or neither."""
+        """One sample: it waits for the GIL (`asking`), is on a core (`awake`), or neither."""
         seen = self._threads.get(thread)
         if seen is None:
             seen = self._threads[thread] = _Seen(at_s)
@@ -104,14 +105,14 @@ class Episodes:
                 seen.begin(asking, at_s, None, 0.0)
         elif asking:
             self._see_asking(seen, at_s, asking)
-        elif seen.asking and awake:  # who asks once more is on a core for a moment too: the next look tells
+        elif seen.asking and awake:  # who asks once more is on a core for a moment too: the next sample tells
             seen.doubt_s = seen.doubt_s or at_s
         elif seen.asking:
             self._end(seen, seen.doubt_s or at_s)
         seen.at_s = at_s
 
     def leave(self, thread: int) -> None:
-        """The looks at a thread stop: it ended, or others have their turn."""
+        """The samples of a thread stop: it ended, or a burst of others begins."""
         seen = self._threads.pop(thread, None)
         if seen is not None and seen.asking:
             if seen.doubt_s is None:
@@ -120,7 +121,7 @@ class Episodes:
                 self._end(seen, seen.doubt_s)
 
     def stop(self) -> None:
-        """The looks at all threads stop."""
+        """The samples of all threads stop."""
         for thread in tuple(self._threads):
             self.leave(thread)
 
@@ -146,7 +147,7 @@ class Episodes:
             seen.begin(asking, at_s, at_s - half_s, gap_s)
 
     def _same(self, before: Asking, now: Asking) -> bool | None:
-        """Whether two looks saw one wait; None where they do not tell.
+        """Whether two samples saw one wait; None where that cannot be known.
 
         A waiter wakes once in a switch interval, asks the holder to drop the GIL and waits again: one wait is many
         calls to the kernel, with little CPU time between them. Who had the GIL meanwhile and was asked to drop it ran
@@ -164,11 +165,11 @@ class Episodes:
             self._arm_ns = min(_ARM_AT_MOST_NS, 0.95 * self._arm_ns + 0.05 * ran_ns)
         return True
 
-    def _end(self, seen: _Seen, found_s: float, ended_s: float | None = None) -> None:
-        """A look at `found_s` found it over."""
-        ended_s = (seen.asked_s + found_s) / 2 if ended_s is None else ended_s
+    def _end(self, seen: _Seen, at_s: float, ended_s: float | None = None) -> None:
+        """A sample at `at_s` found it over."""
+        ended_s = (seen.asked_s + at_s) / 2 if ended_s is None else ended_s
         if seen.began_s is not None:
-            self.waits.append(Wait(ended_s - seen.began_s, max(seen.gap_s, found_s - seen.asked_s), ended=True))
+            self.waits.append(Wait(ended_s - seen.began_s, max(seen.gap_s, at_s - seen.asked_s), ended=True))
         self._close(seen)
 
     def _cut(self, seen: _Seen) -> None:
@@ -182,38 +183,38 @@ class Episodes:
 
     @property
     def clear(self) -> bool:
-        """Whether these looks tell one wait from the next: they rarely had to leave it open."""
+        """Whether these samples tell one wait from the next: they rarely had to leave it open."""
         return self.unclear <= _UNCLEAR * len(self.waits)
 
 
 def lengths(paces: Iterable[Sequence[Wait]]) -> Lengths:
-    """The lengths of the waits that looks at one or more paces saw; none where no pace saw enough of them end.
+    """The lengths of the waits that samples at one or more paces saw; none where no pace saw enough of them end.
 
-    The short waits are told by the slowest pace of which no quicker one says that many waits are shorter than two of
-    its pauses: it saw most. Slower ones tell of waits longer than their own pause alone: those none of them can miss.
-    Of waits shorter than a pause P one of length x is seen with probability x / P. So what k or more looks saw is the
+    The short waits come from the slowest pace of which no quicker one says that many waits are shorter than two of its
+    pauses: it saw most. Slower paces only count for waits longer than their own pause, which they cannot miss.
+    Of waits shorter than a pause P one of length x is seen with probability x / P. So what k or more samples saw is the
     number of all waits times the mean of their survival function over (k - 1) P to k P; the function is continued to
     length 0 in a straight line, and what that says was missed is counted as P / 3 long.
     That is exact where no wait is shorter than P, or where it is a line up to 2 P; each length is known to within P.
     """
     known = [list(waits) for waits in paces if sum(wait.ended for wait in waits) >= _ENOUGH]
     known.sort(key=lambda waits: median(wait.gap_s for wait in waits))
-    known = known[_telling(known) :]
+    known = known[_short_pace(known) :]
     if not known:
         return Lengths({}, 0.0, 0.0)
-    look_s = median(wait.gap_s for wait in known[0])
+    pause_s = median(wait.gap_s for wait in known[0])
     once = _seen_once(known[0])
     steps, rest = _product_limit([_Pace(waits, 1.5 * (number > 0)) for number, waits in enumerate(known)])
     weight = sum(wait.ended for waits in known for wait in waits) / (1 + once / 2)
     histogram: dict[int, float] = {}
-    for length_s, mass in [(look_s / 3, once / 2), *steps]:
+    for length_s, mass in [(pause_s / 3, once / 2), *steps]:
         bucket = bucket_of(round(length_s * 1e9))
         histogram[bucket] = histogram.get(bucket, 0.0) + mass * weight
-    return Lengths(dict(sorted(histogram.items())), rest * weight, look_s)
+    return Lengths(dict(sorted(histogram.items())), rest * weight, pause_s)
 
 
-def _telling(paces: Sequence[Sequence[Wait]]) -> int:
-    """Which of `paces`, the quickest first, tells the short waits."""
+def _short_pace(paces: Sequence[Sequence[Wait]]) -> int:
+    """Which of `paces`, the quickest first, gives the short waits."""
     for place in range(len(paces) - 1, 0, -1):
         steps, _ = _product_limit([_Pace(paces[place - 1], 0.0)])
         pause_s = median(wait.gap_s for wait in paces[place])
@@ -223,7 +224,7 @@ def _telling(paces: Sequence[Sequence[Wait]]) -> int:
 
 
 def _seen_once(waits: Sequence[Wait]) -> float:
-    """The share that one look alone saw; without those whose looks stopped then."""
+    """The share that only one sample saw; without those whose samples stopped then."""
     followed = [wait for wait in waits if wait.ended or wait.length_s > 0.75 * wait.gap_s]
     return sum(wait.ended and wait.length_s <= 1.01 * wait.gap_s for wait in followed) / len(followed)
 
@@ -244,7 +245,7 @@ class _Pace:
 def _product_limit(paces: Sequence[_Pace]) -> tuple[list[tuple[float, float]], float]:
     """(length in s, share of the waits), ascending, and the share of those that are longer.
 
-    At each length the finest pace that still follows enough waits tells how many end there, failing that any.
+    At each length the finest pace that still follows enough waits says how many end there, failing that any.
     Source: Kaplan and Meier (1958), with delayed entry.
     """
     ends = sorted((wait.length_s, number) for number, pace in enumerate(paces) for wait in pace.waits if wait.ended)
@@ -252,8 +253,8 @@ def _product_limit(paces: Sequence[_Pace]) -> tuple[list[tuple[float, float]], f
     survival = 1.0
     for (length_s, number), group in groupby(ends):
         at_risk = [pace.at_risk(length_s) for pace in paces]
-        telling = next((one for one, count in enumerate(at_risk) if count >= _ENOUGH), at_risk.index(max(at_risk)))
-        if number == telling and at_risk[number] > 0:
+        finest = next((one for one, count in enumerate(at_risk) if count >= _ENOUGH), at_risk.index(max(at_risk)))
+        if number == finest and at_risk[number] > 0:
             mass = survival * min(1.0, sum(1 for _ in group) / at_risk[number])
             steps.append((length_s, mass))
             survival -= mass

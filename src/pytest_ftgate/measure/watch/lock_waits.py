@@ -64,8 +64,8 @@ def _decoded(path: Path) -> list[Written]:
     try:
         return msgspec.json.decode(path.read_bytes(), type=list[Written])
     except (msgspec.DecodeError, UnicodeDecodeError, OSError) as error:
-        mend = "run again; a disk that is full leaves such a file"
-        raise FtgateError(f"{path}: the lock waits of one process cannot be read: {error}; {mend}") from error
+        fix = "run again; a disk that is full leaves such a file"
+        raise FtgateError(f"{path}: the lock waits of one process cannot be read: {error}; {fix}") from error
 
 
 def merged(files: Iterable[Iterable[Written]]) -> tuple[LockSite, ...]:
@@ -98,7 +98,7 @@ def _known(sites: list[Written]) -> dict[str, _Place]:
     return places
 
 
-def _as_site(place: _Place, found: _Sum) -> LockSite:
+def _as_site(place: _Place, total: _Sum) -> LockSite:
     file, line, kind, waits_for, name = place
     return LockSite(
         file=file,
@@ -106,9 +106,9 @@ def _as_site(place: _Place, found: _Sum) -> LockSite:
         kind=kind,
         waits_for=waits_for,
         name=name,
-        contended=found.contended,
-        total_ns=found.total_ns,
-        max_ns=found.max_ns,
-        histogram=dict(sorted(found.histogram.items())),
-        acquisitions=found.acquired or None,
+        contended=total.contended,
+        total_ns=total.total_ns,
+        max_ns=total.max_ns,
+        histogram=dict(sorted(total.histogram.items())),
+        acquisitions=total.acquired or None,
     )

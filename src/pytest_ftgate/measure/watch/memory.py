@@ -1,44 +1,43 @@
-"""Memory and leftovers of a process tree, seen from outside."""
+"""Memory of a process tree, sampled from outside."""
 
 from __future__ import annotations
 
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 
 import psutil
 
-from ...model import Footprint, MemoryPoint, Role
-from .process_roles import Roles
-from .processes import alive, children_of, role_of, tree
+from ...model import Footprint, MemoryPoint, ProcessGroup
+from . import proc, processes
+from .process_map import ProcessMap
 
-LONGEST_HOLD_S = 5.0  # a hold is not made longer than this for the sake of looks
-_SMALL_COST = 0.02  # the share of the time that looking at memory may take
-_ENOUGH_LOOKS = 6
+LONGEST_HOLD_S = 5.0  # workers are not held longer than this for the sake of samples
+_SMALL_COST = 0.02  # the share of the time that sampling memory may take
+_ENOUGH_SAMPLES = 6
 _PAGE_BYTES = 4096
-_LOOKS_AT_REST = 8
+_SAMPLES_AT_REST = 8
 _REST_S = 0.005
 
 
-def memory_point(processes: Iterable[psutil.Process], roles: Roles) -> MemoryPoint | None:
-    """RSS, USS and PSS in bytes over `processes` and by role; None when there is none or one of them ended meanwhile.
+def memory_point(live: Iterable[psutil.Process], known: ProcessMap) -> MemoryPoint | None:
+    """RSS, USS and PSS in bytes over `live` and by group; None when there is none or one of them ended meanwhile.
 
-    A sum without a process that was there a moment ago would be a minimum that means nothing, so such a look
-    is dropped whole. Source: Linux's /proc/PID/smaps_rollup; there the part of USS that was written to is told apart:
+    A sum without a process that was there a moment ago would be a minimum that means nothing, so such a sample
+    is dropped whole. Source: Linux's /proc/PID/smaps_rollup; there the part of USS that was written to is known:
     another process of the same interpreter makes the USS of an idle CPython 4 MiB less. Elsewhere USS and PSS are
     psutil's; where it may not see them for one process, those of the sum are None.
     """
-    processes = list(processes)
-    parts: dict[Role, list[Footprint]] = {}
+    live = list(live)
+    parts: dict[ProcessGroup, list[Footprint]] = {}
     try:
-        for process in processes:
-            parts.setdefault(role_of(process, roles), []).append(_footprint(process))
+        for process in live:
+            parts.setdefault(processes.group_of(process, known), []).append(_footprint(process))
     except psutil.Error:
         return None
-    if not processes or not all(map(alive, processes)):
+    if not live or not all(map(processes.alive, live)):
         return None
-    whole = _together([each for found in parts.values() for each in found])
+    whole = _together([each for group in parts.values() for each in group])
     return MemoryPoint(
         at_ns=time.monotonic_ns(),
         rss_bytes=whole.rss_bytes,
@@ -46,13 +45,13 @@ def memory_point(processes: Iterable[psutil.Process], roles: Roles) -> MemoryPoi
         pss_bytes=whole.pss_bytes,
         processes=whole.processes,
         written_bytes=whole.written_bytes,
-        roles={role: _together(found) for role, found in parts.items()},
+        roles={name: _together(group) for name, group in parts.items()},
     )
 
 
 def _footprint(process: psutil.Process) -> Footprint:
     try:
-        kib = _rollup(process.pid)
+        kib = proc.memory_kib(process.pid)
     except ProcessLookupError as ended:
         raise psutil.NoSuchProcess(process.pid) from ended
     except OSError:
@@ -67,22 +66,12 @@ def _footprint(process: psutil.Process) -> Footprint:
     )
 
 
-def _rollup(pid: int) -> dict[str, int]:
-    """The figures of Linux's smaps_rollup in KiB: all of one moment. Raises OSError where there are none."""
-    with open(f"/proc/{pid}/smaps_rollup", encoding="utf-8", errors="replace") as file:
-        next(file, "")  # the range of addresses
-        found = {name: int(figure.split()[0]) for name, _, figure in (line.partition(":") for line in file)}
-    if "Rss" not in found:
-        raise ProcessLookupError(f"process {pid} has no memory any more")
-    return found
-
-
 def _portable(process: psutil.Process) -> Footprint:
     rss, uss, pss = process.memory_info().rss, None, None
     # psutil 8 has renamed it; the old name warns there.
-    look = getattr(process, "memory_footprint", None) or process.memory_full_info
+    read = getattr(process, "memory_footprint", None) or process.memory_full_info
     with contextlib.suppress(psutil.AccessDenied):
-        full = look()
+        full = read()
         uss, pss = getattr(full, "uss", None), getattr(full, "pss", None)
     return Footprint(rss_bytes=rss, uss_bytes=uss, pss_bytes=pss, processes=1)
 
@@ -102,21 +91,21 @@ def _total(figures: Sequence[int | None]) -> int | None:
     return sum(known) if len(known) == len(figures) else None
 
 
-def barrier_point(roles: Roles, *, sleep: Callable[[float], None] = time.sleep) -> MemoryPoint:
-    """The memory of a tree that is parked: looks until two in a row agree within a page a process.
+def barrier_point(known: ProcessMap, *, sleep: Callable[[float], None] = time.sleep) -> MemoryPoint:
+    """The memory of a tree at a barrier: samples until two in a row agree within a page per process.
 
-    What a thread that has just ended leaves (its stack) goes a moment after it was joined; at rest looks agree. After
-    eight looks the last one stands. Raises ProcessLookupError when the tree is gone.
+    The stack of a thread that has just ended goes a moment after it was joined; at rest samples agree. After eight
+    samples the last one stands. Raises ProcessLookupError when the tree is gone.
     """
     last: MemoryPoint | None = None
-    for _ in range(_LOOKS_AT_REST):
-        point = memory_point(tree(roles.main), roles)
+    for _ in range(_SAMPLES_AT_REST):
+        point = memory_point(processes.tree(known.main), known)
         if point is not None and last is not None and _agree(point, last):
             return point
         last = point or last
         sleep(_REST_S)
     if last is None:
-        raise ProcessLookupError(f"process {roles.main} of the launch cannot be looked at: it has ended")
+        raise ProcessLookupError(f"process {known.main} of the launch cannot be sampled: it has ended")
     return last
 
 
@@ -126,108 +115,67 @@ def _agree(one: MemoryPoint, other: MemoryPoint) -> bool:
     return near and one.processes == other.processes
 
 
-def peak_rss_bytes(pid: int) -> int | None:
-    """The highest RSS that a live process had since its `exec`, in bytes; None where the kernel does not keep it.
-
-    Source: VmHWM of Linux's /proc/PID/status, right but for what the kernel counts a CPU at a time (some 32 pages for
-    each): a peak among looks is a lower bound instead. There is no such thing for USS and PSS, and no sum over
-    processes of it is a peak of the tree: theirs need not coincide. A fork starts with the RSS that it was born with.
-    """
-    with (
-        contextlib.suppress(OSError, ValueError),
-        open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file,
-    ):
-        for line in file:
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    return None
+# -- samples over time -------------------------------------------------------------------------------------------------
 
 
-# -- looks over time ---------------------------------------------------------------------------------------------------
+class MemorySampler:
+    """Samples a launch's memory, as often as 2 % of the time allows and at most every `interval_s`.
 
-
-class Sampler(Protocol):
-    """Something that looks again and again, in one loop with others."""
-
-    @property
-    def due_s(self) -> float:
-        """Seconds until its next look; zero or less: now."""
-        ...
-
-    def step(self) -> None:
-        """One look."""
-        ...
-
-
-def watch(
-    seconds: float,
-    samplers: Sequence[Sampler],
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-    over: Callable[[], bool] = lambda: False,
-) -> None:
-    """Drive `samplers` for `seconds` or until what is watched is `over`, each whenever due; sleeps in between."""
-    ends = clock() + seconds
-    while clock() < ends and not over():
-        for sampler in samplers:
-            if sampler.due_s <= 0:
-                sampler.step()
-        rest = min((sampler.due_s for sampler in samplers), default=seconds)
-        sleep(max(0.0, min(rest, ends - clock())))
-
-
-class MemoryWatch:
-    """Looks at a launch's memory, as often as 2 % of the time allows and at most every `interval_s`.
-
-    A look begins when it would end with at most 2 % of the time so far spent in looks, if it costs what the dearest of
-    the last three did: so looks become rarer where they cost more, also in the middle of a watch, and an outlier is
-    paid back by a pause. The first look alone is free of that: without it nothing is known. The highest of the looks
-    is a lower bound of the peak. The tree is taken at the start, when the workers are all there, and again after a
-    look at which one of its processes had ended; where it `grows` meanwhile, also when there are new ones.
+    A sample begins when it would end with at most 2 % of the time so far spent in samples, if it costs what the dearest
+    of the last three did: so samples become rarer where they cost more, also in the middle of a window, and an outlier
+    is paid back by a pause. The first sample alone is free of that: without it nothing is known. The highest sample is
+    a lower bound of the peak. The tree is taken at the start, when the workers are all there, and again after a sample
+    in which one of its processes had ended; where it `grows` meanwhile, also when there are new ones.
     """
 
     def __init__(
         self,
-        roles: Roles,
+        known: ProcessMap,
         interval_s: float = 0.02,
         *,
         grows: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.roles = roles
+        self.known = known
         self.interval_s = interval_s
         self.grows = grows
         self.clock = clock
         self.points: list[MemoryPoint] = []
         self.spent_s = 0.0
         self._costs: tuple[float, ...] = ()
-        self._processes = tree(roles.main)
-        self._known = {process.pid for process in self._processes}
-        self._began = self._due = clock()
+        self._live: list[psutil.Process] = []
+        self._pids: set[int] = set()
+        self._began = self._due = 0.0
+
+    def start(self) -> None:
+        """Take the tree; the first sample is due."""
+        self._live = processes.tree(self.known.main)
+        self._pids = {process.pid for process in self._live}
+        self._began = self._due = self.clock()
 
     @property
     def due_s(self) -> float:
-        """Seconds until the next look."""
+        """Seconds until the next sample."""
         return self._due - self.clock()
 
     @property
     def cost_s(self) -> float:
-        """What a look costs: the dearest of the last three, in seconds; 0 before the first."""
+        """What a sample costs: the dearest of the last three, in seconds; 0 before the first."""
         return max(self._costs, default=0.0)
 
     @property
     def share(self) -> float:
-        """The share of the time since the start that looking took."""
+        """The share of the time since the start that sampling took."""
         return self.spent_s / max(self.clock() - self._began, self.spent_s, 1e-9)
 
     def step(self) -> None:
-        """One look, and the time of the next."""
+        """One sample, and the time of the next."""
         began = self.clock()
         if self.grows:
-            self._look_for_more()
-        point = memory_point(self._processes, self.roles)
+            self._take_new_children()
+        point = memory_point(self._live, self.known)
         if point is None:
-            self._processes = tree(self.roles.main)
+            self._live = processes.tree(self.known.main)
         else:
             self.points.append(point)
         cost_s = self.clock() - began
@@ -236,18 +184,18 @@ class MemoryWatch:
         affordable = self._began + (self.spent_s + self.cost_s) / _SMALL_COST - self.cost_s
         self._due = max(began + self.interval_s, affordable)
 
-    def _look_for_more(self) -> None:
-        """Take the tree again where a child has come that was not there before, be it one that is left out of it."""
-        pids = [process.pid for process in self._processes]
-        children = children_of(pids)
-        if children is None or not children <= self._known:
-            self._processes = tree(self.roles.main)
-            self._known.update(pids, children or ())
+    def _take_new_children(self) -> None:
+        """Take the tree again where there is a child that was not there before, be it one that the tree leaves out."""
+        pids = [process.pid for process in self._live]
+        children = proc.children_of(pids)
+        if children is None or not children <= self._pids:
+            self._live = processes.tree(self.known.main)
+            self._pids.update(pids, children or ())
 
 
 def hold_needed_s(cost_s: float, longest_s: float = LONGEST_HOLD_S) -> float:
-    """How long workers must be watched for six looks of `cost_s` each to take 2 % of the time; at most `longest_s`.
+    """How long workers must be sampled for six samples of `cost_s` each to take 2 % of the time; at most `longest_s`.
 
-    Where that is not enough there are fewer looks, not dearer ones.
+    Where that is not enough there are fewer samples, not dearer ones.
     """
-    return min(longest_s, _ENOUGH_LOOKS * cost_s / _SMALL_COST)
+    return min(longest_s, _ENOUGH_SAMPLES * cost_s / _SMALL_COST)

@@ -1,4 +1,4 @@
-"""Readers of /proc: system calls, scheduler accounts, mappings."""
+"""Readers of /proc: system calls, scheduler accounts, mappings, memory, children, environments."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import contextlib
 import os
 import sys
 import time
+from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
 import psutil
 
 from .gil_waits import Slices
-from .processes import TRACKER
 
+# As multiprocessing starts its own servers; a word of a workload's may hold the module's name.
+TRACKER: Final = "from multiprocessing.resource_tracker import main"
+FORKSERVER: Final = "from multiprocessing.forkserver import main"
+_ENVIRONMENTS: Final = os.path.exists("/proc/self/environ")
 _OPEN_FILES: Final = 256
 PRIVATE: Final = 0x80  # FUTEX_PRIVATE_FLAG
-STACK_BYTES: Final = 16 << 10  # how far above the stack pointer the frames stand in which a thread parks
-GIL_BYTES: Final = 256  # a GIL's two conditions stand so near to each other
+STACK_BYTES: Final = 16 << 10  # how far above the stack pointer a frame stands in which a thread waits in a futex
+GIL_BYTES: Final = 256  # the two conditions of a GIL are this near to each other
 
 
 class Calls(NamedTuple):
@@ -60,7 +64,7 @@ class Account(NamedTuple):
 UNBORN: Final = Account(0, 0, 0, 0)
 
 
-class Reader(Protocol):
+class ProcReader(Protocol):
     """What the kernel tells of other processes; None, or nothing, of one that is gone. Raises PermissionError."""
 
     def threads(self, pid: int) -> list[int]:
@@ -76,7 +80,7 @@ class Reader(Protocol):
         ...
 
     def slices(self, pid: int, thread: int) -> Slices | None:
-        """Its time on a core, and how often it was given one: read at each look that sees it wait for the GIL."""
+        """Its time on a core, and how often it was given one: read in each sample that sees it wait for the GIL."""
         ...
 
     def children(self, pid: int) -> list[int]:
@@ -121,24 +125,24 @@ class Reader(Protocol):
 
 
 class Proc:
-    """The real reader. What is read at each look is kept open, as long as there are not too many threads."""
+    """The real reader. The files read in each sample are kept open, as long as there are not too many threads."""
 
     def __init__(self) -> None:
         # By a thread's id, which is one of its machine's as long as it lives.
         self._kept: dict[str, dict[int, int]] = {"syscall": {}, "schedstat": {}}
 
     def threads(self, pid: int) -> list[int]:
-        """See Reader."""
+        """See ProcReader."""
         with _gone():
             return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
         return []
 
     def call(self, pid: int, thread: int) -> bytes | None:
-        """See Reader."""
+        """See ProcReader."""
         return self._again("syscall", pid, thread)
 
     def slices(self, pid: int, thread: int) -> Slices | None:
-        """See Reader."""
+        """See ProcReader."""
         line = self._again("schedstat", pid, thread)
         if not line:
             return None
@@ -164,19 +168,19 @@ class Proc:
         return os.pread(descriptor, 256, 0)
 
     def children(self, pid: int) -> list[int]:
-        """See Reader. Where the kernel does not list them by thread (CONFIG_PROC_CHILDREN), psutil's."""
+        """See ProcReader. Where the kernel does not list them by thread (CONFIG_PROC_CHILDREN), psutil's."""
         if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
             with contextlib.suppress(psutil.Error):
                 return [child.pid for child in psutil.Process(pid).children()]
             return []
-        found: list[int] = []
+        children: list[int] = []
         for thread in self.threads(pid):
-            with _gone():
-                found += map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
-        return found
+            with _gone():  # of a thread that ended: it has handed its children on to another one
+                children += _children(pid, thread)
+        return children
 
     def title(self, pid: int) -> str:
-        """See Reader."""
+        """See ProcReader."""
         words = _command(pid)
         if words and words[0].startswith("("):
             return words[0].strip("() ").partition(":")[0]
@@ -185,11 +189,11 @@ class Proc:
         return ""
 
     def is_tracker(self, pid: int) -> bool:
-        """See Reader."""
+        """See ProcReader."""
         return any(TRACKER in word for word in _command(pid))
 
     def account(self, pid: int, thread: int) -> Account | None:
-        """See Reader."""
+        """See ProcReader."""
         folder = f"/proc/{pid}/task/{thread}"
         with _gone():
             running, runnable = _read(f"{folder}/schedstat").split()[:2]
@@ -200,7 +204,7 @@ class Proc:
         return None
 
     def cpu_s(self, pid: int) -> float | None:
-        """See Reader. A process's clock, as clock_getcpuclockid gives it: no clock ticks, ended threads included.
+        """See ProcReader. A process's clock, as clock_getcpuclockid gives it: no clock ticks, ended threads included.
 
         Off Linux psutil's user and system time.
         """
@@ -214,44 +218,77 @@ class Proc:
         return None
 
     def maps(self, pid: int) -> str:
-        """See Reader."""
+        """See ProcReader."""
         with _gone():
             return os.fsdecode(_read(f"/proc/{pid}/maps"))
         return ""
 
     def link(self, pid: int, name: str) -> str:
-        """See Reader."""
+        """See ProcReader."""
         with _gone():
             return os.readlink(f"/proc/{pid}/{name}")
         return ""
 
     def memory(self, pid: int, address: int, size: int) -> bytes:
-        """See Reader. Reading it attaches to nothing and stops nothing."""
+        """See ProcReader. Reading it attaches to nothing and stops nothing."""
         with contextlib.suppress(OSError, OverflowError), open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
             file.seek(address)
             return file.read(size)
         return b""
 
     def local_sockets(self, pid: int) -> frozenset[str]:
-        """See Reader."""
+        """See ProcReader."""
         with _gone():
             rows = [line.split() for line in os.fsdecode(_read(f"/proc/{pid}/net/unix")).splitlines()[1:]]
             return frozenset(row[6] for row in rows if len(row) > 6)
         return frozenset()
 
     def drop(self, thread: int) -> None:
-        """See Reader. Its id may be another's soon."""
+        """See ProcReader. Its id may be another's soon."""
         for kept in self._kept.values():
             descriptor = kept.pop(thread, None)
             if descriptor is not None:
                 os.close(descriptor)
 
     def close(self) -> None:
-        """See Reader."""
+        """See ProcReader."""
         for kept in self._kept.values():
             for descriptor in kept.values():
                 os.close(descriptor)
             kept.clear()
+
+
+def children_of(pids: Sequence[int]) -> set[int] | None:
+    """The children of all these processes; None where the kernel has no list of them, or one of them is gone.
+
+    Source: Linux's /proc/PID/task/TID/children, which takes far less than to go through all processes of the machine.
+    """
+    try:
+        return {child for pid in pids for thread in os.listdir(f"/proc/{pid}/task") for child in _children(pid, thread)}
+    except OSError:
+        return None
+
+
+def _children(pid: int, thread: int | str) -> list[int]:
+    return [int(child) for child in _read(f"/proc/{pid}/task/{thread}/children").split()]
+
+
+def environment_bytes(pid: int) -> bytes | None:
+    """The environment that a process was started with, entries ended by a zero byte; None where there is no /proc.
+
+    Raises OSError of a process that is gone, or may not be read.
+    """
+    return _read(f"/proc/{pid}/environ") if _ENVIRONMENTS else None
+
+
+def memory_kib(pid: int) -> dict[str, int]:
+    """The figures of Linux's smaps_rollup in KiB, all of one moment. Raises OSError where there are none."""
+    with open(f"/proc/{pid}/smaps_rollup", encoding="utf-8", errors="replace") as file:
+        next(file, "")  # the range of addresses
+        kib = {name: int(figure.split()[0]) for name, _, figure in (line.partition(":") for line in file)}
+    if "Rss" not in kib:
+        raise ProcessLookupError(f"process {pid} has no memory any more")
+    return kib
 
 
 def _gone() -> contextlib.suppress:

@@ -6,47 +6,28 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import psutil
 
-from ...model import Role
-from .process_roles import Roles
+from ...model import ProcessGroup
+from .proc import FORKSERVER, TRACKER, environment_bytes
+from .process_map import ProcessMap
 
 MARK = "FTGATE_LAUNCH"
-# As multiprocessing starts its own servers; a word of a workload's may hold the module's name.
-TRACKER = "from multiprocessing.resource_tracker import main"
-FORKSERVER = "from multiprocessing.forkserver import main"
-_ENVIRONMENTS = os.path.exists("/proc/self/environ")
 
 
-# -- one look ----------------------------------------------------------------------------------------------------------
+# -- the tree ----------------------------------------------------------------------------------------------------------
 
 
 def tree(pid: int) -> list[psutil.Process]:
     """The live processes of a launch without the resource tracker, which is no part of the workload."""
     try:
         main = psutil.Process(pid)
-        found = [main, *main.children(recursive=True)]
+        below = main.children(recursive=True)
     except psutil.NoSuchProcess:
         return []
-    return [process for process in found if alive(process) and not _is(process, TRACKER)]
-
-
-def children_of(pids: Sequence[int]) -> set[int] | None:
-    """The children of all these processes; None where the kernel has no list of them.
-
-    Source: Linux's /proc/PID/task/TID/children, which takes far less than to look at all processes of the machine.
-    """
-    found: set[int] = set()
-    try:
-        for pid in pids:
-            for thread in os.listdir(f"/proc/{pid}/task"):
-                with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
-                    found.update(map(int, file.read().split()))
-    except OSError:
-        return None
-    return found
+    return [process for process in (main, *below) if alive(process) and not _is(process, TRACKER)]
 
 
 def _is(process: psutil.Process, server: str) -> bool:
@@ -63,13 +44,13 @@ def _forkserver(process: psutil.Process, main: int) -> bool:
     return False
 
 
-def role_of(process: psutil.Process, roles: Roles) -> Role:
-    """What a process of the tree is; multiprocessing's forkserver is known by its command line."""
-    if process.pid == roles.main:
+def group_of(process: psutil.Process, known: ProcessMap) -> ProcessGroup:
+    """The group of a process of the tree; multiprocessing's forkserver is known by its command line."""
+    if process.pid == known.main:
         return "main"
-    if process.pid in roles.workers:
+    if process.pid in known.workers:
         return "workers"
-    return "servers" if process.pid in roles.servers or _forkserver(process, roles.main) else "others"
+    return "servers" if process.pid in known.servers or _forkserver(process, known.main) else "others"
 
 
 def alive(process: psutil.Process) -> bool:
@@ -85,20 +66,20 @@ def alive(process: psutil.Process) -> bool:
 
 def marked(mark: str) -> list[psutil.Process]:
     """Every process, wherever it went in the tree, that carries this launch's mark in its environment."""
-    found = []
+    carrying = []
     for pid in psutil.pids():
         with contextlib.suppress(psutil.Error, OSError):
             if _carries(pid, mark):
-                found.append(psutil.Process(pid))
-    return found
+                carrying.append(psutil.Process(pid))
+    return carrying
 
 
 def _carries(pid: int, mark: str) -> bool:
-    """The bytes are searched where the system has them: every process of the machine is asked at each launch's end."""
-    if _ENVIRONMENTS:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return f"\0{MARK}={mark}\0".encode() in b"\0" + file.read() + b"\0"
-    return bool(psutil.Process(pid).environ().get(MARK) == mark)
+    environment = environment_bytes(pid)
+    if environment is None:
+        return bool(psutil.Process(pid).environ().get(MARK) == mark)
+    # Its bytes are searched as they are: every process of the machine is asked at each launch's end.
+    return f"\0{MARK}={mark}\0".encode() in b"\0" + environment + b"\0"
 
 
 def leftovers(pid: int, mark: str) -> list[str]:

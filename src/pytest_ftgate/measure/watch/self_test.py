@@ -22,22 +22,23 @@ from ...errors import FtgateError
 from ...model import Struct
 from ...pythons import scrubbed_environment
 from .proc import CALLS, Proc
-from .threads import LOOK_S, forbidden, unsupported
+from .threads import SAMPLE_S, forbidden, unsupported
 from .wait_states import Sleepers, Where
 
 SELF_TEST: Final = Path(__file__).parents[2] / "runner" / "selftest.py"
-VERSION: Final = 1  # of what is looked at and of what the self-test asks: another one tests again
-# -- the patterns hold, or nothing is said -------------------------------------------------------------------------
+VERSION: Final = 1  # of the patterns and of the self-test: another one tests again
+
+# -- the patterns hold, or there are no samples -----------------------------------------------------------------------
 
 _ROUNDS = 60
-_SETTLE_S = (0.15, 0.5, 1.5)  # before the looks of each try
+_SETTLE_S = (0.15, 0.5, 1.5)  # before the samples of each try
 _AGREED = 0.9
-_DISAGREES = "its waits cannot be told apart"
+_DISAGREES = "its wait states cannot be distinguished"
 _TIMEOUT_S = 20.0
 
 
 class Patterns(Struct, frozen=True, kw_only=True):
-    """What a self-test said, as it is kept: `reason` is empty when the patterns hold."""
+    """The answer of a self-test, as it is kept: `reason` is empty when the patterns hold."""
 
     version: int
     build: str
@@ -54,7 +55,7 @@ def patterns_hold(
     environment: Mapping[str, str] | None = None,
     test: Callable[[str, Mapping[str, str] | None], str] | None = None,
 ) -> str:
-    """Empty when the waits of the interpreter `python` can be told apart, else why not.
+    """Empty when the wait states of the interpreter `python` can be distinguished, else why not.
 
     `key` is its build key, GIL state included; `environment` is what sets that state. The self-test runs once: its
     answer is kept in `folder/KEY.json`, until the kernel, the C library or the version of the patterns is another.
@@ -71,12 +72,12 @@ def patterns_hold(
             kept = _kept(path, wanted)
             if kept is None:
                 reason = (test or self_test)(python, environment)
-                if not reason or reason.startswith(_DISAGREES):  # anything else may be mended without a trace
+                if not reason or reason.startswith(_DISAGREES):  # anything else may be fixed without a trace
                     _keep(path, msgspec.structs.replace(wanted, reason=reason))
                 return reason
     except OSError as error:
-        mend = "make room there, or make it writable"
-        raise FtgateError(f"{folder}: the answer of a self-test cannot be kept: {error.strerror}; {mend}") from error
+        fix = "make room there, or make it writable"
+        raise FtgateError(f"{folder}: the answer of a self-test cannot be kept: {error.strerror}; {fix}") from error
     return f"{kept} (remove {path} to test again)" if kept else ""
 
 
@@ -101,7 +102,7 @@ def _keep(path: Path, patterns: Patterns) -> None:
 
 
 def self_test(python: str, environment: Mapping[str, str] | None = None) -> str:
-    """Look at threads in known states under the interpreter `python`: why they cannot be told apart, or nothing.
+    """Sample threads in known states under the interpreter `python`: why they cannot be distinguished, or nothing.
 
     `environment` is added to a scrubbed one. Takes about a second; a disagreement is tried again, since a loaded
     machine may not have brought every thread into its state.
@@ -113,7 +114,7 @@ def self_test(python: str, environment: Mapping[str, str] | None = None) -> str:
                 time.sleep(settle_s)
                 reason = _disagreement(gil, states)
         except (OSError, ValueError, KeyError) as error:
-            reason = f"its self-test does not run: {error}"
+            reason = f"its self-test failed to run: {error}"
         if not reason:
             break
     return reason
@@ -146,8 +147,8 @@ def _known_states(python: str, environment: Mapping[str, str]) -> Iterator[tuple
     with process:
         try:
             assert process.stdout is not None
-            told: dict[str, Any] = json.loads(_line(process.stdout.fileno()))
-            yield told["gil"], [_State(*state) for state in told["states"]]
+            answer: dict[str, Any] = json.loads(_line(process.stdout.fileno()))
+            yield answer["gil"], [_State(*state) for state in answer["states"]]
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -170,31 +171,31 @@ def _disagreement(gil: bool, states: list[_State]) -> str:
     own_gils = gil and any("sub-interpreter" in state.state for state in states)
     calls = CALLS[platform.machine()]
     sleepers = {state.pid: Sleepers(state.pid, reader, calls, own_gils=own_gils) for state in states}
-    looks: dict[_State, Counter[Where]] = {state: Counter() for state in states}
+    samples: dict[_State, Counter[Where]] = {state: Counter() for state in states}
     try:
         for _ in range(_ROUNDS):
-            for state, seen in looks.items():
+            for state, seen in samples.items():
                 seen[sleepers[state.pid].where(reader.call(state.pid, state.thread) or b"")] += 1
-            time.sleep(LOOK_S)
+            time.sleep(SAMPLE_S)
     except PermissionError as error:
         return forbidden(error)
     finally:
         reader.close()
-    return next((wrong for state, seen in looks.items() if (wrong := disagrees(state.state, seen, gil=gil))), "")
+    return next((wrong for state, seen in samples.items() if (wrong := disagrees(state.state, seen, gil=gil))), "")
 
 
 def disagrees(state: str, seen: Mapping[Where, int], *, gil: bool) -> str:
-    """Why looks at a thread in a known state do not tell that state; empty when they do.
+    """Why samples of a thread in a known state do not say that state; empty when they do.
 
-    `state` is a word and a name, such as `parked a lock`. Threads that are `busy` wait for the GIL where there is one
-    and never where there is none. Some looks may differ: a thread may have been on its way.
+    `state` is a word and a name, such as `futex a lock`. Threads that are `busy` wait for the GIL where there is one
+    and never where there is none. Some samples may differ: a thread may have been on its way.
     """
     where, _, name = state.partition(" ")
     expected = ("gil" if gil else "running") if where == "busy" else where
-    looks = sum(seen.values())
-    asked = looks - seen.get("running", 0) if expected == "gil" else looks
+    samples = sum(seen.values())
+    asked = samples - seen.get("running", 0) if expected == "gil" else samples
     right = seen.get(expected, 0)  # type: ignore[call-overload]
     if right and right >= _AGREED * asked:
         return ""
-    told = ", ".join(f"{count} times as {word}" for word, count in sorted(seen.items()))
-    return f"{_DISAGREES}: {name} ({expected}) was seen {told}"
+    counts = ", ".join(f"{count} times as {word}" for word, count in sorted(seen.items()))
+    return f"{_DISAGREES}: {name} ({expected}) was seen {counts}"

@@ -7,9 +7,9 @@ import struct
 from collections.abc import Iterator
 from typing import Literal
 
-from .proc import GIL_BYTES, PRIVATE, STACK_BYTES, Calls, Reader
+from .proc import GIL_BYTES, PRIVATE, STACK_BYTES, Calls, ProcReader
 
-Where = Literal["running", "gil", "parked", "process", "asleep"]
+Where = Literal["running", "gil", "futex", "process", "asleep"]
 
 
 # -- one process ---------------------------------------------------------------------------------------------------
@@ -18,7 +18,7 @@ Where = Literal["running", "gil", "parked", "process", "asleep"]
 class Sleepers:
     """Says what the sleeping threads of one process wait for."""
 
-    def __init__(self, pid: int, reader: Reader, calls: Calls, *, own_gils: bool) -> None:
+    def __init__(self, pid: int, reader: ProcReader, calls: Calls, *, own_gils: bool) -> None:
         self.pid = pid
         self._reader = reader
         self._calls = calls
@@ -31,12 +31,12 @@ class Sleepers:
         self._sockets: frozenset[str] | None = None
 
     def where(self, line: bytes) -> Where:
-        """The state that a line of `syscall` tells of; a thread that sleeps on is looked at once."""
+        """The state that a line of `syscall` means; one that stays the same is read once."""
         if line.startswith(b"running"):
             return "running"
         known = self._known.get(line)
         if known is None:
-            known = self._known[line] = self._look(line.split())
+            known = self._known[line] = self._read(line.split())
         return known
 
     @staticmethod
@@ -54,7 +54,7 @@ class Sleepers:
         self._has_maps = False
         self._sockets = None
 
-    def _look(self, words: list[bytes]) -> Where:
+    def _read(self, words: list[bytes]) -> Where:
         if len(words) < 9:  # -1: it sleeps outside of any call, in a page fault
             return "asleep"
         number, first, second = int(words[0]), int(words[1], 16), int(words[2], 16)
@@ -72,15 +72,15 @@ class Sleepers:
         which a thread that was asked to drop it waits for the other to have it.
         """
         if not operation & PRIVATE:
-            return "process" if self._is_shared(address) else "parked"
+            return "process" if self._is_shared(address) else "futex"
         if 0 <= address - stack < STACK_BYTES:
-            return "parked"
+            return "futex"
         if self._is_interpreters(address):
             return "gil"
         if self._own_gils and timed:
             self._gils.add(address)
             return "gil"
-        return "gil" if any(abs(address - gil) < GIL_BYTES for gil in self._gils) else "parked"
+        return "gil" if any(abs(address - gil) < GIL_BYTES for gil in self._gils) else "futex"
 
     def _is_interpreters(self, address: int) -> bool:
         if not self._interpreter:
@@ -124,13 +124,13 @@ def writable_statics(maps: str, executable: str) -> list[tuple[int, int]]:
     interpreter as a library, such as Apache, the executable's own memory is none of it.
     """
     embedded = "libpython" in maps and "python" not in os.path.basename(executable)
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     for span, mode, path in _mappings(maps):
         own = (path == executable and not embedded) or os.path.basename(path).startswith("libpython")
-        rest = not path and bool(found) and span[0] == found[-1][1]
+        rest = not path and bool(spans) and span[0] == spans[-1][1]
         if mode.startswith("rw") and (own or rest):
-            found.append(span)
-    return found
+            spans.append(span)
+    return spans
 
 
 def _mappings(maps: str) -> Iterator[tuple[tuple[int, int], str, str]]:

@@ -1,11 +1,11 @@
-"""Which process of a launch does what, as the launch itself told it."""
+"""Which process of a launch does what, as the launch itself reports it."""
 
 from __future__ import annotations
 
 import msgspec
 
 
-class Roles(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessMap(msgspec.Struct, frozen=True, kw_only=True):
     """The processes of a launch at the time of a held window.
 
     `workers` are the pids of worker processes in the order of their index, empty where the workers are threads or

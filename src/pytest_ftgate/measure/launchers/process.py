@@ -1,0 +1,241 @@
+"""A started process of a launch: what it prints, how it ends, and the end of everything that it started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from ...model import WorkloadError
+from ...runner.clock import now_ns
+from ..launch import LaunchFailed
+from ..watch.processes import MARK, kill_all
+from .output import FLOOD_BYTES, FileOutput, PipeOutput, tail_of
+
+_REST_ROUNDS = 64  # of 64 KiB at most: what is printed without an end is not read to its end
+
+
+class Exit(NamedTuple):
+    """How a process ended: its exit code, negative for a signal, and CPU time with that of its children, in ns."""
+
+    code: int
+    ended_ns: int
+    cpu_ns: int
+
+
+class Process:
+    """A process in a session of its own, with a launch's mark in its environment; `start` makes one.
+
+    A thread of ours waits for its end, so that the time of the end is right whatever is sampled meanwhile.
+    """
+
+    def __init__(
+        self,
+        popen: subprocess.Popen[bytes],
+        mark: str,
+        began_ns: int,
+        outputs: Sequence[PipeOutput | FileOutput],
+        selector: selectors.BaseSelector,
+    ) -> None:
+        self.popen = popen
+        self.mark = mark
+        self.began_ns = began_ns
+        self.outputs = outputs
+        self.exit: Exit | None = None
+        self.closed = False
+        self._selector = selector
+        self._waiter = threading.Thread(target=self._wait_for_exit, name=f"ftgate waits for {popen.pid}", daemon=True)
+
+    @classmethod
+    def start(
+        cls,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        folder: str | None = None,
+        stdout: PipeOutput | FileOutput,
+        stderr: PipeOutput | None = None,
+        pass_fds: Sequence[int] = (),
+    ) -> Process:
+        """Start one; `environment` holds the launch's mark. Without `stderr` both streams go to `stdout`.
+
+        Raises OSError where it cannot be started.
+        """
+        began_ns = now_ns()
+        with _sink(stdout) as sink:
+            popen = subprocess.Popen(
+                words,
+                cwd=folder,
+                env=environment,
+                pass_fds=pass_fds,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT if stderr is None else subprocess.PIPE,
+                start_new_session=True,
+            )
+        selector = selectors.DefaultSelector()
+        for stream, output in ((popen.stdout, stdout), (popen.stderr, stderr)):
+            if stream is not None:
+                os.set_blocking(stream.fileno(), False)
+                selector.register(stream, selectors.EVENT_READ, output)
+        outputs = [output for output in (stdout, stderr) if output is not None]
+        process = cls(popen, environment[MARK], began_ns, outputs, selector)
+        process._waiter.start()
+        return process
+
+    @property
+    def pid(self) -> int:
+        """Its process id, which is also that of its process group."""
+        return self.popen.pid
+
+    @property
+    def wall_ns(self) -> int:
+        """From its start until it ended, or until now."""
+        return (self.exit.ended_ns if self.exit else now_ns()) - self.began_ns
+
+    @property
+    def flooded(self) -> bool:
+        """Whether it printed so much that something is wrong."""
+        return any(output.flooded for output in self.outputs)
+
+    # -- waiting -----------------------------------------------------------------------------------------------
+
+    def wake_on(self, descriptor: int) -> None:
+        """Let `drain` return once something can be read from `descriptor`."""
+        self._selector.register(descriptor, selectors.EVENT_READ)
+
+    def drain(self, wait_s: float) -> None:
+        """Take what it prints; returns after `wait_s`, or as soon as there was something."""
+        if not self._selector.get_map():  # it has closed its streams: its end is near, or it prints no more
+            self._waiter.join(wait_s)
+            return
+        self._take(self._selector.select(wait_s))
+
+    def over(self, wait_s: float = 0.0) -> bool:
+        """Whether it has ended; waits for that at most `wait_s`, and drains what it prints meanwhile."""
+        ends = now_ns() + wait_s * 1e9
+        self.drain(0.0)
+        while self.exit is None and (left_ns := ends - now_ns()) > 0:
+            self.drain(min(0.1, left_ns / 1e9))
+        return self.exit is not None
+
+    def wait(self, timeout_s: float, what: str = "") -> Exit:
+        """Wait for its end; `what` begins the reason of an error.
+
+        Raises LaunchFailed when it floods its output or takes longer than `timeout_s`; then it is killed.
+        """
+        while self.exit is None:
+            self.drain(0.1)
+            if self.flooded:
+                raise self._killed_for(f"{what}printed more than {FLOOD_BYTES >> 20} MiB")
+            if self.wall_ns > timeout_s * 1e9:
+                raise self._killed_for(f"{what}did not end within {timeout_s:g} s (its whole process tree was ended)")
+        self._drain_rest()
+        return self.exit
+
+    # -- its end -----------------------------------------------------------------------------------------------
+
+    def tail(self) -> str:
+        """The last lines that it printed, under a heading; empty where it printed nothing."""
+        self._drain_rest()
+        return tail_of(self.outputs)
+
+    def failure(self, reason: str, detail: str = "") -> LaunchFailed:
+        """The error of a process that failed, with the last lines that it printed."""
+        return LaunchFailed(WorkloadError(reason=reason, detail="\n".join(filter(None, (detail, self.tail())))))
+
+    def kill(self) -> None:
+        """End it and everything that it started. Safe at any time, also twice."""
+        if not self.closed:
+            kill_all(self.pid, self.mark)
+            self._close()
+
+    def release(self) -> None:
+        """Let go of it; it is killed if it has not ended. What an ended one left behind is not looked for."""
+        if self.exit is None:
+            self.kill()
+        else:
+            self._close()
+
+    def _close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._waiter.join()
+            self._selector.close()
+            for stream in (self.popen.stdout, self.popen.stderr):
+                if stream is not None:
+                    stream.close()
+
+    def _killed_for(self, reason: str) -> LaunchFailed:
+        """The error of a process that is killed at once: others would be measured beside it."""
+        failure = self.failure(reason)
+        self.kill()
+        return failure
+
+    def _wait_for_exit(self) -> None:
+        try:
+            _, status, usage = os.wait4(self.pid, 0)
+        except ChildProcessError:  # who killed it has waited for it, too, and was faster
+            code, cpu_s = -signal.SIGKILL, 0.0
+        else:
+            code, cpu_s = os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime
+        # Popen must not wait for a pid that may be another process's by now.
+        self.popen.returncode = code
+        self.exit = Exit(code, now_ns(), round(cpu_s * 1e9))
+
+    def _take(self, ready: Sequence[tuple[selectors.SelectorKey, int]]) -> bool:
+        """Drain the streams that are `ready`; whether one was."""
+        streams = [key for key, _ in ready if key.data is not None]
+        for key in streams:
+            if not key.data.drain(key.fd):
+                self._selector.unregister(key.fileobj)
+        return bool(streams)
+
+    def _drain_rest(self) -> None:
+        """What is there by now. It does not wait for the end of a stream, which a child may hold open for long."""
+        for _ in range(_REST_ROUNDS):
+            if self.closed or not self._selector.get_map() or not self._take(self._selector.select(0)):
+                return
+
+
+@contextlib.contextmanager
+def _sink(output: PipeOutput | FileOutput) -> Iterator[int | IO[bytes]]:
+    """What subprocess gets for a stream: a pipe, or the file, which we keep open only while the process is started."""
+    if isinstance(output, PipeOutput):
+        yield subprocess.PIPE
+    else:
+        with output.path.open("ab") as file:
+            yield file
+
+
+def start_guard(group: int, folder: Path) -> subprocess.Popen[bytes]:
+    """A process that ends a process group and removes a folder where this process is killed before it could.
+
+    It reads from a pipe whose other end is ours alone: the kernel closes that end with us.
+    """
+    script = (
+        'read line; kill -s TERM -- "-$1"; for second in 1 2 3 4 5; do kill -s 0 -- "-$1" || break; sleep 1; done; '
+        'kill -s KILL -- "-$1"; rm -rf "$2"'
+    )
+    return subprocess.Popen(
+        ["/bin/sh", "-c", script, "guard", str(group), str(folder)],
+        env={"PATH": os.defpath},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def end_guard(guard: subprocess.Popen[bytes]) -> None:
+    """End a guard that is no longer needed. Killed before its pipe is closed, it does nothing."""
+    guard.kill()
+    guard.wait()
+    if guard.stdin is not None:
+        guard.stdin.close()

@@ -1,0 +1,133 @@
+"""Memory launches: held at work while memory and threads are sampled, stopped at barriers, empty, and for growth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+
+from ..model import Barrier, Launch, Looking, iteration_value
+from ..runner.protocol import WARMUP
+from .cell_run import CellRun
+from .launch import Handle, Held, LaunchRole
+from .run_context import RunContext
+
+HOLD_ITERATIONS = 1.25
+BARRIERS = 3
+"""Samples at barriers in a memory launch: the first is its warm-up."""
+GROWTH_WARMUPS, GROWTH_AT_LEAST, GROWTH_AT_MOST = 4, 4, 8
+GROWTH_S = 0.5
+"""Samples at barriers in a growth launch: as many as fit this time, between these numbers."""
+BARRIER_WINDOW_NS = 50_000_000
+BARE_HOLDS, FLOORS, GROWTHS = 5, 2, 5
+"""Memory launches of a cell that are also held unsampled, launches of an empty workload, and growth launches."""
+
+
+class MemoryRound:
+    """The memory launches of one round, one cell at a time."""
+
+    def __init__(self, context: RunContext) -> None:
+        self.context = context
+        self.iterations = context.iterations
+        self.number = context.budget.rounds
+
+    def measure(self) -> None:
+        """One memory launch of each cell that needs one, and of its reference; some launches that only inform."""
+        for cell_run in self.context.shuffled(self.context.needing("memory")):
+            for side in self.context.shuffled(cell_run.with_reference):
+                self.context.report(cell_run, "memory")
+                with side.attribute_errors():
+                    if cell_run.alive and side.alive:
+                        self._measure(side, informs=side is cell_run and cell_run.reference is None)
+
+    def cost_ns(self, cell_run: CellRun, wall_ns: float) -> float:
+        """What the memory launches of a cell will take once they are started, with iterations of `wall_ns`."""
+        held_ns = 2 * max(self.context.budget.limits.hold_s * 1e9, wall_ns)
+        if not cell_run.probed:
+            return held_ns
+        barrier_ns = min(self.iterations.window_ns, BARRIER_WINDOW_NS) or wall_ns
+        growth = GROWTH_WARMUPS + self._growth_barriers(wall_ns) if self._affords_growth(cell_run) else 0
+        return (BARRIERS + 2 * growth) * barrier_ns + held_ns
+
+    def _measure(self, cell_run: CellRun, informs: bool) -> None:
+        """What gates first; `informs` asks for growth and for the interpreter's own memory as well."""
+        launch = self._held_launch(cell_run, informs)
+        if launch.memory:  # without a sample it says nothing of memory
+            cell_run.memory.append(launch)
+        if not (informs and cell_run.probed):
+            return
+        if self.number < GROWTHS and self._affords_growth(cell_run):
+            cell_run.growth.append(self._growth_launch(cell_run, "own"))
+        with cell_run.attribute_errors("an empty workload in its place "):
+            if self.number < FLOORS and self.context.spares(BARRIERS * cell_run.longest_ns, 0.15):
+                cell_run.floor.append(self._barrier_launch(cell_run, "empty", BARRIERS))
+            if cell_run.growth and self.number < FLOORS:
+                cell_run.growth_floor.append(self._growth_launch(cell_run, "empty"))
+
+    def _held_launch(self, cell_run: CellRun, informs: bool) -> Launch:
+        """Barriers first, which also warm it up; then it is held at work, sampled and not, in random order."""
+        wall_ns, hold_ns = cell_run.longest_ns, self._hold_ns(cell_run)
+        with self.context.ready(cell_run, "own") as launch:
+            barriers = self._warm_up(cell_run, launch.handle)
+            both = informs and self.number < BARE_HOLDS and self.context.spares(max(hold_ns, wall_ns), 0.1)
+            ways = self.context.shuffled([True, False]) if both else [True]
+            call_ns = 0.0 if self.iterations.window_ns else cell_run.call_ns
+            held = {sampled: launch.handle.hold(hold_ns, sampled, call_ns) for sampled in ways}
+            self.context.sample_conditions()
+            return launch.finish(
+                self.number,
+                memory=held[True].memory,
+                waits=held[True].waits,
+                barriers=barriers,
+                looking=_sampling_cost(held),
+            )
+
+    def _warm_up(self, cell_run: CellRun, handle: Handle) -> tuple[Barrier, ...]:
+        """A server is warmed up as for its iterations; a command needs nothing, as each iteration is a new process."""
+        if cell_run.probed:
+            count = BARRIERS if self.context.spares(BARRIERS * cell_run.longest_ns, 0.15) else 2
+            return self._barriers(handle, count)
+        if cell_run.cell.executor.kind == "server":
+            for _ in range(self.iterations.warmups):
+                handle.iteration(WARMUP, 1, self.iterations.window_ns)
+        return ()
+
+    def _growth_launch(self, cell_run: CellRun, role: LaunchRole) -> Launch:
+        """More barriers after some warm-ups; the allocator keeps nothing of what is freed."""
+        count = GROWTH_WARMUPS + self._growth_barriers(cell_run.longest_ns)
+        launch = self._barrier_launch(cell_run, role, count, settled=True)
+        return msgspec.structs.replace(launch, barriers=launch.barriers[GROWTH_WARMUPS:])
+
+    def _barrier_launch(self, cell_run: CellRun, role: LaunchRole, count: int, *, settled: bool = False) -> Launch:
+        with self.context.ready(cell_run, role, settled=settled) as launch:
+            barriers = self._barriers(launch.handle, count)
+            self.context.sample_conditions()
+            return launch.finish(self.number, barriers=barriers)
+
+    def _barriers(self, handle: Handle, count: int) -> tuple[Barrier, ...]:
+        window_ns = min(self.iterations.window_ns, BARRIER_WINDOW_NS)
+        loops = 1 if window_ns else self.iterations.loops or 1
+        return tuple(handle.barrier(loops, window_ns) for _ in range(count))
+
+    def _affords_growth(self, cell_run: CellRun) -> bool:
+        wall_ns = cell_run.longest_ns
+        cost_ns = (GROWTH_WARMUPS + self._growth_barriers(wall_ns)) * wall_ns
+        return cell_run.can_grow and self.context.spares(cost_ns, 0.2)
+
+    def _growth_barriers(self, wall_ns: float) -> int:
+        one_ns = max(BARRIER_WINDOW_NS if self.iterations.window_ns else wall_ns, 1.0)
+        return max(GROWTH_AT_LEAST, min(GROWTH_AT_MOST, int(GROWTH_S * 1e9 / one_ns)))
+
+    def _hold_ns(self, cell_run: CellRun) -> int:
+        """Long enough that every part of an iteration can be sampled, or all that happens in a window."""
+        iteration_ns = HOLD_ITERATIONS * cell_run.longest_ns / max(1, self.iterations.loops or 1)
+        return int(max(self.context.budget.limits.hold_s * 1e9, self.iterations.window_ns or iteration_ns))
+
+
+def _sampling_cost(held: Mapping[bool, Held]) -> Looking | None:
+    """The time of an operation unsampled and sampled; None unless it was held both ways and did something."""
+    values = {sampled: iteration_value(each.iteration, 1, per_op=True) for sampled, each in held.items()}
+    if len(values) < 2 or not all(map(math.isfinite, values.values())):
+        return None
+    return Looking(bare_ns=(values[False],), watched_ns=(values[True],))

@@ -1,0 +1,133 @@
+"""What the time launches and the memory launches of a run share: how they are started, reported and paid for."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from ..model import Launch, Need
+from .budget import IterationPlan, RunBudget
+from .cell_run import CellRun
+from .conditions import ConditionsMonitor
+from .launch import Handle, Launcher, LaunchRole, Request
+
+T = TypeVar("T")
+
+
+class Listener(Protocol):
+    """Receives the progress of a run."""
+
+    def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None) -> None:
+        """One step: the cell at work, what is done to it, rounds done and wanted, seconds left."""
+        ...
+
+
+class RunningLaunch:
+    """A launch under way: which cell's, what was requested, and the values of its measured iterations."""
+
+    def __init__(self, cell_run: CellRun, request: Request, handle: Handle) -> None:
+        self.cell_run = cell_run
+        self.request = request
+        self.handle = handle
+        self.started_at = datetime.now(UTC).isoformat(timespec="seconds")
+        self.values: list[float] = []
+        self.latest_wall_ns: int | None = None
+
+    @property
+    def role(self) -> LaunchRole:
+        """What it runs for its cell."""
+        return self.request.side
+
+    def finish(self, order: int, **samples: Any) -> Launch:
+        """Let it end by itself; its record, with its round (`order`) and what was sampled, by Launch's names."""
+        return msgspec.structs.replace(
+            self.handle.finish(),
+            order=order,
+            hash_seed=self.request.hash_seed,
+            started_at=self.started_at,
+            **samples,
+        )
+
+
+class RunContext:
+    """The cells of a run, its launcher, its random order, its iterations, its budget and who listens."""
+
+    def __init__(
+        self,
+        cell_runs: Sequence[CellRun],
+        launcher: Launcher,
+        rng: random.Random,
+        iterations: IterationPlan,
+        budget: RunBudget,
+        listener: Listener,
+        monitor: ConditionsMonitor | None = None,
+    ) -> None:
+        self.cell_runs = cell_runs
+        self.launcher = launcher
+        self.rng = rng
+        self.iterations = iterations
+        self.budget = budget
+        self.listener = listener
+        self.monitor = monitor
+
+    def needing(self, need: Need) -> list[CellRun]:
+        """The cells that still need this kind of launch."""
+        return [each for each in self.cell_runs if each.alive and need in each.needs]
+
+    def shuffled(self, items: Sequence[T]) -> list[T]:
+        """The items in random order."""
+        return self.rng.sample(list(items), len(items))
+
+    def spares(self, cost_ns: float, share: float) -> bool:
+        """Whether what informs but does not decide takes at most this share of a round, done for all cells."""
+        return self.budget.spares(cost_ns * sum(each.alive for each in self.cell_runs), share)
+
+    def start(self, cell_run: CellRun, role: LaunchRole, *, settled: bool = False) -> RunningLaunch:
+        """Start a launch with a hash seed and a memory layout of its own. Raises LaunchFailed and CellUnsupported."""
+        target = cell_run.target
+        gil_on = cell_run.cell.target.settings.gil == "on"
+        request = Request(
+            cell=cell_run.cell,
+            spec=cell_run.spec,
+            python=target.python,
+            side=role,
+            expect_gil=gil_on or not target.interpreter.free_threaded,
+            environment=target.environment,
+            hash_seed=self.rng.randrange(1, 2**32),
+            padding=self.rng.randrange(4096),
+            timeout_s=cell_run.spec.timeout_s or self.budget.limits.timeout_s,
+            waits_unavailable=target.waits_unavailable,
+            settled=settled,
+            reference=cell_run.is_reference,
+        )
+        return RunningLaunch(cell_run, request, self.launcher.start(request))
+
+    @contextlib.contextmanager
+    def ready(self, cell_run: CellRun, role: LaunchRole, *, settled: bool = False) -> Iterator[RunningLaunch]:
+        """A launch that has imported its workload; killed at the end, whatever happens."""
+        launch = self.start(cell_run, role, settled=settled)
+        try:
+            launch.handle.ready()
+            yield launch
+        finally:
+            launch.handle.kill()
+
+    def report(self, cell_run: CellRun, phase: str) -> None:
+        """Tell the listener what is done now."""
+        budget = self.budget
+        self.listener.advance(cell_run.cell.label, phase, budget.rounds, budget.rounds_wanted, budget.remaining_s)
+
+    def sample_conditions(self) -> None:
+        """Read this run's CPU time before launches end: afterwards a forkserver's time is on no account."""
+        if self.monitor is not None:
+            self.monitor.sample()
+
+    def calibrate(self) -> None:
+        """Time a fixed piece of work while no launch is at work."""
+        if self.monitor is not None:
+            self.monitor.calibrate()

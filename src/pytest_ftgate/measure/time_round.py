@@ -1,0 +1,202 @@
+"""Time and lock launches of one round, interleaved: started together, iterations in random order, one at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+
+from ..model import iteration_value
+from ..runner.protocol import CHECK, COLD, MEASURED, WARMUP
+from . import budget
+from .cell_run import CellRun
+from .launch import LaunchRole
+from .memory_round import MemoryRound
+from .run_context import RunContext, RunningLaunch
+
+LOCK_ITERATIONS = 5
+"""Iterations of the launch with the lock probe, the first of a round."""
+ROLES: dict[LaunchRole, str] = {"own": "", "control": "its control workload ", "locks": "with the lock probe, it "}
+"""The roles in the order in which they start, and what a reason begins with where such a launch failed."""
+
+
+class TimeRound:
+    """One round: each cell with its reference or its control workload, and with the lock probe."""
+
+    def __init__(self, context: RunContext) -> None:
+        self.context = context
+        self.iterations = context.iterations
+        self.number = context.budget.rounds
+        self.probed_s = 0.0
+        self.resolution_ns = 0.0
+
+    def measure(self) -> None:
+        """Start all launches, warm them up, interleave their iterations, let them end."""
+        with self._started() as launches:
+            self._each(launches, "starting", self._ready)
+            self._each(launches, "first iteration", lambda launch: self._unmeasured(launch, COLD, 1))
+            self._warm_up(launches)
+            self._interleave(launches)
+            if not self.iterations.window_ns:
+                self._each(_bare(launches), "checking results", lambda launch: launch.handle.iteration(CHECK, 1, 0))
+            self.context.sample_conditions()
+            self._each(launches, "ending", self._finish)
+
+    @contextlib.contextmanager
+    def _started(self) -> Iterator[list[RunningLaunch]]:
+        """All launches of the round; none is left when the round ends, however it ends."""
+        wanted = [
+            (side, role)
+            for cell_run in self.context.cell_runs
+            for side in cell_run.with_reference
+            for role in _roles(cell_run, side)
+        ]
+        order = [*ROLES]
+        launches: list[RunningLaunch] = []
+        with contextlib.ExitStack() as stack:
+            # The workload first: if it fails by itself, its control workload or the lock probe must not be named.
+            for cell_run, role in sorted(self.context.shuffled(wanted), key=lambda each: order.index(each[1])):
+                if cell_run.alive:
+                    with cell_run.attribute_errors(ROLES[role]):
+                        launch = self.context.start(cell_run, role)
+                        stack.callback(launch.handle.kill)
+                        launches.append(launch)
+            yield launches
+
+    def _each(self, launches: Sequence[RunningLaunch], phase: str, act: Callable[[RunningLaunch], object]) -> None:
+        """One launch after the other; one that fails ends its own cell alone."""
+        for launch in launches:
+            if launch.cell_run.alive:
+                self.context.report(launch.cell_run, phase)
+                with launch.cell_run.attribute_errors(ROLES[launch.role]):
+                    act(launch)
+
+    def _ready(self, launch: RunningLaunch) -> None:
+        self.resolution_ns = max(self.resolution_ns, launch.handle.ready())
+
+    def _unmeasured(self, launch: RunningLaunch, kind: str, loops: int) -> None:
+        launch.latest_wall_ns = launch.handle.iteration(kind, loops, self._window_ns(launch)).wall_ns
+
+    # -- warm-up -----------------------------------------------------------------------------------------------
+
+    def _warm_up(self, launches: Sequence[RunningLaunch]) -> None:
+        for number in range(max(1, self.iterations.warmups)):
+            warming = [launch for launch in launches if number < self._warmups(launch)]
+            self._each(warming, "warm-up", lambda launch: self._unmeasured(launch, WARMUP, self._loops(launch)))
+        if self.iterations.loops is None and not self.iterations.window_ns:
+            self.iterations.loops = self._calibrated(launches)
+
+    def _warmups(self, launch: RunningLaunch) -> int:
+        """The control workload needs one, whatever the test asks for; the lock probe counts operations in its own."""
+        warmups = self.iterations.warmups
+        return {"control": 1, "locks": max(1, warmups)}.get(launch.role, warmups)
+
+    def _calibrated(self, launches: Sequence[RunningLaunch]) -> int | None:
+        """Loops from each cell's last iteration so far: a warm-up, or the cold one where no warm-up was asked for."""
+        own = [launch for launch in launches if launch.cell_run.alive and launch.role == "own"]
+        walls = [launch.latest_wall_ns for launch in own if launch.latest_wall_ns is not None]
+        return budget.calibrated_loops(walls, self.resolution_ns) if walls else None
+
+    def _loops(self, launch: RunningLaunch) -> int:
+        """The control workload is long enough for the clock by itself."""
+        return 1 if launch.role == "control" else self.iterations.loops or 1
+
+    def _window_ns(self, launch: RunningLaunch) -> int:
+        """The control workload is as steady in a short window, where the test asks for a long one."""
+        window_ns = self.iterations.window_ns
+        return min(window_ns, round(budget.WINDOW_S * 1e9)) if launch.role == "control" else window_ns
+
+    # -- measured iterations -----------------------------------------------------------------------------------
+
+    def _interleave(self, launches: Sequence[RunningLaunch]) -> None:
+        clock, plan = self.context.budget.clock, self.iterations
+        began_s = clock()
+        probed_iterations = self._probed_iterations(launches)
+        taken = 0
+        while taken < plan.planned:
+            self._each(self._order(launches, probed=taken < probed_iterations), "iterations", self._measured)
+            taken += 1
+            iteration_ns = self.context.budget.iteration_ns = (clock() - began_s - self.probed_s) * 1e9 / taken
+            if taken == plan.pilot and plan.count is None:
+                self._plan_iterations(launches, iteration_ns)
+
+    def _probed_iterations(self, launches: Sequence[RunningLaunch]) -> int:
+        """Fewer with the lock probe if iterations are long: they have more waits in them, too."""
+        walls = [launch.latest_wall_ns or 0 for launch in launches if launch.role == "locks"]
+        return LOCK_ITERATIONS if self.context.spares(LOCK_ITERATIONS * max(walls, default=0), 0.25) else 2
+
+    def _order(self, launches: Sequence[RunningLaunch], probed: bool) -> list[RunningLaunch]:
+        """Random order of cells, each next to what it is paired with, which of the two comes first being random too.
+
+        Neighbours in time see the same machine: its speed changes within milliseconds. So the worker counts of one
+        executor are neighbours, and the launch with the lock probe comes right before or after its bare one.
+        """
+        families: dict[tuple[str, str], list[CellRun]] = {}
+        for cell_run in self.context.cell_runs:
+            families.setdefault(cell_run.family, []).append(cell_run)
+        shuffled = self.context.shuffled
+        cell_runs = [each for family in shuffled(list(families.values())) for each in shuffled(family)]
+        return [launch for cell_run in cell_runs for launch in self._order_within(cell_run, launches, probed)]
+
+    def _order_within(self, cell_run: CellRun, launches: Sequence[RunningLaunch], probed: bool) -> list[RunningLaunch]:
+        own = [launch for launch in launches if launch.cell_run in cell_run.with_reference]
+        pair = self.context.shuffled(_bare(own))
+        probe = self.context.shuffled([launch for launch in own if launch.role == "locks"]) if probed else []
+        return probe + pair if self.context.rng.random() < 0.5 else pair + probe
+
+    def _measured(self, launch: RunningLaunch) -> None:
+        clock, loops = self.context.budget.clock, self._loops(launch)
+        began_s = clock()
+        iteration = launch.handle.iteration(MEASURED, loops, self._window_ns(launch))
+        if launch.role == "locks":
+            self.probed_s += clock() - began_s
+        launch.values.append(iteration_value(iteration, loops, per_op=bool(self.iterations.window_ns)))
+
+    def _plan_iterations(self, launches: Sequence[RunningLaunch], iteration_ns: float) -> None:
+        spent_ns = self.context.budget.round_so_far_s * 1e9 - iteration_ns * self.iterations.pilot
+        memory_ns = sum(self._memory_ns(launch) for launch in launches if launch.role == "own" and launch.values)
+        # Still to come: an iteration that checks results, and the memory launches, two for three that were started.
+        # The iterations with the lock probe are in `spent_ns`.
+        costs = budget.Costs(launch_ns=spent_ns * 5 / 3 + iteration_ns + memory_ns, iteration_ns=iteration_ns)
+        ratios = [_pilot_ratios(launches, cell_run) for cell_run in self.context.needing("time")]
+        paired = any(cell_run.reference for cell_run in self.context.cell_runs)
+        self.context.budget.plan_iterations(self.iterations, ratios, costs, paired)
+
+    def _memory_ns(self, launch: RunningLaunch) -> float:
+        wall_ns = self.iterations.window_ns or statistics.median(launch.values) * self._loops(launch)
+        return MemoryRound(self.context).cost_ns(launch.cell_run, wall_ns)
+
+    def _finish(self, launch: RunningLaunch) -> None:
+        record = launch.finish(self.number, loops=self._loops(launch), window_ns=self.iterations.window_ns)
+        launch.cell_run.launches_of(launch.role).append(record)
+
+
+def ratios_of(own: Sequence[float], other: Sequence[float]) -> list[float]:
+    """The ratios of paired iterations; a pair in which either has no value (NaN: no operation ended) is left out."""
+    ratios = (value / paired for value, paired in zip(own, other, strict=False))
+    return [ratio for ratio in ratios if math.isfinite(ratio)]
+
+
+def _bare(launches: Sequence[RunningLaunch]) -> list[RunningLaunch]:
+    return [launch for launch in launches if launch.role != "locks"]
+
+
+def _roles(cell_run: CellRun, side: CellRun) -> list[LaunchRole]:
+    """The launches of a cell or its reference (`side`): a cell without a reference is paired with a control workload.
+
+    A launch with the lock probe is paired with a bare one, which shows the overhead of the probe.
+    """
+    if not (cell_run.alive and side.alive):
+        return []
+    timed: list[LaunchRole] = ["own"] if cell_run.needs & {"time", "locks"} else []
+    if timed and cell_run.reference is None:
+        timed.append("control")
+    return timed + (["locks"] if "locks" in cell_run.needs else [])
+
+
+def _pilot_ratios(launches: Sequence[RunningLaunch], cell_run: CellRun) -> list[float]:
+    """A cell's iterations of this round over those of its reference or its control workload."""
+    own = {launch.role: launch.values for launch in launches if launch.cell_run is cell_run}
+    paired = [launch.values for launch in launches if launch.cell_run is cell_run.reference and launch.role == "own"]
+    return ratios_of(own.get("own", []), next(iter(paired), own.get("control", [])))

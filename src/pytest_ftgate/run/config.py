@@ -1,0 +1,26 @@
+"""What the options say about a run."""
+
+from __future__ import annotations
+
+from ..model import Struct, Threshold
+
+
+class RunConfig(Struct, frozen=True, kw_only=True):
+    """The options of a run; seconds, shares and counts. `budget_s` is the whole run's, None without a limit."""
+
+    baselines: str
+    update: tuple[str, ...]
+    seed: int
+    budget_s: float | None
+    test_budget_s: float
+    launches: int | None
+    iterations: int | None
+    timeout_s: float
+    metrics: tuple[str, ...]
+    thresholds: tuple[Threshold, ...]
+    ini_thresholds: tuple[Threshold, ...]
+    alpha: float
+    probe_cost: float
+    install: tuple[str, ...] | None
+    against: str
+    escalate: bool

@@ -1,0 +1,53 @@
+"""The `.ftgate` folder of a project: what the processes of one run share, and what stays for the next."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import filelock
+
+from .. import pythons
+
+RUNS_KEPT = 5
+LAST_RUN = "last-run.json"
+
+
+class RunFolder:
+    """The folder `path` below the project's `root`, and `run`, what belongs to one run, in it."""
+
+    def __init__(self, root: Path, run: str) -> None:
+        self.root = root
+        self.path = root / ".ftgate"
+        self.run = self.path / "runs" / run
+
+    @contextlib.contextmanager
+    def locked(self, name: str) -> Iterator[None]:
+        """Wait until no other process of this project holds the lock of this name."""
+        self.run.mkdir(parents=True, exist_ok=True)
+        pythons.hide_from_git(self.path)
+        with filelock.FileLock(self.path / f"{name}.lock"):
+            yield
+
+    def shared(self, kind: str, key: str) -> Path:
+        """The file in which the process that makes something first leaves it for the others."""
+        return self.run / f"{kind}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+
+    def keep(self, text: str) -> None:
+        """Write the report where `ftgate baseline` finds it; remove old runs and unused environments."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_whole(self.path / LAST_RUN, text.encode())
+        pythons.prune_environments(self.path / "envs")
+        runs = sorted((self.path / "runs").glob("*"), key=lambda path: path.stat().st_mtime)
+        for old in runs[:-RUNS_KEPT]:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that a reader, or a run that is killed meanwhile, never leaves half of it."""
+    unfinished = path.with_suffix(".part")
+    unfinished.write_bytes(content)
+    unfinished.replace(path)

@@ -1,0 +1,137 @@
+"""A phase of a measurement: cells that are measured together, by themselves or paired with a reference."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from ..errors import FtgateError
+from ..judge.judge import PAIRED_ROUNDS, SCREEN_LAUNCHES, ComparedWith, Judge, Policy
+from ..measure.cell_run import PreparedTarget, Reference
+from ..measure.conditions import ConditionsMonitor
+from ..measure.interleaved import InterleavedRun
+from ..model import EVERYTHING, Cell, Group, Metric, Struct
+from ..store import names
+from . import git, worktrees
+from .cells import one_per_target
+from .resources import Resources
+
+LEAST_SCREENED, LEAST_PAIRED = 6, 13
+"""Rounds for which iterations are given up if the budget is small: of a screen, and of paired cells, which can fail."""
+
+
+class Phase(Struct, frozen=True, kw_only=True):
+    """Cells that are measured together, paired with a reference for the reason `why` if there is a `pair`.
+
+    Cells that are not `judged` (node ids) are measured for another cell's scaling. `metrics` limits what is judged.
+    """
+
+    cells: tuple[Cell, ...]
+    judged: frozenset[str]
+    pair: worktrees.Pair | None = None
+    why: str = ""
+    metrics: frozenset[str] | None = None
+
+
+class ActivePhase(NamedTuple):
+    """A phase under way."""
+
+    phase: Phase
+    run: InterleavedRun
+    judge: Judge
+
+
+class PhaseStarter:
+    """Prepares what a phase needs and starts it."""
+
+    def __init__(self, group: Group, resources: Resources, phase: Phase) -> None:
+        self.group = group
+        self.resources = resources
+        self.phase = phase
+        self.screened = phase.metrics is not None
+
+    def start(self, monitor: ConditionsMonitor) -> ActivePhase:
+        """Install the targets, find what each cell is compared with, and set up the run. Raises FtgateError."""
+        resources, cells, pair = self.resources, self.phase.cells, self.phase.pair
+        checkout = pair.changed if pair else None
+        targets = self._targets(checkout)
+        references = self._references(pair, targets) if pair else {}
+        spec = resources.references.relocated(self.group.spec, checkout) if checkout else self.group.spec
+        if self.screened:  # contracts were judged in the first phase
+            spec = msgspec.structs.replace(spec, requirements=())
+        compared = {cell.nodeid: self._compared_with(cell) for cell in cells}
+        limits = resources.limits(self.group, cells)
+        at_most = PAIRED_ROUNDS if pair else SCREEN_LAUNCHES
+        judge = Judge(spec, self._policy(), compared, at_most, limits.launches)
+        records = pair is None and resources.stored.records(self.group, cells)
+        judged = not records and (bool(spec.requirements) or any(each.basis for each in compared.values()))
+        if judged:
+            floor = LEAST_PAIRED if pair else LEAST_SCREENED
+            limits = msgspec.structs.replace(limits, floor=floor, at_most=judge.rounds)
+        run = InterleavedRun(
+            Group(key=self.group.key, spec=spec, cells=cells),
+            targets,
+            resources.launcher,
+            limits,
+            random.Random(f"{resources.config.seed}:{self.group.key}{':beside' if self.screened else ''}"),
+            resources.listener,
+            loops=None if pair else resources.stored.loops(self.group, cells),
+            stopping_rule=judge.needs if judged else None,
+            references=references,
+            monitor=monitor,
+            first_needs=judge.first() if judged else EVERYTHING,
+        )
+        return ActivePhase(self.phase, run, judge)
+
+    def _targets(self, checkout: git.Checkout | None) -> dict[str, PreparedTarget]:
+        prepared = self.resources.targets.prepared
+        requires = self.group.spec.requires
+        return {cell.target.spec: prepared(cell, requires, checkout) for cell in one_per_target(self.phase.cells)}
+
+    def _references(self, pair: worktrees.Pair, changed: Mapping[str, PreparedTarget]) -> dict[str, Reference]:
+        spec = self.resources.references.relocated(self.group.spec, pair.reference)
+        targets = self._targets(pair.reference)
+        _check_versions(pair, targets, changed)
+        cells = (cell for cell in self.phase.cells if self._compared_with(cell).basis)
+        return {cell.nodeid: Reference(spec=spec, target=targets[cell.target.spec]) for cell in cells}
+
+    def _compared_with(self, cell: Cell) -> ComparedWith:
+        if self.phase.pair is None:
+            return self.resources.stored.compared_with(self.group, cell)
+        reference = self.phase.pair.reference
+        if worktrees.lacks(reference, names.split_nodeid(cell.nodeid)[0]):
+            return ComparedWith(why=f"{reference.label} has no such test")
+        return ComparedWith(
+            basis="paired",
+            why=self.phase.why,
+            baseline=reference.label,
+            commit=reference.commit,
+            judged=cell.nodeid in self.phase.judged,
+        )
+
+    def _policy(self) -> Policy:
+        """After a screen only the metrics that missed are judged: no other kind of launch is needed."""
+        policy, wanted = self.resources.policy, self.phase.metrics
+        if wanted is None:
+            return policy
+        # On another machine the time was screened by its ratio.
+        if Metric.RATIO in wanted:
+            wanted |= {Metric.WALL}
+        return msgspec.structs.replace(policy, metrics=tuple(each for each in policy.metrics if each in wanted))
+
+
+def _check_versions(
+    pair: worktrees.Pair, reference: Mapping[str, PreparedTarget], changed: Mapping[str, PreparedTarget]
+) -> None:
+    """For two versions of a distribution: raise FtgateError if both sides have the same."""
+    requested = pair.reference.install[-1:] if not pair.reference.commit else ()
+    for target in reference if requested else ():
+        old, new = (
+            worktrees.installed_version(Path(side[target].python), requested[0]) for side in (reference, changed)
+        )
+        if old == new:
+            raise FtgateError(f"both sides have {requested[0]} on {target}: there is nothing to compare")

@@ -1,0 +1,100 @@
+"""What all measurements of a run share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..judge import decide
+from ..judge.judge import Policy, hypotheses
+from ..judge.metrics import LEAST_TAIL_ITERATIONS
+from ..measure import budget
+from ..measure.budget import Limits
+from ..measure.launch import Launcher
+from ..measure.run_context import Listener
+from ..model import Cell, Group, Plan
+from ..stats import alpha_spending
+from .config import RunConfig
+from .references import References
+from .stored import StoredBaselines
+from .targets import Targets
+
+RECORD_LAUNCHES, CHECK_LAUNCHES = 12, 5
+
+
+class RunTime:
+    """The time of a run: how much it has taken, and what is left of its budget."""
+
+    def __init__(self, budget_s: float | None) -> None:
+        self.budget_s = budget_s
+        self.started_s = time.monotonic()
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds since the run was started."""
+        return time.monotonic() - self.started_s
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds left; None without a budget."""
+        return None if self.budget_s is None else self.budget_s - self.spent_s
+
+
+class Resources(NamedTuple):
+    """The options of a run, its targets, references and stored baselines, its error levels, launcher and time."""
+
+    config: RunConfig
+    plan: Plan
+    targets: Targets
+    references: References
+    stored: StoredBaselines
+    policy: Policy
+    launcher: Launcher
+    listener: Listener
+    time: RunTime
+
+    def limits(self, group: Group, cells: Sequence[Cell]) -> Limits:
+        """How much of a test may be measured: twice as long for a recording, and longer for more worker counts."""
+        config, recording = self.config, self.stored.records(group, cells)
+        counts = len({(cell.workers, cell.roles) for cell in cells})
+        return Limits(
+            budget_s=self._budget_s(config.test_budget_s * (2 if recording else 1) * counts),
+            floor=RECORD_LAUNCHES if recording else CHECK_LAUNCHES,
+            launches=config.launches,
+            iterations=config.iterations,
+            least_iterations=LEAST_TAIL_ITERATIONS,
+            timeout_s=config.timeout_s,
+        )
+
+    def _budget_s(self, wanted_s: float) -> float:
+        """What a test may take: `wanted_s`, or its share of what is left of the run's budget if that is less."""
+        left_s = self.time.left_s
+        if left_s is None:
+            return wanted_s
+        return max(1.0, min(wanted_s, budget.share(left_s * 1e9, len(self.plan.groups)) / 1e9))
+
+
+def hypotheses_of(plan: Plan, config: RunConfig, stored: StoredBaselines) -> int:
+    """How many tests may raise a false alarm in a run: whatever gates of every cell that is compared."""
+    return sum(
+        hypotheses(group.spec, config.metrics, cell, group.cells, bool(config.against) or stored.has_any(group, cell))
+        for group in plan.groups
+        for cell in group.cells
+    )
+
+
+def policy_of(plan: Plan, config: RunConfig, stored: StoredBaselines) -> Policy:
+    """What the options say about verdicts, with the error levels split over all hypotheses of the run.
+
+    The same for every cell: the plan and the baselines are known before anything is measured.
+    """
+    alpha, beta = decide.split_alpha(config.alpha, alpha_spending.BETA, max(1, hypotheses_of(plan, config, stored)))
+    return Policy(
+        metrics=config.metrics,
+        cli=config.thresholds,
+        ini=config.ini_thresholds,
+        alpha=alpha,
+        beta=beta,
+        probe_cost=config.probe_cost,
+    )

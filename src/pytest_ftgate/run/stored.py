@@ -1,0 +1,143 @@
+"""What the stored baselines hold for the cells of a run; the only reader and writer of the store in a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ..errors import FtgateError
+from ..judge.judge import ComparedWith
+from ..model import Cell, Group, Machine, Report
+from ..report.baselines import update_lines
+from ..store import folder as store_folder
+from ..store import names, schema, unused
+from ..store.update import apply_updates, matches, update_plan
+from .cells import executor_cell
+from .config import RunConfig
+from .folder import RunFolder
+from .targets import Targets
+
+
+class StoredBaselines:
+    """The baselines of a project as one run sees them: each file is read once."""
+
+    def __init__(self, config: RunConfig, folder: RunFolder, machine: Machine, targets: Targets) -> None:
+        self.config = config
+        self.root = folder.root
+        self.machine = machine
+        self.targets = targets
+        self.store = store_folder.Store(folder.root / config.baselines, lock_path=folder.path / "baselines.lock")
+        self._tests: dict[str, schema.TestBaseline | FtgateError | None] = {}
+
+    def entry(self, group: Group, cell: Cell) -> schema.StoredCell | FtgateError | None:
+        """What is stored of a cell on this machine and build; an error in its place if the file cannot be read."""
+        if self.targets.lookup(cell, group.spec.requires).target is None:
+            return None
+        stored = self._test(cell)
+        return stored if isinstance(stored, FtgateError) else self._entries(cell).get(self._key(group, cell))
+
+    def has_any(self, group: Group, cell: Cell) -> bool:
+        """Whether anything readable is stored of a cell that can run here, of whatever machine or build."""
+        usable = self.targets.lookup(cell, group.spec.requires).target is not None
+        return usable and not isinstance(self.entry(group, cell), FtgateError) and bool(self._entries(cell))
+
+    def compared_with(self, group: Group, cell: Cell) -> ComparedWith:
+        """What a cell is compared with if no reference is measured."""
+        entry, key, why = self.entry(group, cell), self._key(group, cell), ""
+        here = isinstance(entry, schema.StoredCell)
+        if not isinstance(entry, schema.StoredCell):
+            key, entry = self._newest_elsewhere(group, cell)
+            why = f"recorded on another machine or build ({key}): machine-independent metrics are compared"
+        if entry is None:
+            return ComparedWith(why="nothing is stored for it; record it with --ftgate-update")
+        newest = entry.recordings[-1]
+        path = self.store.path(names.split_nodeid(cell.nodeid)[0])
+        executor = executor_cell(group, cell)
+        return ComparedWith(
+            basis="stored" if here else "portable",
+            why=why,
+            entry=entry,
+            executor=self._entries(executor).get(key) if executor and executor != cell else None,
+            executor_nodeid=executor.nodeid if executor else "",
+            baseline=f"{_relative(path, self.root)} ({newest.recorded_at})",
+            commit=newest.commit,
+            file=str(path),
+        )
+
+    def loops(self, group: Group, cells: Sequence[Cell]) -> int | None:
+        """Loops of the baseline: a value then spreads the cost of dispatch over as many calls as the stored one."""
+        if "all" in self.config.update:
+            return None
+        entries = (self.entry(group, cell) for cell in cells)
+        stored = (entry for entry in entries if isinstance(entry, schema.StoredCell))
+        return next((entry.recordings[0].launches[0].loops for entry in stored), None)
+
+    def records(self, group: Group, cells: Sequence[Cell]) -> bool:
+        """Whether this run records one of these cells."""
+        return any(self._records(group, cell) for cell in cells)
+
+    def unused(self, collected: Iterable[str] | None) -> tuple[str, ...]:
+        """Node ids of baselines whose cells no longer exist; empty if `collected`, all node ids, is None."""
+        if collected is None or not self.store.root.is_dir():
+            return ()
+        try:
+            cells = unused.unused(self.store, collected, fingerprint=self.machine.fingerprint, rootdir=self.root)
+        except FtgateError:
+            return ()  # a broken file is an error of its cells and of `ftgate baseline`; the report is still made
+        return tuple(names.join_nodeid(test, label) for test, label in cells)
+
+    def update(self, report: Report) -> tuple[str, ...]:
+        """Record what the options ask for; one line for each change. Raises FtgateError."""
+        if not self.config.update:
+            return ()
+        rows = [row for table in report.tables for row in table.rows]
+        plan = update_plan(self.config.update, rows, self.store, fingerprint=self.machine.fingerprint)
+        apply_updates(
+            plan,
+            self.store,
+            machine=self.machine,
+            recorded_at=report.started_at,
+            commit=report.commit,
+            seed=report.seed,
+            root=self.root,
+        )
+        return update_lines(plan)
+
+    def _test(self, cell: Cell) -> schema.TestBaseline | FtgateError | None:
+        """A test's file, or the error in its place."""
+        test = names.split_nodeid(cell.nodeid)[0]
+        if test not in self._tests:
+            try:
+                self._tests[test] = self.store.load(test)
+            except FtgateError as error:
+                self._tests[test] = error
+        return self._tests[test]
+
+    def _entries(self, cell: Cell) -> dict[str, schema.StoredCell]:
+        """By machine and build; empty for a file that cannot be read, which is an error of its cells (see `entry`)."""
+        stored = self._test(cell)
+        label = names.split_nodeid(cell.nodeid)[1]
+        return stored.cells.get(label, {}) if isinstance(stored, schema.TestBaseline) else {}
+
+    def _key(self, group: Group, cell: Cell) -> str:
+        return names.entry_key(self.machine.fingerprint, self._build(group, cell))
+
+    def _build(self, group: Group, cell: Cell) -> str:
+        return self.targets.prepared(cell, group.spec.requires).key
+
+    def _newest_elsewhere(self, group: Group, cell: Cell) -> tuple[str, schema.StoredCell | None]:
+        """The newest entry of another machine: of the same build if there is one, else of any."""
+        entries, build = self._entries(cell), self._build(group, cell)
+        same = {key: entry for key, entry in entries.items() if key.partition("/")[2] == build}
+        by_age = sorted((same or entries).items(), key=lambda item: item[1].recordings[-1].recorded_at)
+        return by_age[-1] if by_age else ("", None)
+
+    def _records(self, group: Group, cell: Cell) -> bool:
+        if not self.config.update:
+            return False
+        named = any(matches(pattern, cell.nodeid) for pattern in self.config.update)
+        return named or "all" in self.config.update or self.entry(group, cell) is None
+
+
+def _relative(path: Path, root: Path) -> str:
+    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)

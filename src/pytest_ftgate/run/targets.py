@@ -1,0 +1,92 @@
+"""The interpreter and the environment of each target, looked up and installed once in a process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from .. import pythons
+from ..errors import FtgateError
+from ..measure.cell_run import PreparedTarget
+from ..measure.run_context import Listener
+from ..measure.watch import self_test
+from ..model import Cell, Interpreter, Struct, Target
+from ..pythons import InterpreterNotFound
+from . import worktrees
+from .folder import RunFolder
+from .git import Checkout
+
+
+class TargetLookup(Struct, frozen=True, kw_only=True):
+    """A target, or the `reason` why it cannot be used: it is missing, or preparing it has `failed`."""
+
+    target: PreparedTarget | None = None
+    reason: str = ""
+    failed: bool = False
+
+
+class Targets:
+    """Finds interpreters and installs environments, each when it is first asked for."""
+
+    def __init__(self, folder: RunFolder, install: tuple[str, ...] | None, listener: Listener) -> None:
+        """`install` are arguments for `uv pip install`; None installs the project if it has a build system."""
+        self.folder = folder
+        self.install = install
+        self.listener = listener
+        self._lookups: dict[tuple[str, str, tuple[str, ...]], TargetLookup] = {}
+
+    def lookup(self, cell: Cell, requires: tuple[str, ...], checkout: Checkout | None = None) -> TargetLookup:
+        """The target of a cell, in an environment with the project, or a checkout of it, and what its test requires."""
+        key = (cell.target.spec, "" if checkout is None else f"{checkout.root} {checkout.install}", requires)
+        if key not in self._lookups:
+            try:
+                self._lookups[key] = self._prepare(cell.target, requires, checkout)
+            except FtgateError as error:
+                self._lookups[key] = TargetLookup(reason=str(error), failed=True)
+        return self._lookups[key]
+
+    def prepared(self, cell: Cell, requires: tuple[str, ...], checkout: Checkout | None = None) -> PreparedTarget:
+        """As `lookup`. Raises FtgateError with the reason if the target cannot be used."""
+        lookup = self.lookup(cell, requires, checkout)
+        if lookup.target is None:
+            raise FtgateError(lookup.reason)
+        return lookup.target
+
+    def _prepare(self, target: Target, requires: tuple[str, ...], checkout: Checkout | None) -> TargetLookup:
+        self.listener.advance(target.spec, "interpreter and environment", 0, 0, None)
+        try:
+            interpreter = pythons.find_interpreter(target)
+        except InterpreterNotFound as missing:
+            return TargetLookup(reason=str(missing))
+        reason = pythons.settings_unsupported(interpreter, target.settings)
+        if reason:
+            return TargetLookup(reason=reason)
+        prepared = PreparedTarget(
+            interpreter=interpreter,
+            python=str(self._environment(interpreter, requires, checkout)),
+            key=pythons.build_key(interpreter),
+            environment=pythons.environment_variables(target.settings),
+        )
+        unavailable = self._waits_unavailable(prepared, target.settings.gil)
+        return TargetLookup(target=msgspec.structs.replace(prepared, waits_unavailable=unavailable))
+
+    def _environment(self, interpreter: Interpreter, requires: tuple[str, ...], checkout: Checkout | None) -> Path:
+        root = self.folder.root
+        project = root if checkout is None else checkout.project
+        install = pythons.default_install(project) if self.install is None else self.install
+        if checkout is not None:
+            install = worktrees.install_of(install, root, checkout)
+        return pythons.ensure_environment(
+            interpreter, root=self.folder.path / "envs", project=project, install=(*install, *requires)
+        )
+
+    def _waits_unavailable(self, prepared: PreparedTarget, gil: str | None) -> str:
+        """Why the wait states of this target's threads cannot be distinguished; empty if they can."""
+        self.listener.advance(prepared.interpreter.name, "self-test", 0, 0, None)
+        return self_test.patterns_hold(
+            f"{prepared.key}{'-gil-' + gil if gil else ''}",
+            prepared.python,
+            self.folder.path / "selftests",
+            environment=prepared.environment,
+        )

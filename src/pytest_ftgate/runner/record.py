@@ -1,0 +1,56 @@
+"""The record of a launch, in the words of the controller's `Launch`: what is kept of each iteration."""
+
+from __future__ import annotations
+
+from .protocol import COLD, HOLD, MEASURED, WARMUP
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+
+class LaunchRecord:
+    """What a launch has measured so far."""
+
+    def __init__(self) -> None:
+        self.cold: Mapping[str, Any] | None = None
+        self.iterations: list[Mapping[str, Any]] = []
+        self.counters: dict[str, float] = {}
+        self.timers: dict[str, list[int]] = {}
+        self.peaks: dict[str, float] = {}
+        self.results: set[str] = set()
+        self.warmed_ops = 0
+
+    def add(self, kind: str, iteration: Mapping[str, Any], reports: Iterable[Mapping[str, Any]]) -> None:
+        """Keep a cold or measured iteration; warm-ups, checks and barriers leave no figures.
+
+        Each report has `counters`, `timers` (count, total and maximum in ns) and `peaks` by name.
+        """
+        if kind == COLD:
+            self.cold = iteration
+        if kind == WARMUP:
+            self.warmed_ops += iteration["ops"]
+        if kind not in (MEASURED, HOLD):
+            return
+        self.iterations.append(iteration)
+        for report in reports:
+            for name, n in report["counters"].items():
+                self.counters[name] = self.counters.get(name, 0) + n
+            for name, (count, total, most) in report["timers"].items():
+                kept = self.timers.setdefault(name, [0, 0, 0])
+                self.timers[name] = [kept[0] + count, kept[1] + total, max(kept[2], most)]
+            for name, highest in report["peaks"].items():
+                self.peaks[name] = max(highest, self.peaks.get(name, highest))
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields of a `Launch` that the launch itself knows."""
+        timers = {name: {"count": c, "total_ns": t, "max_ns": m} for name, (c, t, m) in self.timers.items()}
+        return {
+            "cold": self.cold,
+            "iterations": self.iterations,
+            "counters": self.counters,
+            "timers": timers,
+            "peaks": self.peaks,
+            "results": sorted(self.results),
+        }
