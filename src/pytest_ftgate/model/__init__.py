@@ -160,6 +160,7 @@ __all__ = [
     "first_line",
     "iteration_value",
     "single_cell",
+    "targets",
     "to_builtins",
     "work_ratio",
 ]
