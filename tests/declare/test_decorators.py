@@ -257,7 +257,7 @@ def test_a_bad_expression_points_at_its_column() -> None:
     said = refused(wrong).split("\n")
     line = line_of(wrong, "threads.wal")
     assert said[0].startswith(
-        f"/project/test_a.py:{line}: @ftgate.require of test_it: 'wal' is no metric (did you mean 'wall'?)"
+        f"/project/test_a.py:{line}: @ftgate.require of test_it: 'wal' is not a metric (did you mean 'wall'?)"
     )
     assert said[1:] == ["  threads.wal < 2 s", "          ^"]
 
@@ -286,7 +286,7 @@ def decorated(decorator: Any) -> Any:
         (ftgate.require(None), "it takes texts such as"),  # type: ignore[arg-type]
         (ftgate.require(), "it requires nothing; for example @ftgate.require(scaling='>= 1.6')"),
         (ftgate.require, "it needs parentheses and arguments: @ftgate.require(scaling='>= 1.6')"),
-        (ftgate.require(scalng=">= 1.6"), "'scalng' is no metric (did you mean 'scaling'?)"),
+        (ftgate.require(scalng=">= 1.6"), "'scalng' is not a metric (did you mean 'scaling'?)"),
         (ftgate.require(scaling=">= 1.6"), "scaling compares with the same cell with one worker"),
         (ftgate.gate, "it needs parentheses and arguments: @ftgate.gate('wall', margin='3%')"),
         (

@@ -25,10 +25,10 @@ from pytest_ftgate.model import (
     Launch,
     LockSite,
     LockWaits,
-    Looking,
     MemoryPoint,
     RoleFigures,
     Sample,
+    SamplingCost,
     Timer,
     WaitFigures,
     Waits,
@@ -397,16 +397,20 @@ def test_the_cost_of_the_lock_probe_is_read_off_the_first_turns() -> None:
 # ---- memory
 
 
-def looking(order: int, bare: tuple[float, ...], watched: tuple[float, ...]) -> Launch:
-    return Launch(order=order, hash_seed=0, started_at="", looking=Looking(bare_ns=bare, watched_ns=watched))
+def cost_launch(order: int, bare: tuple[float, ...], watched: tuple[float, ...]) -> Launch:
+    return Launch(order=order, hash_seed=0, started_at="", sampling_cost=SamplingCost(bare_ns=bare, watched_ns=watched))
 
 
 def test_the_cost_of_being_watched_pairs_windows() -> None:
-    launches = (looking(0, (10.0, 100.0), (11.0, 110.0)), looking(1, (10.0,), (12.1,)), looking(2, (0.0,), (7.0,)))
+    launches = (
+        cost_launch(0, (10.0, 100.0), (11.0, 110.0)),
+        cost_launch(1, (10.0,), (12.1,)),
+        cost_launch(2, (0.0,), (7.0,)),
+    )
     shown = figures(sample(memory=launches), reference=None).memory_cost
     assert shown is not None
     assert (shown.low, shown.high) == pytest.approx((1.1, 1.21))
-    assert figures(sample(memory=(looking(0, (), ()), points(1, 3))), reference=None).memory_cost is None
+    assert figures(sample(memory=(cost_launch(0, (), ()), points(1, 3))), reference=None).memory_cost is None
     alone = figures(sample(memory=launches[:1]), reference=None).memory_cost
     assert alone is not None
     assert alone.value == pytest.approx(1.1)
@@ -530,7 +534,7 @@ def waited(order: int, **seconds: Any) -> Launch:
 def test_fractions_are_medians_that_sum_to_one() -> None:
     rng = np.random.default_rng(52)
     parts = rng.dirichlet([2.0] * 6, 7) * 10
-    names = ("running_s", "runnable_s", "gil_s", "parked_s", "process_s", "asleep_s")
+    names = ("running_s", "runnable_s", "gil_s", "futex_s", "process_s", "asleep_s")
     memory = tuple(waited(order, **dict(zip(names, row.tolist(), strict=True))) for order, row in enumerate(parts))
     shown = figures(sample(memory=memory), reference=None).waits
     assert shown is not None
@@ -556,7 +560,7 @@ def test_parked_time_is_what_the_lock_launches_explain_of_it(
         site(5 * MS, line=6, kind="multiprocessing.Lock"),
         site(5 * MS, line=7, kind="asyncio.Queue", waits_for="queue"),
     )
-    of = sample(memory=(waited(0, running_s=5.0, parked_s=5.0),), locks=(locked(0, *sites),))
+    of = sample(memory=(waited(0, running_s=5.0, futex_s=5.0),), locks=(locked(0, *sites),))
     shown = figures(of, reference=None)
     assert shown.waits is not None
     assert (shown.waits.lock, shown.waits.queue, shown.waits.unattributed) == pytest.approx(expected)
@@ -584,7 +588,7 @@ def gil_waited(order: int, look_ns: int = MS, unended: float = 0.0, runnable_s: 
         runnable_s=runnable_s,
         gil_waits={bucket_of(ns): count for ns, count in lengths.items()},
         gil_unended=unended,
-        gil_look_ns=look_ns,
+        gil_sampling_ns=look_ns,
         gil_max_ns=max(lengths),
     )
 

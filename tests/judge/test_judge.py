@@ -407,7 +407,7 @@ class TestVerdict:
                 msgspec.structs.replace(sample, reference=sample_of(error=WorkloadError(reason="ValueError")))
             ),
             "--ftgate-against main": verdict(msgspec.structs.replace(sample, reference=sample_of())),
-            "the reference gave nothing to compare with": verdict(
+            "the reference has no figures to compare": verdict(
                 msgspec.structs.replace(sample, reference=sample_of()), compared_with=ComparedWith(basis="paired")
             ),
         }
@@ -460,7 +460,7 @@ class TestVerdict:
             lost = measured(rounds=12, control=True, **{name: 0})  # type: ignore[arg-type]
             found = verdict(lost, compared_with=compared_with, at_most=12)
             assert found.decision is Decision.INCONCLUSIVE
-            assert found.reason == f"{metric}: the other side has figures and this run has none: {why}"
+            assert found.reason == f"{metric}: the reference has figures and this run has none: {why}"
             assert by_metric(found)[Metric.WALL].decision is Decision.PASSED
 
     def test_a_scaling_that_cannot_be_had_is_not_judged(self) -> None:
@@ -770,7 +770,7 @@ class TestDoubted:
     def test_what_others_move_is_not_believed(self, metric: Metric) -> None:
         found = self.doubted(judged(metric, Decision.REGRESSED))
         assert found.decision is Decision.INCONCLUSIVE
-        assert found.reason == f"{metric}: +30 %; not believed: {self.BUSY}"
+        assert found.reason == f"{metric}: +30 %; in doubt: {self.BUSY}"
         assert self.doubted(judged(metric, Decision.REGRESSED), compared="").decision is Decision.REGRESSED
 
     def test_others_move_no_memory(self) -> None:
@@ -783,7 +783,7 @@ class TestDoubted:
         found = self.doubted(broken, compared="")
         assert (found.decision, found.metrics[0].reason) == (
             Decision.INCONCLUSIVE,
-            f"+30 %; not believed: {self.UNSTEADY}",
+            f"+30 %; in doubt: {self.UNSTEADY}",
         )
         assert self.doubted(broken, alone="").metrics == (broken,)
 
@@ -809,7 +809,7 @@ class TestUnchanged:
         before = Verdict(decision=Decision.REGRESSED, metrics=metrics, baseline="x", basis="predicted", why="y")
         found = unchanged(before)
         assert found.decision is Decision.INCONCLUSIVE
-        assert found.reason.startswith("wall: +30 %; the code is that of its baseline")
+        assert found.reason.startswith("wall: +30 %; the code is that of the baseline")
         assert found.metrics[1] == metrics[1]
         assert found.same_code
         assert (found.baseline, found.basis, found.why) == ("x", "predicted", "y")

@@ -192,9 +192,9 @@ AT_STORED: tuple[tuple[str, Any, Any, str], ...] = (
     ("others", STORED.others * 2, STORED.others * 2 + 0.01, "kept 0.5 of 2 cores busy"),
     ("steal", STORED.steal, STORED.steal + 0.001, "5.1% of the cores' time"),
     ("quota", STORED.quota, STORED.quota + 0.01, "in 6% of its periods"),
-    ("throttles", 0, 1, "slowed itself 1x because of heat"),
-    ("calibration_ns", (100, 100, 100 * STORED.moved), (100, 100, 101 * STORED.moved), "slower meanwhile"),
-    ("calibration_ns", (100 * STORED.moved, 50, 100), (101 * STORED.moved, 50, 100), "faster meanwhile"),
+    ("throttles", 0, 1, "throttled 1 time because of heat"),
+    ("calibration_ns", (100, 100, 100 * STORED.moved), (100, 100, 101 * STORED.moved), "slower during the measurement"),
+    ("calibration_ns", (100 * STORED.moved, 50, 100), (101 * STORED.moved, 50, 100), "faster during the measurement"),
 )
 
 
@@ -240,7 +240,7 @@ def test_remarks_say_what_does_not_refuse() -> None:
     assert said == (
         "other processes kept 0.3 of 2 cores busy",
         "the hypervisor gave 2.0% of the cores' time to others",
-        "the machine became 1.15x slower meanwhile",
+        "the machine became 1.15x slower during the measurement",
     )
     assert unfit(beyond(others=0.3, steal=0.02, calibration_ns=(100, 100, 115)), "stored") == ""
 

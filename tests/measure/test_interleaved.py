@@ -242,11 +242,11 @@ def test_sampling_overhead_is_measured_by_holding_it_bare_as_well() -> None:
     launcher = FakeLauncher(wall_ns=steady(2 * MS))
     launcher.watched = steady(1.5)
     (sample,) = measured(launcher, "threads", limits=Limits(launches=BARE_HOLDS + 2, iterations=1))
-    seen = [launch.looking for launch in sample.memory]
+    seen = [launch.sampling_cost for launch in sample.memory]
     assert seen[BARE_HOLDS:] == [None, None]
-    for looking in seen[:BARE_HOLDS]:
-        assert looking is not None
-        assert [*looking.bare_ns, *looking.watched_ns] == pytest.approx([2 * MS, 3 * MS])
+    for cost in seen[:BARE_HOLDS]:
+        assert cost is not None
+        assert [*cost.bare_ns, *cost.watched_ns] == pytest.approx([2 * MS, 3 * MS])
     assert len(sample.floor) == FLOORS
 
 
@@ -473,7 +473,7 @@ def test_what_only_informs_is_left_out_where_iterations_are_long() -> None:
         assert (sample.growth, sample.floor) == ((), ())
         assert {len(launch.iterations) for launch in sample.locks} == {2}
         assert {len(launch.barriers) for launch in sample.memory} == {2}
-        assert all(launch.looking is None for launch in sample.memory)
+        assert all(launch.sampling_cost is None for launch in sample.memory)
     assert len(samples[0].launches) == 2
     assert (
         launcher.clock() < 2 * 2 * (7 + 7 + 4 + 4) + 10

@@ -113,7 +113,7 @@ def test_a_regression_fails_the_run_and_names_the_cell(project: Project) -> None
         [
             "*regressed: 3.14t-threads-w1*",
             "*wall time*ms, +*% CI*p *",
-            "*judged by*launches side by side*",
+            "*judged by*paired launches*",
             "*refused test_burn.py::test_burn?3.14t-threads-w1?*",
             "*1 regressed*",
         ]
@@ -141,7 +141,7 @@ def test_against_a_revision(project: Project) -> None:
     assert slower.ret == 1
     assert decisions(project) == dict.fromkeys(cells, "regressed")
     slower.stdout.fnmatch_lines(
-        ["*regressed: 3.14-threads-w1*", "*against*HEAD (*", "*judged by*side by side (--ftgate-against HEAD)*"]
+        ["*regressed: 3.14-threads-w1*", "*against*HEAD (*", "*judged by*paired launches (--ftgate-against HEAD)*"]
     )
     contracts = [metric for row in metrics(project) for metric in row if metric["contract"]]
     assert [(each["contract"], each["decision"]) for each in contracts] == [

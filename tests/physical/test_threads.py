@@ -105,7 +105,7 @@ def assert_one_runs(seen: Waits) -> None:
 
 
 def parts_of(seen: Waits) -> float:
-    return seen.running_s + seen.runnable_s + seen.gil_s + seen.parked_s + seen.process_s + seen.asleep_s
+    return seen.running_s + seen.runnable_s + seen.gil_s + seen.futex_s + seen.process_s + seen.asleep_s
 
 
 # -- physical truths -----------------------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ def test_threads_come_and_go(program: Program) -> None:
 
     def judge() -> None:  # one waits all the time for one that sleeps
         seen = watched(ProcessMap(main=running.pid), 0.8)
-        assert seen.parked_s == pytest.approx(seen.watched_s, rel=0.1)
+        assert seen.futex_s == pytest.approx(seen.watched_s, rel=0.1)
         assert seen.asleep_s == pytest.approx(seen.watched_s, rel=0.1)
 
     confirm(judge)
@@ -322,7 +322,7 @@ for _ in sys.stdin: ready(time.process_time())
         assert seen.span_s == pytest.approx(2 * seen.watched_s, rel=0.05)
         assert seen.running_s == pytest.approx(spent_s, rel=0.1)
         assert 0 < seen.runnable_s < seen.span_s - seen.running_s
-        assert (seen.gil_s, seen.parked_s, seen.process_s, seen.asleep_s, seen.samples) == (0, 0, 0, 0, 0)
+        assert (seen.gil_s, seen.futex_s, seen.process_s, seen.asleep_s, seen.samples) == (0, 0, 0, 0, 0)
         assert seen.voluntary_switches > 20
         assert seen.cores["main"] * seen.watched_s == pytest.approx(spent_s, rel=0.1)
 
@@ -663,7 +663,7 @@ def test_the_account_goes_before_the_looks() -> None:
     assert seen.running_s == pytest.approx(0.5, rel=0.01)
     assert seen.runnable_s == pytest.approx(0.2, rel=0.01)
     assert seen.gil_s == pytest.approx(0.9, rel=0.01)
-    assert seen.parked_s == pytest.approx(0.2, rel=0.05)
+    assert seen.futex_s == pytest.approx(0.2, rel=0.05)
     assert seen.asleep_s == pytest.approx(0.2, rel=0.05)
     assert parts_of(seen) == pytest.approx(seen.span_s)
     assert seen.voluntary_switches == pytest.approx(100, abs=2)
@@ -794,7 +794,7 @@ def test_the_lengths_of_waits_for_the_gil_at_no_higher_cost(wait: Draw, run_s: f
         whole = 1 + seen.gil_unended / sum(seen.gil_waits.values())
         counts = {bucket: round(weight * 1e6) for bucket, weight in seen.gil_waits.items()}
         assert percentile(counts, share * whole) / 1e9 == pytest.approx(true[int(share * len(true))], rel=0.3)
-    assert true[len(true) // 2] * 1e9 > seen.gil_look_ns > 0
+    assert true[len(true) // 2] * 1e9 > seen.gil_sampling_ns > 0
     assert 0.6 * true[-1] * 1e9 < seen.gil_max_ns < true[-1] * 1e9
     assert fraction(seen, "gil") == pytest.approx(sum(true) / (sum(true) + len(true) * run_s), abs=0.06)
 
@@ -802,7 +802,7 @@ def test_the_lengths_of_waits_for_the_gil_at_no_higher_cost(wait: Draw, run_s: f
 def test_no_wait_for_the_gil_has_no_length_and_no_burst() -> None:
     reader = Told({1001: line(230), 1002: line(202, STACK, 0x189)})
     _, seen = paced(reader, 3e-6, 2.0)
-    assert (seen.gil_waits, seen.gil_unended, seen.gil_look_ns, seen.gil_max_ns) == ({}, 0.0, 0, 0)
+    assert (seen.gil_waits, seen.gil_unended, seen.gil_sampling_ns, seen.gil_max_ns) == ({}, 0.0, 0, 0)
     assert len(reader.asked) == seen.samples
 
 
@@ -852,9 +852,9 @@ def test_real_waits_are_as_long_as_those_who_wait_say(program: Program, interval
             raise Inconclusive(f"too few of {len(whole)} waits were seen to end; {seen.samples} looks in 2 s")
         median_ns = median_gil_wait_ns(seen)
         crowded = seen.runnable_s > seen.gil_s
-        if median_ns < (PAUSES_CROWDED if crowded else 1) * seen.gil_look_ns:  # then it is not told
-            raise Inconclusive(f"looks {seen.gil_look_ns / 1e6:.1f} ms apart cannot tell {median_ns / 1e6:.1f} ms")
-        assert 0.6e9 * waiting[len(waiting) // 2] < median_ns < 1.5e9 * whole[len(whole) // 2] + seen.gil_look_ns
+        if median_ns < (PAUSES_CROWDED if crowded else 1) * seen.gil_sampling_ns:  # then it is not told
+            raise Inconclusive(f"looks {seen.gil_sampling_ns / 1e6:.1f} ms apart cannot tell {median_ns / 1e6:.1f} ms")
+        assert 0.6e9 * waiting[len(waiting) // 2] < median_ns < 1.5e9 * whole[len(whole) // 2] + seen.gil_sampling_ns
 
     confirm(judge, longest_s=30.0)
 
@@ -1109,7 +1109,7 @@ def test_a_watch_that_is_refused_looks_at_no_sleeper() -> None:
     assert seen.span_s == pytest.approx(seen.watched_s)
     assert seen.running_s == pytest.approx(0.5, rel=0.01)
     assert seen.runnable_s == pytest.approx(0.1, rel=0.01)
-    assert (seen.gil_s, seen.parked_s, seen.process_s, seen.asleep_s, seen.samples) == (0, 0, 0, 0, 0)
+    assert (seen.gil_s, seen.futex_s, seen.process_s, seen.asleep_s, seen.samples) == (0, 0, 0, 0, 0)
     assert (seen.voluntary_switches, seen.involuntary_switches) == (100, 10)
     assert seen.cores == pytest.approx({"main": 0.5})
 

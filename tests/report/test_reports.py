@@ -304,7 +304,7 @@ def test_regressed_cell_says_what_by_how_much_and_how_to_look_closer() -> None:
     assert "wall time  3.12 ms, +31.2 % (99.2 % CI +28.1 % to +34.3 %), p = 0.0002" in block
     assert "USS" not in block
     assert "against    the baseline's commit (1a2b3c4d5e)\n" in block
-    assert "judged by  launches side by side (not clearly as stored" in block
+    assert "judged by  paired launches (it missed its baseline" in block
     assert "pytest --ftgate 'tests/test_words.py::test_tokenise[3.14-fork-w8]'" in block
     assert "ftgate baseline diff" in block
 
@@ -314,17 +314,17 @@ def test_a_comparison_is_looked_at_closer_by_the_same_comparison() -> None:
         decision=Decision.REGRESSED, baseline="main (1eb3b87)", basis="paired", why="--ftgate-against main"
     )
     text = shown(one_table(row(verdict=verdict)))
-    assert "closer     pytest --ftgate --ftgate-against=main " in text
+    assert "rerun      pytest --ftgate --ftgate-against=main " in text
     assert "ftgate baseline diff" not in text
 
 
-def test_what_passed_says_by_which_road_in_one_line() -> None:
+def test_what_passed_names_its_basis_in_one_line() -> None:
     stored = row(verdict=Verdict(decision=Decision.PASSED, basis="stored"))
-    beside = row(verdict=Verdict(decision=Decision.PASSED, basis="paired", why="its commit was measured beside it"))
+    paired = row(verdict=Verdict(decision=Decision.PASSED, basis="paired", why="its commit was measured too"))
     assert "  passed by  the stored launches\n" in shown(one_table(stored, stored))
-    both = shown(one_table(stored, beside))
+    both = shown(one_table(stored, paired))
     assert f"  passed by  the stored launches: {stored.cell.label}\n" in both
-    assert "launches side by side (its commit was measured beside it): " in both
+    assert "paired launches (its commit was measured too): " in both
 
 
 def test_command_is_quoted_for_a_shell() -> None:
@@ -351,7 +351,7 @@ def test_error_shows_the_last_lines_without_their_escapes() -> None:
     assert "\x1b" not in text
     assert "line 18" not in text
     assert "line 19" in text
-    assert "(19 lines more: -v)" in text
+    assert "(19 more lines: -v)" in text
     assert "line 0\n" in shown(one_table(fallen), verbosity=1)
 
 
@@ -509,7 +509,7 @@ def test_sites_that_hardly_wait_are_counted_when_asked() -> None:
     small = (site("a.py", 1, "Lock", 0.004), site("a.py", 2, "Lock", 0.003))
     assert detail_lines(sites=small, lock_wait_share=0.007) == ""
     assert detail_lines(1, sites=small, lock_wait_share=0.007) == "lock     2 sites: 0.7 % of the time together"
-    assert detail_lines(1, lock_wait_share=0.0) == "lock     no wait seen"
+    assert detail_lines(1, lock_wait_share=0.0) == "lock     no waits"
 
 
 def test_cost_of_looking_stands_beside_the_figure() -> None:
@@ -565,7 +565,7 @@ def test_scaling(scaling: float, fields: dict[str, Any], text: str) -> None:
 
 
 def test_growth_is_shown_unasked_only_when_it_is_certain_and_not_tiny() -> None:
-    assert detail_lines(growth_bytes=around(102 * KIB, 2 * KIB)) == "grows    102 KiB an iteration [100, 104]"
+    assert detail_lines(growth_bytes=around(102 * KIB, 2 * KIB)) == "growth   102 KiB per iteration [100, 104]"
     for doubtful in (
         around(102 * KIB, 103 * KIB),
         around(1000, 10),
@@ -579,7 +579,7 @@ def test_growth_is_shown_unasked_only_when_it_is_certain_and_not_tiny() -> None:
 def test_waits_leave_out_what_is_hardly_there() -> None:
     waits = WaitFigures(running=0.48, runnable=0.02, gil=0.496, asleep=0.004)
     text = detail_lines(1, waits=waits, memory_cost=around(1.01, 0.004))
-    assert text.splitlines()[0] == "waits    running 48 %, runnable 2 %, GIL 50 %; watched 1.01x [1.01, 1.01]"
+    assert text.splitlines()[0] == "waits    running 48 %, runnable 2 %, GIL 50 %; sampled 1.01x [1.01, 1.01]"
     assert detail_lines(waits=waits) == ""
 
 
@@ -599,7 +599,7 @@ def test_waits_that_are_not_there() -> None:
         detail_lines(1, waits=WaitFigures(unavailable="needs Linux's /proc"))
         == "waits    not available: needs Linux's /proc"
     )
-    assert detail_lines(1, waits=WaitFigures()).startswith("waits    nothing was seen\n")
+    assert detail_lines(1, waits=WaitFigures()).startswith("waits    no samples\n")
 
 
 def test_the_scheduler_tells_without_waits() -> None:
@@ -622,7 +622,7 @@ def test_memory_of_one_process_is_a_line_and_of_several_a_grid() -> None:
     assert detail_lines(1, memory=alone) == "memory   USS steady 12.3 MiB (peak >= 12.7 MiB)"
     several = {"workers": role(8, 67.2), "main": role(1, 9.1), "tree": role(9, 76.3)}
     lines = detail_lines(1, memory=several, memory_cost=around(1.01, 0.01)).splitlines()
-    assert [line.split()[0] for line in lines] == ["memory", "tree", "main", "workers", "watched"]
+    assert [line.split()[0] for line in lines] == ["memory", "tree", "main", "workers", "sampled"]
     assert lines[0].split() == ["memory", "USS", "peak", ">="]
     assert detail_lines(memory=several) == ""
 

@@ -308,7 +308,7 @@ class TestFirstPhase:
         assert {row.verdict.basis for row in rows.values()} == {"stored"}
         assert desk.references.pairs == []
         assert [*rows] == [THREADS, FORK]
-        assert all(row.beside is None for row in rows.values())
+        assert all(row.paired is None for row in rows.values())
         assert all(row.sample and len(row.sample.launches) < SCREEN_LAUNCHES for row in rows.values())
 
     def test_a_screen_that_decides_nothing_ends_after_its_last_round(self) -> None:
@@ -410,9 +410,9 @@ class TestFollowUp:
         assert [row.verdict.decision for row in rows.values()] == [Decision.REGRESSED, Decision.PASSED]
         assert [row.verdict.basis for row in rows.values()] == ["paired", "stored"]
         assert "the baseline's commit was measured with it" in rows[THREADS].verdict.why
-        beside = rows[THREADS].beside
-        assert beside is not None
-        assert beside.reference is not None
+        paired = rows[THREADS].paired
+        assert paired is not None
+        assert paired.reference is not None
         sample = rows[THREADS].sample
         assert sample is not None
         assert sample.reference is None  # what is recorded is the screen's
@@ -461,7 +461,7 @@ class TestFollowUp:
         rows = run(measurement)
         assert decision(rows, four, Metric.SCALING) is Decision.REGRESSED
         assert (rows[one].verdict.basis, rows[one].verdict.decision) == ("stored", Decision.PASSED)
-        assert rows[one].beside is None
+        assert rows[one].paired is None
 
     def test_a_contract_is_judged_in_the_first_phase_and_kept(self) -> None:
         group = required(TWO, "uss < 1 MiB")
@@ -497,7 +497,7 @@ class TestPredicted:
         row = rows[THREADS]
         assert (row.verdict.decision, row.verdict.basis) == (Decision.INCONCLUSIVE, "predicted")
         assert row.verdict.why == "no git here"
-        assert row.beside is None
+        assert row.paired is None
         assert decision(rows, THREADS, Metric.USS) is Decision.PASSED
         assert rows[FORK].verdict.basis == "stored"
 
@@ -530,7 +530,7 @@ class TestPredicted:
         desk = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE, refused=refused)
         row = run(desk.measurement(THREADS_ALONE))[THREADS]
         assert (row.verdict.decision, row.verdict.basis) == (Decision.INCONCLUSIVE, "predicted")
-        assert "the code is that of its baseline" in row.verdict.reason
+        assert "the code is that of the baseline" in row.verdict.reason
         assert row.verdict.why == "both sides are 1eb3b87"
 
     def test_what_the_machine_may_have_made_is_in_doubt_by_its_basis(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -542,7 +542,7 @@ class TestPredicted:
         refused = {"1eb3b87": git_module.AgainstError("no git here")}
         foretold = verdict({"predicted": "busy"}, refused=refused)
         assert foretold.decision is Decision.INCONCLUSIVE
-        assert foretold.reason.endswith("; not believed: busy")
+        assert foretold.reason.endswith("; in doubt: busy")
         assert verdict({"paired": "busy"}, refused=refused).decision is Decision.REGRESSED
         assert verdict({"paired": "busy"}).decision is Decision.INCONCLUSIVE
 
@@ -614,9 +614,9 @@ class TestEndedEarly:
         measurement.close()
         rows = rows_of(measurement)
         assert decision(rows, THREADS, Metric.WALL) is Decision.REGRESSED
-        beside = rows[THREADS].beside
-        assert beside is not None
-        assert len(beside.launches) == 1
+        paired = rows[THREADS].paired
+        assert paired is not None
+        assert len(paired.launches) == 1
 
     def test_closing_twice_is_closing_once(self) -> None:
         measurement = Desk(day()).measurement(TWO, against="main")

@@ -141,7 +141,7 @@ class Project:
         self.count = 0
         self.missing: dict[str, str] = {}
         self.machine = MACHINE
-        self.beside = True
+        self.paired = True
         monkeypatch.setattr(session_module, "read_machine", lambda: self.machine)
         monkeypatch.setattr(conditions_module, "calibration_ns", lambda *_: 5_000_000)
         monkeypatch.setattr(disturbance, "unfit", lambda *_: "")  # what else runs here says nothing of scripts
@@ -166,7 +166,7 @@ class Project:
 
     def pair(self, label: str) -> worktrees.Pair:
         """Both sides, of which the reference's launches are scripted apart; none where there is no git."""
-        if not self.beside:
+        if not self.paired:
             raise git_module.AgainstError("no git here")
         sides = (
             git_module.Checkout(label=name, commit="1eb3b87", root=str(self.root)) for name in (label, "work tree")
@@ -282,7 +282,7 @@ def test_the_same_speeds_pass(project: Project) -> None:
     verdict = outcome.rows[THREADS].verdict
     assert {each.metric for each in verdict.metrics} == {Metric.WALL, Metric.TAIL, Metric.USS, Metric.LOCK_WAIT}
     assert (verdict.basis, verdict.why) == ("stored", "")
-    assert outcome.rows[THREADS].beside is None
+    assert outcome.rows[THREADS].paired is None
     assert verdict.baseline.startswith("baselines/test_work.py/test_work.json (")
     assert outcome.report.updates == ()
 
@@ -534,7 +534,7 @@ def test_of_another_machine_a_worse_ratio_is_paired_with_its_commit_or_predicted
     project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-64c-99999999")
     slower = cell_slower(1.3, "3.14-fork-w2")
     assert project.run(day(slower)).rows[FORK].verdict.basis == "paired"
-    project.beside = False
+    project.paired = False
     doubled = project.run(day(cell_slower(2.0, "3.14-fork-w2")))
     assert doubled.decision(FORK) is Decision.REGRESSED
     assert doubled.rows[FORK].verdict.basis == "portable"
@@ -584,7 +584,7 @@ def test_memory_that_cannot_be_seen_any_more_does_not_pass(project: Project) -> 
     outcome = project.run(launcher)
     assert outcome.decision() is Decision.INCONCLUSIVE
     assert (
-        "the other side has figures and this run has none: its processes ended before the first sample"
+        "the reference has figures and this run has none: its processes ended before the first sample"
         in outcome.reason()
     )
     assert outcome.metric(Metric.WALL).decision is Decision.PASSED
@@ -750,8 +750,8 @@ def test_a_miss_is_paired_with_the_commit_of_its_baseline(project: Project) -> N
     assert (row.verdict.decision, row.verdict.basis) == (Decision.REGRESSED, "paired")
     assert row.verdict.baseline == "the baseline's commit"
     assert "it missed its baseline" in row.verdict.why
-    assert row.beside is not None
-    assert row.beside.reference is not None
+    assert row.paired is not None
+    assert row.paired.reference is not None
     assert row.sample is not None
     assert row.sample.control  # the first sample stays: an update records it
     assert outcome.rows[FORK].verdict.basis == "stored"
@@ -766,7 +766,7 @@ def test_a_day_that_the_control_workload_does_not_cancel_passes_when_paired_with
 
 def test_where_no_commit_can_be_had_only_much_slower_fails(project: Project) -> None:
     project.recorded()
-    project.beside = False
+    project.paired = False
     slower = project.run(day(cell_slower(1.2)))
     assert (slower.decision(), slower.rows[THREADS].verdict.basis) == (Decision.INCONCLUSIVE, "predicted")
     assert slower.rows[THREADS].verdict.why == "no git here"
@@ -776,7 +776,7 @@ def test_where_no_commit_can_be_had_only_much_slower_fails(project: Project) -> 
 
 def test_more_recordings_tell_smaller_regressions(project: Project) -> None:
     project.recorded()
-    project.beside = False
+    project.paired = False
     assert project.run(day(cell_slower(1.25))).decision() is Decision.INCONCLUSIVE
     for seed in range(20, 24):
         project.record(day(seed=seed), update="all")
@@ -852,11 +852,11 @@ def test_a_regression_that_the_machine_may_have_made_is_doubted(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project.recorded()
-    project.beside = False
+    project.paired = False
     monkeypatch.setattr(disturbance, "unfit", lambda seen, basis: "others kept the cores busy" if seen else "")
     outcome = project.run(day(cell_slower(1.8)))
     assert outcome.decision() is Decision.INCONCLUSIVE
-    assert "not believed: others kept the cores busy" in outcome.reason()
+    assert "in doubt: others kept the cores busy" in outcome.reason()
     assert outcome.decision(FORK) is Decision.PASSED
 
 
@@ -898,7 +898,7 @@ def test_memory_that_the_changed_side_alone_does_not_show_does_not_pass(project:
     launcher.memory = lambda at: memory_of(20 * MIB if at.reference else None)
     outcome = project.run(launcher, against="main")
     assert outcome.decision() is Decision.INCONCLUSIVE
-    assert "the other side has figures and this run has none" in outcome.metric(Metric.USS).reason
+    assert "the reference has figures and this run has none" in outcome.metric(Metric.USS).reason
 
 
 def test_code_that_did_not_change_does_not_regress_and_is_recorded(
@@ -911,7 +911,7 @@ def test_code_that_did_not_change_does_not_regress_and_is_recorded(
     monkeypatch.setattr(References, "recorded", same)
     outcome = project.run(day(cell_slower(3.0)), update=("all",))
     assert outcome.decision() is Decision.INCONCLUSIVE
-    assert "the code is that of its baseline" in outcome.reason()
+    assert "the code is that of the baseline" in outcome.reason()
     stored = outcome.session.stored.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
     assert stored is not None
     assert len(stored.recordings) == 2
@@ -923,9 +923,9 @@ def test_the_one_worker_cell_is_measured_no_longer_than_the_scaling_of_the_other
     outcome = project.run(day(cell_slower(1.5, "3.14-threads-w2"), between=0.02), of_counts(1, 2))
     assert outcome.decision(two) is Decision.REGRESSED
     assert outcome.rows[one].verdict.basis == "stored"
-    beside = [event.at for event in outcome.launcher.of(MEASURED, side="own") if event.at.reference]
+    paired = [event.at for event in outcome.launcher.of(MEASURED, side="own") if event.at.reference]
     rounds = {
-        label: len({at.order for at in beside if at.label == label}) for label in ("3.14-threads-w1", "3.14-threads-w2")
+        label: len({at.order for at in paired if at.label == label}) for label in ("3.14-threads-w1", "3.14-threads-w2")
     }
     assert rounds["3.14-threads-w1"] <= rounds["3.14-threads-w2"]
 

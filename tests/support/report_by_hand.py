@@ -169,7 +169,7 @@ def tokenise() -> Table:
     beside = msgspec.structs.replace(
         verdict(Decision.REGRESSED, slower, light, baseline=f"the baseline's commit ({COMMIT[:10]})"),
         basis="paired",
-        why="not clearly as stored, so its commit was measured beside it",
+        why="it missed its baseline, so the baseline's commit was measured with it",
     )
     foretold = msgspec.structs.replace(
         verdict(Decision.REGRESSED, passed, larger), basis="predicted", why="no git here: its commit cannot be measured"

@@ -63,7 +63,7 @@ def paired(sample: Sample, names: Iterable[str] = metrics.GATING) -> dict[str, N
     return found
 
 
-def _pairs(row: metrics.Row, sample: Sample, reference: Sample) -> list[tuple[float, float]]:
+def _pairs(row: metrics.MetricRow, sample: Sample, reference: Sample) -> list[tuple[float, float]]:
     sides = per_launch.sides_by_order
     if row.name == Metric.WALL:
         return _walls(sides(sample.launches, reference.launches))
@@ -73,7 +73,7 @@ def _pairs(row: metrics.Row, sample: Sample, reference: Sample) -> list[tuple[fl
     return [(new[order], old[order]) for order in sorted(new.keys() & old.keys())]
 
 
-def _values(row: metrics.Row, *sides: Sample) -> metrics.Reader:
+def _values(row: metrics.MetricRow, *sides: Sample) -> metrics.Reader:
     """The reader of a metric, fit for all sides: of USS the written part unless any sample of any side lacks it.
 
     A value that its scale cannot hold is left out.
@@ -157,7 +157,7 @@ def _by_time(entry: StoredCell, like: Sample) -> dict[str, Sample]:
     return dict(zip(times, samples_of(entry, like.cell.nodeid), strict=True))
 
 
-def _alike(row: metrics.Row, new: Sample, stored: Sequence[Sample]) -> Numbers:
+def _alike(row: metrics.MetricRow, new: Sample, stored: Sequence[Sample]) -> Numbers:
     read = _values(row, new, *stored)
     return _against(lambda side: tuple(read(side).values()), new, stored, UNITS[row.unit])
 
@@ -191,7 +191,7 @@ def _tail_ratios(sample: Sample) -> tuple[float, ...]:
     return tuple(rank_tests.tail(own) / median(control) for own, control in sides)
 
 
-def _over_control(row: metrics.Row) -> Callable[[Sample], tuple[float, ...]]:
+def _over_control(row: metrics.MetricRow) -> Callable[[Sample], tuple[float, ...]]:
     def ratios(sample: Sample) -> tuple[float, ...]:
         return per_launch.launch_ratios(dict(_values(row)(sample)), per_launch.launch_values(sample.control))
 

@@ -264,7 +264,7 @@ def _explain(costs: Comparison, evidence: Evidence, decision: Decision, settles:
         limit, p, level = evidence.improve_limit, evidence.p_improve, costs.alpha
         if not evidence.smaller:
             limit, p, level = evidence.gain_limit, evidence.p_gain, costs.beta
-        return f"{change} is {side} {change_text(metric, limit)}: p = {p:.1g}, at most {level:.2g} counts"
+        return f"{change} is {side} {change_text(metric, limit)}: p = {p:.1g}, limit {level:.2g}"
     notes = (widened_effect(metric, evidence), settles, _hardly_waited(costs))
     return "; ".join(note for note in notes if note)
 
@@ -276,7 +276,7 @@ def _hardly_waited(costs: Comparison) -> str:
     sides = (("", costs.new), (f" {other_side(costs)}", costs.reference))
     counts = ((name, sum(value == 0 for value in side), len(side)) for name, side in sides)
     rare = [f"{none} of {total}{name} launches" for name, none, total in counts if total > none > total / 2]
-    return f"{' and '.join(rare)} saw no wait: a longer workload would see more of it" if rare else ""
+    return f"{' and '.join(rare)} had no waits: use a longer workload" if rare else ""
 
 
 def _what_settles(costs: Comparison, part: Comparison, evidence: Evidence) -> _Prospect:
@@ -341,8 +341,8 @@ def _straddles(metric: str, low: float, high: float, evidence: Evidence) -> str:
     first, last = (high, low) if is_gain(metric) else (low, high)
     stays, lies = ("above", "below") if is_gain(metric) else ("below", "above")
     return (
-        f"the interval {change_text(metric, first)} .. {change_text(metric, last)} neither stays {stays} "
-        f"{change_text(metric, evidence.effect)} nor lies {lies} {change_text(metric, evidence.fail_limit)}"
+        f"the interval {change_text(metric, first)} .. {change_text(metric, last)} is neither {stays} "
+        f"{change_text(metric, evidence.effect)} nor {lies} {change_text(metric, evidence.fail_limit)}"
     )
 
 
@@ -388,7 +388,7 @@ def _required(values: Sequence[float], look: Look, text: str) -> MetricVerdict:
     if p_fail <= look.alpha:
         against = f"{sum(value > 0 for value in values)} of {_counted('ranks', len(values))}"
         decision = Decision.BROKEN
-        reason = f"it did not hold in {against}: p = {p_fail:.1g}, at most {look.alpha:.2g} counts"
+        reason = f"it did not hold in {against}: p = {p_fail:.1g}, limit {look.alpha:.2g}"
     elif p_pass <= look.beta:
         decision = Decision.PASSED
     return MetricVerdict(

@@ -78,11 +78,11 @@ def _beyond(conditions: Conditions, limits: Limits) -> list[str]:
     if quota is not None and quota > limits.quota:
         found.append(f"the CPU quota stopped the run in {quota:.0%} of its periods")
     if throttles is not None and throttles > limits.throttles:
-        found.append(f"the CPU slowed itself {throttles}x because of heat")
+        found.append(f"the CPU throttled {throttles} time{'' if throttles == 1 else 's'} because of heat")
     change = moved(conditions.calibration_ns)
     if max(change, 1 / change) > limits.moved:
         found.append(
-            f"the machine became {max(change, 1 / change):.2f}x {'slower' if change > 1 else 'faster'} meanwhile"
+            f"the machine became {max(change, 1 / change):.2f}x {'slower' if change > 1 else 'faster'} during the measurement"
         )
     return found
 

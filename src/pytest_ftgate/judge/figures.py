@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from typing import Any, Final
 
 from ..model import Figures, Interval, Latency, Launch, Sample, work_ratio
 from ..stats import rank_tests
@@ -12,6 +13,21 @@ from . import metrics
 from .memory_figures import TREE, growth, peak, roles, steady
 from .per_launch import INTERVAL_LEVEL, QUANTILE, Sides, interval, launch_values, paired_ratio, paired_values
 from .wait_figures import site_figures, waits_of
+
+MEDIANS: Final[Mapping[str, str]] = {
+    "start_ns": "start",
+    "work_ns": "work",
+    "join_ns": "join",
+    "cold_ns": "cold",
+    "cores": "cores",
+    "rss_bytes": "rss",
+    "uss_bytes": "uss",
+    "pss_bytes": "pss",
+    "ops_per_s": "ops_per_s",
+    "lock_wait_share": "lock_wait_share",
+    "queue_wait_share": "queue_wait_share",
+}
+"""Field of Figures -> the metric whose median over launches it holds."""
 
 
 def figures(sample: Sample, *, reference: Sample | None, quantile: float = QUANTILE) -> Figures:
@@ -26,34 +42,20 @@ def figures(sample: Sample, *, reference: Sample | None, quantile: float = QUANT
     control = launch_values(sample.control, quantile=quantile)
     scaling = _scaling(sample)
     workers = sample.cell.workers
-
-    def middle(name: str) -> float | None:
-        return metrics.middle(name, sample)
-
     return Figures(
+        **_medians(sample),
         wall_ns=interval(values.values()),
-        start_ns=middle("start"),
-        work_ns=middle("work"),
-        join_ns=middle("join"),
-        cold_ns=middle("cold"),
         ratio=paired_ratio(values, against),
         control_ratio=paired_ratio(values, control),
-        cores=middle("cores"),
-        rss_bytes=middle("rss"),
-        uss_bytes=middle("uss"),
         uss_peak_bytes=peak(sample.memory),
-        pss_bytes=middle("pss"),
-        ops_per_s=middle("ops_per_s"),
         counters_per_s=_own(sample, "counter", [name for launch in sample.launches for name in launch.counters]),
         timers_mean_ns=_own(sample, "timer", [name for launch in sample.launches for name in launch.timers]),
         peaks=_own(sample, "peak", [name for launch in sample.launches for name in launch.peaks]),
         latency=_latency(sample),
         gil_enabled=_gil(sample.launches) if sample.cell.executor.program is None else None,
-        lock_wait_share=middle("lock_wait_share"),
-        queue_wait_share=middle("queue_wait_share"),
         sites=site_figures(sample),
         lock_cost=_cost(paired_values(sample.locks, sample.launches)),
-        memory_cost=_cost([_looked(launch) for launch in sample.memory]),
+        memory_cost=_cost([_sampled_and_bare(launch) for launch in sample.memory]),
         waits=waits_of(sample),
         memory=roles(sample.memory),
         floor_uss_bytes=steady(sample.floor, TREE, lambda part: part.steadiest_bytes),
@@ -63,6 +65,10 @@ def figures(sample: Sample, *, reference: Sample | None, quantile: float = QUANT
         efficiency=scaling.value / workers if scaling else None,
         serial_fraction=rank_tests.amdahl(scaling.value, workers) if scaling and workers > 1 else None,
     )
+
+
+def _medians(sample: Sample) -> dict[str, Any]:
+    return {field: metrics.middle(metric, sample) for field, metric in MEDIANS.items()}
 
 
 def _own(sample: Sample, kind: str, names: Iterable[str]) -> dict[str, float]:
@@ -96,20 +102,20 @@ def _gil(launches: Sequence[Launch]) -> bool | None:
     return any(measured) if measured else None
 
 
-def _looked(launch: Launch) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The windows in which a launch was watched, and the bare ones beside them; neither where one has no value."""
-    if launch.looking is None:
+def _sampled_and_bare(launch: Launch) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The windows in which a launch was sampled, and the bare windows next to them; a pair without both is left out."""
+    if launch.sampling_cost is None:
         return (), ()
     watched, bare = (
         [value if value > 0 else math.nan for value in side]
-        for side in (launch.looking.watched_ns, launch.looking.bare_ns)
+        for side in (launch.sampling_cost.watched_ns, launch.sampling_cost.bare_ns)
     )
     return rank_tests.neighbours(watched, bare)
 
 
 def _cost(sides: Sides) -> Interval | None:
-    """What a probe costs: the time with it over the time without."""
-    measured = [(own, beside) for own, beside in sides if own and beside]
+    """The overhead of a probe: the time with it over the time without it."""
+    measured = [(probed, bare) for probed, bare in sides if probed and bare]
     return rank_tests.ratio_interval(measured, INTERVAL_LEVEL) if measured else None
 
 

@@ -180,7 +180,7 @@ class Judge:
             return Verdict(decision=Decision.ERROR, reason=sample.error.reason)
         compared_with = self.compared_with(sample)
         if not sample.launches:
-            reason = "the time given was over before its first round: give more with --ftgate-time"
+            reason = "the time budget ended before its first round: increase --ftgate-time"
             return Verdict(decision=Decision.INCONCLUSIVE, reason=reason, why=compared_with.why)
         judged = self._of_metrics(sample, samples, final=True, shown=shown)
         held = [verdict for _, verdict in self.contracts.verdicts(sample, samples, final=True)]
@@ -289,7 +289,7 @@ class Judge:
 
     def _judged(self, metric: str, numbers: Numbers, basis: Basis, sample: Sample, final: bool) -> MetricVerdict:
         if not numbers.new:
-            reason = f"the other side has figures and this run has none: {metrics.row(metric).absent}"
+            reason = f"the reference has figures and this run has none: {metrics.row(metric).absent}"
             return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason)
         return decide.compare(self._comparison(metric, numbers, basis, sample, final))
 
@@ -324,7 +324,7 @@ def _why_none(sample: Sample, compared_with: ComparedWith) -> str:
         return f"the reference cannot run it: {reference.unsupported}"
     if reference.error is not None:
         return f"the reference fails: {reference.error.reason}"
-    return compared_with.why or "the reference gave nothing to compare with"
+    return compared_with.why or "the reference has no figures to compare"
 
 
 def _could_fail(own: MetricVerdict, alpha: float) -> bool:
@@ -351,7 +351,7 @@ def unchanged(verdict: Verdict) -> Verdict:
 
     An update may take it in: what recordings of the same code differ by is what a prediction goes by.
     """
-    reason = "the code is that of its baseline, so the machine or what is installed has changed"
+    reason = "the code is that of the baseline, so the machine or the installed packages have changed"
     doubted_ones = [
         msgspec.structs.replace(each, decision=Decision.INCONCLUSIVE, reason=f"{each.reason}; {reason}")
         if each.decision is Decision.REGRESSED
@@ -371,7 +371,7 @@ def _doubted(judged: MetricVerdict, reason: str) -> MetricVerdict:
     )
     if not (reason and failed and moved):
         return judged
-    doubt = f"{judged.reason}; not believed: {reason}"
+    doubt = f"{judged.reason}; in doubt: {reason}"
     return msgspec.structs.replace(judged, decision=Decision.INCONCLUSIVE, reason=doubt)
 
 

@@ -34,7 +34,7 @@ class Limits(NamedTuple):
     widest: float = 0.25
 
 
-class Row(NamedTuple):
+class MetricRow(NamedTuple):
     """One metric.
 
     `paired` and `apart` are its default limits where both sides were interleaved, and where they were not. `test`
@@ -122,32 +122,34 @@ _SHARE: Final = Limits(0.25, 0.5, 0.01, widest=0.5)
 _TAIL: Final = (Limits(0.10, 0.25, widest=0.5), Limits(0.15, 0.40, widest=0.5))
 
 
-def _size(name: str, label: str, bytes_of: Callable[[MemoryPoint], int | None], *, gates: bool = False) -> Row:
+def _size(name: str, label: str, bytes_of: Callable[[MemoryPoint], int | None], *, gates: bool = False) -> MetricRow:
     absent = "its processes ended before the first sample"
     read = _memory(bytes_of)
-    return Row(name, label, "size", read, "memory", "cost", "blocks", *_SIZE, 0.02, gates, absent)
+    return MetricRow(name, label, "size", read, "memory", "cost", "blocks", *_SIZE, 0.02, gates, absent)
 
 
-def _share(name: str, label: str, read: Reader, need: Need = "locks", *, gates: bool = False) -> Row:
+def _share(name: str, label: str, read: Reader, need: Need = "locks", *, gates: bool = False) -> MetricRow:
     absent = "no launch of this run gave one"
-    return Row(name, label, "share", read, need, "share", "blocks", _SHARE, _SHARE, 0.15, gates, absent, _is_workload)
+    return MetricRow(
+        name, label, "share", read, need, "share", "blocks", _SHARE, _SHARE, 0.15, gates, absent, _is_workload
+    )
 
 
-def _time(name: str, label: str, ns_of: Callable[[Iteration], int]) -> Row:
-    return Row(name, label, "time", _phase(ns_of))
+def _time(name: str, label: str, ns_of: Callable[[Iteration], int]) -> MetricRow:
+    return MetricRow(name, label, "time", _phase(ns_of))
 
 
-def _answer(name: str, label: str, of: Callable[[Latency], float], *, tail: bool = False) -> Row:
-    row = Row(name, label, "time", _latency(of), applies=is_server)
+def _answer(name: str, label: str, of: Callable[[Latency], float], *, tail: bool = False) -> MetricRow:
+    row = MetricRow(name, label, "time", _latency(of), applies=is_server)
     return row._replace(paired=_TAIL[0], apart=_TAIL[1]) if tail else row
 
 
-TABLE: Final[Mapping[str, Row]] = {
+TABLE: Final[Mapping[str, MetricRow]] = {
     row.name: row
     for row in (
-        Row(Metric.WALL, "wall time", "time", floors, gates=True, absent="no operation ended in any iteration"),
-        Row(Metric.TAIL, "tail", "time", tails, paired=_TAIL[0], apart=_TAIL[1], gates=True),
-        Row("cold", "cold", "time", time_figures.cold_values),
+        MetricRow(Metric.WALL, "wall time", "time", floors, gates=True, absent="no operation ended in any iteration"),
+        MetricRow(Metric.TAIL, "tail", "time", tails, paired=_TAIL[0], apart=_TAIL[1], gates=True),
+        MetricRow("cold", "cold", "time", time_figures.cold_values),
         _time("start", "start", lambda iteration: iteration.start_ns),
         _time("work", "work", lambda iteration: iteration.work_ns),
         _time("join", "join", lambda iteration: iteration.join_ns),
@@ -158,7 +160,7 @@ TABLE: Final[Mapping[str, Row]] = {
         _share(Metric.LOCK_WAIT, "lock wait", lambda sample: wait_figures.shares_by_order(sample, "lock"), gates=True),
         _share("queue_wait_share", "queue wait", lambda sample: wait_figures.shares_by_order(sample, "queue")),
         _share("gil_wait_share", "GIL wait", wait_figures.gil_shares, "memory")._replace(applies=_is_no_command),
-        Row(
+        MetricRow(
             Metric.SCALING,
             "scaling",
             "ratio",
@@ -168,15 +170,15 @@ TABLE: Final[Mapping[str, Row]] = {
             gates=True,
             applies=_is_counted,
         ),
-        Row("efficiency", "efficiency", "ratio", _efficiency, "time", "gain", applies=_is_counted),
-        Row("cores", "cores", "number", time_figures.core_values),
-        Row("ops_per_s", "operations", "number", time_figures.rate_values, "time", "gain"),
+        MetricRow("efficiency", "efficiency", "ratio", _efficiency, "time", "gain", applies=_is_counted),
+        MetricRow("cores", "cores", "number", time_figures.core_values),
+        MetricRow("ops_per_s", "operations", "number", time_figures.rate_values, "time", "gain"),
         _answer("latency_mean", "mean latency", lambda latency: latency.mean_ns),
         _answer("latency_p50", "p50 latency", lambda latency: latency.p50_ns),
         _answer("latency_p95", "p95 latency", lambda latency: latency.p95_ns, tail=True),
         _answer("latency_p99", "p99 latency", lambda latency: latency.p99_ns, tail=True),
-        Row("errors", "errors", "number", time_figures.error_values, may_be_zero=True, applies=is_server),
-        Row(
+        MetricRow("errors", "errors", "number", time_figures.error_values, may_be_zero=True, applies=is_server),
+        MetricRow(
             "gil_wait_p95",
             "p95 GIL wait",
             "time",
@@ -188,9 +190,9 @@ TABLE: Final[Mapping[str, Row]] = {
         ),
     )
 }
-_DERIVED: Final[Mapping[str, Row]] = {
-    Metric.RATIO: Row(Metric.RATIO, "ratio", "ratio", lambda _: {}),
-    Metric.CONTRACT: Row(Metric.CONTRACT, "requires", "number", lambda _: {}),
+_DERIVED: Final[Mapping[str, MetricRow]] = {
+    Metric.RATIO: MetricRow(Metric.RATIO, "ratio", "ratio", lambda _: {}),
+    Metric.CONTRACT: MetricRow(Metric.CONTRACT, "requires", "number", lambda _: {}),
 }
 """What comparisons make of other rows: the time over that of the reference executor, which stands for the time where a
 baseline is of another machine, and by how much a contract is broken."""
@@ -202,7 +204,7 @@ OWN: Final[Mapping[str, Unit]] = {"timer": "time", "counter": "number", "peak": 
 """What a workload measures itself, under names of its own: a timer's mean, a counter per second, a peak."""
 
 
-def row(name: str) -> Row:
+def row(name: str) -> MetricRow:
     """The row of a metric, also of one of a workload's own. Raises KeyError for a name that is none."""
     if name in TABLE:
         return TABLE[name]
@@ -212,7 +214,7 @@ def row(name: str) -> Row:
     if not (dot and own):
         raise KeyError(name)
     read, scale = OWN_READERS[kind], _OWN_SCALES[kind]
-    return Row(
+    return MetricRow(
         name,
         f"{kind} {own}",
         OWN[kind],

@@ -14,8 +14,8 @@ from .metrics import is_gain, row
 from .scale import change_text, moved_log, points, ratio, shown_shift
 
 PRIOR_FREEDOM = 8
-"""How much the prior deviation of a metric (`Row.spread`) counts: as PRIOR_FREEDOM + 1 recordings do, so that two that
-agree by chance do not make a third a regression."""
+"""How much the prior deviation of a metric (`MetricRow.spread`) counts: as much as PRIOR_FREEDOM + 1 recordings, so that
+two recordings that agree by chance do not make a third a regression."""
 
 
 def predict(comparison: Comparison, recordings: Sequence[Sequence[float]]) -> MetricVerdict:
@@ -94,10 +94,10 @@ def _foretold(costs: Comparison, decision: Decision, shift: float, limit: float,
     stored = f"{recordings} stored recording" + ("" if recordings == 1 else "s")
     beyond = change_text(costs.metric, limit)
     if decision is Decision.REGRESSED:
-        return f"{change} is beyond {beyond}, as far as {stored} let expect (needs p <= {costs.alpha:.2g})"
+        return f"{change} is beyond {beyond}, the limit predicted from {stored} (needs p <= {costs.alpha:.2g})"
     if decision is Decision.IMPROVED:
-        return f"{change} is further than {stored} let expect (needs p <= {costs.alpha:.2g})"
+        return f"{change} is beyond the range predicted from {stored} (needs p <= {costs.alpha:.2g})"
     return (
-        f"{change} against {stored}, from which only a change beyond {beyond} can be told: "
+        f"{change} against {stored}, which can only detect a change beyond {beyond}; "
         "--ftgate-against or more recordings would settle it"
     )

@@ -151,7 +151,7 @@ def _scheduled(seen: Sequence[Waits], reason: str) -> WaitFigures:
 def _fractions(waits: Sequence[Waits]) -> list[float]:
     """Running, runnable, GIL, parked, process, asleep: medians over launches, then made to sum to 1."""
     parts = [
-        [part / each.span_s for part in (each.running_s, each.runnable_s, each.gil_s, each.parked_s, each.process_s)]
+        [part / each.span_s for part in (each.running_s, each.runnable_s, each.gil_s, each.futex_s, each.process_s)]
         + [each.asleep_s / each.span_s]
         for each in waits
     ]
@@ -178,7 +178,7 @@ def _gil_waits(waits: Sequence[Waits]) -> tuple[float | None, float | None, floa
     p50, p95 = (percentile(histogram, share * whole) if share * whole <= 1 else None for share in (0.5, 0.95))
     crowded = sum(each.runnable_s for each in told) > sum(each.gil_s for each in told)
     pauses = PAUSES_CROWDED if crowded else 1
-    if p50 is None or p50 < pauses * max(each.gil_look_ns for each in told):
+    if p50 is None or p50 < pauses * max(each.gil_sampling_ns for each in told):
         return None, None, longest
     return p50, p95, max(longest, p95 or p50)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ..model import Barrier, Launch, Looking, iteration_value
+from ..model import Barrier, Launch, SamplingCost, iteration_value
 from ..runner.protocol import WARMUP
 from .cell_run import CellRun
 from .launch import Handle, Held, LaunchRole
@@ -80,7 +80,7 @@ class MemoryRound:
                 memory=held[True].memory,
                 waits=held[True].waits,
                 barriers=barriers,
-                looking=_sampling_cost(held),
+                sampling_cost=_sampling_cost(held),
             )
 
     def _warm_up(self, cell_run: CellRun, handle: Handle) -> tuple[Barrier, ...]:
@@ -125,9 +125,9 @@ class MemoryRound:
         return int(max(self.context.budget.limits.hold_s * 1e9, self.iterations.window_ns or iteration_ns))
 
 
-def _sampling_cost(held: Mapping[bool, Held]) -> Looking | None:
+def _sampling_cost(held: Mapping[bool, Held]) -> SamplingCost | None:
     """The time of an operation unsampled and sampled; None unless it was held both ways and did something."""
     values = {sampled: iteration_value(each.iteration, 1, per_op=True) for sampled, each in held.items()}
     if len(values) < 2 or not all(map(math.isfinite, values.values())):
         return None
-    return Looking(bare_ns=(values[False],), watched_ns=(values[True],))
+    return SamplingCost(bare_ns=(values[False],), watched_ns=(values[True],))

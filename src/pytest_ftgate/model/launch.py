@@ -94,7 +94,7 @@ class Barrier(Struct, frozen=True, kw_only=True):
     point: MemoryPoint
 
 
-class Looking(Struct, frozen=True, kw_only=True):
+class SamplingCost(Struct, frozen=True, kw_only=True):
     """What being watched from outside cost: ns an operation in windows of one launch, one bare and one watched a pair.
 
     Both have the same length; `watched_ns[i]` and `bare_ns[i]` were neighbours in time.
@@ -108,7 +108,7 @@ class Waits(Struct, frozen=True, kw_only=True):
     """Where the workers' threads were while they were watched from outside, in thread-seconds.
 
     `span_s` is the time watched times the threads; running and runnable are the scheduler's own account, the rest is
-    what samples of the sleeping threads say: `gil_s` waiting for the GIL, `parked_s` in a futex private to the process
+    what samples of the sleeping threads say: `gil_s` waiting for the GIL, `futex_s` in a futex private to the process
     (a lock, or what a lock is inside the interpreter), `process_s` for another process (a semaphore that is shared, a
     pipe, a local socket), `asleep_s` anything else (sleep, network, disk). `unavailable` says why there are no samples:
     then these four are 0, and the others what the system tells without them, off Linux `cores` alone.
@@ -116,7 +116,7 @@ class Waits(Struct, frozen=True, kw_only=True):
     each calls itself or `child 0`) to its CPU time over the time watched.
     `gil_waits` are single waits for the GIL by length: a bucket of ns (see runner/locks/sites.py) to an estimated
     weight, `gil_unended` the weight of those longer than could be followed; together the number of waits that were seen
-    to end. `gil_look_ns` is the pause between the looks that tell the shortest: of much shorter ones none was seen.
+    to end. `gil_sampling_ns` is the pause between the looks that tell the shortest: of much shorter ones none was seen.
     `gil_max_ns` is the longest that was followed, a lower bound.
     """
 
@@ -124,7 +124,7 @@ class Waits(Struct, frozen=True, kw_only=True):
     running_s: float = 0.0
     runnable_s: float = 0.0
     gil_s: float = 0.0
-    parked_s: float = 0.0
+    futex_s: float = 0.0
     process_s: float = 0.0
     asleep_s: float = 0.0
     samples: int = 0
@@ -134,7 +134,7 @@ class Waits(Struct, frozen=True, kw_only=True):
     cores: dict[str, float] = {}
     gil_waits: dict[int, float] = {}
     gil_unended: float = 0.0
-    gil_look_ns: int = 0
+    gil_sampling_ns: int = 0
     gil_max_ns: int = 0
     unavailable: str = ""
 
@@ -177,7 +177,7 @@ class Launch(Struct, frozen=True, kw_only=True):
 
     `window_ns` is set where turns are windows of a duration: there the time of one operation is the value.
     A timing launch has turns alone. A lock launch has turns and `locks`. A memory launch has `memory` (looks while all
-    workers are held at work), `barriers`, `looking` and `waits`.
+    workers are held at work), `barriers`, `sampling_cost` and `waits`.
     """
 
     order: int = 0
@@ -192,7 +192,7 @@ class Launch(Struct, frozen=True, kw_only=True):
     peaks: dict[str, float] = {}
     memory: tuple[MemoryPoint, ...] = ()
     barriers: tuple[Barrier, ...] = ()
-    looking: Looking | None = None
+    sampling_cost: SamplingCost | None = None
     waits: Waits | None = None
     locks: LockWaits | None = None
     gil_enabled: bool = False

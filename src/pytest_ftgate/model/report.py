@@ -134,7 +134,7 @@ class Conditions(Struct, frozen=True, kw_only=True):
 class Row(Struct, frozen=True, kw_only=True):
     """One cell of a report: its figures, its verdict, and the raw sample behind both.
 
-    `beside` is the sample that took turns with its reference after `sample` had missed what is stored.
+    `paired` is the sample that was interleaved with its reference after `sample` had missed its baseline.
     """
 
     cell: Cell
@@ -143,7 +143,7 @@ class Row(Struct, frozen=True, kw_only=True):
     sample: Sample | None = None
     error: WorkloadError | None = None
     conditions: Conditions | None = None
-    beside: Sample | None = None
+    paired: Sample | None = None
 
 
 class RowMessage(Struct, frozen=True, kw_only=True):

@@ -99,7 +99,7 @@ def _phases(figures: Figures, style: Style) -> Iterator[str]:
         if ns is not None and (figures.latency is None or name == "cold"):
             yield f"{name} {units.time(ns, unicode=style.unicode)}"
     if figures.control_ratio is not None:
-        yield f"{units.ratio(figures.control_ratio)} the candle"
+        yield f"{units.ratio(figures.control_ratio)} the control"
     if not figures.memory:
         for name, n_bytes in (("RSS", figures.rss_bytes), ("USS peak >=", figures.uss_peak_bytes)):
             if n_bytes is not None:
@@ -153,7 +153,7 @@ def _sites(figures: Figures, style: Style) -> list[str]:
             lines += _line("" if shown else waits_for, grouped([_more(rest, bool(shown), style)], cost), style)
             cost = []
     if style.verbosity > 0 and not lines:
-        lines += _line("lock", grouped(["no wait seen"], cost), style)
+        lines += _line("lock", grouped(["no waits"], cost), style)
     return lines
 
 
@@ -219,14 +219,13 @@ def _scaling(row: Row, style: Style) -> list[str]:
 
 
 def _growth(figures: Figures, style: Style) -> list[str]:
-    """`grows 102 KiB an iteration [100, 104]`: unasked only where the interval excludes zero."""
+    """`growth 102 KiB per iteration [100, 104]`: shown by default only where the interval excludes zero."""
     growth = figures.growth_bytes
     if growth is None:
         return []
-    text = f"{units.size(growth.value)} an iteration{_ends(growth, units.size_ends)}"
-    if growth.level >= GROWTH_LEVEL and growth.low > 0 and growth.value >= GROWTH_BYTES:
-        return _line("grows", [text], style)
-    return _line("growth", [text], style) if style.verbosity > 0 else []
+    certain = growth.level >= GROWTH_LEVEL and growth.low > 0 and growth.value >= GROWTH_BYTES
+    text = f"{units.size(growth.value)} per iteration{_ends(growth, units.size_ends)}"
+    return _line("growth", [text], style) if certain or style.verbosity > 0 else []
 
 
 # ---- where threads wait
@@ -243,8 +242,8 @@ def _waits(figures: Figures, style: Style) -> list[str]:
         for name, share in _fractions(waits)
         if share >= WAIT_SHARE
     ]
-    cost = _cost("watched", figures.memory_cost, style)
-    return _line("waits", grouped(parts or ["nothing was seen"], cost), style)
+    cost = _cost("sampled", figures.memory_cost, style)
+    return _line("waits", grouped(parts or ["no samples"], cost), style)
 
 
 def _fractions(waits: WaitFigures) -> tuple[tuple[str, float], ...]:
@@ -314,7 +313,7 @@ def _memory(figures: Figures, style: Style) -> list[str]:
     parts = [*alone, *_floor(figures)]
     if not (lines or parts):
         return []
-    groups = [[part] for part in (*parts, *_cost("watched", figures.memory_cost, style))]
+    groups = [[part] for part in (*parts, *_cost("sampled", figures.memory_cost, style))]
     return lines + (_line("" if lines else "memory", grouped(*groups), style) if groups else [])
 
 

@@ -54,8 +54,8 @@ STATUS: dict[Decision, Status] = {
 BASES = {
     "stored": "the stored launches",
     "predicted": "a prediction from the stored recordings",
-    "portable": "what travels from another machine",
-    "paired": "launches side by side",
+    "portable": "machine-independent metrics from another machine",
+    "paired": "paired launches",
 }
 WORST_FIRST = (
     Decision.REGRESSED,
@@ -160,7 +160,7 @@ def _interpreter(interpreter: Interpreter, style: Style) -> str:
         word
         for said, word in (
             (interpreter.jit_enabled, "JIT on"),
-            (interpreter.debug, "debug build: its times mean little"),
+            (interpreter.debug, "debug build: times are not representative"),
         )
         if said
     ]
@@ -179,7 +179,7 @@ def _footer(report: Report, style: Style) -> list[str]:
         lines += entry("updated", update, style, indent=0, column=9)
     if report.unused_baselines:
         count = len(report.unused_baselines)
-        text = f"{count} baseline{'s' if count > 1 else ''} of cells that are no longer there, drop with"
+        text = f"{count} baseline{'s' if count > 1 else ''} of cells that no longer exist, remove them with"
         lines += [*entry("unused", text, style, indent=0, column=9), " " * 9 + "ftgate baseline prune"]
         lines += [" " * 9 + name for name in report.unused_baselines]
     counts = Counter(row.verdict.decision for table in report.tables for row in table.rows)
@@ -413,7 +413,7 @@ def _commands(row: Row, style: Style) -> list[str]:
     """How to look closer; a command is never broken, so that it can be copied."""
     asked = row.verdict.why if row.verdict.why.startswith(AGAINST) else ""
     words = ["pytest", "--ftgate", *([asked.replace(" ", "=", 1)] if asked else []), row.cell.nodeid]
-    lines = [f"      {style.paint('closer', 'dim')}     {shlex.join(words)}"]
+    lines = [f"      {style.paint('rerun', 'dim')}      {shlex.join(words)}"]
     return lines if asked or not row.verdict.baseline else [*lines, "                 ftgate baseline diff"]
 
 
@@ -426,7 +426,7 @@ def _failed(row: Row, style: Style) -> list[str]:
     bar = "│" if style.unicode else "|"
     if len(kept) < len(said):
         left_out = len(said) - len(kept)
-        lines.append("      " + style.paint(f"{bar} ({left_out} line{'s' if left_out > 1 else ''} more: -v)", "dim"))
+        lines.append("      " + style.paint(f"{bar} ({left_out} more line{'s' if left_out > 1 else ''}: -v)", "dim"))
     return lines + [f"      {style.paint(bar, 'dim')} {line}" for line in kept]
 
 

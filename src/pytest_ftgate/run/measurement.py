@@ -179,7 +179,7 @@ class Measurement:
         screened = self.samples.cell(sample.cell)
         assert screened is not None  # it missed its baseline
         verdict = self.screen.settled(screened, self.samples, row.verdict, paired, why)
-        self.by_nodeid[sample.cell.nodeid] = msgspec.structs.replace(row, verdict=verdict, beside=sample)
+        self.by_nodeid[sample.cell.nodeid] = msgspec.structs.replace(row, verdict=verdict, paired=sample)
 
     def _with_hint(self, phase: Phase, sample: Sample) -> Sample:
         """The sample with a hint in its error, if a file is missing because git does not have it."""

@@ -191,7 +191,7 @@ def _write(path: Path, content: bytes) -> None:
         _flush_folder(target.parent)
     except OSError as error:
         fault = f"cannot be written: {error.strerror}"
-        raise BaselineError(f"{path}: {fault}; what stood there is untouched: mend it and update again") from error
+        raise BaselineError(f"{path}: {fault}; the old file is unchanged: fix this and update again") from error
 
 
 def _flush_folder(folder: Path) -> None:

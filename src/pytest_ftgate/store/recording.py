@@ -93,7 +93,7 @@ def recording_of(
 def _kept(launches: Iterable[Launch]) -> tuple[Launch, ...]:
     """The launches in their order; what a check found and what sampling cost are of no use later."""
     ordered = sorted(launches, key=lambda launch: launch.order)
-    return tuple(msgspec.structs.replace(launch, results=(), looking=None) for launch in ordered)
+    return tuple(msgspec.structs.replace(launch, results=(), sampling_cost=None) for launch in ordered)
 
 
 def _times_alone(launch: Launch) -> Launch:

@@ -55,7 +55,7 @@ def _why_none(metric: str) -> str:
     if metric.partition(".")[0] in metrics.OWN:
         return "a server has no names of its own for what it does"
     if metric in SCALINGS:
-        return "it is not told a number of workers"
+        return "it does not take a number of workers"
     return "a program cannot be inspected for it"
 
 
@@ -108,9 +108,9 @@ def _check_program(
         fail(f"{second} is a second {'program' if second in said else 'target'}; one is enough", f"word {second}")
     program = next(each for each in programs if each.name in (said or names))
     if where.workers is not None and not program.counted:
-        fail(f"{program.name} is not told a number of workers", "workers")
+        fail(f"{program.name} does not take a number of workers", "workers")
     if others and where.kind == "command":
-        fail("a command has no target: it runs once, beside all of them", f"word {others[0]}")
+        fail("a command has no target: it runs once for all targets", f"word {others[0]}")
     for known in (program.pythons, spec.pythons):
         if others and known is not None and not _among(others[0], known):
             fail(f"{program.name} is not measured on {others[0]}: it is on {_and(known)}", f"word {others[0]}")

@@ -262,7 +262,7 @@ class _Parser:
             value = math.inf
         size, dimension = self.unit()
         if not math.isfinite(value * size):
-            self.fail(f"{token.text} is no finite number", token.at)
+            self.fail(f"{token.text} is not a finite number", token.at)
         return Number(value=value * size, dimension=dimension, at=token.at)
 
     def unit(self) -> tuple[float, Dimension]:
@@ -272,7 +272,9 @@ class _Parser:
         if token.text not in UNITS:
             if token.text in (*METRICS, *OWN, *KINDS):
                 self.fail(f"expected an operator such as * before {token.text}", token.at)
-            self.fail(f"{token.text!r} is no unit{did_you_mean(token.text, list(UNITS))}; use {_all_units()}", token.at)
+            self.fail(
+                f"{token.text!r} is not a unit{did_you_mean(token.text, list(UNITS))}; use {_all_units()}", token.at
+            )
         self.next += 1
         return UNITS[token.text]
 
@@ -313,7 +315,7 @@ class _Parser:
             self.fail(self.no_executor(word), token.at)
         if word not in METRICS:
             near = did_you_mean(word, [*METRICS, *OWN, *KINDS])
-            self.fail(f"{word!r} is no metric{near}; there are {_all_metrics()}", token.at)
+            self.fail(f"{word!r} is not a metric{near}; there are {_all_metrics()}", token.at)
         return word
 
     def own(self, token: Token) -> str:
@@ -332,7 +334,7 @@ class _Parser:
             return f"{word} is a start method: write processes[{word}].wall"
         near = did_you_mean(word, KINDS)
         of_program = "" if near else f" (a program's name stands in brackets: command[{word}].wall)"
-        return f"{word!r} is no executor{near}; there are {listed(KINDS)}{of_program}"
+        return f"{word!r} is not an executor{near}; there are {listed(KINDS)}{of_program}"
 
     def items(self, brackets: Token) -> Iterator[tuple[str, int]]:
         """What stands between the commas of a pair of brackets, each with its column."""
@@ -440,7 +442,7 @@ def dimension_in(contract: Contract, node: Node) -> Dimension:
         raise ContractError("this divides by zero", contract.text, _start(node.right))
     constant = _constant(node)
     if constant is not None and not math.isfinite(constant):
-        raise ContractError("this is no finite number", contract.text, _start(node))
+        raise ContractError("this is not a finite number", contract.text, _start(node))
     if node.operator in "*/":
         sign = 1 if node.operator == "*" else -1
         return left[0] + sign * right[0], left[1] + sign * right[1]

@@ -164,7 +164,7 @@ def gil_verdict(contract: Contract, sample: Sample, samples: TestSamples) -> Met
     others = sum(launch.gil_enabled is not wanted for launch in launches)
     decision, reason = Decision.PASSED, ""
     if not launches:
-        decision, reason = Decision.INCONCLUSIVE, "no launch has told whether the GIL was on"
+        decision, reason = Decision.INCONCLUSIVE, "no launch reported whether the GIL was on"
     elif others:
         decision = Decision.BROKEN
         reason = f"the GIL was {'off' if wanted else 'on'} in {others} of {len(launches)} launches"

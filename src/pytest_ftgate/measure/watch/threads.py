@@ -195,7 +195,7 @@ class _GilWaits:
             waits,
             gil_waits=estimated.histogram,
             gil_unended=estimated.unended,
-            gil_look_ns=round(estimated.pause_s * 1e9),
+            gil_sampling_ns=round(estimated.pause_s * 1e9),
             gil_max_ns=round(max((pace.longest_s for pace in clear), default=0.0) * 1e9),
         )
 
@@ -510,7 +510,7 @@ def _summed(threads: list[_Thread], watched_s: float, cores: dict[str, float]) -
         running_s=spent["running"],
         runnable_s=runnable_s,
         gil_s=spent["gil"],
-        parked_s=spent["futex"],
+        futex_s=spent["futex"],
         process_s=spent["process"],
         asleep_s=spent["asleep"],
         samples=sum(thread.samples.total() for thread in threads),
