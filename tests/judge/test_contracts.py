@@ -15,7 +15,7 @@ from pytest_ftgate.judge import per_launch, time_figures, wait_figures
 from pytest_ftgate.judge.contracts import grammar
 from pytest_ftgate.judge.contracts.check import absolute, check, concerns, involved, metrics_needed
 from pytest_ftgate.judge.contracts.grammar import ContractError, Where, parse
-from pytest_ftgate.judge.contracts.values import gil_verdict, sides, unsaid, value_text, values
+from pytest_ftgate.judge.contracts.values import gil_verdict, sides, unreported, value_text, values
 from pytest_ftgate.judge.thresholds import SIZES_BYTES
 from pytest_ftgate.model import (
     Cell,
@@ -810,7 +810,7 @@ def test_metrics_of_the_workloads_own() -> None:
     assert numbers("peak.depth < 2", of) == (1, -2)
     parsed = [parse(f"{kind}.other < 1{unit}") for kind, unit in (("timer", " s"), ("counter", ""), ("peak", ""))]
     assert [values(each, of, TestSamples([of])) for each in parsed] == [(), (), ()]
-    said = [unsaid(each, of, TestSamples([of])) for each in [*parsed, parse("peak.depth < 1")]]
+    said = [unreported(each, of, TestSamples([of])) for each in [*parsed, parse("peak.depth < 1")]]
     assert said == ["timer other", "counter other", "peak other", ""]
 
 

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from bench import FORKSERVER, Bench
 
-from pytest_ftgate.judge.disturbance import PAIRED, SAID, STORED, moved, remarks, unfit
+from pytest_ftgate.judge.disturbance import PAIRED, REPORTED, STORED, moved, remarks, unfit
 from pytest_ftgate.measure import conditions as conditions_module
 from pytest_ftgate.measure.conditions import CALIBRATION_BURNS, ConditionsMonitor, CpuTimes, cpu_times, own_cpu_s
 from pytest_ftgate.model import Basis, Conditions
@@ -216,7 +216,7 @@ def test_interleaved_launches_bear_more(basis: Basis) -> None:
 
 
 def test_what_refuses_is_also_said() -> None:
-    assert all(said <= stored for said, stored in zip(SAID, STORED, strict=True))
+    assert all(said <= stored for said, stored in zip(REPORTED, STORED, strict=True))
     assert all(stored <= group for stored, group in zip(STORED, PAIRED, strict=True))
 
 

@@ -23,7 +23,7 @@ UNITS: Mapping[str, str] = {"time": "ns", "size": "bytes", "share": "of the time
 
 
 class Numbers(NamedTuple):
-    """One metric of both sides, a number a launch; pairs and blocks have the same rounds at the same place."""
+    """One metric of both sides, one number per launch; for pairs and blocks the same index is the same round."""
 
     new: tuple[float, ...]
     reference: tuple[float, ...]
@@ -41,13 +41,13 @@ Values: TypeAlias = Mapping[int, float]
 
 
 def paired(sample: Sample, names: Iterable[str] = metrics.GATING) -> dict[str, Numbers]:
-    """What a cell and its reference gave in the same rounds.
+    """Metric -> the values of a cell and its reference in the same rounds.
 
-    A metric that both lack is left out; one that the cell alone lacks has no new values.
+    A metric that both lack is left out; one that only the cell lacks has no new values.
 
-    The estimator of a launch's time is chosen from split halves of both sides, blind to what lies between them: the
-    choice is the same when the sides of a pair change places, as the signed rank test asks for. It is made from the
-    pairs of the first look and stays, so that a value that was looked at never changes.
+    The estimator of a launch's time is chosen from split halves of both sides, blind to their difference: the choice is
+    the same if the sides of a pair are exchanged, which the signed rank test requires. It is made from the pairs of the
+    first look and then kept, so that values that an earlier look used never change.
     """
     reference = sample.reference
     if reference is None:
@@ -74,9 +74,9 @@ def _pairs(row: metrics.MetricRow, sample: Sample, reference: Sample) -> list[tu
 
 
 def _values(row: metrics.MetricRow, *sides: Sample) -> metrics.Reader:
-    """The reader of a metric, fit for all sides: of USS the written part unless any sample of any side lacks it.
+    """The reader of a metric for all sides: for USS the written part, unless any sample of any side lacks it.
 
-    A value that its scale cannot hold is left out.
+    Values that have no logarithm are left out where logs are compared.
     """
     if row.name == Metric.USS and sides and not _all_written(sides):
         return lambda sample: memory_values(sample.memory, lambda point: point.uss_bytes)
@@ -91,7 +91,7 @@ def _all_written(sides: Iterable[Sample]) -> bool:
 
 
 def _walls(sides: Sides) -> list[tuple[float, float]]:
-    """The floor of both sides in ns; where neighbours are compared one by one, the median and what it becomes."""
+    """The floor of both sides in ns; for the paired estimator the reference's median, and that times the ratio."""
     estimator = rank_tests.blind_estimator(list(sides.values())[: alpha_spending.LOOKS[0]])
     if estimator is not rank_tests.PAIRED:
         floor = rank_tests.floor
@@ -110,9 +110,9 @@ def _tails(sides: Sides) -> list[tuple[float, float]]:
 
 
 def with_stored(new: Sample, entry: StoredCell, names: Iterable[str] = metrics.GATING) -> dict[str, Numbers]:
-    """A cell's launches against those of its recordings on this machine; a metric that is not stored is left out.
+    """A cell's launches against its recordings on this machine; a metric that is not stored is left out.
 
-    Times are over those of the control workload of the same launches. `new` may lack a metric that is stored.
+    Times are divided by those of the control workload of the same launches. `new` may lack a metric that is stored.
     """
     stored = samples_of(entry, new.cell.nodeid)
     estimator = rank_tests.blind_estimator([sides for each in stored for sides in _of_control(each)])
@@ -174,9 +174,9 @@ def _numbers(new: tuple[float, ...], stored: tuple[tuple[float, ...], ...], unit
 
 
 def control_ratios(sample: Sample, estimator: rank_tests.Estimator = rank_tests.PAIRED) -> tuple[float, ...]:
-    """A value a launch, in their order: the ratio of the cell's iterations to those of the control workload.
+    """One value per launch, in their order: the ratio of the cell's iterations to those of the control workload.
 
-    Launches without a control give none: there is nothing that their speed of the day could be read from.
+    Launches without a control give none: the machine's speed at that time is unknown.
     """
     return tuple(rank_tests.iterations_ratio(own, control, estimator) for own, control in _of_control(sample))
 
@@ -186,7 +186,8 @@ def _of_control(sample: Sample) -> list[Iterations]:
 
 
 def _tail_ratios(sample: Sample) -> tuple[float, ...]:
-    """A launch's slow iterations over the control's middle: the control's own slow ones would add their noise."""
+    """A launch's slow iterations over the control's median."""
+    # Not over the control's own tail, which would add its noise.
     sides = (iterations for iterations in _of_control(sample) if len(iterations[0]) >= LEAST_TAIL_ITERATIONS)
     return tuple(rank_tests.tail(own) / median(control) for own, control in sides)
 

@@ -45,7 +45,7 @@ class ContractJudge:
             beta=self.beta,
             final=final,
         )
-        if not numbers and (missing := values.unsaid(contract, sample, samples)):
+        if not numbers and (missing := values.unreported(contract, sample, samples)):
             return msgspec.structs.replace(held, reason=f"no launch has a {missing}")
         left, right = values.sides(contract, sample, samples)
         if left is None or right is None or not final:
@@ -55,6 +55,6 @@ class ContractJudge:
 
 
 def _failed(contract: Contract, sample: Sample, samples: TestSamples) -> str:
-    """The labels of the cells that the contract compares and that failed."""
+    """The labels of the compared cells that failed."""
     compared = (samples.cell(cell) for cell in check.involved(contract, sample.cell, samples.cells))
     return ", ".join(dict.fromkeys(each.cell.label for each in compared if each is not None and each.failed))

@@ -33,7 +33,7 @@ _PROBES = {
     "memory": ("memory sampling", "the memory is", "a longer workload is sampled less often"),
     "time": ("its probe", "the figure is", "a longer workload may be slowed less"),
 }
-"""By kind of launch: the probe, the figure that is not trusted, and a fix."""
+"""By kind of launch: the probe, the figure that is in doubt, and a fix."""
 _SEVERITY = (
     Decision.ERROR,
     Decision.REGRESSED,
@@ -47,7 +47,7 @@ _SEVERITY = (
 
 
 class _Prospect(Struct, frozen=True, kw_only=True):
-    """What would settle what is undecided: in words, and how many more launches (pairs, rounds) where that is known."""
+    """What would settle an open decision: in words, and as a number of further launches (pairs, rounds) if known."""
 
     text: str
     more: int | None = None
@@ -56,20 +56,20 @@ class _Prospect(Struct, frozen=True, kw_only=True):
 def compare(comparison: Comparison) -> MetricVerdict:
     """The decision on one metric from per-launch values of both sides.
 
-    At each look that there are launches for, on the first so many of them and at its levels, with the exact test that
-    `test` names. Regressed: it rejects new <= (1 + margin) reference + floor at alpha, and the Hodges-Lehmann change
-    lies beyond that limit too. Improved: the same with the sides exchanged, or the pass test with the sides exchanged
-    at beta. Passed: it rejects new >= (1 + effect) reference, or the fail limit where that is more, at beta. The first
-    look that decides does so for good: what comes after it changes nothing, neither decision nor figures.
+    Each look with enough launches uses the first of them, its own levels, and the exact test that `test` names.
+    Regressed: the test rejects new <= (1 + margin) reference + floor at alpha, and the Hodges-Lehmann change is beyond
+    that limit too. Improved: the same with the sides exchanged, or the pass test with the sides exchanged at beta.
+    Passed: the test rejects new >= (1 + effect) reference (or the fail limit, if that is larger) at beta. The first
+    look that decides is final: later launches change neither decision nor figures.
 
-    With `final`, or without looks, there is a last look at everything, at all of alpha and beta that is left; there
-    alone the effect is widened where `reachable_effect` says so, which the reason then tells. Otherwise inconclusive,
-    with what would settle it. Nothing stored: no baseline.
+    With `final`, or without looks, there is a last look at all launches, at the alpha and beta that are left. Only
+    there the effect is widened if `reachable_effect` says so; the reason then names it. Otherwise the verdict is
+    inconclusive, with what would settle it. Without a reference value: no baseline.
 
-    Of SCALING more is better: its inverse is judged, while `ratio` is new / reference of the scaling itself. LOCK_WAIT
-    is a share, 0 included: it is judged as it is, to pass below (1 + effect) reference + 2 floor, no effect is widened,
-    and `points` is new - reference (0.01 is a point). A value that is not finite, not positive (of a share: negative),
-    or no new value at all, is an error verdict; nothing is raised.
+    A larger SCALING is better: its inverse is judged, while `ratio` is new / reference of the scaling itself. LOCK_WAIT
+    is a share and may be 0: it is judged as a difference and passes below (1 + effect) reference + 2 floor, its effect
+    is not widened, and `points` is new - reference (0.01 is a point). A value that is not finite or not positive (of a
+    share: negative), or no new value at all, gives an error verdict; nothing is raised.
     """
     if refusal := without_values(comparison):
         return refusal
@@ -92,8 +92,8 @@ def require(
 ) -> MetricVerdict:
     """The decision on the contract `text` from one number a launch, positive where that launch violates it.
 
-    The exact signed-rank test on `values` (log-ratios or differences, all finite): broken where it says that they lie
-    above 0 at alpha, passed below 0 at beta, else inconclusive. Looks, their levels and `final` as in `compare`.
+    The exact signed-rank test on `values` (log-ratios or differences, all finite): broken if they are above 0 at alpha,
+    passed if below 0 at beta, else inconclusive. Looks, their levels and `final` are as in `compare`.
     """
     if not values:
         reason = "no launch gave a value"
@@ -109,12 +109,12 @@ def require(
 
 
 def settled(verdict: MetricVerdict) -> bool:
-    """Whether more launches would change nothing."""
+    """Whether more launches cannot change the verdict."""
     return verdict.decision is not Decision.INCONCLUSIVE
 
 
 def refused(metric: str, cost: Interval | None, limit: float) -> MetricVerdict | None:
-    """The verdict on a metric whose probe slowed the workload too much to be believed; None where it did not.
+    """An inconclusive verdict on a metric whose probe slowed the workload too much; None if it did not.
 
     `cost` is the time with the probe over the time without it, `limit` the slowdown allowed as a fraction (0.25:
     25 %). The interval's low end counts, at a level of 90 % at least, so that noise refuses nothing; without a cost
@@ -134,7 +134,7 @@ def judge(
     """The worst of a cell's verdicts: error, regressed, broken, inconclusive, improved, passed, in that order.
 
     No baseline when none could be compared. The reason joins those of the metrics that decided. `baseline` and
-    `commit` say what was compared with, `road` and `why` by which way.
+    `commit` name the reference, `basis` and `why` say on what basis it was judged.
     """
     decision = min((metric.decision for metric in metrics), key=_SEVERITY.index, default=Decision.NO_BASELINE)
     deciding = [metric for metric in metrics if metric.decision is decision and metric.reason]
@@ -161,7 +161,7 @@ def split_alpha(alpha: float, beta: float, hypotheses: int) -> tuple[float, floa
 
 
 def _p_value(test: Test, new: Sequence[float], limits: Sequence[float], alternative: rank_tests.Alternative) -> float:
-    """The p-value that `new` lies beyond the limits that its reference gives."""
+    """The p-value of `new` beyond the limits of its reference."""
     if test == "pairs":
         return rank_tests.signed_rank(paired(new, limits), alternative=alternative)
     if test == "blocks":
@@ -170,7 +170,7 @@ def _p_value(test: Test, new: Sequence[float], limits: Sequence[float], alternat
 
 
 def _shift(test: Test, new: Sequence[float], reference: Sequence[float]) -> Interval:
-    """The Hodges-Lehmann estimate of new - reference that belongs to the test, with its interval."""
+    """The test's Hodges-Lehmann estimate of new - reference, with its interval."""
     if test == "pairs":
         return rank_tests.location(paired(new, reference), INTERVAL_LEVEL)
     if test == "blocks":
@@ -216,7 +216,7 @@ def _weigh(costs: Comparison) -> Evidence:
 
 
 def _pass(costs: Comparison) -> tuple[float, float]:
-    """The effect that is judged at and the p-value there: the one asked for, unless only a wider one can be met."""
+    """The effect that a pass is judged at, and its p-value: wider than requested only if that cannot be reached."""
 
     def p_at(effect: float) -> float:
         limits = scaled(costs.metric, passing(costs, costs.reference, effect))
@@ -255,7 +255,7 @@ def _verdict(
 
 
 def _explain(costs: Comparison, evidence: Evidence, decision: Decision, settles: str = "") -> str:
-    """The reason in one line; nothing for a cell that passed at the effect asked for with waits to compare."""
+    """The reason in one line; empty for a pass at the requested effect with waits to compare."""
     metric, change = costs.metric, change_text(costs.metric, evidence.shift.value)
     if decision is Decision.REGRESSED:
         return f"{change} is beyond {change_text(metric, evidence.fail_limit)} (needs p <= {costs.alpha:.2g})"
@@ -270,7 +270,7 @@ def _explain(costs: Comparison, evidence: Evidence, decision: Decision, settles:
 
 
 def _hardly_waited(costs: Comparison) -> str:
-    """Of a share: that most launches of a side, but not all, saw no wait, and what to do about it."""
+    """For a share: a note that most launches of a side, but not all, had no waits, and a fix."""
     if not is_share(costs.metric):
         return ""
     sides = (("", costs.new), (f" {other_side(costs)}", costs.reference))
@@ -280,7 +280,7 @@ def _hardly_waited(costs: Comparison) -> str:
 
 
 def _what_settles(costs: Comparison, part: Comparison, evidence: Evidence) -> _Prospect:
-    """Why it is inconclusive and about how many launches would decide."""
+    """Why it is inconclusive, and about how many launches would decide."""
     test, n, m = part.test, rounds(part.test, part.new, part.reference), len(part.reference)
     value, fail, effect = evidence.shift.value, evidence.fail_limit, evidence.effect
     fails = value - fail > effect - value
@@ -337,7 +337,8 @@ def _would(test: Test, count: int, more: str = "") -> str:
 
 
 def _straddles(metric: str, low: float, high: float, evidence: Evidence) -> str:
-    """The interval beside the limits; of the scaling, which is better where it is more, all the other way round."""
+    """The interval with the limits that it straddles."""
+    # A gain is judged by its inverse, so its ends and both directions are exchanged.
     first, last = (high, low) if is_gain(metric) else (low, high)
     stays, lies = ("above", "below") if is_gain(metric) else ("below", "above")
     return (
@@ -351,7 +352,7 @@ def _estimate(n: int, m: int, half_width: float, gap: float) -> _Prospect:
     hopeless = _Prospect(text=_HOPELESS.format("launches"))
     if gap <= 0 or half_width <= 0:
         return hopeless
-    # Half as many again: at the bare number the interval clears the limit only every other time.
+    # Half as many again: with the bare number the interval clears the limit only half of the time.
     wanted = 1.5 * n * m / (n + m) * (half_width / gap) ** 2
     new = 1 / (1 / wanted - 1 / m) if wanted < m else math.inf
     if max(n + 1, new) <= 2 * max(n, m):
@@ -364,7 +365,7 @@ def _estimate(n: int, m: int, half_width: float, gap: float) -> _Prospect:
 
 
 def _lacking(test: Test, level: float, n: int, stored: int, why: str) -> _Prospect:
-    """What number of launches lets the exact test reach `level`, as n do not."""
+    """The number of launches with which the exact test can reach `level`, which it cannot with n."""
     counts, both = range(n + 1, MOST_LAUNCHES * 10), ""
     enough = next((count for count in counts if rank_tests.least_p(test, count, stored) <= level), None)
     if test == "ranks" and (enough is None or enough > MOST_LAUNCHES):
@@ -381,7 +382,7 @@ def _counted(test: Test, count: int) -> str:
 
 
 def _required(values: Sequence[float], look: Look, text: str) -> MetricVerdict:
-    """What one look says of a contract."""
+    """The verdict on a contract at one look."""
     exact = paired(values, [0.0] * len(values))
     p_fail, p_pass = rank_tests.signed_rank(exact), rank_tests.signed_rank(exact, alternative="less")
     decision, reason = Decision.INCONCLUSIVE, ""
@@ -403,7 +404,7 @@ def _required(values: Sequence[float], look: Look, text: str) -> MetricVerdict:
 
 
 def _until_required(values: Sequence[float], looks: Sequence[Look], left: Look) -> _Prospect:
-    """About how many launches would decide on a contract: at the looks to come, else at one look with what is left."""
+    """About how many launches would decide on a contract: at the next looks, else at one look with the levels left."""
     exact = paired(values, [0.0] * len(values))
     centre, n = rank_tests.location(exact, 0.0).value, len(exact)
     fails, gap, deviation = centre > 0, abs(centre), rank_tests.gini_deviation(exact)
@@ -421,5 +422,5 @@ def _until_required(values: Sequence[float], looks: Sequence[Look], left: Look) 
 
 
 def _clears(gap: float, deviation: float, reach: float) -> bool:
-    """Whether a gap to a limit is wide enough for a test that reaches so many deviations far, if it can reject."""
+    """Whether a gap to a limit is wider than the test's reach, which is in standard deviations."""
     return gap > 0 and reach < math.inf and deviation * reach <= gap

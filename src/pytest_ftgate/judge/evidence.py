@@ -1,4 +1,4 @@
-"""What a comparison rests on: rounds, paired values, shares and costs."""
+"""The inputs of a decision: rounds, paired values, shares and costs. Pure."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ..model import Comparison, Decision, Interval, Look, MetricVerdict, Struct,
 from .metrics import is_gain, is_share
 
 LEAST_SHARE = 0.01
-"""A share of the time below which two are alike, where a comparison names none: it keeps the log of no wait finite."""
+"""The default of a share that is added before a logarithm is taken, so that the log of no wait is finite."""
 INTERVAL_LEVEL = 0.95
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
-    """What the exact tests say of one look, as shifts on the metric's scale (see `_scaled`): more is worse.
+    """The results of the exact tests at one look, as shifts on the metric's scale (see `scaled`): more is worse.
 
-    Limits and effect are those at the median of the side that they move; `asked` is the effect before widening.
-    `p_gain` is that of being better than the effect; `larger` and `smaller` say that the test rejects at alpha and the
-    Hodges-Lehmann estimate agrees.
+    Limits and effect are taken at the median of the side that they move; `asked` is the effect before widening.
+    `p_gain` is the p-value of being better than the effect; `larger` and `smaller` say that the test rejects at alpha
+    and that the Hodges-Lehmann estimate agrees.
     """
 
     shift: Interval
@@ -48,7 +48,7 @@ def without_values(comparison: Comparison) -> MetricVerdict | None:
 
 
 def as_costs(comparison: Comparison) -> Comparison:
-    """The same with values of which less is better."""
+    """The comparison in values of which less is better: a gain is inverted."""
     if not is_gain(comparison.metric):
         return comparison
     new, reference = (tuple(1 / value for value in side) for side in (comparison.new, comparison.reference))
@@ -75,13 +75,14 @@ def seen(costs: Comparison, look: Look, *, final: bool) -> Comparison:
 
 
 def paired(new: Sequence[float], reference: Sequence[float]) -> list[float]:
-    """Differences by pair, to twelve digits of the larger side: what is left of equal values is rounding, not rank."""
+    """The differences of pairs, rounded to twelve digits of the larger side."""
+    # Without rounding, the last bits of equal values would count as a difference and get a rank.
     digits = 1e-12 * max(1.0, *map(abs, new), *map(abs, reference))
-    return [round((own - beside) / digits) * digits for own, beside in zip(new, reference, strict=False)]
+    return [round((own - other) / digits) * digits for own, other in zip(new, reference, strict=False)]
 
 
 def least_share(costs: Comparison) -> float:
-    """What is added to a value before its logarithm is taken: something to a share, which may be 0."""
+    """The number that is added before a logarithm is taken: positive for a share, which may be 0, else 0."""
     return (costs.floor or LEAST_SHARE) if is_share(costs.metric) else 0.0
 
 
@@ -99,5 +100,5 @@ def _fault(comparison: Comparison) -> str:
 
 
 def other_side(comparison: Comparison) -> str:
-    """What the side that is not new is called."""
+    """The word for the side that is not new."""
     return "stored" if comparison.test == "ranks" else "reference"

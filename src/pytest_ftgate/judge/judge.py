@@ -1,7 +1,7 @@
-"""What each cell of a test is judged by, what a decision still needs, and the verdict: by the road that the cell takes.
+"""The judge of a test: the basis of each cell's verdict, the launches that a decision still needs, and the verdict.
 
-Stored launches screen: what clearly meets them passes at once, a miss is no verdict yet. A reference that took turns
-with the cell judges. Where no reference can be had, a prediction from the stored recordings does, and finds less.
+Stored launches only screen: a cell that clearly meets them passes at once, a miss is not a verdict yet. An interleaved
+reference decides. Where there is none, a prediction from the stored recordings decides, with less power.
 """
 
 from __future__ import annotations
@@ -41,15 +41,16 @@ from .contracts import check, grammar
 PAIRED_ROUNDS = alpha_spending.LOOKS[-1]
 SCREEN_LAUNCHES = 12
 LEAST_ROUNDS = 5
-"""Rounds of a cell that nothing is compared with: enough for its figures to have intervals."""
+"""Rounds of a cell without a comparison: enough for intervals of its figures."""
 HOPELESS_ROUNDS = 3
-"""So many rounds without a value of a metric say that there will be none."""
+"""After this many rounds without a value of a metric, no value is expected."""
 FIRST_CONTROLS = 6
-"""Launches whose control turns a floor in seconds into one in controls: later ones must not move what was looked at."""
+"""Launches whose control converts a floor in seconds to multiples of the control. Later launches do not count, because
+they would change values that an earlier interim test has used."""
 
 
 class Policy(Struct, frozen=True, kw_only=True):
-    """What the options say about verdicts; `alpha` and `beta` are those of each hypothesis."""
+    """The options that concern verdicts; `alpha` and `beta` are the error rates of each hypothesis."""
 
     metrics: tuple[str, ...]
     cli: tuple[Threshold, ...]
@@ -60,11 +61,11 @@ class Policy(Struct, frozen=True, kw_only=True):
 
 
 class ComparedWith(Struct, frozen=True, kw_only=True):
-    """What a cell is compared with: nothing (with the reason in `why`), what is stored of it, or its reference.
+    """What a cell is compared with: nothing (with the reason in `why`), its stored recordings, or its reference.
 
-    `entry` is what is stored, on this machine (road `stored`) or another (`elsewhere`, where `executor` is the entry of
-    the reference executor and `executor_nodeid` its cell's node id). `baseline` and `commit` say what it is for people,
-    `file` is where it is stored. What is not `judged` is measured for the sake of another cell's scaling alone.
+    `entry` is the stored cell of this machine (basis `stored`) or of another (`portable`: there `executor` is the
+    stored cell of the reference executor and `executor_nodeid` its node id). `baseline` and `commit` name it in
+    reports, `file` is where it is stored. A cell that is not `judged` is measured for another cell's scaling alone.
     """
 
     basis: Basis = ""
@@ -89,7 +90,7 @@ class Judge:
         at_most: int,
         fixed: int | None = None,
     ) -> None:
-        """`at_most` rounds compare, contracts take as many as a tandem; `fixed` is the number that was asked for."""
+        """`at_most` limits the rounds of comparisons; contracts may use PAIRED_ROUNDS. `fixed` overrides both."""
         self.spec = spec
         self.policy = policy
         self.all_compared = all_compared
@@ -100,14 +101,14 @@ class Judge:
     # -- while measuring ---------------------------------------------------------------------------------------
 
     def first(self) -> frozenset[Need]:
-        """The kinds of launches of the first round: what may gate, or everything where nothing is compared."""
+        """The kinds of launches of the first round: those that may gate, or all if any cell has no comparison."""
         if not all(compared_with.basis for compared_with in self.all_compared.values()):
             return EVERYTHING
         gating = {metrics.row(metric).need for metric in self.policy.metrics}
         return frozenset(gating.union({"time"}, *(check.metrics_needed(each) for each in self.contracts.contracts)))
 
     def needs(self, samples: Iterable[Sample]) -> dict[str, frozenset[Need]]:
-        """The kinds of launches that each cell still needs, those for the sake of other cells included."""
+        """Node id -> the kinds of launches that a cell still needs, also for the verdicts of other cells."""
         samples = TestSamples(samples)
         needs: dict[str, set[Need]] = {sample.cell.nodeid: set() for sample in samples}
         for sample in samples:
@@ -130,11 +131,11 @@ class Judge:
         for verdict in self._of_metrics(sample, samples, final=False):
             if verdict.decision is Decision.INCONCLUSIVE and self._hopeful(verdict, sample, self.at_most):
                 found[own].add(metrics.row(verdict.metric).need)
-                beside: dict[str, list[str]] = {
+                partners: dict[str, list[str]] = {
                     Metric.SCALING: [one.nodeid] if (one := single_cell(sample.cell, samples.cells)) else [],
                     Metric.RATIO: [compared_with.executor_nodeid],
                 }
-                found.update({other: {"time"} for other in beside.get(verdict.metric, []) if other != own})
+                found.update({other: {"time"} for other in partners.get(verdict.metric, []) if other != own})
         for contract, verdict in self.contracts.verdicts(sample, samples, final=False):
             if verdict.decision is Decision.INCONCLUSIVE and self._hopeful(verdict, sample, self.rounds):
                 for other in check.involved(contract, sample.cell, samples.cells):
@@ -151,7 +152,7 @@ class Judge:
         return self.compared_with(sample).entry is not None
 
     def more(self, samples: Iterable[Sample]) -> int | None:
-        """How many more rounds would settle all that is open; 0 for nothing, None where no number is known to."""
+        """How many more rounds would settle all open metrics; 0 if none is open, None if that cannot be estimated."""
         samples = TestSamples(samples)
         alive = (sample for sample in samples if not sample.failed)
         found = [verdict for sample in alive for verdict in self.metrics(sample, samples, final=False)]
@@ -162,18 +163,18 @@ class Judge:
     # -- verdicts ----------------------------------------------------------------------------------------------
 
     def compared_with(self, sample: Sample) -> ComparedWith:
-        """What a cell is compared with; nothing where its entry turns out to be of something else."""
+        """What a cell is compared with; nothing if its stored cell measured something else."""
         found = self.all_compared[sample.cell.nodeid]
         mismatch = recording.mismatch(found.entry, sample) if found.entry is not None else ""
         return ComparedWith(why=mismatch) if mismatch else found
 
     def metrics(self, sample: Sample, samples: TestSamples, *, final: bool) -> list[MetricVerdict]:
-        """The decisions on the metrics that gate and on the contracts; `samples` are those of the whole test."""
+        """The verdicts on the gating metrics and on the contracts; `samples` are those of the whole test."""
         judged = self._of_metrics(sample, samples, final=final)
         return judged + [verdict for _, verdict in self.contracts.verdicts(sample, samples, final=final)]
 
     def verdict(self, sample: Sample, samples: TestSamples, shown: Figures) -> Verdict:
-        """The verdict on a cell as far as this road goes; `shown` are its figures, the cost of looking among them."""
+        """The verdict on a cell on its current basis; `shown` are its figures, with the overhead of the probes."""
         if sample.unsupported is not None:
             return Verdict(decision=Decision.UNSUPPORTED, reason=sample.unsupported)
         if sample.error is not None:
@@ -195,7 +196,7 @@ class Judge:
         )
 
     def _unseen(self, sample: Sample) -> str:
-        """That a tail is stored and was not judged."""
+        """A note if a tail is stored and was not judged; else empty."""
         entry = self.compared_with(sample).entry
         if entry is None or Metric.TAIL not in self.policy.metrics or not sample.launches:
             return ""
@@ -206,23 +207,23 @@ class Judge:
         return f"the tail was not judged: the budget allows fewer than {least} iterations per launch"
 
     def predicted(self, sample: Sample, samples: TestSamples, screened: Verdict, why: str) -> Verdict:
-        """The verdict where no reference can be measured, for the reason `why`: what missed the screen is predicted."""
+        """The verdict if no reference can be measured, for the reason `why`: metrics that missed are predicted."""
         return self.settled(sample, samples, screened, None, why)
 
     def settled(
         self, sample: Sample, samples: TestSamples, screened: Verdict, together: Verdict | None, why: str
     ) -> Verdict:
-        """What missed the screen by the launches beside the reference, as far as these could fail it, else predicted.
+        """The verdict after a miss: by the paired launches (`together`) if they could fail a metric, else predicted.
 
-        Contracts, and what passed and was not measured again, stay as they were screened.
+        Contracts, and metrics that passed and were not measured again, keep their verdict of the screening.
         """
         compared_with = self.compared_with(sample)
         numbers = self._numbers(sample, samples, compared_with)
-        beside = {each.metric: each for each in together.metrics} if together else {}
-        judged = [self._settled(each, beside, numbers, sample) for each in screened.metrics]
-        known = {_beside(each.metric) for each in screened.metrics}
-        judged += [each for metric, each in beside.items() if metric not in known]
-        if together is not None and any(each in judged for each in beside.values()):
+        paired = {each.metric: each for each in together.metrics} if together else {}
+        judged = [self._settled(each, paired, numbers, sample) for each in screened.metrics]
+        known = {_paired_metric(each.metric) for each in screened.metrics}
+        judged += [each for metric, each in paired.items() if metric not in known]
+        if together is not None and any(each in judged for each in paired.values()):
             return decide.judge(
                 judged, baseline=together.baseline, commit=together.commit, basis="paired", why=together.why
             )
@@ -232,19 +233,19 @@ class Judge:
     def _settled(
         self,
         screened: MetricVerdict,
-        beside: Mapping[str, MetricVerdict],
+        paired: Mapping[str, MetricVerdict],
         numbers: Mapping[str, Numbers],
         sample: Sample,
     ) -> MetricVerdict:
-        own = None if screened.contract else beside.get(_beside(screened.metric))
+        own = None if screened.contract else paired.get(_paired_metric(screened.metric))
         if own is not None and _could_fail(own, self.policy.alpha):
             return own
         if not missed(screened):
             return screened
         if screened.metric not in numbers:
             return own or screened
-        foretold = self._predicted(screened, numbers[screened.metric], sample)
-        return own if own is not None and foretold.decision is Decision.INCONCLUSIVE else foretold
+        predicted = self._predicted(screened, numbers[screened.metric], sample)
+        return own if own is not None and predicted.decision is Decision.INCONCLUSIVE else predicted
 
     def _predicted(self, screened: MetricVerdict, numbers: Numbers, sample: Sample) -> MetricVerdict:
         if not numbers.new:
@@ -263,13 +264,13 @@ class Judge:
         if shown is not None:
             costs = {"memory": shown.memory_cost, "locks": shown.lock_cost}
         found = []
-        # Of another machine the time is judged by its ratio to the reference executor's.
-        beside = (Metric.RATIO,) if Metric.WALL in self.policy.metrics else ()
-        for metric in (*self.policy.metrics, *beside):
+        # Against another machine's baseline, the ratio to the reference executor is judged in place of the time.
+        ratio = (Metric.RATIO,) if Metric.WALL in self.policy.metrics else ()
+        for metric in (*self.policy.metrics, *ratio):
             if metric in numbers and (numbers[metric].new or metrics.row(metric).absent):
                 refused = decide.refused(metric, costs.get(metrics.row(metric).need), self.policy.probe_cost)
                 found.append(refused or self._judged(metric, numbers[metric], compared_with.basis, sample, final))
-        if sample.reference is not None and sample.reference.failed:  # what was decided before stays
+        if sample.reference is not None and sample.reference.failed:  # keeps what was decided before it failed
             return [each for each in found if each.launches and each.decision is not Decision.INCONCLUSIVE]
         return found
 
@@ -328,17 +329,17 @@ def _why_none(sample: Sample, compared_with: ComparedWith) -> str:
 
 
 def _could_fail(own: MetricVerdict, alpha: float) -> bool:
-    """Whether alpha may have been spent on it: a second chance would double it."""
+    """Whether alpha may have been spent on it: a second test would double the false alarms."""
     test = metrics.row(own.metric).test
     decided = own.decision is not Decision.INCONCLUSIVE
     return decided or (bool(own.launches) and rank_tests.least_p(test, own.launches) <= alpha)
 
 
 def doubted(verdict: Verdict, compared: str, alone: str) -> Verdict:
-    """The verdict without the regressions that the machine may have made.
+    """The verdict without regressions that the machine may have caused: these become inconclusive.
 
-    `compared` says why a comparison of times is not believed, `alone` why a contract about a cell's own time is not;
-    each is empty where it is. What others do moves no memory.
+    `compared` says why comparisons of times are in doubt, `alone` why contracts about a cell's own time are; empty:
+    they are not. Memory does not depend on what else runs.
     """
     judged = [_doubted(each, alone if each.contract else compared) for each in verdict.metrics]
     if judged == list(verdict.metrics):
@@ -347,9 +348,9 @@ def doubted(verdict: Verdict, compared: str, alone: str) -> Verdict:
 
 
 def unchanged(verdict: Verdict) -> Verdict:
-    """The verdict where the code is that of the baseline: what differs is no regression of it.
+    """The verdict if the code is that of the baseline: a regression becomes inconclusive.
 
-    An update may take it in: what recordings of the same code differ by is what a prediction goes by.
+    An update may record it: the spread between recordings of the same code is what a prediction is based on.
     """
     reason = "the code is that of the baseline, so the machine or the installed packages have changed"
     doubted_ones = [
@@ -375,20 +376,20 @@ def _doubted(judged: MetricVerdict, reason: str) -> MetricVerdict:
     return msgspec.structs.replace(judged, decision=Decision.INCONCLUSIVE, reason=doubt)
 
 
-def _beside(metric: str) -> str:
-    """What a metric of another machine's is beside a reference: times that took turns need no third."""
+def _paired_metric(metric: str) -> str:
+    """The metric that decides on paired launches: they compare times directly, without the reference executor."""
     return Metric.WALL if metric == Metric.RATIO else metric
 
 
 def missed(verdict: MetricVerdict) -> bool:
-    """Whether a metric is not clearly fine, so that its reference should be measured; a contract has none."""
+    """Whether a metric missed its baseline, so that its reference should be measured; a contract has no reference."""
     if verdict.metric == Metric.CONTRACT or not verdict.launches:
         return False
     return verdict.decision in (Decision.REGRESSED, Decision.INCONCLUSIVE)
 
 
 def hypotheses(spec: Spec, names: Sequence[str], cell: Cell, cells: Sequence[Cell], compared: bool) -> int:
-    """How many tests may raise a false alarm on one cell; `cells` are those of its test."""
+    """The number of hypothesis tests that may raise a false alarm on one cell; `cells` are those of its test."""
     program = cell.executor.program
     scales = cell.workers > 1 and 1 in spec.workers and (program is None or program.counted)
     absent: dict[str, bool] = {
@@ -403,7 +404,7 @@ def hypotheses(spec: Spec, names: Sequence[str], cell: Cell, cells: Sequence[Cel
 
 
 def _unit_in(unit: str, sample: Sample) -> float:
-    """What a floor is multiplied with to be in the unit of the values: floors of times are in seconds."""
+    """The factor from a floor to the unit of the values: floors of times are in seconds."""
     if unit == "ns":
         return NS_PER_S
     if unit == comparisons.OF_CONTROL:

@@ -1,4 +1,4 @@
-"""At how many launches the judge looks."""
+"""The interim looks of a group-sequential test: after how many launches a decision may be made. Pure."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from .evidence import rounds, seen
 
 
 def due_now(looks: Sequence[Look], there: int, alpha: float, beta: float, final: bool) -> Iterator[Look]:
-    """The looks that `there` launches are enough for; at the end a last one, at all that was not spent before."""
+    """The looks that `there` launches are enough for; at the end a last one with all levels not spent before."""
     yield from (look for look in looks if look.launches <= there)
     if final or not looks:
-        # A look at this very number is part of the last one: that no more will come does not depend on the values.
+        # A look at this very number is merged into the last one: that no launch follows does not depend on the values.
         yield looks_left([look for look in looks if look.launches < there], there, alpha, beta)
 
 
 def looks_left(looks: Sequence[Look], there: int, alpha: float, beta: float) -> Look:
-    """A look at all there is with the levels that those before have left."""
+    """A look at all launches, with the levels that earlier looks have not spent."""
     spent = [look for look in looks if look.launches <= there]
     return Look(
         launches=there,
@@ -27,7 +27,7 @@ def looks_left(looks: Sequence[Look], there: int, alpha: float, beta: float) -> 
 
 
 def parts(costs: Comparison) -> Iterator[Comparison]:
-    """What each look that is due sees, in order, with the levels of the look; the last look's alone is `final`."""
+    """The part of the comparison at each look that is due, with its levels; only the last look's is `final`."""
     there = rounds(costs.test, costs.new, costs.reference)
     due = list(due_now(costs.looks, there, costs.alpha, costs.beta, costs.final))
     ends = costs.final or not costs.looks
@@ -36,6 +36,6 @@ def parts(costs: Comparison) -> Iterator[Comparison]:
 
 
 def everything(costs: Comparison) -> Comparison:
-    """All there is between two looks: with the levels not spent yet, though none may be spent here."""
+    """All launches, between two looks: with the levels not spent yet, of which none may be spent here."""
     there = rounds(costs.test, costs.new, costs.reference)
     return seen(costs, looks_left(costs.looks, there, costs.alpha, costs.beta), final=False)

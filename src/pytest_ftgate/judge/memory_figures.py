@@ -10,7 +10,7 @@ from ..stats import rank_tests
 from .per_launch import INTERVAL_LEVEL, by_order, median_of
 
 TREE = "tree"
-"""The key of the whole process tree beside those of its roles."""
+"""The key of the whole process tree; the other keys are its roles."""
 
 
 def memory_values(launches: Iterable[Launch], bytes_of: Callable[[MemoryPoint], int | None]) -> dict[int, float]:
@@ -19,7 +19,7 @@ def memory_values(launches: Iterable[Launch], bytes_of: Callable[[MemoryPoint], 
 
 
 def peak(launches: Sequence[Launch]) -> float | None:
-    """The largest USS seen at any point: a lower bound, as the platform keeps no peak of it."""
+    """The largest sampled USS in bytes: a lower bound, because the platform records no peak of it."""
     points = (point.steadiest_bytes for launch in launches for point in launch.memory)
     seen = [unique for unique in points if unique is not None]
     return float(max(seen)) if seen else None
@@ -29,7 +29,7 @@ def peak(launches: Sequence[Launch]) -> float | None:
 
 
 def roles(launches: Sequence[Launch]) -> dict[str, RoleFigures]:
-    """The figures of the tree and of each role that was ever seen."""
+    """The figures of the tree and of each role in any sample."""
     points = [point for launch in launches for point in _points(launch)]
     names = sorted({name for point in points for name in point.roles})
     return {name: _role(launches, name) for name in ([TREE] if points else []) + names}
@@ -52,12 +52,12 @@ def _role(launches: Sequence[Launch], name: str) -> RoleFigures:
 
 
 def _points(launch: Launch) -> list[MemoryPoint]:
-    """All looks at a launch, those at barriers included."""
+    """All samples of a launch, those at barriers included."""
     return list(chain(launch.memory, (barrier.point for barrier in launch.barriers)))
 
 
 def _parts(points: Iterable[MemoryPoint], name: str, figure_of: Callable[[Footprint], int | None]) -> list[int | None]:
-    """A figure of the tree, or of a role in the looks that saw it."""
+    """A figure of the tree, or of a role in the samples that have it."""
     parts = (point if name == TREE else point.roles.get(name) for point in points)
     return [figure_of(part) for part in parts if part is not None]
 
@@ -69,15 +69,15 @@ def steady(launches: Sequence[Launch], name: str, figure_of: Callable[[Footprint
 
 
 def _highest(launches: Sequence[Launch], name: str, figure_of: Callable[[Footprint], int | None]) -> float | None:
-    """The median over launches of the largest figure of any look."""
-    seen = (_parts(_points(launch), name, figure_of) for launch in launches)
-    return median_of(max((figure for figure in looks if figure is not None), default=None) for looks in seen)
+    """The median over launches of the largest figure of any sample."""
+    by_launch = (_parts(_points(launch), name, figure_of) for launch in launches)
+    return median_of(max((figure for figure in sampled if figure is not None), default=None) for sampled in by_launch)
 
 
 def growth(launches: Sequence[Launch], floor: Sequence[Launch]) -> Interval | None:
-    """Bytes that an iteration leaves behind, from what the tree wrote to by each barrier above an empty workload's.
+    """Bytes that an iteration leaves behind: the slope over barriers of the written USS above an empty workload's.
 
-    That one grows too for a while, where a forked child and its parent cease to share what they write to.
+    An empty workload grows too at first: a forked child and its parent stop sharing the pages that they write to.
     """
     empty = [_unique_at(floor, index) for index in range(max((len(launch.barriers) for launch in floor), default=0))]
     lines = [line for launch in launches if (line := _line(launch.barriers, empty)) is not None]
@@ -85,7 +85,7 @@ def growth(launches: Sequence[Launch], floor: Sequence[Launch]) -> Interval | No
 
 
 def growth_values(sample: Sample) -> dict[int, float]:
-    """Launch order -> bytes that an iteration leaves behind; a launch that shrank grew by nothing."""
+    """Launch order -> bytes that an iteration leaves behind; 0 for a launch that shrank."""
     found = {launch.order: growth([launch], sample.growth_floor) for launch in sample.growth}
     return {order: max(0.0, slope.value) for order, slope in found.items() if slope is not None}
 
@@ -96,18 +96,18 @@ def _unique_at(launches: Sequence[Launch], index: int) -> float | None:
 
 
 def _line(barriers: Sequence[Barrier], empty: Sequence[float | None]) -> tuple[list[float], list[float]] | None:
-    """Iterations so far and bytes, at each barrier but the first that has a figure; None where these make no slope.
+    """Iterations so far and bytes at each barrier with a figure, except the first; None without two such barriers.
 
-    What is loaded once is there after the first, and is no growth. Beyond the last barrier of the empty workload its
-    figure stays what it was there.
+    What is loaded once is present at the first barrier and is not growth. After the last barrier of the empty workload
+    its last figure is used.
     """
     known = [unique or 0.0 for unique in empty] or [0.0]
-    detail_lines = known + known[-1:] * max(0, len(barriers) - len(known))
+    floors = known + known[-1:] * max(0, len(barriers) - len(known))
     iterations = list(accumulate(barrier.ops for barrier in barriers))
-    looks = [
+    points = [
         (float(so_far), float(unique) - below)
-        for so_far, barrier, below in list(zip(iterations, barriers, detail_lines, strict=False))[1:]
+        for so_far, barrier, below in list(zip(iterations, barriers, floors, strict=False))[1:]
         if (unique := barrier.point.steadiest_bytes) is not None
     ]
-    xs, ys = [look[0] for look in looks], [look[1] for look in looks]
+    xs, ys = [point[0] for point in points], [point[1] for point in points]
     return (xs, ys) if xs and xs[0] < xs[-1] else None

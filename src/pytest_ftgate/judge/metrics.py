@@ -1,7 +1,7 @@
 """The metric table: a row for each metric, with how it is read, compared, limited and shown. Pure.
 
-Everything else reads this table: figures, comparisons, thresholds, contracts, options, reports and stored baselines. A
-metric of a workload's own (`timer.NAME`, `counter.NAME`, `peak.NAME`) has a row that is made when it is named.
+Everything else reads this table: figures, comparisons, thresholds, contracts, options, reports and stored baselines.
+The row of a workload's own metric (`timer.NAME`, `counter.NAME`, `peak.NAME`) is made on request.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Reader: TypeAlias = Callable[[Sample], Mapping[int, float]]
 PAGE_BYTES = 4096
 TAIL_QUANTILE = 0.9
 LEAST_TAIL_ITERATIONS = 10
-"""A 90 % quantile of fewer iterations is their maximum."""
+"""The 90 % quantile of fewer iterations would be their maximum."""
 
 
 class Limits(NamedTuple):
@@ -60,7 +60,7 @@ class MetricRow(NamedTuple):
 
     @property
     def portable(self) -> bool:
-        """Whether it can be compared with a recording of another machine: it is no time, and no rate."""
+        """Whether it can be compared with a recording of another machine: times and rates cannot."""
         return self.unit in ("size", "share") or self.name in (Metric.SCALING, "efficiency")
 
 
@@ -194,18 +194,18 @@ _DERIVED: Final[Mapping[str, MetricRow]] = {
     Metric.RATIO: MetricRow(Metric.RATIO, "ratio", "ratio", lambda _: {}),
     Metric.CONTRACT: MetricRow(Metric.CONTRACT, "requires", "number", lambda _: {}),
 }
-"""What comparisons make of other rows: the time over that of the reference executor, which stands for the time where a
-baseline is of another machine, and by how much a contract is broken."""
+"""Metrics that comparisons derive: the time over that of the reference executor (in place of the time if the baseline
+is of another machine), and the amount by which a contract is broken."""
 GATING: Final = tuple(row.name for row in TABLE.values() if row.gates)
-"""What gates unless told otherwise."""
+"""What gates by default; `declare.options.DEFAULT_METRICS` repeats it so that plain runs need not import this."""
 NAMES: Final = (*TABLE, Metric.RATIO)
-"""What thresholds can be given for, beside the metrics of a workload's own."""
+"""Metrics that take thresholds; a workload's own metrics take them too."""
 OWN: Final[Mapping[str, Unit]] = {"timer": "time", "counter": "number", "peak": "number"}
-"""What a workload measures itself, under names of its own: a timer's mean, a counter per second, a peak."""
+"""Kinds of a workload's own metrics: a timer's mean, a counter per second, a peak."""
 
 
 def row(name: str) -> MetricRow:
-    """The row of a metric, also of one of a workload's own. Raises KeyError for a name that is none."""
+    """The row of a metric, a workload's own included. Raises KeyError for a name that is not a metric."""
     if name in TABLE:
         return TABLE[name]
     if name in _DERIVED:
@@ -245,7 +245,7 @@ def known(name: str) -> bool:
 
 
 def no_metric(name: object) -> str:
-    """What to say of a name that is no metric."""
+    """The message for a name that is not a metric."""
     names = [*NAMES, *(f"{kind}.NAME" for kind in OWN)]
     return f"{name!r} is not a metric that gates{did_you_mean(name, names)}; use {listed(names)}"
 
@@ -256,5 +256,5 @@ def is_share(name: str) -> bool:
 
 
 def is_gain(name: str) -> bool:
-    """Whether more of a metric is better."""
+    """Whether a larger value of a metric is better."""
     return row(name).scale == "gain"

@@ -12,11 +12,11 @@ from ..stats import rank_tests
 QUANTILE = 0.25
 INTERVAL_LEVEL = 0.95
 Sides = list[tuple[tuple[float, ...], tuple[float, ...]]]
-"""A launch each: the turn values of a side, and those of its neighbours."""
+"""For each launch: the iteration values of one side, and the paired ones of the other."""
 
 
 def launch_value(launch: Launch, *, quantile: float = QUANTILE) -> float | None:
-    """The floor of a launch in ns: a low quantile of its turns' `turn_value`; None without a turn that has one."""
+    """The floor of a launch in ns: a low quantile of the `iteration_value` of its iterations; None without any."""
     iterations = (iteration_value(iteration, launch.loops, launch.window_ns > 0) for iteration in launch.iterations)
     usable = [value for value in iterations if math.isfinite(value)]
     return rank_tests.floor(usable, quantile) if usable else None
@@ -28,12 +28,12 @@ def launch_values(launches: Iterable[Launch], *, quantile: float = QUANTILE) -> 
 
 
 def launch_ratios(values: dict[int, float], reference: dict[int, float]) -> tuple[float, ...]:
-    """The ratios of the launches that took turns, that is of the same order, in that order."""
+    """The ratios of interleaved launches, those with the same order, in that order."""
     return tuple(values[order] / reference[order] for order in sorted(values.keys() & reference.keys()))
 
 
 def paired_ratio(values: dict[int, float], reference: dict[int, float]) -> float | None:
-    """The geometric mean of `launch_ratios`; None when no launch of one took turns with one of the other."""
+    """The geometric mean of `launch_ratios`; None if no launches were interleaved."""
     ratios = launch_ratios(values, reference)
     return math.exp(fmean(map(math.log, ratios))) if ratios else None
 
@@ -56,22 +56,22 @@ def median_of(values: Iterable[float | None]) -> float | None:
     return float(median(known)) if known else None
 
 
-# ---- side by side
+# ---- paired iterations
 
 
-def paired_values(launches: Iterable[Launch], beside: Iterable[Launch]) -> Sides:
-    """The turn values of the launches that took turns with each other, in the order of launches.
+def paired_values(launches: Iterable[Launch], other: Iterable[Launch]) -> Sides:
+    """The iteration values of interleaved launches, in the order of launches.
 
-    Turns are neighbours from the first on: a launch that took part in fewer of them did so in the first.
+    Iterations are paired from the first on: a launch with fewer iterations took part in the first ones.
     """
-    return list(sides_by_order(launches, beside).values())
+    return list(sides_by_order(launches, other).values())
 
 
 def sides_by_order(
-    launches: Iterable[Launch], beside: Iterable[Launch]
+    launches: Iterable[Launch], other: Iterable[Launch]
 ) -> dict[int, tuple[tuple[float, ...], tuple[float, ...]]]:
-    """The same by the launches' order, which ascends."""
-    others = {launch.order: _iteration_values(launch) for launch in beside}
+    """The same as `paired_values`, as launch order -> both sides; orders ascend."""
+    others = {launch.order: _iteration_values(launch) for launch in other}
     own = {launch.order: _iteration_values(launch) for launch in launches}
     pairs = {order: rank_tests.neighbours(own[order], others[order]) for order in sorted(own.keys() & others.keys())}
     return {order: (first, second) for order, (first, second) in pairs.items() if first and second}

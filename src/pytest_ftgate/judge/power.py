@@ -15,7 +15,7 @@ WIDEST_EFFECT = 0.25
 PASS_POWER = 0.8
 """An unchanged cell's chance to pass at a widened effect, and that of the number of launches asked for to settle."""
 MOST_LAUNCHES = 200
-"""Asking for more is no advice."""
+"""A larger number is not recommended to users."""
 
 
 def reachable_effect(
@@ -27,17 +27,16 @@ def reachable_effect(
     test: Test = "ranks",
     widest: float = WIDEST_EFFECT,
 ) -> float:
-    """The effect to judge a pass at: `effect`, or the next whole percent that the noise leaves in reach, up to
-    `widest`.
+    """The effect to judge a pass at: `effect`, or the smallest whole percent that can be reached, up to `widest`.
 
-    In reach: an unchanged cell passes at `beta` with a chance of about 80 %. It is chosen blind: from the spread of
-    log values around the centre of each side (of `pairs` that of their differences, of `blocks` that within blocks),
-    never from what lies between the sides. Where there are too few launches for the exact test to pass anything,
-    widening does not help and `effect` is returned. Values must be positive.
+    An effect can be reached if an unchanged cell passes at `beta` with a chance of about 80 %. The choice is blind: it
+    uses the spread of log values around the centre of each side (of `pairs` that of their differences, of `blocks`
+    that within blocks), never the difference between the sides. With too few launches for the exact test to pass
+    anything, widening does not help and `effect` is returned. Values must be positive.
     """
-    own, beside = logs(new), logs(reference)
-    reach = distance(test, rounds(test, own, beside), len(beside), beta)
-    needed = deviation_of(test, own, beside) * reach if reach < math.inf else 0.0
+    own, other = logs(new), logs(reference)
+    reach = distance(test, rounds(test, own, other), len(other), beta)
+    needed = deviation_of(test, own, other) * reach if reach < math.inf else 0.0
     if needed <= math.log1p(effect):
         return effect
     widened = math.ceil(round(100 * math.expm1(min(needed, 1.0)), 6)) / 100
@@ -47,11 +46,11 @@ def reachable_effect(
 def distance(test: Test, n: int, m: int, level: float) -> float:
     """How far from a limit, in standard deviations of a value, the test rejects with a chance of PASS_POWER.
 
-    The test rejects once the order statistic of what it counts clears the limit, at the fraction that `level` asks
-    for; infinite where there is none. For normal values that one lies about z(fraction) standard deviations of a
-    counted difference (of the mean of two, of `pairs`) from the shift, and varies as the Hodges-Lehmann estimate does,
-    whose efficiency is 3 / pi. Of `ranks` within 4 % of simulation for 5 to 40 launches and beta from 0.0005 to 0.05;
-    of `pairs` and `blocks` of 6 to 40 the chance is 80 to 90 %.
+    The test rejects once the order statistic at the fraction that `level` needs is beyond the limit; infinite if there
+    is no such fraction. For normal values that statistic lies about z(fraction) standard deviations of a counted
+    difference (for `pairs`: of the mean of two) from the shift, and varies like the Hodges-Lehmann estimate, whose
+    efficiency is 3 / pi. In simulations, `ranks` agree within 4 % for 5 to 40 launches and beta from 0.0005 to 0.05;
+    for 6 to 40 `pairs` and `blocks` the chance is 80 to 90 %.
     """
     fraction = rank_tests.critical_fraction(n, m, level, test)
     if fraction is None:
@@ -83,7 +82,7 @@ def deviation_of(test: Test, new: Sequence[float], reference: Sequence[float]) -
 
 
 def widened_effect(metric: str, evidence: Evidence) -> str:
-    """How a widened effect is explained; empty where it was not widened."""
+    """The explanation of a widened effect; empty if it was not widened."""
     if evidence.effect <= evidence.asked:
         return ""
     return f"judged at {change_text(metric, evidence.effect)}: the noise hides {change_text(metric, evidence.asked)}"

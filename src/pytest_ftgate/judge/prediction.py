@@ -14,20 +14,20 @@ from .metrics import is_gain, row
 from .scale import change_text, moved_log, points, ratio, shown_shift
 
 PRIOR_FREEDOM = 8
-"""How much the prior deviation of a metric (`MetricRow.spread`) counts: as much as PRIOR_FREEDOM + 1 recordings, so that
-two recordings that agree by chance do not make a third a regression."""
+"""Weight of the prior deviation of a metric (`MetricRow.spread`): that of PRIOR_FREEDOM + 1 recordings. Otherwise two
+recordings that agree by chance would make the next one a regression."""
 
 
 def predict(comparison: Comparison, recordings: Sequence[Sequence[float]]) -> MetricVerdict:
-    """The decision from stored `recordings` where their commit cannot be measured beside the change.
+    """The decision from stored `recordings` where their commit cannot be measured with the change.
 
-    `recordings` holds the per-launch values of each, in the unit of `comparison.new`; what stands in
-    `comparison.reference` is not looked at. The unit is the recording: a new one's median is compared with the bound
-    below which a next one would stay with 1 - alpha, in Student's t, around the mean of the stored ones moved by margin
-    and floor (Hahn & Meeker 1991, "Statistical Intervals"). What recordings vary by is that seen among them, pooled
-    with the prior of the metric, and what medians of so few launches vary by themselves. Regressed beyond that bound,
-    improved beyond the mirrored one, else inconclusive: a prediction passes nothing. Errors and no baseline as in
-    `compare`.
+    `recordings` holds the per-launch values of each, in the unit of `comparison.new`; `comparison.reference` is not
+    read. The unit of replication is the recording. The median of the new launches is compared with a prediction limit
+    (Hahn & Meeker 1991, "Statistical Intervals"): the next recording stays below it with probability 1 - alpha, by
+    Student's t around the mean of the stored medians, moved by margin and floor. The variance between recordings is
+    the observed one, pooled with the prior of the metric, plus the variance of a median of so few launches. Regressed
+    above that limit, improved below the mirrored one, else inconclusive: a prediction passes nothing. Errors and no
+    baseline as in `compare`.
     """
     everything = tuple(value for recording in recordings for value in recording)
     if refusal := without_values(msgspec.structs.replace(comparison, reference=everything)):
@@ -60,9 +60,10 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]]) -> Me
 
 
 def _of_medians(runs: Sequence[Sequence[float]], least: float) -> float:
-    """The standard deviation that the new median, the first, and the mean of the stored ones have from their launches.
+    """The standard deviation of (new median - mean of the stored medians) that single launches cause, in logs.
 
-    In logs. Of a median of n values pi / (2 n) times their variance (Laplace 1818), which is pooled over all runs.
+    The first of `runs` is the new one. A median of n values has pi / (2 n) times their variance (Laplace 1818), which
+    is pooled over all runs.
     """
     new, *stored = [[math.log(value + least) for value in run] for run in runs if run]
     freedom = sum(len(run) - 1 for run in (new, *stored))
@@ -74,7 +75,7 @@ def _of_medians(runs: Sequence[Sequence[float]], least: float) -> float:
 
 
 def _predictive(metric: str, centres: Sequence[float]) -> tuple[float, int]:
-    """The standard deviation of a next recording around the mean of `centres` (logs), and its degrees of freedom."""
+    """The standard deviation of the next recording around the mean of `centres` (logs), and its degrees of freedom."""
     count, middle = len(centres), fmean(centres)
     freedom = PRIOR_FREEDOM + count - 1
     prior = row(metric).spread

@@ -18,7 +18,7 @@ UNITS: dict[Test, tuple[str, str]] = {
 
 
 def scaled(metric: str, values: Sequence[float]) -> list[float]:
-    """Values on the scale on which a change is a shift: logs; of a share, which may be 0, the values themselves."""
+    """Values on the scale on which a change is a shift: logs; for a share, which may be 0, the values themselves."""
     return list(values) if is_share(metric) else logs(values)
 
 
@@ -28,7 +28,7 @@ def moved(values: Sequence[float], fraction: float, floor: float) -> list[float]
 
 
 def passing(costs: Comparison, values: Sequence[float], effect: float) -> list[float]:
-    """The pass limit of each value: never below the fail limit, which a floor may put beyond the effect."""
+    """The pass limit of each value: never below the fail limit, which a floor may move beyond the effect."""
     pass_floor = 2 * costs.floor if is_share(costs.metric) else 0.0
     limits = moved(values, effect, pass_floor), moved(values, costs.margin, costs.floor)
     return [max(pair) for pair in zip(*limits, strict=True)]
@@ -51,7 +51,7 @@ def moved_log(costs: Comparison, centre: float) -> float:
 
 
 def shown_shift(costs: Comparison, own: float, middle: float) -> float:
-    """What lies between two centres of `predict`, on the metric's scale."""
+    """The difference of two centres of `predict`, on the metric's scale."""
     return math.exp(own) - math.exp(middle) if is_share(costs.metric) else own - middle
 
 
@@ -61,7 +61,7 @@ def logs(values: Sequence[float]) -> list[float]:
 
 
 def ratio(metric: str, shift: Interval) -> Interval | None:
-    """New / reference of the metric itself, from the log-ratio of its costs; of a share there is none."""
+    """New / reference of the metric itself, from the log-ratio of its costs; None for a share."""
     if is_share(metric):
         return None
     low, value, high = (math.exp(_bounded(bound)) for bound in (shift.low, shift.value, shift.high))
@@ -71,7 +71,7 @@ def ratio(metric: str, shift: Interval) -> Interval | None:
 
 
 def points(metric: str, shift: Interval) -> Interval | None:
-    """New - reference of a share; of anything else there is none."""
+    """New - reference of a share; None for any other metric."""
     return shift if is_share(metric) else None
 
 

@@ -1,4 +1,4 @@
-"""What counts as a change: the texts that say so, and which of them holds for a metric on a road. Pure."""
+"""What counts as a change: the texts of thresholds, and which threshold holds for a metric on a basis. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SIZES_BYTES: Final[Mapping[str, float]] = {
 LIKE_WALL: Final = (Metric.WALL, Metric.SCALING, Metric.RATIO)
 """What the short forms `margin` and `effect` are for."""
 MOST = 10.0
-"""A share at or above this is a slip of the pen."""
+"""A share at or above this is a typing error."""
 FORM = "METRIC: margin=3%, effect=8%, floor=1ms"
 _TEXT = re.compile(r"\s*([^\s:]+)\s*:(.*)", re.DOTALL)
 _FIELD = re.compile(r"[\s,]*([^\s,=]+)\s*=\s*([^\s,=]+(?:\s+(?:[A-Za-z\u00b5\u03bc]+|%)(?=[\s,]|$))?)")
@@ -35,11 +35,11 @@ FIELDS: Final = ("margin", "effect", "floor")
 
 
 class ThresholdError(FtgateError):
-    """Thresholds that cannot hold together; the text names both and where they came from."""
+    """Contradictory thresholds; the text names both and their sources."""
 
 
 class Effective(Struct, frozen=True, kw_only=True):
-    """The thresholds that hold for one metric of one test on one road.
+    """The thresholds that hold for one metric of one test on one basis.
 
     `margin`, `effect` and `widest` (up to which the noise may widen the effect) are fractions, `floor` is in the
     metric's unit: s for wall and tail, bytes, a fraction of the time, x.
@@ -52,7 +52,7 @@ class Effective(Struct, frozen=True, kw_only=True):
 
 
 def default(metric: str, basis: Basis) -> metrics.Limits:
-    """What holds where nobody says otherwise: interleaved sides are compared more sharply than others."""
+    """The default limits: tighter for interleaved sides, whose noise is smaller."""
     row = metrics.row(metric)
     return row.paired if basis == "paired" else row.apart
 
@@ -85,7 +85,7 @@ def parse(text: str) -> Threshold:
 def threshold(metric: Any, given: Mapping[str, Any]) -> Threshold:
     """A Threshold from a metric's name and its fields as written: texts with units, or numbers in the metric's unit.
 
-    Fields that are None are as good as not given. Raises ValueError for a metric that cannot gate, an unknown field, a
+    Fields that are None count as not given. Raises ValueError for a metric that cannot gate, an unknown field, a
     value that is none, for no field at all, and for an effect that is not above its margin.
     """
     if not isinstance(metric, str) or not metrics.known(metric):
@@ -172,10 +172,10 @@ def effective(
     declared: Sequence[Threshold] = (),
     ini: Sequence[Threshold] = (),
 ) -> Effective:
-    """The thresholds of a metric, each field by itself: command line > environment > decorator > ini > the road's own.
+    """The thresholds of a metric, each field by itself: command line > environment > decorator > ini > default.
 
-    `cli` holds what the environment says, then what the command line does: of several in one place the last holds (see
-    `options.threshold_layers`). Of margin and effect the one that nobody gave makes room for the other. Raises
+    `cli` holds the thresholds of the environment, then those of the command line: the last one wins (see
+    `options.threshold_layers`). If only one of margin and effect is given, the other is adapted to it. Raises
     ThresholdError for an effect that is not above the margin, and KeyError for a metric that has no thresholds.
     """
     layers = {
@@ -200,7 +200,7 @@ def effective(
 
 
 def check(*, cli: Sequence[Threshold] = (), declared: Sequence[Threshold] = (), ini: Sequence[Threshold] = ()) -> None:
-    """Raise ThresholdError where any metric on any road would have thresholds that cannot hold together."""
+    """Raise ThresholdError if a metric on any basis would have contradictory thresholds."""
     bases: tuple[Basis, ...] = ("paired", "stored")
     named = {each.metric for each in (*cli, *declared, *ini)}
     for metric in dict.fromkeys((*metrics.NAMES, *sorted(named))):

@@ -1,4 +1,4 @@
-"""What timing launches show: phases, rates, latencies, scaling, and the figures of a workload's own. Pure.
+"""Figures of timing launches: phases, rates, latencies, scaling, and the workload's own figures. Pure.
 
 Readers give launch order -> value; a launch without a value is left out.
 """
@@ -13,12 +13,13 @@ from .per_launch import by_order, median_of, sides_by_order
 
 
 def phase_ns(launch: Launch, ns_of: Callable[[Iteration], int]) -> float | None:
-    """The median phase of a launch per loop; of a window as it is, which has one loop."""
+    """The median length of a phase in ns per loop; a window has one loop."""
     return median_of(ns_of(iteration) / max(1, launch.loops) for iteration in launch.iterations)
 
 
 def cold_values(sample: Sample) -> dict[int, float]:
-    """The cold iteration in the unit of the wall time; it comes before loops are calibrated, so it has one loop."""
+    """Launch order -> the cold iteration, in the unit of the wall time."""
+    # It runs before loops are calibrated, so it has one loop.
     return by_order(
         sample.launches,
         lambda launch: iteration_value(launch.cold, 1, launch.window_ns > 0) if launch.cold else None,
@@ -26,7 +27,7 @@ def cold_values(sample: Sample) -> dict[int, float]:
 
 
 def core_values(sample: Sample) -> dict[int, float]:
-    """CPU time over wall time, all iterations of a launch together: the cores kept busy."""
+    """Launch order -> CPU time over wall time of all iterations together: the number of busy cores."""
 
     def cores(launch: Launch) -> float | None:
         wall_ns = sum(iteration.wall_ns for iteration in launch.iterations)
@@ -36,7 +37,7 @@ def core_values(sample: Sample) -> dict[int, float]:
 
 
 def rate_values(sample: Sample) -> dict[int, float]:
-    """Operations per second: the median over the iterations of a launch in which one ended."""
+    """Launch order -> operations per second: the median over the iterations in which an operation ended."""
     return by_order(sample.launches, lambda launch: median_of(each.rate for each in launch.iterations if each.rate > 0))
 
 
@@ -46,12 +47,12 @@ def latency_of(launch: Launch, of: Callable[[Latency], float]) -> float | None:
 
 
 def error_values(sample: Sample) -> dict[int, float]:
-    """Requests that failed or were answered with an error: the median over the windows of a launch."""
+    """Launch order -> requests that failed or were answered with an error: the median over windows."""
     return by_order(sample.launches, lambda launch: latency_of(launch, lambda latency: latency.errors))
 
 
 def _window_s(launch: Launch) -> float:
-    """The measured window of a launch in seconds, without start and join, which would hide a part of every rate."""
+    """The measured time of a launch in seconds, without start and join, which would lower every rate."""
     return sum(
         iteration.ops / iteration.rate if iteration.rate > 0 else iteration.work_ns / NS_PER_S
         for iteration in launch.iterations
@@ -59,14 +60,14 @@ def _window_s(launch: Launch) -> float:
 
 
 def counter_values(launches: Iterable[Launch], name: str) -> dict[int, float]:
-    """Launch order -> a counter per second of the measured window; empty where no launch has counted so."""
+    """Launch order -> a counter per second of the measured time; empty if no launch has that counter."""
     there = list(launches)
     windows = ((launch, _window_s(launch)) for launch in there if any(name in each.counters for each in there))
     return {launch.order: launch.counters.get(name, 0.0) / span_s for launch, span_s in windows if span_s > 0}
 
 
 def timer_values(launches: Iterable[Launch], name: str) -> dict[int, float]:
-    """A timer's mean in ns."""
+    """Launch order -> a timer's mean in ns."""
 
     def mean(launch: Launch) -> float | None:
         timer = launch.timers.get(name)
@@ -76,10 +77,10 @@ def timer_values(launches: Iterable[Launch], name: str) -> dict[int, float]:
 
 
 def scaling_values(sample: Sample) -> dict[int, float]:
-    """Launch order -> throughput over that of the one-worker cell that took turns with it.
+    """Launch order -> throughput over that of the interleaved one-worker cell.
 
-    The median over its turns of the one-worker turn over its own, times the work that it does meanwhile. Empty
-    without a one-worker cell beside it.
+    It is the median over iterations of the time with one worker over the cell's own, times `work_ratio`. Empty without
+    a one-worker cell.
     """
     sides = sides_by_order(sample.single, sample.launches)
     ratios = {

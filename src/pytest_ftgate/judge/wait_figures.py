@@ -11,12 +11,13 @@ from ..stats.histogram import percentile
 from .per_launch import by_order, median_of
 
 GIL_WAITS = 20
-"""So many single waits for the GIL must have been seen to end for percentiles of their lengths."""
+"""Percentiles of the lengths of GIL waits need this many waits whose end was observed."""
 PAUSES_CROWDED = 4
-"""So many pauses between looks their median must last where threads wait longer for a core than for the GIL: there the
-looks come late too, at all paces, and what falls beside them is more than can be made up for. Elsewhere one pause."""
-ELSEWHERE = ("multiprocessing.", "asyncio.")
-"""Kinds of lock that park no thread in the process: these wait for another process, or in the event loop."""
+"""The median GIL wait must last this many sampling intervals if threads wait longer for a core than for the GIL; else
+one. On a crowded machine samples come late too, and miss more short waits than the estimate can correct for."""
+NO_PRIVATE_FUTEX = ("multiprocessing.", "asyncio.")
+"""Kinds of lock whose waits are not in a futex private to the process: they wait for another process or in the event
+loop."""
 
 
 # ---- locks
@@ -25,7 +26,7 @@ ELSEWHERE = ("multiprocessing.", "asyncio.")
 def shares_by_order(sample: Sample, waits_for: WaitsFor, but: tuple[str, ...] = ()) -> dict[int, float]:
     """Launch order -> time waited for locks, or in queues, over workers x time at work.
 
-    `but` are beginnings of the kinds of lock that are left out.
+    Kinds of lock that start with one of `but` are left out.
     """
     shares = {}
     for order, locks in _lock_waits(sample).items():
@@ -47,7 +48,7 @@ def _lock_waits(sample: Sample) -> dict[int, LockWaits]:
 
 
 def site_figures(sample: Sample) -> tuple[SiteFigures, ...]:
-    """Each creation site over all lock launches; the one that was waited for longest comes first."""
+    """Each creation site over all lock launches; the one with the longest total wait comes first."""
     launches = list(_lock_waits(sample).values())
     groups: dict[tuple[str, int, str, str, WaitsFor], list[tuple[LockWaits, LockSite]]] = {}
     for locks in launches:
@@ -55,12 +56,12 @@ def site_figures(sample: Sample) -> tuple[SiteFigures, ...]:
             key = (site.file, site.line, site.kind, site.name, site.waits_for)
             groups.setdefault(key, []).append((locks, site))
     found = [_site(groups[key], launches, sample.cell.workers) for key in sorted(groups)]
-    waited = (site for site in found if site.contended)  # others were counted, and nobody ever waited there
+    waited = (site for site in found if site.contended)  # the others have counted acquisitions and no waits
     return tuple(sorted(waited, key=lambda site: -site.total_ns))
 
 
 def _site(seen: Sequence[tuple[LockWaits, LockSite]], launches: Sequence[LockWaits], workers: int) -> SiteFigures:
-    """One site; `seen` are those of `launches` that know it. Its share is a median over launches, as that of all."""
+    """One site; `seen` are those of `launches` that have it. Its share is a median over all launches."""
     first, sites = seen[0][1], [site for _, site in seen]
     histogram: Counter[int] = Counter()
     for site in sites:
@@ -68,7 +69,7 @@ def _site(seen: Sequence[tuple[LockWaits, LockSite]], launches: Sequence[LockWai
     waited = {id(locks): site.total_ns for locks, site in seen}
     contended = sum(site.contended for site in sites)
     max_ns = max(site.max_ns for site in sites)
-    # A bucket may end above the longest wait in it.
+    # A percentile is the upper end of its bucket, which may lie above the longest wait.
     p50, p95, p99 = (min(percentile(histogram, q), float(max_ns)) for q in (0.5, 0.95, 0.99))
     return SiteFigures(
         file=first.file,
@@ -89,7 +90,8 @@ def _site(seen: Sequence[tuple[LockWaits, LockSite]], launches: Sequence[LockWai
 
 
 def _contended_ratio(seen: Sequence[tuple[LockWaits, LockSite]]) -> float | None:
-    """Contended acquisitions an operation over all acquisitions an operation, which were counted in a turn apart."""
+    """Contended acquisitions per operation over all acquisitions per operation; None where these were not counted."""
+    # Counting slows the workload, so all acquisitions are counted in iterations of their own, whose `ops` differ.
     counted = [(locks, site) for locks, site in seen if site.acquisitions is not None and locks.counted_ops > 0]
     ops = sum(locks.ops for locks, _ in counted)
     acquired = sum(site.acquisitions or 0 for _, site in counted)
@@ -103,20 +105,24 @@ def _contended_ratio(seen: Sequence[tuple[LockWaits, LockSite]]) -> float | None
 
 
 def waits_of(sample: Sample) -> WaitFigures | None:
-    """The medians over memory launches; of launches that all say why there are none, the first reason.
+    """The medians over memory launches; None without any.
 
-    Those have the scheduler's figures alone: running and runnable, switches, cores.
+    Where every launch says why it has no samples, the figures are the scheduler's alone (running, runnable, switches,
+    cores), with the first reason.
     """
     seen = [launch.waits for launch in sample.memory if launch.waits is not None]
     usable = [waits for waits in seen if not waits.unavailable and waits.span_s > 0]
     reasons = [waits.unavailable for waits in seen if waits.unavailable]
     if not usable:
         return _scheduled(seen, reasons[0]) if reasons else None
-    running, runnable, gil, parked, process, asleep = _fractions(usable)
+    running, runnable, gil, futex, process, asleep = _fractions(usable)
     gil_p50, gil_p95, gil_max = _gil_waits(usable)
-    lock, queue = (median_of(shares_of(sample, waits_for=what, but=ELSEWHERE)) or 0.0 for what in ("lock", "queue"))
-    lock = min(parked, lock)
-    queue = min(parked - lock, queue)
+    lock, queue = (
+        median_of(shares_of(sample, waits_for=what, but=NO_PRIVATE_FUTEX)) or 0.0 for what in ("lock", "queue")
+    )
+    # The shares come from lock launches: with the probe they may exceed the futex time that memory launches sampled.
+    lock = min(futex, lock)
+    queue = min(futex - lock, queue)
     return WaitFigures(
         running=running,
         runnable=runnable,
@@ -124,7 +130,7 @@ def waits_of(sample: Sample) -> WaitFigures | None:
         lock=lock,
         queue=queue,
         process=process,
-        unattributed=parked - lock - queue,
+        unattributed=futex - lock - queue,
         asleep=asleep,
         voluntary_per_s=_per_second(usable, lambda waits: waits.voluntary_switches),
         involuntary_per_s=_per_second(usable, lambda waits: waits.involuntary_switches),
@@ -136,7 +142,7 @@ def waits_of(sample: Sample) -> WaitFigures | None:
 
 
 def _scheduled(seen: Sequence[Waits], reason: str) -> WaitFigures:
-    """What there is without samples; the fractions are zero where not even the scheduler's account could be read."""
+    """The figures without samples; fractions are zero where the scheduler's times could not be read either."""
     accounted = [waits for waits in seen if waits.span_s > 0]
     return WaitFigures(
         unavailable=reason,
@@ -149,7 +155,7 @@ def _scheduled(seen: Sequence[Waits], reason: str) -> WaitFigures:
 
 
 def _fractions(waits: Sequence[Waits]) -> list[float]:
-    """Running, runnable, GIL, parked, process, asleep: medians over launches, then made to sum to 1."""
+    """Running, runnable, GIL, futex, process, asleep: medians over launches, scaled so that their sum is 1."""
     parts = [
         [part / each.span_s for part in (each.running_s, each.runnable_s, each.gil_s, each.futex_s, each.process_s)]
         + [each.asleep_s / each.span_s]
@@ -161,30 +167,30 @@ def _fractions(waits: Sequence[Waits]) -> list[float]:
 
 
 def _gil_waits(waits: Sequence[Waits]) -> tuple[float | None, float | None, float | None]:
-    """Median, 95th percentile and longest of single waits for the GIL in ns, those of all launches together.
+    """Median, 95th percentile and maximum of single waits for the GIL in ns, over all launches.
 
-    None where too few were seen to end, where the looks are too rare for the median, or where more than a part of them
-    could not be followed to their ends.
+    None where the end of too few was observed, where the samples are too rare for the median, or where too many could
+    not be followed to their end.
     """
-    told = [each for each in waits if each.gil_waits]
+    known = [each for each in waits if each.gil_waits]
     histogram: Counter[int] = Counter()
-    for each in told:
+    for each in known:
         histogram.update({bucket: round(1000 * weight) for bucket, weight in each.gil_waits.items()})
     ended = histogram.total() / 1000
-    longest = float(max((each.gil_max_ns for each in told), default=0))
+    longest = float(max((each.gil_max_ns for each in known), default=0))
     if ended < GIL_WAITS:
         return None, None, None
-    whole = 1 + sum(each.gil_unended for each in told) / ended  # all waits, in those that ended
+    whole = 1 + sum(each.gil_unended for each in known) / ended  # all waits over those that ended
     p50, p95 = (percentile(histogram, share * whole) if share * whole <= 1 else None for share in (0.5, 0.95))
-    crowded = sum(each.runnable_s for each in told) > sum(each.gil_s for each in told)
+    crowded = sum(each.runnable_s for each in known) > sum(each.gil_s for each in known)
     pauses = PAUSES_CROWDED if crowded else 1
-    if p50 is None or p50 < pauses * max(each.gil_sampling_ns for each in told):
+    if p50 is None or p50 < pauses * max(each.gil_sampling_ns for each in known):
         return None, None, longest
     return p50, p95, max(longest, p95 or p50)
 
 
 def gil_shares(sample: Sample) -> dict[int, float]:
-    """Launch order -> the share of the workers' time in which they waited for the GIL, where samples tell."""
+    """Launch order -> the share of the workers' time that they waited for the GIL, for launches with samples."""
 
     def share(launch: Launch) -> float | None:
         waits = launch.waits
@@ -194,7 +200,7 @@ def gil_shares(sample: Sample) -> dict[int, float]:
 
 
 def gil_wait_values(sample: Sample) -> dict[int, float]:
-    """Launch order -> the 95th percentile of its single waits for the GIL in ns, 0 of a launch that saw none."""
+    """Launch order -> the 95th percentile of its single waits for the GIL in ns, 0 for a launch without any."""
     found = {}
     for launch in sample.memory:
         if launch.waits is not None and not launch.waits.unavailable and launch.waits.samples:

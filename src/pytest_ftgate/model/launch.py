@@ -9,18 +9,18 @@ from .base import Count, Natural, Rate, Struct
 from .spec import Cell, Interpreter, Reuse
 
 Need = Literal["time", "locks", "memory"]
-"""A kind of launch that a decision on a cell still waits for."""
+"""A kind of launch: a decision names the kinds that it still needs."""
 EVERYTHING: frozenset[Need] = frozenset(("time", "locks", "memory"))
 NS_PER_S = 1e9
 
 
 ProcessGroup = Literal["main", "workers", "servers", "others"]
-"""The processes of a launch by what they do."""
+"""The processes of a launch by their role."""
 WaitsFor = Literal["lock", "queue"]
 
 
 class Latency(Struct, frozen=True, kw_only=True):
-    """How long a server took to answer the requests of a window, as the generator saw it; `errors` are requests that
+    """Response times of the requests of a window in ns, as the load generator measured them; `errors` are requests that
     failed or were answered with an error."""
 
     mean_ns: float
@@ -50,7 +50,7 @@ class Iteration(Struct, frozen=True, kw_only=True):
 
 
 class Timer(Struct, frozen=True, kw_only=True):
-    """A workload's own timer, summed over workers and turns."""
+    """A workload's own timer, summed over workers and iterations."""
 
     count: int
     total_ns: int
@@ -58,10 +58,10 @@ class Timer(Struct, frozen=True, kw_only=True):
 
 
 class Footprint(Struct, frozen=True, kw_only=True):
-    """What a part of the process tree occupied at one look; None where the platform has no such figure.
+    """The memory of a part of the process tree in one sample; None where the platform has no such figure.
 
-    `written_bytes` is the part of USS that was written to: the rest are clean pages of files, such as the interpreter's
-    own code, and whether these are unique depends on who else runs the same interpreter just then.
+    `written_bytes` is the part of USS that was written to. The rest are clean pages of files, such as the interpreter's
+    own code, which count as unique only while no other process runs the same interpreter.
     """
 
     rss_bytes: Natural
@@ -72,12 +72,12 @@ class Footprint(Struct, frozen=True, kw_only=True):
 
     @property
     def steadiest_bytes(self) -> int | None:
-        """The written part of USS where the platform tells it apart, else USS."""
+        """The written part of USS where the platform reports it, else USS."""
         return self.uss_bytes if self.written_bytes is None else self.written_bytes
 
 
 class MemoryPoint(Footprint, frozen=True, kw_only=True):
-    """One look at the process tree from outside: the sum over the tree, and over the processes of each role.
+    """One sample of the process tree from outside: the sum over the tree, and over the processes of each role.
 
     `roles` maps a ProcessGroup to its part: `main` (the measured process, with the workers that are threads in it),
     `workers` (worker processes), `servers` (multiprocessing's forkserver, a Manager) and `others`.
@@ -88,16 +88,16 @@ class MemoryPoint(Footprint, frozen=True, kw_only=True):
 
 
 class Barrier(Struct, frozen=True, kw_only=True):
-    """A look at a fixed point: an iteration of `ops` body calls has ended, garbage is collected, all are parked."""
+    """A sample at a barrier: an iteration of `ops` body calls has ended, garbage is collected, all workers wait."""
 
     ops: Natural
     point: MemoryPoint
 
 
 class SamplingCost(Struct, frozen=True, kw_only=True):
-    """What being watched from outside cost: ns an operation in windows of one launch, one bare and one watched a pair.
+    """Sampling overhead: ns per operation in windows of one launch, in pairs of a bare and a sampled one.
 
-    Both have the same length; `watched_ns[i]` and `bare_ns[i]` were neighbours in time.
+    Both tuples have the same length; `watched_ns[i]` (sampled) and `bare_ns[i]` are of adjacent windows.
     """
 
     bare_ns: tuple[float, ...] = ()
@@ -105,19 +105,19 @@ class SamplingCost(Struct, frozen=True, kw_only=True):
 
 
 class Waits(Struct, frozen=True, kw_only=True):
-    """Where the workers' threads were while they were watched from outside, in thread-seconds.
+    """What the workers' threads did while they were sampled from outside, in thread-seconds.
 
-    `span_s` is the time watched times the threads; running and runnable are the scheduler's own account, the rest is
-    what samples of the sleeping threads say: `gil_s` waiting for the GIL, `futex_s` in a futex private to the process
-    (a lock, or what a lock is inside the interpreter), `process_s` for another process (a semaphore that is shared, a
-    pipe, a local socket), `asleep_s` anything else (sleep, network, disk). `unavailable` says why there are no samples:
-    then these four are 0, and the others what the system tells without them, off Linux `cores` alone.
-    `cores` maps a process (`main`, `worker 0`, `forkserver`, `Manager`; of a server's tree `main`, then by pid what
-    each calls itself or `child 0`) to its CPU time over the time watched.
+    `span_s` is the sampled time times the number of threads. Running and runnable come from the scheduler, the rest
+    from samples of the sleeping threads: `gil_s` waiting for the GIL, `futex_s` in a futex private to the process (a
+    lock, also one inside the interpreter), `process_s` waiting for another process (a shared semaphore, a pipe, a local
+    socket), `asleep_s` anything else (sleep, network, disk). `unavailable` says why there are no samples: then these
+    four are 0, and the others hold what the system reports without samples; on systems other than Linux only `cores`.
+    `cores` maps a process (`main`, `worker 0`, `forkserver`, `Manager`; in a server's tree `main`, then by pid the
+    name of each or `child 0`) to its CPU time over the sampled time.
     `gil_waits` are single waits for the GIL by length: a bucket of ns (see runner/locks/sites.py) to an estimated
-    weight, `gil_unended` the weight of those longer than could be followed; together the number of waits that were seen
-    to end. `gil_sampling_ns` is the pause between the looks that tell the shortest: of much shorter ones none was seen.
-    `gil_max_ns` is the longest that was followed, a lower bound.
+    weight. `gil_unended` is the weight of waits too long to be followed; together they are the number of waits whose
+    end was observed. `gil_sampling_ns` is the shortest sampling interval: much shorter waits are not observed.
+    `gil_max_ns` is the longest wait that was followed, a lower bound.
     """
 
     span_s: float = 0.0
@@ -143,7 +143,7 @@ class LockSite(Struct, frozen=True, kw_only=True):
     """The waits at one creation site of one launch, merged over its threads, processes and interpreters.
 
     `histogram` maps a bucket (see runner/locks/sites.py: sixteen to an octave of ns) to waits in it; `acquisitions`
-    counts all acquisitions of the turn in which they were counted, None where they were not. `waits_for` is `queue`
+    counts all acquisitions of the iterations that count them, None if none does. `waits_for` is `queue`
     for an item, an event or a permit, `lock` for a lock that another holds.
     """
 
@@ -160,10 +160,10 @@ class LockSite(Struct, frozen=True, kw_only=True):
 
 
 class LockWaits(Struct, frozen=True, kw_only=True):
-    """What the lock probe of one launch saw in its measured turns.
+    """What the lock probe of one launch recorded in its measured iterations.
 
-    `work_ns` (from the workers' common release until the last has finished) and `ops` are those of the measured turns
-    together, `counted_ops` the body calls of the turns in which acquisitions were counted (0: none was).
+    `work_ns` (from the workers' common release until the last has finished) and `ops` are sums over the measured
+    iterations, `counted_ops` are the body calls of the iterations that count acquisitions (0: none does).
     """
 
     work_ns: Natural
@@ -173,11 +173,11 @@ class LockWaits(Struct, frozen=True, kw_only=True):
 
 
 class Launch(Struct, frozen=True, kw_only=True):
-    """What one fresh interpreter gave: the unit of replication.
+    """The results of one fresh interpreter: the unit of replication.
 
-    `window_ns` is set where turns are windows of a duration: there the time of one operation is the value.
-    A timing launch has turns alone. A lock launch has turns and `locks`. A memory launch has `memory` (looks while all
-    workers are held at work), `barriers`, `sampling_cost` and `waits`.
+    `window_ns` is set if iterations are windows of a duration: their value is then the time of one operation.
+    A timing launch has `iterations` only. A lock launch has `iterations` and `locks`. A memory launch has `memory`
+    (samples while all workers are held at work), `barriers`, `sampling_cost` and `waits`.
     """
 
     order: int = 0
@@ -200,22 +200,22 @@ class Launch(Struct, frozen=True, kw_only=True):
 
 
 class WorkloadError(Struct, frozen=True, kw_only=True):
-    """Why a cell could not be measured: a one-line reason and what the workload itself said."""
+    """Why a cell could not be measured: a one-line reason, and the workload's own output."""
 
     reason: str
     detail: str = ""
 
 
 class Sample(Struct, frozen=True, kw_only=True):
-    """All launches of one cell in this run, with those of the candle that took turns with it.
+    """All launches of one cell in this run, with those of the control workload.
 
-    Launches of the same `order` took turns with each other: `launches` (bare), `candle`, `locks` (with the lock probe)
-    and `single` (bare, the same cell with one worker; empty for the one-worker cell itself). `floor` are memory
-    launches of an empty workload in the same cell. `growth` are launches of many barriers in which the allocator gives
-    back at once what is freed, `growth_floor` the same of an empty workload; there are none where workers end with
-    each iteration. `reuse` and `duration_s` are the spec's: they say which stored launches these can be compared with.
-    `measures` tells apart what programs and servers were asked to do, see `plan.measures`. `reference` is the same cell
-    of the revision that took turns with this one.
+    Launches of the same `order` were interleaved: `launches` (bare), `control`, `locks` (with the lock probe) and
+    `single` (bare, the same cell with one worker; empty for the one-worker cell itself). `floor` are memory launches of
+    an empty workload in the same cell. `growth` are launches of many barriers in which the allocator returns freed
+    memory at once, `growth_floor` the same of an empty workload; there are none if workers end with each iteration.
+    `reuse` and `duration_s` are the spec's: they decide which stored launches these can be compared with. `measures`
+    identifies the request to programs and servers, see `plan.measures`. `reference` is the same cell of the other
+    revision, interleaved with this one.
     """
 
     cell: Cell
@@ -243,20 +243,18 @@ class Sample(Struct, frozen=True, kw_only=True):
 
 
 def iteration_value(iteration: Iteration, loops: int, per_op: bool) -> float:
-    """The time of one loop of a turn in ns, or of one operation over all workers; NaN if it has none.
-
-    A window of a duration lasts as long as it was told to, so its own wall time compares nothing: 1 / rate does.
-    """
+    """The time of one loop of an iteration in ns, or (`per_op`) of one operation over all workers; NaN without any."""
+    # A window has a fixed length, so its wall time says nothing: 1 / rate is the time of an operation.
     if per_op:
         return NS_PER_S / iteration.rate if iteration.rate > 0 else math.nan
     return iteration.wall_ns / loops if loops > 0 and iteration.wall_ns > 0 else math.nan
 
 
 def work_ratio(sample: Sample) -> int:
-    """How much more a turn value of the cell does than one of its one-worker cell.
+    """The work behind an iteration value of the cell over that of its one-worker cell.
 
-    Each worker runs a body of its own; an executor's body does the same work whatever its workers, and the value of a
-    window is that of one operation.
+    Each worker runs its own body, so it is the number of workers. It is 1 for an executor's body, whose work does not
+    depend on the workers, and for windows, whose value is the time of one operation.
     """
     windows = any(launch.window_ns > 0 for launch in sample.launches)
     return sample.cell.workers if sample.cell.body == "worker" and not windows else 1

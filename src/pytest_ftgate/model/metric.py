@@ -20,7 +20,7 @@ class Metric(StrEnum):
 
 
 class Threshold(Struct, frozen=True, kw_only=True):
-    """What counts as a change of one metric, as declared; None leaves it to the next that says so.
+    """What counts as a change of one metric, as declared; None leaves a field to the next layer of options.
 
     `margin` and `effect` are fractions of the reference, `floor` is in the metric's unit (s, bytes, a fraction of the
     time, x): the fail limit is (1 + margin) reference + floor.
@@ -33,7 +33,7 @@ class Threshold(Struct, frozen=True, kw_only=True):
 
 
 class Interval(Struct, frozen=True, kw_only=True):
-    """An estimate with its two-sided confidence interval; the level that was really reached."""
+    """An estimate with its two-sided confidence interval, and the interval's exact level."""
 
     value: float
     low: float

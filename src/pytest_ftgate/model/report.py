@@ -1,4 +1,4 @@
-"""What a report holds: figures, rows, tables, the machine."""
+"""The contents of a report: figures, rows, tables, the machine."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class SiteFigures(Struct, frozen=True, kw_only=True):
 class WaitFigures(Struct, frozen=True, kw_only=True):
     """Fractions of the workers' time, and the scheduler's figures. Their sum is 1 unless some are `unavailable`.
 
-    `lock` and `queue` are the part of the parked time that the lock launches explain, `unattributed` the rest of it.
+    `lock` and `queue` are the parts of the futex time that the lock launches explain, `unattributed` is the rest of it.
     Switches are per second over all workers' threads; `cores` maps a process to the cores it kept busy. The lengths of
-    single waits for the GIL are in ns: percentiles are None where too few waits were seen to end, or where half of them
-    are shorter than the looks can tell; the longest is a lower bound.
+    single waits for the GIL are in ns: percentiles are None if the end of too few waits was observed, or if half of
+    them are too short for the sampling interval; the maximum is a lower bound.
     """
 
     running: float = 0.0
@@ -61,7 +61,7 @@ class WaitFigures(Struct, frozen=True, kw_only=True):
 class RoleFigures(Struct, frozen=True, kw_only=True):
     """Bytes, medians over memory launches: steady at barriers after a collection, peak as sampled (a lower bound).
 
-    USS is the part that was written to, as everywhere among the figures (see Footprint).
+    USS is the part that was written to, as in all figures (see Footprint).
     """
 
     processes: int
@@ -74,10 +74,10 @@ class RoleFigures(Struct, frozen=True, kw_only=True):
 
 
 class Figures(Struct, frozen=True, kw_only=True):
-    """What a row of the table shows; None where it was not measured.
+    """The figures of a row of the table; None where not measured.
 
-    USS is the part of it that was written to, where the platform tells it apart: what psutil calls USS stands in the
-    sample's points. `latency` has medians over launches of the median window; its maximum and errors are of all.
+    USS is the part of it that was written to, where the platform reports that: psutil's USS is in the sample's points.
+    `latency` has medians over launches of the median window; its maximum and errors are over all launches.
     """
 
     wall_ns: Interval | None = None
@@ -114,12 +114,12 @@ class Figures(Struct, frozen=True, kw_only=True):
 
 
 class Conditions(Struct, frozen=True, kw_only=True):
-    """What else went on while a tandem was measured; None where the platform does not tell.
+    """What else happened on the machine while a group was measured; None where the platform does not report it.
 
     `calibration_ns` are times of a fixed piece of work in the controller: before the first round, between rounds, and
     after the last. `steal` is the share of the cores' time that the hypervisor gave to others, `others` the cores that
-    processes beside this run kept busy, `quota` the share of its periods in which a CPU quota stopped this cgroup,
-    `throttles` how often the CPU slowed itself because of heat. `cores` are those usable, `span_s` the time looked at.
+    other processes kept busy, `quota` the share of its periods in which a CPU quota stopped this cgroup, `throttles`
+    how often the CPU throttled because of heat. `cores` are the usable ones, `span_s` is the time observed.
     """
 
     span_s: float = 0.0
@@ -147,9 +147,9 @@ class Row(Struct, frozen=True, kw_only=True):
 
 
 class RowMessage(Struct, frozen=True, kw_only=True):
-    """A row on its way from where it was measured to where the report is made.
+    """A row that is sent from the process that measured it to the one that makes the report.
 
-    `position` is the cell's place in the plan: reports of several workers arrive in any order.
+    `position` is the cell's index in the plan: rows of several workers arrive in any order.
     """
 
     table: str
@@ -159,7 +159,7 @@ class RowMessage(Struct, frozen=True, kw_only=True):
 
 
 class Table(Struct, frozen=True, kw_only=True):
-    """One test (one tandem): its rows in declared order; `reference` is the executor that ratios refer to."""
+    """One test (one group): its rows in declared order; `reference` is the executor that ratios refer to."""
 
     title: str
     rows: tuple[Row, ...]
@@ -198,11 +198,11 @@ class Report(Struct, frozen=True, kw_only=True):
 
 
 def failed_row(cell: Cell, reason: str, detail: str) -> Row:
-    """A cell that could not so much as be started, and what was said of it."""
+    """The row of a cell that could not be started, with the error's reason and detail."""
     error = WorkloadError(reason=reason, detail=detail)
     return Row(cell=cell, verdict=Verdict(decision=Decision.ERROR, reason=reason), error=error)
 
 
 def first_line(text: str) -> str:
-    """A message in short, without the colon that announces the rest."""
+    """The first line of a message, without a colon at its end."""
     return text.partition("\n")[0].rstrip(": ")

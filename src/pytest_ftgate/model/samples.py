@@ -1,4 +1,4 @@
-"""Cells of a test that belong together, and the samples of a test. Pure."""
+"""Related cells of a test, and the samples of a test. Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def single_cell(cell: Cell, cells: Iterable[Cell]) -> Cell | None:
 def executor_cell(cell: Cell, cells: Iterable[Cell], executor: Executor) -> Cell | None:
     """The cell of the reference executor that a cell's ratio refers to: on the same target, with as many workers.
 
-    A command is measured once for all targets, so is a server, whose first row says on which target; and a program
-    that does not take the number of workers is measured once for all numbers.
+    A command is measured once for all targets, and so is a server, whose first row names its target. A program that
+    does not take the number of workers is measured once for all numbers.
     """
     return next((other for other in cells if other.executor == executor and _serves(other, cell)), None)
 

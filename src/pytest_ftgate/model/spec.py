@@ -18,7 +18,7 @@ class Program(Struct, frozen=True, kw_only=True):
     """A program to start in place of a Python body, under its name in the test.
 
     The words of `argv` and `build` may hold the placeholders of `PLACEHOLDERS` and of the test's parameters. `build`
-    is run once before the first launch. `pythons` are the targets that it is for, as users spell them; None: all.
+    is run once before the first launch. `pythons` are its targets, as users spell them; None: all.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Program(Struct, frozen=True, kw_only=True):
 
     @property
     def counted(self) -> bool:
-        """Whether it is told a number of workers."""
+        """Whether it takes the number of workers."""
         return any("{workers}" in word for word in (*self.argv, *(value for _, value in self.environment)))
 
 
@@ -42,12 +42,12 @@ class Executor(Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """The word that stands in a cell's id: a program's name, the start method for processes, else the kind."""
+        """The word in a cell's id: a program's name, the start method for processes, else the kind."""
         return self.program.name if self.program else self.method or self.kind
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """What a target asks of its interpreter beyond the build; None leaves the interpreter's default."""
+    """A target's settings of its interpreter; None leaves the interpreter's default."""
 
     gil: Literal["on", "off"] | None = None
     jit: Literal["on", "off"] | None = None
@@ -96,14 +96,14 @@ class Param(Struct, frozen=True, kw_only=True):
 
 
 class Requirement(Struct, frozen=True, kw_only=True):
-    """A contract as written beside a test: `threads.wall < 0.8 * processes[spawn].wall`, and the line it stands on."""
+    """A contract as written in a decorator: `threads.wall < 0.8 * processes[spawn].wall`, and its line."""
 
     text: str
     line: int = 0
 
 
 class Source(Struct, frozen=True, kw_only=True):
-    """Where the workload stands and how pytest imported it."""
+    """The place of the workload, and how pytest imported it."""
 
     path: str
     line: int
@@ -114,7 +114,7 @@ class Source(Struct, frozen=True, kw_only=True):
 
 
 class Load(Struct, frozen=True, kw_only=True):
-    """What a generator asks of a server: `path` over so many connections at once; None takes a generator that is there.
+    """The load on a server: requests for `path` over this many connections; None takes an installed generator.
 
     `path` may hold the test's parameters as placeholders.
     """
@@ -125,7 +125,7 @@ class Load(Struct, frozen=True, kw_only=True):
 
 
 class Service(Struct, frozen=True, kw_only=True):
-    """How a server is known to be ready (an answer at the URL `ready` that is no error), and the load on it."""
+    """A server's readiness check (an answer at the URL `ready` that is not an error), and the load on it."""
 
     ready: str
     load: Load
@@ -138,8 +138,8 @@ RoleCounts = tuple[tuple[str, int], ...]
 class Spec(Struct, frozen=True, kw_only=True):
     """What a decorated test declares, checked; durations in seconds.
 
-    Where workers have roles, `crews` has the roles of each worker count in `workers`; else it is empty. `requires` are
-    requirements installed beside the project, `needs` programs with the command that installs each.
+    If workers have roles, `role_counts` has the roles of each worker count in `workers`; else it is empty. `requires`
+    are requirements installed next to the project, `needs` are programs with the command that installs each.
     """
 
     nodeid: str
@@ -175,19 +175,19 @@ class Cell(Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """What stands between the brackets of the node id."""
+        """The text between the brackets of the node id."""
         return self.nodeid.partition("[")[2].removesuffix("]")
 
 
 class Unsupported(Struct, frozen=True, kw_only=True):
-    """A cell that cannot be run here, with the reason and the mend."""
+    """A cell that cannot be run here, with the reason and a fix."""
 
     cell: Cell
     reason: str
 
 
 class Group(Struct, frozen=True, kw_only=True):
-    """The cells that take turns: one test at one worker count with one set of parameters."""
+    """The cells that are interleaved: one test at one worker count with one set of parameters."""
 
     key: str
     spec: Spec
@@ -202,5 +202,5 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 PLACEHOLDERS = ("python", "folder", "workers", "seconds", "port", "scratch")
-"""What the words of a program may hold: the target's python, the test file's folder, the number of workers; the length
-of a turn in seconds (commands), a free port and an empty folder of the launch's own (servers)."""
+"""Placeholders in the words of a program: the target's python, the test file's folder, the number of workers, the length
+of an iteration in seconds (commands), a free port and an empty folder for this launch (servers)."""

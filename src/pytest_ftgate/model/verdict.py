@@ -1,4 +1,4 @@
-"""The frozen words that travel down the house: Spec -> Plan -> Launch -> Sample -> Comparison -> Verdict -> Report."""
+"""Comparisons and verdicts."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Decision(StrEnum):
 
 
 Test = Literal["ranks", "pairs", "blocks"]
-"""What compares two sides: `ranks` launches that are neighbours of nobody (exact rank sum), `pairs` those that took
-turns (exact signed rank of log-ratios), `blocks` those of the same rounds (exact rank sums within blocks of four)."""
+"""The test of two sides: `ranks` for independent launches (exact rank sum), `pairs` for interleaved ones (exact signed
+rank of log-ratios), `blocks` for launches of the same rounds (exact rank sums within blocks of four)."""
 
 
 class Look(Struct, frozen=True, kw_only=True):
-    """A number of new launches (pairs) at which a decision may be made, with the levels that it may spend."""
+    """An interim look of a group-sequential test: a number of new launches (pairs), and the levels it may spend."""
 
     launches: int
     alpha: float
@@ -38,15 +38,15 @@ class Look(Struct, frozen=True, kw_only=True):
 class Comparison(Struct, frozen=True, kw_only=True):
     """New launches against a reference's, one metric, as numbers per launch.
 
-    `new` and `reference` are per-launch values: for wall and tail a time in ns or its ratio to the candle of the same
-    tandem (dimensionless), for USS bytes, for the lock-wait share a fraction, for scaling a ratio of which more is
+    `new` and `reference` are per-launch values: for wall and tail a time in ns or its ratio to the control of the same
+    group (dimensionless), for USS bytes, for the lock-wait share a fraction, for scaling a ratio of which more is
     better, for `ratio` the time over that of the reference executor. Unless `test` is `ranks`, `new[i]` and
     `reference[i]` are of the same round. The fail limit is (1 + margin) reference + floor, the latter in `unit`; the
     pass limit (1 + effect) reference, of the lock-wait share with twice the floor.
 
-    `looks` ascend, their levels sum up to `alpha` and `beta` at most, those of this hypothesis; none: one look at all
-    there is. With `final` no launch will come: the levels left are spent at what there is, and the effect is widened up
-    to `widest` where the noise leaves no other way to pass.
+    `looks` ascend; their levels sum to at most `alpha` and `beta`, the error rates of this hypothesis; none: one look
+    at all launches. With `final` no more launches follow: the levels that are left are spent on those there are, and
+    the effect is widened up to `widest` if the noise allows no other pass.
     """
 
     metric: str
@@ -68,8 +68,8 @@ class MetricVerdict(Struct, frozen=True, kw_only=True):
     """The decision on one metric: the Hodges-Lehmann change with its interval, and the p-values.
 
     `ratio` is new / reference; of a share, which may be zero, it is None and `points` is new - reference. `launches` is
-    the number of new launches (pairs) that the decision rests on, `more` how many more would settle one that is
-    inconclusive, None where no number is known to. `contract` is the text of a contract, of Metric.CONTRACT alone.
+    the number of new launches (pairs) behind the decision, `more` how many more would settle an inconclusive one, None
+    if unknown. `contract` is the text of a contract, of Metric.CONTRACT alone.
     """
 
     metric: str
@@ -85,14 +85,14 @@ class MetricVerdict(Struct, frozen=True, kw_only=True):
 
 
 Basis = Literal["", "stored", "predicted", "portable", "paired"]
-"""What a cell was judged by: the stored launches of this machine, a prediction from stored recordings, what travels of
-another machine's recordings, or its reference measured beside it."""
+"""What a cell was judged by: the stored launches of this machine, a prediction from stored recordings, the
+machine-independent metrics of another machine's recordings, or its interleaved reference."""
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """The decision on one cell: the worst of its metrics; by which road it came about, and why by that one.
+    """The decision on one cell: the worst of its metrics; its basis, and why it is that one.
 
-    `same_code` says that nothing was changed since its baseline's commit.
+    `same_code` says that the code has not changed since its baseline's commit.
     """
 
     decision: Decision

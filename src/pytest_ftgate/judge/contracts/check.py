@@ -27,7 +27,7 @@ from .grammar import (
 
 
 def check(contract: Contract, spec: Spec) -> None:
-    """Raise ContractError where the test has not the cells that the contract is about."""
+    """Raise ContractError if the test does not have the cells that the contract is about."""
     for name in all_names(contract):
         if name.where is not None:
             _check_where(contract, spec, name, name.where)
@@ -60,7 +60,7 @@ def _why_none(metric: str) -> str:
 
 
 def _has(cell: Cell, metric: str) -> bool:
-    """Whether there can be such a figure of the cell."""
+    """Whether the cell can have such a figure."""
     return cell.executor.program is None if metric == "gil" else metrics.row(metric).applies(cell)
 
 
@@ -97,16 +97,16 @@ def _check_program(
     programs: Sequence[Program], spec: Spec, where: Where, there: str, fail: Callable[[str, str], NoReturn]
 ) -> None:
     names = [program.name for program in programs]
-    said = [word for word in where.words if word in names]
+    named = [word for word in where.words if word in names]
     others = [word for word in where.words if word not in names]
     for word in others:
         if not VERSION.fullmatch(word):
             fail(f"the test has no {where.kind} {word!r}{did_you_mean(word, names)}: {there}", f"word {word}")
-    if not said and len(names) > 1:
+    if not named and len(names) > 1:
         fail(f"which {where.kind}? {there}", "kind")
-    for second in (*said[1:], *others[1:]):
-        fail(f"{second} is a second {'program' if second in said else 'target'}; one is enough", f"word {second}")
-    program = next(each for each in programs if each.name in (said or names))
+    for second in (*named[1:], *others[1:]):
+        fail(f"{second} is a second {'program' if second in named else 'target'}; one is enough", f"word {second}")
+    program = next(each for each in programs if each.name in (named or names))
     if where.workers is not None and not program.counted:
         fail(f"{program.name} does not take a number of workers", "workers")
     if others and where.kind == "command":
@@ -134,7 +134,7 @@ def _and(words: Iterable[object]) -> str:
 
 
 def _possible(contract: Contract, spec: Spec) -> list[Cell]:
-    """A cell of every kind that the test may have: its targets are the options' to choose where it names none."""
+    """A cell of every kind that the test may have; a test without targets gets them from the options."""
     programs = [executor.program for executor in spec.executors if executor.program]
     names = [program.name for program in programs]
     wheres = [name.where for name in all_names(contract) if name.where]
@@ -161,18 +161,18 @@ def _possible(contract: Contract, spec: Spec) -> list[Cell]:
 def concerns(contract: Contract, cell: Cell, cells: Iterable[Cell]) -> bool:
     """Whether the contract is judged at this cell, one of the `cells` of its test.
 
-    A metric without a cell is of the cell at hand. Where all are named, the first of them is the cell at hand. What a
-    name leaves open (workers, target, always the parameters) is as at hand; a command runs beside all targets. A
-    contract is not judged where a cell is missing, nor where two names mean the same cell, nor where a cell has no such
-    figure: one with one worker has no scaling, a command no GIL, and only servers have latencies.
+    A metric without a cell belongs to the cell at hand. If every metric names a cell, the first one is the cell at
+    hand. What a name leaves open (workers, target, always the parameters) is taken from the cell at hand; a command
+    serves all targets. A contract is not judged if a cell is missing, if two names mean the same cell, or if a cell has
+    no such figure: a cell with one worker has no scaling, a command no GIL, and only servers have latencies.
     """
     return bool(involved(contract, cell, cells))
 
 
 def absolute(contract: Contract) -> bool:
-    """Whether it asks for a cell's own time, waits or rate, which what else runs on the machine moves.
+    """Whether it limits a cell's own time, waits or rate, which depend on what else runs on the machine.
 
-    Neighbours in time see the same machine, and memory is what it is.
+    A ratio of interleaved cells does not depend on it, nor does memory.
     """
     product = product_of(contract)
     names = [name for name in all_names(contract) if dimension_of(name.metric) != SIZE]
@@ -182,9 +182,9 @@ def absolute(contract: Contract) -> bool:
 
 
 def involved(contract: Contract, cell: Cell, cells: Iterable[Cell]) -> list[Cell]:
-    """The cells that the contract compares when it is judged at this one; none where it is not, see `concerns`.
+    """The cells that the contract compares if it is judged at this one, else none, see `concerns`.
 
-    Among them are the cells with one worker that a scaling refers to.
+    They include the cells with one worker that a scaling refers to.
     """
     names, there = all_names(contract), list(cells)
     if all(name.where is not None for name in names) and not fits(cell, names[0].where, cell):
@@ -201,7 +201,7 @@ def involved(contract: Contract, cell: Cell, cells: Iterable[Cell]) -> list[Cell
 
 
 def fits(cell: Cell, where: Where | None, hand: Cell) -> bool:
-    """Whether a cell is the one that is meant when `hand` is at hand."""
+    """Whether `where` means this cell when `hand` is the cell at hand."""
     if where is None:
         return cell == hand
     return (
@@ -214,7 +214,7 @@ def fits(cell: Cell, where: Where | None, hand: Cell) -> bool:
 
 
 def _has_workers(cell: Cell, where: Where, hand: Cell) -> bool:
-    """Whether it has the workers that are said, the others as at hand."""
+    """Whether it has the named workers, and the workers of the cell at hand where none are named."""
     program = cell.executor.program
     if where.workers is not None:
         return cell.workers == where.workers
@@ -227,8 +227,8 @@ def _has_workers(cell: Cell, where: Where, hand: Cell) -> bool:
 
 
 def _is_on(cell: Cell, where: Where, hand: Cell) -> bool:
-    """Whether its program and its target are those that are said; a command has no target, and one for a single target
-    needs none said."""
+    """Whether its program and target are the named ones; a command has no target, and a program for a single target
+    needs no name for it."""
     program = cell.executor.program
     targets = [where.target] if where.target else [word for word in where.words if not program or word != program.name]
     if cell.executor.kind == "command":

@@ -38,7 +38,7 @@ METRICS: Final[Mapping[str, Dimension]] = {row.name: _DIMENSIONS[row.unit] for r
 }
 OWN: Final[Mapping[str, Dimension]] = {kind: _DIMENSIONS[unit] for kind, unit in metrics.OWN.items()}
 PROGRAMS = ("command", "server")
-"""Executors that have a name in the test."""
+"""Kinds of executors whose cells have a program's name."""
 SHARES = tuple(row.name for row in metrics.TABLE.values() if row.unit == "share")
 SCALINGS = ("scaling", "efficiency")
 KINDS: tuple[str, ...] = get_args(ExecutorKind)
@@ -46,11 +46,11 @@ METHODS: tuple[str, ...] = get_args(StartMethod)
 COMPARISONS = ("<", "<=", ">", ">=", "==")
 LONGEST = 400
 DEEPEST = 40
-"""Longer or deeper is no contract, and must not reach the limits of recursion."""
+"""Limits of a contract's length and depth, far below the interpreter's recursion limit."""
 
 
 class ContractError(FtgateError):
-    """An expression that is no contract, or none of its test.
+    """An expression that is not a contract, or does not fit its test.
 
     The text has three lines: what is wrong, the expression, and a caret under the place; `column` counts from 0.
     """
@@ -65,7 +65,7 @@ class ContractError(FtgateError):
 class Where(Struct, frozen=True, kw_only=True):
     """The cell that a metric is of; None leaves a part to the cell at hand, and a method to the only one there is.
 
-    `roles` are words such as `writer4`. `words` are what stands beside a program: its name, its target, or both.
+    `roles` are words such as `writer4`. `words` are the words in the brackets of a program: its name, target, or both.
     """
 
     kind: str
@@ -85,7 +85,7 @@ class Number(Struct, frozen=True, kw_only=True):
 
 
 class Name(Struct, frozen=True, kw_only=True):
-    """A metric, of a cell that is named or of the one at hand; `columns` are those of what `where` says."""
+    """A metric of a named cell or of the cell at hand; `columns` maps each part of `where` to its column."""
 
     metric: str
     where: Where | None
@@ -115,7 +115,7 @@ class Contract(Struct, frozen=True, kw_only=True):
 
     @property
     def is_gil(self) -> bool:
-        """Whether it is about the GIL, which is told exactly and needs no test."""
+        """Whether it is about the GIL, whose state is known exactly and needs no statistical test."""
         return self.operator == "=="
 
 
@@ -137,7 +137,7 @@ _WORKERS = re.compile(r"w([0-9]+)")
 _ROLE = re.compile(r"[^\W\d]\w*[0-9]")
 _TARGET = re.compile(r"[0-9]|.*[/\\]|~", re.DOTALL)
 VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc)[0-9]+)?t?(?:\[.*\])?|.*[/\\].*|~.*", re.DOTALL)
-"""A target for sure: a program may be called `2x5`."""
+"""A word that can only be a target: a program may be called `2x5`."""
 
 
 def _tokens(text: str) -> list[Token]:
@@ -197,7 +197,7 @@ class _Parser:
         raise ContractError(problem, self.text, at)
 
     def taken(self, *texts: str) -> Token | None:
-        """The token at hand if it is a sign among `texts`, which is then behind."""
+        """The current token if it is a sign among `texts`, which is then consumed; else None."""
         token = self.token
         if token.kind != "sign" or token.text not in texts:
             return None
@@ -216,7 +216,7 @@ class _Parser:
         return Contract(text=self.text, left=left, operator=comparison.text, right=right)
 
     def switch(self, left: Node, comparison: Token) -> Node:
-        """`on` or `off`, with which the GIL alone is compared."""
+        """`on` or `off`: only the GIL is compared with these."""
         if not isinstance(left, Name) or left.metric != "gil":
             self.fail("== is for the GIL alone: measured figures are never equal; write <= or >=", comparison.at)
         word = self.token
@@ -287,15 +287,15 @@ class _Parser:
             return Name(metric=self.metric(token), where=None, at=token.at, columns={})
         if token.text not in KINDS:
             self.fail(self.no_executor(token.text), token.at)
-        said: dict[str, str] = {}
+        fields: dict[str, str] = {}
         columns = {"kind": token.at}
         if self.token.kind == "brackets":
             for item, at in self.items(self.token):
                 field, value = self.qualifier(token.text, item, at)
-                if field in said:
+                if field in fields:
                     second = f"is a second {FIELDS[field]}" if field in FIELDS else "stands there twice"
                     self.fail(f"{item} {second}; one is enough", at)
-                said[field], columns[field] = value, at
+                fields[field], columns[field] = value, at
             self.next += 1
         if not self.taken("."):
             self.fail(f"expected . and a metric, as in {token.text}.wall", self.token.at)
@@ -303,7 +303,7 @@ class _Parser:
         if metric.kind != "name":
             self.fail(f"expected a metric: {_all_metrics()}", metric.at)
         self.next += 1
-        return Name(metric=self.metric(metric), where=_where(token.text, said), at=token.at, columns=columns)
+        return Name(metric=self.metric(metric), where=_where(token.text, fields), at=token.at, columns=columns)
 
     def metric(self, token: Token) -> str:
         word = token.text
@@ -337,7 +337,7 @@ class _Parser:
         return f"{word!r} is not an executor{near}; there are {listed(KINDS)}{of_program}"
 
     def items(self, brackets: Token) -> Iterator[tuple[str, int]]:
-        """What stands between the commas of a pair of brackets, each with its column."""
+        """The comma-separated items of a pair of brackets, each with its column."""
         inner, depth, begin = brackets.text[1:-1] + ",", 0, 0
         for place, char in enumerate(inner):
             depth += {"[": 1, "]": -1}.get(char, 0)
@@ -373,15 +373,15 @@ class _Parser:
 FIELDS: Final = {"method": "start method", "workers": "worker count", "target": "target"}
 
 
-def _where(kind: str, said: Mapping[str, str]) -> Where:
-    """What the qualifiers of an executor say, by field."""
+def _where(kind: str, fields: Mapping[str, str]) -> Where:
+    """The cell that an executor and its qualifiers name."""
     return Where(
         kind=kind,
-        method=said.get("method"),
-        workers=int(said["workers"]) if "workers" in said else None,
-        target=said.get("target"),
-        roles=tuple(value for field, value in said.items() if field.startswith("role ")),
-        words=tuple(value for field, value in said.items() if field.startswith("word ")),
+        method=fields.get("method"),
+        workers=int(fields["workers"]) if "workers" in fields else None,
+        target=fields.get("target"),
+        roles=tuple(value for field, value in fields.items() if field.startswith("role ")),
+        words=tuple(value for field, value in fields.items() if field.startswith("word ")),
     )
 
 
@@ -411,8 +411,8 @@ def parse(text: str) -> Contract:
 
 def keyword_text(metric: str, text: str) -> str:
     """The expression that a keyword means: `scaling=">= 1.6"`, `gil="off"`."""
-    said = text.strip()
-    return f"{metric} {said}" if said.startswith(("<", ">", "=", "!")) else f"{metric} == {said}"
+    limit = text.strip()
+    return f"{metric} {limit}" if limit.startswith(("<", ">", "=", "!")) else f"{metric} == {limit}"
 
 
 # ---- dimensions
@@ -456,7 +456,7 @@ def dimension_in(contract: Contract, node: Node) -> Dimension:
 
 
 def _fail_unit(contract: Contract, number: Node, own: Dimension, wanted: Dimension) -> NoReturn:
-    """Complain about a number beside a metric of another dimension."""
+    """Raise ContractError for a number that is compared with a metric of another dimension."""
     at = _start(number)
     if own == PLAIN and wanted in ITS_UNITS:
         raise ContractError(f"expected {NAMED[wanted]} with its unit: {ITS_UNITS[wanted]}", contract.text, at)
@@ -475,11 +475,11 @@ def _start(node: Node) -> int:
     return min(node.at, _start(node.left)) if isinstance(node, Operation) else node.at
 
 
-# ---- what is named, and what it comes to
+# ---- names and values of terms
 
 
 def _check_sense(contract: Contract) -> None:
-    """Raise ContractError for a comparison that no measurement decides."""
+    """Raise ContractError for a comparison that no measurement can decide."""
     product = product_of(contract)
     if product is not None and not product[1]:
         raise ContractError("it compares a figure with itself", contract.text, _start(contract.right))
@@ -500,7 +500,7 @@ def all_names(contract: Contract) -> list[Name]:
 
 
 def number_of(node: Node, of: Callable[[Name], float]) -> float:
-    """What a part comes to, NaN where it divides by zero."""
+    """The value of a part, NaN if it divides by zero."""
     if isinstance(node, Number):
         return node.value
     if isinstance(node, Name):
@@ -516,13 +516,13 @@ def number_of(node: Node, of: Callable[[Name], float]) -> float:
 
 
 def _constant(node: Node) -> float | None:
-    """What a part without metrics comes to; None for any other."""
+    """The value of a part without metrics; None for any other."""
     return None if _names(node) else number_of(node, lambda name: math.nan)
 
 
 Term: TypeAlias = tuple[str, Where | None]
 Product: TypeAlias = tuple[float, Mapping[Term, int]]
-"""A factor, and the powers (none of them zero) of the metrics that it stands before."""
+"""A factor, and the powers (none of them zero) of the metrics that it multiplies."""
 
 
 def product_of(contract: Contract) -> Product | None:

@@ -45,11 +45,11 @@ from .grammar import (
 def values(contract: Contract, sample: Sample, samples: TestSamples) -> tuple[float, ...]:
     """One number a round, in their order, positive where the contract is broken in that round.
 
-    It is log(left / right), or left - right in base units where a side may be zero or less: of shares, counters, peaks
-    and waits for the GIL, and of anything that is subtracted; with > and >= its negative. Rounds in which any part has
-    no value are left out. Where the time of two cells is compared, their ratio is the median of the ratios turn by
-    turn, else each is its floor. `sample` is that of the cell at hand, among `samples` of its test. A contract about
-    the GIL has no values, see `gil_verdict`.
+    It is log(left / right), or left - right in base units if a side may be zero or negative: for shares, counters,
+    peaks, waits for the GIL and differences. With > and >= the sign is reversed. Rounds in which any part has no value
+    are left out. If the times of two cells are compared, their ratio is the median of the ratios of paired iterations,
+    else each time is its floor. `sample` is that of the cell at hand, among `samples` of its test. A contract about the
+    GIL has no values, see `gil_verdict`.
     """
     if contract.is_gil:
         return ()
@@ -65,7 +65,8 @@ def values(contract: Contract, sample: Sample, samples: TestSamples) -> tuple[fl
 
 
 def _may_vanish(contract: Contract) -> bool:
-    """Whether a side may be zero or less: by what it is made of, so that no later round changes what was looked at."""
+    """Whether a side may be zero or negative, by the metrics in it."""
+    # Not by the measured values: a later round would change values that an earlier interim look used.
     rows = [metrics.row(name.metric) for name in all_names(contract)]
     shares = any(row.unit == "share" or row.may_be_zero for row in rows)
     return shares or any(map(_subtracts, (contract.left, contract.right)))
@@ -96,8 +97,8 @@ def _paired(contract: Contract, sample: Sample, samples: TestSamples) -> list[fl
     upper, lower = (_sample_of(where, sample, samples) for where in (own_where, other_where))
     if upper is None or lower is None:
         return []
-    beside = per_launch.paired_values(upper.launches, lower.launches)
-    ratios = [rank_tests.iterations_ratio(own, other, rank_tests.PAIRED) for own, other in beside]
+    pairs = per_launch.paired_values(upper.launches, lower.launches)
+    ratios = [rank_tests.iterations_ratio(own, other, rank_tests.PAIRED) for own, other in pairs]
     return [math.log(product[0]) + math.log(ratio) for ratio in ratios]
 
 
@@ -117,7 +118,7 @@ def _rounds(contract: Contract, sample: Sample, samples: TestSamples) -> list[tu
 
 
 def _both(contract: Contract, at: Mapping[Term, float]) -> tuple[float, float]:
-    """Left and right, where the terms come to that."""
+    """Left and right for these values of the terms."""
 
     def of(name: Name) -> float:
         return at[name.metric, name.where]
@@ -129,7 +130,7 @@ def _sample_of(where: Where | None, sample: Sample, samples: TestSamples) -> Sam
     return sample if where is None else next((each for each in samples if fits(each.cell, where, sample.cell)), None)
 
 
-# ---- what a launch says
+# ---- values of a sample
 
 
 def _by_order(metric: str, sample: Sample) -> dict[int, float]:
@@ -139,8 +140,8 @@ def _by_order(metric: str, sample: Sample) -> dict[int, float]:
     return {order: value / unit for order, value in row.read(sample).items()}
 
 
-def unsaid(contract: Contract, sample: Sample, samples: TestSamples) -> str:
-    """The names in the contract that the workloads have for none of their own figures; empty where there are none."""
+def unreported(contract: Contract, sample: Sample, samples: TestSamples) -> str:
+    """Names in the contract for which the workloads reported no value; empty if there are none."""
     found = []
     for name in all_names(contract):
         of = _sample_of(name.where, sample, samples)
@@ -153,9 +154,9 @@ def unsaid(contract: Contract, sample: Sample, samples: TestSamples) -> str:
 
 
 def gil_verdict(contract: Contract, sample: Sample, samples: TestSamples) -> MetricVerdict:
-    """The verdict on `gil == off` or `gil == on`: every launch counts, one that is otherwise breaks it.
+    """The verdict on `gil == off` or `gil == on`: a single launch in the other state breaks it.
 
-    Inconclusive where no launch has run.
+    Inconclusive if no launch has run.
     """
     (name,) = all_names(contract)
     of = _sample_of(name.where, sample, samples)
