@@ -1,4 +1,4 @@
-"""Which numbers stand against each other: in tandem, with what is stored here, and with what travels."""
+"""Which numbers are compared: paired, with stored launches of this machine, and with those of another."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from pytest_ftgate.model import (
 from pytest_ftgate.stats import alpha_spending, rank_tests
 
 
-def both(own: Sequence[Launch], beside: Sequence[Launch]) -> dict[str, Numbers]:
-    return comparisons.paired(sample_of(own, reference=sample_of(beside)))
+def both(own: Sequence[Launch], other: Sequence[Launch]) -> dict[str, Numbers]:
+    return comparisons.paired(sample_of(own, reference=sample_of(other)))
 
 
 def both_sides(numbers: Numbers) -> Any:
@@ -37,10 +37,10 @@ def both_sides(numbers: Numbers) -> Any:
 def drifting(rng: random.Random, order: int, iterations: int = 12) -> tuple[Launch, Launch]:
     """Neighbours that share the machine's speed of each turn: compared turn by turn they hardly vary."""
     speeds = [rng.lognormvariate(0, 0.5) for _ in range(iterations)]
-    own, beside = rng.lognormvariate(0, 0.1), rng.lognormvariate(0, 0.1)
+    own, other = rng.lognormvariate(0, 0.1), rng.lognormvariate(0, 0.1)
     return tuple(  # type: ignore[return-value]
         timed(order, [round(1e7 * level * speed * rng.lognormvariate(0, 0.02)) for speed in speeds])
-        for level in (own, beside)
+        for level in (own, other)
     )
 
 
@@ -51,8 +51,8 @@ def disturbed(rng: random.Random, order: int, iterations: int = 12) -> tuple[Lau
         return round(1e7 * level * (1.0 + max(0.0, rng.normalvariate(0, 1))) * rng.lognormvariate(0, 0.001))
 
     levels = rng.lognormvariate(0, 0.1), rng.lognormvariate(0, 0.1)
-    own, beside = (timed(order, [wall(level) for _ in range(iterations)]) for level in levels)
-    return own, beside
+    own, other = (timed(order, [wall(level) for _ in range(iterations)]) for level in levels)
+    return own, other
 
 
 def rounds_of(seed: int, count: int) -> list[tuple[Launch, Launch]]:
@@ -63,22 +63,22 @@ def rounds_of(seed: int, count: int) -> list[tuple[Launch, Launch]]:
 
 
 def split(rounds: Sequence[tuple[Launch, Launch]]) -> tuple[list[Launch], list[Launch]]:
-    return [own for own, _ in rounds], [beside for _, beside in rounds]
+    return [own for own, _ in rounds], [other for _, other in rounds]
 
 
 def estimator_of(rounds: Sequence[tuple[Launch, Launch]]) -> rank_tests.Estimator:
     return rank_tests.blind_estimator(per_launch.paired_values(*split(rounds)))
 
 
-# -- in tandem -----------------------------------------------------------------------------------------------------
+# -- paired ----------------------------------------------------------------------------------------------------------
 
 
 class TestPairs:
     def test_a_round_that_one_side_lacks_is_left_out_of_what_it_lacks_alone(self) -> None:
         own = [timed(order, [2000 + order] * 12) for order in range(8)]
-        beside = [timed(order, [1000 + order] * 12) for order in range(8) if order != 3]
+        other = [timed(order, [1000 + order] * 12) for order in range(8) if order != 3]
         memory = [held(order, 100 + order) for order in range(8)]
-        reference = sample_of(reversed(beside), memory=[held(order, 200 + order) for order in range(8)])
+        reference = sample_of(reversed(other), memory=[held(order, 200 + order) for order in range(8)])
         found = comparisons.paired(sample_of(own, memory=memory, reference=reference))
         kept = [order for order in range(8) if order != 3]
         assert found[Metric.WALL].new == pytest.approx([2000 + order for order in kept])
@@ -104,7 +104,7 @@ class TestPairs:
         }
         assert not any(numbers.recordings for numbers in found.values())
 
-    def test_nothing_beside_it(self) -> None:
+    def test_without_a_reference(self) -> None:
         own = [timed(order, [2000] * 12) for order in range(3)]
         assert comparisons.paired(sample_of(own, memory=[held(0, 5)])) == {}
         failed = sample_of(error=WorkloadError(reason="ValueError"))
@@ -181,49 +181,49 @@ class TestEstimator:
         pairs = [tuple(msgspec.structs.replace(side, loops=4) for side in pair) for pair in pairs]  # type: ignore[misc]
         assert estimator_of(pairs[: alpha_spending.LOOKS[0]]) is rank_tests.PAIRED
         found = both(*split(pairs))[Metric.WALL]
-        for (own, beside), new, reference in zip(pairs, found.new, found.reference, strict=True):
-            walls = [[iteration.wall_ns for iteration in side.iterations] for side in (own, beside)]
+        for (own, other), new, reference in zip(pairs, found.new, found.reference, strict=True):
+            walls = [[iteration.wall_ns for iteration in side.iterations] for side in (own, other)]
             assert new / reference == pytest.approx(median(a / b for a, b in zip(*walls, strict=True)))
             assert reference == pytest.approx(median(walls[1]) / 4)
 
     def test_turns_without_a_neighbour_count_for_nothing(self) -> None:
         own = [timed(order, [2000] * 11 + [9000] * 4) for order in range(2)]
-        beside = [timed(order, [1000] * 11) for order in range(2)]
-        assert both_sides(both(own, beside)[Metric.WALL]) == (pytest.approx((2000.0, 2000.0)), (1000.0, 1000.0))
+        other = [timed(order, [1000] * 11) for order in range(2)]
+        assert both_sides(both(own, other)[Metric.WALL]) == (pytest.approx((2000.0, 2000.0)), (1000.0, 1000.0))
 
 
 class TestWindows:
     def test_a_turn_without_an_operation_on_either_side_is_left_out_of_both(self) -> None:
         own = [windows(0, [1e6, 0.0, 2e6, 4e6, 9e6])]
-        beside = [windows(0, [2e6, 5e6, 2e6, 2e6, 0.0])]
-        found = both(own, beside)[Metric.WALL]
-        # 1000, 500 and 250 ns beside 500 each.
+        other = [windows(0, [2e6, 5e6, 2e6, 2e6, 0.0])]
+        found = both(own, other)[Metric.WALL]
+        # 1000, 500 and 250 ns against 500 each.
         assert found.reference == (500.0,)
         assert found.new == pytest.approx((500.0,))
         assert (found.unit, found.test) == ("ns", "pairs")
 
     def test_a_launch_without_any_is_no_round(self) -> None:
         own = [windows(0, [0.0] * 3), windows(1, [1e6] * 3)]
-        beside = [windows(0, [1e6] * 3), windows(1, [2e6] * 3)]
-        assert both_sides(both(own, beside)[Metric.WALL]) == (pytest.approx((1000.0,)), (500.0,))
-        assert both_sides(both(own[:1], beside[:1])[Metric.WALL]) == ((), (1000.0,))
-        assert Metric.WALL not in both(beside[:1], own[:1])
+        other = [windows(0, [1e6] * 3), windows(1, [2e6] * 3)]
+        assert both_sides(both(own, other)[Metric.WALL]) == (pytest.approx((1000.0,)), (500.0,))
+        assert both_sides(both(own[:1], other[:1])[Metric.WALL]) == ((), (1000.0,))
+        assert Metric.WALL not in both(other[:1], own[:1])
 
 
 class TestTails:
     def test_it_takes_ten_turns_on_both_sides(self) -> None:
         counts = [(12, 12), (9, 12), (10, 10), (12, 9), (11, 10)]
         own = [timed(order, range(1000, 1000 + 10 * mine, 10)) for order, (mine, _) in enumerate(counts)]
-        beside = [timed(order, range(500, 500 + 10 * its, 10)) for order, (_, its) in enumerate(counts)]
-        found = both(own, beside)
-        # Of what is left of a pair once turns without a neighbour are gone.
+        other = [timed(order, range(500, 500 + 10 * its, 10)) for order, (_, its) in enumerate(counts)]
+        found = both(own, other)
+        # Of the paired iterations alone.
         assert found[Metric.TAIL].new == pytest.approx((1099.0, 1081.0, 1090.0), abs=10)
         assert len(found[Metric.TAIL].reference) == 3
         assert len(found[Metric.WALL].new) == 5
 
     def test_it_is_the_slow_turns_in_ns(self) -> None:
-        own, beside = [1000] * 8 + [3000] * 3, [500] * 11
-        found = both([timed(0, own, loops=2)], [timed(0, beside, loops=2)])[Metric.TAIL]
+        own, other = [1000] * 8 + [3000] * 3, [500] * 11
+        found = both([timed(0, own, loops=2)], [timed(0, other, loops=2)])[Metric.TAIL]
         assert (found.new, found.reference) == ((1500.0,), (250.0,))
 
     def test_a_window_without_an_operation_does_not_count(self) -> None:
@@ -237,11 +237,11 @@ class TestBlocks:
         own = sample_of(
             memory=[held(2, 30, 32, 31), held(0, 10)], locks=[probed(order, order / 10) for order in (3, 1)]
         )
-        beside = sample_of(
+        other = sample_of(
             memory=[held(order, 100 + order) for order in range(4)],
             locks=[probed(order, order / 20) for order in range(4)],
         )
-        found = comparisons.paired(msgspec.structs.replace(own, reference=beside))
+        found = comparisons.paired(msgspec.structs.replace(own, reference=other))
         assert found[Metric.USS][:4] == ((10.0, 31.0), (100.0, 102.0), "bytes", "blocks")
         assert found[Metric.LOCK_WAIT].new == pytest.approx((0.1, 0.3))
         assert found[Metric.LOCK_WAIT].reference == pytest.approx((0.05, 0.15))
@@ -348,7 +348,7 @@ class TestStored:
     def test_the_estimator_is_that_of_what_is_stored(self) -> None:
         rng = random.Random(3)
         steady, shaken = ([kind(rng, order) for order in range(8)] for kind in (disturbed, drifting))
-        stored, new = (sample_of(own, control=beside) for own, beside in (split(steady), split(shaken)))
+        stored, new = (sample_of(own, control=other) for own, other in (split(steady), split(shaken)))
         chosen = estimator_of(steady)
         assert chosen is not rank_tests.PAIRED
         assert estimator_of(shaken) is rank_tests.PAIRED
@@ -357,7 +357,7 @@ class TestStored:
             walls = [[[iteration.wall_ns for iteration in side.iterations] for side in pair] for pair in pairs]
             assert values == pytest.approx([np.quantile(a, chosen) / np.quantile(b, chosen) for a, b in walls])
 
-    def test_a_tail_is_over_the_middle_of_the_candle(self) -> None:
+    def test_a_tail_is_over_the_median_of_the_control(self) -> None:
         own = [timed(0, [1000] * 8 + [3000] * 4), timed(1, [1000] * 9)]
         control = [timed(0, [500] * 8 + [9000] * 4), timed(1, [500] * 9)]
         noted = sample_of(own, control=control)
@@ -378,7 +378,7 @@ class TestStored:
 
 
 class TestElsewhere:
-    def test_time_does_not_travel(self) -> None:
+    def test_time_is_not_portable(self) -> None:
         found = comparisons.portable(whole(), entry(whole()))
         assert set(found) == {Metric.USS, Metric.LOCK_WAIT, Metric.SCALING}
         assert found[Metric.USS].unit == "bytes"
@@ -403,8 +403,8 @@ class TestElsewhere:
 
     def test_launches_of_the_same_order_are_neighbours(self) -> None:
         own = sample_of(timed(order, [1000 * (order + 1)] * 5) for order in range(4))
-        beside = sample_of(timed(order, [1000] * 5) for order in (3, 1))
-        found = comparisons.portable(own, entry(own), executor=beside, stored_executor=entry(beside))[Metric.RATIO]
+        other = sample_of(timed(order, [1000] * 5) for order in (3, 1))
+        found = comparisons.portable(own, entry(own), executor=other, stored_executor=entry(other))[Metric.RATIO]
         assert found.new == pytest.approx((2.0, 4.0))
         assert found.reference == found.new
 
@@ -423,8 +423,8 @@ class TestElsewhere:
 
     def test_windows_are_compared_by_their_operations(self) -> None:
         own = sample_of([windows(0, [1e6, 0.0, 1e6])], duration_s=1.0)
-        beside = sample_of([windows(0, [4e6, 4e6, 2e6])], duration_s=1.0)
-        found = comparisons.portable(own, entry(own), executor=beside, stored_executor=entry(beside))[Metric.RATIO]
+        other = sample_of([windows(0, [4e6, 4e6, 2e6])], duration_s=1.0)
+        found = comparisons.portable(own, entry(own), executor=other, stored_executor=entry(other))[Metric.RATIO]
         assert found.new == pytest.approx((8**0.5,))  # four and two times as long, the middle of their logs
 
 

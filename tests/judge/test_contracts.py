@@ -286,7 +286,7 @@ def test_the_longest_and_the_deepest(text: str) -> None:
     assert grammar.all_names(parse(text))
 
 
-# -- the test it stands beside -------------------------------------------------------------------------------------
+# -- the test that declares it ---------------------------------------------------------------------------------------
 
 THREADS, SERIAL, SPAWN, FORK = (executor(word) for word in ("threads", "serial", "spawn", "fork"))
 
@@ -465,7 +465,7 @@ def test_contracts_of_roles() -> None:
 def cells_with(
     *executors: Executor, workers: Sequence[int] = (1, 8), role_counts: Sequence[RoleCounts] = ()
 ) -> list[Cell]:
-    """Cells as they are planned: a command beside the first target, a server on its own."""
+    """Cells as they are planned: a command with the first target, a server on its own."""
     found = {}
     for count, role_count in zip(workers, role_counts or [()] * len(workers), strict=True):
         for target in ("3.14", "3.14t"):
@@ -703,7 +703,7 @@ DRIFT = (1.0, 3.0, 2.0, 9.0, 1.5)
     ],
 )
 def test_times_of_two_cells_are_compared_turn_by_turn(text: str) -> None:
-    """Both slow down in the same turns: the weather cancels, as it does from no floors."""
+    """Both slow down in the same iterations: this cancels in ratios, but not in floors."""
     own = sample("3.14-threads-w2", launch(0, *DRIFT), launch(1, *DRIFT, 99))
     other = sample(
         "3.14-spawn-w2", launch(0, *(2 * wall for wall in DRIFT)), launch(1, *(4 * wall for wall in DRIFT[:3]))

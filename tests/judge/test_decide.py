@@ -32,7 +32,7 @@ def wall(
         metric=Metric.WALL,
         new=new,
         reference=reference,
-        unit="x candle",
+        unit="x control",
         margin=margin,
         effect=effect,
         alpha=alpha,
@@ -370,7 +370,7 @@ def looked(
     hypotheses: int = 60,
     at_most: int = 40,
 ) -> Comparison:
-    """Wall times of launches that took turns, with the looks of one of so many hypotheses."""
+    """Wall times of interleaved launches, with the looks of one of so many hypotheses."""
     alpha, beta = decide.split_alpha(0.01, alpha_spending.BETA, hypotheses)
     return Comparison(
         metric=Metric.WALL,
@@ -724,7 +724,7 @@ class TestPredict:
         assert (often.low, often.high) == pytest.approx((once.low, once.high), rel=0.01)
 
     def test_few_launches_that_vary_foretell_little(self) -> None:
-        """Of three launches of threads at one lock, an hour before, whose ratios to the candle were like these."""
+        """Of three launches of threads at one lock, an hour before, whose ratios to the control were like these."""
         wild = (0.0012, 0.0009, 0.0012)
         one = prediction.predict(wall((1.44 * 0.0012,), ()), [wild])
         assert one.decision is Decision.INCONCLUSIVE

@@ -132,7 +132,7 @@ def test_ratio_to_itself_is_one_and_to_strangers_none() -> None:
     assert figures(one, reference=None).ratio is None
 
 
-def test_candle_ratio_is_per_loop_on_both_sides() -> None:
+def test_control_ratio_is_per_loop_on_both_sides() -> None:
     burnt = sample(launch(0, 6, loops=2), launch(1, 6, loops=2), control=(launch(0, 1), launch(1, 4, loops=4)))
     assert figures(burnt, reference=None).control_ratio == pytest.approx(3.0)
 
@@ -247,7 +247,7 @@ def test_scaling_of_a_body_that_each_worker_runs() -> None:
     cells = sample(launch(0, 2, 4), launch(1, 2), workers=4, single=(launch(1, 1), launch(0, 1, 1), launch(7, 1)))
     assert tuple(scaling_values(cells).values()) == pytest.approx(
         (4 / math.sqrt(8), 2.0)
-    )  # the ratios of a launch's turns: 1/2, 1/4
+    )  # the ratios of a launch's iterations: 1/2, 1/4
     shown = figures(cells, reference=None)
     assert shown.scaling is not None
     assert shown.scaling.value == pytest.approx(math.sqrt(2 * 4 / math.sqrt(8)))
@@ -553,7 +553,7 @@ def test_fractions_are_medians_that_sum_to_one() -> None:
 def test_parked_time_is_what_the_lock_launches_explain_of_it(
     lock_ms: int, queue_ms: int, expected: tuple[float, float, float]
 ) -> None:
-    """The workers' time is 20 ms, half of the time watched is parked."""
+    """The workers' time is 20 ms, half of the sampled time is in a futex."""
     sites = (
         site(lock_ms * MS),
         site(queue_ms * MS, line=5, waits_for="queue"),

@@ -1,4 +1,4 @@
-"""What a decision still needs, the verdict by each road, and which verdicts are taken back."""
+"""What a decision still needs, the verdict on each basis, and which verdicts are taken back."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def measured(
     )
 
 
-def beside(sample: Sample, **fields: Any) -> Sample:
+def with_reference(sample: Sample, **fields: Any) -> Sample:
     """The sample with its reference, of as many rounds."""
     rounds = {"rounds": len(sample.launches), "memory": len(sample.memory), "locks": len(sample.locks)}
     reference = measured(sample.cell, **{"seed": "reference", **rounds, **fields})
@@ -159,41 +159,41 @@ NOTHING: frozenset[str] = frozenset()
 class TestNeeds:
     def test_each_kind_of_launch_stops_when_its_metrics_are_decided(self) -> None:
         # Memory and locks are looked at in whole blocks: at four rounds; time at six.
-        assert need(beside(measured(rounds=3))) == [EVERYTHING]
-        assert need(beside(measured(rounds=4))) == [{"time"}]
-        assert need(beside(measured(rounds=5))) == [{"time"}]
-        assert need(beside(measured(rounds=6))) == [NOTHING]
+        assert need(with_reference(measured(rounds=3))) == [EVERYTHING]
+        assert need(with_reference(measured(rounds=4))) == [{"time"}]
+        assert need(with_reference(measured(rounds=5))) == [{"time"}]
+        assert need(with_reference(measured(rounds=6))) == [NOTHING]
 
     def test_memory_between_its_limits_goes_on_alone(self) -> None:
-        assert need(beside(measured(rounds=8, uss=1.08))) == [{"memory"}]
+        assert need(with_reference(measured(rounds=8, uss=1.08))) == [{"memory"}]
 
     def test_waits_between_their_limits_go_on_alone(self) -> None:
-        assert need(beside(measured(rounds=8, share=0.25), share=0.10)) == [{"locks"}]
+        assert need(with_reference(measured(rounds=8, share=0.25), share=0.10)) == [{"locks"}]
 
     def test_time_between_its_limits_goes_on_alone(self) -> None:
-        assert need(beside(measured(rounds=8, wall=1.08))) == [{"time"}]
+        assert need(with_reference(measured(rounds=8, wall=1.08))) == [{"time"}]
 
     def test_a_metric_that_does_not_gate_needs_nothing(self) -> None:
         time_alone = msgspec.structs.replace(POLICY, metrics=(Metric.WALL,))
-        assert need(beside(measured(rounds=8, uss=1.08)), policy=time_alone) == [NOTHING]
+        assert need(with_reference(measured(rounds=8, uss=1.08)), policy=time_alone) == [NOTHING]
 
     def test_nothing_is_needed_after_the_most(self) -> None:
         # At seven rounds nothing of this is decided, whatever level may be spent.
-        undecided = beside(measured(rounds=7, wall=1.08, uss=1.08, share=0.25), share=0.10)
+        undecided = with_reference(measured(rounds=7, wall=1.08, uss=1.08, share=0.25), share=0.10)
         assert need(undecided, at_most=20) == [EVERYTHING]
         assert need(undecided, at_most=7) == [NOTHING]
         assert need(undecided, at_most=MANY, fixed=7) == [NOTHING]
         assert need(undecided, at_most=7, fixed=20) == [EVERYTHING]
 
     def test_memory_launches_count_where_they_are_more(self) -> None:
-        held_long = beside(measured(rounds=6, memory=7, uss=1.08))
+        held_long = with_reference(measured(rounds=6, memory=7, uss=1.08))
         assert need(held_long, at_most=20) == [{"memory"}]
         assert need(held_long, at_most=7) == [NOTHING]
 
     def test_a_cell_that_failed_needs_nothing(self) -> None:
-        young = beside(measured(rounds=2))
+        young = with_reference(measured(rounds=2))
         failed = msgspec.structs.replace(young, error=WorkloadError(reason="ValueError"))
-        other = beside(measured(FORK, 2))
+        other = with_reference(measured(FORK, 2))
         assert need(failed, other) == [NOTHING, EVERYTHING]
         assert need(msgspec.structs.replace(young, unsupported="no fork"), other) == [NOTHING, EVERYTHING]
 
@@ -230,8 +230,8 @@ class TestNeedsOfOthers:
     def test_the_reference_executor_stays_for_a_ratio_to_it(self) -> None:
         old = {cell.nodeid: measured(cell, 12, seed="old") for cell in (THREADS, FORK)}
         threads, fork = (
-            stored(old[cell.nodeid], "portable", executor=beside, executor_nodeid=THREADS.nodeid)
-            for cell, beside in ((THREADS, None), (FORK, entry(old[THREADS.nodeid])))
+            stored(old[cell.nodeid], "portable", executor=executor, executor_nodeid=THREADS.nodeid)
+            for cell, executor in ((THREADS, None), (FORK, entry(old[THREADS.nodeid])))
         )
         all_compared = {THREADS.nodeid: threads, FORK.nodeid: fork}
 
@@ -244,7 +244,7 @@ class TestNeedsOfOthers:
 
     def test_a_cell_that_is_there_for_another_needs_nothing_of_its_own(self) -> None:
         for_another = msgspec.structs.replace(AGAINST, judged=False)
-        assert need(beside(measured(rounds=2)), compared_with=for_another) == [NOTHING]
+        assert need(with_reference(measured(rounds=2)), compared_with=for_another) == [NOTHING]
 
 
 class TestNeedsOfScaling:
@@ -253,11 +253,11 @@ class TestNeedsOfScaling:
     def scaled(self, rounds: int, single: float) -> list[Sample]:
         """A cell of four workers whose scaling is `single` times what it was; all other figures are as they were."""
         side, before = (Side(f"{seed}/single", 1) for seed in ("new", "old"))
-        four = beside(
+        four = with_reference(
             measured(self.FOUR, rounds, single=side.times(rounds, 20 * MS * single, 0.002)),
             single=before.times(rounds, 20 * MS, 0.002),
         )
-        return [beside(measured(self.ONE, rounds)), four, beside(measured(self.OTHER, rounds))]
+        return [with_reference(measured(self.ONE, rounds)), four, with_reference(measured(self.OTHER, rounds))]
 
     def test_the_one_worker_cell_stays_for_the_scaling_of_another(self) -> None:
         spec = declared(executors=("threads", "fork"), counts=(1, 4))
@@ -273,17 +273,17 @@ class TestNeedsOfScaling:
 class TestNeedsOfContracts:
     def test_one_keeps_the_cells_that_it_names(self) -> None:
         spec = declared("threads.wall < 1.0005 * processes[fork].wall")
-        samples = [beside(measured(cell, 6)) for cell in (THREADS, FORK)]
+        samples = [with_reference(measured(cell, 6)) for cell in (THREADS, FORK)]
         assert need(*samples, spec=declared()) == [NOTHING, NOTHING]
         assert need(*samples, spec=spec) == [{"time"}, {"time"}]
         assert need(*samples, spec=declared("threads.wall < 2 * processes[fork].wall")) == [NOTHING, NOTHING]
 
     def test_one_about_memory_needs_memory(self) -> None:
-        samples = [beside(measured(cell, 6)) for cell in (THREADS, FORK)]
+        samples = [with_reference(measured(cell, 6)) for cell in (THREADS, FORK)]
         assert need(*samples, spec=declared("threads.uss < 1.0005 * processes[fork].uss")) == [{"memory"}] * 2
         assert need(*samples, spec=declared("processes[fork].uss < 20 MiB")) == [NOTHING, {"memory"}]
 
-    def test_one_takes_as_many_rounds_as_a_tandem_where_a_screen_has_few(self) -> None:
+    def test_one_takes_as_many_rounds_as_a_paired_cell_where_a_screen_has_few(self) -> None:
         compared_with = stored(measured(rounds=12, control=True, seed="old"))
         samples = [measured(cell, 20, control=True) for cell in (THREADS, FORK)]
         all_compared = {THREADS.nodeid: compared_with, FORK.nodeid: ComparedWith(why="nothing is stored for it")}
@@ -310,17 +310,17 @@ class TestNeedsOfContracts:
         assert need(measured(rounds=5), failed, spec=spec, compared_with=nothing) == [NOTHING, NOTHING]
 
     def test_one_whose_figure_never_comes_is_given_up(self) -> None:
-        sample = beside(measured(rounds=6))
+        sample = with_reference(measured(rounds=6))
         assert need(sample, spec=declared("efficiency > 0.1", "cold < 1 s")) == [NOTHING]
 
     def test_one_about_memory_ends_with_its_launches(self) -> None:
-        samples = [beside(measured(cell, 6, memory=7)) for cell in (THREADS, FORK)]
+        samples = [with_reference(measured(cell, 6, memory=7)) for cell in (THREADS, FORK)]
         spec = declared("threads.uss < 1.0005 * processes[fork].uss")
         assert need(*samples, spec=spec, fixed=8) == [{"memory"}, {"memory"}]
         assert need(*samples, spec=spec, fixed=7) == [NOTHING, NOTHING]
 
     def test_one_about_the_gil_is_settled_by_the_first_launch(self) -> None:
-        sample = beside(measured(rounds=6))
+        sample = with_reference(measured(rounds=6))
         assert need(sample, spec=declared("gil == off", executors=("threads",))) == [NOTHING]
 
 
@@ -346,18 +346,18 @@ class TestFirst:
 
 class TestMore:
     def test_nothing_more_where_all_is_decided(self) -> None:
-        samples = [beside(measured(cell, 6)) for cell in (THREADS, FORK)]
+        samples = [with_reference(measured(cell, 6)) for cell in (THREADS, FORK)]
         assert judge_of(*samples).more(samples) == 0
 
     def test_the_most_that_any_metric_asks_for(self) -> None:
-        young = beside(measured(rounds=4))
+        young = with_reference(measured(rounds=4))
         assert judge_of(young).more([young]) == 2
-        older = beside(measured(FORK, 5))
+        older = with_reference(measured(FORK, 5))
         assert judge_of(young, older).more([young, older]) == 2
         assert judge_of(older).more([older]) == 1
 
     def test_no_number_where_one_metric_knows_none(self) -> None:
-        samples = [beside(measured(THREADS, 4)), beside(measured(FORK, 20, wall=1.04, noise=0.05))]
+        samples = [with_reference(measured(THREADS, 4)), with_reference(measured(FORK, 20, wall=1.04, noise=0.05))]
         assert judge_of(*samples).more(samples[:1]) == 2
         assert judge_of(*samples).more(samples) is None
 
@@ -371,17 +371,17 @@ def verdict(sample: Sample, *others: Sample, shown: Figures = SHOWN, **fields: A
 
 
 class TestVerdict:
-    def test_beside_its_reference(self) -> None:
-        found = verdict(beside(measured(rounds=26, wall=1.2)))
+    def test_paired_with_its_reference(self) -> None:
+        found = verdict(with_reference(measured(rounds=26, wall=1.2)))
         assert (found.decision, found.basis, found.why) == (Decision.REGRESSED, "paired", "--ftgate-against main")
         assert (found.baseline, found.commit) == (AGAINST.baseline, AGAINST.commit)
         assert found.reason.startswith("wall: +2")
         assert set(by_metric(found)) == {Metric.WALL, Metric.TAIL, Metric.USS, Metric.LOCK_WAIT}
         assert by_metric(found)[Metric.USS].decision is Decision.PASSED
-        assert verdict(beside(measured(rounds=26))).decision is Decision.PASSED
+        assert verdict(with_reference(measured(rounds=26))).decision is Decision.PASSED
 
     def test_an_executor_that_cannot_and_a_workload_that_fails(self) -> None:
-        young = beside(measured(rounds=8))
+        young = with_reference(measured(rounds=8))
         found = verdict(msgspec.structs.replace(young, unsupported="no fork here"))
         assert (found.decision, found.reason, found.metrics) == (Decision.UNSUPPORTED, "no fork here", ())
         error = WorkloadError(reason="ValueError: nine", detail="Traceback")
@@ -417,7 +417,7 @@ class TestVerdict:
 
     def test_what_was_decided_before_the_reference_failed_stays(self) -> None:
         def failing(rounds: int) -> Verdict:
-            sample = beside(measured(rounds=rounds, wall=1.2))
+            sample = with_reference(measured(rounds=rounds, wall=1.2))
             assert sample.reference is not None
             failed = msgspec.structs.replace(sample.reference, error=WorkloadError(reason="ValueError"))
             return verdict(msgspec.structs.replace(sample, reference=failed))
@@ -474,13 +474,13 @@ class TestVerdict:
 
     def test_only_what_gates_is_judged(self) -> None:
         time_alone = msgspec.structs.replace(POLICY, metrics=(Metric.WALL,))
-        found = verdict(beside(measured(rounds=26, uss=2.0)), policy=time_alone)
+        found = verdict(with_reference(measured(rounds=26, uss=2.0)), policy=time_alone)
         assert set(by_metric(found)) == {Metric.WALL}
         assert found.decision is Decision.PASSED
 
     def test_what_looking_cost_refuses_its_metric_alone(self) -> None:
         dear = Interval(value=1.4, low=1.35, high=1.45, level=0.95)
-        sample = beside(measured(rounds=26, uss=1.5, share=0.3), share=0.1)
+        sample = with_reference(measured(rounds=26, uss=1.5, share=0.3), share=0.1)
         for cost, metric in (("memory_cost", Metric.USS), ("lock_cost", Metric.LOCK_WAIT)):
             found = by_metric(verdict(sample, shown=msgspec.structs.replace(SHOWN, **{cost: dear})))
             assert found[metric].decision is Decision.INCONCLUSIVE
@@ -494,7 +494,7 @@ class TestVerdict:
         )
 
     def test_thresholds_of_the_decorator_hold_below_those_of_the_command_line(self) -> None:
-        sample = beside(measured(rounds=26, wall=1.08))
+        sample = with_reference(measured(rounds=26, wall=1.08))
         lenient = Threshold(metric=Metric.WALL, margin=0.10, effect=0.15)
         spec = msgspec.structs.replace(declared(), thresholds=(lenient,))
         strict = msgspec.structs.replace(POLICY, cli=(Threshold(metric=Metric.WALL, margin=0.0, effect=0.03),))
@@ -518,7 +518,7 @@ class TestVerdict:
         assert decided(0.001) is Decision.REGRESSED
         assert decided(0.004) is Decision.PASSED
 
-    def test_a_floor_in_candles_stays_as_it_was_when_it_was_looked_at(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_floor_in_controls_does_not_change_after_a_look(self, monkeypatch: pytest.MonkeyPatch) -> None:
         seen: list[float] = []
         compare = decide.compare
 
@@ -537,7 +537,7 @@ class TestVerdict:
         for each in (first, later):
             verdict(each, compared_with=compared_with, policy=policy)
         assert len(seen) == 2
-        assert seen[0] == seen[1] == pytest.approx(0.1, rel=0.01)  # 1 ms of candles of 10
+        assert seen[0] == seen[1] == pytest.approx(0.1, rel=0.01)  # 1 ms of controls of 10
 
     def test_of_another_machine_the_time_is_that_over_the_reference_executor(self) -> None:
         new, old = (
@@ -576,11 +576,11 @@ class TestContracts:
         assert (found.decision, found.basis) == (Decision.PASSED, "")
         assert found.why == "the reference fails: ValueError"
 
-    def test_one_stands_beside_the_metrics(self) -> None:
-        found = verdict(beside(measured(rounds=20)), spec=declared("wall < 15 ms", "uss < 64 MiB"))
+    def test_one_is_judged_with_the_metrics(self) -> None:
+        found = verdict(with_reference(measured(rounds=20)), spec=declared("wall < 15 ms", "uss < 64 MiB"))
         assert [each.contract for each in found.metrics if each.contract] == ["wall < 15 ms", "uss < 64 MiB"]
         assert (found.decision, found.basis) == (Decision.BROKEN, "paired")
-        slower = verdict(beside(measured(rounds=26, wall=1.2)), spec=declared("wall < 15 ms"))
+        slower = verdict(with_reference(measured(rounds=26, wall=1.2)), spec=declared("wall < 15 ms"))
         assert slower.decision is Decision.REGRESSED  # the worse of the two
 
     def test_one_belongs_to_the_cell_that_is_named_first(self) -> None:
@@ -671,7 +671,7 @@ class TestPredicted:
 
 
 class TestSettled:
-    """What missed the screen, once its reference was measured beside it."""
+    """Metrics that missed the screening, after their reference was measured with them."""
 
     def settled(
         self, together: Verdict | None, wall: float = 2.0, spec: Spec | None = None, **fields: Any
@@ -683,10 +683,10 @@ class TestSettled:
         return screened, judge.settled(sample, TestSamples([sample]), screened, together, "no git here")
 
     def together(self, sample: Sample, **fields: Any) -> Verdict:
-        """The verdict of a tandem."""
-        return verdict(beside(sample, **fields), compared_with=AGAINST)
+        """The verdict on paired launches."""
+        return verdict(with_reference(sample, **fields), compared_with=AGAINST)
 
-    def test_by_the_launches_beside_it(self) -> None:
+    def test_by_the_paired_launches(self) -> None:
         screened, found = self.settled(self.together(measured(rounds=26)))
         assert screened.decision is Decision.REGRESSED
         assert (found.decision, found.basis, found.why) == (Decision.PASSED, "paired", AGAINST.why)
@@ -702,7 +702,7 @@ class TestSettled:
         assert found.decision is Decision.BROKEN
         assert by_metric(found)[Metric.CONTRACT] == by_metric(screened)[Metric.CONTRACT]
 
-    def test_what_only_the_tandem_saw_is_judged_too(self) -> None:
+    def test_what_only_paired_launches_have_is_judged_too(self) -> None:
         compared_with = stored(measured(rounds=12, control=True, seed="old", memory=0))
         sample = measured(rounds=12, control=True, wall=2.0)
         judge = judge_of(sample, compared_with=compared_with, at_most=12)
@@ -717,7 +717,7 @@ class TestSettled:
         assert (found.decision, found.basis, found.why) == (Decision.REGRESSED, "predicted", "no git here")
         assert set(by_metric(found)) == set(by_metric(screened))
 
-    def test_a_tandem_that_nothing_could_fail_in_leaves_it_to_the_prediction(self) -> None:
+    def test_paired_launches_in_which_nothing_can_fail_leave_it_to_the_prediction(self) -> None:
         young = self.together(measured(rounds=2, wall=2.0))
         assert by_metric(young)[Metric.WALL].decision is Decision.INCONCLUSIVE
         assert by_metric(self.settled(young)[1])[Metric.WALL].decision is Decision.REGRESSED
@@ -730,7 +730,7 @@ class TestSettled:
         assert by_metric(older)[Metric.WALL].decision is Decision.INCONCLUSIVE
         assert by_metric(self.settled(older)[1])[Metric.WALL] == by_metric(older)[Metric.WALL]
 
-    def test_a_miss_that_the_tandem_never_saw_is_not_lost(self) -> None:
+    def test_a_miss_that_no_paired_launch_measured_is_not_lost(self) -> None:
         unseen = self.together(measured(rounds=26, memory=0), memory=0)
         assert Metric.USS not in by_metric(unseen)
         screened, found = self.settled(unseen, wall=1.3, uss=2.0)

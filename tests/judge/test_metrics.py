@@ -139,7 +139,7 @@ NAMES = (*metrics.TABLE, *OWN)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_whatever_has_a_row_gates_beside_a_reference(name: str) -> None:
+def test_whatever_has_a_row_gates_against_a_reference(name: str) -> None:
     cell = cell_for(name)
     against = ComparedWith(basis="paired", baseline="main", commit=COMMIT)
     same = msgspec.structs.replace(sample(cell), reference=sample(cell))

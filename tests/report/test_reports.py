@@ -298,7 +298,7 @@ def test_levels_that_differ_leave_the_heading_without_one() -> None:
     assert head.split() == ["time", "CI", "verdict"]
 
 
-def test_regressed_cell_says_what_by_how_much_and_how_to_look_closer() -> None:
+def test_regressed_cell_says_what_by_how_much_and_how_to_rerun_it() -> None:
     text = shown(report_by_hand.report())
     block = text.partition("  regressed: 3.14-fork-w8\n")[2].partition("  regressed:")[0]
     assert "wall time  3.12 ms, +31.2 % (99.2 % CI +28.1 % to +34.3 %), p = 0.0002" in block
@@ -309,7 +309,7 @@ def test_regressed_cell_says_what_by_how_much_and_how_to_look_closer() -> None:
     assert "ftgate baseline diff" in block
 
 
-def test_a_comparison_is_looked_at_closer_by_the_same_comparison() -> None:
+def test_a_comparison_is_rerun_with_the_same_comparison() -> None:
     verdict = Verdict(
         decision=Decision.REGRESSED, baseline="main (1eb3b87)", basis="paired", why="--ftgate-against main"
     )
@@ -512,7 +512,7 @@ def test_sites_that_hardly_wait_are_counted_when_asked() -> None:
     assert detail_lines(1, lock_wait_share=0.0) == "lock     no waits"
 
 
-def test_cost_of_looking_stands_beside_the_figure() -> None:
+def test_overhead_of_a_probe_is_shown_with_the_figure() -> None:
     sites = (site("a.py", 1, "Lock", 0.2), site("a.py", 2, "Lock", 0.1))
     fields: dict[str, Any] = {"sites": sites, "lock_wait_share": 0.3}
     cheap, dear = (fields | {"lock_cost": around(value, 0.02)} for value in (1.03, 1.31))
@@ -583,7 +583,7 @@ def test_waits_leave_out_what_is_hardly_there() -> None:
     assert detail_lines(waits=waits) == ""
 
 
-def test_the_length_of_waits_for_the_gil_stands_beside_their_share() -> None:
+def test_the_length_of_waits_for_the_gil_is_shown_with_their_share() -> None:
     waits = WaitFigures(running=0.5, gil=0.5, gil_p50_ns=5e6, gil_p95_ns=12.4e6, gil_max_ns=31e6)
     assert detail_lines(1, waits=waits).splitlines()[0] == "waits    running 50 %, GIL 50 % (p95 12 ms)"
 
@@ -660,7 +660,7 @@ def test_share_changes_by_points_and_scaling_by_percent() -> None:
     assert "  scaling    1.72x, -12.3 % (99.2 % CI -15.3 % to -9.3 %), p = 0.0003\n" in text
 
 
-def test_refused_verdict_gives_its_reason_beside_the_figure() -> None:
+def test_refused_verdict_gives_its_reason_with_the_figure() -> None:
     refused = MetricVerdict(metric=Metric.LOCK_WAIT, decision=Decision.INCONCLUSIVE, reason="the probe cost 1.31x")
     verdict = Verdict(decision=Decision.INCONCLUSIVE, metrics=(refused,), reason=f"lock_wait_share: {refused.reason}")
     measured = row(verdict=verdict, figures=Figures(lock_wait_share=0.4))

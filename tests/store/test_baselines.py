@@ -70,7 +70,7 @@ def lock_site(line: int, *, file: str = f"{ROOT}/src/words.py", waits: int = 3, 
 
 
 def contended_sample(label: str = "3.14t-threads-w2") -> Sample:
-    """A sample with everything that is stored beside timing: a one-worker cell, barriers, lock launches."""
+    """A sample with everything that is stored in addition to timing: a one-worker cell, barriers, lock launches."""
     waits = LockWaits(
         work_ns=20_000,
         ops=40,
@@ -323,7 +323,7 @@ def test_a_lock_launch_takes_one_line_and_names_no_place_on_the_machine(store: S
     assert second == expected
 
 
-def test_barriers_stand_beside_the_looks(store: Store) -> None:
+def test_barriers_are_stored_with_the_samples(store: Store) -> None:
     store.save(TEST, [contended_change()])
     (line,) = (line for line in store.path(TEST).read_text(encoding="utf-8").splitlines() if '"barriers"' in line)
     assert line.strip() == (

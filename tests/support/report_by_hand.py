@@ -166,7 +166,7 @@ def tokenise() -> Table:
     threads = cell(TOKENISE, "3.14t", "threads", 8)
     fallen = WorkloadError(reason="the workload raised ValueError in worker 3", detail=TRACEBACK)
     too_old = verdict(Decision.UNSUPPORTED, reason=TOO_OLD, baseline="")
-    beside = msgspec.structs.replace(
+    paired = msgspec.structs.replace(
         verdict(Decision.REGRESSED, slower, light, baseline=f"the baseline's commit ({COMMIT[:10]})"),
         basis="paired",
         why="it missed its baseline, so the baseline's commit was measured with it",
@@ -194,7 +194,7 @@ def tokenise() -> Table:
         ),
         Row(
             cell=cell(TOKENISE, "3.14", "fork", 8),
-            verdict=beside,
+            verdict=paired,
             figures=figures(3.121, 1.7, 15.5, 30.5),
         ),
         Row(cell=cell(TOKENISE, "3.14t", "fork", 8), verdict=broken, figures=figures(3.42, 1.87, 12.1, 24.9)),

@@ -30,7 +30,7 @@ TWO, FOUR = (group_of(spec=spec_of("threads", workers=count)).cells[0] for count
 
 
 def timed(order: int, walls_ns: Iterable[int], loops: int = 1) -> Launch:
-    """A timing launch of these turns."""
+    """A timing launch of these iterations."""
     iterations = (
         Iteration(start_ns=0, work_ns=wall, join_ns=0, wall_ns=wall, cpu_ns=wall, ops=loops, rate=1e9 / wall)
         for wall in walls_ns

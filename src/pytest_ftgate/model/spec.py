@@ -202,5 +202,5 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 PLACEHOLDERS = ("python", "folder", "workers", "seconds", "port", "scratch")
-"""Placeholders in the words of a program: the target's python, the test file's folder, the number of workers, the length
-of an iteration in seconds (commands), a free port and an empty folder for this launch (servers)."""
+"""Placeholders in a program's words: the target's python, the test file's folder, the number of workers, the length of
+an iteration in seconds (commands), a free port and an empty folder for this launch (servers)."""

@@ -23,7 +23,7 @@ KEPT = "has a baseline"
 
 
 def render_list(baselines: Iterable[TestBaseline]) -> str:
-    """A line an entry under a line a test: cell, machine, build, launches, when and of which commit."""
+    """One block per test with a line per stored cell: cell, machine, build, launches, time and commit."""
     header = ("cell", "machine", "build", "launches", "recorded", "commit")
     blocks = []
     for baseline in baselines:
@@ -53,7 +53,7 @@ def render_test(baseline: TestBaseline, *, unicode: bool = True) -> str:
 
 
 def render_diff(differences: Sequence[Difference], *, unicode: bool = True) -> str:
-    """The cells of a run beside their baselines, a block a test; `was -> is` and the change of each figure."""
+    """The cells of a run with their baselines, one block per test; `was -> is` and the change of each figure."""
     blocks = []
     for test, group in groupby(differences, key=lambda difference: split_nodeid(difference.nodeid)[0]):
         cells = list(group)
@@ -80,7 +80,7 @@ def update_lines(updates: Iterable[Update], *, naming: str = UPDATE_OPTION, unic
 
 
 def render_prune(cells: Iterable[tuple[str, str]], *, done: bool) -> str:
-    """A line a cell that is, or would be, removed."""
+    """One line for each cell that is, or would be, removed."""
     word = "removed" if done else "unused"
     return "".join(f"{word} {test}[{label}]\n" for test, label in cells)
 
@@ -90,8 +90,8 @@ def _update_line(update: Update, naming: str, unicode: bool) -> str:
     if update.action == "record":
         return f"recorded {update.nodeid}: {figures}" + (" (new)" if update.old is None else "")
     if update.action == "refuse":
-        mend = f"name it to accept: {naming}{shlex.quote(update.nodeid)}"
-        return f"refused {update.nodeid}: {update.reason}, {figures}; {mend}"
+        fix = f"name it to accept: {naming}{shlex.quote(update.nodeid)}"
+        return f"refused {update.nodeid}: {update.reason}, {figures}; {fix}"
     return f"skipped {update.nodeid}: {update.reason}"
 
 
@@ -121,7 +121,7 @@ def _summary(side: StoredCell | Sample | None) -> Summary:
 
 
 class _Figure(NamedTuple):
-    """One figure of a summary: its name, where it stands, how it is written, and how its change is."""
+    """One figure of a summary: its name, its value, and the texts of a value and of a change."""
 
     name: str
     of: Callable[[Summary], float | None]
@@ -129,7 +129,7 @@ class _Figure(NamedTuple):
     changed: Callable[[float, float], str]
 
     def text(self, short: Summary) -> str:
-        """The figure as people read it."""
+        """The figure with its unit."""
         value = self.of(short)
         return NOTHING if value is None else self.written(value)
 
@@ -165,7 +165,7 @@ def _relative(before: float, after: float) -> str:
 
 
 def _figures(old: StoredCell | None, new: Sample | None, unicode: bool) -> str:
-    """`wall 1.83 ms (was 1.75 ms, +4.6 %), to candle 0.92x (was 0.91x, +1.1 %), USS 24.3 MiB (was ...)`."""
+    """`wall 1.83 ms (was 1.75 ms, +4.6 %), to control 0.92x (was 0.91x, +1.1 %), USS 24.3 MiB (was ...)`."""
     was, now = _summary(old), _summary(new)
     texts = []
     for figure in _every_figure(unicode):

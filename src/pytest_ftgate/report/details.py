@@ -1,4 +1,4 @@
-"""The block beneath a row: where its workers wait, how it scales and grows, and, when asked for, all the rest. Pure."""
+"""The detail lines below a row: where its workers wait, how it scales and grows; with -v all other figures. Pure."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ INDENT = 6
 COLUMN = 9
 """Columns from a line's name to its text."""
 SITES = 2
-"""Sites of a kind that are shown unasked."""
+"""Sites of a kind that are shown by default."""
 SITE_SHARE = 0.01
-"""Of the workers' time: a site that takes less is not worth a line."""
+"""Share of the workers' time below which a site has no line."""
 WAIT_SHARE = 0.005
 PROBE_COST = 1.05
-"""A probe that costs less goes unmentioned until asked for."""
+"""A smaller overhead of a probe is shown only with -v."""
 SUPERLINEAR = 1.05
 GROWTH_BYTES = 2**12
 GROWTH_LEVEL = 0.9
-"""Growth of a page an iteration, seen at this level, is shown unasked."""
+"""Growth of at least a page per iteration, at this confidence level, is shown by default."""
 WORKERS = 4
-"""So many workers' cores are listed one by one."""
+"""Up to this many workers' cores are listed one by one."""
 MANY = {"worker": "workers", "child": "children"}
 ROLES = ("tree", "main", "workers", "servers", "others")
 WAITED: dict[WaitsFor, str] = {"lock": "contended", "queue": "waited"}
@@ -50,11 +50,11 @@ MEMORY = (
 
 
 def detail_lines(row: Row, style: Style) -> list[str]:
-    """The lines beneath a row of the table; none where nothing about it matters.
+    """The lines below a row of the table; may be empty.
 
-    Always: the workload's own counters, timers and peaks, a server's answers, the worst lock and queue sites, scaling,
-    and a growth that is certain. When asked for also phases, every site, where threads wait, CPU, memory by role, and
-    each probe's cost.
+    Always: the workload's own counters, timers and peaks, a server's response times, the worst lock and queue sites,
+    scaling, and a certain growth. With -v also phases, every site, where threads wait, CPU, memory by role, and the
+    overhead of each probe.
     """
     figures = row.figures
     lines = [
@@ -95,7 +95,7 @@ def _phases(figures: Figures, style: Style) -> Iterator[str]:
         ("join", figures.join_ns),
         ("cold", figures.cold_ns),
     ):
-        # A window of load has no start and no join, and is as long as it was told to be.
+        # A window of load has no start and no join, and its length is fixed.
         if ns is not None and (figures.latency is None or name == "cold"):
             yield f"{name} {units.time(ns, unicode=style.unicode)}"
     if figures.control_ratio is not None:
@@ -136,7 +136,7 @@ def _whole(per_s: float) -> str:
 
 
 def _sites(figures: Figures, style: Style) -> list[str]:
-    """A line a site, the worst first, locks before queues; the probe's cost beside the first."""
+    """One line per site, the worst first, locks before queues; the first line has the overhead of the probe."""
     if figures.lock_wait_share is None and not figures.sites:
         return []
     cost = _cost("probe", figures.lock_cost, style)
@@ -162,7 +162,7 @@ def _site(site: SiteFigures, gil: bool, style: Style) -> Iterator[str]:
     named = f' "{site.name}"' if site.name else ""
     line = f"{shortened(site.file, max(20, style.width // 3), style)}:{site.line}" if site.file else "line unknown:"
     place = f"{line} {site.kind}{named}"
-    # A task that waits has given its thread to the others.
+    # A waiting task does not hold its thread, so its wait does not include one for the GIL.
     label = WITH_GIL if gil and not site.kind.startswith("asyncio.") else ""
     share = f"{units.share(site.share)} of the time{label}"
     room = style.width - INDENT - COLUMN - 1
@@ -185,7 +185,7 @@ def _more(sites: Sequence[SiteFigures], others_shown: bool, style: Style) -> str
 
 
 def _cost(name: str, cost: Interval | None, style: Style) -> list[str]:
-    """`probe 1.03x [1.01, 1.05]`: what looking cost; unasked only where it is much."""
+    """`probe 1.03x [1.01, 1.05]`: the overhead of a probe; by default only if it is large."""
     if cost is None or (style.verbosity <= 0 and cost.value <= PROBE_COST):
         return []
     return [f"{name} {units.ratio(cost.value)}{_ends(cost, units.ratio_ends)}"]
@@ -260,7 +260,7 @@ def _fractions(waits: WaitFigures) -> tuple[tuple[str, float], ...]:
 
 
 def _length(waits: WaitFigures, style: Style) -> str:
-    """` (p95 12 ms)`: how long single waits for the GIL are, where the looks can tell."""
+    """` (p95 12 ms)`: the length of single waits for the GIL, if the samples show it."""
     if waits.gil_p95_ns is None:
         return ""
     return f" (p95 {units.time(waits.gil_p95_ns, unicode=style.unicode, digits=2)})"

@@ -1,4 +1,4 @@
-"""The report as people see it in a terminal: a table a test, and under it what needs attention."""
+"""The report for a terminal: one table per test, and below it the cells that need attention."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ AGAINST = "--ftgate-against "
 
 
 class Status(NamedTuple):
-    """How pytest shows a decision: the summary's category, the letter, the word of -v and its markup."""
+    """How pytest shows a decision: the category in the summary, the letter, the word with -v, and its markup."""
 
     category: str
     letter: str
@@ -83,11 +83,11 @@ LAYOUTS = tuple(
         "short time ratio verdict",
     )
 )
-"""From the widest table down: what a narrower terminal goes without."""
+"""Columns of the table, from the widest layout to the narrowest."""
 
 
 class Column(NamedTuple):
-    """One column: its heading, one text a row, and on which side the texts meet."""
+    """One column: its heading, one text per row, and its alignment."""
 
     head: str
     texts: tuple[str, ...]
@@ -107,7 +107,7 @@ def render(report: Report, *, width: int, color: bool, unicode: bool, verbosity:
     """The report as lines of at most `width` columns where that is possible; commands are never broken.
 
     `verbosity` below 0 leaves the machine and interpreters out; above 0 every cell's phases and metrics are shown and
-    what a failed workload said is shown in full.
+    the output of a failed workload is shown in full.
     """
     style = Style(max(width, 40), color, unicode, verbosity)
     blocks = [] if verbosity < 0 else [_header(report, style)]
@@ -158,11 +158,11 @@ def _interpreter(interpreter: Interpreter, style: Style) -> str:
     parts = [f"{interpreter.name:<8} {gil}"]
     parts += [
         word
-        for said, word in (
+        for applies, word in (
             (interpreter.jit_enabled, "JIT on"),
             (interpreter.debug, "debug build: times are not representative"),
         )
-        if said
+        if applies
     ]
     parts += [interpreter.build, interpreter.executable]
     return style.separator.join(parts)
@@ -228,7 +228,7 @@ def _table(table: Table, style: Style) -> list[str]:
 
 
 def _passed_by(table: Table, style: Style) -> list[str]:
-    """By which road the cells passed that nothing else is said of, and why by that one."""
+    """The basis, and the reason for it, of the passed cells that have no other lines."""
     if style.verbosity > 0:
         return []
     labels: dict[str, list[str]] = {}
@@ -242,9 +242,11 @@ def _passed_by(table: Table, style: Style) -> list[str]:
 
 
 def _remarks(table: Table) -> list[str]:
-    """What else went on while the test was measured, each remark once."""
-    said = (disturbance.remarks(row.conditions, row.cell.workers) for row in table.rows if row.conditions is not None)
-    return list(dict.fromkeys(remark for remarks in said for remark in remarks))
+    """The conditions while the test was measured, each remark once."""
+    measured = (row for row in table.rows if row.conditions is not None)
+    return list(
+        dict.fromkeys(text for row in measured for text in disturbance.remarks(row.conditions, row.cell.workers))
+    )
 
 
 def _heading(table: Table, style: Style) -> list[str]:
@@ -329,7 +331,7 @@ def _shortened(labels: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _finding(row: Row, style: Style) -> list[str]:
-    """The lines about one cell; none for one that needs no attention, unless asked for."""
+    """The lines about one cell; without -v none for a cell that needs no attention."""
     match row.verdict.decision:
         case Decision.REGRESSED | Decision.BROKEN:
             return [*_measured(row, style), *_commands(row, style)]
@@ -345,7 +347,7 @@ def _finding(row: Row, style: Style) -> list[str]:
 
 
 def _measured(row: Row, style: Style) -> list[str]:
-    """A heading, a line for each metric that led to the decision, the reason, what it was held against, and how."""
+    """A heading, a line for each metric that led to the decision, the reason, the reference and the basis."""
     verdict = row.verdict
     shown = [each for each in verdict.metrics if style.verbosity > 0 or each.decision is verdict.decision]
     lines = _named(row, style)
@@ -363,7 +365,7 @@ def _measured(row: Row, style: Style) -> list[str]:
 
 
 def _basis(verdict: Verdict, style: Style) -> list[str]:
-    """By what the cell was judged, and why by that."""
+    """The basis of the verdict, and the reason for it."""
     basis = BASES.get(verdict.basis, "")
     if not basis and not verdict.why:
         return []
@@ -384,10 +386,10 @@ def _metric(judged: MetricVerdict, row: Row, style: Style) -> str:
 
 
 def _now(metric: str, row: Row, style: Style) -> str:
-    """What a metric is now, with its unit; empty where nothing is known of it."""
+    """The current value of a metric with its unit; empty if unknown."""
     if metric in (Metric.TAIL, Metric.CONTRACT):
         return ""
-    # A field of Figures is called as its metric, with its unit where that has one.
+    # A field of Figures has the name of its metric, with the unit as a suffix if it has one.
     shown = (getattr(row.figures, metric + unit, None) for unit in ("", "_ns", "_bytes"))
     value = next((each for each in shown if each is not None), None)
     if value is None and row.sample is not None:
@@ -410,7 +412,7 @@ def _with_ends(change: Interval, shown: Callable[[float], str], end: Callable[[f
 
 
 def _commands(row: Row, style: Style) -> list[str]:
-    """How to look closer; a command is never broken, so that it can be copied."""
+    """The commands to rerun the cell; a command is never wrapped, so that it can be copied."""
     asked = row.verdict.why if row.verdict.why.startswith(AGAINST) else ""
     words = ["pytest", "--ftgate", *([asked.replace(" ", "=", 1)] if asked else []), row.cell.nodeid]
     lines = [f"      {style.paint('rerun', 'dim')}      {shlex.join(words)}"]
@@ -418,14 +420,14 @@ def _commands(row: Row, style: Style) -> list[str]:
 
 
 def _failed(row: Row, style: Style) -> list[str]:
-    """The reason, and the last lines of what the workload said."""
+    """The reason, and the last lines of the workload's output."""
     error = row.error or (row.sample.error if row.sample else None) or WorkloadError(reason=row.verdict.reason)
     lines = [*_named(row, style), *wrapped(plain(error.reason) or "it could not be measured", style, indent=6)]
-    said = plain(error.detail).rstrip().splitlines()
-    kept = said if style.verbosity > 0 else said[-DETAIL_LINES:]
+    output = plain(error.detail).rstrip().splitlines()
+    kept = output if style.verbosity > 0 else output[-DETAIL_LINES:]
     bar = "│" if style.unicode else "|"
-    if len(kept) < len(said):
-        left_out = len(said) - len(kept)
+    if len(kept) < len(output):
+        left_out = len(output) - len(kept)
         lines.append("      " + style.paint(f"{bar} ({left_out} more line{'s' if left_out > 1 else ''}: -v)", "dim"))
     return lines + [f"      {style.paint(bar, 'dim')} {line}" for line in kept]
 

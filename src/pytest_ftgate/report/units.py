@@ -1,4 +1,4 @@
-"""Numbers as people read them: three significant digits and a unit that fits the magnitude."""
+"""Numbers as text: three significant digits and a unit that fits the magnitude."""
 
 from __future__ import annotations
 

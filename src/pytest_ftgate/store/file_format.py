@@ -1,4 +1,4 @@
-"""Baseline files: strict decoding with clear errors, and one launch a line."""
+"""Baseline files: strict decoding with clear errors, and one launch per line."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ T = TypeVar("T")
 
 
 def encode(baseline: TestBaseline) -> str:
-    """The text of a file: keys sorted, a launch, an interpreter, a machine a line each, a newline at the end."""
+    """The text of a file: keys sorted; one line per launch, interpreter and machine; a newline at the end."""
     text = _expanded(_packed(baseline), (), "") + "\n"
-    # Half of a surrogate pair, as a path of stray bytes has it, is no UTF-8.
+    # UTF-8 cannot hold half of a surrogate pair, which a path that is not UTF-8 contains.
     return re.sub("[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", text)
 
 
@@ -39,7 +39,7 @@ def _expanded(value: Any, path: tuple[str | int, ...], indent: str) -> str:
 
 
 def _on_one_line(path: tuple[str | int, ...]) -> bool:
-    """`machines/*`, `cells/*/*/interpreter` and each launch; by depth, since a cell may be named like a field."""
+    """`machines/*`, `cells/*/*/interpreter` and each launch; by depth, because a cell may be named like a field."""
     match path:
         case ("machines", _) | ("cells", _, _, "interpreter"):
             return True
@@ -54,11 +54,11 @@ def _on_one_line(path: tuple[str | int, ...]) -> bool:
 LAUNCHES = ("launches", "control", "single", "memory", "locks")
 """The fields of a recording that hold launches."""
 COLUMNS = ("iterations", "memory", "barriers")
-"""What stands in a launch as an object of arrays, one for each field, in place of an array of objects."""
+"""Fields of a launch that are stored as an object of arrays instead of an array of objects, which is shorter."""
 
 
 def _packed(value: Any) -> Any:
-    """Plain values of a struct, without what is at its default; runs of like structs as columns."""
+    """Plain values of a struct, without fields at their default; sequences of structs as columns."""
     if isinstance(value, msgspec.Struct):
         kept = {
             field.name: getattr(value, field.name)
@@ -82,7 +82,7 @@ def _is_default(field: msgspec.structs.FieldInfo, value: Any) -> bool:
 
 
 def _columns(items: Sequence[msgspec.Struct]) -> dict[str, Any]:
-    """An array for each field, without those in which every item is at its default."""
+    """An array for each field, except fields that are at their default in every item."""
     found: dict[str, Any] = {}
     for field in msgspec.structs.fields(items[0]):
         column = [getattr(item, field.name) for item in items]
@@ -94,7 +94,7 @@ def _columns(items: Sequence[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _unpack(cells: Any, path: str, name: str) -> None:
-    """Columns become arrays of objects again, in place. Raises BaselineError where they are not equally long."""
+    """Convert columns back to arrays of objects, in place. Raises BaselineError if their lengths differ."""
     for place, launch in _launches(cells, path):
         for field in COLUMNS:
             if isinstance(launch.get(field), dict):
@@ -102,7 +102,7 @@ def _unpack(cells: Any, path: str, name: str) -> None:
 
 
 def _launches(cells: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every object that stands where a launch does, with its path; what is of another shape is reported later."""
+    """Every object in the place of a launch, with its path; the decoder reports other shapes later."""
     found = [(path, cells)]
     for keys in (None, None, ("recordings",), None, LAUNCHES, None):  # cell, build, field, recording, side, launch
         found = [inner for place, value in found for inner in _inside(value, place, keys)]
@@ -110,7 +110,7 @@ def _launches(cells: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _inside(value: Any, path: str, keys: Sequence[str] | None) -> Iterator[tuple[str, Any]]:
-    """What stands in an object (under these keys) or in an array, with its path."""
+    """The items of an object (under these keys) or of an array, with their paths."""
     if isinstance(value, dict):
         yield from ((_child(path, key), item) for key, item in value.items() if keys is None or key in keys)
     elif isinstance(value, list) and keys is None:
@@ -132,7 +132,7 @@ def _rows(columns: dict[str, Any], path: str, name: str) -> list[dict[str, Any]]
 
 
 class _Object(dict[str, Any]):
-    """A decoded JSON object that remembers a key it met twice."""
+    """A decoded JSON object that records a duplicate key."""
 
     duplicate: str | None = None
 
@@ -164,16 +164,16 @@ def decode(content: bytes, name: str) -> TestBaseline:
     return baseline
 
 
-def broken(name: str, place: str, fault: str, mend: str = RESTORE) -> BaselineError:
+def broken(name: str, place: str, fault: str, fix: str = RESTORE) -> BaselineError:
     """The error for a fault at a place of a file."""
-    return BaselineError(f"{name}: {place}: {fault}; {mend}")
+    return BaselineError(f"{name}: {place}: {fault}; {fix}")
 
 
 def _refuse_conflict(text: str, name: str) -> None:
     for number, line in enumerate(text.split("\n"), start=1):
         if line.startswith(("<<<<<<<", "|||||||", ">>>>>>>")):
-            mend = f"take one side (`git checkout --ours -- {name}`, or `--theirs`) and record the cell again"
-            raise broken(name, f"line {number}, column 1", f"a merge conflict is not resolved ({line[:7]})", mend)
+            fix = f"take one side (`git checkout --ours -- {name}`, or `--theirs`) and record the cell again"
+            raise broken(name, f"line {number}, column 1", f"a merge conflict is not resolved ({line[:7]})", fix)
 
 
 def _parsed(text: str, name: str) -> Any:
@@ -182,8 +182,8 @@ def _parsed(text: str, name: str) -> Any:
         fault = next(_faults(read, "$"), None)
     except json.JSONDecodeError as error:
         cut = not text[error.pos :].strip()
-        said = "the file is cut off" if cut else f"is not JSON: {error.msg}"
-        raise broken(name, f"line {error.lineno}, column {error.colno}", said) from error
+        problem = "the file is cut off" if cut else f"is not JSON: {error.msg}"
+        raise broken(name, f"line {error.lineno}, column {error.colno}", problem) from error
     except (RecursionError, ValueError) as error:
         raise broken(name, "$", f"is not a baseline: {str(error).partition(';')[0]}") from error
     if fault:
@@ -192,7 +192,7 @@ def _parsed(text: str, name: str) -> Any:
 
 
 def _faults(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """What JSON's grammar lets pass and a baseline must not hold, with its path."""
+    """Values that are JSON but not allowed in a baseline: the path and the fault of each."""
     if isinstance(value, float) and not math.isfinite(value):
         yield path, f"{json.dumps(value)} is not a number that can be compared"
     elif isinstance(value, _Object):
@@ -222,7 +222,8 @@ def _check_version(read: Any, field: str, known: int, name: str) -> None:
 
 
 def _converted(read: dict[str, Any], name: str) -> TestBaseline:
-    """Each entry apart first, so that an error's path names the cell and the build."""
+    """The baseline of a decoded file. Raises BaselineError."""
+    # Each stored cell is converted alone first, so that an error's path names the cell and the build.
     cells = read.get("cells")
     _unpack(cells, "$.cells", name)
     for label, builds in (cells if isinstance(cells, dict) else {}).items():
@@ -253,7 +254,7 @@ def _check_consistency(baseline: TestBaseline, name: str) -> None:
 
 
 def _faults_of_locks(entry: StoredCell) -> Iterator[tuple[str, str]]:
-    """What does not fit together within a lock launch, as a badly resolved conflict leaves it: place and fault."""
+    """Contradictions within a lock launch, such as a badly resolved conflict leaves: place and fault."""
     for at, recording in enumerate(entry.recordings):
         for index, launch in enumerate(recording.locks):
             place = f".recordings[{at}].locks[{index}].locks"

@@ -1,7 +1,7 @@
-"""Stored measurements: one sorted JSON file a test, written whole or not at all.
+"""Stored measurements: one sorted JSON file per test, written completely or not at all.
 
-A file holds raw values, so that a later statistic can be computed from an old recording. Whatever cannot be read
-without doubt is an error that names the place, and is never written over.
+A file holds raw values, so that a later statistic can be computed from an old recording. A file that is not valid is an
+error that names the place, and is never overwritten.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ RECORDINGS_KEPT = 20
 
 
 class Store:
-    """The folder of baselines: `root` holds a JSON file a test, beside it `.ftgate/` holds the lock.
+    """The folder of baselines: `root` holds a JSON file per test, `.ftgate/` next to it holds the lock.
 
-    Everyone who writes the same root takes the same lock. Nothing is created before the first `save`.
+    All writers of the same root take the same lock. Nothing is created before the first `save`.
     """
 
     def __init__(self, root: Path, *, lock_path: Path | None = None, lock_timeout_s: float = LOCK_TIMEOUT_S) -> None:
@@ -50,7 +50,7 @@ class Store:
         return self.root / file_name(test)
 
     def load(self, test: str) -> TestBaseline | None:
-        """What is stored of a test, None without a file. Raises BaselineError for a file that cannot be trusted."""
+        """The baseline of a test, None without a file. Raises BaselineError for a file that is not valid."""
         path = self.path(test)
         baseline = self._read(path)
         if baseline is not None and baseline.test != test:
@@ -59,18 +59,18 @@ class Store:
         return baseline
 
     def lookup(self, nodeid: str, fingerprint: str, build: str) -> StoredCell | None:
-        """The entry of a cell (by its full node id) on that machine and build. Raises BaselineError as `load` does."""
+        """The stored cell of a full node id on that machine and build. Raises BaselineError as `load` does."""
         test, label = split_nodeid(nodeid)
         baseline = self.load(test)
         return baseline.cells.get(label, {}).get(entry_key(fingerprint, build)) if baseline else None
 
     def recordings(self, nodeid: str, fingerprint: str, build: str) -> tuple[Recording, ...]:
-        """The recordings of `lookup`'s entry, oldest first; none without one."""
+        """The recordings of the stored cell, oldest first; none without one."""
         entry = self.lookup(nodeid, fingerprint, build)
         return entry.recordings if entry else ()
 
     def baselines(self) -> Iterator[TestBaseline]:
-        """Every file, in the order of their names. Raises BaselineError at the first that cannot be trusted."""
+        """Every baseline, by file name. Raises BaselineError at the first file that is not valid."""
         for path in sorted(self.root.rglob("*.json")):
             baseline = self._read(path)
             if baseline is None:
@@ -81,10 +81,10 @@ class Store:
             yield baseline
 
     def save(self, test: str, changes: Iterable[Change]) -> TestBaseline:
-        """Read, change and write one file under the lock; what the changes do not name stays as it was.
+        """Read, change and write one file under the lock; cells without a change stay as they are.
 
-        A file that cannot be trusted is not written over: the error of `load` is raised first. A file whose last cell
-        goes is removed. Raises BaselineError when the lock or the file cannot be had; the old file is then whole.
+        A file that is not valid is not overwritten: the error of `load` is raised first. A file without cells is
+        removed. Raises BaselineError if the lock or the file is not available; the old file is then unchanged.
         """
         with self._locked():
             old = self.load(test)
@@ -157,7 +157,7 @@ def _merged(old: TestBaseline, changes: Iterable[Change]) -> TestBaseline:
 
 
 def _appended(old: StoredCell | None, change: Change) -> StoredCell:
-    """The entry of a change, after what is there where it appends; the last recordings stay."""
+    """The stored cell of a change; if it appends, with the old recordings first. The newest ones are kept."""
     assert change.entry is not None
     if old is None or not change.append:
         return change.entry
@@ -166,17 +166,18 @@ def _appended(old: StoredCell | None, change: Change) -> StoredCell:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """All or nothing: a temporary file beside the target, flushed to the disk, takes its name.
+    """Write a file atomically: a temporary file next to the target is flushed to the disk and renamed.
 
-    Raises BaselineError for what cannot be read back and for what the system refuses.
+    Raises BaselineError if the content cannot be read back, or if the system refuses to write it.
     """
+    # Checked before anything is written: a file that a later run rejects would lose the old recordings too.
     decode(content, f"{path} (left as it was; what was to be written)")
-    # A link is followed, not replaced by a file.
+    # A symbolic link is followed, because a rename would replace it by a file.
     target = Path(os.path.realpath(path))
     temporary = target.parent / f".ftgate-{secrets.token_hex(8)}.tmp"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        # The lock is ours, so what is there was left by a run that was killed.
+        # This run holds the lock, so a temporary file was left by a run that was killed.
         for left_over in target.parent.glob(".ftgate-*.tmp"):
             left_over.unlink()
         try:
@@ -195,7 +196,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _flush_folder(folder: Path) -> None:
-    """So that the new name outlives a power cut; where folders cannot be opened there is nothing to do."""
+    """Make the new name durable across a power cut; systems that cannot open folders need nothing."""
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
         try:

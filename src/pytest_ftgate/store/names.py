@@ -28,7 +28,7 @@ def entry_key(fingerprint: str, build: str) -> str:
 
 
 def file_name(test: str) -> str:
-    """A readable path, relative and with `/`, that no other test has: `a/test_x.py/TestA.test_y.json`."""
+    """A readable relative path with `/`, unique for each test: `a/test_x.py/TestA.test_y.json`."""
     path, _, names = test.partition("::")
     folders = [_component(part, keep=".") for part in path.split("/")]
     return "/".join([*folders, _shortened(".".join(_escaped(name) for name in names.split("::"))) + ".json"])
@@ -40,13 +40,14 @@ def _component(part: str, keep: str) -> str:
 
 
 def _escaped(part: str, keep: str = "") -> str:
-    """ASCII letters, digits, `_`, `-` and `keep`; all else as %XX, and `%` alone for nothing at all."""
+    """ASCII letters, digits, `_`, `-` and `keep`; other characters as %XX, an empty text as `%`."""
     text = urllib.parse.quote(part, safe=keep, errors="surrogatepass").replace("~", "%7E")
     return (text if "." in keep else text.replace(".", "%2E")) or "%"
 
 
 def _shortened(name: str) -> str:
-    """A name that file systems take; the hash of the whole name stands after a `~`, which is escaped elsewhere."""
+    """A name that file systems accept; a long one ends in `~` and the hash of the whole name."""
+    # All other `~` are escaped, so a shortened name never equals another test's name.
     if len(name) <= LONGEST_NAME:
         return name
     return f"{name[: LONGEST_NAME - 40]}~{hashlib.sha256(name.encode()).hexdigest()[:32]}"

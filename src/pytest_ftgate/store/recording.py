@@ -1,4 +1,4 @@
-"""From a sample to what is stored of it, and back: both are launches of one type, and metrics read them alike."""
+"""Conversion of a sample to a recording and back: both hold the same launches, so metrics read them alike."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from .schema import INSTALLED, BaselineError, Recording, StoredCell, StoredInter
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """One edit of a file: the cell to store under label and key, or None to remove what is there.
+    """One edit of a file: the cell to store under label and key, or None to remove it.
 
-    With `append` its recordings join those that are there; the last RECORDINGS_KEPT stay.
+    With `append` its recordings are added to the stored ones; the newest RECORDINGS_KEPT are kept.
     """
 
     label: str
@@ -41,7 +41,7 @@ class Change(Struct, frozen=True, kw_only=True):
     append: bool = False
 
 
-# ---- to what is stored
+# ---- sample to recording
 
 
 def change_of(
@@ -77,7 +77,7 @@ def change_of(
 def recording_of(
     sample: Sample, *, recorded_at: str, commit: str, seed: int, root: PurePath | None = None
 ) -> Recording:
-    """The launches of a sample without what no metric reads, and with paths that name no place on this machine."""
+    """The launches of a sample, without data that no metric reads and without absolute paths of this machine."""
     return Recording(
         recorded_at=recorded_at,
         commit=commit,
@@ -91,19 +91,19 @@ def recording_of(
 
 
 def _kept(launches: Iterable[Launch]) -> tuple[Launch, ...]:
-    """The launches in their order; what a check found and what sampling cost are of no use later."""
+    """The launches in their order, without the results of checks and the sampling overhead, which no metric reads."""
     ordered = sorted(launches, key=lambda launch: launch.order)
     return tuple(msgspec.structs.replace(launch, results=(), sampling_cost=None) for launch in ordered)
 
 
 def _times_alone(launch: Launch) -> Launch:
-    """A launch that others are compared with, without its phases."""
+    """A launch that only serves as a reference: its times without phases."""
     iterations = (Iteration(wall_ns=each.wall_ns, work_ns=each.wall_ns, rate=each.rate) for each in launch.iterations)
     return msgspec.structs.replace(launch, iterations=tuple(iterations), cold=None)
 
 
 def _without_processes(launch: Launch) -> Launch:
-    """A memory launch with the sums over the process tree alone."""
+    """A memory launch with only the sums over the process tree."""
 
     def whole(point: MemoryPoint) -> MemoryPoint:
         return msgspec.structs.replace(point, at_ns=0, roles={})
@@ -117,7 +117,7 @@ def _waited(launch: Launch) -> bool:
 
 
 def _portable_sites(launch: Launch, root: PurePath | None) -> Launch:
-    """A lock launch with the sites that something waited at, in an order of their own: diffs stay small."""
+    """A lock launch with the sites that had waits, sorted so that diffs stay small."""
     assert launch.locks is not None
 
     def stored(site: LockSite) -> LockSite:
@@ -133,10 +133,10 @@ def _portable_sites(launch: Launch, root: PurePath | None) -> Launch:
 
 
 def portable(file: str, root: PurePath | None) -> str:
-    """A source file's name as it may be stored: with `/`, and naming no place on this machine.
+    """A source file's name for storage: with `/`, and without absolute paths of this machine.
 
-    Of a file of an installation the part from its last `lib/pythonX.Y` on; else relative to `root` if it is below it;
-    else its name alone. A file that is not known ("") stays so.
+    For an installed file, the part from its last `lib/pythonX.Y`; else the path relative to `root` if it is below it;
+    else the name alone. An unknown file ("") stays empty.
     """
     if not file:
         return ""
@@ -149,11 +149,11 @@ def portable(file: str, root: PurePath | None) -> str:
     return path.as_posix() if nowhere else path.name
 
 
-# ---- and back
+# ---- recording to sample
 
 
 def samples_of(stored: StoredCell, nodeid: str) -> tuple[Sample, ...]:
-    """A sample for each recording, the newest last: read as those of this run are."""
+    """A sample for each recording, the newest last, in the form of this run's samples."""
     return tuple(_sample(stored, recording, nodeid) for recording in stored.recordings)
 
 
@@ -196,13 +196,13 @@ def _executor(label: str, body: str) -> Executor:
 
 
 def mismatch(stored: StoredCell, sample: Sample) -> str:
-    """Why a stored cell measured something else than the sample does; empty where they can be compared."""
+    """Why a stored cell measured something other than the sample; empty if they can be compared."""
     windows = any(launch.window_ns for recording in stored.recordings for launch in recording.launches)
     cell = sample.cell
-    asked = {"executor": (stored.executor, cell.executor.label), "workers": (stored.workers, cell.workers)}
-    asked |= {"reuse": (stored.reuse, sample.reuse)}
-    asked |= {"body": (_body(windows), _body(sample.duration_s is not None))}
-    changed = [f"{name} was {old}, is {new}" for name, (old, new) in asked.items() if old != new]
+    settings = {"executor": (stored.executor, cell.executor.label), "workers": (stored.workers, cell.workers)}
+    settings |= {"reuse": (stored.reuse, sample.reuse)}
+    settings |= {"body": (_body(windows), _body(sample.duration_s is not None))}
+    changed = [f"{name} was {old}, is {new}" for name, (old, new) in settings.items() if old != new]
     if stored.measures and stored.measures != sample.measures:
         changed.append("another command line, load, window or requirement")
     if not changed:

@@ -1,4 +1,4 @@
-"""What stands in a baseline file."""
+"""The structure of a baseline file."""
 
 from __future__ import annotations
 

@@ -13,17 +13,17 @@ from .recording import Change
 from .schema import StoredCell
 from .update import grouped
 
-# ---- what is no longer there
+# ---- cells that no longer exist
 
 
 def unused(
     store: Store, nodeids: Iterable[str], *, fingerprint: str | None = None, rootdir: Path | None = None
 ) -> list[tuple[str, str]]:
-    """(test, cell label) of what is stored, with that fingerprint or with any, and is not collected any more.
+    """(test, cell label) of stored cells, with that fingerprint or any, that are no longer collected.
 
-    `nodeids` are all cells as collected, before any is deselected. A run may have been given other files and other
-    targets, so that of a test or a target without a collected cell nothing is known: such a cell counts only where
-    `rootdir` is given and the test's source is gone from there. Raises BaselineError as `Store.load` does.
+    `nodeids` are all collected cells, before any is deselected. A run may select other files and targets, so nothing is
+    known of a test or a target without a collected cell: such a cell counts only if `rootdir` is given and the test's
+    source no longer exists there. Raises BaselineError as `Store.load` does.
     """
     collected = set(nodeids)
     tests = {split_nodeid(nodeid)[0] for nodeid in collected}
@@ -39,7 +39,7 @@ def unused(
 
 
 def _target(label: str) -> str:
-    """The word of a label that tells targets apart: `3.14t` of `3.14t-threads-w8`."""
+    """The target in a label: `3.14t` of `3.14t-threads-w8`."""
     return label.partition("-")[0]
 
 
@@ -48,7 +48,7 @@ def _has(builds: Mapping[str, StoredCell], fingerprint: str | None) -> bool:
 
 
 def source_is_gone(test: str, rootdir: Path) -> bool:
-    """Whether the test's file is gone, or does not so much as mention the test's class or function."""
+    """Whether the test's file no longer exists, or does not contain the name of the test's class or function."""
     path, _, names = test.partition("::")
     try:
         text = (rootdir / path).read_text(encoding="utf-8", errors="replace")
@@ -56,7 +56,7 @@ def source_is_gone(test: str, rootdir: Path) -> bool:
         return True
     except OSError:
         return False
-    # A star import or a base class may bring in what the text does not show.
+    # A star import may define a name that the text does not contain.
     outermost = names.partition("::")[0]
     return not re.search(rf"\b{re.escape(outermost)}\b|\bimport\s*\*", text)
 
@@ -64,7 +64,7 @@ def source_is_gone(test: str, rootdir: Path) -> bool:
 def prunable(
     store: Store, rows: Iterable[Row], collected_no_more: Iterable[str], rootdir: Path
 ) -> list[tuple[str, str]]:
-    """(test, cell label) that can go: called unused by a run that had the test, or of a test whose source is gone.
+    """(test, cell label) to remove: unused according to a run with the test, or of a test whose source is gone.
 
     `rows` and `collected_no_more` (full node ids) are those of the run's report. Raises BaselineError.
     """
@@ -80,7 +80,7 @@ def prunable(
 
 
 def prune(store: Store, cells: Iterable[tuple[str, str]]) -> None:
-    """Remove all entries of these cells, whatever their machine and build. Raises BaselineError."""
+    """Remove these cells on all machines and builds. Raises BaselineError."""
     for test, labels in grouped(cells).items():
         baseline = store.load(test)
         stored = baseline.cells if baseline else {}

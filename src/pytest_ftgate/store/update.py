@@ -19,7 +19,7 @@ Action = Literal["record", "skip", "refuse"]
 
 
 class Difference(Struct, frozen=True, kw_only=True):
-    """A cell of a run beside its baseline; `reason` says why there is nothing to compare."""
+    """A cell of a run and its baseline; `reason` says why there is nothing to compare."""
 
     nodeid: str
     decision: Decision
@@ -29,7 +29,7 @@ class Difference(Struct, frozen=True, kw_only=True):
 
 
 class Update(Struct, frozen=True, kw_only=True):
-    """What an update does with one cell, and why; `new` is what a `record` stores, `append` beside what is there."""
+    """What an update does with one cell, and why; `record` stores `new`, with `append` in addition to `old`."""
 
     nodeid: str
     action: Action
@@ -47,11 +47,11 @@ def grouped(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
     return groups
 
 
-# ---- a run beside what is stored
+# ---- a run and its baselines
 
 
 def differences(rows: Iterable[Row], store: Store, *, fingerprint: str) -> list[Difference]:
-    """Each row beside its baseline, in the rows' order. Raises BaselineError."""
+    """Each row with its baseline, in the rows' order. Raises BaselineError."""
     return [_difference(row, store, fingerprint) for row in rows]
 
 
@@ -71,7 +71,7 @@ def _difference(row: Row, store: Store, fingerprint: str) -> Difference:
 
 
 def _not_measured(row: Row) -> str:
-    """Why a row has nothing to record; empty where it has."""
+    """Why a row has nothing to record; empty if it can be recorded."""
     error = row.error or (row.sample.error if row.sample else None)
     if error:
         return f"not measured: {error.reason}"
@@ -89,15 +89,15 @@ def matches(pattern: str, nodeid: str) -> bool:
 
 
 def update_plan(modes: str | Sequence[str], rows: Sequence[Row], store: Store, *, fingerprint: str) -> list[Update]:
-    """What an update does with each cell of a run: a decision alone, nothing is written. Raises BaselineError.
+    """What an update does with each cell of a run; nothing is written. Raises BaselineError.
 
-    `modes` are `new`, `all` and names as `names` takes them. A cell without a baseline is recorded always, another
-    one by `all` or by name, a regressed or inconclusive one by name alone. A recording joins those that are stored,
-    unless the cell changed: then it takes their place. A name that no cell has is a `skip` of its own.
+    `modes` are `new`, `all` and patterns as in `matches`. A cell without a baseline is always recorded, others by `all`
+    or by name, a regressed or inconclusive cell only by name. A recording is added to the stored ones unless the cell
+    changed: then it replaces them. A pattern that matches no cell gives a `skip` of its own.
     """
-    asked = [modes] if isinstance(modes, str) else list(modes)
-    patterns = [mode for mode in asked if mode not in ("new", "all")]
-    plan = [_update(row, _difference(row, store, fingerprint), "all" in asked, patterns) for row in rows]
+    requested = [modes] if isinstance(modes, str) else list(modes)
+    patterns = [mode for mode in requested if mode not in ("new", "all")]
+    plan = [_update(row, _difference(row, store, fingerprint), "all" in requested, patterns) for row in rows]
     known = [row.cell.nodeid for row in rows]
     lost = [pattern for pattern in patterns if not any(matches(pattern, nodeid) for nodeid in known)]
     unknown = "no cell of this run has that name"
@@ -120,7 +120,7 @@ def _update(row: Row, difference: Difference, everything: bool, patterns: Sequen
 
 
 def _against_stored(verdict: Verdict) -> Decision:
-    """What the verdict says of the baseline: contracts, and what was not judged, say nothing of it."""
+    """The decision against the baseline alone: without contracts and metrics that were not judged."""
     judged = {each.decision for each in verdict.metrics if not each.contract and _was_judged(each)}
     if verdict.same_code:
         return Decision.PASSED
@@ -133,7 +133,8 @@ def _was_judged(judged: MetricVerdict) -> bool:
 
 
 def _changed(verdict: Verdict, decision: Decision) -> bool:
-    """Whether the code is not what was recorded. Stored launches alone cannot say that it is faster: the day may be."""
+    """Whether the code differs from the recorded one."""
+    # Only paired launches show that it became faster: against stored ones the machine may be faster today.
     return decision is Decision.REGRESSED or (decision is Decision.IMPROVED and verdict.basis == "paired")
 
 
@@ -144,7 +145,7 @@ def _action(difference: Difference, decision: Decision, everything: bool, named:
         return "record", "named"
     doubtful = difference.old is not None and decision is Decision.INCONCLUSIVE and not difference.reason
     if decision is Decision.REGRESSED or doubtful:
-        # Only an update that would have taken the cell otherwise is refused anything.
+        # A refusal is reported only if the update would otherwise have recorded the cell.
         refused = everything or difference.old is None
         return ("refuse", decision.value) if refused else ("skip", "has a baseline")
     if difference.old is None:
@@ -162,9 +163,9 @@ def apply_updates(
     seed: int,
     root: PurePath | None = None,
 ) -> None:
-    """Write what a plan records, a file at a time; `root` is the project's, see `portable`.
+    """Write the recordings of a plan, one file at a time; `root` is the project's, see `portable`.
 
-    Raises BaselineError; each file before the one at fault is then written, each after it is as it was.
+    Raises BaselineError; the files before the faulty one are then written, those after it are unchanged.
     """
     changes = (
         (
