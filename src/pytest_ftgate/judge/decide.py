@@ -223,6 +223,7 @@ def _pass(costs: Comparison) -> tuple[float, float]:
         return _p_value(costs.test, scaled(costs.metric, costs.new), limits, "less")
 
     p_asked = p_at(costs.effect)
+    # The effect is widened at the last look alone: each look would choose another one.
     if p_asked <= costs.beta or is_share(costs.metric) or not costs.final:
         return costs.effect, p_asked
     sides = costs.new, costs.reference

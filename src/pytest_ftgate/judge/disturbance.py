@@ -70,6 +70,7 @@ def _beyond(conditions: Conditions, limits: Limits) -> list[str]:
     """A phrase for each condition beyond its limit."""
     found = []
     others, steal, quota, throttles = (conditions.others, conditions.steal, conditions.quota, conditions.throttles)
+    # `cores` is 0 if unknown.
     if others is not None and others > limits.others * max(1, conditions.cores):
         found.append(f"other processes kept {others:.1f} of {_cores(conditions)} busy")
     if steal is not None and steal > limits.steal:

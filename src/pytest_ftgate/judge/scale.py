@@ -84,6 +84,7 @@ def change_text(metric: str, shift: float) -> str:
 
 def _bounded(log: float) -> float:
     """A log whose exponential is a finite number above 0."""
+    # math.exp overflows from 710 and underflows below -745.
     return max(-700.0, min(log, 700.0))
 
 

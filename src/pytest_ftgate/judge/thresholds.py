@@ -188,9 +188,9 @@ def effective(
     effect, effect_from = _first(metric, "effect", layers, usual.effect)
     floor, _ = _first(metric, "floor", layers, usual.floor)
     if effect <= margin and not effect_from:
-        effect = margin + usual.effect - usual.margin
+        effect = margin + usual.effect - usual.margin  # keeps the default distance
     if effect <= margin and not margin_from:
-        margin = effect * usual.margin / usual.effect
+        margin = effect * usual.margin / usual.effect  # keeps the default proportion, and stays above 0
     if effect <= margin:
         raise ThresholdError(
             f"{metric}: effect {percent(effect)} ({effect_from}) is not above "

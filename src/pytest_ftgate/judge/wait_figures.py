@@ -175,6 +175,7 @@ def _gil_waits(waits: Sequence[Waits]) -> tuple[float | None, float | None, floa
     known = [each for each in waits if each.gil_waits]
     histogram: Counter[int] = Counter()
     for each in known:
+        # A histogram counts whole waits, so weights are in thousandths.
         histogram.update({bucket: round(1000 * weight) for bucket, weight in each.gil_waits.items()})
     ended = histogram.total() / 1000
     longest = float(max((each.gil_max_ns for each in known), default=0))

@@ -211,7 +211,7 @@ def _child(path: str, key: str) -> str:
 
 def _check_version(read: Any, field: str, known: int, name: str) -> None:
     version = read.get(field) if isinstance(read, dict) else None
-    if type(version) is not int:
+    if type(version) is not int:  # isinstance would accept true
         raise broken(name, f"$.{field}", f"a version number is missing (this version writes {known})")
     if version > known:
         fault = f"version {version} is newer than this pytest-ftgate reads ({known})"

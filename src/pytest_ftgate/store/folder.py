@@ -75,6 +75,7 @@ class Store:
             baseline = self._read(path)
             if baseline is None:
                 continue
+            # A copied or renamed file would be a second baseline of the same test.
             if self.path(baseline.test) != path:
                 belongs = self.path(baseline.test)
                 raise broken(str(path), "$.test", f"{baseline.test} belongs in {belongs}", "move or delete the file")
@@ -107,6 +108,7 @@ class Store:
     def _remove(self, path: Path) -> None:
         try:
             path.unlink()
+            # Version control does not track empty folders, so they are removed up to the root.
             for folder in path.parents:
                 if folder == self.root or any(folder.iterdir()):
                     break
@@ -136,6 +138,7 @@ class Store:
         folder.mkdir(parents=True, exist_ok=True)
         ignore = folder / ".gitignore"
         if folder.name == ".ftgate" and not ignore.exists():
+            # The folder ignores itself, so that projects need no entry for it.
             ignore.write_text("*\n", encoding="utf-8")
 
 
@@ -151,6 +154,7 @@ def _merged(old: TestBaseline, changes: Iterable[Change]) -> TestBaseline:
         if change.machine is not None:
             machines[change.machine.fingerprint] = change.machine
     kept = {label: builds for label, builds in cells.items() if builds}
+    # Machines that no stored cell refers to are dropped, else they would stay in the file forever.
     used = {key.partition("/")[0] for builds in kept.values() for key in builds}
     known = {fingerprint: machine for fingerprint, machine in machines.items() if fingerprint in used}
     return TestBaseline(schema=SCHEMA, statistic=STATISTIC, test=old.test, machines=known, cells=kept)

@@ -98,6 +98,7 @@ def _kept(launches: Iterable[Launch]) -> tuple[Launch, ...]:
 
 def _times_alone(launch: Launch) -> Launch:
     """A launch that only serves as a reference: its times without phases."""
+    # `work_ns` is a required field.
     iterations = (Iteration(wall_ns=each.wall_ns, work_ns=each.wall_ns, rate=each.rate) for each in launch.iterations)
     return msgspec.structs.replace(launch, iterations=tuple(iterations), cold=None)
 
@@ -128,6 +129,7 @@ def _portable_sites(launch: Launch, root: PurePath | None) -> Launch:
         (stored(site) for site in launch.locks.sites if site.contended),
         key=lambda site: (site.file, site.line, site.kind, site.name, site.waits_for),
     )
+    # Only waits are compared with a stored recording, so its acquisitions are not needed.
     locks = msgspec.structs.replace(launch.locks, sites=tuple(sites), counted_ops=0)
     return msgspec.structs.replace(launch, locks=locks, iterations=())
 
@@ -164,6 +166,7 @@ def cell_nodeid(test: str, label: str) -> str:
 
 def _sample(stored: StoredCell, recording: Recording, nodeid: str) -> Sample:
     known = {field: getattr(stored.interpreter, field) for field in StoredInterpreter.__struct_fields__}
+    # Fields that are not stored name a place on the recording machine; no metric reads them.
     interpreter = Interpreter(executable="", jit_available=False, config_args="", found="", **known)
     cell = Cell(
         nodeid=nodeid,

@@ -258,7 +258,7 @@ class _Parser:
     def number(self, token: Token) -> Number:
         try:
             value = float(token.text)
-        except ValueError:
+        except ValueError:  # `1__0` matches the pattern
             value = math.inf
         size, dimension = self.unit()
         if not math.isfinite(value * size):
