@@ -8,7 +8,8 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -16,10 +17,12 @@ from fake_launcher import group_of, spec_of
 
 from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.measure import launch
-from pytest_ftgate.measure.launch import LaunchFailed, Request
+from pytest_ftgate.measure.cell_run import CellRun
+from pytest_ftgate.measure.launch import Handle, LaunchFailed, Request
 from pytest_ftgate.measure.launchers import runner_copy, workload
 from pytest_ftgate.measure.launchers.runner_copy import install_runner
-from pytest_ftgate.measure.launchers.workload import WorkloadLauncher, launch_of
+from pytest_ftgate.measure.launchers.workload import WorkloadLauncher
+from pytest_ftgate.measure.run_context import RunningLaunch
 from pytest_ftgate.measure.watch import processes
 from pytest_ftgate.model import Iteration, Launch, MemoryPoint, Param, Settings, Spec, Timer, to_builtins
 from pytest_ftgate.runner.protocol import BARRIER, CHECK, COLD, HOLD, MEASURED, PROTOCOL, WARMUP
@@ -34,7 +37,7 @@ def request_of(spec: Spec | None = None, *, settings: Settings | None = None, **
         "cell": cell,
         "spec": spec or spec_of("fork", workers=3),
         "python": "/opt/env/bin/python",
-        "side": "own",
+        "role": "own",
         "expect_gil": False,
         "environment": {},
         "hash_seed": 7,
@@ -62,7 +65,7 @@ def test_a_job_holds_what_the_runner_needs_and_is_plain_json(tmp_path: Path) -> 
     [("own", ("", False)), ("control", ("burn", False)), ("locks", ("", True)), ("empty", ("empty", False))],
 )
 def test_a_pool_and_what_a_launch_runs_are_said(side: str, said: tuple[str, bool]) -> None:
-    job = workload.job_of(request_of(spec_of("fork", reuse="pool"), side=side), Path("result.json"), (5, 6))
+    job = workload.job_of(request_of(spec_of("fork", reuse="pool"), role=side), Path("result.json"), (5, 6))
     assert (job["fresh"], job["setup"]["control"], job["locks"]) == (False, *said)
 
 
@@ -236,10 +239,12 @@ def test_a_launch_is_recorded_as_it_was() -> None:
         results=("1",),
         gil_enabled=True,
     )
-    made = launch_of(finished, request_of(), 4, "2026-01-02", loops=5, window_ns=9, memory=(point,))
+    handle = cast(Handle, SimpleNamespace(finish=lambda: finished))
+    running = RunningLaunch(cast(CellRun, None), request_of(), handle)
+    made = running.finish(4, loops=5, window_ns=9, memory=(point,))
     for name in ("cold", "iterations", "counters", "timers", "peaks", "results", "gil_enabled", "locks"):
         assert getattr(made, name) == getattr(finished, name)
-    assert (made.order, made.hash_seed, made.started_at) == (4, 7, "2026-01-02")
+    assert (made.order, made.hash_seed, made.started_at) == (4, 7, running.started_at)
     assert (made.loops, made.window_ns, made.memory) == (5, 9, (point,))
 
 

@@ -682,7 +682,7 @@ def test_memory_that_workers_hold_is_seen(bench: Bench, executor: Executor, buil
         for _ in range(5):  # until the machine is quiet: a look that is the only one may have come when one had ended
             handle = bench.start(executor, build=build, params=(Param(name="mib", literal=str(mib)),))
             handle.ready()
-            points = handle.hold(800_000_000, True).memory
+            points = handle.measure_held(800_000_000, True).memory
             handle.finish()
             assert {point.processes for point in points} == {points[0].processes}
             if len(points) > 1:

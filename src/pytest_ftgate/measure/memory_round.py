@@ -11,7 +11,6 @@ from ..model import Barrier, Launch, Looking, iteration_value
 from ..runner.protocol import WARMUP
 from .cell_run import CellRun
 from .launch import Handle, Held, LaunchRole
-from .launchers.workload import launch_of
 from .run_context import RunContext
 
 HOLD_ITERATIONS = 1.25
@@ -74,19 +73,15 @@ class MemoryRound:
             both = informs and self.number < BARE_HOLDS and self.context.spares(max(hold_ns, wall_ns), 0.1)
             ways = self.context.shuffled([True, False]) if both else [True]
             call_ns = 0.0 if self.iterations.window_ns else cell_run.call_ns
-            held = {sampled: launch.handle.hold(hold_ns, sampled, call_ns) for sampled in ways}
+            held = {sampled: launch.handle.measure_held(hold_ns, sampled, call_ns) for sampled in ways}
             self.context.sample_conditions()
-            finished = launch.handle.finish()
-        return launch_of(
-            finished,
-            launch.request,
-            self.number,
-            launch.started_at,
-            memory=held[True].memory,
-            waits=held[True].waits,
-            barriers=barriers,
-            looking=_sampling_cost(held),
-        )
+            return launch.finish(
+                self.number,
+                memory=held[True].memory,
+                waits=held[True].waits,
+                barriers=barriers,
+                looking=_sampling_cost(held),
+            )
 
     def _warm_up(self, cell_run: CellRun, handle: Handle) -> tuple[Barrier, ...]:
         """A server is warmed up as for its iterations; a command needs nothing, as each iteration is a new process."""
@@ -108,8 +103,7 @@ class MemoryRound:
         with self.context.ready(cell_run, role, settled=settled) as launch:
             barriers = self._barriers(launch.handle, count)
             self.context.sample_conditions()
-            finished = launch.handle.finish()
-        return launch_of(finished, launch.request, self.number, launch.started_at, barriers=barriers)
+            return launch.finish(self.number, barriers=barriers)
 
     def _barriers(self, handle: Handle, count: int) -> tuple[Barrier, ...]:
         window_ns = min(self.iterations.window_ns, BARRIER_WINDOW_NS)

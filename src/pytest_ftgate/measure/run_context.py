@@ -6,9 +6,11 @@ import contextlib
 import random
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from ..model import Need
+import msgspec
+
+from ..model import Launch, Need
 from .budget import IterationPlan, RunBudget
 from .cell_run import CellRun
 from .conditions import ConditionsMonitor
@@ -39,7 +41,17 @@ class RunningLaunch:
     @property
     def role(self) -> LaunchRole:
         """What it runs for its cell."""
-        return self.request.side
+        return self.request.role
+
+    def finish(self, order: int, **samples: Any) -> Launch:
+        """Let it end by itself; its record, with its round (`order`) and what was sampled, by Launch's names."""
+        return msgspec.structs.replace(
+            self.handle.finish(),
+            order=order,
+            hash_seed=self.request.hash_seed,
+            started_at=self.started_at,
+            **samples,
+        )
 
 
 class RunContext:
@@ -83,7 +95,7 @@ class RunContext:
             cell=cell_run.cell,
             spec=cell_run.spec,
             python=target.python,
-            side=role,
+            role=role,
             expect_gil=gil_on or not target.interpreter.free_threaded,
             environment=target.environment,
             hash_seed=self.rng.randrange(1, 2**32),

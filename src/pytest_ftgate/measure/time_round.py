@@ -12,7 +12,6 @@ from ..runner.protocol import CHECK, COLD, MEASURED, WARMUP
 from . import budget
 from .cell_run import CellRun
 from .launch import LaunchRole
-from .launchers.workload import launch_of
 from .memory_round import MemoryRound
 from .run_context import RunContext, RunningLaunch
 
@@ -169,11 +168,7 @@ class TimeRound:
         return MemoryRound(self.context).cost_ns(launch.cell_run, wall_ns)
 
     def _finish(self, launch: RunningLaunch) -> None:
-        finished = launch.handle.finish()
-        window_ns = self.iterations.window_ns
-        record = launch_of(
-            finished, launch.request, self.number, launch.started_at, loops=self._loops(launch), window_ns=window_ns
-        )
+        record = launch.finish(self.number, loops=self._loops(launch), window_ns=self.iterations.window_ns)
         launch.cell_run.launches_of(launch.role).append(record)
 
 

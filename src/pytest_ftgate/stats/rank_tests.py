@@ -11,16 +11,19 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import Final, Literal, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from ..model import Interval, Test
 
+# numpy is imported where it is used: the metric table reads this module, and declaring a test must stay light.
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats: TypeAlias = NDArray[np.float64]
+    Values: TypeAlias = Sequence[float] | Floats
+
 Alternative = Literal["greater", "less"]
-Floats: TypeAlias = NDArray[np.float64]
-Values: TypeAlias = Sequence[float] | Floats
 Estimator: TypeAlias = float | None
 """How a launch is reduced to one value: a quantile of the iterations of both sides, or PAIRED."""
 PAIRED: Final = None
@@ -54,6 +57,9 @@ def signed_rank(differences: Values, *, shift: float = 0.0, alternative: Alterna
     `shift` keeps the lowest rank and supports nothing; where magnitudes tie, those that support the alternative get
     the lower ranks. 1.0 without differences. Raises ValueError for a value that is not finite.
     """
+
+    import numpy as np
+
     if not len(differences):
         return 1.0
     values = _finite(differences)
@@ -125,6 +131,9 @@ def hodges_lehmann(new: Values, reference: Values) -> float:
 
     Raises ValueError when either side is empty or holds a value that is not finite.
     """
+
+    import numpy as np
+
     return float(np.median(_differences(new, reference)))
 
 
@@ -190,6 +199,9 @@ def ratio_interval(launches: Sequence[tuple[Values, Values]], level: float) -> I
     launch the ratios of its iterations are taken, which leave out what differs between launches. Raises ValueError for
     no launch, no iterations, or one that is not positive.
     """
+
+    import numpy as np
+
     ratios: Values = [iterations_ratio(own, other, PAIRED) for own, other in launches]
     if len(launches) == 1:
         own, other = launches[0]
@@ -215,6 +227,9 @@ def theil_sen(xs: Values, ys: Values) -> float:
     One step among many points, as an allocator takes it, does not move it. Points with the same x are not paired with
     each other. Raises ValueError for sides of unequal length, a value that is not finite, or fewer than two xs.
     """
+
+    import numpy as np
+
     return float(np.median(_slopes(xs, ys)))
 
 
@@ -225,6 +240,9 @@ def theil_sen_interval(xs: Values, ys: Values, level: float) -> Interval:
     It assumes that the deviations of the points from the line are exchangeable, which within one launch is at best
     nearly true. `Interval.level` is the level that it really has. Raises ValueError as `theil_sen` does.
     """
+
+    import numpy as np
+
     slopes = _slopes(xs, ys)
     groups = sorted(int(count) for count in np.unique(_finite(xs), return_counts=True)[1])
     return _interval(slopes, _rank_sum_tail(*groups), level)
@@ -268,6 +286,9 @@ def log_interval(values: Values, level: float = 0.95) -> Interval:
 
     One value is its own interval, at level 0. Raises ValueError for none, or for one that is not positive.
     """
+
+    import numpy as np
+
     logs = np.log(_positive(values))
     mean = float(logs.mean())
     if len(logs) == 1:
@@ -283,6 +304,9 @@ def floor(values: Values, quantile: float) -> float:
 
     It shows the cost of the code rather than disturbances. Raises ValueError for no iterations.
     """
+
+    import numpy as np
+
     return float(np.quantile(_finite(values), quantile))
 
 
@@ -301,6 +325,9 @@ def iterations_ratio(own: Values, other: Values, estimator: Estimator) -> float:
     iterations, which were measured at nearly the same time; iterations without a partner are then left out. Raises
     ValueError for no iterations, or one that is not positive.
     """
+
+    import numpy as np
+
     if estimator is not PAIRED:
         return floor(own, estimator) / floor(other, estimator)
     pairs = min(len(own), len(other))
@@ -343,6 +370,9 @@ def gini_deviation(values: Values) -> float:
 
     The mean of |a - b| over all pairs, times sqrt(pi) / 2; 0.0 for fewer than two values.
     """
+
+    import numpy as np
+
     if len(values) < 2:
         return 0.0
     ascending = np.sort(_finite(values))
@@ -358,6 +388,9 @@ def bonferroni(alpha: float, hypotheses: int) -> float:
 
 def _wins(new: Floats, reference: Floats, shift: float, alternative: Alternative) -> int:
     """Pairs that support the alternative beyond rounding."""
+
+    import numpy as np
+
     tolerance = _ROUNDING * max(float(np.abs(new).max()), float(np.abs(reference).max()), abs(shift))
     limits = np.sort(reference + shift)
     if alternative == "greater":
@@ -434,6 +467,9 @@ def _critical(tail: Sequence[float], alpha: float) -> int:
 
 def _interval(shifts: Floats, tail: Sequence[float], level: float) -> Interval:
     """The median of the shifts with its two-sided interval, see `_bounds`."""
+
+    import numpy as np
+
     error = (1 - level) / 2
     low, high, reached = _bounds(shifts, tail, error, error)
     return Interval(value=float(np.median(shifts)), low=low, high=high, level=reached)
@@ -444,6 +480,9 @@ def _bounds(shifts: Floats, tail: Sequence[float], low_error: float, high_error:
 
     `tail` is the null distribution of that count. A bound for which there are too few values is the widest one.
     """
+
+    import numpy as np
+
     ordered, pairs = np.sort(shifts), len(shifts)
     low_wins, high_wins = (min(_critical(tail, error), pairs) for error in (low_error, high_error))
     low, high = float(ordered[pairs - low_wins]), float(ordered[high_wins - 1])
@@ -452,6 +491,9 @@ def _bounds(shifts: Floats, tail: Sequence[float], low_error: float, high_error:
 
 def _slopes(xs: Values, ys: Values) -> Floats:
     """The slopes between all pairs of points that differ in x."""
+
+    import numpy as np
+
     across, up = _finite(xs), _finite(ys)
     if len(across) != len(up):
         raise ValueError(f"{len(across)} xs and {len(up)} ys make no points")
@@ -463,6 +505,8 @@ def _slopes(xs: Values, ys: Values) -> Floats:
 
 
 def _differences(new: Values, reference: Values) -> Floats:
+    import numpy as np
+
     if not len(new) or not len(reference):
         raise ValueError("a shift needs values on both sides")
     return np.subtract.outer(_finite(new), _finite(reference)).ravel()
@@ -480,6 +524,9 @@ def _block_differences(new: Values, reference: Values, size: int) -> tuple[Float
 
 def _walsh_means(values: Values) -> Floats:
     """The means of all pairs of values, a value with itself included."""
+
+    import numpy as np
+
     array = _finite(values)
     first, second = np.triu_indices(len(array))
     # Halved before they are added: the mean of two equal values is then exactly that value, and never overflows.
@@ -487,6 +534,8 @@ def _walsh_means(values: Values) -> Floats:
 
 
 def _finite(values: Values) -> Floats:
+    import numpy as np
+
     array = np.asarray(values, dtype=np.float64)
     if not len(array) or not np.isfinite(array).all():
         raise ValueError("finite values are needed" if len(array) else "at least one value is needed")
