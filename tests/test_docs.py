@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_ftgate.declare.options import OPTIONS
+from pytest_ftgate.judge import metrics
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*/README.md")])
@@ -26,6 +27,12 @@ def anchors(page: Path) -> set[str]:
 def test_every_option_is_documented() -> None:
     named = set(re.findall(r"--ftgate[-a-z]*", TEXT))
     assert {option.cli for option in OPTIONS} - named == set()
+
+
+def test_every_metric_is_documented() -> None:
+    table = (ROOT / "docs" / "judging.md").read_text(encoding="utf-8").partition("\n## Metrics\n")[2]
+    named = set(re.findall(r"`([a-z0-9_.]+|[a-z]+\.NAME)`", table.partition("\n## ")[0]))
+    assert {*metrics.NAMES, *(f"{kind}.NAME" for kind in metrics.OWN)} - named == {"ratio"}
 
 
 def test_options_and_keys_that_the_pages_name_exist() -> None:

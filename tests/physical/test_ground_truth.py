@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import median
 
 import pytest
@@ -17,10 +17,11 @@ from bench import (
     THREADS,
     Bench,
     each_on_a_build,
-    tried_again,
 )
 
-from pytest_ftgate.measure.launch import Handle, Held
+from physical import confirm, confirm_near, confirmed
+from pytest_ftgate.measure.launch import Handle, Held, LaunchFailed
+from pytest_ftgate.measure.launchers import workload
 from pytest_ftgate.model import Barrier, Executor, LockSite, LockWaits, Param, Waits
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
 
@@ -31,16 +32,6 @@ MIB = 1 << 20
 
 def params(**values: object) -> tuple[Param, ...]:
     return tuple(Param(name=name, literal=repr(value)) for name, value in values.items())
-
-
-def quiet(attempt: Callable[[], float], wanted: float, rel: float, tries: int = 4) -> None:
-    """A physical figure on a machine that others use too: the nearest of a few tries must be near enough."""
-    seen = []
-    for _ in range(tries):
-        seen.append(attempt())
-        if seen[-1] == pytest.approx(wanted, rel=rel):
-            return
-    pytest.fail(f"{seen}: none is within {rel:.0%} of {wanted}")
 
 
 # -- lock wait -----------------------------------------------------------------------------------------------------
@@ -110,8 +101,9 @@ def lock_launch(
 
 
 def site_of(waits: LockWaits, waits_for: str = "lock") -> LockSite:
-    (site,) = [site for site in waits.sites if site.waits_for == waits_for and site.contended]
-    return site
+    found = [site for site in waits.sites if site.waits_for == waits_for and site.contended]
+    assert len(found) == 1, waits.sites
+    return found[0]
 
 
 @each_on_a_build(ALL)
@@ -123,12 +115,12 @@ def test_threads_that_hold_a_lock_wait_as_theory_says(bench: Bench, executor: Ex
         waits, held_ns = lock_launch(bench, executor, build, workers=2)
         site = site_of(waits)
         assert (site.file, site.line, site.kind) == (str(path), line, "Lock")
-        assert site.contended == 2 * 2 * 2  # two workers, two turns, two of three threads wait
+        assert site.contended == 2 * 2 * 2  # two workers, two iterations, two of three threads wait
         assert site.acquisitions == 2 * 3  # of the warm-up
         assert site.max_ns < 1.3 * site.total_ns / 6
         return site.total_ns / (2 * 2 * 3 * held_ns)  # 0 + h + 2 h
 
-    quiet(over_theory, 1.0, 0.1)
+    confirm_near(over_theory, pytest.approx(1.0, rel=0.1))
 
 
 @each_on_a_build([THREADS, *PROCESSES, TASKS])
@@ -153,7 +145,7 @@ def test_workers_that_share_a_lock_wait_as_theory_says(
         held = done.timers["held"]
         return site.total_ns / (2 * 3 * held.total_ns / held.count)
 
-    quiet(over_theory, 1.0, 0.1)
+    confirm_near(over_theory, pytest.approx(1.0, rel=0.1))
 
 
 @pytest.mark.parametrize("build", BUILDS)
@@ -161,7 +153,8 @@ def test_a_lock_that_the_user_named_carries_its_name(bench: Bench, build: str) -
     bench.write(SHARED.replace("return kind.Lock()", 'return ftgate.named(kind.Lock(), "cache")'))
     for executor in (THREADS, SPAWN, TASKS):
         waits, _ = lock_launch(bench, executor, build, workers=2, iterations=1)
-        assert site_of(waits).name == "cache"
+        # The warm-up counts acquisitions, so the site is there whether or not a worker came late and found it free.
+        assert {site.name for site in waits.sites if site.waits_for == "lock"} == {"cache"}
 
 
 @pytest.mark.parametrize("build", BUILDS)
@@ -182,19 +175,21 @@ def test_waiting_for_an_item_is_no_lock_wait(bench: Bench, build: str) -> None:
         def state(kind):
             return queue.Queue()
     """)
-    waits, _ = lock_launch(bench, THREADS, build, workers=2)
-    site = site_of(waits, "queue")
-    assert (site.kind, site.contended) == ("Queue", 2)
-    assert sum(site.total_ns for site in waits.sites if site.waits_for == "lock") < site.total_ns / 20
+
+    def sample() -> None:
+        waits, _ = lock_launch(bench, THREADS, build, workers=2)
+        site = site_of(waits, "queue")
+        assert (site.kind, site.contended) == ("Queue", 2)
+        assert sum(site.total_ns for site in waits.sites if site.waits_for == "lock") < site.total_ns / 20
+
+    confirm(sample)
 
 
 def test_a_launch_without_the_start_hook_is_an_error(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pytest_ftgate.measure import launch
-
     bench.write(SHARED)
-    monkeypatch.setattr(launch, "STARTHOOK", "elsewhere")
+    monkeypatch.setattr(workload, "STARTHOOK", "elsewhere")
     handle = bench.start(THREADS, side="locks")
-    with pytest.raises(launch.LaunchFailed, match="the lock probe is not at work"):
+    with pytest.raises(LaunchFailed, match="the lock probe is not active"):
         handle.ready()
 
 
@@ -228,18 +223,22 @@ POOLED = """
 @pytest.mark.parametrize("reuse", ["fresh", "pool"])
 def test_workers_of_a_pool_are_seen_too(bench: Bench, executor: Executor, reuse: str, build: str) -> None:
     path = bench.write(POOLED)
-    handle = bench.start(executor, build=build, side="locks", workers=2, reuse=reuse, body="executor")
-    handle.ready()
-    for kind in (COLD, WARMUP, MEASURED, MEASURED):
-        handle.iteration(kind)
-    waits = handle.finish().locks
-    assert waits is not None
-    site = site_of(waits)
-    assert (site.file, site.kind) == (str(path), "Lock")
-    # Two tasks a turn, each with two threads of which one waits; those of one process meet at the same lock.
-    least = 4 if executor in (SERIAL, THREADS) else 2
-    assert least <= site.contended <= 6
-    assert site.total_ns > site.contended * 15_000_000
+
+    def sample() -> None:
+        handle = bench.start(executor, build=build, side="locks", workers=2, reuse=reuse, body="executor")
+        handle.ready()
+        for kind in (COLD, WARMUP, MEASURED, MEASURED):
+            handle.iteration(kind)
+        waits = handle.finish().locks
+        assert waits is not None
+        site = site_of(waits)
+        assert (site.file, site.kind) == (str(path), "Lock")
+        # Two tasks a iteration, each with two threads of which one waits; those of one process meet at the same lock.
+        least = 4 if executor in (SERIAL, THREADS) else 2
+        assert least <= site.contended <= 6
+        assert site.total_ns > site.contended * 15_000_000
+
+    confirm(sample)
 
 
 # -- waits from outside --------------------------------------------------------------------------------------------
@@ -260,7 +259,7 @@ BUSY = """
 def watched(bench: Bench, executor: Executor, build: str, workers: int = 2) -> Waits:
     handle = bench.start(executor, build=build, workers=workers)
     handle.ready()
-    held: Held = handle.measure_held(800_000_000, True)
+    held: Held = handle.measure_held(500_000_000, True)
     handle.finish()
     assert held.waits is not None
     assert held.waits.unavailable == ""
@@ -278,13 +277,10 @@ def test_two_busy_workers_wait_for_the_gil_where_they_share_one(bench: Bench, ex
         assert sum(parts) == pytest.approx(waits.span_s, rel=0.02)
         if not share_it:
             assert waits.gil_s < 0.02 * waits.span_s
-        # What others on this machine leave to the workers is halved between running and waiting.
-        return waits.gil_s / (waits.gil_s + waits.running_s)
+        # Of two that share a GIL one waits for it, and one runs or waits for a core.
+        return waits.gil_s / (waits.gil_s + waits.running_s + waits.runnable_s)
 
-    if share_it:
-        quiet(gil_share, 0.5, 0.1)
-    else:
-        assert gil_share() < 0.02
+    confirm_near(gil_share, pytest.approx(0.5, rel=0.1) if share_it else pytest.approx(0, abs=0.02))
 
 
 # -- memory --------------------------------------------------------------------------------------------------------
@@ -329,11 +325,46 @@ def test_a_worker_that_touches_64_mib_adds_64_mib(bench: Bench, executor: Execut
             uss(barriers(bench, executor, build, 2, mib=64)) - uss(barriers(bench, executor, build, 2, mib=0))
         ) / MIB
 
-    quiet(added, 2 * 64, 0.03)
+    confirm_near(added, pytest.approx(2 * 64, rel=0.03))
+
+
+@each_on_a_build([THREADS, *PROCESSES, INTERPRETERS])
+def test_memory_that_workers_hold_is_seen(bench: Bench, executor: Executor, build: str) -> None:
+    # An anonymous mapping in place of an object: allocators keep or give back what imports left, as it suits them.
+    # The first launch is not sampled: it compiles what it imports, which leaves most.
+    bench.write("""
+        import mmap
+        import time
+
+        @ftgate.compare(threads)
+        def test_it(worker, mib):
+            if not hasattr(worker.local, "held"):
+                worker.local.held = mmap.mmap(-1, mib << 20)
+                for page in range(0, mib << 20, 4096):
+                    worker.local.held[page] = 1
+            time.sleep(0.01)
+    """)
+
+    def launch(mib: int) -> Handle:
+        handle = bench.start(executor, build=build, params=params(mib=mib))
+        handle.ready()
+        return handle
+
+    def held(handle: Handle) -> int:
+        points = handle.measure_held(800_000_000, True).memory
+        assert {point.processes for point in points} == {points[0].processes}
+        assert len(points) > 1  # the only sample may have been taken when a worker had ended
+        return max(point.uss_bytes or 0 for point in points)
+
+    first = launch(1)
+    first.iteration(COLD)
+    first.finish()
+    little, much = launch(1), launch(33)
+    confirm_near(lambda: (held(much) - held(little)) / MIB, pytest.approx(2 * 32, abs=6))
 
 
 @pytest.mark.parametrize("build", BUILDS)
-@tried_again
+@confirmed
 def test_what_a_forked_worker_writes_moves_from_shared_to_unique(bench: Bench, build: str) -> None:
     bench.write("""
         import mmap
@@ -388,7 +419,7 @@ def test_a_leak_is_seen_as_what_it_is(bench: Bench, executor: Executor, build: s
         taken = [(b.point.uss_bytes or 0) - (a.point.uss_bytes or 0) for a, b in zip(none, some, strict=True)]
         return theil_sen(list(range(len(taken))), [float(each) for each in taken]) / 1024
 
-    quiet(slope_kib, 100, 0.05)
+    confirm_near(slope_kib, pytest.approx(100, rel=0.05))
 
 
 @pytest.mark.parametrize("executor", ALL, ids=lambda executor: executor.label)

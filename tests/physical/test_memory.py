@@ -16,6 +16,7 @@ import psutil
 import pytest
 from bench import BUILDS
 
+from physical import confirmed
 from pytest_ftgate.measure.watch import memory, proc
 from pytest_ftgate.measure.watch import processes as processes_module
 from pytest_ftgate.measure.watch.proc import FORKSERVER, children_of
@@ -505,6 +506,7 @@ def test_the_kernel_tells_the_children_of_processes(start: Start) -> None:
     assert children_of([family.pid]) is None
 
 
+@confirmed
 def test_the_tree_holds_the_children_and_their_memory(start: Start) -> None:
     alone, family = start(IDLE), start(parent(False))
     assert eventually(lambda: len(processes_module.tree(family.pid)) == 2)
@@ -551,6 +553,7 @@ print(flush=True); input()
 @both_builds
 @pytest.mark.parametrize("kind", TOUCH)
 @needs_rollup
+@confirmed
 def test_64_mib_touched_are_64_mib(start: Start, executables: dict[str, str], build: str, kind: str) -> None:
     drop = "kept.close()" if kind == "mmap" else "del kept"
     child = start(TOUCHING.format(take=TOUCH[kind], drop=drop), python=executables[build])
@@ -567,6 +570,7 @@ def test_64_mib_touched_are_64_mib(start: Start, executables: dict[str, str], bu
 
 @both_builds
 @needs_rollup
+@confirmed
 def test_looks_at_rest_agree(start: Start, executables: dict[str, str], build: str) -> None:
     child = start(IDLE, python=executables[build])
     looks = [at_rest(child) for _ in range(5)]
@@ -576,6 +580,7 @@ def test_looks_at_rest_agree(start: Start, executables: dict[str, str], build: s
 
 @both_builds
 @needs_rollup
+@confirmed
 def test_who_else_runs_the_interpreter_makes_no_difference_to_what_was_written(
     start: Start, executables: dict[str, str], build: str
 ) -> None:
@@ -587,6 +592,9 @@ def test_who_else_runs_the_interpreter_makes_no_difference_to_what_was_written(
     assert unique(after) == pytest.approx(unique(before), abs=PAGE)
     assert (after.uss_bytes or 0) <= (before.uss_bytes or 0) + PAGE
     assert unique(after) <= (after.uss_bytes or 0)
+    for process in (alone, *others):  # the next sample is alone again
+        process.kill()
+        process.wait()
 
 
 # A third process that shares the pages is there, and does all that the writer does, on a single page.
@@ -626,6 +634,7 @@ input()
 
 @both_builds
 @needs_rollup
+@confirmed
 def test_what_a_forked_child_writes_moves_from_shared_to_unique(executables: dict[str, str], build: str) -> None:
     written = 16 * MIB
     code = FORKING.format(steps=written // PAGE)
@@ -705,6 +714,7 @@ if __name__ == "__main__":
 
 @both_builds
 @needs_rollup
+@confirmed
 def test_roles_are_told_apart(tmp_path: Path, executables: dict[str, str], build: str) -> None:
     script = tmp_path / "family.py"
     script.write_text(FAMILY, encoding="utf-8")

@@ -7,13 +7,13 @@ import os
 import re
 import subprocess
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from bench import BUILDS, tried_again
+from bench import BUILDS
 
+from physical import confirm, confirmed
 from pytest_ftgate.runner.locks.sites import (
     COUNT,
     OFF,
@@ -92,14 +92,6 @@ def dedented(script: str) -> str:
     return textwrap.dedent(script).lstrip("\n")
 
 
-def when_quiet(look: Callable[[], str]) -> None:
-    """A physical truth on a machine that others use too: `look` says what is amiss, and may look eight times."""
-    for _ in range(7):
-        if not look():
-            return
-    assert look() == ""
-
-
 # Histograms
 
 
@@ -161,76 +153,6 @@ def test_inner_locks_are_those_of_the_modules_that_are_timed_as_a_whole(
     assert is_inner(module, code) is inner
 
 
-# Ground truth
-
-QUEUEING = """
-import threading, time
-lock = threading.KIND()
-gate = threading.Barrier(4)
-held = []
-
-def worker():
-    for _ in range(3):
-        gate.wait()
-        with lock:
-            start = time.perf_counter_ns()
-            time.sleep(0.04)
-            held.append(time.perf_counter_ns() - start)
-
-threads = [threading.Thread(target=worker) for _ in range(4)]
-for thread in threads: thread.start()
-for thread in threads: thread.join()
-print(*held)
-"""
-
-
-def in_theory(held_ns: list[int]) -> list[int]:
-    """The waits of four that come at once, round by round: of the second, the third and the fourth to be served."""
-    rounds = [held_ns[first : first + 4] for first in range(0, len(held_ns), 4)]
-    return sorted(sum(holds[:before]) for holds in rounds for before in (1, 2, 3))
-
-
-def percentile(site: dict[str, Any], share: float) -> float:
-    """From the histogram alone, as a report does: the middle of the bucket."""
-    left = share * site["contended"]
-    for bucket, count in sorted((int(bucket), count) for bucket, count in site["histogram"].items()):
-        left -= count
-        if left <= 0:
-            return sum(bounds_of(bucket)) / 2
-    raise AssertionError(site)
-
-
-@pytest.mark.parametrize(
-    ("kind", "waits_for"),
-    [
-        ("Lock", "lock"),
-        ("RLock", "lock"),
-        ("Condition", "lock"),
-        ("Semaphore", "queue"),
-        ("BoundedSemaphore", "queue"),
-    ],
-)
-def test_threads_wait_what_queueing_theory_says(probe: Probe, kind: str, waits_for: str) -> None:
-    """Four that come at once wait 0, h, 2h and 3h, whatever their order: 6h a round, with a median of 2h."""
-    script = QUEUEING.replace("KIND", kind)
-
-    def look() -> str:
-        ran = probe.good(script)
-        (site,) = ran.at("lock =", script)
-        (barrier,) = ran.at("gate =", script)
-        assert (site["kind"], site["waits_for"]) == (kind, waits_for)
-        assert (barrier["kind"], barrier["waits_for"], barrier["contended"]) == ("Barrier", "queue", 9)
-        assert sum(site["histogram"].values()) == site["contended"]
-        assert len(ran.sites) == 2
-        waits_ns = in_theory([int(held_ns) for held_ns in ran.out.split()])
-        if site["contended"] != len(waits_ns):  # One came so late from the barrier that it found the lock free.
-            return str(site)
-        found = (site["total_ns"] / sum(waits_ns), percentile(site, 0.5) / waits_ns[4], site["max_ns"] / waits_ns[-1])
-        return "" if all(0.9 < ratio < 1.1 for ratio in found) else str(found)
-
-    when_quiet(look)
-
-
 # Where and what
 
 
@@ -287,7 +209,7 @@ def test_queue_waits_stand_once_at_the_line_that_made_them(probe: Probe) -> None
         "mine =": "Mine",
     }
 
-    def look() -> str:
+    def sample() -> None:
         ran = probe.good(WAITS)
         queue = [site for site in ran.sites if site["waits_for"] == "queue"]
         for text, kind in kinds.items():
@@ -296,10 +218,9 @@ def test_queue_waits_stand_once_at_the_line_that_made_them(probe: Probe) -> None
             assert site["total_ns"] > 20e6
         assert len(queue) == len(kinds)
         # Whoever is woken may find the lock still held by the one that woke it: inside the wait, so never a lock wait.
-        locks = [site for site in ran.sites if site["waits_for"] == "lock"]
-        return str(locks) if locks else ""
+        assert [site for site in ran.sites if site["waits_for"] == "lock"] == []
 
-    when_quiet(look)
+    confirm(sample)
 
 
 CONTENDED = dedented("""
@@ -333,7 +254,7 @@ CONTENDED = dedented("""
 """)
 
 
-@tried_again
+@confirmed
 def test_lock_waits_stand_at_the_line_that_made_the_lock_and_named_ones_apart(probe: Probe) -> None:
     ran = probe.good(CONTENDED)
 
@@ -510,7 +431,7 @@ def test_locks_are_created_at_new_lines_while_others_are_folded(probe: Probe) ->
 
 
 @pytest.mark.parametrize("told", [False, True])
-@tried_again
+@confirmed
 def test_a_process_that_is_not_told_of_a_window_records_its_waits(probe: Probe, told: bool) -> None:
     """A pool's worker that boots, or is forked, while main counts: it is never told that main does so no more."""
     script = dedented("""
@@ -547,7 +468,7 @@ def test_a_process_that_is_not_told_of_a_window_records_its_waits(probe: Probe, 
     ]
 
 
-@tried_again
+@confirmed
 def test_no_wait_that_straddles_two_windows_is_kept(probe: Probe) -> None:
     """The pause between the turns would be charged to the lock."""
     iterations = "from pytest_ftgate.runner.locks import OFF, RECORD, set_window\n"
@@ -621,7 +542,7 @@ def test_a_signal_or_finalizer_that_creates_locks_never_blocks(probe: Probe) -> 
 # Whose line it is
 
 
-@tried_again
+@confirmed
 def test_a_lock_that_generated_code_creates_is_its_callers(probe: Probe) -> None:
     script = dedented("""
         import dataclasses, queue, threading, time
@@ -826,7 +747,7 @@ def test_the_interpreters_own_lock_tests_pass(probe: Probe) -> None:
 # Every process and interpreter
 
 
-@tried_again
+@confirmed
 def test_a_forked_child_keeps_its_own_waits_at_the_locks_own_site(probe: Probe) -> None:
     script = dedented("""
         import os, sys, threading, time
@@ -866,7 +787,7 @@ def test_a_child_of_another_interpreter_process_has_the_probe(probe: Probe) -> N
     assert probe.good(script).out.split() == ["True"]
 
 
-@tried_again
+@confirmed
 def test_each_sub_interpreter_has_the_probe_and_a_file_of_its_own(probe: Probe) -> None:
     script = dedented("""
         import os, textwrap

@@ -7,14 +7,13 @@ import json
 from pathlib import Path
 
 import pytest
-from bench import BUILDS, tried_again
-from lock_script import Script, brief, queued
+from bench import BUILDS
+from lock_script import PROCESSES_HEAD, START_METHODS, Script, brief
 
+from physical import confirm, confirmed
 from pytest_ftgate.runner.locks.sites import COUNT, OFF, RECORD
 
-METHODS = ("fork", "forkserver", "spawn")
-EACH = list(itertools.product(BUILDS, METHODS))
-HOLD_NS = 20e6
+EACH = list(itertools.product(BUILDS, START_METHODS))
 
 each = pytest.mark.parametrize(("build", "method"), EACH)
 # What the build has no part in: each method once, each build somewhere.
@@ -22,67 +21,8 @@ each_method = pytest.mark.parametrize(
     ("build", "method"), [("3.14", "fork"), ("3.14t", "forkserver"), ("3.14", "spawn")]
 )
 
-HEAD = """
-    import multiprocessing as mp
-    import json, os, sys, time
-
-    def run(ctx, target, *args, count=1):
-        started = [ctx.Process(target=target, args=args) for _ in range(count)]
-        for process in started:
-            process.start()
-        for process in started:
-            process.join()
-        assert [process.exitcode for process in started] == [0] * count
-
-    def start():
-        if __name__ == "__main__":
-            main(mp.get_context(sys.argv[1]))
-"""
-
-ONE_LOCK = (
-    HEAD
-    + """
-    def hold(lock, go, out):
-        for _ in range(3):
-            go.wait()
-            came = time.monotonic_ns()
-            with lock:
-                began = time.monotonic_ns()
-                time.sleep(0.02)
-                held = time.monotonic_ns() - began
-            out.put((began, came, held, os.getpid()))
-
-    def main(ctx):
-        lock = ctx.Lock()
-        out = ctx.SimpleQueue()
-        run(ctx, hold, lock, ctx.Barrier(4), out, count=4)
-        print(json.dumps(sorted(out.get() for _ in range(12))))
-
-    start()
-"""
-)
-
-
-@each
-def test_processes_wait_for_a_lock_what_queueing_theory_says(
-    tmp_path: Path, executables: dict[str, str], build: str, method: str
-) -> None:
-    script = Script(tmp_path, ONE_LOCK)
-    for _ in range(5):  # until the machine is quiet
-        sites = script.run(executables[build], method)
-        lock = next(site for site in sites if site.waits_for == "lock")
-        assert (lock.line, lock.kind) == (script.line("ctx.Lock()"), "multiprocessing.Lock")
-        assert {site.kind for site in sites if site is not lock} <= {"multiprocessing.Barrier"}
-        visits = json.loads(script.said)
-        assert {pid for *_, pid in visits} <= script.processes()
-        expected_ns = queued([[came, held] for _, came, held, _ in visits])
-        if expected_ns > 3 * (1 + 2 + 3) * 0.8 * HOLD_NS and lock.total_ns == pytest.approx(expected_ns, rel=0.1):
-            return
-    pytest.fail(f"waits of {lock.total_ns} ns where {expected_ns} are expected")
-
-
 PRIMITIVES = (
-    HEAD
+    PROCESSES_HEAD
     + """
     import queue
     H = 0.03
@@ -186,21 +126,21 @@ def test_each_primitive_at_its_line_and_no_inner_semaphore(
     ours |= {(line[name], f"multiprocessing.{kind}", "lock") for name, kind in locks.items()}
     # Whether main came to it before the child is the machine's to say.
     late = {(line["ready"], "multiprocessing.Event", "queue")}
-    for _ in range(5):  # until the machine is quiet: until the child came to each before main did
+
+    def sample() -> None:
         sites = script.run(executables[build], method)
-        assert brief(sites) - late <= ours
-        if brief(sites) >= ours:
-            break
-    assert brief(sites) >= ours
-    by_line = {site.line: site for site in sites}
-    for name in ("lock", "rlock", "semaphore", "bounded", "condition", "own", "barrier", "value"):
-        assert by_line[line[name]].contended == 1, name
-    assert by_line[line["lock"]].total_ns >= 30e6  # it timed out
-    assert by_line[line["condition"]].total_ns > 2 * 0.9 * 30e6  # with taking the lock back
+        assert brief(sites) - late == ours  # the child came to each before main did
+        by_line = {site.line: site for site in sites}
+        for name in ("lock", "rlock", "semaphore", "bounded", "condition", "own", "barrier", "value"):
+            assert by_line[line[name]].contended == 1, name
+        assert by_line[line["lock"]].total_ns >= 30e6  # it timed out
+        assert by_line[line["condition"]].total_ns > 2 * 0.9 * 30e6  # with taking the lock back
+
+    confirm(sample)
 
 
 INNER = (
-    HEAD
+    PROCESSES_HEAD
     + """
     from concurrent.futures import ProcessPoolExecutor
 
@@ -248,7 +188,7 @@ def test_semaphores_that_multiprocessing_makes_for_itself_are_left_alone(
 
 
 WORKERS = (
-    HEAD
+    PROCESSES_HEAD
     + """
     from concurrent.futures import ProcessPoolExecutor
 
@@ -290,7 +230,7 @@ WORKERS = (
 
 
 @each
-@tried_again
+@confirmed
 def test_workers_of_pools_and_children_of_children_leave_their_files(
     tmp_path: Path, executables: dict[str, str], build: str, method: str
 ) -> None:
@@ -305,7 +245,7 @@ def test_workers_of_pools_and_children_of_children_leave_their_files(
 
 
 NAMED = (
-    HEAD
+    PROCESSES_HEAD
     + """
     def wait(go, *locks):
         for lock in locks:
@@ -327,7 +267,7 @@ NAMED = (
 
 
 @each_method
-@tried_again
+@confirmed
 def test_a_name_is_known_in_every_process(tmp_path: Path, executables: dict[str, str], build: str, method: str) -> None:
     script = Script(tmp_path, NAMED)
     sites = script.run(executables[build], method)
@@ -339,7 +279,7 @@ def test_a_name_is_known_in_every_process(tmp_path: Path, executables: dict[str,
 
 
 SERVED = (
-    HEAD
+    PROCESSES_HEAD
     + """
     def hold(lock, go):
         go.wait()
@@ -361,7 +301,7 @@ SERVED = (
 
 
 @each_method
-@tried_again
+@confirmed
 def test_a_manager_works_and_its_server_times_its_locks(
     tmp_path: Path, executables: dict[str, str], build: str, method: str
 ) -> None:
@@ -409,7 +349,7 @@ STRADDLING = """
 
 
 @pytest.mark.parametrize("build", BUILDS)
-@tried_again
+@confirmed
 def test_no_wait_that_straddles_two_windows_is_kept(tmp_path: Path, executables: dict[str, str], build: str) -> None:
     kept = Script(tmp_path, STRADDLING.replace("            set_window(RECORD)\n", "")).run(executables[build])
     assert len([site for site in kept if site.contended]) >= 4
@@ -417,7 +357,7 @@ def test_no_wait_that_straddles_two_windows_is_kept(tmp_path: Path, executables:
 
 
 SEMANTICS = (
-    HEAD
+    PROCESSES_HEAD
     + """
     import gc, weakref
 
@@ -498,7 +438,7 @@ def test_semantics_are_as_without(
 
 
 TERMINATED = (
-    HEAD
+    PROCESSES_HEAD
     + """
     def wait(lock, here):
         here.send("here")
@@ -522,7 +462,7 @@ TERMINATED = (
 )
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", START_METHODS)
 def test_a_child_is_terminated_as_without(tmp_path: Path, executables: dict[str, str], method: str) -> None:
     script = Script(tmp_path, TERMINATED)
     assert script.run(executables["3.14"], method) == ()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from bench import BUILDS
-from lock_script import Script, brief, queued
+from lock_script import ONE_ASYNCIO_LOCK, Script, brief
 
 from pytest_ftgate.runner.locks.sites import COUNT, OFF
 
@@ -15,44 +14,9 @@ HOLD_NS = 20e6
 
 pytestmark = pytest.mark.parametrize("build", BUILDS)
 
-ONE_LOCK = """
-    import asyncio, json, time
-
-    visits = []
-
-    async def hold(lock):
-        came = time.perf_counter_ns()
-        async with lock:
-            began = time.perf_counter_ns()
-            await asyncio.sleep(0.02)
-            visits.append((came, time.perf_counter_ns() - began))
-
-    async def main():
-        lock = asyncio.Lock()
-        await asyncio.gather(*(hold(lock) for _ in range(4)))
-
-    asyncio.run(main())
-    print(json.dumps(visits))
-"""
-
-
-def test_tasks_wait_for_a_lock_what_queueing_theory_says(
-    tmp_path: Path, executables: dict[str, str], build: str
-) -> None:
-    script = Script(tmp_path, ONE_LOCK)
-    for _ in range(5):  # until the machine is quiet
-        (site,) = script.run(executables[build])
-        assert brief((site,)) == {(script.line("asyncio.Lock()"), "asyncio.Lock", "lock")}
-        assert site.contended == sum(site.histogram.values()) == 3
-        expected_ns = queued(json.loads(script.said))
-        assert expected_ns > (1 + 2 + 3) * 0.9 * HOLD_NS
-        if site.total_ns == pytest.approx(expected_ns, rel=0.1):
-            return
-    pytest.fail(f"waits of {site.total_ns} ns where {expected_ns} are expected")
-
 
 def test_counting_counts_all_acquisitions_and_no_waits(tmp_path: Path, executables: dict[str, str], build: str) -> None:
-    script = Script(tmp_path, ONE_LOCK)
+    script = Script(tmp_path, ONE_ASYNCIO_LOCK)
     (site,) = script.run(executables[build], window=COUNT)
     assert (site.acquisitions, site.contended) == (4, 0)
     assert script.run(executables[build], window=OFF) == ()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from bench import BUILDS, FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench, each_on_a_build
+from bench import BUILDS, FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench
 
 from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed
 from pytest_ftgate.measure.launchers.runner_copy import install_runner
@@ -659,41 +659,6 @@ def test_results_do_not_depend_on_the_hash_seed(bench: Bench) -> None:
     handle.ready()
     handle.iteration(COLD)
     assert handle.finish().results == ("({'a', 'b', 'c'}, {'x': {2.5}, 'y': 1},)",)
-
-
-@each_on_a_build([THREADS, FORK, FORKSERVER, SPAWN, INTERPRETERS])
-def test_memory_that_workers_hold_is_seen(bench: Bench, executor: Executor, build: str) -> None:
-    # An anonymous mapping in place of an object: allocators keep or give back what imports left, as it suits them.
-    # The first launch is not looked at: it compiles what it imports, which leaves most.
-    bench.write("""
-        import mmap
-        import time
-
-        @ftgate.compare(threads)
-        def test_it(worker, mib):
-            if not hasattr(worker.local, "held"):
-                worker.local.held = mmap.mmap(-1, mib << 20)
-                for page in range(0, mib << 20, 4096):
-                    worker.local.held[page] = 1
-            time.sleep(0.01)
-    """)
-
-    def held(mib: int) -> int:
-        for _ in range(5):  # until the machine is quiet: a look that is the only one may have come when one had ended
-            handle = bench.start(executor, build=build, params=(Param(name="mib", literal=str(mib)),))
-            handle.ready()
-            points = handle.measure_held(800_000_000, True).memory
-            handle.finish()
-            assert {point.processes for point in points} == {points[0].processes}
-            if len(points) > 1:
-                return max(point.uss_bytes or 0 for point in points)
-        pytest.fail("no launch was looked at twice")
-
-    first = bench.start(executor, build=build, params=(Param(name="mib", literal="1"),))
-    first.ready()
-    first.iteration(COLD)
-    first.finish()
-    assert (held(33) - held(1)) / 2**20 == pytest.approx(2 * 32, abs=6)
 
 
 def test_a_launch_ends_when_its_controller_is_gone(bench: Bench) -> None:

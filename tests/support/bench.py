@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import functools
 import shutil
 import tempfile
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import ParamSpec
 
 import pytest
 
@@ -28,21 +26,6 @@ FORKSERVER = Executor(kind="processes", method="forkserver")
 SPAWN = Executor(kind="processes", method="spawn")
 INTERPRETERS = Executor(kind="interpreters")
 TASKS = Executor(kind="tasks")
-
-P = ParamSpec("P")
-
-
-def tried_again(test: Callable[P, None]) -> Callable[P, None]:
-    """For a physical truth, or a script that gives another thread a fixed time to come to wait: three tries in all."""
-
-    @functools.wraps(test)
-    def tried(*args: P.args, **kwargs: P.kwargs) -> None:
-        for _ in range(2):
-            with contextlib.suppress(AssertionError):
-                return test(*args, **kwargs)
-        return test(*args, **kwargs)
-
-    return tried
 
 
 def each_on_a_build(executors: Sequence[Executor], *, both: Sequence[Executor] = (THREADS,)) -> pytest.MarkDecorator:

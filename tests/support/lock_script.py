@@ -14,6 +14,47 @@ from pytest_ftgate.measure.watch.lock_waits import read
 from pytest_ftgate.model import LockSite
 from pytest_ftgate.runner.locks.sites import FOLDER, RECORD, WINDOW
 
+START_METHODS = ("fork", "forkserver", "spawn")
+
+# What each script of processes begins with: its first argument is the start method.
+PROCESSES_HEAD = """
+    import multiprocessing as mp
+    import json, os, sys, time
+
+    def run(ctx, target, *args, count=1):
+        started = [ctx.Process(target=target, args=args) for _ in range(count)]
+        for process in started:
+            process.start()
+        for process in started:
+            process.join()
+        assert [process.exitcode for process in started] == [0] * count
+
+    def start():
+        if __name__ == "__main__":
+            main(mp.get_context(sys.argv[1]))
+"""
+
+# Four tasks that come to one lock at once.
+ONE_ASYNCIO_LOCK = """
+    import asyncio, json, time
+
+    visits = []
+
+    async def hold(lock):
+        came = time.perf_counter_ns()
+        async with lock:
+            began = time.perf_counter_ns()
+            await asyncio.sleep(0.02)
+            visits.append((came, time.perf_counter_ns() - began))
+
+    async def main():
+        lock = asyncio.Lock()
+        await asyncio.gather(*(hold(lock) for _ in range(4)))
+
+    asyncio.run(main())
+    print(json.dumps(visits))
+"""
+
 
 class Script:
     """One script in a folder of its own, run by real interpreters with the probe on."""
@@ -51,19 +92,6 @@ class Script:
         lines = self.path.read_text(encoding="utf-8").splitlines()
         (found,) = [number for number, line in enumerate(lines, 1) if text in line]
         return found
-
-
-def queued(messages: list[list[float]]) -> float:
-    """The sum of the waits at one lock, in the unit of the input: of each visit (arrival, time held), as served.
-
-    Queueing theory's single server: it is free again when the one before has left.
-    """
-    free = waits = 0.0
-    for message, held in messages:
-        start = max(message, free)
-        waits += start - message
-        free = start + held
-    return waits
 
 
 def brief(sites: tuple[LockSite, ...]) -> set[tuple[int, str, str]]:

@@ -1,7 +1,7 @@
 """`python -P -s selftest.py`: threads and children in known states, to test that the thread sampler recognizes them.
 
 Prints one line of JSON, `{"gil": bool, "states": [[pid, thread id, state], ...]}`, and ends with its standard input.
-A state is the expected class and a name, such as `parked a lock`.
+A state is the expected class and a name, such as `futex a lock`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,248 @@
+"""The metric table: whatever has a row can gate, stand in a contract and be given thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from fake_launcher import MIB, MS, group_of, spec_of
+from stored_values import COMMIT, MACHINE, RECORDED
+from values import sample_of, timed
+
+from pytest_ftgate.declare.option_types import metric as metric_option
+from pytest_ftgate.judge import decide, metrics, thresholds
+from pytest_ftgate.judge.contracts import check, grammar
+from pytest_ftgate.judge.contracts import values as contract_values
+from pytest_ftgate.judge.figures import figures
+from pytest_ftgate.judge.judge import ComparedWith, Judge, Policy
+from pytest_ftgate.model import (
+    Barrier,
+    Basis,
+    Cell,
+    Decision,
+    Executor,
+    Figures,
+    Iteration,
+    Latency,
+    Launch,
+    LockSite,
+    LockWaits,
+    MemoryPoint,
+    MetricVerdict,
+    Program,
+    Sample,
+    Spec,
+    Timer,
+    Waits,
+    WaitsFor,
+)
+from pytest_ftgate.runner.locks.sites import bucket_of
+from pytest_ftgate.stats import alpha_spending
+from pytest_ftgate.store import recording
+from pytest_ftgate.store.folder import Store
+
+ROUNDS = 12
+THREADS = group_of(spec=spec_of("threads", workers=4)).cells[0]
+SERVER = msgspec.structs.replace(
+    THREADS, executor=Executor(kind="server", program=Program(name="granian", argv=("granian",))), body="server"
+)
+OWN = ("timer.ack", "counter.inserts", "peak.depth")
+
+
+def launch(order: int, cell: Cell, factor: float) -> Launch:
+    """A timing launch whose every figure is `factor` times what it usually is; rounds differ a little."""
+    wall = round(10 * MS * factor * (1 + order / 1000))
+    latency = Latency(
+        mean_ns=wall, p50_ns=wall, p95_ns=2 * wall, p99_ns=3 * wall, max_ns=4 * wall, errors=2 * round(factor)
+    )
+    iteration = Iteration(
+        wall_ns=3 * wall,
+        work_ns=wall,
+        start_ns=wall,
+        join_ns=wall,
+        cpu_ns=round(3 * wall * factor),
+        ops=100,
+        rate=1e9 / wall,
+        latency=latency if cell.executor.kind == "server" else None,
+    )
+    return Launch(
+        order=order,
+        cold=iteration,
+        iterations=(iteration,) * 12,
+        counters={"inserts": 3600 / factor},
+        timers={"ack": Timer(count=10, total_ns=10 * wall, max_ns=wall)},
+        peaks={"depth": 26.0 * factor},
+    )
+
+
+def memory(order: int, factor: float) -> Launch:
+    """A memory launch: samples, a wait for the GIL for a tenth of the time, and barriers between which it grows."""
+    size = round(10 * MIB * factor) + 4096 * order
+
+    def point(more: int = 0) -> MemoryPoint:
+        return MemoryPoint(
+            rss_bytes=3 * size, uss_bytes=size, pss_bytes=2 * size, processes=1, written_bytes=size + more
+        )
+
+    waits = Waits(
+        span_s=10.0,
+        gil_s=min(9.0, factor),
+        running_s=1.0,
+        samples=100,
+        gil_waits={bucket_of(round(5 * MS * factor)): 40.0},
+    )
+    barriers = tuple(Barrier(ops=1, point=point(round(MIB * factor * at))) for at in range(4))
+    return Launch(order=order, memory=(point(),) * 3, barriers=barriers, waits=waits)
+
+
+def locks(order: int, factor: float) -> Launch:
+    """A lock launch: a tenth of the time in a lock, and as much in a queue."""
+    total = round(4e5 * factor)
+
+    def site(line: int, waits_for: WaitsFor) -> LockSite:
+        waits: dict[str, Any] = {"contended": 3, "total_ns": total, "max_ns": total, "histogram": {9: 3}}
+        return LockSite(file="work.py", line=line, kind="Lock", waits_for=waits_for, **waits)
+
+    return Launch(order=order, locks=LockWaits(work_ns=1_000_000, ops=10, sites=(site(7, "lock"), site(9, "queue"))))
+
+
+def sample(cell: Cell = THREADS, factor: float = 1.0, **fields: Any) -> Sample:
+    orders = range(ROUNDS)
+    return sample_of(
+        [launch(order, cell, factor) for order in orders],
+        cell,
+        control=[timed(order, [10 * MS] * 12) for order in orders],
+        single=[timed(order, [10 * MS] * 12) for order in orders],
+        memory=[memory(order, factor) for order in orders],
+        growth=[memory(order, factor) for order in orders],
+        locks=[locks(order, factor) for order in orders],
+        **fields,
+    )
+
+
+def judged(name: str, new: Sample, compared_with: ComparedWith) -> list[MetricVerdict]:
+    policy = Policy(metrics=(name,), cli=(), ini=(), alpha=0.01, beta=alpha_spending.BETA, probe_cost=0.25)
+    spec: Spec = msgspec.structs.replace(spec_of("threads"), workers=(1, 4))
+    judge = Judge(spec, policy, {new.cell.nodeid: compared_with}, ROUNDS)
+    return list(judge.verdict(new, [new], Figures()).metrics)
+
+
+def cell_for(name: str) -> Cell:
+    return SERVER if name.startswith(("latency", "errors")) else THREADS
+
+
+NAMES = (*metrics.TABLE, *OWN)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_whatever_has_a_row_gates_beside_a_reference(name: str) -> None:
+    cell = cell_for(name)
+    against = ComparedWith(basis="paired", baseline="main", commit=COMMIT)
+    same = msgspec.structs.replace(sample(cell), reference=sample(cell))
+    (held,) = judged(name, same, against)
+    assert held.decision is Decision.PASSED, held.reason
+    slower = msgspec.structs.replace(sample(cell, 2.0), reference=sample(cell))
+    (failed,) = judged(name, slower, against)
+    assert failed.decision is Decision.REGRESSED, failed.reason
+    assert failed.metric == name
+
+
+def stored(tmp_path: Path, of: Sample) -> ComparedWith:
+    """What is on the disk after this sample was recorded."""
+    store = Store(tmp_path / "baselines")
+    change = recording.change_of(of, recorded_at=RECORDED, commit=COMMIT, seed=1, machine=MACHINE)
+    store.save("t.py::test_t", [msgspec.structs.replace(change, label="x")])
+    baseline = store.load("t.py::test_t")
+    assert baseline is not None
+    (entry,) = baseline.cells["x"].values()
+    return ComparedWith(basis="stored", entry=entry, baseline="x.json", commit=COMMIT)
+
+
+# Growth is measured by launches of their own, which a baseline does not hold.
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "growth"])
+def test_whatever_has_a_row_gates_against_what_is_stored(tmp_path: Path, name: str) -> None:
+    cell = cell_for(name)
+    compared_with = stored(tmp_path, sample(cell))
+    (held,) = judged(name, sample(cell), compared_with)
+    assert held.decision is Decision.PASSED, held.reason
+    (failed,) = judged(name, sample(cell, 2.0), compared_with)
+    assert failed.decision is Decision.REGRESSED, failed.reason
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_whatever_has_a_row_is_an_option_and_has_thresholds(name: str) -> None:
+    assert metric_option(f" {name} ") == name
+    assert thresholds.threshold(name, {"margin": "3%", "effect": "9%"}).metric == name
+    bases: Sequence[Basis] = ("paired", "stored", "predicted", "portable")
+    for basis in bases:
+        limits = thresholds.effective(name, basis)
+        assert 0 <= limits.margin < limits.effect <= limits.widest
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_whatever_has_a_row_stands_in_a_contract(name: str) -> None:
+    unit = {"time": " us", "size": " B", "share": "", "ratio": "", "number": ""}[metrics.row(name).unit]
+    contract = grammar.parse(f"{name} > 0.001{unit}")
+    of = sample(cell_for(name))
+    assert check.metrics_needed(contract) == {metrics.row(name).need}
+    found = contract_values.values(contract, of, [of])
+    assert len(found) == ROUNDS
+    assert all(value < 0 for value in found)  # it holds in every round
+
+
+def test_pss_is_one_row_and_one_reader() -> None:
+    row = metrics.row("pss")
+    assert (row.label, row.unit, row.need, row.gates) == ("PSS", "size", "memory", False)
+    assert row.read(sample())[0] == 20 * MIB
+    assert figures(sample(), reference=None).pss_bytes == metrics.middle("pss", sample())
+
+
+def test_a_servers_p99_is_one_row_and_one_reader() -> None:
+    row = metrics.row("latency_p99")
+    assert (row.label, row.unit, row.need, row.gates) == ("p99 latency", "time", "time", False)
+    assert row.read(sample(SERVER))[0] == 30 * MS
+    assert not row.read(sample())
+    assert (row.applies(SERVER), row.applies(THREADS)) == (True, False)
+    latency = figures(sample(SERVER), reference=None).latency
+    assert latency is not None
+    assert latency.p99_ns == metrics.middle("latency_p99", sample(SERVER))
+
+
+def test_every_figure_of_a_row_that_is_a_number_has_a_metric() -> None:
+    """What is shown can gate: a field of Figures is called as its metric, with its unit."""
+    # Derived from others, or probes of our own: the overhead of a probe, an empty workload's floor, peaks that are
+    # lower bounds, and the fits of a scaling.
+    explain = {
+        "ratio",
+        "control_ratio",
+        "uss_peak",
+        "floor_uss",
+        "floor_pss",
+        "serial_fraction",
+        "lock_cost",
+        "memory_cost",
+    }
+    inner = {"counters_per_s", "timers_mean", "peaks", "latency", "sites", "waits", "memory", "gil_enabled"}
+    fields = {name.removesuffix("_ns").removesuffix("_bytes") for name in Figures.__struct_fields__}
+    assert fields - explain - inner <= set(metrics.TABLE)
+
+
+def test_gating_by_default_is_what_it_was() -> None:
+    assert metrics.GATING == ("wall", "tail", "uss", "lock_wait_share", "scaling")
+
+
+@pytest.mark.parametrize("name", ["", "wal", "timer", "timer.", ".x", "contract", "ratio."])
+def test_a_name_that_is_none_is_refused(name: str) -> None:
+    assert not metrics.known(name)
+    with pytest.raises(ValueError, match="is not a metric that gates"):
+        metric_option(name)
+
+
+def test_a_value_of_none_of_the_launches_is_left_out() -> None:
+    empty = sample_of([timed(0, [MS] * 3)], THREADS)
+    readers: list[Callable[[Sample], Any]] = [metrics.row(name).read for name in ("pss", "latency_p99", "timer.ack")]
+    assert [read(empty) for read in readers] == [{}, {}, {}]
+    assert decide.settled(judged("wall", msgspec.structs.replace(empty, reference=empty), ComparedWith())[0]) is False
