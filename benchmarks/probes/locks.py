@@ -21,7 +21,8 @@ from pathlib import Path
 
 from pytest_ftgate.measure.launchers.runner_copy import install_runner
 from pytest_ftgate.measure.launchers.workload import lock_environment
-from pytest_ftgate.pythons import find_interpreter, parse_target
+from pytest_ftgate.model.targets import parse_target
+from pytest_ftgate.pythons import find_interpreter
 from pytest_ftgate.runner.locks.sites import RECORD, WINDOW
 from pytest_ftgate.stats.rank_tests import location
 

@@ -21,7 +21,8 @@ from typing import NamedTuple
 from pytest_ftgate.measure.watch.process_map import ProcessMap
 from pytest_ftgate.measure.watch.threads import ThreadSampler
 from pytest_ftgate.model import Waits
-from pytest_ftgate.pythons import find_interpreter, parse_target
+from pytest_ftgate.model.targets import parse_target
+from pytest_ftgate.pythons import find_interpreter
 from pytest_ftgate.stats.rank_tests import location
 
 # One order per line: the window's seconds; one answer: operations per second, and per second of its CPU time.

@@ -35,7 +35,8 @@ from pytest_ftgate.measure.launch import LaunchRole as SideName
 from pytest_ftgate.measure.launchers.runner_copy import install_runner
 from pytest_ftgate.measure.launchers.workload import WorkloadLauncher
 from pytest_ftgate.model import Cell, Executor, Param, Source, Spec, StartMethod
-from pytest_ftgate.pythons import environment_variables, find_interpreter, parse_target
+from pytest_ftgate.model.targets import parse_target
+from pytest_ftgate.pythons import environment_variables, find_interpreter
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
 from pytest_ftgate.stats.rank_tests import PAIRED, floor, iterations_ratio
 

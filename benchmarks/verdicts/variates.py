@@ -36,7 +36,8 @@ from pytest_ftgate.measure.launch import Handle, LaunchRole, Request
 from pytest_ftgate.measure.launchers.runner_copy import install_runner
 from pytest_ftgate.measure.launchers.workload import WorkloadLauncher
 from pytest_ftgate.model import Cell, Conditions, Executor, Source, Spec, Target, to_builtins
-from pytest_ftgate.pythons import environment_variables, find_interpreter, parse_target
+from pytest_ftgate.model.targets import parse_target
+from pytest_ftgate.pythons import environment_variables, find_interpreter
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
 from pytest_ftgate.stats.rank_tests import PAIRED, Estimator, iterations_ratio
 

@@ -1,4 +1,4 @@
-"""The `ftgate` command: sub-commands beside the pytest plugin."""
+"""The `ftgate` command with its sub-commands."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .errors import FtgateError
 
 COMMANDS: Final = ("init", "demo", "doctor", "pythons", "baseline")
 
-EPILOG: Final = "exit codes: 0 fine, 1 regressed, 2 an error in usage or files, 3 nothing measured or found"
+EPILOG: Final = "exit codes: 0 success, 1 regression, 2 usage or file error, 3 nothing measured or found"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one sub-command; its exit code: 0 fine, 1 regressed, 2 usage or file error, 3 nothing found."""
+    """Run one sub-command; its exit code: 0 success, 1 regression, 2 usage or file error, 3 nothing found."""
     try:
         args = build_parser().parse_args(argv)
         return int(args.run(args))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-_PLACEHOLDER = re.compile(r"\{([^\W\d]\w*)\}")
+_PLACEHOLDER = r"\{([^\W\d]\w*)\}"
 
 
 def placeholders(text: str) -> list[str]:
     """The names in braces of a text, known or not."""
-    return _PLACEHOLDER.findall(text)
+    return re.findall(_PLACEHOLDER, text)
 
 
 def expanded(words: Iterable[str], values: Mapping[str, str]) -> list[str]:
@@ -21,7 +20,7 @@ def expanded(words: Iterable[str], values: Mapping[str, str]) -> list[str]:
     def value(match: re.Match[str]) -> str:
         return values.get(match[1], match[0])
 
-    return [_PLACEHOLDER.sub(value, word) for word in words]
+    return [re.sub(_PLACEHOLDER, value, word) for word in words]
 
 
 # ---- words
@@ -40,6 +39,8 @@ def listed(words: Sequence[str]) -> str:
 
 def did_you_mean(word: Any, known: Sequence[str]) -> str:
     """A hint in brackets where a known word is close, else nothing."""
+    import difflib  # only a mistake needs it
+
     by_folded = {str(name).lower(): str(name) for name in known}
     found = difflib.get_close_matches(str(word).lower(), by_folded, 1)
     return f" (did you mean {by_folded[found[0]]!r}?)" if found else ""

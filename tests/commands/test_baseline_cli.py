@@ -285,7 +285,7 @@ def test_folders_can_be_given(ftgate: Ftgate, tmp_path_factory: pytest.TempPathF
     assert ftgate("list", "--baselines", os.path.relpath(elsewhere / "mine")) == 0
     assert ftgate("list", "--rootdir", str(elsewhere)) == 3
     for option in ("--baselines", "--rootdir"):
-        with pytest.raises(FtgateError, match=f"{option}.*there is no such folder"):
+        with pytest.raises(FtgateError, match=f"{option}.*no such folder"):
             ftgate("list", option, str(elsewhere / "nowhere"))
 
 

@@ -12,8 +12,8 @@ import pytest
 from pytest_ftgate.commands import diagnosis, doctor
 from pytest_ftgate.commands.diagnosis import (
     Diagnosis,
-    Lack,
     Probes,
+    Problem,
     TargetState,
     bytes_text,
     diagnose,
@@ -22,7 +22,8 @@ from pytest_ftgate.commands.diagnosis import (
 )
 from pytest_ftgate.commands.pythons import Progress, duration_text, outcome_text
 from pytest_ftgate.model import Interpreter, Machine
-from pytest_ftgate.pythons import Provided, TargetError, parse_target
+from pytest_ftgate.model.targets import TargetError, parse_target
+from pytest_ftgate.pythons import Provided
 
 MACHINE = Machine(
     fingerprint="linux-x86_64-some-cpu-2c-12345678",
@@ -63,7 +64,7 @@ DIAGNOSIS = Diagnosis(
     uv="/opt/bin/uv",
     cache="/home/me/.cache/pytest-ftgate",
     load_1min=0.25,
-    lacks=(Lack(what="PSS cannot be read", mend="Linux 4.14+"),),
+    problems=(Problem(what="PSS cannot be read", fix="Linux 4.14+"),),
 )
 
 
@@ -84,19 +85,19 @@ def test_the_text_is_aligned_and_holds_every_figure() -> None:
         "1.5 GiB",
         "powersave",
         "fork, forkserver, spawn",
-        "readable, not of children",
+        "readable, but not for children",
         "not readable",
         "3.14.7t-1a2b3c4d",
         "not found",
         "0.25 over the last minute",
-        "can be told apart (self-test)",
+        "available (self-test passed)",
     ):
         assert word in text
-    assert text.endswith("lacks\n  - PSS cannot be read\n    mend: Linux 4.14+")
+    assert text.endswith("problems\n  - PSS cannot be read\n    fix: Linux 4.14+")
 
 
-def test_the_text_says_when_nothing_is_lacking() -> None:
-    assert to_text(msgspec.structs.replace(DIAGNOSIS, lacks=())).endswith("nothing is lacking")
+def test_the_text_says_when_there_are_no_problems() -> None:
+    assert to_text(msgspec.structs.replace(DIAGNOSIS, problems=())).endswith("no problems")
 
 
 def test_a_diagnosis_of_nothing_at_all_exits_with_3(
@@ -108,7 +109,7 @@ def test_a_diagnosis_of_nothing_at_all_exits_with_3(
     assert args.run(args) == 3
     shown = msgspec.json.decode(capsys.readouterr().out, type=Diagnosis)
     assert shown.targets == (TargetState(spec="3.99", interpreter=None),)
-    assert any("3.99" in lack.what and "ftgate pythons" in lack.mend for lack in shown.lacks)
+    assert any("3.99" in problem.what and "ftgate pythons" in problem.fix for problem in shown.problems)
     assert shown.machine.cores >= 1
 
 
@@ -127,11 +128,11 @@ def test_a_spec_that_is_none_is_a_usage_error(tmp_path: Path) -> None:
         diagnose(["3.14[speed=9]"], tmp_path)
 
 
-def test_lacks_of_a_throttled_machine_have_their_mends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lacks_of_a_throttled_machine_have_their_fixes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     two_cores = msgspec.structs.replace(MACHINE, cores=2)
     monkeypatch.setattr("pytest_ftgate.commands.diagnosis.read_machine", lambda: two_cores)
     monkeypatch.setattr("pytest_ftgate.commands.diagnosis.read_probes", lambda: DIAGNOSIS.probes)
-    found = " | ".join(f"{lack.what}: {lack.mend}" for lack in diagnose([], tmp_path).lacks)
+    found = " | ".join(f"{problem.what}: {problem.fix}" for problem in diagnose([], tmp_path).problems)
     assert "CPU limit of 1.5 cores on 2" in found
     assert "governor is powersave" in found
     assert "performance" in found
@@ -215,6 +216,6 @@ def test_waits_that_cannot_be_told_apart_are_a_lack(
     found = diagnosis.diagnose([executables["3.14t"]], tmp_path)
     (state,) = found.targets
     assert state.waits_unavailable.endswith("differs")
-    assert any("where threads of" in lack.what and "differs" in lack.what for lack in found.lacks)
+    assert any("wait states of" in problem.what and "differs" in problem.what for problem in found.problems)
     text = to_text(found)
     assert "not available" in text

@@ -187,7 +187,7 @@ def test_a_broken_file_is_named_with_its_line(
 def test_where_there_is_no_place_the_lines_are_given(folder: Path, text: str) -> None:
     lay(folder, {"pyproject.toml": text})
     with pytest.raises(
-        FtgateError, match=r'put them into its \[tool\.pytest\.ini_options\]:\n(?s:.*)ftgate_python = \["'
+        FtgateError, match=r'add them to its \[tool\.pytest\.ini_options\]:\n(?s:.*)ftgate_python = \["'
     ):
         planned(folder)
 
@@ -300,7 +300,7 @@ def test_a_test_that_uses_the_plugin_is_the_workload(folder: Path) -> None:
     assert "tests/test_concurrency.py" in planned(folder)
     lay(folder, {"tests/perf/test_cache.py": ours})
     steps = init.plan(project.look(folder), "none")
-    assert (folder / "tests/perf/test_cache.py", "it is there already") in steps.left
+    assert (folder / "tests/perf/test_cache.py", "it already exists") in steps.left
     assert [change.path.name for change in steps.changes] == ["pytest.ini"]
 
 
@@ -397,14 +397,14 @@ def test_what_ci_has_is_left(folder: Path) -> None:
     )
     repository(folder)
     found = project.look(folder)
-    assert (folder / ".github/workflows/t.yml", "it is there already") in init.plan(found, "github").left
+    assert (folder / ".github/workflows/t.yml", "it already exists") in init.plan(found, "github").left
     steps = init.plan(found, "gitlab")
     assert steps.changes[-1].path == folder / ".gitlab/ftgate.yml"
     assert "  include:\n    - local: .gitlab/ftgate.yml" in steps.notes[0]
     assert steps.notes[1] == ".gitlab-ci.yml names its own stages: give the job in .gitlab/ftgate.yml one of them"
     lay(folder, {".gitlab-ci.yml": "include:\n  - local: .gitlab/ftgate.yml\n", ".gitlab/ftgate.yml": "ftgate:\n"})
     steps = init.plan(found, "gitlab")
-    assert (folder / ".gitlab/ftgate.yml", "it is there already") in steps.left
+    assert (folder / ".gitlab/ftgate.yml", "it already exists") in steps.left
     assert not any("include" in note for note in steps.notes)
 
 
@@ -487,7 +487,7 @@ def test_links_and_modes_stay(folder: Path) -> None:
 def test_nothing_is_replaced_and_nothing_stays_half_written(folder: Path) -> None:
     change = init.Change(path=folder / "tests" / "test_a.py", after="new")
     lay(folder, {"tests/test_a.py": "old"})
-    with pytest.raises(FtgateError, match="written by another meanwhile"):
+    with pytest.raises(FtgateError, match="written by another process meanwhile"):
         init.write(change)
     with pytest.raises(FtgateError, match="cannot be written"):
         init.write(init.Change(path=folder / "tests" / "test_a.py" / "b.py", after="new"))

@@ -15,7 +15,7 @@ from pytest_ftgate.declare.declaration import check_arguments, check_placeholder
 from pytest_ftgate.declare.reader import DeclarationError
 from pytest_ftgate.measure import cell_run
 from pytest_ftgate.model import Cell, Load, Service, Source, Spec
-from pytest_ftgate.pythons import parse_target
+from pytest_ftgate.model.targets import parse_target
 
 READY = "http://127.0.0.1:{port}/"
 ROLES = {"producer": 2, "writer": 1}
@@ -106,33 +106,33 @@ def _both(body: Callable[..., Any]) -> Callable[[Any], object]:
 
 
 WRONG_ROLES: dict[str, tuple[Callable[[], Any], str]] = {
-    "one role": (lambda: sharded(threads, workers={"writer": 1}), "takes two roles or more"),
+    "one role": (lambda: sharded(threads, workers={"writer": 1}), "takes two or more roles"),
     "no whole number": (
         lambda: sharded(threads, workers={"producer": 8, "writer": 0}),
         "a whole number from 1 for each",
     ),
-    "a bad name": (lambda: sharded(threads, workers={"producer": 8, "writer-1": 2}), "named by letters"),
+    "a bad name": (lambda: sharded(threads, workers={"producer": 8, "writer-1": 2}), "whose names are letters"),
     "other roles": (
         lambda: sharded(threads, workers=[ROLES, {"writer": 1, "producer": 2}]),
         "the same roles in the same order",
     ),
-    "a number beside": (lambda: sharded(threads, workers=[ROLES, 3]), "the same roles in the same order: 3"),
+    "a number beside": (lambda: sharded(threads, workers=[ROLES, 3]), "the same roles in the same order, not 3"),
     "no body": (lambda: compared(threads, workers=ROLES), "the role 'writer' has no body for threads"),
-    "no roles": (lambda: _written(_both(worked), threads, workers=2), "no such role; workers= says no roles"),
+    "no roles": (lambda: _written(_both(worked), threads, workers=2), "no such role; workers= has no roles"),
     "leads": (
         lambda: _written(lambda test: (_both(worked)(test), test.role("producer")(worked)), threads),
-        "the test itself is the body of 'producer', which leads",
+        "the test itself is the body of 'producer', the leading role",
     ),
     "no executor": (
         lambda: _written(lambda test: test.role("writer", "threads")(worked), threads),
-        "is for 'threads', which is no executor",
+        "is for 'threads', which is not an executor",
     ),
     "another executor": (
         lambda: _written(lambda test: test.role("writer", tasks)(awaited), threads),
         "is for tasks, which the comparison does not name",
     ),
     "takes no worker": (lambda: _written(_both(asked), threads), "asked is the body of a role: it takes `worker`"),
-    "serial": (lambda: sharded(serial), "serial runs one worker after the other"),
+    "serial": (lambda: sharded(serial), "serial runs one worker after another"),
     "command": (lambda: sharded(threads, command("x", ["x"])), "a command has no roles"),
     "coroutine": (lambda: _written(_both(awaited), threads), "tasks take an `async def`, other executors a plain"),
     "stop": (lambda: _written(lambda test: test.stop(worked), threads, workers=2), "it needs workers= with roles"),
@@ -159,7 +159,7 @@ def test_stop_and_roles_take_what_they_are_given() -> None:
     def writer(worker: Any, tmp_path: Path) -> None: ...
 
     test.role("writer")(writer)
-    with pytest.raises(DeclarationError, match="fixture 'tmp_path' cannot travel"):
+    with pytest.raises(DeclarationError, match="fixture 'tmp_path' cannot be used"):
         check_arguments(test.__ftgate__, source_of(test), {})
 
 
@@ -188,13 +188,13 @@ def test_a_command_that_is_told_no_number_of_workers_stands_once() -> None:
 
 
 WRONG_COMMANDS: dict[str, tuple[Callable[[], Any], str]] = {
-    "no name": (lambda: command("", ["x"]), "takes a name of letters"),
-    "an executor's name": (lambda: command("spawn", ["x"]), "that is no executor's: 'spawn'"),
-    "one text": (lambda: command("x", "make all"), "takes a command line as a list of words, not 'make all'"),
-    "no words": (lambda: command("x", []), "as a list of words, not []"),
+    "no name": (lambda: command("", ["x"]), "takes a name made of letters"),
+    "an executor's name": (lambda: command("spawn", ["x"]), "that is not an executor's: 'spawn'"),
+    "one text": (lambda: command("x", "make all"), "takes a command line as a list of strings, not 'make all'"),
+    "no words": (lambda: command("x", []), "as a list of strings, not []"),
     "build": (lambda: command("x", ["x"], build="make"), "build= takes a command line as a list"),
     "unknown": (lambda: command("x", ["x"], biuld=["make"]), "unknown argument 'biuld' (did you mean 'build'?)"),
-    "environment": (lambda: command("x", ["x"], environment={"A": 1}), "environment= takes a dict of texts"),
+    "environment": (lambda: command("x", ["x"], environment={"A": 1}), "environment= takes a dict of strings"),
     "pythons": (lambda: command("x", ["x"], pythons=["3.14"]), "pythons= is for servers"),
 }
 
@@ -208,7 +208,7 @@ def test_wrong_commands(case: str) -> None:
 
 
 def test_two_programs_of_one_name() -> None:
-    with pytest.raises(DeclarationError, match="two executors are called 'x'"):
+    with pytest.raises(DeclarationError, match="two executors are named 'x'"):
         spec(compared(command("x", ["x"]), command("x", ["y"])))
 
 
@@ -232,22 +232,22 @@ def test_seconds_are_those_of_a_window() -> None:
     check_placeholders(told.__ftgate__, spec(told), [])
     of_environment = command("x", ["x"], environment={"SECONDS": "{seconds}"})
     for test in (compared(command("x", words)), compared(of_environment)):
-        with pytest.raises(DeclarationError, match="the length of a turn of duration=, which is missing"):
+        with pytest.raises(DeclarationError, match="the length of an iteration of duration=, which is missing"):
             check_placeholders(test.__ftgate__, spec(test), [])
     built = compared(command("x", words, build=words), duration=1)
-    with pytest.raises(DeclarationError, match="build= is run once and for no window"):
+    with pytest.raises(DeclarationError, match="build= runs once, before any window"):
         check_placeholders(built.__ftgate__, spec(built), [])
 
 
 def test_two_cells_of_one_name() -> None:
     test = compared(command("x", ["x", "{workers}"]), command("x-w2", ["x"]))
-    with pytest.raises(plan.PlanError, match=r"test_a.py:.* two cells would be called x-w2"):
+    with pytest.raises(plan.PlanError, match=r"test_a.py:.* two cells would be named x-w2"):
         labels(test, "3.14")
 
 
 def test_a_parameter_may_not_hide_a_placeholder() -> None:
     test = compared(command("x", ["x"]))
-    with pytest.raises(DeclarationError, match="'port' is the cell's own argument"):
+    with pytest.raises(DeclarationError, match="'port' is an argument of the cell itself"):
         check_arguments(test.__ftgate__, source_of(test), {"port": False})
 
 
@@ -257,7 +257,7 @@ def test_a_parameter_may_not_hide_a_placeholder() -> None:
         ({"needs": ["cargo"]}, "needs= takes a dict such as"),
         ({"requires": "flask"}, "requires= takes a list of requirements"),
         ({"requires": ["-r more.txt"]}, "'-r more.txt' is an option"),
-        ({"window": 1}, "window= is the length of a turn of duration="),
+        ({"window": 1}, "window= is the length of an iteration of duration="),
         ({"duration": 1, "window": 0}, "window= takes a number of seconds above 0"),
         ({"ready": "x"}, "unknown argument 'ready'"),
     ],
@@ -292,7 +292,7 @@ WRONG_SERVERS: dict[str, tuple[Callable[[], Any], str]] = {
     "no command": (served, "it needs a command line"),
     "no ready": (
         lambda: served(["x"], ready=None),
-        "ready= takes the URL that answers when the server is ready, not None",
+        "ready= takes the URL that answers once the server is ready, not None",
     ),
     "https": (lambda: served(["x"], ready="https://x/"), "ready= takes the URL"),
     "no load": (lambda: served(["x"], load="/"), "load= takes load(path, connections=...), not '/'"),
@@ -301,8 +301,8 @@ WRONG_SERVERS: dict[str, tuple[Callable[[], Any], str]] = {
     "load's words": (lambda: served(["x"], load=load("/", rate=5)), "load(): unknown argument 'rate'"),
     "roles": (lambda: served(["x"], workers=ROLES), "workers= of a server takes whole numbers"),
     "reuse": (lambda: served(["x"], reuse="pool"), "unknown argument 'reuse'"),
-    "build": (lambda: served(command("x", ["x"], build=["make"])), "a server is started as it is"),
-    "workers": (lambda: served(["x", "{port}"], workers=[1, 2]), "{workers}, which stands in no command line"),
+    "build": (lambda: served(command("x", ["x"], build=["make"])), "a server has no build step"),
+    "workers": (lambda: served(["x", "{port}"], workers=[1, 2]), "{workers}, which no command line has"),
 }
 
 
@@ -318,8 +318,8 @@ def test_wrong_servers(case: str) -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"ready": READY.replace(":{port}", "")}, "has no {port}: a server gets a free port"),
-        ({"argv": ["x", "--port", "8000"]}, "command 'server' is not told its port"),
+        ({"ready": READY.replace(":{port}", "")}, "has no {port}: a server gets a new free port"),
+        ({"argv": ["x", "--port", "8000"]}, "command 'server' does not get its port"),
     ],
 )
 def test_a_server_is_told_its_port_and_asked_at_it(wrong: dict[str, Any], said: str) -> None:
@@ -335,7 +335,7 @@ def test_a_server_is_told_its_port_and_asked_at_it(wrong: dict[str, Any], said: 
 def test_nobody_awaits_the_check_of_a_server() -> None:
     async def test_it(server: Any) -> None: ...
 
-    with pytest.raises(DeclarationError, match="test_it is a coroutine, which nobody awaits"):
+    with pytest.raises(DeclarationError, match="test_it is a coroutine, which is never awaited"):
         spec(ftgate.serve(["x", "{port}"], ready=READY, load=load("/"))(test_it))
 
 

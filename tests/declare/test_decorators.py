@@ -12,7 +12,8 @@ from example import Example, assert_collection_error
 from pytest_ftgate import ftgate, interpreters, processes, serial, tasks, threads
 from pytest_ftgate.declare import declaration
 from pytest_ftgate.declare.declaration import param_of, spec_of
-from pytest_ftgate.declare.reader import DeclarationError, default_method
+from pytest_ftgate.declare.executors import default_method
+from pytest_ftgate.declare.reader import DeclarationError
 from pytest_ftgate.model import Executor, Metric, Requirement, Source, Spec, Threshold
 from pytest_ftgate.runner.api import Declaration
 
@@ -172,9 +173,9 @@ def test_arguments_of_bodies() -> None:
     def method(self: Any, worker: Any, n: int, left: int = 3, *rest: Any, **more: Any) -> None: ...
 
     declaration.check_arguments(Declaration(method, (), {}), _method_source(), {"n": False})
-    with pytest.raises(DeclarationError, match="fixture 'n' cannot travel"):
+    with pytest.raises(DeclarationError, match="fixture 'n' cannot be used"):
         declaration.check_arguments(Declaration(method, (), {}), _method_source(), {})
-    with pytest.raises(DeclarationError, match="the indirect parameter 'n' cannot travel"):
+    with pytest.raises(DeclarationError, match="the indirect parameter 'n' cannot be used"):
         declaration.check_arguments(Declaration(method, (), {}), _method_source(), {"n": True})
 
 
@@ -283,11 +284,11 @@ def decorated(decorator: Any) -> Any:
         (ftgate.require(scaling=1.6), "it takes texts such as 'threads.wall < 20 ms' or scaling='>= 1.6', not 1.6"),  # type: ignore[arg-type]
         (ftgate.require(" "), "it takes texts such as"),
         (ftgate.require(None), "it takes texts such as"),  # type: ignore[arg-type]
-        (ftgate.require(), "it requires nothing; write for example @ftgate.require(scaling='>= 1.6')"),
-        (ftgate.require, "it needs parentheses and what it is about: @ftgate.require(scaling='>= 1.6')"),
+        (ftgate.require(), "it requires nothing; for example @ftgate.require(scaling='>= 1.6')"),
+        (ftgate.require, "it needs parentheses and arguments: @ftgate.require(scaling='>= 1.6')"),
         (ftgate.require(scalng=">= 1.6"), "'scalng' is no metric (did you mean 'scaling'?)"),
         (ftgate.require(scaling=">= 1.6"), "scaling compares with the same cell with one worker"),
-        (ftgate.gate, "it needs parentheses and what it is about: @ftgate.gate('wall', margin='3%')"),
+        (ftgate.gate, "it needs parentheses and arguments: @ftgate.gate('wall', margin='3%')"),
         (
             ftgate.gate("wal", margin=0.1),
             "'wal' is not a metric that gates (did you mean 'wall'?); use wall, tail, cold",
@@ -316,7 +317,7 @@ def test_two_gates_of_one_metric() -> None:
     first = line_of(twice, "margin=0.1")
     assert refused(twice) == (
         f"/project/test_a.py:{first + 2}: @ftgate.gate of test_it: tail has a gate in line {first} already; "
-        "make one of both"
+        "merge the two"
     )
 
 
@@ -328,7 +329,7 @@ def test_notes_on_a_variant() -> None:
     @ftgate.require("wall < 1 s")
     def alone(worker: Any) -> None: ...
 
-    assert "@ftgate.require of test_it: it stands on the variant alone; put it on the test itself" in refused(test_it)
+    assert "@ftgate.require of test_it: it is on the variant alone; put it on the test itself" in refused(test_it)
 
 
 def test_notes_without_a_comparison() -> None:
@@ -339,7 +340,7 @@ def test_notes_without_a_comparison() -> None:
     with pytest.raises(DeclarationError) as caught:
         declaration.check_notes(lost, "test_a.py")
     assert str(caught.value).startswith(f"test_a.py:{line}: @ftgate.require of test_notes_without_a_comparison.")
-    assert "it has no cells to look at; add @ftgate.compare(" in str(caught.value)
+    assert "it has no cells; add @ftgate.compare(" in str(caught.value)
     declaration.check_notes(noted, "test_a.py")
     declaration.check_notes(body, "test_a.py")
 

@@ -1,4 +1,4 @@
-"""One table of options: precedence, help, and errors that name the place and the mend."""
+"""One table of options: precedence, help, and errors that name the place and a fix."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from pytest_ftgate.declare import option_types
 from pytest_ftgate.declare import options as options_table
 from pytest_ftgate.declare.option_types import OptionError
 from pytest_ftgate.declare.options import OPTIONS, Option, resolve
+from pytest_ftgate.judge import metrics as table
 from pytest_ftgate.judge import thresholds
 from pytest_ftgate.model import Decision, Metric, Threshold
+from pytest_ftgate.model.targets import TargetError
 from pytest_ftgate.plugin import collection, options
-from pytest_ftgate.pythons import TargetError
 
 TEXTS = {
     option_types.truth: ("true", "0", "on"),
@@ -31,7 +32,7 @@ TEXTS = {
     option_types.decision: ("improved", "no-baseline", "regressed"),
     option_types.metric: ("wall", "tail", "lock_wait_share"),
     option_types.revision: ("merge-base", "v1.0~2", "dist:numpy==2.1"),
-    thresholds.parse: ("wall:margin=3%", "tail:effect=80%,margin=.2", "uss:floor=1MiB"),
+    option_types.threshold: ("wall:margin=3%", "tail:effect=80%,margin=.2", "uss:floor=1MiB"),
     str: ("--pre", "-e", "numpy"),
 }
 WRONG: dict[Callable[[str], Any], str] = {
@@ -48,7 +49,7 @@ WRONG: dict[Callable[[str], Any], str] = {
     option_types.decision: "regresed",
     option_types.metric: "ratio",
     option_types.revision: "dist:numpy",
-    thresholds.parse: "wall",
+    option_types.threshold: "wall",
 }
 CHECKED = [option for option in OPTIONS if option.parse in WRONG]
 
@@ -160,6 +161,7 @@ def test_lists_with_commas_or_repeated() -> None:
     assert resolve(fail_on, [""], {}, None) == ()
     assert resolve(fail_on, None, {}, None) == ("regressed", "broken")
     metrics = options_table.by_name("metrics")
+    assert options_table.DEFAULT_METRICS == table.GATING
     assert resolve(metrics, ["wall,uss, wall", "tail"], {}, None) == (Metric.WALL, Metric.USS, Metric.TAIL)
     assert set(resolve(metrics, None, {}, None)) == {"wall", "tail", "uss", "lock_wait_share", "scaling"}
     with pytest.raises(OptionError, match=r"--ftgate-metrics=,: takes at least one LIST"):
@@ -252,7 +254,7 @@ def test_units() -> None:
 def test_a_bad_value_of_the_command_line_is_a_usage_error(pytester: pytest.Pytester, option: Option) -> None:
     example = Example(pytester, {"test_a.py": "def test_it(): ..."})
     result = example.run_pytest(f"{option.cli}={WRONG[option.parse]}")
-    assert_usage_error(result, f"ERROR: {option.cli}", mend(option))
+    assert_usage_error(result, f"ERROR: {option.cli}", fix(option))
 
 
 @pytest.mark.parametrize("option", CHECKED, ids=name_of)
@@ -264,13 +266,13 @@ def test_a_bad_value_elsewhere_is_a_usage_error(
     quoted = f"'{wrong}'" if option.many else wrong
     result = example.run_pytest("-o", f"{option.dest}={quoted}")
     assert_usage_error(
-        result, f"ini option {option.dest}", "invalid truth value" if option.ini == "bool" else mend(option)
+        result, f"ini option {option.dest}", "invalid truth value" if option.ini == "bool" else fix(option)
     )
     monkeypatch.setenv(option.variable, quoted)
-    assert_usage_error(example.run_pytest(), f"environment variable {option.variable}", mend(option))
+    assert_usage_error(example.run_pytest(), f"environment variable {option.variable}", fix(option))
 
 
-def mend(option: Option) -> str:
+def fix(option: Option) -> str:
     """What the error says that the option takes."""
     try:
         option.parse(WRONG[option.parse])

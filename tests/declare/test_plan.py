@@ -7,7 +7,7 @@ import pytest
 
 from pytest_ftgate.declare.plan import PlanError, choices, group_key, plan_of
 from pytest_ftgate.model import Cell, Executor, Param, Source, Spec, Target
-from pytest_ftgate.pythons import parse_target
+from pytest_ftgate.model.targets import parse_target
 
 THREADS = Executor(kind="threads")
 SPAWN = Executor(kind="processes", method="spawn")
@@ -41,7 +41,7 @@ def test_no_sub_interpreters_before_3_14(target: str) -> None:
         choices(spec(THREADS, INTERPRETERS), [parse_target("3.14"), parse_target(target)])
     text = str(caught.value)
     assert text.startswith("test_a.py:3: @ftgate.compare of test_it: ")
-    assert f"target {target} has no concurrent.interpreters (new in 3.14); leave the target" in text
+    assert f"target {target} has no concurrent.interpreters (new in 3.14); remove the target" in text
 
 
 @pytest.mark.parametrize("target", ["3.14", "3.14.2t", "3.15", "/usr/bin/python3.13"])

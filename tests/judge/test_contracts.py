@@ -35,6 +35,7 @@ from pytest_ftgate.model import (
     Source,
     Spec,
     Target,
+    TestSamples,
     Timer,
     Waits,
 )
@@ -659,7 +660,7 @@ def sample(label: str, *launches: Launch, **fields: Any) -> Sample:
 
 def numbers(text: str, *samples: Sample) -> tuple[float, ...]:
     """The values at the first of the samples."""
-    return values(parse(text), samples[0], samples)
+    return values(parse(text), samples[0], TestSamples(samples))
 
 
 def test_a_value_is_positive_where_the_contract_is_broken() -> None:
@@ -726,18 +727,21 @@ def test_a_sum_of_cells_compares_floors() -> None:
 def test_phases_cold_and_loops() -> None:
     cold = iteration(50)
     of = sample("3.14-threads-w2", launch(0, 20, 20, 60, loops=2, cold=cold), launch(1, 20, loops=2))
-    assert sides(parse("start < 1 s"), of, [of])[0] == pytest.approx(0.002)
-    assert sides(parse("join < 1 s"), of, [of])[0] == pytest.approx(0.0005)
-    assert sides(parse("work < 1 s"), of, [of])[0] == pytest.approx(0.0075)
-    assert sides(parse("wall < 1 s"), of, [of])[0] == pytest.approx(0.01)
+    assert sides(parse("start < 1 s"), of, TestSamples([of]))[0] == pytest.approx(0.002)
+    assert sides(parse("join < 1 s"), of, TestSamples([of]))[0] == pytest.approx(0.0005)
+    assert sides(parse("work < 1 s"), of, TestSamples([of]))[0] == pytest.approx(0.0075)
+    assert sides(parse("wall < 1 s"), of, TestSamples([of]))[0] == pytest.approx(0.01)
     assert numbers("cold < 50 ms", of) == pytest.approx([0.0])
-    assert sides(parse("cores < 2"), of, [of]) == pytest.approx((1.5, 2.0))
+    assert sides(parse("cores < 2"), of, TestSamples([of])) == pytest.approx((1.5, 2.0))
 
 
 def test_a_window_has_the_time_of_an_operation_and_a_rate() -> None:
     of = sample("3.14-threads-w2", launch(0, 500, 500, rate=2000, window_ns=500 * MS), launch(1, 500, rate=1000))
     assert numbers("ops_per_s >= 1000", of) == pytest.approx([-math.log(2), 0.0])
-    assert sides(parse("wall < 1 ms"), of, [msgspec.structs.replace(of, launches=of.launches[:1])])[0] is not None
+    assert (
+        sides(parse("wall < 1 ms"), of, TestSamples([msgspec.structs.replace(of, launches=of.launches[:1])]))[0]
+        is not None
+    )
     assert numbers("wall < 0.5 ms", of)[0] == pytest.approx(0.0)
 
 
@@ -789,8 +793,10 @@ def latency(p95_ms: float) -> Latency:
 def test_the_latency_of_a_launch_is_that_of_its_median_window() -> None:
     iterations = tuple(msgspec.structs.replace(iteration(5), latency=latency(p95)) for p95 in (4, 8, 5))
     of = sample("3.14-threads-w2", msgspec.structs.replace(launch(0), iterations=iterations), launch(1, 5))
-    assert sides(parse("latency_p95 < 10 ms"), of, [of]) == pytest.approx((0.005, 0.01))
-    assert sides(parse("latency_mean + latency_p50 < latency_p99"), of, [of]) == pytest.approx((0.003, 0.009))
+    assert sides(parse("latency_p95 < 10 ms"), of, TestSamples([of])) == pytest.approx((0.005, 0.01))
+    assert sides(parse("latency_mean + latency_p50 < latency_p99"), of, TestSamples([of])) == pytest.approx(
+        (0.003, 0.009)
+    )
     assert numbers("latency_p95 < 10 ms", of) == pytest.approx([math.log(0.5)])
 
 
@@ -803,8 +809,8 @@ def test_metrics_of_the_workloads_own() -> None:
     assert numbers("counter.inserts < 500", of) == pytest.approx([100, -500])  # 12 in two windows of 10 ms
     assert numbers("peak.depth < 2", of) == (1, -2)
     parsed = [parse(f"{kind}.other < 1{unit}") for kind, unit in (("timer", " s"), ("counter", ""), ("peak", ""))]
-    assert [values(each, of, [of]) for each in parsed] == [(), (), ()]
-    said = [unsaid(each, of, [of]) for each in [*parsed, parse("peak.depth < 1")]]
+    assert [values(each, of, TestSamples([of])) for each in parsed] == [(), (), ()]
+    said = [unsaid(each, of, TestSamples([of])) for each in [*parsed, parse("peak.depth < 1")]]
     assert said == ["timer other", "counter other", "peak other", ""]
 
 
@@ -823,7 +829,7 @@ def test_nothing_measured_has_no_values() -> None:
     of = sample("3.14-threads-w2")
     for text in ("wall < 1 s", "uss < 1 B", "lock_wait_share < 1", "scaling > 1", "gil == off", "cold < 1 s"):
         assert numbers(text, of) == ()
-        assert sides(parse(text), of, [of]) == (None, None)
+        assert sides(parse(text), of, TestSamples([of])) == (None, None)
 
 
 def test_the_launches_that_are_needed() -> None:
@@ -849,16 +855,16 @@ def test_the_gil_is_told_of_every_launch() -> None:
     on, off = launch(0, 1, gil_enabled=True), launch(1, 1)
     quiet, mixed = sample("3.14t-threads-w2", off, off), sample("3.14t-spawn-w2", off, on, off)
     for text, decision in (("gil == off", Decision.PASSED), ("gil == on", Decision.BROKEN)):
-        verdict = gil_verdict(parse(text), quiet, [quiet, mixed])
+        verdict = gil_verdict(parse(text), quiet, TestSamples([quiet, mixed]))
         assert (verdict.metric, verdict.decision, verdict.contract, verdict.launches) == (
             Metric.CONTRACT,
             decision,
             text,
             2,
         )
-    verdict = gil_verdict(parse("processes.gil == off"), mixed, [quiet, mixed])
+    verdict = gil_verdict(parse("processes.gil == off"), mixed, TestSamples([quiet, mixed]))
     assert (verdict.decision, verdict.reason) == (Decision.BROKEN, "the GIL was on in 1 of 3 launches")
-    never = gil_verdict(parse("gil == off"), sample("3.14-threads-w2"), [])
+    never = gil_verdict(parse("gil == off"), sample("3.14-threads-w2"), TestSamples([]))
     assert never.decision is Decision.INCONCLUSIVE
 
 

@@ -36,6 +36,7 @@ from pytest_ftgate.model import (
     Requirement,
     Sample,
     Spec,
+    TestSamples,
     Threshold,
     Verdict,
     WorkloadError,
@@ -366,7 +367,7 @@ class TestMore:
 
 def verdict(sample: Sample, *others: Sample, shown: Figures = SHOWN, **fields: Any) -> Verdict:
     samples = [sample, *others]
-    return judge_of(*samples, **fields).verdict(sample, samples, shown)
+    return judge_of(*samples, **fields).verdict(sample, TestSamples(samples), shown)
 
 
 class TestVerdict:
@@ -587,7 +588,7 @@ class TestContracts:
         samples = [measured(cell, 20) for cell in (THREADS, FORK)]
         nothing = ComparedWith(why="nothing is stored for it")
         judge = judge_of(*samples, spec=spec, compared_with=nothing)
-        threads, fork = (judge.verdict(sample, samples, SHOWN) for sample in samples)
+        threads, fork = (judge.verdict(sample, TestSamples(samples), SHOWN) for sample in samples)
         assert (threads.decision, fork.decision) == (Decision.BROKEN, Decision.NO_BASELINE)
 
     def test_one_with_a_cell_that_failed_says_which(self) -> None:
@@ -629,8 +630,8 @@ class TestPredicted:
         compared_with = stored(measured(rounds=12, control=True, seed="old", **old))
         sample = measured(rounds=12, control=True, wall=wall)
         judge = judge_of(sample, compared_with=compared_with, at_most=12, spec=spec)
-        screened = judge.verdict(sample, [sample], SHOWN)
-        return screened, judge.predicted(sample, [sample], screened, "no git here")
+        screened = judge.verdict(sample, TestSamples([sample]), SHOWN)
+        return screened, judge.predicted(sample, TestSamples([sample]), screened, "no git here")
 
     def test_what_missed_is_predicted_and_what_passed_stays(self) -> None:
         screened, found = self.predicted(1.3)
@@ -655,8 +656,8 @@ class TestPredicted:
         compared_with = stored(measured(rounds=12, control=True, seed="old"))
         sample = measured(rounds=12, control=True, wall=2.0, memory=0)
         judge = judge_of(sample, compared_with=compared_with, at_most=12)
-        screened = judge.verdict(sample, [sample], SHOWN)
-        found = judge.predicted(sample, [sample], screened, "no git here")
+        screened = judge.verdict(sample, TestSamples([sample]), SHOWN)
+        found = judge.predicted(sample, TestSamples([sample]), screened, "no git here")
         assert by_metric(found)[Metric.USS] == by_metric(screened)[Metric.USS]
         assert by_metric(found)[Metric.USS].decision is Decision.INCONCLUSIVE
 
@@ -664,8 +665,8 @@ class TestPredicted:
         compared_with = stored(measured(rounds=12, seed="old"), "portable")
         sample = measured(rounds=12, uss=2.0)
         judge = judge_of(sample, compared_with=compared_with)
-        screened = judge.verdict(sample, [sample], SHOWN)
-        found = judge.predicted(sample, [sample], screened, "no git here")
+        screened = judge.verdict(sample, TestSamples([sample]), SHOWN)
+        found = judge.predicted(sample, TestSamples([sample]), screened, "no git here")
         assert (found.decision, found.basis) == (Decision.REGRESSED, "portable")
 
 
@@ -678,8 +679,8 @@ class TestSettled:
         compared_with = stored(measured(rounds=12, control=True, seed="old"))
         sample = measured(rounds=12, control=True, wall=wall, **fields)
         judge = judge_of(sample, compared_with=compared_with, at_most=12, spec=spec)
-        screened = judge.verdict(sample, [sample], SHOWN)
-        return screened, judge.settled(sample, [sample], screened, together, "no git here")
+        screened = judge.verdict(sample, TestSamples([sample]), SHOWN)
+        return screened, judge.settled(sample, TestSamples([sample]), screened, together, "no git here")
 
     def together(self, sample: Sample, **fields: Any) -> Verdict:
         """The verdict of a tandem."""
@@ -705,9 +706,9 @@ class TestSettled:
         compared_with = stored(measured(rounds=12, control=True, seed="old", memory=0))
         sample = measured(rounds=12, control=True, wall=2.0)
         judge = judge_of(sample, compared_with=compared_with, at_most=12)
-        screened = judge.verdict(sample, [sample], SHOWN)
+        screened = judge.verdict(sample, TestSamples([sample]), SHOWN)
         assert Metric.USS not in by_metric(screened)
-        found = judge.settled(sample, [sample], screened, self.together(measured(rounds=26, uss=2.0)), "")
+        found = judge.settled(sample, TestSamples([sample]), screened, self.together(measured(rounds=26, uss=2.0)), "")
         assert by_metric(found)[Metric.USS].decision is Decision.REGRESSED
         assert by_metric(found)[Metric.WALL].decision is Decision.PASSED
 

@@ -35,6 +35,7 @@ from pytest_ftgate.model import (
     Program,
     Sample,
     Spec,
+    TestSamples,
     Timer,
     Waits,
     WaitsFor,
@@ -127,7 +128,7 @@ def judged(name: str, new: Sample, compared_with: ComparedWith) -> list[MetricVe
     policy = Policy(metrics=(name,), cli=(), ini=(), alpha=0.01, beta=alpha_spending.BETA, probe_cost=0.25)
     spec: Spec = msgspec.structs.replace(spec_of("threads"), workers=(1, 4))
     judge = Judge(spec, policy, {new.cell.nodeid: compared_with}, ROUNDS)
-    return list(judge.verdict(new, [new], Figures()).metrics)
+    return list(judge.verdict(new, TestSamples([new]), Figures()).metrics)
 
 
 def cell_for(name: str) -> Cell:
@@ -188,7 +189,7 @@ def test_whatever_has_a_row_stands_in_a_contract(name: str) -> None:
     contract = grammar.parse(f"{name} > 0.001{unit}")
     of = sample(cell_for(name))
     assert check.metrics_needed(contract) == {metrics.row(name).need}
-    found = contract_values.values(contract, of, [of])
+    found = contract_values.values(contract, of, TestSamples([of]))
     assert len(found) == ROUNDS
     assert all(value < 0 for value in found)  # it holds in every round
 

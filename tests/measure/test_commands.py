@@ -48,8 +48,8 @@ from pytest_ftgate.model import (
     Spec,
     Target,
     Timer,
+    executor_cell,
 )
-from pytest_ftgate.run.cells import executor_cell
 from pytest_ftgate.runner.protocol import CHECK, COLD, MEASURED, WARMUP
 from pytest_ftgate.text import expanded
 
@@ -630,7 +630,7 @@ def test_a_command_is_beside_all_targets_and_one_without_workers_beside_all_coun
             if cell.executor.kind != "command" or cell.target.spec == targets[0]
         ]
         group = Group(key="test", spec=spec, cells=tuple(cells))
-        found = executor_cell(group, next(cell for cell in cells if cell.label == label))
+        found = executor_cell(next(cell for cell in cells if cell.label == label), group.cells, first)
         return found.label if found else ""
 
     assert reference(RUST, "3.14t-threads-w8") == "3.14-rust-w8"

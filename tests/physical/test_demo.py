@@ -31,7 +31,8 @@ from pytest_ftgate.model import (
     Target,
     Verdict,
 )
-from pytest_ftgate.pythons import InterpreterNotFound, find_interpreter, parse_target
+from pytest_ftgate.model.targets import parse_target
+from pytest_ftgate.pythons import InterpreterNotFound, find_interpreter
 
 MACHINE = Machine(
     fingerprint="linux-x86_64-some-cpu-2c-12345678",
@@ -99,7 +100,7 @@ def test_one_alone_is_taken_and_said(
     assert list(demo.interpreters(None)) == [build]
     said = capsys.readouterr().out
     missing = {"3.14": "3.14t", "3.14t": "3.14"}[build]
-    assert said.startswith(f"not here: {missing}; `ftgate pythons` has them installed")
+    assert said.startswith(f"not installed: {missing}; `ftgate pythons` installs them")
     assert f"only {build} is here" in said
     with pytest.raises(InterpreterNotFound, match=f"no interpreter found for the target '{missing}'"):
         demo.interpreters([missing])
@@ -110,7 +111,7 @@ def test_without_any_the_current_one_is_taken_where_it_can_be_measured() -> None
     if sys.version_info >= (3, 13):
         assert list(demo.interpreters(None)) == [sys.executable]
     else:
-        with pytest.raises(FtgateError, match=r"no interpreter to measure is here: (?s:.*)mend: run `ftgate pythons`"):
+        with pytest.raises(FtgateError, match=r"found no interpreter to measure: (?s:.*)fix: run `ftgate pythons`"):
             demo.interpreters(None)
 
 
@@ -151,20 +152,20 @@ def test_it_says_what_threads_cost_against_processes_on_each_build() -> None:
         )
     )
     assert lines == [
-        "What this shows, of this machine:",
-        "  3.14: 8 threads take 40.0 ms; processes in their place: fork 1.50x, spawn 10.0x.",
-        "        Memory of their own (USS): 6.00 MiB with threads, 60.0 MiB with spawn.",
-        "  3.14t: 8 threads take 20.0 ms; processes in their place: fork 2.50x.",
+        "Summary for this machine:",
+        "  3.14: 8 threads take 40.0 ms; processes instead: fork 1.50x, spawn 10.0x.",
+        "        Private memory (USS): 6.00 MiB with threads, 60.0 MiB with spawn.",
+        "  3.14t: 8 threads take 20.0 ms; processes instead: fork 2.50x.",
         "  Threads on 3.14t, without the GIL, take 0.50x the time of 3.14, with it (2.00 cores in use against 0.50).",
-        '  An iteration starts its workers anew; workers that stay (reuse="pool") pay for their start once.',
-        "  Nothing was gated: a new folder has neither baselines nor a commit to compare with.",
+        '  Each iteration starts new workers; reuse="pool" starts them once.',
+        "  Nothing was gated: there is no baseline and no commit to compare with.",
     ]
 
 
 def test_of_what_was_not_measured_it_says_nothing() -> None:
     assert demo.shows(report(row("3.14", THREADS, None, None, True), row("3.14", FORK, None, None, True))) == []
     (_, first, *rest) = demo.shows(report(row("3.14", THREADS, 40, 6, True), row("3.14", FORK, 60, None, True)))
-    assert first == "  3.14: 8 threads take 40.0 ms; processes in their place: fork 1.50x."
+    assert first == "  3.14: 8 threads take 40.0 ms; processes instead: fork 1.50x."
     assert not any("GIL" in line for line in rest)
 
 

@@ -21,7 +21,7 @@ from physical import confirm
 from pytest_ftgate.declare.declaration import notes_of
 from pytest_ftgate.judge.contracts import grammar
 from pytest_ftgate.judge.contracts import values as contract_values
-from pytest_ftgate.model import Decision, Report, Row, Sample
+from pytest_ftgate.model import Decision, Report, Row, Sample, TestSamples
 from pytest_ftgate.report.json import parse
 from pytest_ftgate.store import file_format, folder, names, schema
 
@@ -85,7 +85,7 @@ def _held_at(row: Row, samples: list[Sample]) -> set[str]:
     texts = {judged.contract for judged in row.verdict.metrics if judged.contract}
     for text in texts:
         assert row.sample is not None
-        (beyond,) = contract_values.values(grammar.parse(text), row.sample, samples)
+        (beyond,) = contract_values.values(grammar.parse(text), row.sample, TestSamples(samples))
         assert beyond < 0 or ALIKE.search(text), f"{row.cell.nodeid}: {text}: beyond by {beyond:.2f}"
     return texts
 

@@ -1,4 +1,4 @@
-"""What a user writes becomes ordinary pytest items with stable ids, or an error that names place and mend."""
+"""What a user writes becomes ordinary pytest items with stable ids, or an error that names the place and a fix."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_classes(pytester: pytest.Pytester) -> None:
                 return worker.shared["n"] + self.LIMIT
 
             @test_it.shared
-            def state(self, kind):
+            def state(self, shared):
                 return {"n": self.LIMIT}
 
             @test_it.check
@@ -228,11 +228,11 @@ def test_marks_of_pytest_hold_for_cells(pytester: pytest.Pytester) -> None:
 # Arguments of @ftgate.compare, and what is said of them.
 ARGUMENTS = {
     "threads, worker=3": "unknown argument 'worker' (did you mean 'workers'?)",
-    "": "it names no executor; write for example @ftgate.compare(threads",
+    "": "it names no executor; for example @ftgate.compare(threads",
     "threads=False": "it names no executor",
-    "'threads'": "'threads' is no executor; use serial, threads",
-    "processes=['spwan']": "is no start method; use fork, forkserver or spawn (did you mean 'spawn'?)",
-    "processes('frok')": "'frok' is no start method",
+    "'threads'": "'threads' is not an executor; use serial, threads",
+    "processes=['spwan']": "is not a start method; use fork, forkserver or spawn (did you mean 'spawn'?)",
+    "processes('frok')": "'frok' is not a start method",
     "processes=[]": "processes= takes True, a start method or a list of them",
     "threads='fork'": "threads= takes True or False, not 'fork'",
     "threads, workers=[2, 0]": "workers= takes a whole number from 1, or a list of them, not [2, 0]",
@@ -249,7 +249,7 @@ ARGUMENTS = {
     "threads, pythons=3.14": "pythons= takes a list of targets",
     "threads, pythons=['pypy']": "pythons=['pypy']: target 'pypy'",
     "threads, pythons='3.14[gil=maybe]'": "write gil=on or gil=off",
-    "threads, tasks": "tasks run coroutines: make the body `async def ...(worker)`, or give one with @test_it.variant",
+    "threads, tasks": "tasks run coroutines: make the body `async def ...(worker)`, or add one with @test_it.variant",
     "interpreters, pythons=['3.13']": "target 3.13 has no concurrent.interpreters (new in 3.14)",
 }
 OTHERS = {
@@ -259,15 +259,15 @@ OTHERS = {
     ),
     "class for an executor": (
         "import concurrent.futures as f\n@ftgate.compare(f.ThreadPoolExecutor)\ndef test_it(worker): ...",
-        "ThreadPoolExecutor is no executor; use serial, threads",
+        "ThreadPoolExecutor is not an executor; use serial, threads",
     ),
     "fixture": (
         "@ftgate.compare(threads)\ndef test_it(worker, tmp_path): ...",
-        "fixture 'tmp_path' cannot travel: the workload runs in another interpreter",
+        "fixture 'tmp_path' cannot be used: the workload runs in another interpreter",
     ),
     "fixture by mark": (
         "import pytest\n@ftgate.compare(threads)\n@pytest.mark.usefixtures('tmp_path')\ndef test_it(worker): ...",
-        "fixture 'tmp_path' cannot travel",
+        "fixture 'tmp_path' cannot be used",
     ),
     "parametrized fixture": (
         (
@@ -277,7 +277,7 @@ OTHERS = {
             "@ftgate.compare(threads)\n"
             "def test_it(worker): ..."
         ),
-        "the parametrized fixture 'size' cannot travel",
+        "the parametrized fixture 'size' cannot be used",
     ),
     "indirect": (
         (
@@ -288,7 +288,7 @@ OTHERS = {
             "@pytest.mark.parametrize('size', [1], indirect=True)\n"
             "def test_it(worker, size): ..."
         ),
-        "the indirect parameter 'size' cannot travel",
+        "the indirect parameter 'size' cannot be used",
     ),
     "indirect by name": (
         (
@@ -299,11 +299,11 @@ OTHERS = {
             "@pytest.mark.parametrize('n,size', [(1, 2)], indirect=['size'])\n"
             "def test_it(worker, n, size): ..."
         ),
-        "the indirect parameter 'size' cannot travel",
+        "the indirect parameter 'size' cannot be used",
     ),
     "parameter named worker": (
         "import pytest\n@ftgate.compare(threads)\n@pytest.mark.parametrize('worker', [1])\ndef test_it(worker): ...",
-        "'worker' is the cell's own argument; give the parameter another name",
+        "'worker' is an argument of the cell itself; rename the parameter",
     ),
     "lambda": (
         (
@@ -343,7 +343,7 @@ OTHERS = {
     ),
     "variant of nothing": (
         "@ftgate.compare(threads)\ndef test_it(worker): ...\n@test_it.variant('threads')\ndef other(worker): ...",
-        "variant other is for 'threads', which is no executor",
+        "variant other is for 'threads', which is not an executor",
     ),
     "variant without the parameter": (
         (
@@ -358,7 +358,7 @@ OTHERS = {
     ),
     "no argument": (
         "@ftgate.compare(threads)\ndef test_it(): ...",
-        "test_it names neither worker nor executor: a body that every worker runs takes `worker`",
+        "test_it takes neither worker nor executor: a body that every worker runs takes `worker`",
     ),
     "both arguments": (
         "@ftgate.compare(threads)\ndef test_it(worker, executor): ...",
@@ -379,7 +379,7 @@ OTHERS = {
             "@ftgate.compare(threads)\n"
             "def test_it(worker): ..."
         ),
-        "another decorator stands above it and would be left out",
+        "another decorator above it would be ignored",
     ),
     "class": (
         "@ftgate.compare(threads)\nclass TestIt:\n    def test_it(self): ...",
@@ -400,7 +400,7 @@ OTHERS = {
     ),
     "shared": (
         "@ftgate.compare(threads)\ndef test_it(worker): ...\n@test_it.shared\ndef state(): ...",
-        "state is @test.shared, which takes one argument: the executor's kind",
+        "state is @test.shared, which takes one argument: the shared objects of the executor",
     ),
     "check": (
         "@ftgate.compare(threads)\ndef test_it(worker): ...\n@test_it.check\ndef right(results, worker): ...",
@@ -433,7 +433,7 @@ def complaints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_declaration_names_place_and_mend(complaints: dict[str, str], case: str) -> None:
+def test_a_wrong_declaration_names_place_and_fix(complaints: dict[str, str], case: str) -> None:
     source, message = WRONG[case]
     starts = ("@ftgate", "@twice", "@static")
     line = next(number for number, line in enumerate(source.splitlines(), 2) if line.lstrip().startswith(starts))

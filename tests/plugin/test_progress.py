@@ -69,7 +69,9 @@ def test_line_shows_where_the_run_is() -> None:
     run.clock.now += 10
     run.progress.advance(CELLS[1], "time", 5, 10, iterations=240)
     shown = run.stream.screen().rstrip()
-    assert shown == ("ftgate 1/3 test_tokenise[w8]  3.14-fork-w8 time 5/10 launches, 240 turns  10 s, about 50 s left")
+    assert shown == (
+        "ftgate 1/3 test_tokenise[w8]  3.14-fork-w8 time 5/10 launches, 240 iterations  10 s, about 50 s left"
+    )
 
 
 def test_time_left_follows_launches_budget_and_the_tandems_before() -> None:
@@ -131,7 +133,7 @@ def test_line_stays_within_the_terminal(columns: int) -> None:
 
 
 def test_long_title_keeps_its_end() -> None:
-    run = Run(columns=108)
+    run = Run(columns=113)
     run.progress.start(1)
     run.progress.begin("tests/unit/deep/down/test_words.py::test_tokenise", CELLS)
     run.clock.now += 1

@@ -16,16 +16,15 @@ import msgspec
 import pytest
 
 from pytest_ftgate.model import Interpreter, Settings, Target
+from pytest_ftgate.model.targets import TargetError, parse_target
 from pytest_ftgate.pythons import (
     InterpreterBroken,
     InterpreterNotFound,
-    TargetError,
     build_from_source,
     build_key,
     describe,
     environment_variables,
     find_interpreter,
-    parse_target,
     provide,
     settings_unsupported,
 )

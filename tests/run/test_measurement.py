@@ -43,11 +43,12 @@ from pytest_ftgate.model import (
     Row,
     Sample,
     Spec,
+    TestSamples,
     Verdict,
+    executor_cell,
 )
 from pytest_ftgate.run import git as git_module
 from pytest_ftgate.run import worktrees
-from pytest_ftgate.run.cells import executor_cell, reference_of
 from pytest_ftgate.run.config import RunConfig
 from pytest_ftgate.run.folder import RunFolder
 from pytest_ftgate.run.measurement import Measurement
@@ -469,7 +470,7 @@ class TestFollowUp:
         while measurement.active is not None and measurement.active.phase.pair is None:
             measurement.step()
         assert measurement.active is not None
-        assert measurement.active.judge.contracts == []
+        assert measurement.active.judge.contracts.contracts == []
         rows = run(measurement)
         assert rows[THREADS].verdict.basis == "paired"
         assert decision(rows, THREADS, Metric.CONTRACT) is Decision.BROKEN
@@ -691,17 +692,17 @@ class TestBudget:
 
 def test_a_row_refers_to_the_first_executor_of_its_target_and_count() -> None:
     group = of_counts(1, 4, executors=("threads", "fork"))
-    samples = {cell.nodeid: sample for cell in group.cells for sample in [recorded_sample(cell)]}
+    samples = TestSamples(map(recorded_sample, group.cells))
     for cell in group.cells:
-        found = executor_cell(group, cell)
+        found = executor_cell(cell, group.cells, group.spec.executors[0])
         assert found is not None
         assert (found.executor.label, found.workers) == ("threads", cell.workers)
-        assert reference_of(group, cell, samples) == samples[found.nodeid]
+        assert samples.reference_of(cell, group.spec.executors[0]) == samples.cell(found)
     fork = group.cells[1]
-    assert executor_cell(msgspec.structs.replace(group, cells=(fork,)), fork) is None
-    assert reference_of(group, fork, {}) is None
+    assert executor_cell(fork, (fork,), group.spec.executors[0]) is None
+    assert TestSamples().reference_of(fork, group.spec.executors[0]) is None
     portable = group_of("threads", targets=("3.14t",)).cells
-    assert executor_cell(msgspec.structs.replace(group, cells=portable), fork) is None
+    assert executor_cell(fork, portable, group.spec.executors[0]) is None
 
 
 def recorded_sample(cell: Cell) -> Sample:

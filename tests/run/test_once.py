@@ -57,8 +57,8 @@ async def as_task(worker, n):
     return n, worker.workers
 
 @test_it.shared
-def state(kind):
-    return kind.method or kind.name
+def state(shared):
+    return shared.method or shared.name
 
 @test_it.check
 def right(results):
@@ -105,8 +105,8 @@ def seen():
     return ftgate.shared_state()
 
 @test_state.shared
-def state(kind):
-    return {{"word": kind.name}}
+def state(shared):
+    return {{"word": shared.name}}
 
 @test_state.check
 def seen_there(result):
@@ -158,8 +158,8 @@ def test_shared_things_are_the_executor_s_own(pytester: pytest.Pytester) -> None
                 return counts["n"]
 
         @test_it.shared
-        def state(kind):
-            return kind.dict(), kind.Lock()
+        def state(shared):
+            return shared.dict(), shared.Lock()
 
         @test_it.check
         def right(results):
@@ -175,8 +175,8 @@ def test_what_an_executor_cannot_share_is_skipped_with_the_mend(pytester: pytest
             worker.shared.add(worker.index)
 
         @test_it.shared
-        def state(kind):
-            return kind.set()
+        def state(shared):
+            return shared.set()
     """
     outcome = Example(pytester, {"test_a.py": source}).run_fresh("-rs")
     outcome.assert_outcomes(passed=1, skipped=1)
@@ -229,8 +229,8 @@ def test_failing_asserts_and_checks_are_explained(pytester: pytest.Pytester) -> 
             return worker.index
 
         @test_state.shared
-        def state(kind):
-            raise OSError(f"no such state for {kind.name}")
+        def state(shared):
+            raise OSError(f"no such state for {shared.name}")
     """
     result = Example(pytester, {"test_a.py": source}).run_fresh()
     result.assert_outcomes(failed=4)
@@ -498,7 +498,7 @@ def test_a_class_is_measured_in_a_target(
                 return work(worker.shared) * self.FACTOR
 
             @test_it.shared
-            def state(self, kind):
+            def state(self, shared):
                 return self.FACTOR + 1
 
             @test_it.check

@@ -494,18 +494,19 @@ def test_pytest_ends_though_threads_wait_for_a_worker_that_failed(pytester: pyte
 # -- peaks ---------------------------------------------------------------------------------------------------------
 
 
-def launch_with(peaks: dict[str, float]) -> Launch:
-    return Launch(order=1, hash_seed=1, started_at="2026-01-01", peaks=peaks)
+def launch_with(peaks: dict[str, float], order: int) -> Launch:
+    return Launch(order=order, hash_seed=1, started_at="2026-01-01", peaks=peaks)
 
 
 def test_a_peak_is_the_median_over_the_launches_that_know_it() -> None:
-    launches = [launch_with(each) for each in ({"depth": 3.0}, {"depth": 26.0, "late_ms": 0.5}, {"depth": 4.0})]
+    peaks = ({"depth": 3.0}, {"depth": 26.0, "late_ms": 0.5}, {"depth": 4.0})
+    launches = [launch_with(each, order) for order, each in enumerate(peaks)]
     cell = group_of(spec=spec_of("threads")).cells[0]
     found = figures.figures(Sample(cell=cell, interpreter=GIL, key="", launches=tuple(launches)), reference=None)
     assert found.peaks == {"depth": 4.0, "late_ms": 0.5}
 
 
-def test_peaks_stand_beneath_the_row() -> None:
+def test_peaks_are_shown_below_the_row() -> None:
     cell = cell_of(Path("test_a.py"), THREADS)[0]
     found = Figures(peaks={"queue_depth": 26.0, "late_ms": 1234.5678, "least": 0.0517}, timers_mean_ns={"ack": 5e3})
     row = Row(cell=cell, verdict=Verdict(decision=Decision.NO_BASELINE), figures=found)

@@ -1,4 +1,4 @@
-"""`ftgate baseline`: look at stored measurements, compare a run with them, take it over, drop what is unused."""
+"""`ftgate baseline`: list stored baselines, compare the last run with them, store it, remove unused ones."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def register(subparsers: Subparsers) -> None:
     _action(actions, "list", list_baselines, "every stored cell: machine, build, launches, when, commit")
     show = _action(actions, "show", show_test, "the stored figures of one test")
     show.add_argument("test", metavar="TEST", help="a test's node id, without brackets (* and ? match anything)")
-    diff = _action(actions, "diff", diff_run, "the last run beside its baselines; exits with 1 when a cell regressed")
+    diff = _action(actions, "diff", diff_run, "the last run next to its baselines; exits with 1 if a cell regressed")
     diff.add_argument("cells", metavar="CELL", nargs="*", help="node ids (* and ? match anything; default: all)")
-    accept = _action(actions, "accept", accept_run, "take the last run's new cells as baselines, and those named")
-    accept.add_argument("cells", metavar="CELL", nargs="*", help="node ids to take even if they changed or regressed")
-    accept.add_argument("--all", action="store_true", help="take changed cells too; a regressed one must be named")
-    drop = _action(actions, "prune", prune_unused, "show the baselines of cells that are no longer there")
+    accept = _action(actions, "accept", accept_run, "store the last run's new cells as baselines, and the named cells")
+    accept.add_argument("cells", metavar="CELL", nargs="*", help="node ids to store even if they changed or regressed")
+    accept.add_argument("--all", action="store_true", help="store changed cells too; a regressed one must be named")
+    drop = _action(actions, "prune", prune_unused, "list baselines of cells that no longer exist")
     drop.add_argument("--yes", action="store_true", help="remove them")
 
 
@@ -77,7 +77,7 @@ def show_test(args: argparse.Namespace) -> int:
 
 
 def diff_run(args: argparse.Namespace) -> int:
-    """Print the last run beside its baselines; 1 when a cell regressed, 3 without a run or a cell."""
+    """Print the last run next to its baselines; 1 if a cell regressed, 3 without a run or a cell."""
     report = _last_run(args)
     if report is None:
         return _no_run(args)
@@ -140,10 +140,10 @@ def _chosen(rows: Sequence[Row], patterns: Sequence[str]) -> list[Row]:
 
 
 def _rootdir(args: argparse.Namespace) -> Path:
-    """The folder given, else the nearest one upwards that has baselines or a run, else the current one."""
+    """The given folder, else the nearest parent that has baselines or a run, else the current folder."""
     if args.rootdir is not None:
         if not args.rootdir.is_dir():
-            raise FtgateError(f"--rootdir {args.rootdir}: there is no such folder")
+            raise FtgateError(f"--rootdir {args.rootdir}: no such folder")
         return Path(args.rootdir).resolve()
     here = Path.cwd()
     upwards = (here, *here.parents)
@@ -152,18 +152,18 @@ def _rootdir(args: argparse.Namespace) -> Path:
 
 
 def _store(args: argparse.Namespace) -> Store:
-    """The folder that a run here would use, under the lock that it would take."""
+    """The folder and the lock that a run here would use."""
     root = _rootdir(args)
     option = by_name("baselines")
     given = None if args.baselines is None else str(args.baselines.absolute())
     folder = root / resolve(option, given, os.environ, _ini(root, option.dest))
     if given is not None and not folder.is_dir():
-        raise FtgateError(f"--baselines {args.baselines}: there is no such folder")
+        raise FtgateError(f"--baselines {args.baselines}: no such folder")
     return Store(folder, lock_path=root / LOCK)
 
 
 def _ini(root: Path, key: str) -> str | None:
-    """A key of the project's pytest configuration; None where pytest's first file that has a section lacks it."""
+    """A key of the project's pytest configuration; None if it is missing in the file that pytest reads."""
     readers = {"pytest.toml": _toml, ".pytest.toml": _toml, "pytest.ini": _cfg, ".pytest.ini": _cfg}
     readers |= {"pyproject.toml": _toml, "tox.ini": _cfg, "setup.cfg": _cfg}
     for name, read in readers.items():

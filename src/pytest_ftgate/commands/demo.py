@@ -1,4 +1,4 @@
-"""`ftgate demo`: scenario 1, what starting workers costs, on whatever interpreters there are here."""
+"""`ftgate demo`: scenario 1, what starting workers costs, on the interpreters of this machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 from ..declare.option_types import seconds
 from ..errors import FtgateError
 from ..model import Interpreter, Report, Row
-from ..pythons import InterpreterNotFound, find_interpreter, parse_target
+from ..model.targets import parse_target
+from ..pythons import InterpreterNotFound, find_interpreter
 from ..report import json, units
 from .templates import fill
 
@@ -30,13 +31,13 @@ METHODS: Final = ("fork", "forkserver", "spawn")
 WORKERS: Final = 8
 TIME: Final = "60s"
 ITERATIONS: Final = "3"
-"""Few, so that a round is short also where starting processes is slow."""
+"""Few, so that a round is short even if processes start slowly."""
 ROUND_S: Final = 30.0
-"""About what a round of all cells takes on two quiet cores. Rounds are counted: the budget alone cuts none short."""
+"""About how long a round of all cells takes on two idle cores; the number of rounds follows from it."""
 TEST: Final = "test_starting_workers.py"
 REPORT: Final = "report.json"
 PATIENCE_S: Final = 15.0
-"""What pytest has for ending its launches after Ctrl-C."""
+"""How long pytest may take to end its launches after Ctrl-C."""
 NOTHING_RAN: Final = 5
 """pytest's exit code where nothing was measured."""
 
@@ -46,8 +47,8 @@ def register(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "demo",
         help="measure what starting workers costs here, in about a minute",
-        description=f"Measure {WORKERS} threads against as many processes by each start method, on the interpreters "
-        "that are here, in a temporary folder, and say what the figures show. Exits with 0 unless something failed.",
+        description=f"Measure {WORKERS} threads and as many processes by each start method, on the interpreters of "
+        "this machine, in a temporary folder, and summarize the figures. Exits with 0 unless something failed.",
     )
     parser.add_argument("--python", action="append", metavar="SPEC", help="a target such as 3.14t (repeatable)")
     parser.add_argument("--time", type=_time, default=TIME, metavar="TIME", help=f"time to measure (default: {TIME})")
@@ -56,7 +57,7 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, print pytest's table and what it shows; 0, 2 when something failed, 3 when nothing was measured.
+    """Measure, print pytest's table and a summary; 0, or 2 if something failed, or 3 if nothing was measured.
 
     Raises FtgateError; KeyboardInterrupt after pytest has ended and the folder is gone.
     """
@@ -64,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     with _folder(keep=args.keep) as folder:
         write_project(folder, found)
         print(
-            f"{WORKERS} workers are started, do a small loop of work, and are joined: measured for some {args.time} on"
+            f"{WORKERS} workers are started, do a small loop of work, and are joined: measured for about {args.time} on"
         )
         print("\n".join(f"  {spec}: {each.name} ({each.build})" for spec, each in found.items()), flush=True)
         code = _pytest(folder, command(found, args.time))
@@ -95,10 +96,10 @@ def interpreters(asked: Sequence[str] | None) -> dict[str, Interpreter]:
     found = _here(FIRST)
     missing = [spec for spec in FIRST if spec not in found]
     if missing:
-        print(f"not here: {', '.join(missing)}; `ftgate pythons` has them installed, for the whole picture")
+        print(f"not installed: {', '.join(missing)}; `ftgate pythons` installs them")
     found = found or _here(OTHERS) or _this_one()
     if len(found) == 1:
-        print(f"only {next(iter(found))} is here: builds cannot be compared")
+        print(f"only {next(iter(found))} is installed: builds cannot be compared")
     return found
 
 
@@ -114,7 +115,7 @@ def _this_one() -> dict[str, Interpreter]:
     try:
         return {sys.executable: find_interpreter(parse_target(sys.executable))}
     except InterpreterNotFound as error:
-        raise FtgateError(f"no interpreter to measure is here: {error}\n  mend: run `ftgate pythons`") from error
+        raise FtgateError(f"found no interpreter to measure: {error}\n  fix: run `ftgate pythons`") from error
 
 
 def write_project(folder: Path, found: Mapping[str, Interpreter]) -> None:
@@ -126,7 +127,7 @@ def write_project(folder: Path, found: Mapping[str, Interpreter]) -> None:
 
 
 def command(found: Mapping[str, Interpreter], time: str) -> list[str]:
-    """The call of pytest: our plugin alone, whatever else is installed beside it."""
+    """The pytest command line: with our plugin alone, whatever else is installed."""
     targets = [word for spec in found for word in ("--ftgate-python", spec)]
     plugins = ["-p", "pytest_ftgate.plugin.hooks", "-p", "no:cacheprovider"]
     launches = str(max(1, round(seconds(time) / ROUND_S)))
@@ -159,7 +160,7 @@ def _folder(*, keep: bool) -> Iterator[Path]:
 
 
 def _pytest(folder: Path, words: Sequence[str]) -> int:
-    """The exit code of pytest. It is told once of an interruption, and has time to end what it started."""
+    """The exit code of pytest. After an interruption it gets one SIGINT and time to end what it started."""
     ignored = ("FTGATE", "PYTEST_")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ignored)}
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
@@ -185,9 +186,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM and the terminal's end are what Ctrl-C is, so that no process and no folder stays.
+    """Treat SIGTERM and SIGHUP as Ctrl-C, so that no process and no folder stays.
 
-    So is SIGINT for pytest, which would ignore it where this process was started with it ignored.
+    SIGINT is set as well: pytest would inherit it as ignored from a process that was started so.
     """
     names = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
     before = {name: signal.signal(name, signal.default_int_handler) for name in names}
@@ -202,9 +203,9 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 def shows(report: Report) -> list[str]:
-    """What the table shows, in a few lines: each interpreter's threads and processes, then threads of both builds.
+    """A summary of the table: each interpreter's threads and processes, then threads of both builds.
 
-    Nothing where nothing was measured.
+    Empty if nothing was measured.
     """
     rows = [row for table in report.tables for row in table.rows if row.figures.wall_ns is not None]
     targets = list(dict.fromkeys(row.cell.target.spec for row in rows))
@@ -214,9 +215,9 @@ def shows(report: Report) -> list[str]:
     if not lines:
         return []
     lines += _of_builds([row for row in rows if row.cell.executor.kind == "threads"])
-    lines.append('  An iteration starts its workers anew; workers that stay (reuse="pool") pay for their start once.')
-    lines.append("  Nothing was gated: a new folder has neither baselines nor a commit to compare with.")
-    return ["What this shows, of this machine:", *lines]
+    lines.append('  Each iteration starts new workers; reuse="pool" starts them once.')
+    lines.append("  Nothing was gated: there is no baseline and no commit to compare with.")
+    return ["Summary for this machine:", *lines]
 
 
 def _of_target(spec: str, rows: Sequence[Row]) -> list[str]:
@@ -227,12 +228,12 @@ def _of_target(spec: str, rows: Sequence[Row]) -> list[str]:
     wall_ns = _wall_ns(threads)
     times = ", ".join(f"{name} {units.ratio(_wall_ns(row) / wall_ns)}" for name, row in by_name.items())
     taken = units.time(wall_ns, unicode=_unicode())
-    lines = [f"  {spec}: {WORKERS} threads take {taken}; processes in their place: {times}."]
+    lines = [f"  {spec}: {WORKERS} threads take {taken}; processes instead: {times}."]
     sizes = {name: row.figures.uss_bytes for name, row in by_name.items() if row.figures.uss_bytes}
     if sizes and threads.figures.uss_bytes:
         name, largest = max(sizes.items(), key=lambda item: item[1])
         shown = f"{units.size(threads.figures.uss_bytes)} with threads, {units.size(largest)} with {name}"
-        lines.append(f"  {'':{len(spec)}}  Memory of their own (USS): {shown}.")
+        lines.append(f"  {'':{len(spec)}}  Private memory (USS): {shown}.")
     return lines
 
 

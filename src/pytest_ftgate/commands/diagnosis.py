@@ -1,4 +1,4 @@
-"""What there is to measure with here, and the mend of each lack."""
+"""What this machine offers for measurements, and a fix for each problem."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Final
 from ..measure.machine import ROOT, read_machine, read_text
 from ..measure.watch.self_test import self_test
 from ..model import Interpreter, Machine, Struct
+from ..model.targets import parse_target
 from ..pythons import (
     InterpreterNotFound,
     UvMissing,
@@ -20,24 +21,23 @@ from ..pythons import (
     find_environments,
     find_interpreter,
     find_uv,
-    parse_target,
     settings_unsupported,
 )
 
 ENVIRONMENTS: Final = Path(".ftgate") / "envs"
 
 
-class Lack(Struct, frozen=True):
-    """Something that is missing or in the way, what follows from it, and what to do."""
+class Problem(Struct, frozen=True):
+    """Something that prevents or disturbs measurements, and a fix."""
 
     what: str
-    mend: str
+    fix: str
 
 
 class TargetState(Struct, frozen=True):
     """One target: its interpreter when there is one, and its finished environments in this project.
 
-    `waits_unavailable` says why it cannot be told where its threads wait; empty where it can.
+    `waits_unavailable` says why the wait states of its threads are unknown; empty where they are known.
     """
 
     spec: str
@@ -47,7 +47,7 @@ class TargetState(Struct, frozen=True):
 
 
 class Probes(Struct, frozen=True):
-    """What can be read of this process and of a child from outside; None where the platform has no such figure."""
+    """What can be read from outside, for this process and for a child."""
 
     pss: bool
     pss_child: bool
@@ -64,18 +64,18 @@ class Diagnosis(Struct, frozen=True):
     uv: str | None
     cache: str
     load_1min: float | None
-    lacks: tuple[Lack, ...]
+    problems: tuple[Problem, ...]
 
 
 def diagnose(specs: Sequence[str], project: Path) -> Diagnosis:
-    """Look at the machine and at each target that `specs` name. Raises TargetError for a spec that is none."""
-    lacks: list[Lack] = []
-    targets = tuple(_target_state(spec, project, lacks) for spec in specs)
+    """Examine the machine and each target that `specs` name. Raises TargetError for a spec that is not a target."""
+    problems: list[Problem] = []
+    targets = tuple(_target_state(spec, project, problems) for spec in specs)
     machine = read_machine()
     probes = read_probes()
-    uv = _uv(lacks)
+    uv = _uv(problems)
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-    lacks += [*_machine_lacks(machine, load), *_probe_lacks(probes)]
+    problems += [*_machine_problems(machine, load), *_probe_problems(probes)]
     return Diagnosis(
         machine=machine,
         targets=targets,
@@ -83,7 +83,7 @@ def diagnose(specs: Sequence[str], project: Path) -> Diagnosis:
         uv=uv,
         cache=str(cache_folder()),
         load_1min=load,
-        lacks=tuple(lacks),
+        problems=tuple(problems),
     )
 
 
@@ -103,7 +103,7 @@ def read_probes(root: Path = ROOT) -> Probes:
 
 
 def to_text(diagnosis: Diagnosis) -> str:
-    """The diagnosis for people: aligned, a section each, every lack with its mend at the end."""
+    """The diagnosis as text: one aligned section per topic, then every problem with its fix."""
     machine = diagnosis.machine
     sections = [
         ("machine", _machine_rows(machine, diagnosis.load_1min)),
@@ -115,11 +115,11 @@ def to_text(diagnosis: Diagnosis) -> str:
     lines: list[str] = []
     for title, rows in sections:
         lines += [title, *(f"  {name:<{width}}  {value}" for name, value in rows), ""]
-    if diagnosis.lacks:
-        lines.append("lacks")
-        lines += [line for lack in diagnosis.lacks for line in (f"  - {lack.what}", f"    mend: {lack.mend}")]
+    if diagnosis.problems:
+        lines.append("problems")
+        lines += [line for problem in diagnosis.problems for line in (f"  - {problem.what}", f"    fix: {problem.fix}")]
     else:
-        lines.append("nothing is lacking")
+        lines.append("no problems")
     return "\n".join(lines)
 
 
@@ -132,73 +132,75 @@ def bytes_text(size: int) -> str:
     return f"{value:.{0 if units[0] == 'B' else 1}f} {units[0]}"
 
 
-def _target_state(spec: str, project: Path, lacks: list[Lack]) -> TargetState:
+def _target_state(spec: str, project: Path, problems: list[Problem]) -> TargetState:
     target = parse_target(spec)
     try:
         interpreter = find_interpreter(target)
     except InterpreterNotFound as error:
-        what, _, mend = str(error).partition("\n  fix: ")
-        lacks.append(Lack(what=what.replace("\n", "\n   "), mend=mend or "give the path of a working Python"))
+        what, _, fix = str(error).partition("\n  fix: ")
+        problems.append(Problem(what=what.replace("\n", "\n   "), fix=fix or "give the path of a working Python"))
         return TargetState(spec=spec, interpreter=None)
     unsupported = settings_unsupported(interpreter, target.settings)
     if unsupported:
-        lacks.append(Lack(what=f"the target {spec} is not supported here", mend=unsupported))
+        problems.append(Problem(what=f"the target {spec} is not supported here", fix=unsupported))
     if not interpreter.start_methods:
-        lacks.append(
-            Lack(what=f"{spec} has no working multiprocessing", mend="use a build with semaphores (/dev/shm mounted)")
+        problems.append(
+            Problem(what=f"{spec} has no working multiprocessing", fix="use a build with semaphores (/dev/shm mounted)")
         )
     environments = tuple(str(folder) for folder in find_environments(interpreter, project / ENVIRONMENTS))
     refused = self_test(interpreter.executable, environment_variables(target.settings))
     if refused:
-        what = f"where threads of {spec} wait cannot be told: {refused}"
-        lacks.append(
-            Lack(what=what, mend="the waits of its cells are shown as not available; nothing else depends on it")
+        what = f"the wait states of {spec}'s threads are unknown: {refused}"
+        problems.append(
+            Problem(what=what, fix="the waits of its cells are shown as not available; nothing else is affected")
         )
     return TargetState(spec=spec, interpreter=interpreter, environments=environments, waits_unavailable=refused)
 
 
-def _uv(lacks: list[Lack]) -> str | None:
+def _uv(problems: list[Problem]) -> str | None:
     try:
         return find_uv()
     except UvMissing as error:
-        lacks.append(Lack(what="no uv: environments cannot be made", mend=str(error)))
+        problems.append(Problem(what="uv is missing: environments cannot be made", fix=str(error)))
         return None
 
 
-def _machine_lacks(machine: Machine, load: float | None) -> list[Lack]:
-    lacks = []
+def _machine_problems(machine: Machine, load: float | None) -> list[Problem]:
+    problems = []
     if machine.cores < 2:
-        lacks.append(
-            Lack(what="one usable core: nothing runs in parallel", mend="allow more cores (taskset, cpuset, the VM)")
+        problems.append(
+            Problem(what="one usable core: nothing runs in parallel", fix="allow more cores (taskset, cpuset, the VM)")
         )
     if machine.cpu_quota is not None and machine.cpu_quota < machine.cores:
-        lacks.append(
-            Lack(
+        problems.append(
+            Problem(
                 what=f"a CPU limit of {machine.cpu_quota:g} cores on {machine.cores}: workers are throttled",
-                mend="raise the container's CPU limit, or restrict it to whole cores by a cpuset",
+                fix="raise the container's CPU limit, or restrict it to whole cores by a cpuset",
             )
         )
     if machine.governor not in (None, "performance"):
-        lacks.append(
-            Lack(
+        problems.append(
+            Problem(
                 what=f"the frequency governor is {machine.governor}: times drift with it",
-                mend="cpupower frequency-set -g performance",
+                fix="cpupower frequency-set -g performance",
             )
         )
     if load is not None and load > machine.cores / 2:
-        lacks.append(Lack(what=f"the load is {load:.1f}: something else is running", mend="measure on a quiet machine"))
-    return lacks
+        problems.append(
+            Problem(what=f"the load is {load:.1f}: something else is running", fix="measure on a quiet machine")
+        )
+    return problems
 
 
-def _probe_lacks(probes: Probes) -> list[Lack]:
-    lacks = []
+def _probe_problems(probes: Probes) -> list[Problem]:
+    problems = []
     if not probes.pss_child:
-        mend = "Linux 4.14+ and the right to read /proc/PID/smaps_rollup of a child (no hidepid)"
-        lacks.append(Lack(what="PSS cannot be read: memory is reported as USS and RSS alone", mend=mend))
+        fix = "Linux 4.14+ and the right to read /proc/PID/smaps_rollup of a child (no hidepid)"
+        problems.append(Problem(what="PSS cannot be read: memory is reported as USS and RSS alone", fix=fix))
     if not probes.schedstat_child:
-        mend = "Linux with CONFIG_SCHED_INFO and a readable /proc/PID/schedstat"
-        lacks.append(Lack(what="the scheduler's figures cannot be read: no run-queue wait", mend=mend))
-    return lacks
+        fix = "Linux with CONFIG_SCHED_INFO and a readable /proc/PID/schedstat"
+        problems.append(Problem(what="the scheduler's figures cannot be read: no run-queue wait", fix=fix))
+    return problems
 
 
 def _machine_rows(machine: Machine, load: float | None) -> list[tuple[str, str]]:
@@ -210,8 +212,8 @@ def _machine_rows(machine: Machine, load: float | None) -> list[tuple[str, str]]
         ("usable cores", str(machine.cores)),
         ("CPU limit", "none" if machine.cpu_quota is None else f"{machine.cpu_quota:g} cores"),
         ("memory limit", "none" if limit is None else bytes_text(limit)),
-        ("governor", machine.governor or "not visible"),
-        ("load", "not known" if load is None else f"{load:.2f} over the last minute"),
+        ("governor", machine.governor or "unknown"),
+        ("load", "unknown" if load is None else f"{load:.2f} over the last minute"),
     ]
 
 
@@ -228,16 +230,22 @@ def _target_rows(state: TargetState) -> list[tuple[str, str]]:
         ("build", interpreter.build),
         ("GIL", "on" if interpreter.gil_enabled else "off"),
         ("JIT", jit),
-        ("configure", interpreter.config_args or "not known"),
+        ("configure", interpreter.config_args or "unknown"),
         ("start methods", ", ".join(interpreter.start_methods) or "none"),
-        ("waits", "not available" if state.waits_unavailable else "can be told apart (self-test)"),
-        ("environment", ", ".join(state.environments) or "not made yet (made by the first run)"),
+        ("waits", "not available" if state.waits_unavailable else "available (self-test passed)"),
+        ("environment", ", ".join(state.environments) or "not made yet (the first run makes it)"),
     ]
 
 
 def _probe_rows(probes: Probes) -> list[tuple[str, str]]:
     def words(own: bool, child: bool) -> str:
-        return "readable, of children too" if own and child else "readable, not of children" if own else "not readable"
+        return (
+            "readable, also for children"
+            if own and child
+            else "readable, but not for children"
+            if own
+            else "not readable"
+        )
 
     return [
         ("PSS", words(probes.pss, probes.pss_child)),

@@ -1,4 +1,4 @@
-"""`ftgate doctor`: what was found to measure with, each lack with its mend."""
+"""`ftgate doctor`: the interpreters, the machine and the probes, and each problem with a fix."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..pythons import DEFAULT_TARGETS
+from ..declare.options import DEFAULT_TARGETS
 from .diagnosis import diagnose, to_text
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ def register(subparsers: Subparsers) -> None:
     """Add `ftgate doctor` to the command line."""
     parser = subparsers.add_parser(
         "doctor",
-        help="show what there is to measure with",
-        description="Show each target's interpreter and environment, the machine, and what can be observed; each lack "
-        "with its mend. Exits with 3 when no target has an interpreter.",
+        help="show what measurements are possible here",
+        description="Show each target's interpreter and environment, the machine, and what can be observed; each "
+        "problem with a fix. Exits with 3 when no target has an interpreter.",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object for machines")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--python", action="append", metavar="SPEC", help="a target such as 3.14t (repeatable)")
     parser.add_argument("--rootdir", type=Path, default=Path(), help="the project whose environments are shown")
     parser.set_defaults(run=run)

@@ -1,4 +1,4 @@
-"""The file from which pytest takes a project's ini keys: found as pytest finds it, and a few keys put in."""
+"""The file from which pytest takes a project's ini keys: found as pytest finds it, and extended by a few keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..errors import FtgateError
 from ..model import Struct
 
 Keys = Mapping[str, str | tuple[str, ...]]
-"""Ini keys to put in: a text, or several words."""
+"""Ini keys to add: a text, or several words."""
 
 ALWAYS: Final = {"pytest.toml": "pytest", ".pytest.toml": "pytest", "pytest.ini": "pytest", ".pytest.ini": "pytest"}
 """Files that are pytest's own, with their section: pytest reads them even where they are empty."""
@@ -31,7 +31,7 @@ _COMMENT: Final = "# pytest-ftgate: what pytest --ftgate measures, and with whic
 
 
 class IniError(FtgateError):
-    """A configuration file that cannot be read or added to; names the file, the line where it is known, the mend."""
+    """A configuration file that cannot be read or added to; names the file, the line if it is known, and a fix."""
 
 
 class IniFile(Struct, frozen=True, kw_only=True):
@@ -84,7 +84,7 @@ def words(value: Any) -> list[str]:
 
 
 def with_keys(ini: IniFile, keys: Keys) -> str:
-    """The file's text with the keys in its section; all else stays as it is, byte for byte.
+    """The file's text with the keys in its section; everything else stays, byte for byte.
 
     The new text is parsed and compared with the old one. Raises IniError with the lines to be put in by hand.
     """
@@ -104,7 +104,7 @@ def with_keys(ini: IniFile, keys: Keys) -> str:
         except IniError:
             continue
     by_hand = "\n".join(f"  {line}" for line in lines)
-    raise IniError(f"{ini.path}: no place was found for these lines; put them into its [{ini.section}]:\n{by_hand}")
+    raise IniError(f"{ini.path}: found no place for these lines; add them to its [{ini.section}]:\n{by_hand}")
 
 
 def read(path: Path) -> str:
@@ -127,13 +127,13 @@ def parse(path: Path, text: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"at line (\d+)", str(error))
         line = found[1] if found else str(text.count("\n") + 1)
-        raise IniError(f"{path}:{line}: this is not TOML: {error}; mend it and run again") from error
+        raise IniError(f"{path}:{line}: this is not TOML: {error}; fix it and run again") from error
     except configparser.Error as error:
         lines = [error.lineno] if isinstance(error, configparser.MissingSectionHeaderError) else []
         lines += [number for number, _ in getattr(error, "errors", ())]
         place = f"{path}:{lines[0]}" if lines else str(path)
         what = "; ".join(line.strip() for line in str(error).splitlines())
-        raise IniError(f"{place}: this is not an ini file: {what}; mend it and run again") from error
+        raise IniError(f"{place}: this is not an ini file: {what}; fix it and run again") from error
 
 
 def _own_files() -> Iterator[str]:
@@ -141,7 +141,7 @@ def _own_files() -> Iterator[str]:
 
 
 def _native() -> bool:
-    """Whether the pytest beside us reads tables with TOML's own types."""
+    """Whether the installed pytest reads tables with TOML's own types."""
     return int(version("pytest").partition(".")[0]) >= 9
 
 

@@ -1,4 +1,4 @@
-"""`ftgate init`: a first workload, the ini lines and a CI workflow for a project, by what can be found out about it."""
+"""`ftgate init`: a first workload, the ini lines and a CI workflow, made for the project that it finds."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
+from ..declare.options import DEFAULT_TARGETS
 from ..errors import FtgateError
 from ..model import Struct
-from ..pythons import DEFAULT_TARGETS, InterpreterNotFound, find_interpreter, is_path, parse_target
+from ..model.targets import is_path, parse_target
+from ..pythons import InterpreterNotFound, find_interpreter
 from . import inifile
 from .project import REQUIREMENTS, Project, ci_of, has_workload, look, name_for
 from .templates import fill
@@ -32,7 +34,7 @@ GITLAB_PART: Final = Path(".gitlab") / "ftgate.yml"
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """A file to be written; `before` is None for a new one, `what` says what is put into one that is there."""
+    """A file to write; `before` is None for a new one, `what` says what is added to an existing one."""
 
     path: Path
     after: str
@@ -41,7 +43,7 @@ class Change(Struct, frozen=True, kw_only=True):
 
 
 class Steps(Struct, frozen=True, kw_only=True):
-    """What init does: the files it writes, those it leaves with the reason, and what it has to say besides."""
+    """What init does: the files that it writes, those that it leaves with the reason, and notes."""
 
     changes: tuple[Change, ...]
     left: tuple[tuple[Path, str], ...]
@@ -54,20 +56,20 @@ def register(subparsers: Subparsers) -> None:
         "init",
         help="write a first workload, the ini lines and a CI workflow",
         description="Look at the project, then write a first workload file, the lines of its pytest configuration and "
-        "a CI workflow. A file that is there is left as it is; of the configuration all but the new lines.",
+        "a CI workflow. Existing files stay as they are; the configuration only gets new lines.",
     )
     parser.add_argument("path", nargs="?", type=Path, default=Path(), metavar="PATH", help="the project (default: .)")
     parser.add_argument("--ci", choices=CI, help="which workflow to write (default: what the repository uses)")
     parser.add_argument("--dry-run", action="store_true", help="show what would be written, as a diff")
-    parser.add_argument("--yes", action="store_true", help="ask nothing")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write what is missing and say what was left; 0 also where all is there already. Raises FtgateError."""
+    """Write what is missing and say what was left; 0 also if everything exists. Raises FtgateError."""
     folder = args.path.resolve()
     if not folder.is_dir():
-        raise FtgateError(f"{args.path}: there is no such folder; give the folder of the project")
+        raise FtgateError(f"{args.path}: no such folder; give the folder of the project")
     project = look(folder)
     ci = args.ci or ci_of(project.git) or _asked_ci(project, ask=not args.yes and sys.stdin.isatty())
     steps = plan(project, ci)
@@ -88,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def plan(project: Project, ci: str) -> Steps:
-    """Everything that is to be written and left; nothing is written yet. Raises FtgateError."""
+    """Everything that will be written or left; nothing is written yet. Raises FtgateError."""
     changes: list[Change] = []
     left: list[tuple[Path, str]] = []
     notes: list[str] = []
@@ -99,16 +101,16 @@ def plan(project: Project, ci: str) -> Steps:
     elif ci == "gitlab":
         _plan_gitlab(project, changes, left, notes)
     else:
-        why = "this is no git repository" if project.git is None else "none was asked for"
+        why = "this is not a git repository" if project.git is None else "none was asked for"
         notes.append(f"no CI workflow: {why} (--ci github or --ci gitlab writes one)")
     if not project.declares_us:
-        how = "uv add --dev pytest-ftgate" if project.locked else "add it beside pytest"
+        how = "uv add --dev pytest-ftgate" if project.locked else "add it next to pytest"
         notes.append(f"pytest-ftgate is not among the dependencies of the tests: {how}")
     return Steps(changes=tuple(changes), left=tuple(left), notes=tuple(notes))
 
 
 def workload_path(project: Project) -> Path:
-    """The workload that is there, else where the first one goes."""
+    """The existing workload, else the path of the first one."""
     return has_workload(project) or project.tests / name_for(project.files, WORKLOAD, prefixes=False)
 
 
@@ -125,7 +127,7 @@ def ini_keys(project: Project) -> inifile.Keys:
 def _plan_workload(project: Project, changes: list[Change], left: list[tuple[Path, str]]) -> None:
     path = workload_path(project)
     if path.exists():
-        left.append((path, "it is there already"))
+        left.append((path, "it already exists"))
         return
     text = fill(
         "workload.txt",
@@ -139,7 +141,7 @@ def _plan_workload(project: Project, changes: list[Change], left: list[tuple[Pat
 def _plan_ini(project: Project, changes: list[Change], left: list[tuple[Path, str]]) -> None:
     keys, ini = ini_keys(project), project.ini
     if not keys:
-        left.append((ini.path, "the ini keys are there already"))
+        left.append((ini.path, "the ini keys already exist"))
         return
     before = ini.text if ini.path.is_file() else None
     what = f" [{ini.section}]: {', '.join(keys)}"
@@ -151,7 +153,7 @@ def _plan_github(project: Project, changes: list[Change], left: list[tuple[Path,
     names = [path, *(sorted(path.parent.glob("*.y*ml")) if path.parent.is_dir() else [])]
     there = next((name for name in names if name.is_file() and _measures(name, always=name == path)), None)
     if there is not None:
-        left.append((there, "it is there already"))
+        left.append((there, "it already exists"))
         return
     below, (install, run) = _below(project), ci_commands(project)
     folder = f"    defaults:\n      run:\n        working-directory: {below}\n" if below else ""
@@ -167,10 +169,10 @@ def _plan_github(project: Project, changes: list[Change], left: list[tuple[Path,
 
 
 def _plan_gitlab(project: Project, changes: list[Change], left: list[tuple[Path, str]], notes: list[str]) -> None:
-    """Where there is a file for GitLab already, the job goes into one of its own, to be included."""
+    """If a file for GitLab exists, the job goes into its own file, which the first must include."""
     path, part = _top(project) / GITLAB, _top(project) / GITLAB_PART
     if path.is_file() and _measures(path):
-        left.append((path, "it is there already"))
+        left.append((path, "it already exists"))
         return
     there = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     if path.is_file() and part.name not in there:
@@ -180,7 +182,7 @@ def _plan_gitlab(project: Project, changes: list[Change], left: list[tuple[Path,
             notes.append(f"{_shown(path)} names its own stages: give the job in {_shown(part)} one of them")
     target = part if path.is_file() else path
     if target.is_file():
-        left.append((target, "it is there already"))
+        left.append((target, "it already exists"))
         return
     below, (install, run) = _below(project), ci_commands(project)
     text = fill(
@@ -219,7 +221,7 @@ def ci_commands(project: Project) -> tuple[tuple[str, ...], str]:
 
 
 def _versions(project: Project) -> list[str]:
-    """The versions behind the targets, without settings; a path is of this machine alone."""
+    """The versions of the targets, without settings and paths: a path is valid on this machine only."""
     requests = [parse_target(spec).request for spec in project.targets]
     return list(dict.fromkeys(request for request in requests if not is_path(request))) or [*DEFAULT_TARGETS]
 
@@ -272,7 +274,7 @@ def diff(change: Change, root: Path) -> str:
 
 
 def write(change: Change) -> None:
-    """Write one file whole or not at all; one that came into being meanwhile is not replaced. Raises FtgateError."""
+    """Write one file whole or not at all; a file that appeared meanwhile is not replaced. Raises FtgateError."""
     path = change.path.resolve()
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -283,7 +285,7 @@ def write(change: Change) -> None:
             if change.before is not None:
                 shutil.copymode(path, unfinished)
             elif path.exists():
-                raise FtgateError(f"{change.path} was written by another meanwhile; run ftgate init again")
+                raise FtgateError(f"{change.path} was written by another process meanwhile; run ftgate init again")
             unfinished.replace(path)
         finally:
             unfinished.unlink(missing_ok=True)
@@ -292,15 +294,15 @@ def write(change: Change) -> None:
 
 
 def _print_facts(project: Project) -> list[str]:
-    """Print what was found; the targets that have no interpreter here."""
+    """Print the facts about the project; returns the targets without an interpreter here."""
     missing, found = [], []
     for spec in project.targets:
         try:
             found.append(f"{spec} ({find_interpreter(parse_target(spec)).name})")
         except InterpreterNotFound:
             missing.append(spec)
-            found.append(f"{spec} (not here yet)")
-    installed = "installed for each as -e ." if project.packaged else "no package: nothing of it is installed"
+            found.append(f"{spec} (not installed)")
+    installed = "installed for each as -e ." if project.packaged else "not a package: nothing of it is installed"
     if project.install is not None:
         installed = f"installed for each: {shlex.join(project.install) or 'nothing'}"
     asked = f", requires-python {project.requires_python}" if project.requires_python else ""

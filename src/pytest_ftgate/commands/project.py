@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
+from ..declare.options import DEFAULT_TARGETS
 from ..model import Struct
-from ..pythons import DEFAULT_TARGETS, default_install
+from ..pythons import default_install
 from ..run.git import AgainstError, Repository
 from . import inifile
 from .inifile import IniFile

@@ -1,4 +1,4 @@
-"""`ftgate pythons`: have the target interpreters, and say how each was come by."""
+"""`ftgate pythons`: find, install or build the target interpreters, and say which."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final, Self, TextIO
 
+from ..declare.options import DEFAULT_TARGETS
 from ..measure.machine import usable_cores
-from ..pythons import DEFAULT_TARGETS, InterpreterSource, Provided, parse_target, provide
+from ..model.targets import parse_target
+from ..pythons import InterpreterSource, Provided, provide
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -22,9 +24,9 @@ def register(subparsers: Subparsers) -> None:
     """Add `ftgate pythons` to the command line."""
     parser = subparsers.add_parser(
         "pythons",
-        help="have the target interpreters",
-        description="Find each target on PATH and in the cache, else let uv install it, else build it from the "
-        "distribution's source package into the user's cache folder, else say what is missing.",
+        help="find or install the target interpreters",
+        description="Find each target on PATH and in the cache, else install it with uv, else build it from the "
+        "distribution's source package into the user's cache folder, else report what is missing.",
     )
     parser.add_argument("--target", action="append", metavar="SPEC", help="a version such as 3.14t (repeatable)")
     parser.add_argument(
@@ -35,7 +37,13 @@ def register(subparsers: Subparsers) -> None:
         help="the only way to try",
     )
     parser.add_argument("--pgo", action="store_true", help="build with profile-guided optimisation (many minutes)")
-    parser.add_argument("--jobs", type=_jobs, default=None, metavar="N", help="compilers at once (default: the cores)")
+    parser.add_argument(
+        "--jobs",
+        type=_jobs,
+        default=None,
+        metavar="N",
+        help="number of parallel compiler processes (default: the cores)",
+    )
     parser.add_argument("--strict", action="store_true", help="exit with 3 when a target is missing")
     parser.set_defaults(run=run)
 
@@ -53,12 +61,12 @@ def run(args: argparse.Namespace) -> int:
         if outcome.interpreter is None:
             missing.append(target.spec)
     if missing:
-        print(f"WARNING: no interpreter for {', '.join(missing)}: cells that ask for it are unsupported", flush=True)
+        print(f"WARNING: no interpreter for {', '.join(missing)}: cells that need it are unsupported", flush=True)
     return 3 if missing and args.strict else 0
 
 
 def outcome_text(outcome: Provided) -> str:
-    """What became of a target, for people: a line, with the notes of what went wrong indented below."""
+    """The outcome for a target as text: one line, with its notes indented below."""
     interpreter = outcome.interpreter
     took = f" in {duration_text(outcome.took_s)}" if outcome.took_s >= 1 else ""
     head = f"{outcome.target.spec}: {outcome.did}{took}"
@@ -75,7 +83,7 @@ def duration_text(seconds: float) -> str:
 
 
 class Progress:
-    """Shows how far a long job is: one line rewritten on a terminal, a plain line now and then elsewhere."""
+    """Shows the progress of a long job: one line that is rewritten on a terminal, a plain line every 15 s elsewhere."""
 
     def __init__(self, label: str, stream: TextIO) -> None:
         self.label = label

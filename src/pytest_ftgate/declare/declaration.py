@@ -1,11 +1,10 @@
-"""Decorator arguments -> Spec: everything that the light decorator left unchecked, with the place and the mend."""
+"""Decorator arguments -> Spec: checks everything that the light decorator accepted; errors name the place and a fix."""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import sys
-import unittest
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
@@ -16,11 +15,16 @@ from ..judge.contracts import check, grammar
 from ..model import PLACEHOLDERS, BodyKind, Executor, Param, Requirement, Source, Spec, Threshold
 from ..runner.api import CommandToken, Declaration, Note
 from ..runner.loading import shape_of
-from .reader import EXAMPLE, OWN, SERVE_DURATION_S, SERVE_WINDOW_S, DeclarationError, Reader
+from .arguments import Arguments
+from .bodies import Bodies
+from .executors import EXAMPLE, Executors
+from .reader import OWN, DeclarationError, Reader
+
+SERVE_DURATION_S, SERVE_WINDOW_S = 6.0, 1.0
 
 
 def declaration_of(function: Any) -> Declaration | None:
-    """What @ftgate.compare left on a function; None where it is not decorated."""
+    """The declaration that @ftgate.compare or @ftgate.serve attached to a function; None without one."""
     declared = getattr(function, "__ftgate__", None)
     return declared if isinstance(declared, Declaration) else None
 
@@ -36,7 +40,8 @@ def check_class(cls: type) -> None:
         raise DeclarationError(
             f"{path}:{line}: @ftgate.{decorator} of {cls.__qualname__}: it is a class; decorate its test methods"
         )
-    if not issubclass(cls, unittest.TestCase):
+    unittest = sys.modules.get("unittest")  # whoever derives from its TestCase has imported it
+    if unittest is None or not issubclass(cls, unittest.TestCase):
         return
     for name, member in vars(cls).items():
         declared = declaration_of(member)
@@ -47,7 +52,7 @@ def check_class(cls: type) -> None:
 
 
 def notes_of(function: Any) -> tuple[Note, ...]:
-    """What @ftgate.require and @ftgate.gate left on a function, in the order of their lines."""
+    """What @ftgate.require and @ftgate.gate attached to a function, in the order of their lines."""
     try:
         kept = vars(function).get("__ftgate_notes__", ())
     except TypeError:  # an object without attributes of its own
@@ -64,20 +69,20 @@ def check_notes(function: Any, path: str) -> None:
     if notes and declaration_of(function) is None:
         name = getattr(function, "__qualname__", repr(function))
         raise DeclarationError(
-            f"{path}:{notes[0].line}: @ftgate.{notes[0].decorator} of {name}: it has no cells to look at; "
+            f"{path}:{notes[0].line}: @ftgate.{notes[0].decorator} of {name}: it has no cells; "
             f"add {EXAMPLE} to the test"
         )
 
 
 class Notes:
-    """Reads what stands beside a declaration; every complaint carries its place."""
+    """Reads @ftgate.require and @ftgate.gate of a declaration; every error names its place."""
 
     def __init__(self, declared: Declaration, source: Source) -> None:
         self.source = source
         self.notes = notes_of(declared.body)
         for _, body in declared.variants:
             for note in notes_of(body):
-                self.fail(note, f"it stands on the variant {body.__name__}; put it on the test itself")
+                self.fail(note, f"it is on the variant {body.__name__}; put it on the test itself")
 
     def fail(self, note: Note, text: str) -> NoReturn:
         """Raise what is wrong, at its place."""
@@ -86,7 +91,7 @@ class Notes:
         )
 
     def thresholds(self) -> tuple[Threshold, ...]:
-        """Those of the gates, each metric once."""
+        """The thresholds of @ftgate.gate, each metric once."""
         found: dict[str, Threshold] = {}
         lines: dict[str, int] = {}
         for note in self._of("gate"):
@@ -96,7 +101,7 @@ class Notes:
                 self.fail(note, str(error))
             metric = threshold.metric
             if metric in found:
-                self.fail(note, f"{metric} has a gate in line {lines[metric]} already; make one of both")
+                self.fail(note, f"{metric} has a gate in line {lines[metric]} already; merge the two")
             found[metric], lines[metric] = threshold, note.line
         return tuple(found.values())
 
@@ -117,7 +122,7 @@ class Notes:
         for note in notes:
             if any(hasattr(value, "__code__") for value in note.args):
                 example = "gate('wall', margin='3%')" if decorator == "gate" else "require(scaling='>= 1.6')"
-                self.fail(note, f"it needs parentheses and what it is about: @ftgate.{example}")
+                self.fail(note, f"it needs parentheses and arguments: @ftgate.{example}")
         return notes
 
     def _expressions(self, note: Note) -> list[str]:
@@ -126,12 +131,12 @@ class Notes:
                 self.fail(note, f"it takes texts such as 'threads.wall < 20 ms' or scaling='>= 1.6', not {value!r}")
         found = [*note.args, *(grammar.keyword_text(name, text) for name, text in note.kwargs.items())]
         if not found:
-            self.fail(note, "it requires nothing; write for example @ftgate.require(scaling='>= 1.6')")
+            self.fail(note, "it requires nothing; for example @ftgate.require(scaling='>= 1.6')")
         return [" ".join(text.split()) for text in found]  # in one line, as reports show it
 
 
 def check_function(declared: Declaration, source: Source, function: object, name: str, cls: type | None) -> None:
-    """Raise DeclarationError where the measured interpreter would not find the very function that pytest collected."""
+    """Raise DeclarationError if the measured interpreter would not import the function that pytest collected."""
     reader = Reader(declared, source.path, source.qualname)
     if "<locals>" in source.qualname or "<locals>" in declared.body.__qualname__:
         reader.fail(
@@ -140,7 +145,7 @@ def check_function(declared: Declaration, source: Source, function: object, name
         )
     if function is not declared.body:
         reader.fail(
-            "another decorator stands above it and would be left out; "
+            "another decorator above it would be ignored; "
             f"put @ftgate.{declared.decorator} above all others but pytest's marks"
         )
     if cls is not None and isinstance(inspect.getattr_static(cls, name, None), (staticmethod, classmethod)):
@@ -149,107 +154,111 @@ def check_function(declared: Declaration, source: Source, function: object, name
 
 def spec_of(declared: Declaration, source: Source, nodeid: str) -> Spec:
     """The checked form of a declaration. Raises DeclarationError."""
-    reader = Reader(declared, source.path, source.qualname)
-    reader.known_arguments()
-    spec = _served(reader, source, nodeid) if declared.decorator == "serve" else _compared(reader, source, nodeid)
+    place = (declared, source.path, source.qualname)
+    arguments = Arguments(*place)
+    arguments.known_arguments()
+    if declared.decorator == "serve":
+        spec = _served(arguments, Executors(*place), source, nodeid)
+    else:
+        spec = _compared(arguments, Executors(*place), Bodies(*place), source, nodeid)
     notes = Notes(declared, source)
     return msgspec.structs.replace(spec, thresholds=notes.thresholds(), requirements=notes.requirements(spec))
 
 
-def _compared(reader: Reader, source: Source, nodeid: str) -> Spec:
-    executors = reader.executors()
-    reader.bodies(executors)
-    workers, role_counts = reader.workers()
-    reader.roles(executors, role_counts)
-    duration, window = reader.positive("duration"), reader.positive("window")
-    iterations = reader.positive("iterations", whole=True)
+def _compared(arguments: Arguments, executors: Executors, bodies: Bodies, source: Source, nodeid: str) -> Spec:
+    chosen = executors.executors()
+    bodies.bodies(chosen)
+    workers, role_counts = arguments.workers()
+    bodies.roles(chosen, role_counts)
+    duration, window = arguments.positive("duration"), arguments.positive("window")
+    iterations = arguments.positive("iterations", whole=True)
     if duration is not None and iterations is not None:
-        reader.fail("it takes iterations= or duration=, not both")
+        arguments.fail("it takes iterations= or duration=, not both")
     if window is not None and duration is None:
-        reader.fail("window= is the length of a turn of duration=, which is missing")
-    body: Any = shape_of(reader.declared.body)
+        arguments.fail("window= is the length of an iteration of duration=, which is missing")
+    body: Any = shape_of(arguments.declared.body)
     return Spec(
         nodeid=nodeid,
         source=source,
         body=body,
-        executors=executors,
+        executors=chosen,
         workers=workers,
         role_counts=role_counts,
-        reuse=reader.reuse(duration),
-        pythons=reader.pythons(),
+        reuse=arguments.reuse(duration),
+        pythons=arguments.pythons(),
         iterations=iterations,
         duration_s=None if duration is None else float(duration),
         window_s=None if window is None else float(window),
-        warmup=reader.positive("warmup", whole=duration is None, zero=True),
-        timeout_s=reader.positive("timeout"),
-        requires=reader.requires(),
-        needs=reader.needs(),
+        warmup=arguments.positive("warmup", whole=duration is None, zero=True),
+        timeout_s=arguments.positive("timeout"),
+        requires=arguments.requires(),
+        needs=arguments.needs(),
     )
 
 
-def _served(reader: Reader, source: Source, nodeid: str) -> Spec:
-    executors = reader.servers()
-    declared = reader.declared
+def _served(arguments: Arguments, executors: Executors, source: Source, nodeid: str) -> Spec:
+    chosen = executors.servers()
+    declared = arguments.declared
     used = {name: getattr(declared, name) for name in ("shared", "check", "stop")}
     used |= {"role": declared.roles, "variant": declared.variants}
     for name in (name for name, value in used.items() if value):
-        reader.fail(f"@{declared.body.__name__}.{name} is for @ftgate.compare; a server is a program")
+        arguments.fail(f"@{declared.body.__name__}.{name} is for @ftgate.compare; a server is a program")
     if shape_of(declared.body) != "server":
-        reader.fail(f"{declared.body.__name__} takes `server` and checks an answer of it, such as server.get('/')")
+        arguments.fail(f"{declared.body.__name__} takes `server` and checks an answer, such as server.get('/')")
     if inspect.iscoroutinefunction(declared.body):
-        reader.fail(f"{declared.body.__name__} is a coroutine, which nobody awaits; make it a plain function")
-    workers, role_counts = reader.workers()
+        arguments.fail(f"{declared.body.__name__} is a coroutine, which is never awaited; make it a plain function")
+    workers, role_counts = arguments.workers()
     if role_counts:
-        reader.fail("workers= of a server takes whole numbers, which fill in {workers}")
-    if "workers" in reader.kwargs and not any(each.program and each.program.counted for each in executors):
-        reader.fail("workers= fills in {workers}, which stands in no command line")
-    duration, window = reader.positive("duration"), reader.positive("window")
+        arguments.fail("workers= of a server takes whole numbers, the values of {workers}")
+    if "workers" in arguments.kwargs and not any(each.program and each.program.counted for each in chosen):
+        arguments.fail("workers= is the value of {workers}, which no command line has")
+    duration, window = arguments.positive("duration"), arguments.positive("window")
     return Spec(
         nodeid=nodeid,
         source=source,
         body="server",
-        executors=executors,
+        executors=chosen,
         workers=workers,
         reuse="pool",
-        pythons=reader.pythons(),
+        pythons=arguments.pythons(),
         duration_s=float(SERVE_DURATION_S if duration is None else duration),
         window_s=float(SERVE_WINDOW_S if window is None else window),
-        warmup=reader.positive("warmup", zero=True),
-        timeout_s=reader.positive("timeout"),
-        service=reader.service(),
-        requires=reader.requires(),
-        needs=reader.needs(),
+        warmup=arguments.positive("warmup", zero=True),
+        timeout_s=arguments.positive("timeout"),
+        service=arguments.service(),
+        requires=arguments.requires(),
+        needs=arguments.needs(),
     )
 
 
 def check_arguments(
     declared: Declaration, source: Source, parametrized: Mapping[str, bool], requested: Iterable[str] = ()
 ) -> None:
-    """Raise DeclarationError for an argument that is neither the cell's own nor a plain parameter.
+    """Raise DeclarationError for an argument that is neither an argument of the cell nor a plain parameter.
 
     `parametrized` holds each name that parametrize gives and whether it is indirect; `requested` the fixtures of
     pytest.mark.usefixtures on the test itself.
     """
-    reader = Reader(declared, source.path, source.qualname)
+    checked = Bodies(declared, source.path, source.qualname)
     method = "." in source.qualname
     for name in requested:
-        reader.fixture(name)
+        checked.fixture(name)
     for name, indirect in parametrized.items():
         if name in OWN or (name in PLACEHOLDERS and _has_programs(declared)):
-            reader.fail(f"{name!r} is the cell's own argument; give the parameter another name")
+            checked.fail(f"{name!r} is an argument of the cell itself; rename the parameter")
         if indirect:
-            reader.fixture(name, "the indirect parameter")
+            checked.fixture(name, "the indirect parameter")
     bodies = (declared.body, *(body for _, body in declared.variants), *(body for _, _, body in declared.roles))
     for function in bodies:
-        reader.arguments(function, parametrized, method=method)
-    reader.takes_one(declared.stop, "stop", "the shared state", method=method)
-    reader.takes_one(declared.shared, "shared", "the executor's kind", method=method)
-    reader.takes_one(declared.check, "check", "the results", method=method)
+        checked.parameters(function, parametrized, method=method)
+    checked.takes_one(declared.stop, "stop", "the shared state", method=method)
+    checked.takes_one(declared.shared, "shared", "the shared objects of the executor", method=method)
+    checked.takes_one(declared.check, "check", "the results", method=method)
 
 
 def check_placeholders(declared: Declaration, spec: Spec, parametrized: Iterable[str]) -> None:
-    """Raise DeclarationError for a word of a program that holds a placeholder which nothing fills in."""
-    Reader(declared, spec.source.path, spec.source.qualname).placeholders(spec, parametrized)
+    """Raise DeclarationError for a program whose command line has a placeholder without a value."""
+    Executors(declared, spec.source.path, spec.source.qualname).placeholders(spec, parametrized)
 
 
 def _has_programs(declared: Declaration) -> bool:
@@ -257,7 +266,7 @@ def _has_programs(declared: Declaration) -> bool:
 
 
 def body_kind(declared: Declaration, executor: Executor) -> BodyKind:
-    """What the body of this executor's cells is."""
+    """What the body takes in this executor's cells: `worker`, `executor` or `server`."""
     if executor.kind == "command":
         return "worker"
     shape: Any = shape_of(declared.body_for(executor.kind, executor.method))
@@ -265,9 +274,9 @@ def body_kind(declared: Declaration, executor: Executor) -> BodyKind:
 
 
 def param_of(declared: Declaration, source: Source, name: str, value: Any) -> Param:
-    """A parameter as a literal that is read back equal. Raises DeclarationError where it is not plain."""
+    """A parameter as a Python literal. Raises DeclarationError if evaluating the literal gives another value."""
     if name not in inspect.signature(declared.body).parameters:
-        Reader(declared, source.path, source.qualname).fixture(name, "the parametrized fixture")
+        Bodies(declared, source.path, source.qualname).fixture(name, "the parametrized fixture")
     literal = repr(value)
     try:
         same = ast.literal_eval(literal) == value

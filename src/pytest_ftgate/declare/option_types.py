@@ -1,32 +1,34 @@
-"""How the text of an option is read: durations, fractions, counts, targets, revisions."""
+"""How the text of an option is read: durations, fractions, counts, targets, revisions.
+
+Every pytest run imports this module, so what only a given value needs is imported when one is read.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ..errors import FtgateError
-from ..judge import metrics
-from ..model import Decision
-from ..pythons import parse_target
 from ..text import did_you_mean, listed
+
+if TYPE_CHECKING:
+    from ..model import Decision, Threshold
 
 IniType = Literal["string", "bool", "linelist", "args"]
 
 
 class OptionError(FtgateError):
-    """A value that an option cannot take; the text names the option, where it was set, and the mend."""
+    """A value that an option cannot take; the text names the option, where it was set, and a fix."""
 
 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|ms|s|min|m|h)?")
+_DURATION = r"(\d+(?:\.\d+)?)\s*(ns|us|ms|s|min|m|h)?"
 
 
 def seconds(text: str) -> float:
     """`90`, `90s`, `1.5m` -> seconds."""
-    match = _DURATION.fullmatch(text.strip())
+    match = re.fullmatch(_DURATION, text.strip())
     if not match or float(match[1]) == 0:
         raise ValueError("a duration above 0 such as 90s, 5m or 0.5h")
     return float(match[1]) * _UNITS[match[2] or "s"]
@@ -45,7 +47,7 @@ def fraction(text: str) -> float:
 
 
 def probability(text: str) -> float:
-    """A number between 0 and 1, both left out."""
+    """A number between 0 and 1, exclusive."""
     value = fraction(text)
     if not 0 < value < 1:
         raise ValueError("a probability between 0 and 1, such as 0.01")
@@ -102,47 +104,53 @@ def report_target(text: str) -> str:
     return text
 
 
-ENDS: Mapping[str, Decision] = {
-    "regressed": Decision.REGRESSED,
-    "improved": Decision.IMPROVED,
-    "inconclusive": Decision.INCONCLUSIVE,
-    "broken": Decision.BROKEN,
-    "unsupported": Decision.UNSUPPORTED,
-    "no-baseline": Decision.NO_BASELINE,
-}
+FAILING = ("regressed", "improved", "inconclusive", "broken", "unsupported", "no-baseline")
 """The decisions that may fail a test, as they are written."""
 
 
 def decision(text: str) -> Decision:
     """A decision that may fail a test."""
     word = text.strip().replace(" ", "-")
-    if word not in ENDS:
-        raise ValueError(f"{listed(list(ENDS))}{did_you_mean(word, list(ENDS))}; errors always fail")
-    return ENDS[word]
+    if word not in FAILING:
+        raise ValueError(f"{listed(FAILING)}{did_you_mean(word, FAILING)}; errors always fail")
+    from ..model import Decision
+
+    return Decision(word.replace("-", " "))
 
 
 def metric(text: str) -> str:
     """A metric of the table, or one of a workload's own such as `timer.ack_wait`."""
+    from ..judge import metrics
+
     word = text.strip()
     if not metrics.known(word) or word == "ratio":
         raise ValueError(metrics.no_metric(word))
     return word
 
 
+def threshold(text: str) -> Threshold:
+    """`wall: margin=3%, effect=8%`, checked."""
+    from ..judge import thresholds
+
+    return thresholds.parse(text)
+
+
 MERGE_BASE = "merge-base"
-_DISTRIBUTION = re.compile(r"dist:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?==[A-Za-z0-9][A-Za-z0-9._+!-]*")
-_REVISION = re.compile(r"(?!-)(?!.*\.\.)(?!.*//)[^\s:?*\[\\]*[^\s:?*\[\\/.]")
+_DISTRIBUTION = r"dist:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?==[A-Za-z0-9][A-Za-z0-9._+!-]*"
+_REVISION = r"(?!-)(?!.*\.\.)(?!.*//)[^\s:?*\[\\]*[^\s:?*\[\\/.]"
 
 
 def revision(text: str) -> str:
     """A branch, tag or commit; `merge-base`; or `dist:NAME==VERSION`, a version of a dependency."""
     stripped = text.strip()
     pattern = _DISTRIBUTION if stripped.startswith("dist:") else _REVISION
-    if pattern.fullmatch(stripped) is None:
+    if re.fullmatch(pattern, stripped) is None:
         raise ValueError(f"a branch, tag or commit, {MERGE_BASE}, or dist:NAME==VERSION")
     return stripped
 
 
 def target(text: str) -> str:
     """A target, checked; as `parse_target` spells it. Raises TargetError."""
+    from ..model.targets import parse_target
+
     return parse_target(text).spec

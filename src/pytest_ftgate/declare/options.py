@@ -1,4 +1,7 @@
-"""One table of options: each row becomes a command-line option, an environment variable and an ini key."""
+"""One table of options: each row becomes a command-line option, an environment variable and an ini key.
+
+Every pytest run imports this module: see `option_types`.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,10 @@ import itertools
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from ..judge import metrics, thresholds
-from ..model import Decision, Struct, Threshold
-from ..pythons import DEFAULT_TARGETS, TargetError
+from ..errors import FtgateError
 from .option_types import (
     MERGE_BASE,
     IniType,
@@ -26,17 +28,27 @@ from .option_types import (
     revision,
     seconds,
     target,
+    threshold,
     truth,
     whole,
 )
 
+if TYPE_CHECKING:
+    from ..model import Threshold
 
-class Option(Struct, frozen=True, kw_only=True):
+DEFAULT_TARGETS = ("3.14", "3.14t")
+DEFAULT_METRICS = ("wall", "tail", "uss", "lock_wait_share", "scaling")
+"""Those of `judge.metrics.GATING`, which the help of every pytest run is not to import."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
     """One row: `parse` turns a text into the value and raises ValueError with what it takes.
 
-    `many` may be given several times; `required` of these at least once; `words` holds several in one text, quoted as
-    in a shell, `commas` several with commas between them. `optional` is the value of an option that stands without
-    one. An option that is given several times and is not `many` has the last of its values.
+    A `many` option may be given several times and its `default` holds texts, which `parse` reads; any other option
+    takes the last of its values and its `default` is the value itself. A `required` option has at least one value.
+    `words` means several values in one text, quoted as in a shell; `commas` several separated by commas; `lines` one
+    value per line. `optional` is the value of an option that is written without one.
     """
 
     name: str
@@ -81,7 +93,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="python",
         help="target to measure, repeatable: 3.14, 3.14t, 3.14t[gil=on], 3.14[switchinterval=0.1ms], 3.14[jit=on], "
-        "or a path; pythons= of @ftgate.compare comes before the ini",
+        "or a path; pythons= of @ftgate.compare overrides the ini",
         parse=target,
         default=DEFAULT_TARGETS,
         ini="args",
@@ -91,8 +103,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="update",
-        help="record baselines: new cells only; =all: every cell that passed or improved as well; "
-        "=CELL (repeatable, globs): these, regressed or not",
+        help="record baselines: new cells only; =all: also every cell that passed or improved; "
+        "=CELL (repeatable, globs): these cells, even if they regressed",
         parse=cells,
         default=(),
         ini="args",
@@ -102,7 +114,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="strict",
-        help="an inconclusive, unsupported or baseline-less cell fails too: short for these three in fail_on",
+        help="inconclusive, unsupported and no-baseline cells fail too (short for these three in --ftgate-fail-on)",
         parse=truth,
         default=False,
         ini="bool",
@@ -110,10 +122,10 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="fail_on",
-        help="what fails a test, between commas or repeated: regressed, improved, inconclusive, broken, unsupported, "
-        "no-baseline (default: regressed,broken); errors always do",
+        help="what fails a test, comma-separated or repeated: regressed, improved, inconclusive, broken, unsupported, "
+        "no-baseline (default: regressed,broken); errors always fail",
         parse=decision,
-        default=(Decision.REGRESSED, Decision.BROKEN),
+        default=("regressed", "broken"),
         ini="args",
         metavar="LIST",
         many=True,
@@ -121,8 +133,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="against",
-        help="measure a branch, tag or commit beside the working tree, in turns, and compare with that; merge-base "
-        "(also without a value): where this branch began; dist:NAME==VERSION: another version of a dependency",
+        help="compare with a branch, tag or commit, interleaved with the working tree; merge-base (the default value): "
+        "the commit where this branch began; dist:NAME==VERSION: another version of a dependency",
         parse=revision,
         default=None,
         metavar="REV",
@@ -130,7 +142,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="escalate",
-        help="what misses its stored baseline is measured beside the baseline's commit, which then decides "
+        help="measure a cell that misses its stored baseline together with the baseline's commit, and let that decide "
         "(default: yes)",
         parse=truth,
         default=True,
@@ -139,10 +151,10 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="metrics",
-        help=f"metrics that gate, between commas or repeated (default: {','.join(metrics.GATING)}); "
-        "the others are shown",
+        help=f"metrics that gate, comma-separated or repeated (default: {','.join(DEFAULT_METRICS)}); "
+        "the others are only shown",
         parse=metric,
-        default=metrics.GATING,
+        default=DEFAULT_METRICS,
         ini="args",
         metavar="LIST",
         many=True,
@@ -152,8 +164,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="gate",
         help="what counts as a change of a metric, repeatable: 'wall: margin=0.03, effect=0.08', 'uss: floor=1MiB'; "
-        "@ftgate.gate comes before the ini",
-        parse=thresholds.parse,
+        "@ftgate.gate overrides the ini",
+        parse=threshold,
         default=(),
         ini="linelist",
         metavar="METRIC:...",
@@ -169,14 +181,14 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="seed",
-        help="seed of turns, hash seeds and paddings; printed by each run",
+        help="seed of the order, hash seeds and paddings; each run prints its own",
         parse=whole,
         default=None,
         metavar="N",
     ),
     Option(
         name="time",
-        help="budget of the whole run, for example 5m; shared between the tests",
+        help="budget of the whole run, for example 5m; all tests share it",
         parse=seconds,
         default=None,
         metavar="TIME",
@@ -190,52 +202,56 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="launches",
-        help="launches a cell, in place of as many as the variance asks",
+        help="number of launches per cell (default: from the variance)",
         parse=count,
         default=None,
         metavar="N",
     ),
     Option(
         name="iterations",
-        help="turns a launch, in place of as many as the variance asks",
+        help="number of iterations per launch (default: from the variance)",
         parse=count,
         default=None,
         metavar="N",
     ),
     Option(
         name="timeout",
-        help="seconds that one iteration may take before its process tree is ended; "
-        "timeout= of @ftgate.compare comes before the ini",
+        help="seconds that one iteration may take before its process tree is killed; "
+        "timeout= of @ftgate.compare overrides the ini",
         parse=seconds,
         default=60.0,
         metavar="TIME",
     ),
     Option(
         name="margin",
-        help="short for --ftgate-gate of wall and scaling, which comes first: a slowdown up to this is no regression",
+        help="short for the margin in --ftgate-gate of wall and scaling: a slowdown up to this is not a regression",
         parse=fraction,
         default=None,
         metavar="SHARE",
     ),
     Option(
         name="effect",
-        help="short for the same two: a pass excludes a slowdown of this size",
+        help="the same for the effect: a pass rules out a slowdown of this size",
         parse=fraction,
         default=None,
         metavar="SHARE",
     ),
-    Option(name="memory_margin", help="as margin, for uss", parse=fraction, default=None, metavar="SHARE"),
-    Option(name="memory_effect", help="as effect, for uss", parse=fraction, default=None, metavar="SHARE"),
+    Option(
+        name="memory_margin", help="the same as --ftgate-margin, for uss", parse=fraction, default=None, metavar="SHARE"
+    ),
+    Option(
+        name="memory_effect", help="the same as --ftgate-effect, for uss", parse=fraction, default=None, metavar="SHARE"
+    ),
     Option(
         name="probe_cost",
-        help="a figure is not judged where looking at it made the workload slower by more than this",
+        help="do not judge a figure whose probe slowed the workload by more than this",
         parse=fraction,
         default=0.25,
         metavar="SHARE",
     ),
     Option(
         name="alpha",
-        help="chance of a false alarm in a whole run, split over everything that gates",
+        help="probability of a false alarm in a whole run, split over everything that gates",
         parse=probability,
         default=0.01,
         metavar="P",
@@ -281,7 +297,13 @@ def resolve(option: Option, cli: Any, environment: Mapping[str, str], ini: Any, 
     if declared is not None:
         return declared
     found = _from_ini(option, ini)
-    return option.default if found is None else found
+    return _default(option) if found is None else found
+
+
+def _default(option: Option) -> Any:
+    if option.many and option.default:
+        return tuple(option.parse(text) for text in option.default)
+    return option.default
 
 
 def _from_cli(option: Option, cli: Any) -> Any:
@@ -321,6 +343,8 @@ def threshold_layers(
     OptionError.
     """
 
+    from ..judge import thresholds
+
     def layer(read: Callable[[Option], Any]) -> tuple[Threshold, ...]:
         short = thresholds.short_forms(**{name: read(by_name(name)) for name in SHORT_FORMS})
         return (*short, *(read(by_name("gate")) or ()))
@@ -350,7 +374,7 @@ def _parsed(option: Option, value: Any, place: str) -> Any:
         if option.required and not items:
             raise ValueError(f"at least one {option.metavar}")
         return tuple(option.parse(str(item)) for item in items)
-    except TargetError as error:
+    except FtgateError as error:  # a target says itself what is wrong with it
         raise OptionError(f"{place}: {error}") from None
     except ValueError as error:
         raise OptionError(f"{place}={_spelled(value)}: takes {error}") from None

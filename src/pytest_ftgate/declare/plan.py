@@ -11,11 +11,11 @@ INTERPRETERS_SINCE = (3, 14)
 
 
 class PlanError(FtgateError):
-    """A combination that cannot be; the text names the test and the mend."""
+    """A combination that is impossible; the text names the test and a fix."""
 
 
 class Choice(Struct, frozen=True, kw_only=True):
-    """One cell before parameters: what differs by cell in a test."""
+    """One cell before parametrization: its target, executor and workers."""
 
     target: Target
     executor: Executor
@@ -26,7 +26,7 @@ class Choice(Struct, frozen=True, kw_only=True):
     def id(self) -> str:
         """`3.14t-threads-w8`, the cell's part of a node id.
 
-        With roles `3.14t-threads-producer8-writer4`; of a program what it is not told is left out.
+        With roles `3.14t-threads-producer8-writer4`; without the number of workers for a program that does not get it.
         """
         program = self.executor.program
         words = [] if self.executor.kind == "command" else [self.target.spec]
@@ -39,7 +39,7 @@ class Choice(Struct, frozen=True, kw_only=True):
 
 
 def choices(spec: Spec, targets: Sequence[Target]) -> tuple[Choice, ...]:
-    """The cells of a test, tandem by tandem. Raises PlanError where a target cannot have an executor at all."""
+    """The cells of a test, by number of workers. Raises PlanError if a target does not have an executor."""
     role_counts = spec.role_counts or ((),) * len(spec.workers)
     found = [
         Choice(target=target, executor=executor, workers=workers, roles=roles)
@@ -53,21 +53,21 @@ def choices(spec: Spec, targets: Sequence[Target]) -> tuple[Choice, ...]:
             raise PlanError(
                 f"{spec.source.path}:{spec.source.line}: @ftgate.compare of {spec.source.qualname}: "
                 f"target {choice.target.spec} has no "
-                "concurrent.interpreters (new in 3.14); leave the target or the executor `interpreters` out"
+                "concurrent.interpreters (new in 3.14); remove the target or the executor `interpreters`"
             )
     chosen: dict[str, Choice] = {}
     for choice in found:
         if chosen.get(choice.id, choice).executor != choice.executor:
             raise PlanError(
-                f"{spec.source.path}:{spec.source.line}: {spec.source.qualname}: two cells would be called "
-                f"{choice.id}; give one of its commands another name"
+                f"{spec.source.path}:{spec.source.line}: {spec.source.qualname}: two cells would be named "
+                f"{choice.id}; rename one of its commands"
             )
         chosen[choice.id] = choice
     return tuple(chosen.values())
 
 
 def _is_for(executor: Executor, target: Target, targets: Sequence[Target]) -> bool:
-    """A command runs beside the first target alone, a server on the targets that its program is for."""
+    """A command runs once, with the first target; a server runs on the targets that its program is for."""
     if executor.kind == "command":
         return target == targets[0]
     program = executor.program
@@ -77,27 +77,29 @@ def _is_for(executor: Executor, target: Target, targets: Sequence[Target]) -> bo
 def _too_old(target: Target) -> bool:
     parts = target.request.removesuffix("t").split(".")
     if len(parts) < 2 or not (parts[0].isdecimal() and parts[1].isdecimal()):
-        return False  # a path: the interpreter itself will say
+        return False  # a path: its version is known only once it runs
     return (int(parts[0]), int(parts[1])) < INTERPRETERS_SINCE
 
 
 def group_key(cells: Sequence[Cell]) -> str:
-    """What the cells of one tandem share, as a title: the test, its worker counts and its parameters."""
+    """The title of a group: what its cells share, that is the test, its worker counts and its parameters."""
     params = [f"{param.name}={param.literal}" for param in cells[0].params]
     shared = [*_counts(cells), *params]
     return f"{_test(cells[0])} ({', '.join(shared)})" if shared else _test(cells[0])
 
 
 def _counts(cells: Sequence[Cell]) -> list[str]:
-    """`2 and 8 workers`, or for each role `8 producers`, `1 and 2 writers`; nothing where no cell is told a number."""
+    """`2 and 8 workers`, or for each role `8 producers`, `1 and 2 writers`; empty if no cell has a number."""
     if cells[0].roles:
         counts: dict[str, set[int]] = {}
         for cell in cells:
             for role, count in cell.roles:
                 counts.setdefault(role, set()).add(count)
         return [_numbered(sorted(count), role) for role, count in counts.items()]
-    told = sorted({cell.workers for cell in cells if cell.executor.program is None or cell.executor.program.counted})
-    return [_numbered(told, "worker")] if told else []
+    counts_given = sorted(
+        {cell.workers for cell in cells if cell.executor.program is None or cell.executor.program.counted}
+    )
+    return [_numbered(counts_given, "worker")] if counts_given else []
 
 
 def _numbered(counts: Sequence[int], what: str) -> str:
@@ -112,9 +114,9 @@ def _test(cell: Cell) -> str:
 
 
 def plan_of(collected: Iterable[tuple[Spec, Cell]]) -> Plan:
-    """The plan of the cells that were selected, in the order of their first cells.
+    """The plan of the selected cells; groups are in the order of their first cells.
 
-    All worker counts of a test take turns in one tandem: how a cell scales is a ratio of neighbours in time.
+    All worker counts of a test are interleaved in one group, because scaling is a ratio of their times.
     """
     grouped: dict[tuple[str, tuple[Param, ...]], list[tuple[Spec, Cell]]] = {}
     for spec, cell in collected:

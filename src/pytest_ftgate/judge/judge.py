@@ -6,7 +6,7 @@ with the cell judges. Where no reference can be had, a prediction from the store
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
 import msgspec
@@ -26,16 +26,17 @@ from ..model import (
     Sample,
     Spec,
     Struct,
+    TestSamples,
     Threshold,
     Verdict,
+    single_cell,
 )
 from ..stats import alpha_spending, rank_tests
 from ..store import recording, schema
 from . import comparisons, decide, metrics, per_launch, prediction, thresholds
 from .comparisons import Numbers
+from .contract_judge import ContractJudge
 from .contracts import check, grammar
-from .contracts import values as values_module
-from .contracts.values import gil_verdict, sides, value_text
 
 PAIRED_ROUNDS = alpha_spending.LOOKS[-1]
 SCREEN_LAUNCHES = 12
@@ -94,7 +95,7 @@ class Judge:
         self.all_compared = all_compared
         self.at_most = fixed or at_most
         self.rounds = fixed or (PAIRED_ROUNDS if spec.requirements else at_most)
-        self.contracts = [grammar.parse(each.text) for each in spec.requirements]
+        self.contracts = ContractJudge(spec, policy.alpha, policy.beta, self.rounds)
 
     # -- while measuring ---------------------------------------------------------------------------------------
 
@@ -103,18 +104,19 @@ class Judge:
         if not all(compared_with.basis for compared_with in self.all_compared.values()):
             return EVERYTHING
         gating = {metrics.row(metric).need for metric in self.policy.metrics}
-        return frozenset(gating.union({"time"}, *(check.metrics_needed(each) for each in self.contracts)))
+        return frozenset(gating.union({"time"}, *(check.metrics_needed(each) for each in self.contracts.contracts)))
 
-    def needs(self, samples: Sequence[Sample]) -> dict[str, frozenset[Need]]:
+    def needs(self, samples: Iterable[Sample]) -> dict[str, frozenset[Need]]:
         """The kinds of launches that each cell still needs, those for the sake of other cells included."""
+        samples = TestSamples(samples)
         needs: dict[str, set[Need]] = {sample.cell.nodeid: set() for sample in samples}
         for sample in samples:
-            if not _is_dead(sample):
+            if not sample.failed:
                 for nodeid, kinds in self._needs_of(sample, samples).items():
                     needs.setdefault(nodeid, set()).update(kinds)
         return {nodeid: frozenset(kinds) for nodeid, kinds in needs.items()}
 
-    def _needs_of(self, sample: Sample, samples: Sequence[Sample]) -> dict[str, frozenset[Need]]:
+    def _needs_of(self, sample: Sample, samples: TestSamples) -> dict[str, frozenset[Need]]:
         own = sample.cell.nodeid
         found: dict[str, set[Need]] = {own: set()}
         compared_with = self.compared_with(sample)
@@ -129,13 +131,13 @@ class Judge:
             if verdict.decision is Decision.INCONCLUSIVE and self._hopeful(verdict, sample, self.at_most):
                 found[own].add(metrics.row(verdict.metric).need)
                 beside: dict[str, list[str]] = {
-                    Metric.SCALING: _one_worker(sample, samples),
+                    Metric.SCALING: [one.nodeid] if (one := single_cell(sample.cell, samples.cells)) else [],
                     Metric.RATIO: [compared_with.executor_nodeid],
                 }
                 found.update({other: {"time"} for other in beside.get(verdict.metric, []) if other != own})
-        for contract, verdict in self._of_contracts(sample, samples, final=False):
+        for contract, verdict in self.contracts.verdicts(sample, samples, final=False):
             if verdict.decision is Decision.INCONCLUSIVE and self._hopeful(verdict, sample, self.rounds):
-                for other in check.involved(contract, sample.cell, [each.cell for each in samples]):
+                for other in check.involved(contract, sample.cell, samples.cells):
                     found.setdefault(other.nodeid, set()).update(check.metrics_needed(contract))
         return {nodeid: frozenset(kinds) for nodeid, kinds in found.items()}
 
@@ -145,12 +147,13 @@ class Judge:
 
     def _compared(self, sample: Sample) -> bool:
         if sample.reference is not None:
-            return not _is_dead(sample.reference)
+            return not sample.reference.failed
         return self.compared_with(sample).entry is not None
 
-    def more(self, samples: Sequence[Sample]) -> int | None:
+    def more(self, samples: Iterable[Sample]) -> int | None:
         """How many more rounds would settle all that is open; 0 for nothing, None where no number is known to."""
-        alive = (sample for sample in samples if not _is_dead(sample))
+        samples = TestSamples(samples)
+        alive = (sample for sample in samples if not sample.failed)
         found = [verdict for sample in alive for verdict in self.metrics(sample, samples, final=False)]
         open_ones = [verdict.more for verdict in found if verdict.decision is Decision.INCONCLUSIVE]
         known = [more for more in open_ones if more is not None]
@@ -164,12 +167,12 @@ class Judge:
         mismatch = recording.mismatch(found.entry, sample) if found.entry is not None else ""
         return ComparedWith(why=mismatch) if mismatch else found
 
-    def metrics(self, sample: Sample, samples: Sequence[Sample], *, final: bool) -> list[MetricVerdict]:
+    def metrics(self, sample: Sample, samples: TestSamples, *, final: bool) -> list[MetricVerdict]:
         """The decisions on the metrics that gate and on the contracts; `samples` are those of the whole test."""
         judged = self._of_metrics(sample, samples, final=final)
-        return judged + [verdict for _, verdict in self._of_contracts(sample, samples, final=final)]
+        return judged + [verdict for _, verdict in self.contracts.verdicts(sample, samples, final=final)]
 
-    def verdict(self, sample: Sample, samples: Sequence[Sample], shown: Figures) -> Verdict:
+    def verdict(self, sample: Sample, samples: TestSamples, shown: Figures) -> Verdict:
         """The verdict on a cell as far as this road goes; `shown` are its figures, the cost of looking among them."""
         if sample.unsupported is not None:
             return Verdict(decision=Decision.UNSUPPORTED, reason=sample.unsupported)
@@ -180,15 +183,15 @@ class Judge:
             reason = "the time given was over before its first round: give more with --ftgate-time"
             return Verdict(decision=Decision.INCONCLUSIVE, reason=reason, why=compared_with.why)
         judged = self._of_metrics(sample, samples, final=True, shown=shown)
-        held = [verdict for _, verdict in self._of_contracts(sample, samples, final=True)]
+        held = [verdict for _, verdict in self.contracts.verdicts(sample, samples, final=True)]
         if not (judged or held):
-            return Verdict(decision=Decision.NO_BASELINE, reason=self._why_none(sample, compared_with))
+            return Verdict(decision=Decision.NO_BASELINE, reason=_why_none(sample, compared_with))
         return decide.judge(
             [*judged, *held],
             baseline=compared_with.baseline,
             commit=compared_with.commit,
             basis=compared_with.basis if judged else "",
-            why=_joined(compared_with.why, self._unseen(sample)) if judged else self._why_none(sample, compared_with),
+            why=_joined(compared_with.why, self._unseen(sample)) if judged else _why_none(sample, compared_with),
         )
 
     def _unseen(self, sample: Sample) -> str:
@@ -202,12 +205,12 @@ class Judge:
         least = metrics.LEAST_TAIL_ITERATIONS
         return f"the tail was not judged: the budget allows fewer than {least} iterations per launch"
 
-    def predicted(self, sample: Sample, samples: Sequence[Sample], screened: Verdict, why: str) -> Verdict:
+    def predicted(self, sample: Sample, samples: TestSamples, screened: Verdict, why: str) -> Verdict:
         """The verdict where no reference can be measured, for the reason `why`: what missed the screen is predicted."""
         return self.settled(sample, samples, screened, None, why)
 
     def settled(
-        self, sample: Sample, samples: Sequence[Sample], screened: Verdict, together: Verdict | None, why: str
+        self, sample: Sample, samples: TestSamples, screened: Verdict, together: Verdict | None, why: str
     ) -> Verdict:
         """What missed the screen by the launches beside the reference, as far as these could fail it, else predicted.
 
@@ -234,7 +237,7 @@ class Judge:
         sample: Sample,
     ) -> MetricVerdict:
         own = None if screened.contract else beside.get(_beside(screened.metric))
-        if own is not None and self._could_fail(own):
+        if own is not None and _could_fail(own, self.policy.alpha):
             return own
         if not missed(screened):
             return screened
@@ -243,32 +246,16 @@ class Judge:
         foretold = self._predicted(screened, numbers[screened.metric], sample)
         return own if own is not None and foretold.decision is Decision.INCONCLUSIVE else foretold
 
-    def _could_fail(self, own: MetricVerdict) -> bool:
-        """Whether alpha may have been spent on it: a second chance would double it."""
-        test = metrics.row(own.metric).test
-        decided = own.decision is not Decision.INCONCLUSIVE
-        return decided or (bool(own.launches) and rank_tests.least_p(test, own.launches) <= self.policy.alpha)
-
     def _predicted(self, screened: MetricVerdict, numbers: Numbers, sample: Sample) -> MetricVerdict:
         if not numbers.new:
             return screened
         comparison = self._comparison(screened.metric, numbers, "predicted", sample, True)
         return prediction.predict(comparison, numbers.recordings)
 
-    def _why_none(self, sample: Sample, compared_with: ComparedWith) -> str:
-        reference = sample.reference
-        if reference is None:
-            return compared_with.why
-        if reference.unsupported is not None:
-            return f"the reference cannot run it: {reference.unsupported}"
-        if reference.error is not None:
-            return f"the reference fails: {reference.error.reason}"
-        return compared_with.why or "the reference gave nothing to compare with"
-
     # -- metrics -----------------------------------------------------------------------------------------------
 
     def _of_metrics(
-        self, sample: Sample, samples: Sequence[Sample], *, final: bool, shown: Figures | None = None
+        self, sample: Sample, samples: TestSamples, *, final: bool, shown: Figures | None = None
     ) -> list[MetricVerdict]:
         compared_with = self.compared_with(sample)
         numbers = self._numbers(sample, samples, compared_with)
@@ -282,11 +269,11 @@ class Judge:
             if metric in numbers and (numbers[metric].new or metrics.row(metric).absent):
                 refused = decide.refused(metric, costs.get(metrics.row(metric).need), self.policy.probe_cost)
                 found.append(refused or self._judged(metric, numbers[metric], compared_with.basis, sample, final))
-        if sample.reference is not None and _is_dead(sample.reference):  # what was decided before stays
+        if sample.reference is not None and sample.reference.failed:  # what was decided before stays
             return [each for each in found if each.launches and each.decision is not Decision.INCONCLUSIVE]
         return found
 
-    def _numbers(self, sample: Sample, samples: Sequence[Sample], compared_with: ComparedWith) -> dict[str, Numbers]:
+    def _numbers(self, sample: Sample, samples: TestSamples, compared_with: ComparedWith) -> dict[str, Numbers]:
         names = self.policy.metrics
         if sample.reference is not None:
             return comparisons.paired(sample, names)
@@ -328,42 +315,23 @@ class Judge:
             widest=limits.widest,
         )
 
-    # -- contracts ---------------------------------------------------------------------------------------------
 
-    def _of_contracts(
-        self, sample: Sample, samples: Sequence[Sample], *, final: bool
-    ) -> list[tuple[grammar.Contract, MetricVerdict]]:
-        cells = [each.cell for each in samples]
-        mine = (contract for contract in self.contracts if check.concerns(contract, sample.cell, cells))
-        return [(contract, self._held(contract, sample, samples, final)) for contract in mine]
+def _why_none(sample: Sample, compared_with: ComparedWith) -> str:
+    reference = sample.reference
+    if reference is None:
+        return compared_with.why
+    if reference.unsupported is not None:
+        return f"the reference cannot run it: {reference.unsupported}"
+    if reference.error is not None:
+        return f"the reference fails: {reference.error.reason}"
+    return compared_with.why or "the reference gave nothing to compare with"
 
-    def _held(
-        self, contract: grammar.Contract, sample: Sample, samples: Sequence[Sample], final: bool
-    ) -> MetricVerdict:
-        if contract.is_gil:
-            return gil_verdict(contract, sample, samples)
-        if dead := _dead(check.involved(contract, sample.cell, [each.cell for each in samples]), samples):
-            reason = f"{dead} could not be measured"
-            return MetricVerdict(
-                metric=Metric.CONTRACT, decision=Decision.INCONCLUSIVE, reason=reason, contract=contract.text
-            )
-        alpha, beta = self.policy.alpha, self.policy.beta
-        values = values_module.values(contract, sample, samples)
-        held = decide.require(
-            values,
-            text=contract.text,
-            looks=alpha_spending.spend(alpha, beta, "pairs", at_most=self.rounds),
-            alpha=alpha,
-            beta=beta,
-            final=final,
-        )
-        if not values and (unsaid := values_module.unsaid(contract, sample, samples)):
-            return msgspec.structs.replace(held, reason=f"no launch has a {unsaid}")
-        left, right = sides(contract, sample, samples)
-        if left is None or right is None or not final:
-            return held
-        shown = f"{value_text(contract, left)} against {value_text(contract, right)}"
-        return msgspec.structs.replace(held, reason=_joined(shown, held.reason))
+
+def _could_fail(own: MetricVerdict, alpha: float) -> bool:
+    """Whether alpha may have been spent on it: a second chance would double it."""
+    test = metrics.row(own.metric).test
+    decided = own.decision is not Decision.INCONCLUSIVE
+    return decided or (bool(own.launches) and rank_tests.least_p(test, own.launches) <= alpha)
 
 
 def doubted(verdict: Verdict, compared: str, alone: str) -> Verdict:
@@ -445,25 +413,5 @@ def _unit_in(unit: str, sample: Sample) -> float:
     return 1.0
 
 
-def _is_dead(sample: Sample) -> bool:
-    return sample.error is not None or sample.unsupported is not None
-
-
-def _dead(cells: Sequence[Cell], samples: Sequence[Sample]) -> str:
-    """The labels of the cells among these that failed."""
-    failed = {each.cell.nodeid: each.cell.label for each in samples if _is_dead(each)}
-    return ", ".join(dict.fromkeys(failed[cell.nodeid] for cell in cells if cell.nodeid in failed))
-
-
 def _joined(*parts: str) -> str:
     return "; ".join(part for part in parts if part)
-
-
-def _one_worker(sample: Sample, samples: Sequence[Sample]) -> list[str]:
-    """The node ids of the one-worker cell that a cell's scaling refers to."""
-    cell = sample.cell
-    return [
-        each.cell.nodeid
-        for each in samples
-        if each.cell.workers == 1 and each.cell.target == cell.target and each.cell.executor == cell.executor
-    ]

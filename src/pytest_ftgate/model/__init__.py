@@ -50,6 +50,11 @@ from .report import (
     failed_row,
     first_line,
 )
+from .samples import (
+    TestSamples,
+    executor_cell,
+    single_cell,
+)
 from .spec import (
     PLACEHOLDERS,
     BodyKind,
@@ -141,6 +146,7 @@ __all__ = [
     "Table",
     "Target",
     "Test",
+    "TestSamples",
     "Threshold",
     "Timer",
     "Unsupported",
@@ -149,9 +155,12 @@ __all__ = [
     "Waits",
     "WaitsFor",
     "WorkloadError",
+    "executor_cell",
     "failed_row",
     "first_line",
     "iteration_value",
+    "single_cell",
+    "targets",
     "to_builtins",
     "work_ratio",
 ]

@@ -236,6 +236,11 @@ class Sample(Struct, frozen=True, kw_only=True):
     measures: str = ""
     reference: Sample | None = None
 
+    @property
+    def failed(self) -> bool:
+        """Whether the cell could not be measured, or not be run at all."""
+        return self.error is not None or self.unsupported is not None
+
 
 def iteration_value(iteration: Iteration, loops: int, per_op: bool) -> float:
     """The time of one loop of a turn in ns, or of one operation over all workers; NaN if it has none.

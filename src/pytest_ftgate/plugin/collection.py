@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import os
 import sys
 import sysconfig
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -17,28 +16,24 @@ from ..declare import declaration, plan, reader
 from ..errors import FtgateError
 from ..judge import thresholds
 from ..model import Cell, Source, Spec, Target
-from ..pythons import parse_target
+from ..model.targets import parse_target
 from ..runner.api import Declaration
 from .options import thresholds_of, value_of
 
 CELL = pytest.StashKey[tuple[Spec, Cell]]()
 
 
-# -- collection ----------------------------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def _as_collect_error() -> Iterator[None]:
-    """What a user can mend at collection is shown without our frames."""
+    """Show an error that a user can fix without our frames."""
     try:
         yield
     except FtgateError as error:
         raise pytest.Collector.CollectError(str(error)) from None
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A decorated test becomes one item a cell."""
+def generate(metafunc: pytest.Metafunc) -> None:
+    """Parametrize a decorated test with its cells."""
     declared = declaration.declaration_of(metafunc.function)
     if declared is None:
         return
@@ -66,13 +61,13 @@ def _spec(metafunc: pytest.Metafunc, declared: Declaration) -> Spec:
 
 
 def targets(config: pytest.Config, spec: Spec) -> list[Target]:
-    """The targets of a test: command line, environment, the decorator's, ini, default. Each once."""
+    """The targets of a test by precedence: command line, environment, decorator, ini, default. Each once."""
     names: Iterable[str] = value_of(config, "python", spec.pythons)
     return list(dict.fromkeys(parse_target(name) for name in names))
 
 
 def _parametrized(metafunc: pytest.Metafunc) -> dict[str, bool]:
-    """Names that `parametrize` gives, each with whether a fixture makes its value (`indirect`)."""
+    """The names that `parametrize` gives, each with whether a fixture makes its value (`indirect`)."""
     names: dict[str, bool] = {}
     for mark in metafunc.definition.iter_markers("parametrize"):
         argnames = mark.args[0] if mark.args else mark.kwargs.get("argnames", ())
@@ -96,11 +91,10 @@ def _source(metafunc: pytest.Metafunc, declared: Declaration) -> Source:
 
 
 def workload_path(config: pytest.Config) -> list[str]:
-    """The entries of sys.path that are the user's, in order.
+    """The entries of sys.path that belong to the user, in order.
 
-    These are the ones before the standard library's (put there by pytest, a conftest.py, PYTHONPATH or the
-    `pythonpath` ini) and those under the rootdir. The rest is this interpreter's own, built for it, and must not
-    reach another.
+    These are the entries before the standard library (from pytest, a conftest.py, PYTHONPATH or the `pythonpath`
+    ini) and those under the rootdir. All others belong to this interpreter and must not be used by another.
     """
     roots = [config.rootpath, config.invocation_params.dir]
     named = [Path(entry) for entry in config.getini("pythonpath")]
@@ -126,23 +120,17 @@ def _of_this_interpreter(path: Path) -> bool:
     return path.suffix == ".zip" and path.name.startswith("python")
 
 
-def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """What is checked out to be compared with is no test of this tree."""
-    return True if collection_path.name == ".ftgate" else None
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_pycollect_makeitem(name: str, obj: object) -> Generator[None, object, object]:
-    """Give each item of a decorated test its cell, and mark it; complain about what cannot be one."""
-    found = yield
+def check_class(cls: type) -> None:
+    """Refuse a class that cannot have cells."""
     with _as_collect_error():
-        if inspect.isclass(obj) and found is not None:
-            declaration.check_class(obj)
-        for item in found if isinstance(found, list) else ():
-            if isinstance(item, pytest.Function):
-                declaration.check_notes(item.function, str(item.path))
-                _attach(item)
-    return found
+        declaration.check_class(cls)
+
+
+def complete(item: pytest.Function) -> None:
+    """Give an item of a decorated test its cell and its marks; refuse one that cannot have a cell."""
+    with _as_collect_error():
+        declaration.check_notes(item.function, str(item.path))
+        _attach(item)
 
 
 def _attach(item: pytest.Function) -> None:
@@ -151,7 +139,7 @@ def _attach(item: pytest.Function) -> None:
         return
     params = dict(callspec.params)
     if any(type(value).__name__ == "NotSetType" for value in params.values()):
-        return  # an empty parametrize: pytest itself skips the item
+        return  # an empty parametrize: pytest skips the item
     spec, choice = next(params.pop(name) for name in reader.OWN if name in params)
     cell = Cell(
         nodeid=item.nodeid,

@@ -18,13 +18,13 @@ from ..declare import plan
 from ..errors import FtgateError
 from ..model import Decision, Plan, Report, RowMessage
 from ..report import json, terminal
+from ..run.config import RunConfig
 from ..run.session import Session
 from . import xdist
 from .collection import CELL
-from .options import run_config, value_of
+from .options import thresholds_of, value_of
 from .progress import Progress, mode_of
 
-PLUGIN = "ftgate-run"
 STRICT = (Decision.INCONCLUSIVE, Decision.UNSUPPORTED, Decision.NO_BASELINE)
 
 
@@ -44,7 +44,9 @@ class Run:
         )
         self.id, self.seed = given or fresh
         self.progress = Progress(_stream(config), self._mode())
-        self.session = Session(run_config(config, self.seed), config.rootpath, self.id, Watch(self.progress, config))
+        self.session = Session(
+            run_config(config, self.seed), config.rootpath, self.id, ProgressObserver(self.progress, config)
+        )
         self.session.start()
         self.collected: list[str] = []
         self.messages: dict[str, RowMessage] = {}
@@ -55,7 +57,7 @@ class Run:
             self._check_out()
 
     def _check_out(self) -> None:
-        """Both sides of a comparison, before any worker or test starts: what git cannot give is an error of usage."""
+        """Check out both sides of a comparison before any worker or test starts; a failure of git is a usage error."""
         try:
             self.session.check_out()
         except FtgateError as error:
@@ -67,27 +69,27 @@ class Run:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> None:
-        """All cells, before any is deselected."""
+        """Remember all cells before any is deselected."""
         self.collected = [item.nodeid for item in items if CELL in item.stash]
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """The plan of what was selected."""
-        found: Plan = plan.plan_of(item.stash[CELL] for item in session.items if CELL in item.stash)
-        self.session.collect(found)
-        self.progress.start(len(found.groups))
+        """Plan the selected cells."""
+        planned: Plan = plan.plan_of(item.stash[CELL] for item in session.items if CELL in item.stash)
+        self.session.collect(planned)
+        self.progress.start(len(planned.groups))
 
     def pytest_report_header(self) -> str:
-        """The seed, so that a run can be repeated."""
+        """The seed, with which a run can be repeated."""
         return f"ftgate: measuring, seed {self.seed} (repeat with --ftgate-seed {self.seed})"
 
     def gate(self, item: pytest.Function) -> None:
-        """Measure the item's tandem if that was not done yet; fail, skip or pass as its verdict says."""
+        """Measure the item's group unless that is done; fail, skip or pass by its verdict."""
         capture = self.config.pluginmanager.get_plugin("capturemanager")
         shown = capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext()
         try:
             with shown:
                 message = self.session.message(item.nodeid)
-        except (FtgateError, OSError) as error:  # a full disk or a folder that cannot be written names its file itself
+        except (FtgateError, OSError) as error:  # the text of an OSError names its file
             raise pytest.fail.Exception(str(error), pytrace=False) from None
         finally:
             self.progress.clear()
@@ -105,7 +107,7 @@ class Run:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """The samples travel with the item's report: a worker that crashes later loses nothing."""
+        """Attach the row to the item's report: if an xdist worker crashes later, nothing is lost."""
         report = yield
         message = item.stash.get(ROW_MESSAGE, None)
         if message is not None and report.when == "call":
@@ -117,7 +119,7 @@ class Run:
     def pytest_report_teststatus(
         self, report: pytest.TestReport
     ) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
-        """Words and letters of our own."""
+        """The word and letter of a verdict."""
         decision = getattr(report, "ftgate_decision", None)
         if decision is None or report.when != "call":
             return None
@@ -126,7 +128,7 @@ class Run:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Gather what arrived, in the controller or in the only process."""
+        """Collect the row of a report, in the controller or in the only process."""
         payload = getattr(report, "ftgate", None)
         if payload is not None and not self.is_worker:
             self.messages[report.nodeid] = msgspec.json.decode(payload, type=RowMessage)
@@ -134,7 +136,7 @@ class Run:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Make the report, update baselines, write what was asked for."""
+        """Make the report, update baselines, write the report files."""
         self.progress.end()
         if self.is_worker or not self.messages:
             return
@@ -148,7 +150,7 @@ class Run:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
     def _nothing_measured(self) -> bool:
-        """A gate that gated nothing must not look green."""
+        """Whether every cell is unsupported: a gate that judged nothing must not pass."""
         decisions = {message.row.verdict.decision for message in self.messages.values()}
         return decisions == {Decision.UNSUPPORTED} and not self.plain
 
@@ -166,7 +168,7 @@ class Run:
             path.write_text(text, encoding="utf-8")
 
     def _narrowed(self) -> bool:
-        """Whether this run was not shown all cells of its tests, so that it cannot say which baselines are unused."""
+        """Whether this run may have collected only some cells, so that it cannot tell which baselines are unused."""
         targets = self.config.getoption("ftgate_python") or os.environ.get("FTGATE_PYTHON")
         return bool(targets) or not self.collected or any("[" in argument for argument in self.config.args)
 
@@ -191,23 +193,40 @@ class Run:
 ROW_MESSAGE = pytest.StashKey[RowMessage]()
 
 
-class Watch:
-    """What the session tells, shown as progress."""
+class ProgressObserver:
+    """Shows the events of a session as progress."""
 
     def __init__(self, progress: Progress, config: pytest.Config) -> None:
         self.progress = progress
         self.config = config
 
     def begin(self, title: str, cells: Sequence[str]) -> None:
-        """A tandem begins, on a line of its own: pytest's own line of letters goes on after it."""
+        """A group begins. Ends pytest's line of letters, which continues on the next line."""
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None and self.config.get_verbosity() >= 0:
             reporter.ensure_newline()
         self.progress.begin(title, cells)
 
     def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None) -> None:
-        """One step of a tandem."""
+        """One step of a group."""
         self.progress.advance(label, phase, done, wanted, left_s=left_s)
+
+
+def run_config(config: pytest.Config, seed: int) -> RunConfig:
+    """All options of a run. Raises pytest.UsageError."""
+    names = ("baselines", "update", "launches", "iterations", "alpha", "probe_cost", "install", "escalate", "metrics")
+    values = {name: value_of(config, name) for name in names}
+    given, written = thresholds_of(config)
+    return RunConfig(
+        **values,
+        thresholds=given,
+        ini_thresholds=written,
+        against=value_of(config, "against") or "",
+        seed=seed,
+        budget_s=value_of(config, "time"),
+        test_budget_s=value_of(config, "test_time"),
+        timeout_s=value_of(config, "timeout"),
+    )
 
 
 def _stream(config: pytest.Config) -> Any:

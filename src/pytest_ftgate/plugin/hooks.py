@@ -1,16 +1,19 @@
-"""pytest's hooks: a few lines each, which delegate."""
+"""pytest's hooks: a few lines each, which delegate.
+
+Every pytest run of an environment imports this module, whether a test is decorated or not: what needs more than the
+options is imported by the hook that first needs it. tests/plugin/test_imports.py holds the list.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Generator
+from pathlib import Path
+from types import FunctionType
+
 import pytest
 
-from ..declare import options
-from ..model import Cell, Spec
-from ..run import once
-from ..runner.protocol import Failure, Unsupported
-from .collection import CELL, pytest_generate_tests, pytest_ignore_collect, pytest_pycollect_makeitem
-from .gate import PLUGIN, Run
-from .options import check_values, pytest_addoption, value_of
+from .options import check_given, check_values, pytest_addoption, value_of
 
 __all__ = [
     "pytest_addoption",
@@ -21,6 +24,9 @@ __all__ = [
     "pytest_pyfunc_call",
 ]
 
+RUN = "ftgate-run"
+"""The name under which the plugin of a measuring run is registered."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the mark and, under --ftgate, the run."""
@@ -29,47 +35,69 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line(
             "markers", "thread_unsafe: not to be run in several threads at once (pytest-run-parallel)"
         )
-    values = {option.name: value_of(config, option.name) for option in options.OPTIONS}
+    check_given(config)
     check_values(config)
-    asked = values["ftgate"] or values["update"] or config.getoption("ftgate_against")
-    if asked and not config.option.collectonly:
-        config.pluginmanager.register(Run(config), PLUGIN)
+    measuring = value_of(config, "ftgate") or value_of(config, "update") or config.getoption("ftgate_against")
+    if measuring and not config.option.collectonly:
+        from .gate import Run
+
+        config.pluginmanager.register(Run(config), RUN)
 
 
-# -- running -------------------------------------------------------------------------------------------------------
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """A checkout that is compared with holds no tests of this tree."""
+    return True if collection_path.name == ".ftgate" else None
+
+
+def _decorated(thing: object) -> bool:
+    """Whether a decorator of ours may have been there; `collection` looks closer."""
+    return hasattr(thing, "__ftgate__") or hasattr(thing, "__ftgate_notes__")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A decorated test becomes one item for each cell."""
+    if _decorated(metafunc.function):
+        from .collection import generate
+
+        generate(metafunc)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem(name: str, obj: object) -> Generator[None, object, object]:
+    """Give each item of a decorated test its cell and its marks; refuse what cannot have cells."""
+    found = yield
+    if inspect.isclass(obj) and found is not None:
+        # Members that are not functions may be lazy objects, which hasattr would evaluate.
+        methods = (member for member in vars(obj).values() if isinstance(member, FunctionType))
+        if _decorated(obj) or any(map(_decorated, methods)):
+            from .collection import check_class
+
+            check_class(obj)
+    items = [item for item in found if isinstance(item, pytest.Function)] if isinstance(found, list) else []
+    for item in items:
+        if _decorated(item.function):
+            from .collection import complete
+
+            complete(item)
+    return found
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object:
     """Measure and judge the cell, or run it once here."""
     __tracebackhide__ = True
+    if not _decorated(pyfuncitem.function):
+        return None
+    from .collection import CELL
+
     if CELL not in pyfuncitem.stash:
         return None
-    spec, cell = pyfuncitem.stash[CELL]
-    run = pyfuncitem.config.pluginmanager.get_plugin(PLUGIN)
-    if isinstance(run, Run):
+    run = pyfuncitem.config.pluginmanager.get_plugin(RUN)
+    if run is not None:
         run.gate(pyfuncitem)
     else:
-        _run_here(cell, spec)
+        from .plain import run_once
+
+        run_once(*pyfuncitem.stash[CELL])
     return True
-
-
-def _own_traceback(error: pytest.ExceptionInfo[BaseException]) -> bool:
-    """Hide our frames beside the workload's, but not where its traceback is in the text already."""
-    return not error.errisinstance((pytest.fail.Exception, pytest.skip.Exception))
-
-
-def _run_here(cell: Cell, spec: Spec) -> None:
-    __tracebackhide__ = _own_traceback
-    reason = failed = ""
-    try:
-        once.once(cell, spec)
-    except Unsupported as unsupported:
-        reason = str(unsupported)
-    except Failure as failure:
-        failed = f"{failure.reason}\n{failure.detail}".strip()
-    # Out of the handlers, so that pytest shows no chain of ours beside the workload's own traceback.
-    if reason:
-        pytest.skip(reason)
-    if failed:
-        pytest.fail(failed, pytrace=False)

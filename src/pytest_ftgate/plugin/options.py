@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ..declare import options
 from ..errors import FtgateError
-from ..judge import thresholds
-from ..model import Threshold
-from ..run.config import RunConfig
 
-# -- options -------------------------------------------------------------------------------------------------------
+if TYPE_CHECKING:
+    from ..model import Threshold
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Every row of the table as an option and an ini key."""
     group = parser.getgroup("ftgate", "concurrency regression gating (ftgate)")
     for option in options.OPTIONS:
-        ini = "args" if option.many and option.ini == "args" else option.ini
-        parser.addini(option.dest, option.help, type=ini, default=None)
+        parser.addini(option.dest, option.help, type=option.ini, default=None)
         how: dict[str, Any] = {
             "dest": option.dest,
             "default": None,
@@ -38,11 +35,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def value_of(config: pytest.Config, name: str, declared: Any = None) -> Any:
     """The value of an option after precedence. Raises pytest.UsageError."""
-    return _resolved(config, name, _ini(config, options.by_name(name)), declared)
-
-
-def _resolved(config: pytest.Config, name: str, ini: Any, declared: Any = None) -> Any:
     option = options.by_name(name)
+    ini = _ini(config, option)
     try:
         return options.resolve(option, config.getoption(option.dest), os.environ, ini, declared)
     except FtgateError as error:
@@ -56,28 +50,13 @@ def _ini(config: pytest.Config, option: options.Option) -> Any:
         raise pytest.UsageError(f"ini option {option.dest}: {error}") from None
 
 
-def run_config(config: pytest.Config, seed: int) -> RunConfig:
-    """All options of a run."""
-    names = ("baselines", "update", "launches", "iterations", "alpha", "probe_cost", "install", "escalate", "metrics")
-    values = {name: value_of(config, name) for name in names}
-    given, written = thresholds_of(config)
-    return RunConfig(
-        **values,
-        thresholds=given,
-        ini_thresholds=written,
-        against=value_of(config, "against") or "",
-        seed=seed,
-        budget_s=value_of(config, "time"),
-        test_budget_s=value_of(config, "test_time"),
-        timeout_s=value_of(config, "timeout"),
-    )
-
-
 def thresholds_of(config: pytest.Config) -> tuple[tuple[Threshold, ...], tuple[Threshold, ...]]:
-    """What counts as a change for this run, and for the project: command line and environment apart from the ini.
+    """The thresholds of this run (command line and environment), and of the project (ini).
 
-    A decorator's own stands between the two. Raises pytest.UsageError.
+    A decorator overrides the ini only. Raises pytest.UsageError.
     """
+    from ..judge import thresholds
+
     rows = [options.by_name(name) for name in options.THRESHOLDS]
     cli = {row.name: config.getoption(row.dest) for row in rows}
     ini = {row.name: _ini(config, row) for row in rows}
@@ -89,8 +68,19 @@ def thresholds_of(config: pytest.Config) -> tuple[tuple[Threshold, ...], tuple[T
     return given, written
 
 
+def check_given(config: pytest.Config) -> None:
+    """Raise pytest.UsageError for a value that its option cannot take.
+
+    An option that is not given is not read: its default may need imports that a plain run has no use for.
+    """
+    for option in options.OPTIONS:
+        given = (config.getoption(option.dest), os.environ.get(option.variable), _ini(config, option))
+        if any(value is not None for value in given):
+            value_of(config, option.name)
+
+
 def check_values(config: pytest.Config) -> None:
-    """`--ftgate-update tests/` means an update and a folder, but the option has taken the folder as its value."""
+    """Refuse an option that took a path as its value: `--ftgate-update tests/` means an update and a folder."""
     for value in config.getoption("ftgate_update") or ():
         if value not in ("new", "all") and (config.invocation_params.dir / value).exists():
             raise pytest.UsageError(f"--ftgate-update took {value!r} as its value: write --ftgate-update=new {value}")
@@ -102,6 +92,6 @@ def check_values(config: pytest.Config) -> None:
         )
     if value_of(config, "update") and value_of(config, "against"):
         raise pytest.UsageError(
-            "--ftgate-update and --ftgate-against exclude each other: a comparison has no candle to record a time by; "
-            "update in a run of its own"
+            "--ftgate-update and --ftgate-against cannot be combined: "
+            "a comparison does not run the control workload that baselines need; update in a separate run"
         )

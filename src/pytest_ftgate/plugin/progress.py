@@ -1,4 +1,4 @@
-"""Live progress of a run: one line rewritten in a terminal, one plain line now and then elsewhere."""
+"""Live progress of a run: one line that is rewritten in a terminal, a plain line every 15 s elsewhere."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ Mode = Literal["terminal", "plain", "quiet"]
 
 
 def mode_of(stream: TextIO, *, quiet: bool) -> Mode:
-    """How to show progress on this stream: not at all when quiet, in place on a terminal, else plainly."""
+    """How to show progress on this stream: not at all if quiet, in place on a terminal, else as plain lines."""
     if quiet:
         return "quiet"
     return "terminal" if stream.isatty() else "plain"
 
 
 class Progress:
-    """What a run is doing, for people who wait: fed with events, writes to one text stream.
+    """Shows what a run is doing: receives events and writes to one text stream.
 
-    `start` once, `begin` for each tandem, `advance` as its launches and turns go by, `end` at last, also after an
-    error. `clear` makes room for somebody else's line. A stream that breaks silences it: progress fails no run.
+    Call `start` once, `begin` for each group, `advance` after each launch or iteration, and `end` at the end, also
+    after an error. `clear` removes the line so that something else can be printed. A stream that cannot be written
+    ends the display and never fails the run.
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class Progress:
         clock: Callable[[], float] = time.monotonic,
         columns: Callable[[], int] = lambda: get_terminal_size().columns,
     ) -> None:
-        """`clock` gives seconds that never step back; `columns` the width of the terminal, asked at each redraw."""
+        """`clock` gives seconds that never decrease; `columns` gives the width of the terminal at each redraw."""
         self._stream = stream
         self._mode = mode
         self._clock = clock
@@ -51,7 +52,7 @@ class Progress:
         self._last = self._started
 
     def start(self, total_groups: int) -> None:
-        """The run begins: so many tandems will be measured."""
+        """The run begins and will measure so many groups."""
         self._total = total_groups
         self._numbers = {}
         self._number = 0
@@ -60,7 +61,7 @@ class Progress:
         self._started = self._began = self._last = self._clock()
 
     def begin(self, title: str, cells: Sequence[str]) -> None:
-        """The next tandem begins, with these cells taking turns, or one goes on that was left for another."""
+        """The next group begins with these cells, or an interrupted one continues."""
         self._close_group()
         self._number = self._numbers.setdefault(title, len(self._numbers) + 1)
         self._title = title
@@ -70,22 +71,21 @@ class Progress:
     def advance(
         self, cell: str, phase: str, done: int, wanted: int, *, iterations: int = 0, left_s: float | None = None
     ) -> None:
-        """`done` of `wanted` launches of the tandem have ended, the current one after so many `turns`.
+        """`done` of `wanted` launches of the group have ended; the current one has done so many `iterations`.
 
-        `cell` is the label of the cell at work, or what else is being done; `left_s` is what remains of the tandem's
-        budget in seconds: it will not take longer.
+        `cell` is the label of the running cell or of other work; `left_s` is the rest of the group's budget in s.
         """
-        doing = f"{cell} {phase} {done}/{wanted} launches" + (f", {iterations} turns" if iterations else "")
+        doing = f"{cell} {phase} {done}/{wanted} launches" + (f", {iterations} iterations" if iterations else "")
         self._show(doing, self._left(done / wanted if wanted > 0 else 0.0, left_s), now=False)
 
     def clear(self) -> None:
-        """Take the line away; the next event draws it again."""
+        """Remove the line; the next event draws it again."""
         if self._shown:
             self._write("\r" + " " * self._shown + "\r")
             self._shown = 0
 
     def end(self) -> None:
-        """The run is over; the line is clean again. Harmless when called twice."""
+        """The run has ended; removes the line. A second call does nothing."""
         self._close_group()
         self.clear()
 
@@ -95,9 +95,9 @@ class Progress:
         self._title = ""
 
     def _left(self, fraction: float, left_s: float | None) -> float | None:
-        """Seconds left in the run: here by launches and budget, in the tandems to come by what the others took.
+        """Estimated seconds left in the run: this group by launches and budget, later groups like those before.
 
-        None while nothing has been seen that could tell.
+        None while there is no data for an estimate.
         """
         spent = self._clock() - self._began
         whole = spent / fraction if fraction > 0 else (sum(self._spent) / len(self._spent) if self._spent else None)
@@ -110,7 +110,7 @@ class Progress:
         return here + max(0, self._total - self._number) * sum(lasting) / len(lasting)
 
     def _show(self, doing: str, left_s: float | None, *, now: bool) -> None:
-        """Write the line if it is due: `now` redraws at once in a terminal, so that a new tandem is seen."""
+        """Write the line if it is due; with `now`, a terminal is redrawn at once."""
         if self._mode == "quiet":
             return
         at = self._clock()
@@ -127,14 +127,14 @@ class Progress:
             self._redraw(where, f"  {doing}  {elapsed}")
 
     def _redraw(self, where: str, tail: str) -> None:
-        """The line within the terminal: the title gives way, from its beginning; the last column stays free."""
+        """Fit the line into the terminal: the title loses its beginning; the last column stays free."""
         room = max(1, self._columns() - 1)
         text = (where + _last(self._title, room - len(where) - len(tail)) + tail)[:room]
         self._write("\r" + text.ljust(min(room, self._shown)))
         self._shown = len(text)
 
     def _write(self, text: str) -> None:
-        """Write, without what the stream cannot encode; a stream that is gone is left alone from then on."""
+        """Write, replacing what the stream cannot encode; after an error the stream is not written again."""
         encoding = getattr(self._stream, "encoding", None) or "utf-8"
         try:
             self._stream.write(text.encode(encoding, "replace").decode(encoding))
@@ -144,12 +144,12 @@ class Progress:
 
 
 def _whole(seconds: float) -> str:
-    """A duration without tenths: a figure that changes while it is read need not be finer."""
+    """A duration in whole seconds: the figure changes too often for more."""
     return f"{seconds:.0f} s" if seconds < 59.5 else units.span(seconds)
 
 
 def _last(text: str, room: int) -> str:
-    """The end of a text, which tells one test from the next, in so many columns; nothing where that says nothing."""
+    """The end of a text in so many columns, because the ends of node ids differ; empty if there is no room."""
     if len(text) <= room:
         return text
     return "..." + text[len(text) - room + 3 :] if room >= 8 else ""

@@ -1,4 +1,4 @@
-"""pytest-xdist: the controller hands its run and seed to the workers. Loaded only where xdist is."""
+"""pytest-xdist: the controller gives its run id and seed to the workers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 
 class Handover:
-    """Gives each worker what makes its cells part of the same run."""
+    """Gives the run id and the seed to each worker."""
 
     def __init__(self, run: str, seed: int) -> None:
         self.run = run

@@ -24,11 +24,9 @@ from .environments import (
 )
 from .find import InterpreterNotFound, cache_folder, find_interpreter
 from .provide import InterpreterSource, Provided, provide
-from .targets import DEFAULT_TARGETS, TargetError, is_path, parse_target
 from .uv_tool import UvMissing, find_uv, run_uv
 
 __all__ = [
-    "DEFAULT_TARGETS",
     "BuildError",
     "EnvironmentBroken",
     "InstallError",
@@ -36,7 +34,6 @@ __all__ = [
     "InterpreterNotFound",
     "InterpreterSource",
     "Provided",
-    "TargetError",
     "UvMissing",
     "build_from_source",
     "build_key",
@@ -51,8 +48,6 @@ __all__ = [
     "find_interpreter",
     "find_uv",
     "hide_from_git",
-    "is_path",
-    "parse_target",
     "provide",
     "prune_environments",
     "run_uv",

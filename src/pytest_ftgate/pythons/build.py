@@ -19,10 +19,10 @@ import filelock
 
 from ..errors import FtgateError
 from ..model import Struct
+from ..model.targets import series
 from .describe import MARKER, scrubbed_environment
 from .find import built_folder
 from .source_package import OnProgress, SourcePackage, extract, fetch, known_package, remove
-from .targets import series
 
 # Position-independent objects fit both the static executable and the shared library, so that each file is compiled
 # once. Debug information would take a quarter of the time. Extensions that users build later do not get these flags.

@@ -16,7 +16,7 @@ import msgspec
 
 from ..errors import FtgateError
 from ..model import Interpreter, Settings, StartMethod, Struct
-from .targets import series
+from ..model.targets import series
 
 TIMEOUT_S: Final = 60.0
 MARKER: Final = "ftgate-build.json"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from ..errors import FtgateError
 from ..model import Interpreter, Target
+from ..model.targets import OLDEST, is_path, parse_version, series
 from .describe import Facts, InterpreterBroken, collect, describe
-from .targets import OLDEST, is_path, parse_version, series
 from .uv_tool import UvMissing, run_uv
 
 

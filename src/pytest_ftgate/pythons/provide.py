@@ -11,11 +11,11 @@ from typing import Final
 
 from ..errors import FtgateError
 from ..model import Interpreter, Struct, Target
+from ..model.targets import is_path, parse_version
 from .build import APT_PACKAGES, build_from_source, missing_headers, missing_modules
 from .describe import describe
 from .find import InterpreterNotFound, cache_folder, find_interpreter, uv_folder
 from .source_package import OnProgress
-from .targets import is_path, parse_version
 from .uv_tool import find_uv, uv_environment
 
 UV_TIMEOUT_S: Final = 900.0

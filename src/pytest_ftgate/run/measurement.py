@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import msgspec
 
@@ -18,6 +17,7 @@ from ..model import (
     Group,
     Row,
     Sample,
+    TestSamples,
     Verdict,
     WorkloadError,
     failed_row,
@@ -25,7 +25,6 @@ from ..model import (
 )
 from ..store import names
 from . import git, worktrees
-from .cells import reference_of, single_cells
 from .phase import ActivePhase, Phase, PhaseStarter
 from .resources import Resources
 
@@ -43,7 +42,7 @@ class Measurement:
         self.monitor = ConditionsMonitor()
         self.conditions = Conditions()
         self.by_nodeid: dict[str, Row] = {}
-        self.samples: dict[str, Sample] = {}
+        self.samples = TestSamples()
         self.phases: list[Phase] = []
         self.active: ActivePhase | None = None
         self._left_s: float | None = None
@@ -136,7 +135,7 @@ class Measurement:
         for cell in phase.cells:
             if cell.nodeid not in phase.judged:
                 continue
-            if cell.nodeid in self.samples:
+            if self.samples.cell(cell):
                 self._predict(cell, f"{first_line(str(error))}: its reference cannot be measured")
             else:
                 self.by_nodeid[cell.nodeid] = failed_row(cell, first_line(str(error)), str(error))
@@ -150,7 +149,7 @@ class Measurement:
     # -- judging -----------------------------------------------------------------------------------------------
 
     def _judge(self, ended: ActivePhase) -> None:
-        samples = ended.run.samples()
+        samples = TestSamples(ended.run.samples())
         if self.samples:
             for sample in samples:
                 if sample.cell.nodeid in ended.phase.judged:
@@ -158,14 +157,13 @@ class Measurement:
             return
         for sample in samples:
             self._judge_first(ended, sample, samples)
-        self.samples = {sample.cell.nodeid: sample for sample in samples}
+        self.samples = samples
         if not ended.phase.pair:
             self.screen = ended.judge
             self.phases += self._follow_ups()
 
-    def _judge_first(self, ended: ActivePhase, sample: Sample, samples: Sequence[Sample]) -> None:
-        by_nodeid = {each.cell.nodeid: each for each in samples}
-        reference = reference_of(self.group, sample.cell, by_nodeid)
+    def _judge_first(self, ended: ActivePhase, sample: Sample, samples: TestSamples) -> None:
+        reference = samples.reference_of(sample.cell, self.group.spec.executors[0])
         sample = self._with_hint(ended.phase, sample)
         shown = self.resources.references.shown(figures.figures(sample, reference=reference))
         verdict = ended.judge.verdict(sample, samples, shown)
@@ -173,13 +171,14 @@ class Measurement:
             cell=sample.cell, verdict=verdict, figures=shown, sample=sample, error=sample.error
         )
 
-    def _judge_again(self, judge: Judge, sample: Sample, samples: Sequence[Sample]) -> None:
+    def _judge_again(self, judge: Judge, sample: Sample, samples: TestSamples) -> None:
         """The verdict of a cell that missed its baseline, now that it was paired with the baseline's commit."""
         row = self.by_nodeid[sample.cell.nodeid]
         paired = judge.verdict(sample, samples, figures.figures(sample, reference=None))
         why = paired.reason or paired.why or "the reference has no figures to compare"
-        screened = self.samples[sample.cell.nodeid]
-        verdict = self.screen.settled(screened, list(self.samples.values()), row.verdict, paired, why)
+        screened = self.samples.cell(sample.cell)
+        assert screened is not None  # it missed its baseline
+        verdict = self.screen.settled(screened, self.samples, row.verdict, paired, why)
         self.by_nodeid[sample.cell.nodeid] = msgspec.structs.replace(row, verdict=verdict, beside=sample)
 
     def _with_hint(self, phase: Phase, sample: Sample) -> Sample:
@@ -197,7 +196,7 @@ class Measurement:
     def _follow_ups(self) -> list[Phase]:
         """A phase for each commit that cells which missed are to be paired with; where there is none, predictions."""
         phases: dict[str, Phase] = {}
-        for sample in self.samples.values():
+        for sample in self.samples:
             compared_with = self.screen.compared_with(sample)
             if compared_with.entry is None or not self._missed(sample.cell):
                 continue
@@ -217,9 +216,9 @@ class Measurement:
         if not self.resources.config.escalate:
             raise git.AgainstError("--ftgate-escalate=no: the baseline's commit is not measured")
         pair = self.resources.references.recorded(compared_with, names.split_nodeid(cell.nodeid)[0])
-        singles = (single for single in single_cells(self.group, cell) if single.nodeid in self.samples)
+        single = self.samples.single_of(cell)
         return Phase(
-            cells=tuple(dict.fromkeys((cell, *singles))),
+            cells=(cell,) if single is None or single.cell == cell else (cell, single.cell),
             judged=frozenset({cell.nodeid}),
             pair=pair,
             why="it missed its baseline, so the baseline's commit was measured with it",
@@ -230,9 +229,9 @@ class Measurement:
         return frozenset(each.metric for each in self.by_nodeid[cell.nodeid].verdict.metrics if missed(each))
 
     def _predict(self, cell: Cell, why: str) -> None:
-        row, sample = self.by_nodeid[cell.nodeid], self.samples[cell.nodeid]
-        if self._missed(cell):
-            verdict = self.screen.predicted(sample, list(self.samples.values()), row.verdict, why)
+        row, sample = self.by_nodeid[cell.nodeid], self.samples.cell(cell)
+        if sample is not None and self._missed(cell):
+            verdict = self.screen.predicted(sample, self.samples, row.verdict, why)
             self.by_nodeid[cell.nodeid] = msgspec.structs.replace(row, verdict=verdict)
 
 

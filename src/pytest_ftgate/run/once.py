@@ -7,7 +7,6 @@ import warnings
 from typing import Any
 
 from ..measure.launch import CellUnsupported, LaunchFailed, setup_of
-from ..measure.launchers import command, server
 from ..model import Cell, Spec
 from ..runner import loading
 from ..runner.executors.base import Observer
@@ -53,9 +52,14 @@ def once(cell: Cell, spec: Spec) -> None:
     """
     __tracebackhide__ = True
     try:
+        # Launchers bring psutil and more, which a run of other cells does without.
         if cell.body == "server":
+            from ..measure.launchers import server
+
             server.check_here(cell, spec, spec.timeout_s or READY_S)
         elif cell.executor.kind == "command":
+            from ..measure.launchers import command
+
             command.run_here(cell, spec, sys.executable, WINDOW_S)
         else:
             run_here(cell, spec)

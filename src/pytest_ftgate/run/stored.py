@@ -7,12 +7,11 @@ from pathlib import Path
 
 from ..errors import FtgateError
 from ..judge.judge import ComparedWith
-from ..model import Cell, Group, Machine, Report
+from ..model import Cell, Group, Machine, Report, executor_cell
 from ..report.baselines import update_lines
 from ..store import folder as store_folder
 from ..store import names, schema, unused
 from ..store.update import apply_updates, matches, update_plan
-from .cells import executor_cell
 from .config import RunConfig
 from .folder import RunFolder
 from .targets import Targets
@@ -52,7 +51,7 @@ class StoredBaselines:
             return ComparedWith(why="nothing is stored for it; record it with --ftgate-update")
         newest = entry.recordings[-1]
         path = self.store.path(names.split_nodeid(cell.nodeid)[0])
-        executor = executor_cell(group, cell)
+        executor = executor_cell(cell, group.cells, group.spec.executors[0])
         return ComparedWith(
             basis="stored" if here else "portable",
             why=why,

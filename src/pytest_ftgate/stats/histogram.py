@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..runner.locks.sites import bounds_of
-
 
 def percentile(histogram: Mapping[int, int], q: float) -> float:
     """The wait in ns that the share `q` (0 to 1) of a histogram's waits does not exceed, interpolated in its bucket.
@@ -14,6 +12,8 @@ def percentile(histogram: Mapping[int, int], q: float) -> float:
     """
     if not 0 <= q <= 1:
         raise ValueError(f"a percentile's share is between 0 and 1, not {q}")
+    from ..runner.locks.sites import bounds_of  # not when a decorated test is collected: `ftgate.named` looks for it
+
     rank = q * sum(histogram.values())
     below, highest = 0, 0.0
     for bucket, count in sorted(histogram.items()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn
 
-from ...model import Cell, Executor, Need, Program, Spec, Target
+from ...model import Cell, Executor, Need, Program, Spec, Target, single_cell
 from ...text import did_you_mean
 from .. import metrics
 from .grammar import (
@@ -193,7 +193,8 @@ def involved(contract: Contract, cell: Cell, cells: Iterable[Cell]) -> list[Cell
     if any((of := found[name.where]) is None or not _has(of, name.metric) for name in names):
         return []
     meant = [other for other in found.values() if other is not None]
-    alone = [_alone(found[name.where], there) for name in names if name.metric in SCALINGS]
+    scaled = [of for name in names if name.metric in SCALINGS and (of := found[name.where]) is not None]
+    alone = [None if of.workers == 1 else single_cell(of, there) for of in scaled]
     if any(meant.count(other) > 1 for other in meant) or None in alone:
         return []
     return [other for other in there if other in meant or other in alone]
@@ -240,14 +241,6 @@ def _is_on(cell: Cell, where: Where, hand: Cell) -> bool:
 
 def _found(where: Where | None, hand: Cell, cells: Iterable[Cell]) -> Cell | None:
     return next((cell for cell in cells if fits(cell, where, hand)), None)
-
-
-def _alone(cell: Cell | None, cells: Iterable[Cell]) -> Cell | None:
-    """The same cell with one worker; None for that one itself, and where there is none."""
-    if cell is None or cell.workers == 1:
-        return None
-    one = (cell.executor, cell.target, cell.params, 1)
-    return next((other for other in cells if (other.executor, other.target, other.params, other.workers) == one), None)
 
 
 # ---- values

@@ -14,10 +14,10 @@ Nothing is ever evaluated as Python. Pure.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from statistics import median
 
-from ...model import NS_PER_S, Decision, Metric, MetricVerdict, Sample
+from ...model import NS_PER_S, Decision, Metric, MetricVerdict, Sample, TestSamples
 from ...stats import rank_tests
 from ...text import percent
 from .. import metrics, per_launch
@@ -42,7 +42,7 @@ from .grammar import (
 )
 
 
-def values(contract: Contract, sample: Sample, samples: Iterable[Sample]) -> tuple[float, ...]:
+def values(contract: Contract, sample: Sample, samples: TestSamples) -> tuple[float, ...]:
     """One number a round, in their order, positive where the contract is broken in that round.
 
     It is log(left / right), or left - right in base units where a side may be zero or less: of shares, counters, peaks
@@ -54,7 +54,7 @@ def values(contract: Contract, sample: Sample, samples: Iterable[Sample]) -> tup
     if contract.is_gil:
         return ()
     sign = -1.0 if contract.operator in (">", ">=") else 1.0
-    paired = _paired(contract, sample, list(samples))
+    paired = _paired(contract, sample, samples)
     if paired is not None:
         return tuple(sign * value for value in paired)
     rounds = _rounds(contract, sample, samples)
@@ -77,7 +77,7 @@ def _subtracts(node: Node) -> bool:
     return node.operator == "-" or _subtracts(node.left) or _subtracts(node.right)
 
 
-def sides(contract: Contract, sample: Sample, samples: Iterable[Sample]) -> tuple[float | None, float | None]:
+def sides(contract: Contract, sample: Sample, samples: TestSamples) -> tuple[float | None, float | None]:
     """The medians of left and right over the rounds, in base units (s, bytes); None without a round that has both."""
     rounds = [] if contract.is_gil else _rounds(contract, sample, samples)
     if not rounds:
@@ -85,7 +85,7 @@ def sides(contract: Contract, sample: Sample, samples: Iterable[Sample]) -> tupl
     return median(left for left, _ in rounds), median(right for _, right in rounds)
 
 
-def _paired(contract: Contract, sample: Sample, samples: Sequence[Sample]) -> list[float] | None:
+def _paired(contract: Contract, sample: Sample, samples: TestSamples) -> list[float] | None:
     """The logs for a contract of the form A.wall < c B.wall; None for any other."""
     product = product_of(contract)
     if product is None or product[0] <= 0 or sorted(product[1].values()) != [-1, 1]:
@@ -101,12 +101,11 @@ def _paired(contract: Contract, sample: Sample, samples: Sequence[Sample]) -> li
     return [math.log(product[0]) + math.log(ratio) for ratio in ratios]
 
 
-def _rounds(contract: Contract, sample: Sample, samples: Iterable[Sample]) -> list[tuple[float, float]]:
+def _rounds(contract: Contract, sample: Sample, samples: TestSamples) -> list[tuple[float, float]]:
     """Left and right in each round in which both are finite, in order."""
-    there = list(samples)
     known: dict[Term, dict[int, float]] = {}
     for name in all_names(contract):
-        of = _sample_of(name.where, sample, there)
+        of = _sample_of(name.where, sample, samples)
         known[name.metric, name.where] = {} if of is None else _by_order(name.metric, of)
     orders = set.intersection(*(set(by_order) for by_order in known.values()))
     found = []
@@ -126,7 +125,7 @@ def _both(contract: Contract, at: Mapping[Term, float]) -> tuple[float, float]:
     return number_of(contract.left, of), number_of(contract.right, of)
 
 
-def _sample_of(where: Where | None, sample: Sample, samples: Iterable[Sample]) -> Sample | None:
+def _sample_of(where: Where | None, sample: Sample, samples: TestSamples) -> Sample | None:
     return sample if where is None else next((each for each in samples if fits(each.cell, where, sample.cell)), None)
 
 
@@ -140,12 +139,11 @@ def _by_order(metric: str, sample: Sample) -> dict[int, float]:
     return {order: value / unit for order, value in row.read(sample).items()}
 
 
-def unsaid(contract: Contract, sample: Sample, samples: Iterable[Sample]) -> str:
+def unsaid(contract: Contract, sample: Sample, samples: TestSamples) -> str:
     """The names in the contract that the workloads have for none of their own figures; empty where there are none."""
-    there = list(samples)
     found = []
     for name in all_names(contract):
-        of = _sample_of(name.where, sample, there)
+        of = _sample_of(name.where, sample, samples)
         if "." in name.metric and of is not None and of.launches and not _by_order(name.metric, of):
             found.append(name.metric.replace(".", " "))
     return " or ".join(dict.fromkeys(found))
@@ -154,7 +152,7 @@ def unsaid(contract: Contract, sample: Sample, samples: Iterable[Sample]) -> str
 # ---- the GIL, and words
 
 
-def gil_verdict(contract: Contract, sample: Sample, samples: Iterable[Sample]) -> MetricVerdict:
+def gil_verdict(contract: Contract, sample: Sample, samples: TestSamples) -> MetricVerdict:
     """The verdict on `gil == off` or `gil == on`: every launch counts, one that is otherwise breaks it.
 
     Inconclusive where no launch has run.

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from typing import Any, Final
 
 from ..errors import FtgateError
-from ..model import Settings, Target
+from .spec import Settings, Target
 
 OLDEST: Final = (3, 13)
-DEFAULT_TARGETS: Final = ("3.14", "3.14t")
 
 _VERSION = re.compile(r"(?P<major>\d+)\.(?P<minor>\d+)(?P<patch>\.\d+(?:(?:a|b|rc)\d+)?)?(?P<threaded>t?)")
 _DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?|\.\d+)(?P<unit>ns|us|µs|ms|s)")
@@ -37,7 +35,7 @@ def parse_target(spec: str) -> Target:
 
 def is_path(request: str) -> bool:
     """Whether a target's request is a path to an executable rather than a version."""
-    return request.startswith("~") or os.sep in request or (os.altsep is not None and os.altsep in request)
+    return request.startswith("~") or "/" in request
 
 
 def parse_version(request: str) -> tuple[str, bool]:
@@ -47,7 +45,7 @@ def parse_version(request: str) -> tuple[str, bool]:
     """
     match = _VERSION.fullmatch(request)
     if match is None:
-        raise TargetError(f"target {request!r} is not a version: write 3.14, 3.14t, 3.14.7 or a path with a {os.sep!r}")
+        raise TargetError(f"target {request!r} is not a version: write 3.14, 3.14t, 3.14.7 or a path with a '/'")
     return request.removesuffix("t"), bool(match["threaded"])
 
 

@@ -1,0 +1,125 @@
+"""Reads the keyword arguments of a decorator."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any, get_args
+
+from ..model import Generator, Load, Reuse, RoleCounts, Service
+from ..runner.api import LoadToken
+from ..text import did_you_mean, listed
+from .reader import KINDS, SERVE_EXAMPLE, Reader
+
+REUSES: tuple[str, ...] = get_args(Reuse)
+BOTH = ("workers", "pythons", "duration", "window", "warmup", "timeout", "requires", "needs")
+KNOWN = {"compare": ("reuse", "iterations", *BOTH, *KINDS), "serve": ("ready", "load", *BOTH)}
+CONNECTIONS = 10
+DEFAULT_WORKERS = 2
+ROLE = re.compile(r"[A-Za-z_]*[A-Za-z_]")
+
+
+class Arguments(Reader):
+    """Reads the keyword arguments: numbers, names, requirements, a server's load."""
+
+    def known_arguments(self) -> None:
+        """Refuse an unknown keyword argument."""
+        known = KNOWN[self.declared.decorator]
+        for name in self.kwargs:
+            if name not in known:
+                self.fail(f"unknown argument {name!r}{did_you_mean(name, known)}; it takes {listed(known)}")
+
+    def workers(self) -> tuple[tuple[int, ...], tuple[RoleCounts, ...]]:
+        """The worker counts, each once, and with roles the roles of each."""
+        value = self.kwargs.get("workers", DEFAULT_WORKERS if self.declared.decorator == "compare" else 1)
+        counts = list(value) if isinstance(value, (list, tuple)) else [value]
+        if any(isinstance(count, dict) for count in counts):
+            role_counts = tuple(dict.fromkeys(self._role_counts(count, counts) for count in counts))
+            return tuple(sum(number for _, number in role_count) for role_count in role_counts), role_counts
+        if not counts or not all(_is_count(count) for count in counts):
+            self.fail(f"workers= takes a whole number from 1, or a list of them, not {value!r}")
+        return tuple(dict.fromkeys(counts)), ()
+
+    def _role_counts(self, roles: Any, all_counts: Sequence[Any]) -> RoleCounts:
+        """One dict of roles. All dicts of a test have the same names, because the bodies are the same."""
+        first = next(count for count in all_counts if isinstance(count, dict))
+        if not isinstance(roles, dict) or list(roles) != list(first):
+            self.fail(f"workers= gives every cell the same roles in the same order, not {roles!r} and {first!r}")
+        if len(roles) < 2 or not all(isinstance(name, str) and ROLE.fullmatch(name) for name in roles):
+            self.fail(
+                f"workers= takes two or more roles whose names are letters, such as {{'producer': 8, 'writer': 4}}: "
+                f"{roles!r}"
+            )
+        if not all(_is_count(count) for count in roles.values()):
+            self.fail(f"workers= takes a whole number from 1 for each role, not {roles!r}")
+        return tuple(roles.items())
+
+    def positive(self, name: str, *, whole: bool = False, zero: bool = False) -> Any:
+        """A number above zero (or from zero), or None where it is not given."""
+        value = self.kwargs.get(name)
+        if value is None:
+            return None
+        number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+        if not number or not math.isfinite(value) or value < 0 or (value == 0 and not zero):
+            kind = "a whole number" if whole else "a number of seconds"
+            self.fail(f"{name}= takes {kind} {'from 0' if zero else 'above 0'}, not {value!r}")
+        return value
+
+    def reuse(self, duration: float | None) -> Reuse:
+        """`fresh` by default; `pool` with duration=, which keeps its workers."""
+        value = self.kwargs.get("reuse")
+        if value is None:
+            return "fresh" if duration is None else "pool"
+        if value not in REUSES:
+            self.fail(f"reuse= takes {listed(REUSES)}, not {value!r}")
+        if duration is not None and value == "fresh":
+            self.fail("duration= keeps its workers between windows; drop reuse='fresh', or use iterations=")
+        return value  # type: ignore[no-any-return]
+
+    def pythons(self) -> tuple[str, ...] | None:
+        """The targets, or None if the options decide."""
+        return self.targets(self.kwargs.get("pythons"), "pythons=")
+
+    def requires(self) -> tuple[str, ...]:
+        """Requirements to install together with the project."""
+        value = self.kwargs.get("requires", ())
+        if not isinstance(value, (list, tuple)) or not all(isinstance(word, str) and word for word in value):
+            self.fail(f"requires= takes a list of requirements such as ['flask>=3'], not {value!r}")
+        for word in value:
+            if word.startswith("-"):
+                self.fail(
+                    f"requires= takes requirements only, and {word!r} is an option; options go into ftgate_install"
+                )
+        return tuple(value)
+
+    def needs(self) -> tuple[tuple[str, str], ...]:
+        """Programs that must be installed, each with the command that installs it."""
+        value = self.kwargs.get("needs", {})
+        if not isinstance(value, dict) or not all(
+            isinstance(word, str) and word for pair in value.items() for word in pair
+        ):
+            self.fail(f"needs= takes a dict such as {{'cargo': 'apt install cargo'}}, not {value!r}")
+        return tuple(value.items())
+
+    def service(self) -> Service:
+        """When a server is ready, and the load on it."""
+        ready, load = self.kwargs.get("ready"), self.kwargs.get("load")
+        if not isinstance(ready, str) or not ready.startswith("http://"):
+            self.fail(f"ready= takes the URL that answers once the server is ready, not {ready!r}: {SERVE_EXAMPLE}")
+        if not isinstance(load, LoadToken) or not isinstance(load.path, str) or not load.path:
+            self.fail(f"load= takes load(path, connections=...), not {load!r}: {SERVE_EXAMPLE}")
+        for option in load.options:
+            if option not in ("connections", "generator"):
+                self.fail(f"load(): unknown argument {option!r}; it takes connections and generator")
+        connections = load.options.get("connections", CONNECTIONS)
+        if not _is_count(connections):
+            self.fail(f"load(): connections= takes a whole number from 1, not {connections!r}")
+        generator = load.options.get("generator")
+        if generator not in (None, *get_args(Generator)):
+            self.fail(f"load(): generator= takes {listed(get_args(Generator))}, not {generator!r}")
+        return Service(ready=ready, load=Load(path=load.path, connections=connections, generator=generator))
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1

@@ -1,0 +1,136 @@
+"""Reads the functions of a test: its body, variants, roles, and what they take."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn
+
+from ..model import Executor, RoleCounts
+from ..runner.api import CommandToken, ExecutorToken
+from ..runner.loading import shape_of
+from ..text import listed
+from .reader import KINDS, OWN, Reader, shown
+
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+class Bodies(Reader):
+    """Checks the functions against the executors and the parameters."""
+
+    def bodies(self, executors: Sequence[Executor]) -> None:
+        """Check that every executor has a body that takes what the executor gives."""
+        self._variants(executors)
+        for function in (self.declared.body, *(body for _, body in self.declared.variants)):
+            if not shape_of(function):
+                self.fail(
+                    f"{function.__name__} takes neither worker nor executor: "
+                    "a body that every worker runs takes `worker`, "
+                    "one that drives a pool takes `executor`"
+                )
+        for executor in executors:
+            if executor.program is None:
+                self._body(executor, self.declared.body_for(executor.kind, executor.method))
+
+    def _body(self, executor: Executor, function: Callable[..., Any]) -> None:
+        is_async = inspect.iscoroutinefunction(function)
+        if executor.kind == "tasks" and not (is_async and shape_of(function) == "worker"):
+            self.fail(
+                "tasks run coroutines: make the body `async def ...(worker)`, or add one with "
+                f"@{self.declared.body.__name__}.variant(tasks)"
+            )
+        if is_async and shape_of(function) == "executor":
+            self.fail(f"{function.__name__} drives a pool, so it cannot be `async def`; take `worker` instead")
+
+    def roles(self, executors: Sequence[Executor], role_counts: Sequence[RoleCounts]) -> None:
+        """Check that every role but the first has a body for each executor, and that there are no other roles."""
+        name = self.declared.body.__name__
+        names = [role for role, _ in role_counts[0]] if role_counts else []
+        for role, tokens, function in self.declared.roles:
+            if role not in names[1:]:
+                leads = (
+                    f"the test itself is the body of {role!r}, the leading role"
+                    if role in names[:1]
+                    else "no such role"
+                )
+                self.fail(f"@{name}.role({role!r}): {leads}; workers= has {listed(names) if names else 'no roles'}")
+            for token in tokens:
+                if not isinstance(token, ExecutorToken):
+                    self.fail(
+                        f"@{name}.role({role!r}) is for {shown(token)}, which is not an executor; use {listed(KINDS)}"
+                    )
+                if token.kind not in [executor.kind for executor in executors]:
+                    self.fail(f"@{name}.role({role!r}) is for {token!r}, which the comparison does not name")
+            if shape_of(function) != "worker":
+                self.fail(f"{function.__name__} is the body of a role: it takes `worker`")
+        if self.declared.stop is not None and not names:
+            self.fail(f"@{name}.stop ends the other roles: it needs workers= with roles")
+        for executor in executors if names else ():
+            self._role_bodies(executor, names)
+
+    def _role_bodies(self, executor: Executor, names: Sequence[str]) -> None:
+        name = self.declared.body.__name__
+        if executor.kind == "serial":
+            self.fail("serial runs one worker after another: roles that wait for each other need another executor")
+        if executor.kind == "command":
+            self.fail("a command has no roles; remove it, or give it its own test")
+        if shape_of(self.declared.body_for(executor.kind, executor.method)) != "worker":
+            self.fail("workers= with roles needs a body that takes `worker`; a body that takes `executor` has no roles")
+        for role in names[1:]:
+            body = self.declared.role_for(role, executor.kind, executor.method)
+            if body is None:
+                self.fail(f"the role {role!r} has no body for {executor.label}; write one with @{name}.role({role!r})")
+            if (executor.kind == "tasks") != inspect.iscoroutinefunction(body):
+                self.fail(
+                    f"{body.__name__} is the body of {role!r} for {executor.label}: "
+                    "tasks take an `async def`, other executors a plain function"
+                )
+
+    def _variants(self, executors: Sequence[Executor]) -> None:
+        named = {executor.kind for executor in executors}
+        for tokens, function in self.declared.variants:
+            for token in tokens:
+                if not isinstance(token, ExecutorToken) or isinstance(token, CommandToken):
+                    self.fail(
+                        f"variant {function.__name__} is for {shown(token)}, which is not an executor; "
+                        f"use {listed(KINDS)}"
+                    )
+                if token.kind not in named:
+                    self.fail(
+                        f"variant {function.__name__} is for {token!r}, which the comparison does not name; "
+                        "add it or remove the variant"
+                    )
+
+    def parameters(self, function: Callable[..., Any], parametrized: Iterable[str], *, method: bool) -> None:
+        """Check that a body takes an argument of the cell, plain parameters, and nothing else."""
+        parameters = list(inspect.signature(function).parameters.values())[method:]
+        taken = [parameter.name for parameter in parameters if parameter.kind not in VARIADIC]
+        own = [name for name in OWN if name in taken]
+        if len(own) > 1:
+            self.fail(
+                f"{function.__name__} takes worker and executor; a body that every worker runs takes only `worker`"
+            )
+        needed = [p.name for p in parameters if p.default is p.empty and p.kind not in VARIADIC]
+        for name in needed:
+            if name not in (*own, *parametrized):
+                self.fixture(name)
+        for name in parametrized:
+            if name not in taken:
+                self.fail(f"{function.__name__} does not take {name!r}, which the test is parametrized with; add it")
+
+    def fixture(self, name: str, what: str = "fixture") -> NoReturn:
+        """Refuse a value that a fixture makes: fixtures exist in this interpreter only."""
+        self.fail(
+            f"{what} {name!r} cannot be used: the workload runs in another interpreter; "
+            "make what it needs in the body or in @test.shared, or pass plain values with pytest.mark.parametrize"
+        )
+
+    def takes_one(self, function: Callable[..., Any] | None, role: str, given: str, *, method: bool) -> None:
+        """Check that `@test.shared`, `@test.check` or `@test.stop` can be called with one argument."""
+        if function is None:
+            return
+        parameters = list(inspect.signature(function).parameters.values())[method:]
+        needed = [p for p in parameters if p.default is p.empty and p.kind not in VARIADIC]
+        if len(needed) > 1 or not any(p.kind in POSITIONAL or p.kind is p.VAR_POSITIONAL for p in parameters):
+            self.fail(f"{function.__name__} is @test.{role}, which takes one argument: {given}")

@@ -1,0 +1,60 @@
+"""The judge of a test's contracts."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..model import Decision, Metric, MetricVerdict, Sample, Spec, TestSamples
+from ..stats import alpha_spending
+from . import decide
+from .contracts import check, grammar, values
+from .contracts.grammar import Contract
+
+
+class ContractJudge:
+    """Judges the contracts of one test; each is one hypothesis of the run, at alpha and beta."""
+
+    def __init__(self, spec: Spec, alpha: float, beta: float, rounds: int) -> None:
+        """`rounds` is the largest number of rounds that may be measured for a contract."""
+        self.contracts = [grammar.parse(each.text) for each in spec.requirements]
+        self.alpha = alpha
+        self.beta = beta
+        self.rounds = rounds
+
+    def verdicts(self, sample: Sample, samples: TestSamples, *, final: bool) -> list[tuple[Contract, MetricVerdict]]:
+        """The verdict on each contract that concerns the sample's cell; with `final` no more launches will come."""
+        mine = (contract for contract in self.contracts if check.concerns(contract, sample.cell, samples.cells))
+        return [(contract, self._verdict(contract, sample, samples, final)) for contract in mine]
+
+    def _verdict(self, contract: Contract, sample: Sample, samples: TestSamples, final: bool) -> MetricVerdict:
+        if contract.is_gil:
+            return values.gil_verdict(contract, sample, samples)
+        if failed := _failed(contract, sample, samples):
+            return MetricVerdict(
+                metric=Metric.CONTRACT,
+                decision=Decision.INCONCLUSIVE,
+                reason=f"{failed} could not be measured",
+                contract=contract.text,
+            )
+        numbers = values.values(contract, sample, samples)
+        held = decide.require(
+            numbers,
+            text=contract.text,
+            looks=alpha_spending.spend(self.alpha, self.beta, "pairs", at_most=self.rounds),
+            alpha=self.alpha,
+            beta=self.beta,
+            final=final,
+        )
+        if not numbers and (missing := values.unsaid(contract, sample, samples)):
+            return msgspec.structs.replace(held, reason=f"no launch has a {missing}")
+        left, right = values.sides(contract, sample, samples)
+        if left is None or right is None or not final:
+            return held
+        shown = f"{values.value_text(contract, left)} against {values.value_text(contract, right)}"
+        return msgspec.structs.replace(held, reason=f"{shown}; {held.reason}" if held.reason else shown)
+
+
+def _failed(contract: Contract, sample: Sample, samples: TestSamples) -> str:
+    """The labels of the cells that the contract compares and that failed."""
+    compared = (samples.cell(cell) for cell in check.involved(contract, sample.cell, samples.cells))
+    return ", ".join(dict.fromkeys(each.cell.label for each in compared if each is not None and each.failed))

@@ -1,0 +1,152 @@
+"""A light door: every pytest run of an environment loads the plugin, so what it imports is listed here by name."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.metadata import entry_points
+
+import pytest
+from example import Example
+
+DOOR = {
+    "pytest_ftgate",
+    "pytest_ftgate.declare",
+    "pytest_ftgate.declare.option_types",
+    "pytest_ftgate.declare.options",
+    "pytest_ftgate.errors",
+    "pytest_ftgate.plugin",
+    "pytest_ftgate.plugin.hooks",
+    "pytest_ftgate.plugin.options",
+    "pytest_ftgate.runner",
+    "pytest_ftgate.runner.api",
+    "pytest_ftgate.runner.state",
+    "pytest_ftgate.text",
+}
+"""What a run without decorated tests imports of ours."""
+DECLARING = {
+    "pytest_ftgate.declare.arguments",
+    "pytest_ftgate.declare.bodies",
+    "pytest_ftgate.declare.declaration",
+    "pytest_ftgate.declare.executors",
+    "pytest_ftgate.declare.plan",
+    "pytest_ftgate.declare.reader",
+    "pytest_ftgate.judge",
+    "pytest_ftgate.judge.contracts",
+    "pytest_ftgate.judge.contracts.check",
+    "pytest_ftgate.judge.contracts.grammar",
+    "pytest_ftgate.judge.memory_figures",
+    "pytest_ftgate.judge.metrics",
+    "pytest_ftgate.judge.per_launch",
+    "pytest_ftgate.judge.thresholds",
+    "pytest_ftgate.judge.time_figures",
+    "pytest_ftgate.judge.wait_figures",
+    "pytest_ftgate.model",
+    "pytest_ftgate.model.base",
+    "pytest_ftgate.model.launch",
+    "pytest_ftgate.model.metric",
+    "pytest_ftgate.model.report",
+    "pytest_ftgate.model.spec",
+    "pytest_ftgate.model.targets",
+    "pytest_ftgate.model.verdict",
+    "pytest_ftgate.plugin.collection",
+    "pytest_ftgate.runner.loading",
+    "pytest_ftgate.runner.protocol",
+    "pytest_ftgate.runner.pytest_stub",
+    "pytest_ftgate.stats",
+    "pytest_ftgate.stats.histogram",
+    "pytest_ftgate.stats.rank_tests",
+}
+"""What a decorated test adds at collection."""
+RUNNING = {
+    "pytest_ftgate.measure",
+    "pytest_ftgate.measure.launch",
+    "pytest_ftgate.plugin.plain",
+    "pytest_ftgate.run",
+    "pytest_ftgate.run.once",
+    "pytest_ftgate.runner.clock",
+    "pytest_ftgate.runner.control",
+    "pytest_ftgate.runner.executors",
+    "pytest_ftgate.runner.executors.base",
+    "pytest_ftgate.runner.executors.factory",
+    "pytest_ftgate.runner.executors.pipes",
+    "pytest_ftgate.runner.executors.threads",
+    "pytest_ftgate.runner.gil",
+    "pytest_ftgate.runner.primitives",
+    "pytest_ftgate.runner.results",
+    "pytest_ftgate.runner.worker",
+}
+"""What it adds when it runs once, in a run without --ftgate."""
+HEAVY = {
+    "filelock",
+    "http",
+    "numpy",
+    "packaging.specifiers",
+    "psutil",
+    "scipy",
+    "ssl",
+    "tarfile",
+    "tomllib",
+    "urllib.request",
+}
+
+PLAIN = "def test_it(): assert True"
+DECORATED = """
+    @ftgate.compare(threads, pythons=["3.14"])
+    def test_it(worker): ...
+"""
+LIST = """
+import json, pathlib, sys
+import pytest
+before = set(sys.modules)
+code = pytest.main(["-p", "no:cacheprovider", "-q", *sys.argv[2:]])
+pathlib.Path(sys.argv[1]).write_text(json.dumps(sorted(set(sys.modules) - before)))
+sys.exit(code)
+"""
+
+
+def imported(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, test: str, *args: str) -> set[str]:
+    """The modules that a pytest run in a process of its own has at its end, beyond those of `import pytest`."""
+    Example(pytester, {"test_a.py": test})
+    if test is PLAIN:
+        (pytester.path / "test_a.py").write_text(PLAIN)  # without the import of the decorators
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    found = pytester.path / "modules.json"
+    result = pytester.run(sys.executable, "-c", LIST, found, "-p", "pytest_ftgate.plugin.hooks", *args)
+    assert result.ret == pytest.ExitCode.OK, result.stdout.str()
+    return set(json.loads(found.read_text()))
+
+
+def ours(modules: set[str]) -> set[str]:
+    return {name for name in modules if name.partition(".")[0] == "pytest_ftgate"}
+
+
+def test_pytest_finds_the_hooks() -> None:
+    (point,) = (point for point in entry_points(group="pytest11") if point.name == "ftgate")
+    assert point.value == "pytest_ftgate.plugin.hooks"
+
+
+def test_a_run_without_decorated_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    modules = imported(pytester, monkeypatch, PLAIN)
+    assert ours(modules) == DOOR
+    assert modules & (HEAVY | {"msgspec"}) == set()
+
+
+def test_a_decorated_test_that_is_collected(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    modules = imported(pytester, monkeypatch, DECORATED, "--collect-only")
+    assert ours(modules) == DOOR | DECLARING
+    assert modules & HEAVY == set()
+
+
+def test_a_decorated_test_that_runs_once(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    modules = imported(pytester, monkeypatch, DECORATED)
+    assert ours(modules) == DOOR | DECLARING | RUNNING
+    assert modules & HEAVY == set()
+
+
+def test_a_measuring_run_imports_what_the_others_leave_out(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modules = imported(pytester, monkeypatch, PLAIN, "--ftgate")
+    assert {"pytest_ftgate.plugin.gate", "numpy", "psutil", "msgspec"} <= modules
