@@ -120,7 +120,7 @@ class Bench:
             cell=measured,
             spec=spec,
             python=self.pythons[build],
-            side=side,
+            role=side,
             expect_gil=not build.endswith("t"),
             environment=environment_variables(target.settings),
             hash_seed=random.randrange(1, 2**32),
@@ -166,7 +166,7 @@ class Bench:
             handle.ready()
             for _ in range(2):
                 handle.barrier(1, 0)
-            held = handle.hold(HOLD_NS, True, CALL_NS)
+            held = handle.measure_held(HOLD_NS, True, CALL_NS)
             handle.finish()
         finally:
             handle.kill()

@@ -124,7 +124,7 @@ class Rig:
             cell=self._cell(cell, target),
             spec=self._spec(cell),
             python=python,
-            side=side,
+            role=side,
             expect_gil=not cell.build.endswith("t"),
             environment=environment_variables(target.settings),
             hash_seed=self.rng.randrange(1, 2**32),

@@ -207,7 +207,7 @@ class Bench:
             cell=cell,
             spec=spec,
             python=sys.executable,
-            side="own",
+            role="own",
             expect_gil=True,
             environment={"OF_TARGET": "1"},
             hash_seed=7,
@@ -428,7 +428,7 @@ def test_a_missing_program_makes_its_cell_unsupported(bench: Bench, argv: list[s
 def test_a_held_run_is_watched_with_its_children(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_SMALL_COST", 1.0)  # looks are dear where the machine is busy
     handle = bench.shell("sleep 0.1; sleep 1.1 & sleep 1.1; wait; echo '{\"ops\": 3}'")
-    held = handle.hold(1_200 * MS, True)
+    held = handle.measure_held(1_200 * MS, True)
     assert held.iteration.ops == 3
     # What is started in the middle of the run is seen too.
     assert any(point.processes == 3 for point in held.memory)
@@ -438,10 +438,10 @@ def test_a_held_run_is_watched_with_its_children(bench: Bench, monkeypatch: pyte
 
 
 def test_a_run_that_is_not_told_how_long_is_held_as_long_as_it_takes(bench: Bench) -> None:
-    held = bench.shell("sleep 0.2").hold(20 * MS, True, one_ns=200 * MS)
+    held = bench.shell("sleep 0.2").measure_held(20 * MS, True, one_ns=200 * MS)
     assert held.memory
     assert held.iteration.wall_ns >= 200 * MS
-    unwatched = bench.shell("sleep 0.01").hold(20 * MS, False, one_ns=10 * MS)
+    unwatched = bench.shell("sleep 0.01").measure_held(20 * MS, False, one_ns=10 * MS)
     assert (unwatched.memory, unwatched.waits, unwatched.iteration.ops) == ((), None, 1)
 
 
@@ -449,13 +449,13 @@ def test_a_run_is_watched_once_it_is_at_work(bench: Bench) -> None:
     handle = bench.shell("sleep 0.2; echo '{\"seconds\": 1}'; sleep 1")
     handle.iteration(WARMUP, 1, 0)  # tells that 0.2 s of it are not its work
     began_ns = time.monotonic_ns()
-    held = handle.hold(1_000 * MS, True)
+    held = handle.measure_held(1_000 * MS, True)
     assert held.memory
     assert held.memory[0].at_ns - began_ns > 300 * MS
 
 
 def test_short_runs_are_not_looked_at(bench: Bench) -> None:
-    held = bench.shell("true").hold(WINDOW_NS, True, one_ns=1 * MS)
+    held = bench.shell("true").measure_held(WINDOW_NS, True, one_ns=1 * MS)
     assert (held.memory, held.waits) == ((), None)
 
 
@@ -509,7 +509,7 @@ def test_programs_have_launchers_of_their_own_and_our_candle(
             cell=cell,
             spec=spec,
             python="python",
-            side=side,
+            role=side,
             expect_gil=True,
             environment={},
             hash_seed=1,
@@ -520,7 +520,7 @@ def test_programs_have_launchers_of_their_own_and_our_candle(
     handle.ready()
     assert [name for name, fake in fakes.items() if fake.requests] == [where]
     (request,) = fakes[where].requests
-    assert request.side == side
+    assert request.role == side
     if side == "control":
         assert (request.cell.executor, request.cell.body) == (EXECUTORS["threads"], "worker")
         assert request.cell.workers == cell.workers
@@ -551,7 +551,7 @@ def measured(fake: FakeLauncher, spec: Spec, judge: Any = None, **limits: Any) -
 def test_no_probe_of_ours_is_in_a_program(executor: Executor, duration_s: float | None) -> None:
     fake = FakeLauncher()
     threads, program = measured(fake, spec_with(EXECUTORS["threads"], executor, duration_s=duration_s))
-    sides = {request.side for request in fake.requests if request.cell.executor == executor}
+    sides = {request.role for request in fake.requests if request.cell.executor == executor}
     assert sides == {"own", "control"}
     assert not [event for event in fake.of("barrier") if event.at.label == program.cell.label]
     assert (program.error, program.unsupported) == (None, None)

@@ -226,7 +226,7 @@ def test_growth_has_launches_of_its_own_where_something_can_grow(executor: str, 
     assert len(sample.growth_floor) == min(launches, FLOORS)
     assert {len(launch.barriers) for launch in (*sample.growth, *sample.growth_floor)} <= {GROWTH_AT_MOST}
     settled = [request for request in launcher.requests if request.settled]
-    assert Counter(request.side for request in settled) == Counter(own=launches, empty=min(launches, FLOORS))
+    assert Counter(request.role for request in settled) == Counter(own=launches, empty=min(launches, FLOORS))
 
 
 def test_samples_at_barriers_are_as_many_as_time_allows() -> None:
@@ -260,7 +260,7 @@ def test_cold_iterations_warm_ups_and_checks_are_kept_apart() -> None:
             assert launch.cold.wall_ns == 90 * MS
     for handle in {event.handle for event in launcher.of(*ITERATIONS)}:
         kinds = [event.at.event for event in launcher.of(*ITERATIONS) if event.handle == handle]
-        side = launcher.handles[handle].request.side
+        side = launcher.handles[handle].request.role
         warmups = 1 if side == "control" else 2
         assert kinds == [COLD, *[WARMUP] * warmups, *[MEASURED] * 3, *([] if side == "locks" else [CHECK])]
     assert all(event.at.loops == 1 for event in launcher.of(COLD, CHECK))

@@ -37,7 +37,7 @@ def request_of(spec: Spec | None = None, *, settings: Settings | None = None, **
         "cell": cell,
         "spec": spec or spec_of("fork", workers=3),
         "python": "/opt/env/bin/python",
-        "side": "own",
+        "role": "own",
         "expect_gil": False,
         "environment": {},
         "hash_seed": 7,
@@ -65,7 +65,7 @@ def test_a_job_holds_what_the_runner_needs_and_is_plain_json(tmp_path: Path) -> 
     [("own", ("", False)), ("control", ("burn", False)), ("locks", ("", True)), ("empty", ("empty", False))],
 )
 def test_a_pool_and_what_a_launch_runs_are_said(side: str, said: tuple[str, bool]) -> None:
-    job = workload.job_of(request_of(spec_of("fork", reuse="pool"), side=side), Path("result.json"), (5, 6))
+    job = workload.job_of(request_of(spec_of("fork", reuse="pool"), role=side), Path("result.json"), (5, 6))
     assert (job["fresh"], job["setup"]["control"], job["locks"]) == (False, *said)
 
 

@@ -101,7 +101,7 @@ def test_one_alone_is_taken_and_said(
     said = capsys.readouterr().out
     missing = {"3.14": "3.14t", "3.14t": "3.14"}[build]
     assert said.startswith(f"not installed: {missing}; `ftgate pythons` installs them")
-    assert f"only {build} is here" in said
+    assert f"only {build} is installed" in said
     with pytest.raises(InterpreterNotFound, match=f"no interpreter found for the target '{missing}'"):
         demo.interpreters([missing])
 
@@ -178,7 +178,7 @@ def test_a_short_run_on_both_builds(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(demo, "METHODS", ("fork",))
     monkeypatch.setattr(demo, "WORKERS", 2)
-    monkeypatch.setattr(demo, "TURNS", "1")
+    monkeypatch.setattr(demo, "ITERATIONS", "1")
     monkeypatch.setenv("PYTEST_ADDOPTS", "--nonsense")
     monkeypatch.setenv("FTGATE_PYTHON", "3.99")
     assert cli.main(["demo", "--time", "1s", "--keep"]) == 0

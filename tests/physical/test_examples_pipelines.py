@@ -76,7 +76,7 @@ class Phase:
                 cell=cell,
                 spec=spec,
                 python=self.executables[side.build],
-                side="own",
+                role="own",
                 expect_gil=side.build == "3.14",
                 environment={},
                 hash_seed=7,

@@ -259,7 +259,7 @@ BUSY = """
 def watched(bench: Bench, executor: Executor, build: str, workers: int = 2) -> Waits:
     handle = bench.start(executor, build=build, workers=workers)
     handle.ready()
-    held: Held = handle.hold(500_000_000, True)
+    held: Held = handle.measure_held(500_000_000, True)
     handle.finish()
     assert held.waits is not None
     assert held.waits.unavailable == ""
@@ -351,7 +351,7 @@ def test_memory_that_workers_hold_is_seen(bench: Bench, executor: Executor, buil
         return handle
 
     def held(handle: Handle) -> int:
-        points = handle.hold(800_000_000, True).memory
+        points = handle.measure_held(800_000_000, True).memory
         assert {point.processes for point in points} == {points[0].processes}
         assert len(points) > 1  # the only sample may have been taken when a worker had ended
         return max(point.uss_bytes or 0 for point in points)
@@ -449,7 +449,7 @@ def test_workers_that_meet_in_their_body_are_held_to_the_end(bench: Bench, execu
     """)
     handle = bench.start(executor, build="3.14t")
     handle.ready()
-    held = handle.hold(200_000_000, True, 2_000_000)
+    held = handle.measure_held(200_000_000, True, 2_000_000)
     assert held.iteration.ops == 2 * 130
     assert held.memory
     handle.finish()
@@ -459,7 +459,7 @@ def test_what_ends_before_the_window_does_is_watched_no_longer(bench: Bench) -> 
     bench.write(BUSY)
     handle = bench.start(THREADS, build="3.14t")
     handle.ready()
-    held = handle.hold(30_000_000_000, True, 5_000_000_000)  # it takes a thousandth of what it was said to take
+    held = handle.measure_held(30_000_000_000, True, 5_000_000_000)  # it takes a thousandth of what it was said to take
     assert held.iteration.ops == 2 * 8
     assert held.iteration.wall_ns < 20_000_000_000
     handle.finish()

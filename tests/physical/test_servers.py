@@ -99,7 +99,7 @@ def request_of(spec: Spec, *params: Param, **changed: Any) -> Request:
         "cell": cell,
         "spec": spec,
         "python": sys.executable,
-        "side": "own",
+        "role": "own",
         "expect_gil": True,
         "environment": {},
         "hash_seed": 7,
@@ -491,7 +491,7 @@ def test_all_processes_of_the_server_are_looked_at(start: Start) -> None:
     assert barrier.ops > 0
     assert barrier.point.processes == 3
     assert barrier.point.roles["main"].processes == 1
-    held = handle.hold(2 * WINDOW_NS, watched=True)
+    held = handle.measure_held(2 * WINDOW_NS, sampled=True)
     assert held.iteration.ops > 0
     assert {point.processes for point in held.memory} == {3}
     assert held.waits is not None
@@ -505,7 +505,7 @@ def test_all_processes_of_the_server_are_looked_at(start: Start) -> None:
 def test_a_bare_hold_looks_at_nothing(start: Start) -> None:
     handle = start()
     handle.ready()
-    held = handle.hold(WINDOW_NS, watched=False)
+    held = handle.measure_held(WINDOW_NS, sampled=False)
     assert (held.memory, held.waits) == ((), None)
     assert held.iteration.ops > 0
 
@@ -570,7 +570,7 @@ def test_an_interrupt_ends_the_load_too(start: Start, monkeypatch: pytest.Monkey
     handle.ready()
     monkeypatch.setattr(sampling, "run_samplers", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        handle.hold(2_000_000_000, watched=True)
+        handle.measure_held(2_000_000_000, sampled=True)
     assert handle.window is not None
     assert handle.window.generator is not None
     assert handle.window.generator.exit is not None

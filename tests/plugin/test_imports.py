@@ -46,6 +46,7 @@ DECLARING = {
     "pytest_ftgate.model.launch",
     "pytest_ftgate.model.metric",
     "pytest_ftgate.model.report",
+    "pytest_ftgate.model.samples",
     "pytest_ftgate.model.spec",
     "pytest_ftgate.model.targets",
     "pytest_ftgate.model.verdict",

@@ -460,7 +460,7 @@ def launch(bench: Bench, cell: Cell, spec: Spec) -> Handle:
         cell=cell,
         spec=spec,
         python=bench.executables[build],
-        side="own",
+        role="own",
         expect_gil=build == "3.14",
         environment={},
         hash_seed=7,

@@ -808,7 +808,7 @@ def test_against_a_revision_nothing_stored_is_needed(project: Project) -> None:
     assert outcome.decision(FORK) is Decision.REGRESSED
     verdict = outcome.rows[FORK].verdict
     assert (verdict.basis, verdict.why, verdict.baseline) == ("paired", "--ftgate-against main", "main (1eb3b87)")
-    assert not [request for request in outcome.launcher.requests if request.side == "control"]
+    assert not [request for request in outcome.launcher.requests if request.role == "control"]
 
 
 def test_a_reference_that_lacks_the_test_is_no_baseline(project: Project) -> None:

@@ -145,7 +145,7 @@ def test_leaders_are_served_until_they_have_ended(bench: Bench, executor: Execut
     handle.iteration(COLD)
     handle.iteration(WARMUP)
     iterations = [handle.iteration(MEASURED, loops=4), handle.iteration(MEASURED, loops=1, window_ns=30_000_000)]
-    held = handle.hold(30_000_000, watched=False)
+    held = handle.measure_held(30_000_000, sampled=False)
     barrier = handle.barrier(2, 0)
     handle.iteration(CHECK)
     done = handle.finish()

@@ -98,7 +98,7 @@ class Bench:
             cell=cell,
             spec=spec,
             python=self.executables[build],
-            side=side,
+            role=side,
             expect_gil=build == "3.14" if expect_gil is None else expect_gil,
             environment=environment_variables(settings),
             hash_seed=7,

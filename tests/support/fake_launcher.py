@@ -130,7 +130,7 @@ class FakeLauncher:
 
     def start(self, request: Request) -> FakeHandle:
         """Start one, at no cost: it works when it is requested to."""
-        side = (request.cell.label, request.side, request.reference)
+        side = (request.cell.label, request.role, request.reference)
         handle = FakeHandle(self, request, len(self.handles), self.starts[side])
         self.starts[side] += 1
         handle.happen("start")
@@ -165,7 +165,7 @@ class FakeHandle:
         self.is_ready = False
         self.killed = False
         self.start = start
-        self.side = (request.cell.label, request.side, request.reference)
+        self.side = (request.cell.label, request.role, request.reference)
         self.order = launcher.orders[self.side]
         self.warmed_ops = 0
         self.taken: Counter[str] = Counter()
@@ -175,7 +175,7 @@ class FakeHandle:
     def at(self, event: str, loops: int = 1, window_ns: int = 0) -> At:
         """This moment."""
         cell, number = self.request.cell, self.taken[event]
-        side, reference = self.request.side, self.request.reference
+        side, reference = self.request.role, self.request.reference
         return At(cell.label, side, event, self.start, self.order, number, loops, window_ns, reference)
 
     def happen(self, event: str, spent_ns: float = 0.0, loops: int = 1, window_ns: int = 0) -> None:
@@ -226,13 +226,13 @@ class FakeHandle:
             self.warmed_ops += iteration.ops
         return iteration
 
-    def hold(self, window_ns: int, watched: bool, one_ns: float = 0.0) -> Held:
+    def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> Held:
         """A held iteration of as many operations as fit; one that is sampled takes `watched` times as long for each."""
         assert self.alive
         assert self.is_ready
         at = self.at(HOLD)
-        one_ns = self.launcher.wall_ns(at) * (self.launcher.watched(at) if watched else 1.0)
-        points = self.launcher.memory(at) if watched else ()
+        one_ns = self.launcher.wall_ns(at) * (self.launcher.watched(at) if sampled else 1.0)
+        points = self.launcher.memory(at) if sampled else ()
         self.happen(HOLD, window_ns, 1, window_ns)
         iteration = Iteration(
             start_ns=0,
@@ -243,7 +243,7 @@ class FakeHandle:
             ops=1,
             rate=1e9 / one_ns if one_ns else 0.0,
         )
-        return Held(iteration=iteration, memory=points, waits=Waits(unavailable="scripted") if watched else None)
+        return Held(iteration=iteration, memory=points, waits=Waits(unavailable="scripted") if sampled else None)
 
     def barrier(self, loops: int, window_ns: int) -> Barrier:
         """An iteration, and a sample of memory at its end."""
@@ -267,7 +267,7 @@ class FakeHandle:
             timers={"ack": Timer(count=1, total_ns=10, max_ns=10)},
             results=self.launcher.results(self.at("finish")),
             gil_enabled=self.request.expect_gil,
-            locks=self.locks() if self.request.side == "locks" else None,
+            locks=self.locks() if self.request.role == "locks" else None,
         )
 
     def locks(self) -> LockWaits:

@@ -77,7 +77,7 @@ def confirm(
     where it is refuted on a machine that others kept too busy to tell. `clock` gives seconds, `monitor` what went on
     since the first sample.
     """
-    monitor = monitor or ConditionsMonitor().observe
+    monitor = monitor or ConditionsMonitor().start().observe
     began = clock()
     agreed, disagreements, untold, judged = 0, list[str](), list[str](), judge(0, 0)
     while judged == "undecided" and agreed + len(disagreements) + len(untold) < tries and clock() - began < longest_s:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
-
-import msgspec
 
 from ..model import (
     Barrier,
@@ -29,14 +26,13 @@ class Request(Struct, frozen=True, kw_only=True):
 
     `waits_unavailable` says why threads' waits cannot be classified on this interpreter; empty where they can.
     With `settled` the allocator gives back at once what is freed, so that growth is the workload's and not its caches'.
-    `order` is the number of its round: launches of the same order are compared with each other.
     `reference` marks a launch that a change is compared with; it is started and measured like any other.
     """
 
     cell: Cell
     spec: Spec
     python: str
-    side: LaunchRole
+    role: LaunchRole
     expect_gil: bool
     environment: dict[str, str]
     hash_seed: int
@@ -45,12 +41,11 @@ class Request(Struct, frozen=True, kw_only=True):
     waits_unavailable: str = ""
     settled: bool = False
     reference: bool = False
-    order: int = 0
 
     @property
     def stand_in(self) -> str:
         """The runner's name of the control or empty workload; empty for the workload itself."""
-        return {"control": BURN, "empty": EMPTY}.get(self.side, "")
+        return {"control": BURN, "empty": EMPTY}.get(self.role, "")
 
     @property
     def callers(self) -> int:
@@ -66,7 +61,7 @@ def request_here(cell: Cell, spec: Spec, python: str, timeout_s: float) -> Reque
         cell=cell,
         spec=spec,
         python=python,
-        side="own",
+        role="own",
         expect_gil=True,
         environment={},
         hash_seed=0,
@@ -107,16 +102,6 @@ class Held(Struct, frozen=True, kw_only=True):
     waits: Waits | None = None
 
 
-def identified(launch: Launch, request: Request, started_at: str) -> Launch:
-    """What a launch recorded of itself, with what its request says of it."""
-    return msgspec.structs.replace(launch, order=request.order, hash_seed=request.hash_seed, started_at=started_at)
-
-
-def utc_now() -> str:
-    """The time of day in UTC, as ISO 8601 to the second."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
 class LaunchFailed(Exception):
     """The workload failed in this launch; `error` says how."""
 
@@ -140,8 +125,8 @@ class Handle(Protocol):
         """One iteration. Raises LaunchFailed or CellUnsupported."""
         ...
 
-    def hold(self, window_ns: int, watched: bool, one_ns: float = 0.0) -> Held:
-        """One iteration of at least `window_ns`, its memory and its threads' waits sampled from outside if `watched`.
+    def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> Held:
+        """One iteration of at least `window_ns`, its memory and its threads' waits sampled from outside if `sampled`.
 
         With `one_ns`, the time of a call of the body, each worker calls it as often as fills the window: the same
         number each, since workers may wait for each other in it. Without, each calls it until the window has passed.
@@ -155,7 +140,7 @@ class Handle(Protocol):
     def finish(self) -> Launch:
         """Let the launch end by itself; its record, as far as the launch itself knows it.
 
-        Its loops, its window, its samples of memory and waits and its barriers are left to the caller.
+        What only the caller knows is left to it: its order, hash seed, start and loops, and what was sampled.
         """
         ...
 

@@ -73,7 +73,7 @@ class MemoryRound:
             both = informs and self.number < BARE_HOLDS and self.context.spares(max(hold_ns, wall_ns), 0.1)
             ways = self.context.shuffled([True, False]) if both else [True]
             call_ns = 0.0 if self.iterations.window_ns else cell_run.call_ns
-            held = {sampled: launch.handle.hold(hold_ns, sampled, call_ns) for sampled in ways}
+            held = {sampled: launch.handle.measure_held(hold_ns, sampled, call_ns) for sampled in ways}
             self.context.sample_conditions()
             return launch.finish(
                 self.number,

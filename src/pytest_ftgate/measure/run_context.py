@@ -41,7 +41,7 @@ class RunningLaunch:
     @property
     def role(self) -> LaunchRole:
         """What it runs for its cell."""
-        return self.request.side
+        return self.request.role
 
     def finish(self, order: int, **samples: Any) -> Launch:
         """Let it end by itself; its record, with its round (`order`) and what was sampled, by Launch's names."""
@@ -95,7 +95,7 @@ class RunContext:
             cell=cell_run.cell,
             spec=cell_run.spec,
             python=target.python,
-            side=role,
+            role=role,
             expect_gil=gil_on or not target.interpreter.free_threaded,
             environment=target.environment,
             hash_seed=self.rng.randrange(1, 2**32),

@@ -27,7 +27,6 @@ Alternative = Literal["greater", "less"]
 Estimator: TypeAlias = float | None
 """How a launch is reduced to one value: a quantile of the iterations of both sides, or PAIRED."""
 PAIRED: Final = None
-DEFAULT_QUANTILE = 0.25
 TAIL_QUANTILE = 0.9
 BLOCK = 4
 """The number of launches of each side in one block of the test `blocks`."""

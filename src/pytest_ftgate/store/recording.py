@@ -24,7 +24,7 @@ from ..model import (
     Target,
 )
 from ..pythons import build_key
-from .names import entry_key, join_nodeid, split_nodeid
+from .names import entry_key, split_nodeid
 from .schema import INSTALLED, BaselineError, Recording, StoredCell, StoredInterpreter
 
 
@@ -157,11 +157,6 @@ def portable(file: str, root: PurePath | None) -> str:
 def samples_of(stored: StoredCell, nodeid: str) -> tuple[Sample, ...]:
     """A sample for each recording, the newest last, in the form of this run's samples."""
     return tuple(_sample(stored, recording, nodeid) for recording in stored.recordings)
-
-
-def cell_nodeid(test: str, label: str) -> str:
-    """The node id of a stored cell."""
-    return join_nodeid(test, label)
 
 
 def _sample(stored: StoredCell, recording: Recording, nodeid: str) -> Sample:

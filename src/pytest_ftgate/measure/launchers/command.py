@@ -14,7 +14,7 @@ from ...runner.clock import resolution_ns
 from ...runner.protocol import CHECK, HOLD, MEASURED
 from ...runner.record import LaunchRecord
 from ...text import expanded
-from ..launch import CellUnsupported, Held, LaunchFailed, Request, identified, request_here, utc_now
+from ..launch import CellUnsupported, Held, LaunchFailed, Request, request_here
 from ..watch import processes
 from ..watch.process_map import ProcessMap
 from ..watch.sampling import SAMPLED, sample_tree
@@ -128,7 +128,6 @@ class CommandHandle:
         self.begun = False
         """Whether a run was begun; one that was interrupted while it was started has no process here."""
         self.record = LaunchRecord()
-        self.started_at = utc_now()
 
     def ready(self) -> float:
         """Build the program, unless that was done in this run; the resolution of our clock, in ns."""
@@ -152,14 +151,14 @@ class CommandHandle:
             return NOTHING
         return self._recorded(kind, [self._run(window_ns) for _ in range(loops)])
 
-    def hold(self, window_ns: int, watched: bool, one_ns: float = 0.0) -> Held:
+    def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> Held:
         """One run, sampled in its middle: of `window_ns`, or as long as it takes, which is about `one_ns`."""
         seconds = one_ns / 1e9 if one_ns else window_ns / 1e9
         memory: tuple[MemoryPoint, ...] = ()
         waits: Waits | None = None
         process = self._started(0 if one_ns else window_ns)
         before_s = self.launcher.starts_s.get(self.key, 0.0) + seconds * (1 - SAMPLED) / 2
-        if watched and seconds >= SHORTEST_SAMPLED_S and not process.over(before_s):
+        if sampled and seconds >= SHORTEST_SAMPLED_S and not process.over(before_s):
             tree = ProcessMap(main=process.pid, all_work=True)
             memory, waits = sample_tree(tree, seconds * SAMPLED, refused=WAITS_UNKNOWN, over=process.over, grows=True)
         run = self._ended(process, 0 if one_ns else window_ns)
@@ -176,7 +175,7 @@ class CommandHandle:
             raise LaunchFailed(left)
         self._let_go()
         self.begun = False
-        return identified(msgspec.convert(self.record.as_json(), Launch), self.request, self.started_at)
+        return msgspec.convert(self.record.as_json(), Launch)
 
     def kill(self) -> None:
         """End the run that is under way, and everything that runs left behind."""

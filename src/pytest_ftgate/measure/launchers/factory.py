@@ -28,7 +28,7 @@ class Launchers:
         executor = request.cell.executor
         if executor.program is None:
             return self.workloads.start(request)
-        if request.side == "own":
+        if request.role == "own":
             return self.programs[executor.kind].start(request)
         cell = msgspec.structs.replace(request.cell, executor=CONTROL, body="worker", roles=())
         return self.workloads.start(msgspec.structs.replace(request, cell=cell))

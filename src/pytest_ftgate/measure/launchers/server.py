@@ -36,7 +36,7 @@ from ...runner import loading
 from ...runner.protocol import COLD, WARMUP
 from ...runner.record import LaunchRecord
 from .. import machine
-from ..launch import CellUnsupported, Held, LaunchFailed, Request, identified, request_here, setup_of, utc_now
+from ..launch import CellUnsupported, Held, LaunchFailed, Request, request_here, setup_of
 from ..watch.memory import barrier_point, hold_needed_s
 from ..watch.processes import marks
 from ..watch.sampling import SAMPLED, sample_cost_s, sample_tree
@@ -135,7 +135,6 @@ class ServerHandle:
         self.clock = time.monotonic
         self.sample_cost_s = 0.0
         self.record = LaunchRecord()
-        self.started_at = utc_now()
         self.window: LoadWindow | None = None
 
     # -- iterations --------------------------------------------------------------------------------------------
@@ -161,7 +160,7 @@ class ServerHandle:
         self.record.add(kind, to_builtins(iteration), ())
         return iteration
 
-    def hold(self, window_ns: int, watched: bool, one_ns: float = 0.0) -> Held:
+    def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> Held:
         """A window of load, its first and last tenth not sampled; longer where a sample of memory takes long."""
         if not self.sample_cost_s:  # once it is at work, and then the same for all holds of a launch
             self.sample_cost_s = sample_cost_s(self.server.process_map, self.clock)
@@ -173,7 +172,7 @@ class ServerHandle:
             refused = self.request.waits_unavailable
             samples.append(sample_tree(self.server.process_map, seconds * SAMPLED, refused=refused, over=over))
 
-        iteration = self._drive(max(window_ns, round(needed_ns)), sample if watched else None)
+        iteration = self._drive(max(window_ns, round(needed_ns)), sample if sampled else None)
         memory, waits = samples[-1] if samples else ((), None)
         return Held(iteration=iteration, memory=memory, waits=waits)
 
@@ -196,7 +195,7 @@ class ServerHandle:
             error = left_error(left)
             raise self.server.process.failure(error.reason, error.detail)
         record = {**self.record.as_json(), "gil_enabled": self.request.expect_gil}
-        return identified(msgspec.convert(record, Launch), self.request, self.started_at)
+        return msgspec.convert(record, Launch)
 
     def kill(self) -> None:
         """End it and everything that it started, the load generator too."""

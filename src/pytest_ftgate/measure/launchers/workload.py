@@ -27,7 +27,7 @@ from ...model import (
 )
 from ...runner.locks.sites import FOLDER, OFF, WINDOW
 from ...runner.protocol import BARRIER, HOLD, PROTOCOL
-from ..launch import CellUnsupported, Held, LaunchFailed, Request, identified, setup_of, utc_now
+from ..launch import CellUnsupported, Held, LaunchFailed, Request, setup_of
 from ..watch import lock_waits
 from ..watch.memory import barrier_point, hold_needed_s
 from ..watch.process_map import ProcessMap
@@ -64,7 +64,7 @@ def job_of(request: Request, result: Path, control: tuple[int, int]) -> dict[str
         "fresh": request.spec.reuse == "fresh",
         "expect_gil": request.expect_gil,
         "control": list(control),
-        "locks": request.side == "locks",
+        "locks": request.role == "locks",
         "settled": request.settled,
         "result": str(result),
     }
@@ -122,7 +122,7 @@ class WorkloadLauncher:
             folder.mkdir(parents=True)
             if request.settled:
                 environment |= SETTLED
-            if request.side == "locks":
+            if request.role == "locks":
                 environment |= lock_environment(self.runner, folder / LOCKS)
             job = folder / "job.json"
             content = json.dumps(job_of(request, folder / "result.json", (to_child, from_child)))
@@ -200,7 +200,6 @@ class WorkloadHandle:
         self.timeout_s = request.timeout_s
         self.clock = clock
         self.sample_cost_s = 0.0
-        self.started_at = utc_now()
 
     @property
     def mark(self) -> str:
@@ -219,7 +218,7 @@ class WorkloadHandle:
         self.channel.send({"do": "iteration", "kind": kind, "loops": loops, "window_ns": window_ns})
         return self._iteration(self.timeout_s + window_ns / 1e9, f"a {kind} iteration")
 
-    def hold(self, window_ns: int, watched: bool, one_ns: float = 0.0) -> Held:
+    def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> Held:
         """One held iteration, its first and last tenth not sampled."""
         seconds = max(window_ns / 1e9, hold_needed_s(self.sample_cost_s) / SAMPLED)
         loops = math.ceil(SLACK * seconds * 1e9 / one_ns) if one_ns else 1
@@ -228,7 +227,7 @@ class WorkloadHandle:
         released = self._await("released", self.timeout_s, "starting its workers")
         memory: tuple[MemoryPoint, ...] = ()
         waits: Waits | None = None
-        if watched:
+        if sampled:
             time.sleep(seconds * (1 - SAMPLED) / 2)
             refused = self.request.waits_unavailable
             memory, waits = sample_tree(
@@ -257,7 +256,7 @@ class WorkloadHandle:
         self._await("closed", self.timeout_s, "ending its workers")
         left = left_behind(self.process.pid, self.mark)
         result = self._result()
-        locks = self._locks(result) if self.request.side == "locks" else None
+        locks = self._locks(result) if self.request.role == "locks" else None
         if left:
             raise LaunchFailed(left)
         self.channel.send({"do": "exit"})
@@ -269,7 +268,7 @@ class WorkloadHandle:
                 raise self.process.failure(reason)
         finally:
             self.kill()
-        return msgspec.structs.replace(identified(result.launch, self.request, self.started_at), locks=locks)
+        return msgspec.structs.replace(result.launch, locks=locks)
 
     def kill(self) -> None:
         """End it and everything that it started."""
