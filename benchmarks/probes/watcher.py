@@ -126,7 +126,7 @@ def line(build: str, body: str, done: list[Round]) -> str:
     span_s = sum(each.span_s for each in seen)
     where = "  ".join(
         f"{name} {sum(getattr(each, name + '_s') for each in seen) / span_s:4.2f}"
-        for name in ("running", "runnable", "gil", "parked", "asleep")
+        for name in ("running", "runnable", "gil", "futex", "asleep")
     )
     rate = sum(each.samples for each in seen) / span_s
     bare = statistics.median(each.bare.wall for each in done)

@@ -173,7 +173,7 @@ def test_of_three_threads_two_wait_for_the_lock(program: Program, build: str) ->
 
     def judge() -> None:
         seen = watched(ProcessMap(main=running.pid))
-        assert fraction(seen, "parked") == pytest.approx(2 / 3, abs=0.06)
+        assert fraction(seen, "futex") == pytest.approx(2 / 3, abs=0.06)
         assert fraction(seen, "asleep") == pytest.approx(1 / 3, abs=0.06)
         assert seen.voluntary_switches > 20
 
@@ -291,9 +291,9 @@ def test_threads_that_live_shorter_than_an_accounts_turn_are_seen(program: Progr
 
     def judge() -> None:
         seen = watched(ProcessMap(main=running.pid))
-        asleep, parked = (fraction(seen, name) for name in ("asleep", "parked"))
-        assert asleep / (asleep + parked) == pytest.approx(0.8, abs=0.08)
-        assert asleep + parked > 0.5  # the rest is for a core, on a machine that has others to serve
+        asleep, futex = (fraction(seen, name) for name in ("asleep", "futex"))
+        assert asleep / (asleep + futex) == pytest.approx(0.8, abs=0.08)
+        assert asleep + futex > 0.5  # the rest is for a core, on a machine that has others to serve
         assert seen.span_s == pytest.approx(5 * seen.watched_s, rel=0.15)
         assert seen.voluntary_switches > 20
 
