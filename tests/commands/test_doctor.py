@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from report_by_hand import FREE_THREADED
 
 from pytest_ftgate.commands import diagnosis, doctor
 from pytest_ftgate.commands.diagnosis import (
@@ -21,7 +22,7 @@ from pytest_ftgate.commands.diagnosis import (
     to_text,
 )
 from pytest_ftgate.commands.pythons import Progress, duration_text, outcome_text
-from pytest_ftgate.model import Interpreter, Machine
+from pytest_ftgate.model import Machine
 from pytest_ftgate.model.targets import TargetError, parse_target
 from pytest_ftgate.pythons import Provided
 
@@ -36,23 +37,14 @@ MACHINE = Machine(
     cpu_quota=1.5,
     memory_limit_bytes=3 * 2**29,
 )
-INTERPRETER = Interpreter(
+INTERPRETER = msgspec.structs.replace(
+    FREE_THREADED,
     executable="/opt/bin/python3.14t",
-    version="3.14.7",
-    implementation="cpython",
-    free_threaded=True,
-    gil_enabled=False,
-    jit_available=False,
-    jit_enabled=False,
     pgo=True,
-    lto=False,
     shared=False,
-    debug=False,
     compiler="GCC 12.2.0",
     config_args="'--disable-gil'",
-    found="PATH",
     build="gcc 12.2.0, PGO, no LTO, found on PATH",
-    start_methods=("fork", "forkserver", "spawn"),
 )
 DIAGNOSIS = Diagnosis(
     machine=MACHINE,

@@ -14,6 +14,7 @@ from pathlib import Path
 import filelock
 import msgspec
 import pytest
+from report_by_hand import GIL
 
 from pytest_ftgate.model import Interpreter, Settings, Target
 from pytest_ftgate.model.targets import TargetError, parse_target
@@ -44,22 +45,14 @@ OWN_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def an_interpreter(**changes: object) -> Interpreter:
-    built = Interpreter(
-        executable="/opt/python/bin/python3.14",
-        version="3.14.7",
-        implementation="cpython",
-        free_threaded=False,
-        gil_enabled=True,
-        jit_available=False,
-        jit_enabled=False,
+    built = msgspec.structs.replace(
+        GIL,
         pgo=True,
-        lto=False,
         shared=False,
-        debug=False,
         compiler="GCC 12.2.0",
         config_args="'--prefix=/opt/python' '--enable-optimizations'",
-        found="PATH",
         build="gcc 12.2.0, PGO, no LTO, found on PATH",
+        start_methods=(),
     )
     return msgspec.structs.replace(built, **changes)
 
