@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from fake_launcher import (
+    CONFIG,
     GIL,
     MIB,
     MS,
@@ -22,6 +23,7 @@ from fake_launcher import (
     noisy,
     spec_of,
 )
+from stored_values import MACHINE
 from values import entry
 
 from pytest_ftgate.errors import FtgateError
@@ -36,7 +38,6 @@ from pytest_ftgate.model import (
     Conditions,
     Decision,
     Group,
-    Machine,
     Metric,
     Plan,
     Requirement,
@@ -49,7 +50,6 @@ from pytest_ftgate.model import (
 )
 from pytest_ftgate.run import git as git_module
 from pytest_ftgate.run import worktrees
-from pytest_ftgate.run.config import RunConfig
 from pytest_ftgate.run.folder import RunFolder
 from pytest_ftgate.run.measurement import Measurement
 from pytest_ftgate.run.references import References
@@ -71,35 +71,6 @@ class Quiet:
         pass
 
 
-CONFIG = RunConfig(
-    baselines="baselines",
-    update=(),
-    seed=11,
-    budget_s=None,
-    test_budget_s=1e9,
-    launches=None,
-    iterations=None,
-    timeout_s=60.0,
-    metrics=metrics.GATING,
-    thresholds=(),
-    ini_thresholds=(),
-    alpha=0.01,
-    probe_cost=0.25,
-    install=(),
-    against="",
-    escalate=True,
-)
-MACHINE = Machine(
-    fingerprint="linux-x86_64-2c-1a2b3c4d",
-    system="Linux",
-    arch="x86_64",
-    cpu="AMD EPYC 7763",
-    cores=2,
-    kernel="6.18.0",
-    governor=None,
-    cpu_quota=None,
-    memory_limit_bytes=None,
-)
 FOLDER = RunFolder(Path("/project"), "run")
 
 

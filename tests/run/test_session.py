@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 from fake_launcher import (
+    CONFIG,
     GIL,
     MIB,
     MS,
@@ -26,9 +27,10 @@ from fake_launcher import (
     spec_of,
     unsupported,
 )
+from stored_values import MACHINE
 
 from pytest_ftgate.declare import plan
-from pytest_ftgate.judge import decide, disturbance, metrics, thresholds
+from pytest_ftgate.judge import decide, disturbance, thresholds
 from pytest_ftgate.judge.comparisons import control_ratios
 from pytest_ftgate.measure import conditions as conditions_module
 from pytest_ftgate.measure.cell_run import PreparedTarget
@@ -37,7 +39,6 @@ from pytest_ftgate.model import (
     Comparison,
     Decision,
     Group,
-    Machine,
     Metric,
     MetricVerdict,
     Report,
@@ -49,7 +50,6 @@ from pytest_ftgate.pythons import InstallError, build_key
 from pytest_ftgate.run import git as git_module
 from pytest_ftgate.run import session as session_module
 from pytest_ftgate.run import worktrees
-from pytest_ftgate.run.config import RunConfig
 from pytest_ftgate.run.references import References
 from pytest_ftgate.run.resources import CHECK_LAUNCHES, RECORD_LAUNCHES, hypotheses_of
 from pytest_ftgate.run.session import Session
@@ -60,35 +60,6 @@ from pytest_ftgate.store.names import split_nodeid
 from pytest_ftgate.store.recording import samples_of
 from pytest_ftgate.store.schema import BaselineError
 
-MACHINE = Machine(
-    fingerprint="linux-x86_64-2c-1a2b3c4d",
-    system="Linux",
-    arch="x86_64",
-    cpu="AMD EPYC 7763",
-    cores=2,
-    kernel="6.18.0",
-    governor=None,
-    cpu_quota=None,
-    memory_limit_bytes=None,
-)
-CONFIG = RunConfig(
-    baselines="baselines",
-    update=(),
-    seed=11,
-    budget_s=None,
-    test_budget_s=1e9,
-    launches=None,
-    iterations=None,
-    timeout_s=60.0,
-    metrics=metrics.GATING,
-    thresholds=(),
-    ini_thresholds=(),
-    alpha=0.01,
-    probe_cost=0.25,
-    install=(),
-    against="",
-    escalate=True,
-)
 GIL_KEY = build_key(GIL)
 THREADS, FORK = f"{TEST}[3.14-threads-w2]", f"{TEST}[3.14-fork-w2]"
 TWO = group_of("threads", "fork")

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 import report_by_hand
 
+from pytest_ftgate.judge import metrics
 from pytest_ftgate.measure.launch import (
     CellUnsupported,
     Held,
@@ -36,6 +37,7 @@ from pytest_ftgate.model import (
     Waits,
     WorkloadError,
 )
+from pytest_ftgate.run.config import RunConfig
 from pytest_ftgate.runner.locks.sites import bucket_of
 from pytest_ftgate.runner.protocol import BARRIER, COLD, HOLD, MEASURED, WARMUP
 
@@ -348,3 +350,24 @@ def group_of(
         for executor in spec.executors
     )
     return Group(key=f"{spec.nodeid} ({spec.workers[0]} workers)", spec=spec, cells=cells)
+
+
+CONFIG = RunConfig(
+    baselines="baselines",
+    update=(),
+    seed=11,
+    budget_s=None,
+    test_budget_s=1e9,
+    launches=None,
+    iterations=None,
+    timeout_s=60.0,
+    metrics=metrics.GATING,
+    thresholds=(),
+    ini_thresholds=(),
+    alpha=0.01,
+    probe_cost=0.25,
+    install=(),
+    against="",
+    escalate=True,
+)
+"""The options of a scripted run: as many rounds as it wants, and nothing installed."""

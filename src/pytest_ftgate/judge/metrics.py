@@ -200,8 +200,26 @@ GATING: Final = tuple(row.name for row in TABLE.values() if row.gates)
 """What gates by default; `declare.options.DEFAULT_METRICS` repeats it so that plain runs need not import this."""
 NAMES: Final = (*TABLE, Metric.RATIO)
 """Metrics that take thresholds; a workload's own metrics take them too."""
-OWN: Final[Mapping[str, Unit]] = {"timer": "time", "counter": "number", "peak": "number"}
-"""Kinds of a workload's own metrics: a timer's mean, a counter per second, a peak."""
+
+
+class OwnKind(NamedTuple):
+    """A kind of a workload's own metrics; `read` takes the name that the workload gave."""
+
+    unit: Unit
+    scale: Scale
+    read: Callable[[Sample, str], Mapping[int, float]]
+
+
+OWN: Final[Mapping[str, OwnKind]] = {
+    "timer": OwnKind("time", "cost", lambda sample, name: time_figures.timer_values(sample.launches, name)),
+    "counter": OwnKind("number", "gain", lambda sample, name: time_figures.counter_values(sample.launches, name)),
+    "peak": OwnKind(
+        "number",
+        "cost",
+        lambda sample, name: per_launch.by_order(sample.launches, lambda launch: launch.peaks.get(name)),
+    ),
+}
+"""A timer's mean, a counter per second, a peak."""
 
 
 def row(name: str) -> MetricRow:
@@ -210,27 +228,19 @@ def row(name: str) -> MetricRow:
         return TABLE[name]
     if name in _DERIVED:
         return _DERIVED[name]
-    kind, dot, own = name.partition(".")
-    if not (dot and own):
+    if not known(name):
         raise KeyError(name)
-    read, scale = OWN_READERS[kind], _OWN_SCALES[kind]
+    kind, _, own = name.partition(".")
+    unit, scale, read = OWN[kind]
     return MetricRow(
         name,
         f"{kind} {own}",
-        OWN[kind],
+        unit,
         lambda sample: read(sample, own),
         scale=scale,
         may_be_zero=kind != "timer",
         applies=lambda cell: not is_server(cell),
     )
-
-
-_OWN_SCALES: Final[Mapping[str, Scale]] = {"timer": "cost", "counter": "gain", "peak": "cost"}
-OWN_READERS: Final[Mapping[str, Callable[[Sample, str], Mapping[int, float]]]] = {
-    "timer": lambda sample, name: time_figures.timer_values(sample.launches, name),
-    "counter": lambda sample, name: time_figures.counter_values(sample.launches, name),
-    "peak": lambda sample, name: per_launch.by_order(sample.launches, lambda launch: launch.peaks.get(name)),
-}
 
 
 def middle(name: str, sample: Sample) -> float | None:

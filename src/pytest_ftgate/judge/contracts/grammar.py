@@ -36,7 +36,7 @@ _DIMENSIONS: Final[Mapping[metrics.Unit, Dimension]] = {
 METRICS: Final[Mapping[str, Dimension]] = {row.name: _DIMENSIONS[row.unit] for row in metrics.TABLE.values()} | {
     "gil": PLAIN
 }
-OWN: Final[Mapping[str, Dimension]] = {kind: _DIMENSIONS[unit] for kind, unit in metrics.OWN.items()}
+OWN: Final[Mapping[str, Dimension]] = {kind: _DIMENSIONS[own.unit] for kind, own in metrics.OWN.items()}
 PROGRAMS = ("command", "server")
 """Kinds of executors whose cells have a program's name."""
 SHARES = tuple(row.name for row in metrics.TABLE.values() if row.unit == "share")
