@@ -86,7 +86,7 @@ def diff_run(args: argparse.Namespace) -> int:
         return _nothing("the last run has no such cell")
     found = differences(rows, _store(args), fingerprint=report.machine.fingerprint)
     _print(render_diff(found, unicode=_unicode()))
-    return REGRESSED if any(cell.decision is Decision.REGRESSED for cell in found) else FINE
+    return REGRESSED if any(cell.decision in (Decision.REGRESSED, Decision.SUSPECT) for cell in found) else FINE
 
 
 def accept_run(args: argparse.Namespace) -> int:

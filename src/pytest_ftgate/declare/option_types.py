@@ -104,7 +104,7 @@ def report_target(text: str) -> str:
     return text
 
 
-FAILING = ("regressed", "improved", "inconclusive", "broken", "unsupported", "no-baseline")
+FAILING = ("regressed", "suspect", "improved", "inconclusive", "broken", "unsupported", "no-baseline")
 """The decisions that may fail a test, as they are written."""
 
 

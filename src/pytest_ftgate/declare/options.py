@@ -122,10 +122,10 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="fail_on",
-        help="what fails a test, comma-separated or repeated: regressed, improved, inconclusive, broken, unsupported, "
-        "no-baseline (default: regressed,broken); errors always fail",
+        help="what fails a test, comma-separated or repeated: regressed, suspect, improved, inconclusive, broken, "
+        "unsupported, no-baseline (default: regressed,suspect,broken); errors always fail",
         parse=decision,
-        default=("regressed", "broken"),
+        default=("regressed", "suspect", "broken"),
         ini="args",
         metavar="LIST",
         many=True,

@@ -38,9 +38,11 @@ _SEVERITY = (
     Decision.ERROR,
     Decision.REGRESSED,
     Decision.BROKEN,
+    Decision.SUSPECT,
     Decision.INCONCLUSIVE,
     Decision.IMPROVED,
     Decision.PASSED,
+    Decision.UNCHANGED,
     Decision.NO_BASELINE,
     Decision.UNSUPPORTED,
 )

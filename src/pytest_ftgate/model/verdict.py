@@ -10,10 +10,16 @@ from .metric import Interval
 
 
 class Decision(StrEnum):
-    """The verdict on one metric of one cell, or on the cell. BROKEN is a contract that does not hold."""
+    """The verdict on one metric of one cell, or on the cell.
+
+    BROKEN is a contract that does not hold. SUSPECT is probably regressed, but the time ended before that was decided.
+    UNCHANGED was not measured, because nothing that the cell reads has changed.
+    """
 
     PASSED = "passed"
+    UNCHANGED = "unchanged"
     REGRESSED = "regressed"
+    SUSPECT = "suspect"
     BROKEN = "broken"
     IMPROVED = "improved"
     INCONCLUSIVE = "inconclusive"

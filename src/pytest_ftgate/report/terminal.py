@@ -43,7 +43,9 @@ class Status(NamedTuple):
 
 STATUS: dict[Decision, Status] = {
     Decision.PASSED: Status("passed", ".", "PASSED", {"green": True}),
+    Decision.UNCHANGED: Status("unchanged", ",", "UNCHANGED", {"green": True}),
     Decision.REGRESSED: Status("regressed", "R", "REGRESSED", {"red": True}),
+    Decision.SUSPECT: Status("suspect", "S", "SUSPECT", {"red": True}),
     Decision.BROKEN: Status("broken", "B", "BROKEN", {"red": True}),
     Decision.IMPROVED: Status("improved", "I", "IMPROVED", {"green": True}),
     Decision.INCONCLUSIVE: Status("inconclusive", "?", "INCONCLUSIVE", {"yellow": True}),
@@ -60,10 +62,12 @@ BASES = {
 WORST_FIRST = (
     Decision.REGRESSED,
     Decision.BROKEN,
+    Decision.SUSPECT,
     Decision.ERROR,
     Decision.INCONCLUSIVE,
     Decision.IMPROVED,
     Decision.PASSED,
+    Decision.UNCHANGED,
     Decision.NO_BASELINE,
     Decision.UNSUPPORTED,
 )
@@ -333,7 +337,7 @@ def _shortened(labels: tuple[str, ...]) -> tuple[str, ...]:
 def _finding(row: Row, style: Style) -> list[str]:
     """The lines about one cell; without -v none for a cell that needs no attention."""
     match row.verdict.decision:
-        case Decision.REGRESSED | Decision.BROKEN:
+        case Decision.REGRESSED | Decision.SUSPECT | Decision.BROKEN:
             return [*_measured(row, style), *_commands(row, style)]
         case Decision.ERROR:
             return _failed(row, style)

@@ -124,7 +124,7 @@ def _against_stored(verdict: Verdict) -> Decision:
     judged = {each.decision for each in verdict.metrics if not each.contract and _was_judged(each)}
     if verdict.same_code:
         return Decision.PASSED
-    worst = (Decision.REGRESSED, Decision.INCONCLUSIVE, Decision.IMPROVED, Decision.PASSED)
+    worst = (Decision.REGRESSED, Decision.SUSPECT, Decision.INCONCLUSIVE, Decision.IMPROVED, Decision.PASSED)
     return next((decision for decision in worst if decision in judged), verdict.decision)
 
 
@@ -135,7 +135,7 @@ def _was_judged(judged: MetricVerdict) -> bool:
 def _changed(verdict: Verdict, decision: Decision) -> bool:
     """Whether the code differs from the recorded one."""
     # Only paired launches show that it became faster: against stored ones the machine may be faster today.
-    return decision is Decision.REGRESSED or (decision is Decision.IMPROVED and verdict.basis == "paired")
+    return decision in (Decision.REGRESSED, Decision.SUSPECT) or (decision is Decision.IMPROVED and verdict.basis == "paired")
 
 
 def _action(difference: Difference, decision: Decision, everything: bool, named: bool) -> tuple[Action, str]:
@@ -144,7 +144,7 @@ def _action(difference: Difference, decision: Decision, everything: bool, named:
     if named:
         return "record", "named"
     doubtful = difference.old is not None and decision is Decision.INCONCLUSIVE and not difference.reason
-    if decision is Decision.REGRESSED or doubtful:
+    if decision in (Decision.REGRESSED, Decision.SUSPECT) or doubtful:
         # A refusal is reported only if the update would otherwise have recorded the cell.
         refused = everything or difference.old is None
         return ("refuse", decision.value) if refused else ("skip", "has a baseline")
