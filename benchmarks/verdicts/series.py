@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from pytest_ftgate.model import Struct
 from pytest_ftgate.stats import rank_tests
-from pytest_ftgate.stats.rank_tests import PAIRED, Estimator, Floats
+from pytest_ftgate.stats.rank_tests import PAIRED, Estimator
 
+Floats: TypeAlias = NDArray[np.float64]
 Kind = Literal["wall", "uss", "lock_wait_share"]
 FOLDER = Path(".ftgate") / "verdicts"
 ESTIMATORS: dict[str, Estimator] = {

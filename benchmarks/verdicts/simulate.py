@@ -25,14 +25,13 @@ import numpy as np
 import rates
 import series
 from numpy.typing import NDArray
-from series import Pair
+from series import Floats, Pair
 
 from pytest_ftgate.judge import decide, thresholds
 from pytest_ftgate.judge.judge import PAIRED_ROUNDS
 from pytest_ftgate.judge.power import reachable_effect
 from pytest_ftgate.model import Comparison, Decision, Look, Metric
 from pytest_ftgate.stats import alpha_spending, rank_tests
-from pytest_ftgate.stats.rank_tests import Floats
 
 ALPHA = 0.01
 SCALES = (0.5, 1.0, 2.0)

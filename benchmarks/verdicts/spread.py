@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 import series
 from scipy.stats import kurtosis, median_abs_deviation
-from series import ESTIMATORS, Pair
+from series import Floats, ESTIMATORS, Pair
 
-from pytest_ftgate.stats.rank_tests import PAIRED, Estimator, Floats, location
+from pytest_ftgate.stats.rank_tests import PAIRED, Estimator, location
 
 
 def lag(values: Floats) -> float:
