@@ -235,7 +235,7 @@ def _verdict(
 
 def _detectable(costs: Comparison, look: Look, evidence: Evidence) -> float | None:
     """The change that would have failed in as many pairs, with a chance of POWER: see `MetricVerdict`."""
-    reach = moderated.reach(pairs(costs), look.alpha, POWER) * evidence.deviation
+    reach = moderated.reach(pairs(costs), look.alpha, POWER) * evidence.bound
     if reach == math.inf:
         return None
     # On the scale of the test a share has a constant added, so its limit is moved there and back.
@@ -298,7 +298,7 @@ def _what_settles(costs: Comparison, look: Look, evidence: Evidence) -> _Prospec
     )
     limit = float(np.median(tested(costs, limits))) - other
     shift = own - other if is_share(costs.metric) else value
-    gap = abs(shift - limit) / evidence.deviation
+    gap = abs(shift - limit) / (evidence.bound if fails else evidence.deviation)
     prospect = _enough(there, _planned(costs.alpha, costs.beta, fails=fails), gap, 0.0, "pair")
     low, high = evidence.shift.low, evidence.shift.high
     # A gain is judged by its inverse, so its ends and both directions are exchanged.
