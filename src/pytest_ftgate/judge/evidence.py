@@ -19,8 +19,8 @@ class Evidence(Struct, frozen=True, kw_only=True):
     """The results of the test at one look. `shift` is on the metric's scale (see `scale.scaled`): more is worse.
 
     `p_gain` is the p-value of being better than the effect. `effect` is what a pass is judged at, wider than requested
-    only if that cannot be reached. `deviation` is that of a pair on the scale of `tested`, as a pass is judged; `bound` is
-    the larger one at which a failure is.
+    only if that cannot be reached. `deviation` is that of a pair on the scale of `tested`, as a pass is judged;
+    `bound` is the larger one at which a failure is.
     """
 
     shift: Interval
