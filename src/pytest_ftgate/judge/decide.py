@@ -15,7 +15,7 @@ from . import looks
 from .evidence import Evidence, as_costs, other_side, paired, pairs, seen, weigh, without_values
 from .metrics import is_gain, is_share, row
 from .power import POWER
-from .scale import change_text, fail_limit, moved, pass_limit, passing, points, ratio, tested
+from .scale import change_text, fail_limit, from_tested, moved, pass_limit, passing, points, ratio, tested
 
 COST_LEVEL = 0.9
 MOST_PAIRS = 200
@@ -238,11 +238,9 @@ def _detectable(costs: Comparison, look: Look, evidence: Evidence) -> float | No
     reach = moderated.reach(pairs(costs), look.alpha, POWER) * evidence.bound
     if reach == math.inf:
         return None
-    # On the scale of the test a share has a constant added, so its limit is moved there and back.
     limits = moved(costs.reference, costs.margin, costs.floor)
     middle, limit = (float(np.median(values)) for values in (costs.reference, limits))
-    least = math.exp(tested(costs, [limit])[0]) - limit
-    found = (limit + least) * math.exp(min(reach, 5.0)) - least
+    found = from_tested(costs, tested(costs, [limit])[0] + reach)
     return found - middle if is_share(costs.metric) else found / middle - 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import median
 
 import msgspec
 
@@ -124,11 +125,13 @@ def weigh(costs: Comparison, look: Look, *, last: bool) -> Evidence:
 def _shift(costs: Comparison, deviation: float) -> Interval:
     """The Hodges-Lehmann estimate of new - reference on the metric's scale, with an interval of INTERVAL_LEVEL.
 
-    It uses the deviation that the test uses; of a share, whose test has another scale, it is that of the ranks.
+    It uses the deviation that the test uses; that of a share is converted from the scale of its test.
     """
-    shifts = paired(scale.scaled(costs.metric, costs.new), scale.scaled(costs.metric, costs.reference))
-    location = rank_tests.location(shifts, INTERVAL_LEVEL)
+    new, reference = (scale.tested(costs, side) for side in (costs.new, costs.reference))
+    centre = rank_tests.location(paired(new, reference), 0.0).value
+    half = moderated.half_width(len(new), INTERVAL_LEVEL) * deviation
+    low, value, high = centre - half, centre, centre + half
     if is_share(costs.metric):
-        return location
-    half = moderated.half_width(len(shifts), INTERVAL_LEVEL) * deviation
-    return Interval(value=location.value, low=location.value - half, high=location.value + half, level=INTERVAL_LEVEL)
+        unit = median(costs.reference) + scale.least_share(costs)
+        low, value, high = (unit * math.expm1(end) for end in (low, value, high))
+    return Interval(low=low, value=value, high=high, level=INTERVAL_LEVEL)
