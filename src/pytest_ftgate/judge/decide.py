@@ -15,7 +15,7 @@ from . import looks
 from .evidence import Evidence, as_costs, other_side, paired, pairs, seen, weigh, without_values
 from .metrics import is_gain, is_share, row
 from .power import POWER
-from .scale import change_text, fail_limit, moved, pass_limit, passing, points, ratio, tested
+from .scale import change_text, fail_limit, from_tested, moved, pass_limit, passing, points, ratio, tested
 
 COST_LEVEL = 0.9
 MOST_PAIRS = 200
@@ -235,14 +235,12 @@ def _verdict(
 
 def _detectable(costs: Comparison, look: Look, evidence: Evidence) -> float | None:
     """The change that would have failed in as many pairs, with a chance of POWER: see `MetricVerdict`."""
-    reach = moderated.reach(pairs(costs), look.alpha, POWER) * evidence.deviation
+    reach = moderated.reach(pairs(costs), look.alpha, POWER) * evidence.bound
     if reach == math.inf:
         return None
-    # On the scale of the test a share has a constant added, so its limit is moved there and back.
     limits = moved(costs.reference, costs.margin, costs.floor)
     middle, limit = (float(np.median(values)) for values in (costs.reference, limits))
-    least = math.exp(tested(costs, [limit])[0]) - limit
-    found = (limit + least) * math.exp(min(reach, 5.0)) - least
+    found = from_tested(costs, tested(costs, [limit])[0] + reach)
     return found - middle if is_share(costs.metric) else found / middle - 1
 
 
@@ -298,7 +296,7 @@ def _what_settles(costs: Comparison, look: Look, evidence: Evidence) -> _Prospec
     )
     limit = float(np.median(tested(costs, limits))) - other
     shift = own - other if is_share(costs.metric) else value
-    gap = abs(shift - limit) / evidence.deviation
+    gap = abs(shift - limit) / (evidence.bound if fails else evidence.deviation)
     prospect = _enough(there, _planned(costs.alpha, costs.beta, fails=fails), gap, 0.0, "pair")
     low, high = evidence.shift.low, evidence.shift.high
     # A gain is judged by its inverse, so its ends and both directions are exchanged.

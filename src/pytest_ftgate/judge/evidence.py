@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import median
 
 import msgspec
 
@@ -19,7 +20,8 @@ class Evidence(Struct, frozen=True, kw_only=True):
     """The results of the test at one look. `shift` is on the metric's scale (see `scale.scaled`): more is worse.
 
     `p_gain` is the p-value of being better than the effect. `effect` is what a pass is judged at, wider than requested
-    only if that cannot be reached. `deviation` is that of a pair, on the scale of `tested`.
+    only if that cannot be reached. `deviation` is that of a pair on the scale of `tested`, as a pass is judged;
+    `bound` is the larger one at which a failure is.
     """
 
     shift: Interval
@@ -29,6 +31,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     p_pass: float
     effect: float
     deviation: float
+    bound: float
 
 
 def without_values(comparison: Comparison) -> MetricVerdict | None:
@@ -93,38 +96,42 @@ def weigh(costs: Comparison, look: Look, *, last: bool) -> Evidence:
     new, reference = scale.tested(costs, costs.new), scale.tested(costs, costs.reference)
     shifts = paired(new, reference)
     spread = row(costs.metric).spread
-    deviations = moderated.deviations(shifts, costs.errors, spread)
-    deviation = math.sqrt(float((deviations**2).mean()))
+    expected = moderated.deviations(shifts, costs.errors, spread)
+    bound = moderated.deviations(shifts, costs.errors, moderated.BOUND * spread)
+    deviation, largest = (math.sqrt(float((each**2).mean())) for each in (expected, bound))
 
-    def p_beyond(above: Sequence[float], below: Sequence[float]) -> float:
+    def p_beyond(above: Sequence[float], below: Sequence[float], deviations: moderated.Floats) -> float:
         distances = paired(scale.tested(costs, above), scale.tested(costs, below))
         return moderated.p_above(distances, deviations)
 
     def p_pass(effect: float) -> float:
-        return p_beyond(scale.passing(costs, costs.reference, effect), costs.new)
+        return p_beyond(scale.passing(costs, costs.reference, effect), costs.new, expected)
 
     effect = costs.effect
     if last and not is_share(costs.metric) and p_pass(effect) > look.beta:
         effect = power.reachable_effect(deviation, len(shifts), effect, look.beta, costs.widest)
     return Evidence(
         shift=_shift(costs, deviation),
-        p_fail=p_beyond(costs.new, scale.moved(costs.reference, costs.margin, costs.floor)),
-        p_improve=p_beyond(costs.reference, scale.moved(costs.new, costs.margin, costs.floor)),
-        p_gain=p_beyond(costs.reference, scale.passing(costs, costs.new, costs.effect)),
+        p_fail=p_beyond(costs.new, scale.moved(costs.reference, costs.margin, costs.floor), bound),
+        p_improve=p_beyond(costs.reference, scale.moved(costs.new, costs.margin, costs.floor), bound),
+        p_gain=p_beyond(costs.reference, scale.passing(costs, costs.new, costs.effect), expected),
         p_pass=p_pass(effect),
         effect=effect,
         deviation=deviation,
+        bound=largest,
     )
 
 
 def _shift(costs: Comparison, deviation: float) -> Interval:
     """The Hodges-Lehmann estimate of new - reference on the metric's scale, with an interval of INTERVAL_LEVEL.
 
-    It uses the deviation that the test uses; of a share, whose test has another scale, it is that of the ranks.
+    It uses the deviation that the test uses; that of a share is converted from the scale of its test.
     """
-    shifts = paired(scale.scaled(costs.metric, costs.new), scale.scaled(costs.metric, costs.reference))
-    location = rank_tests.location(shifts, INTERVAL_LEVEL)
+    new, reference = (scale.tested(costs, side) for side in (costs.new, costs.reference))
+    centre = rank_tests.location(paired(new, reference), 0.0).value
+    half = moderated.half_width(len(new), INTERVAL_LEVEL) * deviation
+    low, value, high = centre - half, centre, centre + half
     if is_share(costs.metric):
-        return location
-    half = moderated.half_width(len(shifts), INTERVAL_LEVEL) * deviation
-    return Interval(value=location.value, low=location.value - half, high=location.value + half, level=INTERVAL_LEVEL)
+        unit = median(costs.reference) + scale.least_share(costs)
+        low, value, high = (unit * math.expm1(end) for end in (low, value, high))
+    return Interval(low=low, value=value, high=high, level=INTERVAL_LEVEL)

@@ -55,7 +55,7 @@ class MetricRow(NamedTuple):
     scale: Scale = "cost"
     paired: Limits = Limits(0.02, 0.05)
     apart: Limits = Limits(0.05, 0.15)
-    spread: float = 0.04
+    spread: float = 0.045
     gates: bool = False
     absent: str = ""
     applies: Callable[[Cell], bool] = lambda _: True

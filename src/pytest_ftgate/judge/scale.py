@@ -29,6 +29,11 @@ def tested(costs: Comparison, values: Sequence[float]) -> list[float]:
     return logs([value + least for value in values])
 
 
+def from_tested(costs: Comparison, value: float) -> float:
+    """A number on the scale of the test as a value of the metric."""
+    return math.exp(_bounded(value)) - least_share(costs)
+
+
 def moved(values: Sequence[float], fraction: float, floor: float) -> list[float]:
     """Each value moved by a fraction of itself and a floor."""
     return [(1 + fraction) * value + floor for value in values]

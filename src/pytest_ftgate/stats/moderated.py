@@ -1,8 +1,8 @@
 """The test of pairs: moderated, clipped scores. Pure.
 
 A pair's score is its distance from a limit over the standard deviation that a pair is expected to have. That has three
-parts: `spread`, the standard deviation between pairs of launches of the same code, which is stated for each metric and
-whose bound is measured; the standard error that the pair's own iterations show; and a common factor, by which the pairs
+parts: `spread`, the standard deviation between pairs of launches of the same code, which is stated for each metric; the
+standard error that the pair's own iterations show; and a common factor, by which the pairs
 themselves correct both. So three pairs can decide what is obvious, where an exact rank test of n pairs never gives less
 than 2^-n.
 """
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 PRIOR_FREEDOM = 12
 """The weight of the stated standard deviations against that of the pairs: as of so many further pairs."""
+BOUND = 1.4
+"""A failure is judged at so many times the expected spread: some workloads differ more from launch to launch, above all
+short ones that fork. A pass is judged at the expected one."""
 CLIP = 4.0
 """No single pair counts for more standard deviations than this: one disturbed pair decides nothing."""
 
