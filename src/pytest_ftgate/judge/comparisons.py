@@ -75,11 +75,9 @@ def paired(sample: Sample, names: Iterable[str] = metrics.GATING) -> dict[str, N
 
 
 def _pairs(row: metrics.MetricRow, sample: Sample, reference: Sample) -> list[Pair]:
-    of_iterations: Callable[[tuple[float, ...], tuple[float, ...]], Pair | None] | None
-    of_iterations = {str(Metric.WALL): _wall, str(Metric.TAIL): _tail}.get(row.name)
-    if of_iterations is not None:
+    if row.name in (Metric.WALL, Metric.TAIL):
         sides = per_launch.sides_by_order(sample.launches, reference.launches).values()
-        return [pair for own, other in sides if (pair := of_iterations(own, other)) is not None]
+        return [pair for own, other in sides if (pair := time_pair(row.name, own, other)) is not None]
     new, old = (_values(row, sample, reference)(side) for side in (sample, reference))
     return [Pair(new[order], old[order]) for order in sorted(new.keys() & old.keys())]
 
@@ -101,19 +99,19 @@ def _all_written(sides: Iterable[Sample]) -> bool:
     return all(point.written_bytes is not None or point.uss_bytes is None for point in points)
 
 
-@lru_cache(maxsize=4096)  # asked for after each round
-def _wall(own: tuple[float, ...], other: tuple[float, ...]) -> Pair:
-    """The reference's median in ns, and that times the ratio of neighbouring iterations."""
+@lru_cache(maxsize=8192)  # asked for after each round
+def time_pair(metric: str, own: tuple[float, ...], other: tuple[float, ...]) -> Pair | None:
+    """The wall time or its tail in a round, from the iterations of both sides in ns; None with too few for a tail.
+
+    The wall time is the reference's median, and that times the ratio of neighbouring iterations.
+    """
     shift, error = rank_tests.paired_shift(own, other)
-    middle = median(other)
-    return Pair(middle * math.exp(shift), middle, error)
-
-
-@lru_cache(maxsize=4096)
-def _tail(own: tuple[float, ...], other: tuple[float, ...]) -> Pair | None:
+    if metric == Metric.WALL:
+        middle = median(other)
+        return Pair(middle * math.exp(shift), middle, error)
     if min(len(own), len(other)) < LEAST_TAIL_ITERATIONS:
         return None
-    return Pair(rank_tests.tail(own), rank_tests.tail(other), TAIL_ERROR * rank_tests.paired_shift(own, other)[1])
+    return Pair(rank_tests.tail(own), rank_tests.tail(other), TAIL_ERROR * error)
 
 
 # ---- with what is stored
