@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ..model import Threshold
 
 DEFAULT_TARGETS = ("3.14", "3.14t")
-DEFAULT_METRICS = ("wall", "tail", "uss", "lock_wait_share", "scaling")
+DEFAULT_METRICS = ("wall", "tail", "uss", "lock_wait_share")
 """Those of `judge.metrics.GATING`, which the help of every pytest run is not to import."""
 
 

@@ -5,12 +5,14 @@ Both sides are samples: of this run, of the reference that was interleaved with 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from statistics import median
 from typing import NamedTuple, TypeAlias
 
-from ..model import Metric, Sample, Test
-from ..stats import alpha_spending, rank_tests
+from ..model import Metric, Sample
+from ..stats import rank_tests
 from ..store.recording import samples_of
 from ..store.schema import StoredCell
 from . import metrics, per_launch
@@ -19,17 +21,30 @@ from .metrics import LEAST_TAIL_ITERATIONS
 
 OF_CONTROL = "x control"
 """The unit of a time over that of the control workload."""
+TAIL_ERROR = 1.7
+"""The standard error of a 90 % quantile of normal values over that of their mean (Mosteller 1946)."""
 UNITS: Mapping[str, str] = {"time": "ns", "size": "bytes", "share": "of the time", "ratio": "x", "number": ""}
 
 
 class Numbers(NamedTuple):
-    """One metric of both sides, one number per launch; for pairs and blocks the same index is the same round."""
+    """One metric of both sides, one number per launch; the same index is the same round unless there are `recordings`.
+
+    `errors` are the standard errors of the pairs' log-ratios that their iterations show; empty: none is known.
+    """
 
     new: tuple[float, ...]
     reference: tuple[float, ...]
     unit: str
-    test: Test
+    errors: tuple[float, ...] = ()
     recordings: tuple[tuple[float, ...], ...] = ()
+
+
+class Pair(NamedTuple):
+    """The values of both sides of a round, and the standard error of their log-ratio."""
+
+    new: float
+    reference: float
+    error: float = 0.0
 
 
 Iterations: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]
@@ -44,10 +59,6 @@ def paired(sample: Sample, names: Iterable[str] = metrics.GATING) -> dict[str, N
     """Metric -> the values of a cell and its reference in the same rounds.
 
     A metric that both lack is left out; one that only the cell lacks has no new values.
-
-    The estimator of a launch's time is chosen from split halves of both sides, blind to their difference: the choice is
-    the same if the sides of a pair are exchanged, which the signed rank test requires. It is made from the pairs of the
-    first look and then kept, so that values that an earlier look used never change.
     """
     reference = sample.reference
     if reference is None:
@@ -56,21 +67,21 @@ def paired(sample: Sample, names: Iterable[str] = metrics.GATING) -> dict[str, N
     for row in map(metrics.row, names):
         pairs = _pairs(row, sample, reference)
         if pairs:
-            new, old = zip(*pairs, strict=True)
-            found[row.name] = Numbers(new, old, UNITS[row.unit], row.test)
+            new, old, errors = zip(*pairs, strict=True)
+            found[row.name] = Numbers(new, old, UNITS[row.unit], errors)
         elif row.absent and (values := _values(row)(reference)):
-            found[row.name] = Numbers((), tuple(values.values()), "", "ranks")
+            found[row.name] = Numbers((), tuple(values.values()), "")
     return found
 
 
-def _pairs(row: metrics.MetricRow, sample: Sample, reference: Sample) -> list[tuple[float, float]]:
-    sides = per_launch.sides_by_order
-    if row.name == Metric.WALL:
-        return _walls(sides(sample.launches, reference.launches))
-    if row.name == Metric.TAIL:
-        return _tails(sides(sample.launches, reference.launches))
+def _pairs(row: metrics.MetricRow, sample: Sample, reference: Sample) -> list[Pair]:
+    of_iterations: Callable[[tuple[float, ...], tuple[float, ...]], Pair | None] | None
+    of_iterations = {str(Metric.WALL): _wall, str(Metric.TAIL): _tail}.get(row.name)
+    if of_iterations is not None:
+        sides = per_launch.sides_by_order(sample.launches, reference.launches).values()
+        return [pair for own, other in sides if (pair := of_iterations(own, other)) is not None]
     new, old = (_values(row, sample, reference)(side) for side in (sample, reference))
-    return [(new[order], old[order]) for order in sorted(new.keys() & old.keys())]
+    return [Pair(new[order], old[order]) for order in sorted(new.keys() & old.keys())]
 
 
 def _values(row: metrics.MetricRow, *sides: Sample) -> metrics.Reader:
@@ -90,20 +101,19 @@ def _all_written(sides: Iterable[Sample]) -> bool:
     return all(point.written_bytes is not None or point.uss_bytes is None for point in points)
 
 
-def _walls(sides: Sides) -> list[tuple[float, float]]:
-    """The floor of both sides in ns; for the paired estimator the reference's median, and that times the ratio."""
-    estimator = rank_tests.blind_estimator(list(sides.values())[: alpha_spending.LOOKS[0]])
-    if estimator is not rank_tests.PAIRED:
-        floor = rank_tests.floor
-        return [(floor(own, estimator), floor(other, estimator)) for own, other in sides.values()]
-    middles = [(own, other, median(other)) for own, other in sides.values()]
-    ratio = rank_tests.iterations_ratio
-    return [(middle * ratio(own, other, rank_tests.PAIRED), middle) for own, other, middle in middles]
+@lru_cache(maxsize=4096)  # asked for after each round
+def _wall(own: tuple[float, ...], other: tuple[float, ...]) -> Pair:
+    """The reference's median in ns, and that times the ratio of neighbouring iterations."""
+    shift, error = rank_tests.paired_shift(own, other)
+    middle = median(other)
+    return Pair(middle * math.exp(shift), middle, error)
 
 
-def _tails(sides: Sides) -> list[tuple[float, float]]:
-    full = (iterations for iterations in sides.values() if min(map(len, iterations)) >= LEAST_TAIL_ITERATIONS)
-    return [(rank_tests.tail(own), rank_tests.tail(other)) for own, other in full]
+@lru_cache(maxsize=4096)
+def _tail(own: tuple[float, ...], other: tuple[float, ...]) -> Pair | None:
+    if min(len(own), len(other)) < LEAST_TAIL_ITERATIONS:
+        return None
+    return Pair(rank_tests.tail(own), rank_tests.tail(other), TAIL_ERROR * rank_tests.paired_shift(own, other)[1])
 
 
 # ---- with what is stored
@@ -170,7 +180,7 @@ def _against(
 
 def _numbers(new: tuple[float, ...], stored: tuple[tuple[float, ...], ...], unit: str) -> Numbers:
     known = tuple(values for values in stored if values)
-    return Numbers(new, tuple(value for values in known for value in values), unit, "ranks", known)
+    return Numbers(new, tuple(value for values in known for value in values), unit, recordings=known)
 
 
 def control_ratios(sample: Sample, estimator: rank_tests.Estimator = rank_tests.PAIRED) -> tuple[float, ...]:

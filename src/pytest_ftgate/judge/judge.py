@@ -31,7 +31,7 @@ from ..model import (
     Verdict,
     single_cell,
 )
-from ..stats import alpha_spending, rank_tests
+from ..stats import alpha_spending
 from ..store import recording, schema
 from . import comparisons, decide, metrics, per_launch, prediction, thresholds
 from .comparisons import Numbers
@@ -229,7 +229,7 @@ class Judge:
         sample: Sample,
     ) -> MetricVerdict:
         own = None if screened.contract else paired.get(_paired_metric(screened.metric))
-        if own is not None and _could_fail(own, self.policy.alpha):
+        if own is not None and _could_fail(own):
             return own
         if not missed(screened):
             return screened
@@ -283,14 +283,15 @@ class Judge:
         if not numbers.new:
             reason = f"the reference has figures and this run has none: {metrics.row(metric).absent}"
             return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason)
-        return decide.compare(self._comparison(metric, numbers, basis, sample, final))
+        comparison = self._comparison(metric, numbers, basis, sample, final)
+        if numbers.recordings:
+            return prediction.predict(comparison, numbers.recordings)
+        return decide.compare(comparison)
 
     def _comparison(self, metric: str, numbers: Numbers, basis: Basis, sample: Sample, final: bool) -> Comparison:
         limits = thresholds.effective(
             metric, basis, cli=self.policy.cli, declared=self.spec.thresholds, ini=self.policy.ini
         )
-        stored = len(numbers.reference) if numbers.test == "ranks" else 0
-        alpha, beta = self.policy.alpha, self.policy.beta
         return Comparison(
             metric=metric,
             new=numbers.new,
@@ -299,10 +300,11 @@ class Judge:
             margin=limits.margin,
             effect=limits.effect,
             floor=limits.floor * _unit_in(numbers.unit, sample),
-            alpha=alpha,
-            beta=beta,
-            test=numbers.test,
-            looks=alpha_spending.spend(alpha, beta, numbers.test, at_most=self.at_most, reference=stored),
+            errors=numbers.errors,
+            stored=bool(numbers.recordings),
+            alpha=self.policy.alpha,
+            beta=self.policy.beta,
+            at_most=self.at_most,
             final=final,
             widest=limits.widest,
         )
@@ -319,11 +321,9 @@ def _why_none(sample: Sample, compared_with: ComparedWith) -> str:
     return compared_with.why or "the reference has no figures to compare"
 
 
-def _could_fail(own: MetricVerdict, alpha: float) -> bool:
+def _could_fail(own: MetricVerdict) -> bool:
     """Whether alpha may have been spent on it: a second test would double the false alarms."""
-    test = metrics.row(own.metric).test
-    decided = own.decision is not Decision.INCONCLUSIVE
-    return decided or (bool(own.launches) and rank_tests.least_p(test, own.launches) <= alpha)
+    return own.decision is not Decision.INCONCLUSIVE or own.launches >= alpha_spending.LOOKS[0]
 
 
 def doubted(verdict: Verdict, compared: str, alone: str) -> Verdict:

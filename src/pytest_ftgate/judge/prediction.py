@@ -9,9 +9,9 @@ from statistics import fmean, median
 import msgspec
 
 from ..model import Comparison, Decision, Interval, MetricVerdict
-from .evidence import INTERVAL_LEVEL, as_costs, least_share, without_values
+from .evidence import INTERVAL_LEVEL, as_costs, without_values
 from .metrics import is_gain, row
-from .scale import change_text, moved_log, points, ratio, shown_shift
+from .scale import change_text, least_share, moved_log, points, ratio, shown_shift
 
 PRIOR_FREEDOM = 8
 """Weight of the prior deviation of a metric (`MetricRow.spread`): that of PRIOR_FREEDOM + 1 recordings. Otherwise two

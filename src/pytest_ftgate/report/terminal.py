@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import textwrap
 from collections import Counter
@@ -59,6 +60,9 @@ BASES = {
     "portable": "machine-independent metrics from another machine",
     "paired": "paired launches",
 }
+FAILED = (Decision.REGRESSED, Decision.SUSPECT, Decision.ERROR)
+FEW_CELLS = 4
+"""Of more cells the report gives the range of what they would have found."""
 WORST_FIRST = (
     Decision.REGRESSED,
     Decision.BROKEN,
@@ -227,6 +231,7 @@ def _table(table: Table, style: Style) -> list[str]:
     remarks = [
         line for text in _passed_by(table, style) for line in entry("passed by", text, style, indent=2, column=11)
     ]
+    remarks += [line for text in _power(table) for line in entry("power", text, style, indent=2, column=11)]
     remarks += [line for text in _remarks(table) for line in entry("machine", text, style, indent=2, column=11)]
     return [*lines, *([""] if findings or remarks else []), *findings, *remarks]
 
@@ -243,6 +248,27 @@ def _passed_by(table: Table, style: Style) -> list[str]:
             labels.setdefault(f"{basis}{why}", []).append(row.cell.label)
     every = len(table.rows)
     return [basis if len(cells) == every else f"{basis}: {', '.join(cells)}" for basis, cells in labels.items()]
+
+
+def _power(table: Table) -> list[str]:
+    """What change of the wall time would have failed the cells that did not fail; of many cells the range."""
+    found = {}
+    for row in table.rows:
+        for each in row.verdict.metrics:
+            if each.metric == Metric.WALL and each.detectable is not None and each.decision not in FAILED:
+                found[row.cell.label] = each.detectable
+    if not found:
+        return []
+    if len(found) <= FEW_CELLS:
+        changes = ", ".join(f"{_whole(value)} ({label})" for label, value in found.items())
+    else:
+        low, high = (_whole(bound(found.values())) for bound in (min, max))
+        changes = low if low == high else f"{low} to {high}"
+    return [f"would have found a wall time of {changes} in 4 of 5 runs"]
+
+
+def _whole(fraction: float) -> str:
+    return f"+{math.ceil(100 * fraction)} %"
 
 
 def _remarks(table: Table) -> list[str]:
@@ -383,6 +409,9 @@ def _metric(judged: MetricVerdict, row: Row, style: Style) -> str:
     Of a contract its text.
     """
     parts = [judged.contract or _now(judged.metric, row, style), "" if judged.contract else _change(judged)]
+    if judged.detectable is not None and judged.decision in (Decision.PASSED, Decision.INCONCLUSIVE):
+        found = units.points(judged.detectable) if judged.points else units.change(1 + judged.detectable)
+        parts.append(f"would have found {found}")
     p = {Decision.PASSED: judged.p_pass, Decision.IMPROVED: None}.get(judged.decision, judged.p_fail)
     if p is not None:
         parts.append(units.p_value(p))

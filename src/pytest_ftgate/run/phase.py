@@ -20,8 +20,8 @@ from . import git, worktrees
 from .cells import one_per_target
 from .resources import Resources
 
-LEAST_SCREENED, LEAST_PAIRED = 6, 13
-"""Rounds for which iterations are given up if the budget is small: of a screen, and of paired cells, which can fail."""
+LEAST_ROUNDS = 5
+"""Rounds for which iterations are given up if the budget is small."""
 
 
 class Phase(Struct, frozen=True, kw_only=True):
@@ -85,8 +85,7 @@ class PhaseStarter:
         records = pair is None and resources.stored.records(self.group, cells)
         judged = not records and (bool(spec.requirements) or any(each.basis for each in compared.values()))
         if judged:
-            floor = LEAST_PAIRED if pair else LEAST_SCREENED
-            limits = msgspec.structs.replace(limits, floor=floor, at_most=judge.rounds)
+            limits = msgspec.structs.replace(limits, floor=LEAST_ROUNDS, at_most=judge.rounds)
         run = InterleavedRun(
             Group(key=self.group.key, spec=spec, cells=cells),
             targets,

@@ -135,7 +135,9 @@ def _was_judged(judged: MetricVerdict) -> bool:
 def _changed(verdict: Verdict, decision: Decision) -> bool:
     """Whether the code differs from the recorded one."""
     # Only paired launches show that it became faster: against stored ones the machine may be faster today.
-    return decision in (Decision.REGRESSED, Decision.SUSPECT) or (decision is Decision.IMPROVED and verdict.basis == "paired")
+    return decision in (Decision.REGRESSED, Decision.SUSPECT) or (
+        decision is Decision.IMPROVED and verdict.basis == "paired"
+    )
 
 
 def _action(difference: Difference, decision: Decision, everything: bool, named: bool) -> tuple[Action, str]:
