@@ -344,24 +344,6 @@ class TestFirst:
         assert judge_of(policy=policy, all_compared=all_compared).first() == EVERYTHING
 
 
-class TestMore:
-    def test_nothing_more_where_all_is_decided(self) -> None:
-        samples = [with_reference(measured(cell, 6)) for cell in (THREADS, FORK)]
-        assert judge_of(*samples).more(samples) == 0
-
-    def test_the_most_that_any_metric_asks_for(self) -> None:
-        young = with_reference(measured(rounds=4))
-        assert judge_of(young).more([young]) == 2
-        older = with_reference(measured(FORK, 5))
-        assert judge_of(young, older).more([young, older]) == 2
-        assert judge_of(older).more([older]) == 1
-
-    def test_no_number_where_one_metric_knows_none(self) -> None:
-        samples = [with_reference(measured(THREADS, 4)), with_reference(measured(FORK, 20, wall=1.04, noise=0.05))]
-        assert judge_of(*samples).more(samples[:1]) == 2
-        assert judge_of(*samples).more(samples) is None
-
-
 # -- verdicts ------------------------------------------------------------------------------------------------------
 
 

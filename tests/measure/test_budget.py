@@ -12,7 +12,6 @@ from pytest_ftgate.measure.budget import (
     calibrated_loops,
     iterations_wanted,
     launches_wanted,
-    share,
 )
 
 MS = 1e6
@@ -134,9 +133,3 @@ class TestLoops:
             assert loops * wall >= 100_000
             assert loops == 1 or loops * wall <= 2.5 * 100_000
             assert str(loops).rstrip("0") in {"1", "2", "5"}
-
-
-def test_share() -> None:
-    assert share(90.0, 3) == 30.0
-    assert share(90.0, 0) == share(90.0, 1) == 90.0
-    assert share(-5.0, 2) == 0.0

@@ -468,16 +468,15 @@ def test_the_budget_is_kept(budget_s: float) -> None:
 
 def test_what_only_informs_is_left_out_where_iterations_are_long() -> None:
     launcher = FakeLauncher(wall_ns=steady(1000 * MS))
-    samples = measured(launcher, limits=Limits(budget_s=40.0))
+    samples = measured(launcher, limits=Limits(budget_s=100.0))
     for sample in samples:
-        assert (sample.growth, sample.floor) == ((), ())
-        assert {len(launch.iterations) for launch in sample.locks} == {2}
-        assert {len(launch.barriers) for launch in sample.memory} == {2}
-        assert all(launch.sampling_cost is None for launch in sample.memory)
+        assert sample.growth == ()
+        assert 0 not in {launch.order for launch in sample.floor}
+        assert len(sample.locks[0].iterations) == 2
+        assert len(sample.memory[0].barriers) == 2
+        assert sample.memory[0].sampling_cost is None
     assert len(samples[0].launches) == 2
-    assert (
-        launcher.clock() < 2 * 2 * (7 + 7 + 4 + 4) + 10
-    )  # calls of own, control, locks, memory; two cells, two rounds
+    assert launcher.clock() < 101
     short = FakeLauncher(wall_ns=steady(5 * MS))
     sample, _ = measured(short, limits=Limits(budget_s=40.0))
     assert sample.growth
@@ -485,16 +484,27 @@ def test_what_only_informs_is_left_out_where_iterations_are_long() -> None:
     assert {len(launch.iterations) for launch in sample.locks} == {LOCK_ITERATIONS}
 
 
-def test_a_budget_that_is_too_small_still_gives_two_launches() -> None:
+def test_a_small_budget_gives_two_launches_as_far_as_it_goes() -> None:
     launcher = FakeLauncher(wall_ns=noisy(400 * MS, 0.2, 0.2))
-    assert counts(measured(launcher, limits=Limits(budget_s=0.1))) == (2, PILOT_ITERATIONS)
+    launches, iterations = counts(measured(launcher, limits=Limits(budget_s=45.0)))
+    assert (launches, iterations) == (2, PILOT_ITERATIONS)
+    assert launcher.clock() < 46
+
+
+def test_memory_waits_where_two_rounds_of_time_would_not_fit_beside_it() -> None:
+    launcher = FakeLauncher(wall_ns=steady(400 * MS))
+    sample, _ = measured(launcher, limits=Limits(budget_s=35.0))
+    assert [launch.order for launch in sample.launches] == [0, 1]
+    assert 0 not in {launch.order for launch in sample.memory}
 
 
 def test_launches_and_iterations_are_fixed_when_asked_for() -> None:
     for wall_ns in (steady(MS), noisy(MS, 0.3, 0.3)):
         assert counts(measured(FakeLauncher(wall_ns=wall_ns), limits=Limits(launches=4, iterations=7))) == (4, 7)
-    limits = Limits(launches=4, iterations=7, budget_s=0.001)
-    assert counts(measured(FakeLauncher(), limits=limits)) == (4, 7)
+    # The time plans nothing of them, and ends them.
+    cut = measured(FakeLauncher(), limits=Limits(launches=400, iterations=7, budget_s=5.0))
+    assert 1 < len(cut[0].launches) < 400
+    assert [len(launch.iterations) for launch in cut[0].launches[:-1]] == [7] * (len(cut[0].launches) - 1)
 
 
 @pytest.mark.parametrize(("declared", "taken"), [(1, 1), (2, 2), (3, 3), (6, 6), (60, 60)])
@@ -808,11 +818,87 @@ def test_time_that_is_granted_takes_the_place_of_the_budget() -> None:
     while run.step():
         pass
     before = run.budget.rounds
-    run.grant(10.0)
+    run.grant(10.0, 10.0)
     while run.step():
         pass
     assert run.budget.rounds > before
-    assert launcher.clock() < 15
+    assert launcher.clock() < 14
+
+
+def test_iterations_follow_the_share_and_rounds_the_time_until_the_end() -> None:
+    def taken(share_s: float, left_s: float) -> tuple[int, int]:
+        launcher = FakeLauncher(wall_ns=noisy(40 * MS, 0.2, 0.2))
+        limits = Limits(at_most=40, floor=13)
+        needs: dict[str, frozenset[Need]] = {THREADS: frozenset({"time"})}
+        run = paired(launcher, stopping_rule=lambda _: needs, limits=limits)
+        run.grant(share_s, left_s)
+        while run.step():
+            pass
+        (sample,) = run.samples()
+        assert launcher.clock() < left_s + 1
+        return len(sample.launches), max(len(launch.iterations) for launch in sample.launches)
+
+    (few_rounds, few), (rounds, same), (_, more) = taken(20.0, 15.0), taken(20.0, 60.0), taken(400.0, 60.0)
+    assert few_rounds < rounds
+    assert few == same < more
+
+
+# -- the end of the time -----------------------------------------------------------------------------------------------
+
+THREADS = f"{TEST}[3.14-threads-w2]"
+PACE = 300 * MS
+
+
+@pytest.mark.parametrize("executors", [("threads",), ("threads", "fork")])
+@pytest.mark.parametrize("tenths", range(3, 400, 21))
+def test_no_iteration_begins_when_the_time_is_over(tenths: int, executors: tuple[str, ...]) -> None:
+    launcher = FakeLauncher(wall_ns=noisy(PACE, 0.1, 0.1))
+    limits = Limits(budget_s=tenths / 10, at_most=40, floor=13)
+    everything = {f"{TEST}[3.14-{name}-w2]": EVERYTHING for name in executors}
+    run = paired(launcher, stopping_rule=lambda _: everything, limits=limits, executors=executors)
+    samples = run.measure()
+    late = [event for event in launcher.events if event.began_ns >= limits.budget_s * 1e9]
+    assert {event.at.event for event in late} <= {"finish", "kill"}
+    assert launcher.clock() < limits.budget_s + 2 * PACE / 1e9
+    assert not launcher.alive
+    for sample in samples:
+        assert sample.error is None
+        assert sample.reference is not None
+        for own, other in (
+            (sample.launches, sample.reference.launches),
+            (sample.memory, sample.reference.memory),
+            (sample.locks, sample.reference.locks),
+        ):
+            assert [launch.order for launch in own] == [launch.order for launch in other]
+        assert len(sample.locks) == len(sample.launches)
+        for own_launch, reference in zip(sample.launches, sample.reference.launches, strict=True):
+            assert len(own_launch.iterations) == len(reference.iterations) >= run.iterations.least
+            assert own_launch.loops == reference.loops
+
+
+def test_a_round_that_the_end_cut_counts_with_the_iterations_that_all_sides_had() -> None:
+    launcher = FakeLauncher()
+    paired(launcher, limits=Limits(launches=3, iterations=40)).measure()
+    near_end = launcher.of(MEASURED, side="own")[-2 * 21]
+    launcher = FakeLauncher()
+    limits = Limits(launches=3, iterations=40, budget_s=near_end.ended_ns / 1e9)
+    (cut,) = paired(launcher, limits=limits).measure()
+    begun = Counter(event.at.reference for event in launcher.of(MEASURED, side="own") if event.at.order == 2)
+    shared = min(begun[True], begun[False])
+    assert 2 < shared < 40
+    assert cut.reference is not None
+    for side in (cut, cut.reference):
+        assert [len(launch.iterations) for launch in side.launches] == [40, 40, shared]
+        assert [launch.order for launch in side.memory] == [0, 1]
+    assert len(launcher.of(CHECK)) == 4
+
+
+def test_a_control_workload_is_cut_with_its_cell() -> None:
+    launcher = FakeLauncher(wall_ns=steady(PACE))
+    limits = Limits(launches=9, iterations=4, budget_s=30.0)
+    (sample,) = measured(launcher, "threads", limits=limits)
+    assert len(launcher.of("start", side="own")) > len(sample.launches) >= 2
+    assert [len(sample.launches)] * 2 == [len(sample.control), len(sample.locks)]
 
 
 def test_work_of_others_between_two_rounds_is_not_on_its_account() -> None:

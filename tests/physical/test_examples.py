@@ -49,7 +49,6 @@ def short_run(tmp_path: Path, executables: dict[str, str], *options: str) -> Rep
     short = ("--ftgate-launches=1", "--ftgate-iterations=1", "--ftgate-metrics=wall", "--ftgate-escalate=no")
     command = [sys.executable, "-m", "pytest", "--ftgate", "-p", "no:cacheprovider", *short]
     command += ["--ftgate-fail-on=broken"]  # against what was stored on another day one launch decides nothing
-    command += ["--ftgate-test-time=4s"]  # no time for the growth of memory, and for few barriers
     command += [f"--ftgate-report=json:{report}", *options]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
     if done.returncode:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -89,6 +89,7 @@ class Outcome:
         self.launcher = launcher
         self.report = report
         self.rows = {row.cell.nodeid: row for table in report.tables for row in table.rows}
+        self.begun = cast(Watcher, running.listener).begun
 
     def decision(self, nodeid: str = THREADS) -> Decision:
         return self.rows[nodeid].verdict.decision
@@ -960,32 +961,40 @@ def test_a_contract_is_judged_together_with_what_is_stored(project: Project) -> 
 # -- a budget ------------------------------------------------------------------------------------------------------
 
 
-def test_a_budget_goes_where_the_decision_is_nearest(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tests_that_share_a_budget_take_turns_until_each_is_decided(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     launcher = day()
     monkeypatch.setattr(time, "monotonic", launcher.clock)
-    quiet = group_of(spec=spec_of("threads", nodeid="test_quiet.py::test_it"))
-    loud = group_of(spec=spec_of("threads", nodeid="test_loud.py::test_it"))
-    calm, wild = noisy(20 * MS, 0.005, seed=3), noisy(20 * MS, 0.30, seed=3)
-    path = {"test_loud.py::test_it": wild, "test_quiet.py::test_it": calm}
-    starts: list[str] = []
+    noise_of = {"test_loud.py::test_it": 0.30, "test_calm.py::test_it": 0.003, "test_wild.py::test_it": 0.25}
+    walls = {nodeid: noisy(20 * MS, noise, seed=3) for nodeid, noise in noise_of.items()}
+    tests = [group_of(spec=spec_of("threads", nodeid=nodeid)) for nodeid in noise_of]
 
     def wall(at: At) -> float:
-        nodeid = launcher.requests[-1].spec.nodeid
-        return path[nodeid](at)
+        return walls[launcher.requests[-1].spec.nodeid](at)
 
     launcher.wall_ns = wall
-    launcher.on_start = lambda request: starts.append(request.spec.nodeid)
-    outcome = project.run(launcher, loud, quiet, against="main", budget_s=120.0)
-    assert launcher.clock() < 150
-    quiet_row, loud_row = (
-        outcome.rows[f"{name}::test_it[3.14-threads-w2]"] for name in ("test_quiet.py", "test_loud.py")
-    )
-    assert quiet_row.verdict.decision is Decision.PASSED
-    assert loud_row.verdict.decision is not Decision.REGRESSED
-    # Once every test has had its first rounds the quiet one is settled before the loud one goes on.
-    last_quiet = max(at for at, name in enumerate(starts) if name.startswith("test_quiet"))
-    assert starts[-1].startswith("test_loud")
-    assert last_quiet < len(starts) - 1
+    outcome = project.run(launcher, *tests, against="main", budget_s=120.0)
+    assert launcher.clock() < 120.5
+    assert outcome.decision("test_calm.py::test_it[3.14-threads-w2]") is Decision.PASSED
+    turns = [title.partition("::")[0] for title in outcome.begun[3:]]
+    last_calm = max(at for at, name in enumerate(turns) if name == "test_calm.py")
+    assert last_calm > 6
+    names = ("test_loud.py", "test_calm.py", "test_wild.py")
+    assert turns[: last_calm + 1] == [names[at % 3] for at in range(last_calm + 1)]
+    after = turns[last_calm + 1 :]
+    assert after[:-2:2] == ["test_wild.py"] * len(after[:-2:2])
+    assert after[1:-2:2] == ["test_loud.py"] * len(after[1:-2:2])
+    assert len(after) > 6
+
+
+def test_a_budget_is_the_end_whatever_is_under_way(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.recorded()
+    for budget_s in (1.0, 7.0, 23.0):
+        launcher = day(cell_slower(1.2))
+        monkeypatch.setattr(time, "monotonic", launcher.clock)
+        project.run(launcher, budget_s=budget_s)
+        assert budget_s / 2 < launcher.clock() < budget_s + 0.3
 
 
 @pytest.mark.parametrize("budget_s", [0.5, 2.0, 4.0, 5.3, 8.0])

@@ -188,16 +188,16 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="time",
-        help="budget of the whole run, for example 5m; all tests share it",
+        help="time of the whole run, for example 5m; all tests share it, and when it is over no iteration begins",
         parse=seconds,
         default=None,
         metavar="TIME",
     ),
     Option(
         name="test_time",
-        help="budget of one test for each of its worker counts",
+        help="time of one test, all its cells together, with what follows a miss (default: 3m)",
         parse=seconds,
-        default=90.0,
+        default=180.0,
         metavar="TIME",
     ),
     Option(

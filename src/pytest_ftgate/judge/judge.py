@@ -151,15 +151,6 @@ class Judge:
             return not sample.reference.failed
         return self.compared_with(sample).entry is not None
 
-    def more(self, samples: Iterable[Sample]) -> int | None:
-        """How many more rounds would settle all open metrics; 0 if none is open, None if that cannot be estimated."""
-        samples = TestSamples(samples)
-        alive = (sample for sample in samples if not sample.failed)
-        found = [verdict for sample in alive for verdict in self.metrics(sample, samples, final=False)]
-        open_ones = [verdict.more for verdict in found if verdict.decision is Decision.INCONCLUSIVE]
-        known = [more for more in open_ones if more is not None]
-        return max(known, default=0) if len(known) == len(open_ones) else None
-
     # -- verdicts ----------------------------------------------------------------------------------------------
 
     def compared_with(self, sample: Sample) -> ComparedWith:
@@ -181,7 +172,7 @@ class Judge:
             return Verdict(decision=Decision.ERROR, reason=sample.error.reason)
         compared_with = self.compared_with(sample)
         if not sample.launches:
-            reason = "the time budget ended before its first round: increase --ftgate-time"
+            reason = "the time ended before its first round: increase --ftgate-test-time or --ftgate-time"
             return Verdict(decision=Decision.INCONCLUSIVE, reason=reason, why=compared_with.why)
         judged = self._of_metrics(sample, samples, final=True, shown=shown)
         held = [verdict for _, verdict in self.contracts.verdicts(sample, samples, final=True)]

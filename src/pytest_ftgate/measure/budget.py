@@ -22,14 +22,20 @@ PILOT_ITERATIONS = 5
 MOST_SHORT_ITERATIONS = 200
 ITERATIONS_STANDARD_ERROR = 0.02
 """The standard error of a launch's log value at which more iterations stop: the spread between launches is larger."""
+LEAST_ITERATIONS = 2
 LEAST_LAUNCHES = 2
 RESOLUTIONS_PER_VALUE = 1000
+
+
+class TimeIsUp(Exception):
+    """The time of a run has ended: nothing more is started, and no iteration begins."""
 
 
 class Limits(Struct, frozen=True, kw_only=True):
     """How much may be measured; seconds and counts. `launches` and `iterations` fix what else adapts.
 
-    `least_iterations` are taken if the budget allows them: a tail needs that many.
+    `budget_s` ends the measurement, whatever else is wanted. `least_iterations` are taken if it allows them: a tail
+    needs that many.
     """
 
     budget_s: float = 60.0
@@ -86,6 +92,11 @@ class IterationPlan:
         return self.spec.iterations or self.limits.most_iterations
 
     @property
+    def least(self) -> int:
+        """The fewest iterations of a launch."""
+        return min(LEAST_ITERATIONS, self.limits.iterations or self.most)
+
+    @property
     def pilot(self) -> int:
         """The iterations after which the number of iterations is decided."""
         return min(PILOT_ITERATIONS, self.most)
@@ -113,7 +124,11 @@ class IterationPlan:
 
 
 class RunBudget:
-    """How much time a run has left, and how many rounds fit into it."""
+    """How much time a run has left, and how many rounds fit into it.
+
+    `limits.budget_s` is what iterations are planned with. Measuring ends when the time granted is over: the same
+    seconds, unless tests share them.
+    """
 
     def __init__(self, limits: Limits, clock: Callable[[], float]) -> None:
         self.limits = limits
@@ -124,6 +139,7 @@ class RunBudget:
         self.iteration_ns = 0.0
         self._ended_rounds_s = 0.0
         self._began_s: float | None = None
+        self._end_s = limits.budget_s
 
     def begin_round(self) -> None:
         """Count the time from now on."""
@@ -137,9 +153,25 @@ class RunBudget:
         self._began_s = None
         self.rounds += 1
 
-    def grant(self, budget_s: float) -> None:
-        """Give it this much more time, in place of what is left."""
-        self.limits = msgspec.structs.replace(self.limits, budget_s=self.spent_s + budget_s)
+    def grant(self, share_s: float, left_s: float) -> None:
+        """Plan iterations with `share_s` more seconds, and end after `left_s` more, in place of what was left."""
+        self.limits = msgspec.structs.replace(self.limits, budget_s=self.spent_s + share_s)
+        self._end_s = self.spent_s + left_s
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until measuring ends."""
+        return max(0.0, self._end_s - self.spent_s)
+
+    @property
+    def expired(self) -> bool:
+        """Whether the time is over."""
+        return not self.left_s
+
+    def check(self) -> None:
+        """Raise TimeIsUp if the time is over."""
+        if self.expired:
+            raise TimeIsUp
 
     @property
     def round_so_far_s(self) -> float:
@@ -152,16 +184,11 @@ class RunBudget:
         return self._ended_rounds_s + self.round_so_far_s
 
     @property
-    def left_ns(self) -> float:
-        """What is left of the budget."""
-        return max(0.0, self.limits.budget_s - self.spent_s) * 1e9
-
-    @property
     def remaining_s(self) -> float | None:
         """Seconds that the rounds still wanted will probably take; None before the first round has ended."""
         if not self.rounds:
             return None
-        return self.spent_s / self.rounds * (self.rounds_wanted - self.rounds)
+        return min(self.left_s, self.spent_s / self.rounds * (self.rounds_wanted - self.rounds))
 
     def spares(self, cost_ns: float, share: float) -> bool:
         """Whether something that informs but does not decide takes at most this share of a round."""
@@ -199,7 +226,7 @@ class RunBudget:
             effect=self.limits.effect,
             costs=Costs(launch_ns=launch_ns, iteration_ns=self.iteration_ns),
             iterations=plan.planned,
-            budget_ns=self.left_ns,
+            budget_ns=self.left_s * 1e9,
             taken=self.rounds,
         )
 
@@ -208,7 +235,8 @@ class RunBudget:
         missing = self.limits.floor - self.rounds
         if missing <= 0:
             return plan.planned
-        affordable = (self.left_ns / missing - launch_ns) / max(1.0, self.iteration_ns)
+        left_ns = (self.limits.budget_s - self.spent_s) * 1e9
+        affordable = (left_ns / missing - launch_ns) / max(1.0, self.iteration_ns)
         return max(plan.pilot, min(plan.planned, math.floor(affordable)))
 
 
@@ -274,11 +302,6 @@ def calibrated_loops(wall_ns: Sequence[float], resolution_ns: float, *, at_least
         return 1
     decade: int = 10 ** math.floor(math.log10(loops))
     return next(step * decade for step in (1, 2, 5, 10) if step * decade >= loops)
-
-
-def share(budget_ns: float, remaining: int) -> float:
-    """The next group's part, in ns, of the time left, when `remaining` groups (this one included) are to come."""
-    return max(0.0, budget_ns) / max(1, remaining)
 
 
 def _median_noise(ratios: Sequence[float]) -> float:

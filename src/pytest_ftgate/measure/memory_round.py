@@ -9,6 +9,7 @@ import msgspec
 
 from ..model import Barrier, Launch, SamplingCost, iteration_value
 from ..runner.protocol import WARMUP
+from .budget import LEAST_LAUNCHES, TimeIsUp
 from .cell_run import CellRun
 from .launch import Handle, Held, LaunchRole
 from .run_context import RunContext
@@ -33,13 +34,30 @@ class MemoryRound:
         self.number = context.budget.rounds
 
     def measure(self) -> None:
-        """One memory launch of each cell that needs one, and of its reference; some launches that only inform."""
-        for cell_run in self.context.shuffled(self.context.needing("memory")):
-            for side in self.context.shuffled(cell_run.with_reference):
-                self.context.report(cell_run, "memory")
-                with side.attribute_errors():
-                    if cell_run.alive and side.alive:
-                        self._measure(side, informs=side is cell_run and cell_run.reference is None)
+        """One memory launch of each cell that needs one, and of its reference; some launches that only inform.
+
+        If the time is over between the two, neither counts. None is started while a second round of time launches would
+        not fit beside them.
+        """
+        budget, needing = self.context.budget, self.context.needing("memory")
+        cost_ns = sum(self.cost_ns(side, side.longest_ns) for each in needing for side in each.with_reference)
+        early = budget.rounds + 1 < min(LEAST_LAUNCHES, budget.rounds_wanted)
+        if early and budget.left_s < budget.round_so_far_s + cost_ns / 1e9:
+            return
+        for cell_run in self.context.shuffled(needing):
+            try:
+                self._measure_sides(cell_run)
+            except TimeIsUp:
+                for side in cell_run.with_reference if cell_run.reference else ():
+                    side.memory = [launch for launch in side.memory if launch.order != self.number]
+                return
+
+    def _measure_sides(self, cell_run: CellRun) -> None:
+        for side in self.context.shuffled(cell_run.with_reference):
+            self.context.report(cell_run, "memory")
+            with side.attribute_errors():
+                if cell_run.alive and side.alive:
+                    self._measure(side, informs=side is cell_run and cell_run.reference is None)
 
     def cost_ns(self, cell_run: CellRun, wall_ns: float) -> float:
         """What the memory launches of a cell will take once they are started, with iterations of `wall_ns`."""
@@ -73,7 +91,9 @@ class MemoryRound:
             both = informs and self.number < BARE_HOLDS and self.context.spares(max(hold_ns, wall_ns), 0.1)
             ways = self.context.shuffled([True, False]) if both else [True]
             call_ns = 0.0 if self.iterations.window_ns else cell_run.call_ns
-            held = {sampled: launch.handle.measure_held(hold_ns, sampled, call_ns) for sampled in ways}
+            held = {
+                sampled: launch.handle.measure_held(hold_ns, sampled, call_ns) for sampled in self.context.in_time(ways)
+            }
             self.context.sample_conditions()
             return launch.finish(
                 self.number,
@@ -89,7 +109,7 @@ class MemoryRound:
             count = BARRIERS if self.context.spares(BARRIERS * cell_run.longest_ns, 0.15) else 2
             return self._barriers(handle, count)
         if cell_run.cell.executor.kind == "server":
-            for _ in range(self.iterations.warmups):
+            for _ in self.context.in_time(range(self.iterations.warmups)):
                 handle.iteration(WARMUP, 1, self.iterations.window_ns)
         return ()
 
@@ -108,7 +128,7 @@ class MemoryRound:
     def _barriers(self, handle: Handle, count: int) -> tuple[Barrier, ...]:
         window_ns = min(self.iterations.window_ns, BARRIER_WINDOW_NS)
         loops = 1 if window_ns else self.iterations.loops or 1
-        return tuple(handle.barrier(loops, window_ns) for _ in range(count))
+        return tuple(handle.barrier(loops, window_ns) for _ in self.context.in_time(range(count)))
 
     def _affords_growth(self, cell_run: CellRun) -> bool:
         wall_ns = cell_run.longest_ns

@@ -32,16 +32,38 @@ class TimeRound:
         self.resolution_ns = 0.0
 
     def measure(self) -> None:
-        """Start all launches, warm them up, interleave their iterations, let them end."""
-        with self._started() as launches:
-            self._each(launches, "starting", self._ready)
-            self._each(launches, "first iteration", lambda launch: self._unmeasured(launch, COLD, 1))
-            self._warm_up(launches)
-            self._interleave(launches)
-            if not self.iterations.window_ns:
-                self._each(_bare(launches), "checking results", lambda launch: launch.handle.iteration(CHECK, 1, 0))
+        """Start all launches, warm them up, interleave their iterations, let them end.
+
+        If the time is over before that, only cells count whose launches have all had the least iterations.
+        """
+        with contextlib.suppress(budget.TimeIsUp), self._started() as launches:
+            counted = launches
+            try:
+                self._iterate(launches)
+            except budget.TimeIsUp:
+                counted = self._cut(launches)
             self.context.sample_conditions()
-            self._each(launches, "ending", self._finish)
+            self._each(counted, "ending", self._finish, late=True)
+
+    def _iterate(self, launches: Sequence[RunningLaunch]) -> None:
+        self._each(launches, "starting", self._ready)
+        self._each(launches, "first iteration", lambda launch: self._unmeasured(launch, COLD, 1))
+        self._warm_up(launches)
+        self._interleave(launches)
+        if not self.iterations.window_ns:
+            self._each(_bare(launches), "checking results", lambda launch: launch.handle.iteration(CHECK, 1, 0))
+
+    def _cut(self, launches: Sequence[RunningLaunch]) -> list[RunningLaunch]:
+        """The launches that count although the time was over: of a cell all or none, with as many iterations each."""
+        counted: list[RunningLaunch] = []
+        for cell_run in self.context.cell_runs:
+            own = [each for each in launches if each.cell_run in cell_run.with_reference and each.cell_run.alive]
+            shared = min((len(launch.values) for launch in _bare(own)), default=0)
+            if shared >= self.iterations.least and all(each.values for each in own):
+                counted += own
+                for launch in _bare(own):
+                    launch.counted = shared
+        return counted
 
     @contextlib.contextmanager
     def _started(self) -> Iterator[list[RunningLaunch]]:
@@ -64,9 +86,16 @@ class TimeRound:
                         launches.append(launch)
             yield launches
 
-    def _each(self, launches: Sequence[RunningLaunch], phase: str, act: Callable[[RunningLaunch], object]) -> None:
-        """One launch after the other; one that fails ends its own cell alone."""
-        for launch in launches:
+    def _each(
+        self,
+        launches: Sequence[RunningLaunch],
+        phase: str,
+        act: Callable[[RunningLaunch], object],
+        *,
+        late: bool = False,
+    ) -> None:
+        """One launch after the other; one that fails ends its own cell alone. Raises TimeIsUp unless `late`."""
+        for launch in launches if late else self.context.in_time(launches):
             if launch.cell_run.alive:
                 self.context.report(launch.cell_run, phase)
                 with launch.cell_run.attribute_errors(ROLES[launch.role]):
