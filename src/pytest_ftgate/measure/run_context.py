@@ -37,6 +37,8 @@ class RunningLaunch:
         self.started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self.values: list[float] = []
         self.latest_wall_ns: int | None = None
+        self.checked = False
+        """Whether its results were compared."""
 
     @property
     def role(self) -> LaunchRole:
