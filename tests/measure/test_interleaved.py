@@ -47,6 +47,7 @@ from pytest_ftgate.runner.protocol import BARRIER, CHECK, COLD, HOLD, MEASURED, 
 
 ITERATIONS = (COLD, WARMUP, MEASURED, CHECK)
 MOST_LOCK_ITERATIONS = max(LOCK_ITERATIONS)
+MOST_BARRIERS = max(BARRIERS)
 READY = PreparedTarget(interpreter=GIL, python="/opt/env/bin/python", key="build", environment={"A": "1"})
 FREE = PreparedTarget(
     interpreter=msgspec.structs.replace(GIL, free_threaded=True, gil_enabled=False),
@@ -208,8 +209,8 @@ def test_memory_is_sampled_in_launches_of_their_own() -> None:
     assert {event.at.side for event in launcher.of(HOLD)} == {"own"}
     assert {event.at.side for event in launcher.of(BARRIER)} == {"own", "empty"}
     for sample in samples:
-        assert [len(launch.barriers) for launch in sample.memory] == [BARRIERS] * 3
-        assert [len(launch.barriers) for launch in sample.floor] == [BARRIERS] * FLOORS
+        assert [len(launch.barriers) for launch in sample.memory] == [MOST_BARRIERS] * 3
+        assert [len(launch.barriers) for launch in sample.floor] == [MOST_BARRIERS] * FLOORS
         assert not any(launch.memory for launch in sample.floor)
         assert [launch.order for launch in sample.memory] == [0, 1, 2]
         assert {point.uss_bytes for launch in sample.memory for point in launch.memory} == {20 * MIB}
@@ -524,7 +525,7 @@ def test_what_only_informs_is_left_out_where_iterations_are_long() -> None:
     for sample in samples:
         assert (sample.growth, sample.floor) == ((), ())
         assert {len(launch.iterations) for launch in sample.locks} <= {1, 2}
-        assert {len(launch.barriers) for launch in sample.memory} == {2}
+        assert {len(launch.barriers) for launch in sample.memory} <= {1, 2}
         assert all(launch.sampling_cost is None for launch in sample.memory)
     assert len(samples[0].launches) == 2
     assert (

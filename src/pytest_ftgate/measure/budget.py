@@ -43,7 +43,6 @@ class Limits(Struct, frozen=True, kw_only=True):
     most_iterations: int = 50
     least_iterations: int = 0
     effect: float = 0.05
-    hold_s: float = 0.25
     timeout_s: float = 60.0
 
 

@@ -167,8 +167,7 @@ class TimeRound:
     def _probed_iterations(self, launches: Sequence[RunningLaunch]) -> int:
         """Fewer with the lock probe if iterations are long: they have more waits in them, too."""
         longest = max((launch.latest_wall_ns or 0 for launch in launches if launch.role == "locks"), default=0)
-        spares = self.context.spares
-        return next((count for count in LOCK_ITERATIONS if spares(count * longest, 0.25)), LOCK_ITERATIONS[-1])
+        return self.context.most(LOCK_ITERATIONS, longest, 0.25)
 
     def _order(self, launches: Sequence[RunningLaunch], probed: bool) -> list[RunningLaunch]:
         """Random order of cells, each next to what it is paired with, which of the two comes first being random too.

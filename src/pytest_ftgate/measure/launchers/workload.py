@@ -39,6 +39,8 @@ START_TIMEOUT_S = 120.0
 LOCKS = "locks"
 SETTLED = {"MIMALLOC_PURGE_DELAY": "0"}
 """Else the allocator of free-threaded builds keeps freed pages for a while, which hides a leak or looks like one."""
+HELD_CALLS = 1.25
+"""Calls of a body that a hold is long enough for at least, so that every part of one can be sampled."""
 TOGETHER = 0
 """The loops of an iteration whose workers stop together, once its window has passed."""
 STARTHOOK = "pytest_ftgate/runner/starthook"
@@ -223,7 +225,7 @@ class WorkloadHandle:
 
     def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> Held:
         """One held iteration, its first and last tenth not sampled; of a long body one call, sampled to its end."""
-        seconds = max(window_ns / 1e9, hold_needed_s(self.sample_cost_s) / SAMPLED)
+        seconds = max(window_ns / 1e9, HELD_CALLS * one_ns / 1e9, hold_needed_s(self.sample_cost_s) / SAMPLED)
         one_call = one_ns >= window_ns
         loops = 1 if one_call or not one_ns else TOGETHER
         window_ns = 0 if one_call else round(seconds * 1e9)
