@@ -19,6 +19,7 @@ from .config import RunConfig
 from .references import References
 from .stored import StoredBaselines
 from .targets import Targets
+from .unchanged import UnchangedCells
 
 RECORD_LAUNCHES, CHECK_LAUNCHES = 12, 5
 
@@ -42,7 +43,8 @@ class RunTime:
 
 
 class Resources(NamedTuple):
-    """The options of a run, its targets, references and stored baselines, its error levels, launcher and time."""
+    """The options of a run, its targets, references and stored baselines, its error levels, launcher and time,
+    and what finds cells that need no measurement."""
 
     config: RunConfig
     plan: Plan
@@ -53,6 +55,7 @@ class Resources(NamedTuple):
     launcher: Launcher
     listener: Listener
     time: RunTime
+    unchanged: UnchangedCells
 
     def limits(self, group: Group, cells: Sequence[Cell]) -> Limits:
         """How much of a test may be measured: twice as long for a recording, and longer for more worker counts."""
