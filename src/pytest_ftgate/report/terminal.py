@@ -225,7 +225,9 @@ def _table(table: Table, style: Style) -> list[str]:
         else:
             findings += [line for row in rows for line in _finding(row, style)]
     named = (("unchanged", _unchanged(table)), ("passed by", _passed_by(table, style)), ("machine", _remarks(table)))
-    remarks = [line for name, texts in named for text in texts for line in entry(name, text, style, indent=2, column=11)]
+    remarks = [
+        line for name, texts in named for text in texts for line in entry(name, text, style, indent=2, column=11)
+    ]
     return [*lines, *([""] if findings or remarks else []), *findings, *remarks]
 
 

@@ -168,7 +168,7 @@ class Side:
             seen = sorted(
                 (entry.name, entry.is_dir(), 0 if entry.is_dir() else entry.stat(follow_symlinks=False).st_size)
                 for entry in entries
-                if entry.name != "__pycache__"
+                if entry.name not in ("__pycache__", ".git")
             )
         return repr(seen)
 

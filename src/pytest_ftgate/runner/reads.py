@@ -52,6 +52,10 @@ def install(file: str) -> None:
         return
     _file = os.path.abspath(file)
     note(STARTED, sys.executable)
+    for module in tuple(sys.modules.values()):  # those that a .pth file has imported
+        origin = getattr(module, "__file__", None)
+        if isinstance(origin, str):
+            note(FILE, _place(origin))
     for name in ("stat", "lstat", "access", "readlink"):
         setattr(os, name, _Asked(getattr(os, name)))
     os.open = _Opened(_open)
@@ -104,24 +108,29 @@ class _Asked:
         return getattr(self._original, name)
 
     def __call__(self, path: Any, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(path, int):
-            self._note(path, kwargs.get("dir_fd"), *args)
+        kind = self._kind(path, args, kwargs)
+        if kind:
+            try:
+                note(kind, _place(path, kwargs.get("dir_fd")))
+            except (TypeError, ValueError):
+                pass  # the call fails as well
+            except FileNotFoundError:
+                note(UNKNOWN, "a path below a descriptor")
         return self._original(path, *args, **kwargs)
 
-    def _note(self, path: Any, folder: Any, *_: Any) -> None:
-        try:
-            place = _place(path, folder)
-        except (OSError, TypeError, ValueError):
-            return  # the question fails as well
-        note(FILE, place)
+    def _kind(self, path: Any, args: Any, kwargs: Any) -> str:
+        """The kind of note for this call; empty for none."""
+        return "" if isinstance(path, int) else FILE
 
 
 class _Opened(_Asked):
     """`os.open`, whose event does not tell below which folder it opens."""
 
-    def _note(self, path: Any, folder: Any, *args: Any) -> None:
-        if folder is not None:
-            note(WRITTEN if args and args[0] & _WRITING else FILE, _place(path, folder))
+    def _kind(self, path: Any, args: Any, kwargs: Any) -> str:
+        if kwargs.get("dir_fd") is None:
+            return ""
+        flags = args[0] if args else kwargs.get("flags", 0)
+        return WRITTEN if flags & _WRITING else FILE
 
 
 def _watch_searches() -> None:
