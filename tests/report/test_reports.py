@@ -323,7 +323,7 @@ def test_what_was_measured_as_a_file_differs_is_rerun_with_the_comparison_alone(
     verdict = Verdict(decision=Decision.REGRESSED, baseline="main (1eb3b87)", basis="paired", why=why)
     text = shown(one_table(row(verdict=verdict)))
     assert f"judged by  paired launches ({why})" in text
-    assert "rerun      pytest --ftgate --ftgate-against=main 'tests" in text
+    assert "rerun      pytest --ftgate --ftgate-against=main 't.py::" in text
 
 
 def test_unchanged_cells_say_once_by_what() -> None:
