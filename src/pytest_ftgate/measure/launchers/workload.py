@@ -26,6 +26,7 @@ from ...model import (
 )
 from ...runner.locks.sites import FOLDER, OFF, WINDOW
 from ...runner.protocol import BARRIER, HOLD, PROTOCOL
+from ...runner.reads import READS
 from ..launch import CellUnsupported, Held, LaunchFailed, Request, setup_of
 from ..watch import lock_waits
 from ..watch.memory import barrier_point, hold_needed_s
@@ -96,7 +97,11 @@ def lock_environment(runner: Path, folder: Path) -> dict[str, str]:
     """Turns the lock probe on in every process and interpreter of a launch; makes the folder that they write to."""
     folder.mkdir()
     (folder / WINDOW).write_bytes(bytes((OFF,)))
-    return {FOLDER: str(folder), "PYTHONPATH": os.pathsep.join((str(runner / STARTHOOK), str(runner)))}
+    return {FOLDER: str(folder), **_start_hook(runner)}
+
+
+def _start_hook(runner: Path) -> dict[str, str]:
+    return {"PYTHONPATH": os.pathsep.join((str(runner / STARTHOOK), str(runner)))}
 
 
 class WorkloadLauncher:
@@ -127,6 +132,8 @@ class WorkloadLauncher:
                 environment |= SETTLED
             if request.role == "locks":
                 environment |= lock_environment(self.runner, folder / LOCKS)
+            if request.reads:
+                environment |= {READS: request.reads, **_start_hook(self.runner)}
             job = folder / "job.json"
             content = json.dumps(job_of(request, folder / "result.json", (to_child, from_child)))
             job.write_text(content, encoding="utf-8")
