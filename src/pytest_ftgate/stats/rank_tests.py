@@ -28,12 +28,12 @@ LEAST_LAUNCHES, LEAST_ITERATIONS = 3, 4
 
 
 def location(values: Values, level: float) -> Interval:
-    """The centre of values that scatter symmetrically, in their unit, with the exact interval of `signed_rank`.
+    """The centre of values that scatter symmetrically, in their unit, with an exact interval.
 
     The one-sample estimate of Hodges & Lehmann (1963): the median of the means of all pairs, a value with itself
-    included; its interval holds the shifts that `signed_rank` does not reject. `Interval.level` is the level that it
-    really has: five values reach 0.9375 at most, one has level 0. Raises ValueError for none, or for one that is not
-    finite.
+    included; its interval holds the shifts that Wilcoxon's signed-rank test does not reject. `Interval.level` is the
+    level that it really has: five values reach 0.9375 at most, one has level 0. Raises ValueError for none, or for one
+    that is not finite.
     """
     return _interval(_walsh_means(values), _signed_rank_tail(len(values)), level)
 
@@ -287,27 +287,17 @@ def _critical(tail: Sequence[float], alpha: float) -> int:
 
 
 def _interval(shifts: Floats, tail: Sequence[float], level: float) -> Interval:
-    """The median of the shifts with its two-sided interval, see `_bounds`."""
+    """The median of the shifts, between those at which a test that counts how many lie beyond begins to reject.
 
-    import numpy as np
-
-    error = (1 - level) / 2
-    low, high, reached = _bounds(shifts, tail, error, error)
-    return Interval(value=float(np.median(shifts)), low=low, high=high, level=reached)
-
-
-def _bounds(shifts: Floats, tail: Sequence[float], low_error: float, high_error: float) -> tuple[float, float, float]:
-    """(low, high, level): the shifts at which a test that counts how many of `shifts` lie beyond begins to reject.
-
-    `tail` is the null distribution of that count. A bound for which there are too few values is the widest one.
+    `tail` is the null distribution of that count. With too few values for the level the interval is the widest one.
     """
 
     import numpy as np
 
     ordered, pairs = np.sort(shifts), len(shifts)
-    low_wins, high_wins = (min(_critical(tail, error), pairs) for error in (low_error, high_error))
-    low, high = float(ordered[pairs - low_wins]), float(ordered[high_wins - 1])
-    return low, high, max(0.0, 1 - tail[low_wins] - tail[high_wins])
+    wins = min(_critical(tail, (1 - level) / 2), pairs)
+    low, high = float(ordered[pairs - wins]), float(ordered[wins - 1])
+    return Interval(value=float(np.median(shifts)), low=low, high=high, level=max(0.0, 1 - 2 * tail[wins]))
 
 
 def _slopes(xs: Values, ys: Values) -> Floats:
