@@ -30,6 +30,7 @@ from .option_types import (
     target,
     threshold,
     truth,
+    unchanged,
     whole,
 )
 
@@ -141,6 +142,14 @@ OPTIONS: tuple[Option, ...] = (
         optional=MERGE_BASE,
     ),
     Option(
+        name="unchanged",
+        help="skip (the default): with --ftgate-against a test whose cells read the same files on both sides passes "
+        "unmeasured; measure: measure it all the same",
+        parse=unchanged,
+        default="skip",
+        metavar="skip|measure",
+    ),
+    Option(
         name="escalate",
         help="measure a cell that misses its stored baseline together with the baseline's commit, and let that decide "
         "(default: yes)",
@@ -188,16 +197,16 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="time",
-        help="budget of the whole run, for example 5m; all tests share it",
+        help="time of the whole run, for example 5m; all tests share it, and when it is over no iteration begins",
         parse=seconds,
         default=None,
         metavar="TIME",
     ),
     Option(
         name="test_time",
-        help="budget of one test for each of its worker counts",
+        help="time of one test, all its cells together, with what follows a miss (default: 3m)",
         parse=seconds,
-        default=90.0,
+        default=180.0,
         metavar="TIME",
     ),
     Option(

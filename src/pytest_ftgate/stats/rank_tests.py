@@ -23,8 +23,6 @@ Estimator: TypeAlias = float | None
 """How a launch is reduced to one value: a quantile of the iterations of both sides, or PAIRED."""
 PAIRED: Final = None
 TAIL_QUANTILE = 0.9
-LEAST_LAUNCHES, LEAST_ITERATIONS = 3, 4
-"""With fewer launches, or fewer iterations in one, no estimator can be chosen by its spread."""
 
 
 def location(values: Values, level: float) -> Interval:
@@ -181,35 +179,6 @@ def paired_shift(own: Values, other: Values) -> tuple[float, float]:
         raise ValueError("no iterations to compare")
     logs = np.log(_positive(own[:pairs])) - np.log(_positive(other[:pairs]))
     return float(np.median(_walsh_means(logs))), gini_deviation(logs) / math.sqrt(pairs)
-
-
-def blind_estimator(
-    launches: Sequence[tuple[Values, Values]], candidates: Sequence[Estimator] = (None, 0.5, 0.25, 0.1, 0.0)
-) -> Estimator:
-    """The estimator whose `iterations_ratio` varies least within a launch, chosen without bias towards a verdict.
-
-    `launches` holds per launch the positive iteration times of a cell and of the side interleaved with it. For each
-    candidate, the ratio of a launch's even iterations is compared with that of its odd ones; the candidate with the
-    smallest root mean square of their log-ratios wins, a tie goes to the earlier one. With fewer than 3 launches of 4
-    iterations it is PAIRED.
-
-    Against stored launches only the reference's launches are passed, so that the choice cannot favour a verdict. For
-    paired launches both sides of each pair are passed, (changed, reference). The choice is then the same if the sides
-    of any pair are exchanged, or if one side is multiplied by a constant: both half ratios change alike. So the choice
-    is independent of the signs of the differences from any limit, as the signed-rank test requires.
-    """
-    usable = [(own, other) for own, other in launches if min(len(own), len(other)) >= LEAST_ITERATIONS]
-    if len(usable) < LEAST_LAUNCHES:
-        return PAIRED
-
-    def spread(estimator: Estimator) -> float:
-        halves = [
-            iterations_ratio(own[::2], other[::2], estimator) / iterations_ratio(own[1::2], other[1::2], estimator)
-            for own, other in usable
-        ]
-        return round(math.sqrt(sum(math.log(ratio) ** 2 for ratio in halves) / len(halves)), 12)
-
-    return min(candidates, key=spread)
 
 
 def gini_deviation(values: Values) -> float:
