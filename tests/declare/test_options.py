@@ -31,6 +31,7 @@ TEXTS = {
     option_types.report_target: ("json:a", "json:b", "json:c:d"),
     option_types.decision: ("improved", "no-baseline", "regressed"),
     option_types.metric: ("wall", "tail", "lock_wait_share"),
+    option_types.unchanged: ("skip", "measure", "skip"),
     option_types.revision: ("merge-base", "v1.0~2", "dist:numpy==2.1"),
     option_types.threshold: ("wall:margin=3%", "tail:effect=80%,margin=.2", "uss:floor=1MiB"),
     str: ("--pre", "-e", "numpy"),
@@ -48,6 +49,7 @@ WRONG: dict[Callable[[str], Any], str] = {
     option_types.report_target: "xml:a",
     option_types.decision: "regresed",
     option_types.metric: "ratio",
+    option_types.unchanged: "yes",
     option_types.revision: "dist:numpy",
     option_types.threshold: "wall",
 }

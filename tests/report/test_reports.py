@@ -318,6 +318,22 @@ def test_a_comparison_is_rerun_with_the_same_comparison() -> None:
     assert "ftgate baseline diff" not in text
 
 
+def test_what_was_measured_as_a_file_differs_is_rerun_with_the_comparison_alone() -> None:
+    why = "--ftgate-against main; tests/helper.py differs"
+    verdict = Verdict(decision=Decision.REGRESSED, baseline="main (1eb3b87)", basis="paired", why=why)
+    text = shown(one_table(row(verdict=verdict)))
+    assert f"judged by  paired launches ({why})" in text
+    assert "rerun      pytest --ftgate --ftgate-against=main 't.py::" in text
+
+
+def test_unchanged_cells_say_once_by_what() -> None:
+    reason = "not measured: the 14 files that it reads are the same at main"
+    unchanged = row(verdict=Verdict(decision=Decision.UNCHANGED, reason=reason))
+    passed = row(verdict=Verdict(decision=Decision.PASSED))
+    assert f"  unchanged  {reason}\n" in shown(one_table(unchanged, unchanged))
+    assert f"  unchanged  {reason}: {unchanged.cell.label}\n" in shown(one_table(unchanged, passed))
+
+
 def test_what_passed_names_its_basis_in_one_line() -> None:
     stored = row(verdict=Verdict(decision=Decision.PASSED, basis="stored"))
     paired = row(verdict=Verdict(decision=Decision.PASSED, basis="paired", why="its commit was measured too"))

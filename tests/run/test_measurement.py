@@ -56,6 +56,7 @@ from pytest_ftgate.run.references import References
 from pytest_ftgate.run.resources import Resources, RunTime
 from pytest_ftgate.run.stored import StoredBaselines
 from pytest_ftgate.run.targets import TargetLookup, Targets
+from pytest_ftgate.run.unchanged import UnchangedCells
 from pytest_ftgate.stats import alpha_spending
 
 POLICY = Policy(metrics=metrics.GATING, cli=(), ini=(), alpha=0.01 / 8, beta=alpha_spending.BETA, probe_cost=0.25)
@@ -185,6 +186,7 @@ class Desk:
             launcher=self.launcher,
             listener=Quiet(),
             time=RunTime(run_s),
+            unchanged=UnchangedCells(config, self.targets, self.references, self.launcher, Quiet()),
         )
         measurement = Measurement(group, resources)
         measurement.begin()

@@ -80,6 +80,7 @@ class Bench:
         module: str = "test_workload",
         import_mode: str = "prepend",
         sys_path: tuple[str, ...] | None = None,
+        reads: str = "",
     ) -> Handle:
         """A launch that is told what to do by the test; it is ended with the test."""
         path = self.folder / (module.replace(".", "/") + ".py")
@@ -104,6 +105,7 @@ class Bench:
             hash_seed=7,
             padding=100,
             timeout_s=timeout_s,
+            reads=reads,
         )
         handle = self.launcher.start(request)
         self.started.append(handle)

@@ -368,6 +368,7 @@ CONFIG = RunConfig(
     probe_cost=0.25,
     install=(),
     against="",
+    unchanged="measure",
     escalate=True,
 )
 """The options of a scripted run: as many rounds as it wants, and nothing installed."""

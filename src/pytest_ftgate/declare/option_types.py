@@ -135,6 +135,13 @@ def threshold(text: str) -> Threshold:
     return thresholds.parse(text)
 
 
+def unchanged(text: str) -> str:
+    """`skip` or `measure`."""
+    if text not in ("skip", "measure"):
+        raise ValueError("skip or measure")
+    return text
+
+
 MERGE_BASE = "merge-base"
 _DISTRIBUTION = r"dist:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?==[A-Za-z0-9][A-Za-z0-9._+!-]*"
 _REVISION = r"(?!-)(?!.*\.\.)(?!.*//)[^\s:?*\[\\]*[^\s:?*\[\\/.]"

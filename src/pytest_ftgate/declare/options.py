@@ -30,6 +30,7 @@ from .option_types import (
     target,
     threshold,
     truth,
+    unchanged,
     whole,
 )
 
@@ -139,6 +140,14 @@ OPTIONS: tuple[Option, ...] = (
         default=None,
         metavar="REV",
         optional=MERGE_BASE,
+    ),
+    Option(
+        name="unchanged",
+        help="skip (the default): with --ftgate-against a test whose cells read the same files on both sides passes "
+        "unmeasured; measure: measure it all the same",
+        parse=unchanged,
+        default="skip",
+        metavar="skip|measure",
     ),
     Option(
         name="escalate",

@@ -7,7 +7,6 @@ reference decides. Where there is none, a prediction from the stored recordings 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
 
 import msgspec
 
@@ -33,20 +32,17 @@ from ..model import (
 )
 from ..stats import alpha_spending
 from ..store import recording, schema
-from . import comparisons, decide, metrics, per_launch, prediction, thresholds
+from . import comparisons, decide, metrics, per_launch, prediction, recorded, thresholds
 from .comparisons import Numbers
 from .contract_judge import ContractJudge
 from .contracts import check, grammar
 
 PAIRED_ROUNDS = alpha_spending.LOOKS[-1]
-SCREEN_LAUNCHES = 12
+SCREEN_LAUNCHES = prediction.MOST_LAUNCHES
 LEAST_ROUNDS = 5
 """Rounds of a cell without a comparison: enough for intervals of its figures."""
 HOPELESS_ROUNDS = 3
 """After this many rounds without a value of a metric, no value is expected."""
-FIRST_CONTROLS = 6
-"""Launches whose control converts a floor in seconds to multiples of the control. Later launches do not count, because
-they would change values that an earlier interim test has used."""
 
 
 class Policy(Struct, frozen=True, kw_only=True):
@@ -144,7 +140,7 @@ class Judge:
 
     def _hopeful(self, verdict: MetricVerdict, sample: Sample, at_most: int) -> bool:
         rounds = max(len(sample.launches), len(sample.memory))
-        return rounds < at_most and (bool(verdict.launches) or rounds < HOPELESS_ROUNDS)
+        return rounds < at_most and verdict.more != 0 and (bool(verdict.launches) or rounds < HOPELESS_ROUNDS)
 
     def _compared(self, sample: Sample) -> bool:
         if sample.reference is not None:
@@ -191,7 +187,7 @@ class Judge:
         entry = self.compared_with(sample).entry
         if entry is None or Metric.TAIL not in self.policy.metrics or not sample.launches:
             return ""
-        tails = comparisons.with_stored(sample, entry, [Metric.TAIL]).get(Metric.TAIL)
+        tails = recorded.with_stored(sample, entry, [Metric.TAIL]).get(Metric.TAIL)
         if tails is None or tails.new:
             return ""
         least = metrics.LEAST_TAIL_ITERATIONS
@@ -273,11 +269,9 @@ class Judge:
             return {}
         entry = compared_with.entry
         if compared_with.basis == "stored":
-            return comparisons.with_stored(sample, entry, names)
+            return recorded.with_stored(sample, entry, names)
         executor = next((each for each in samples if each.cell.nodeid == compared_with.executor_nodeid), None)
-        return comparisons.portable(
-            sample, entry, executor=executor, stored_executor=compared_with.executor, names=names
-        )
+        return recorded.portable(sample, entry, executor=executor, stored_executor=compared_with.executor, names=names)
 
     def _judged(self, metric: str, numbers: Numbers, basis: Basis, sample: Sample, final: bool) -> MetricVerdict:
         if not numbers.new:
@@ -398,10 +392,9 @@ def _unit_in(unit: str, sample: Sample) -> float:
     """The factor from a floor to the unit of the values: floors of times are in seconds."""
     if unit == "ns":
         return NS_PER_S
-    if unit == comparisons.OF_CONTROL:
-        controls = per_launch.launch_values(sample.control)
-        first = [controls[order] for order in sorted(controls)[:FIRST_CONTROLS]]
-        return NS_PER_S / median(first) if first else 0.0
+    if unit == recorded.OF_CONTROL:
+        control_ns = per_launch.median_of(recorded.value_of(sample, recorded.CONTROL).values())
+        return NS_PER_S / control_ns if control_ns else 0.0
     return 1.0
 
 

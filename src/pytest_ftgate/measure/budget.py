@@ -19,10 +19,12 @@ WINDOW_S = 0.2
 """The window of an iteration of a test with a duration, where the test sets none."""
 PILOT_ITERATIONS = 5
 """The first iterations of the first launch: their spread decides how many iterations a launch has."""
-MOST_SHORT_ITERATIONS = 200
-ITERATIONS_STANDARD_ERROR = 0.02
-"""The standard error of a launch's log value at which more iterations stop: the spread between launches is larger."""
 LEAST_ITERATIONS = 2
+MOST_SHORT_ITERATIONS = 200
+SPREAD_BETWEEN = 0.03
+"""The assumed standard deviation, between launches, of the log of a launch's value."""
+CHEAP_NS = 2e9
+"""What more than the least iterations of a round's launches may take."""
 LEAST_LAUNCHES = 2
 RESOLUTIONS_PER_VALUE = 1000
 
@@ -34,8 +36,8 @@ class TimeIsUp(Exception):
 class Limits(Struct, frozen=True, kw_only=True):
     """How much may be measured; seconds and counts. `launches` and `iterations` fix what else adapts.
 
-    `budget_s` ends the measurement, whatever else is wanted. `least_iterations` are taken if it allows them: a tail
-    needs that many.
+    `budget_s` ends the measurement, whatever else is wanted. `least_iterations` are taken where they are cheap and the
+    budget allows them: a tail needs that many.
     """
 
     budget_s: float = 60.0
@@ -46,7 +48,6 @@ class Limits(Struct, frozen=True, kw_only=True):
     most_iterations: int = 50
     least_iterations: int = 0
     effect: float = 0.05
-    hold_s: float = 0.25
     timeout_s: float = 60.0
 
 
@@ -96,15 +97,14 @@ class IterationPlan:
         """The fewest iterations of a launch."""
         return min(LEAST_ITERATIONS, self.limits.iterations or self.most)
 
-    @property
-    def pilot(self) -> int:
-        """The iterations after which the number of iterations is decided."""
-        return min(PILOT_ITERATIONS, self.most)
+    def pilot(self, iteration_ns: float) -> int:
+        """The iterations after which the number of iterations is decided: fewer where one of each launch is long."""
+        return min(PILOT_ITERATIONS if PILOT_ITERATIONS * iteration_ns <= CHEAP_NS else LEAST_ITERATIONS, self.most)
 
     @property
     def planned(self) -> int:
-        """The iterations of a launch as far as this is decided."""
-        return self.count or self.pilot
+        """The iterations of a launch, as far as this is decided."""
+        return self.count or min(PILOT_ITERATIONS, self.most)
 
     def most_with(self, costs: Costs, paired: bool) -> int:
         """The most iterations of a launch, given its costs.
@@ -203,7 +203,7 @@ class RunBudget:
             costs,
             self.limits.budget_s * 1e9,
             self.rounds_wanted,
-            at_least=plan.pilot,
+            at_least=plan.least,
             at_most=plan.most_with(costs, paired),
             tail=min(self.limits.least_iterations, plan.most),
         )
@@ -237,7 +237,7 @@ class RunBudget:
             return plan.planned
         left_ns = (self.limits.budget_s - self.spent_s) * 1e9
         affordable = (left_ns / missing - launch_ns) / max(1.0, self.iteration_ns)
-        return max(plan.pilot, min(plan.planned, math.floor(affordable)))
+        return max(plan.least, min(plan.planned, math.floor(affordable)))
 
 
 def iterations_wanted(
@@ -246,18 +246,20 @@ def iterations_wanted(
     budget_ns: float,
     launches: int,
     *,
-    at_least: int = 3,
+    at_least: int = LEAST_ITERATIONS,
     at_most: int = 60,
     tail: int = 0,
 ) -> int:
-    """The iterations a launch needs so that the median of its ratios has a standard error of about 2 %.
+    """The iterations a launch needs to give most for its time: sqrt(launch_ns / iteration_ns) * within / between.
 
+    `within` is the standard deviation of the log of an iteration, `between` that of a launch's value: SPREAD_BETWEEN.
     `ratios` holds, for each cell, its first iterations over those of its reference or control workload (positive): the
     noisiest cell decides. `budget_ns` is for all `launches` together; `at_least` holds even if the budget does not
-    suffice, `tail` (what a tail needs) only as far as it does.
+    suffice, `tail` (what a tail needs) only as far as it does and where so many are cheap.
     """
-    noise = max((_median_noise(cell) for cell in ratios if len(cell) > 1), default=0.0)
-    wanted = max(tail, math.ceil(min((noise / ITERATIONS_STANDARD_ERROR) ** 2, at_most)))
+    within = max((_noise(cell) for cell in ratios if len(cell) > 1), default=0.0)
+    best = math.sqrt(costs.launch_ns / max(1.0, costs.iteration_ns)) * within / SPREAD_BETWEEN
+    wanted = max(tail if tail * costs.iteration_ns <= CHEAP_NS else 0, math.ceil(min(best, at_most)))
     affordable = (budget_ns / max(1, launches) - costs.launch_ns) / max(1.0, costs.iteration_ns)
     return max(at_least, math.floor(min(wanted, affordable)))
 
@@ -304,6 +306,6 @@ def calibrated_loops(wall_ns: Sequence[float], resolution_ns: float, *, at_least
     return next(step * decade for step in (1, 2, 5, 10) if step * decade >= loops)
 
 
-def _median_noise(ratios: Sequence[float]) -> float:
-    """The standard error, times sqrt(iterations), of the median of log ratios, as if they were normal."""
-    return math.sqrt(math.pi / 2) * rank_tests.gini_deviation(np.log(np.asarray(ratios, dtype=np.float64)))
+def _noise(ratios: Sequence[float]) -> float:
+    """The standard deviation of log ratios, as if they were normal."""
+    return rank_tests.gini_deviation(np.log(np.asarray(ratios, dtype=np.float64)))

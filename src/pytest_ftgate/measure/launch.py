@@ -27,6 +27,7 @@ class Request(Struct, frozen=True, kw_only=True):
     `waits_unavailable` says why threads' waits cannot be classified on this interpreter; empty where they can.
     With `settled` the allocator gives back at once what is freed, so that growth is the workload's and not its caches'.
     `reference` marks a launch that a change is compared with; it is started and measured like any other.
+    `reads` is a file in which the launch's processes note what they read (see runner/reads.py); nothing is timed then.
     """
 
     cell: Cell
@@ -41,6 +42,7 @@ class Request(Struct, frozen=True, kw_only=True):
     waits_unavailable: str = ""
     settled: bool = False
     reference: bool = False
+    reads: str = ""
 
     @property
     def stand_in(self) -> str:
@@ -56,7 +58,7 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 def request_here(cell: Cell, spec: Spec, python: str, timeout_s: float) -> Request:
-    """A program or server as a functional test: nothing is measured, so neither hash seed nor padding vary."""
+    """A launch in which nothing is measured, such as a functional test: neither hash seed nor padding vary."""
     return Request(
         cell=cell,
         spec=spec,
@@ -128,8 +130,9 @@ class Handle(Protocol):
     def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> Held:
         """One iteration of at least `window_ns`, its memory and its threads' waits sampled from outside if `sampled`.
 
-        With `one_ns`, the time of a call of the body, each worker calls it as often as fills the window: the same
-        number each, since workers may wait for each other in it. Without, each calls it until the window has passed.
+        With `one_ns`, the time of a call of the body, all workers stop after the same number of calls once the window
+        has passed, since they may wait for each other in it; the window begins when their first calls are over. Of a
+        body that is longer than the window there is one call. Without, each calls it until the window has passed.
         """
         ...
 

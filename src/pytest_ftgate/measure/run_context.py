@@ -41,6 +41,8 @@ class RunningLaunch:
         self.values: list[float] = []
         self.latest_wall_ns: int | None = None
         self.counted: int | None = None
+        self.checked = False
+        """Whether its results were compared."""
 
     @property
     def role(self) -> LaunchRole:
@@ -98,6 +100,10 @@ class RunContext:
     def spares(self, cost_ns: float, share: float) -> bool:
         """Whether what informs but does not decide takes at most this share of a round, done for all cells."""
         return self.budget.spares(cost_ns * sum(each.alive for each in self.cell_runs), share)
+
+    def most(self, counts: Sequence[int], cost_ns: float, share: float) -> int:
+        """The first of these falling counts that `spares` affords at `cost_ns` each, or else the last."""
+        return next((count for count in counts if self.spares(count * cost_ns, share)), counts[-1])
 
     def start(self, cell_run: CellRun, role: LaunchRole, *, settled: bool = False) -> RunningLaunch:
         """Start a launch with a hash seed and a memory layout of its own.

@@ -214,7 +214,18 @@ class ProgressObserver:
 
 def run_config(config: pytest.Config, seed: int) -> RunConfig:
     """All options of a run. Raises pytest.UsageError."""
-    names = ("baselines", "update", "launches", "iterations", "alpha", "probe_cost", "install", "escalate", "metrics")
+    names = (
+        "baselines",
+        "update",
+        "launches",
+        "iterations",
+        "alpha",
+        "probe_cost",
+        "install",
+        "escalate",
+        "metrics",
+        "unchanged",
+    )
     values = {name: value_of(config, name) for name in names}
     given, written = thresholds_of(config)
     return RunConfig(

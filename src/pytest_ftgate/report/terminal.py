@@ -228,11 +228,15 @@ def _table(table: Table, style: Style) -> list[str]:
             findings += _unsupported(rows, style)
         else:
             findings += [line for row in rows for line in _finding(row, style)]
+    named = (
+        ("unchanged", _unchanged(table)),
+        ("passed by", _passed_by(table, style)),
+        ("power", _power(table)),
+        ("machine", _remarks(table)),
+    )
     remarks = [
-        line for text in _passed_by(table, style) for line in entry("passed by", text, style, indent=2, column=11)
+        line for name, texts in named for text in texts for line in entry(name, text, style, indent=2, column=11)
     ]
-    remarks += [line for text in _power(table) for line in entry("power", text, style, indent=2, column=11)]
-    remarks += [line for text in _remarks(table) for line in entry("machine", text, style, indent=2, column=11)]
     return [*lines, *([""] if findings or remarks else []), *findings, *remarks]
 
 
@@ -246,8 +250,22 @@ def _passed_by(table: Table, style: Style) -> list[str]:
         if row.verdict.decision is Decision.PASSED and basis:
             why = f" ({row.verdict.why})" if row.verdict.why else ""
             labels.setdefault(f"{basis}{why}", []).append(row.cell.label)
+    return _with_cells(labels, table)
+
+
+def _unchanged(table: Table) -> list[str]:
+    """Why cells were not measured."""
+    labels: dict[str, list[str]] = {}
+    for row in table.rows:
+        if row.verdict.decision is Decision.UNCHANGED:
+            labels.setdefault(row.verdict.reason, []).append(row.cell.label)
+    return _with_cells(labels, table)
+
+
+def _with_cells(labels: dict[str, list[str]], table: Table) -> list[str]:
+    """Each text with the cells that it holds for, unless it holds for all."""
     every = len(table.rows)
-    return [basis if len(cells) == every else f"{basis}: {', '.join(cells)}" for basis, cells in labels.items()]
+    return [text if len(cells) == every else f"{text}: {', '.join(cells)}" for text, cells in labels.items()]
 
 
 def _power(table: Table) -> list[str]:
@@ -446,7 +464,7 @@ def _with_ends(change: Interval, shown: Callable[[float], str], end: Callable[[f
 
 def _commands(row: Row, style: Style) -> list[str]:
     """The commands to rerun the cell; a command is never wrapped, so that it can be copied."""
-    asked = row.verdict.why if row.verdict.why.startswith(AGAINST) else ""
+    asked = row.verdict.why.partition("; ")[0] if row.verdict.why.startswith(AGAINST) else ""
     words = ["pytest", "--ftgate", *([asked.replace(" ", "=", 1)] if asked else []), row.cell.nodeid]
     lines = [f"      {style.paint('rerun', 'dim')}      {shlex.join(words)}"]
     return lines if asked or not row.verdict.baseline else [*lines, "                 ftgate baseline diff"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from ..model import Struct, Threshold
 
 
@@ -23,4 +25,5 @@ class RunConfig(Struct, frozen=True, kw_only=True):
     probe_cost: float
     install: tuple[str, ...] | None
     against: str
+    unchanged: Literal["skip", "measure"]
     escalate: bool

@@ -25,6 +25,7 @@ from ..store import names
 from . import git, worktrees
 from .phase import ActivePhase, Phase, PhaseStarter
 from .resources import Resources
+from .unchanged import Checked
 
 
 class Measurement:
@@ -58,9 +59,11 @@ class Measurement:
             if row is not None:
                 self.by_nodeid[cell.nodeid] = row
         cells = tuple(cell for cell in self.group.cells if cell.nodeid not in self.by_nodeid)
-        if cells:
+        checked = self.resources.unchanged.check(self.group, cells, pair) if pair else Checked()
+        self.by_nodeid.update({row.cell.nodeid: row for row in checked.rows})
+        if cells and not checked.rows:
             judged = frozenset(cell.nodeid for cell in cells)
-            why = f"--ftgate-against {against}" if against else ""
+            why = "; ".join(filter(None, (f"--ftgate-against {against}", checked.why))) if against else ""
             self.phases.append(Phase(cells=cells, judged=judged, pair=pair, why=why))
             self._begin_next()
 

@@ -18,6 +18,7 @@ from .config import RunConfig
 from .references import References
 from .stored import StoredBaselines
 from .targets import Targets
+from .unchanged import UnchangedCells
 
 RECORD_LAUNCHES, CHECK_LAUNCHES = 12, 5
 
@@ -41,7 +42,8 @@ class RunTime:
 
 
 class Resources(NamedTuple):
-    """The options of a run, its targets, references and stored baselines, its error levels, launcher and time."""
+    """The options of a run, its targets, references and stored baselines, its error levels, launcher and time,
+    and what finds cells that need no measurement."""
 
     config: RunConfig
     plan: Plan
@@ -52,6 +54,7 @@ class Resources(NamedTuple):
     launcher: Launcher
     listener: Listener
     time: RunTime
+    unchanged: UnchangedCells
 
     def limits(self, group: Group, cells: Sequence[Cell], budget_s: float) -> Limits:
         """How much of a test may be measured in `budget_s`: more launches for a recording."""

@@ -23,6 +23,7 @@ from .references import References
 from .resources import Resources, RunTime, policy_of
 from .stored import StoredBaselines
 from .targets import Targets
+from .unchanged import UnchangedCells
 
 
 class ProgressListener(Listener, Protocol):
@@ -144,6 +145,7 @@ class Session:
         """What all measurements share; the error levels depend on which targets and baselines the plan has."""
         if self._resources is None:
             folder = self.folder.path
+            launcher = self._launcher or Launchers(install_runner(folder / "runner"), folder / "launches")
             self._resources = Resources(
                 config=self.config,
                 plan=self.plan,
@@ -151,9 +153,10 @@ class Session:
                 references=self.references,
                 stored=self.stored,
                 policy=policy_of(self.plan, self.config, self.stored),
-                launcher=self._launcher or Launchers(install_runner(folder / "runner"), folder / "launches"),
+                launcher=launcher,
                 listener=self.listener,
                 time=self.time,
+                unchanged=UnchangedCells(self.config, self.targets, self.references, launcher, self.listener),
             )
         return self._resources
 

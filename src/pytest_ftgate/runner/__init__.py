@@ -13,6 +13,7 @@ __all__ = [
     "locks",
     "primitives",
     "protocol",
+    "reads",
     "record",
     "worker",
 ]

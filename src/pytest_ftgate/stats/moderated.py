@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PRIOR_FREEDOM = 12
 """The weight of the stated standard deviations against that of the pairs: as of so many further pairs."""
-BOUND = 1.4
+BOUND = 1.5
 """A failure is judged at so many times the expected spread: some workloads differ more from launch to launch, above all
 short ones that fork. A pass is judged at the expected one."""
 CLIP = 4.0

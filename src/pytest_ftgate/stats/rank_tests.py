@@ -23,17 +23,15 @@ Estimator: TypeAlias = float | None
 """How a launch is reduced to one value: a quantile of the iterations of both sides, or PAIRED."""
 PAIRED: Final = None
 TAIL_QUANTILE = 0.9
-LEAST_LAUNCHES, LEAST_ITERATIONS = 3, 4
-"""With fewer launches, or fewer iterations in one, no estimator can be chosen by its spread."""
 
 
 def location(values: Values, level: float) -> Interval:
-    """The centre of values that scatter symmetrically, in their unit, with the exact interval of `signed_rank`.
+    """The centre of values that scatter symmetrically, in their unit, with an exact interval.
 
     The one-sample estimate of Hodges & Lehmann (1963): the median of the means of all pairs, a value with itself
-    included; its interval holds the shifts that `signed_rank` does not reject. `Interval.level` is the level that it
-    really has: five values reach 0.9375 at most, one has level 0. Raises ValueError for none, or for one that is not
-    finite.
+    included; its interval holds the shifts that Wilcoxon's signed-rank test does not reject. `Interval.level` is the
+    level that it really has: five values reach 0.9375 at most, one has level 0. Raises ValueError for none, or for one
+    that is not finite.
     """
     return _interval(_walsh_means(values), _signed_rank_tail(len(values)), level)
 
@@ -183,35 +181,6 @@ def paired_shift(own: Values, other: Values) -> tuple[float, float]:
     return float(np.median(_walsh_means(logs))), gini_deviation(logs) / math.sqrt(pairs)
 
 
-def blind_estimator(
-    launches: Sequence[tuple[Values, Values]], candidates: Sequence[Estimator] = (None, 0.5, 0.25, 0.1, 0.0)
-) -> Estimator:
-    """The estimator whose `iterations_ratio` varies least within a launch, chosen without bias towards a verdict.
-
-    `launches` holds per launch the positive iteration times of a cell and of the side interleaved with it. For each
-    candidate, the ratio of a launch's even iterations is compared with that of its odd ones; the candidate with the
-    smallest root mean square of their log-ratios wins, a tie goes to the earlier one. With fewer than 3 launches of 4
-    iterations it is PAIRED.
-
-    Against stored launches only the reference's launches are passed, so that the choice cannot favour a verdict. For
-    paired launches both sides of each pair are passed, (changed, reference). The choice is then the same if the sides
-    of any pair are exchanged, or if one side is multiplied by a constant: both half ratios change alike. So the choice
-    is independent of the signs of the differences from any limit, as the signed-rank test requires.
-    """
-    usable = [(own, other) for own, other in launches if min(len(own), len(other)) >= LEAST_ITERATIONS]
-    if len(usable) < LEAST_LAUNCHES:
-        return PAIRED
-
-    def spread(estimator: Estimator) -> float:
-        halves = [
-            iterations_ratio(own[::2], other[::2], estimator) / iterations_ratio(own[1::2], other[1::2], estimator)
-            for own, other in usable
-        ]
-        return round(math.sqrt(sum(math.log(ratio) ** 2 for ratio in halves) / len(halves)), 12)
-
-    return min(candidates, key=spread)
-
-
 def gini_deviation(values: Values) -> float:
     """The standard deviation estimated by Gini's mean difference: nearly as efficient, and less sensitive to outliers.
 
@@ -287,27 +256,17 @@ def _critical(tail: Sequence[float], alpha: float) -> int:
 
 
 def _interval(shifts: Floats, tail: Sequence[float], level: float) -> Interval:
-    """The median of the shifts with its two-sided interval, see `_bounds`."""
+    """The median of the shifts, between those at which a test that counts how many lie beyond begins to reject.
 
-    import numpy as np
-
-    error = (1 - level) / 2
-    low, high, reached = _bounds(shifts, tail, error, error)
-    return Interval(value=float(np.median(shifts)), low=low, high=high, level=reached)
-
-
-def _bounds(shifts: Floats, tail: Sequence[float], low_error: float, high_error: float) -> tuple[float, float, float]:
-    """(low, high, level): the shifts at which a test that counts how many of `shifts` lie beyond begins to reject.
-
-    `tail` is the null distribution of that count. A bound for which there are too few values is the widest one.
+    `tail` is the null distribution of that count. With too few values for the level the interval is the widest one.
     """
 
     import numpy as np
 
     ordered, pairs = np.sort(shifts), len(shifts)
-    low_wins, high_wins = (min(_critical(tail, error), pairs) for error in (low_error, high_error))
-    low, high = float(ordered[pairs - low_wins]), float(ordered[high_wins - 1])
-    return low, high, max(0.0, 1 - tail[low_wins] - tail[high_wins])
+    wins = min(_critical(tail, (1 - level) / 2), pairs)
+    low, high = float(ordered[pairs - wins]), float(ordered[wins - 1])
+    return Interval(value=float(np.median(shifts)), low=low, high=high, level=max(0.0, 1 - 2 * tail[wins]))
 
 
 def _slopes(xs: Values, ys: Values) -> Floats:

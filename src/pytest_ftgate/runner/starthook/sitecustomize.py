@@ -1,6 +1,7 @@
 """Start hook: `site` imports it in every process and interpreter whose PYTHONPATH begins with its folder.
 
-It installs the lock probe if the environment asks for it, then runs the `sitecustomize` that it hides.
+It installs what the environment asks for, the lock probe or the notes of what is read, then runs the `sitecustomize`
+that it hides.
 """
 
 from __future__ import annotations
@@ -9,20 +10,25 @@ import os
 import sys
 
 
-def _probe() -> None:
-    # The probe must be on or the launch must fail: zero waits would be a wrong result. `site` reports an Exception of
-    # this module and goes on; SystemExit ends the interpreter (or fails the creation of a sub-interpreter).
-    folder = os.environ.get("FTGATE_LOCKS")
-    if (
-        not folder or sys.hexversion < 0x030D0000
-    ):  # An older Python is a program that the workload starts: not measured.
+def _install() -> None:
+    # It must be installed or the launch must fail: zero waits, or nothing read, would be a wrong result. `site` reports
+    # an Exception of this module and goes on; SystemExit ends the interpreter (or fails the creation of a
+    # sub-interpreter).
+    folder, notes = os.environ.get("FTGATE_LOCKS"), os.environ.get("FTGATE_READS")
+    if sys.hexversion < 0x030D0000:  # An older Python is a program that the workload starts: not measured.
         return
     try:
-        from pytest_ftgate.runner import locks
+        if folder:
+            from pytest_ftgate.runner import locks
 
-        locks.install(folder)
+            locks.install(folder)
+        if notes:
+            from pytest_ftgate.runner import reads
+
+            reads.install(notes)
     except BaseException as error:
-        raise SystemExit("pytest-ftgate: the lock probe could not be installed in this interpreter") from error
+        what = "the lock probe" if folder else "what notes the files that are read"
+        raise SystemExit(f"pytest-ftgate: {what} could not be installed in this interpreter") from error
 
 
 def _run_hidden() -> None:
@@ -39,5 +45,5 @@ def _run_hidden() -> None:
     spec.loader.exec_module(module)
 
 
-_probe()
+_install()
 _run_hidden()

@@ -1,0 +1,205 @@
+"""The two sides of a comparison as their readers find them: notes of what was read, and what each side has there."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ..runner import reads
+
+LARGE_BYTES: Final = 64 << 20
+"""A larger file is not searched for paths of its side."""
+ABSENT: Final = "absent"
+IS_FOLDER: Final = "folder"
+_PLACED: Final = frozenset((reads.FILE, reads.FOLDER, reads.MODULE, reads.WRITTEN))
+_BYTECODE: Final = re.compile(r"(?:(.*)/)?__pycache__/([^/]+?)\.[^/.]+(?:\.opt-\d)?\.pyc(?:\.\d+)?")
+_AT_START: Final = ("*.pth", "__editable__*", "*customize.py")
+_CANNOT: Final = "cannot be followed"
+
+
+class Note(NamedTuple):
+    """What a process of the check launch read or did: a kind of `runner.reads`, and a path or words."""
+
+    kind: str
+    text: str
+
+
+class Place(NamedTuple):
+    """A path below the `top` of a checkout or below its `environment`."""
+
+    base: str
+    path: str
+
+
+class Finding(NamedTuple):
+    """How many files were compared, and the first reason to measure; empty if there is none."""
+
+    files: int
+    reason: str
+
+
+Fingerprint = Callable[[str, Place], str]
+"""What a side has at a place, for a kind of note: equal texts mean that a reader sees no difference."""
+
+
+def compare(
+    notes: Iterable[Note],
+    place_of: Callable[[str], Place | None],
+    changed: Fingerprint,
+    reference: Fingerprint,
+    *,
+    watched: bool,
+) -> Finding:
+    """Whether two sides have the same at all places of `notes`.
+
+    `place_of` returns None for a path that both sides share. `watched` says that the notes have what C code opened.
+    """
+    notes = list(dict.fromkeys(notes))
+    if not any(note.kind == reads.STARTED for note in notes):
+        return Finding(0, "what it reads could not be noted")
+    bound = {note.text for note in notes if note.kind == reads.BOUND}
+    files: set[Place] = set()
+    for note in notes:
+        place = place_of(note.text) if note.kind in _PLACED else None
+        reason = _not_followed(note, place, bound, watched)
+        if place is not None and note.kind != reads.WRITTEN:
+            place = Place(place.base, _source(place.path))
+            found = changed(note.kind, place)
+            if found != reference(note.kind, place):
+                reason = f"{place.path or 'its folder'} differs"
+            elif note.kind == reads.FILE and found not in (ABSENT, IS_FOLDER):
+                files.add(place)
+        if reason:
+            return Finding(len(files), reason)
+    return Finding(len(files), "")
+
+
+def _not_followed(note: Note, place: Place | None, bound: set[str], watched: bool) -> str:
+    """Why nobody can tell what a process reads after this; empty if that is known."""
+    if note.kind == reads.UNKNOWN:
+        return f"{note.text} {_CANNOT}"
+    if note.kind == reads.CONNECTED and note.text not in bound:
+        return f"a connection to {note.text} {_CANNOT}"
+    if note.kind == reads.NATIVE and not watched and "/lib-dynload/" not in note.text:
+        return f"what {os.path.basename(note.text)} reads {_CANNOT}"
+    if note.kind == reads.WRITTEN and place is not None:
+        bytecode = _BYTECODE.fullmatch(place.path) or os.path.basename(place.path) == "__pycache__"
+        return "" if bytecode else f"it writes {place.path}"
+    return ""
+
+
+def _source(path: str) -> str:
+    """The source file of bytecode; any other path as it is."""
+    bytecode = _BYTECODE.fullmatch(path)
+    return os.path.join(bytecode[1] or "", f"{bytecode[2]}.py") if bytecode else path
+
+
+def read_notes(file: Path) -> list[Note]:
+    """The notes of a launch; a line that is not whole counts as one that cannot be followed. Raises OSError."""
+    notes = []
+    for line in file.read_text(encoding="ascii", errors="replace").splitlines():
+        kind, _, literal = line.partition(" ")
+        try:
+            notes.append(Note(kind, str(ast.literal_eval(literal))))
+        except (SyntaxError, ValueError):
+            notes.append(Note(reads.UNKNOWN, "an unreadable note"))
+    return notes
+
+
+class Side:
+    """The files of one side: the top of its checkout, and the environment of one target."""
+
+    def __init__(self, top: Path, environment: Path) -> None:
+        self.bases = {"top": str(top), "environment": str(environment)}
+        spelled = {(name, path) for name, base in self.bases.items() for path in (base, os.path.realpath(base))}
+        self._spelled = sorted(spelled, key=lambda each: -len(each[1]))
+        self._found: dict[tuple[str, Place], str] = {}
+
+    def place_of(self, path: str) -> Place | None:
+        """The place of an absolute path, also through a link; None outside."""
+        for spelling in (path, os.path.realpath(path)):
+            for name, base in self._spelled:
+                if spelling == base or spelling.startswith(f"{base}/"):
+                    return Place(name, spelling[len(base) + 1 :])
+        return None
+
+    def fingerprint(self, kind: str, place: Place) -> str:
+        """See Fingerprint; a path of this side within a file counts as the same path of the other."""
+        if (kind, place) not in self._found:
+            look = {reads.FOLDER: self._listed, reads.MODULE: self._importable}.get(kind, self._content)
+            try:
+                self._found[kind, place] = look(os.path.join(self.bases[place.base], place.path))
+            except (FileNotFoundError, NotADirectoryError):
+                self._found[kind, place] = ABSENT
+            except OSError as error:
+                self._found[kind, place] = f"error {error.errno}"
+        return self._found[kind, place]
+
+    def _content(self, path: str) -> str:
+        link = f"link to {self._neutral(os.fsencode(os.readlink(path)))!r} " if os.path.islink(path) else ""
+        status = os.stat(path)
+        if stat.S_ISDIR(status.st_mode):
+            return link + IS_FOLDER
+        if not stat.S_ISREG(status.st_mode):
+            return f"{link}special {status.st_mode}"
+        with open(path, "rb") as file:
+            if status.st_size > LARGE_BYTES:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            else:
+                digest = hashlib.sha256(self._neutral(file.read())).hexdigest()
+        return f"{link}{digest} {'executable' if status.st_mode & stat.S_IXUSR else ''}"
+
+    def _neutral(self, content: bytes) -> bytes:
+        for name, path in self._spelled:
+            content = content.replace(os.fsencode(path), name.encode())
+        return content
+
+    def _listed(self, path: str) -> str:
+        """Names, kinds and sizes: a reader learns all of them without an event."""
+        with os.scandir(path) as entries:
+            seen = sorted(
+                (entry.name, entry.is_dir(), 0 if entry.is_dir() else entry.stat(follow_symlinks=False).st_size)
+                for entry in entries
+                if entry.name not in ("__pycache__", ".git")
+            )
+        return repr(seen)
+
+    def _importable(self, path: str) -> str:
+        """What an import of this name may find in this folder."""
+        folder, name = os.path.split(path)
+        with os.scandir(folder) as entries:
+            found = sorted((entry.name, entry.is_dir()) for entry in entries if entry.name.partition(".")[0] == name)
+        inside = os.listdir(path) if (name, True) in found else ()
+        return repr((found, sorted(each for each in inside if each.partition(".")[0] == "__init__")))
+
+    def differing_package(self, other: Side) -> str:
+        """The first distribution, or file that runs when an interpreter starts, that is not the same; empty for none.
+
+        Distributions installed from a folder are left out: their files are compared where they are read.
+        """
+        mine, theirs = self._packages, other._packages
+        return next((name for name in sorted({*mine, *theirs}) if mine.get(name) != theirs.get(name)), "")
+
+    @cached_property
+    def _packages(self) -> dict[str, str]:
+        environment = Path(self.bases["environment"])
+        sites = [*environment.glob("lib/python*/site-packages"), environment / "Lib/site-packages"]
+        found = {}
+        for distribution in metadata.distributions(path=[str(site) for site in sites]):
+            if "file://" not in (distribution.read_text("direct_url.json") or ""):
+                files = sorted((distribution.read_text("RECORD") or "").splitlines())
+                kept = [line for line in files if not line.startswith("..") and ".dist-info/" not in line]
+                digest = hashlib.sha256("\n".join(kept).encode()).hexdigest()
+                found[distribution.metadata["Name"] or "?"] = f"{distribution.version} {digest}"
+        for path in (path for site in sites for name in _AT_START for path in site.glob(name)):
+            place = Place("environment", str(path.relative_to(environment)))
+            found[path.name] = self.fingerprint(reads.FILE, place)
+        return found

@@ -1,0 +1,151 @@
+"""Cells that cannot have changed: a check launch notes what they read, and all of it is the same on both sides.
+
+The changed side alone is launched. What a cell does is decided by what it reads: where the reference has the same at
+every place that was read or looked for, it goes the same way.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from ..errors import FtgateError
+from ..measure.budget import IterationPlan, Limits
+from ..measure.cell_run import PreparedTarget
+from ..measure.launch import CellUnsupported, Launcher, LaunchFailed, request_here
+from ..measure.run_context import Listener
+from ..measure.watch.opened_files import OpenedFiles
+from ..model import Cell, Decision, Group, Row, Spec, Verdict
+from ..runner import reads
+from ..runner.protocol import CHECK, WARMUP
+from ..store import names
+from . import worktrees
+from .config import RunConfig
+from .git import Checkout
+from .references import References
+from .sides import Finding, Note, Side, compare, read_notes
+from .targets import Targets
+
+SHORT_NS: Final = 1e9
+"""An iteration shorter than this is followed by a second one: what a body reads only then counts as well."""
+
+
+class Checked(NamedTuple):
+    """The rows of cells that need no measurement, or why they need one; neither where nothing was checked."""
+
+    rows: tuple[Row, ...] = ()
+    why: str = ""
+
+
+class UnchangedCells:
+    """Finds the cells of a comparison that need no measurement."""
+
+    def __init__(
+        self, config: RunConfig, targets: Targets, references: References, launcher: Launcher, listener: Listener
+    ) -> None:
+        self.config = config
+        self.targets = targets
+        self.references = references
+        self.launcher = launcher
+        self.listener = listener
+        self._sides: dict[tuple[str, str], Side] = {}
+
+    def check(self, group: Group, cells: Sequence[Cell], pair: worktrees.Pair) -> Checked:
+        """All `cells` of a group, or none: those of a group are compared with each other."""
+        if not self._may_be_unchanged(group, cells, pair):
+            return Checked()
+        rows = []
+        for cell in cells:
+            try:
+                finding = self._finding(group, cell, pair)
+            except (LaunchFailed, CellUnsupported, FtgateError, OSError):
+                return Checked()  # the measurement finds the error again, and reports it
+            if finding.reason:
+                return Checked(why=finding.reason)
+            rows.append(_row(cell, finding.files, pair.reference))
+        return Checked(rows=tuple(rows))
+
+    def _may_be_unchanged(self, group: Group, cells: Sequence[Cell], pair: worktrees.Pair) -> bool:
+        """Programs read what nobody notes, contracts need figures, and two versions of a distribution are a change."""
+        return (
+            self.config.unchanged == "skip"
+            and bool(pair.reference.commit)
+            and not group.spec.requirements
+            and not any(cell.executor.program for cell in cells)
+            and not any(worktrees.lacks(pair.reference, names.split_nodeid(cell.nodeid)[0]) for cell in cells)
+        )
+
+    def _finding(self, group: Group, cell: Cell, pair: worktrees.Pair) -> Finding:
+        """What can be compared before a launch is compared first."""
+        requires = group.spec.requires
+        target = self.targets.prepared(cell, requires, pair.changed)
+        other = self.targets.prepared(cell, requires, pair.reference)
+        changed, reference = self._side(pair.changed, target), self._side(pair.reference, other)
+        package = changed.differing_package(reference)
+        if target.interpreter != other.interpreter or package:
+            return Finding(0, f"{package or 'the interpreter'} differs")
+        spec = self.references.relocated(group.spec, pair.changed)
+        known = [Note(reads.STARTED, ""), Note(reads.FILE, spec.source.path)]
+        places = (changed.place_of, changed.fingerprint, reference.fingerprint)
+        finding = compare(known, *places, watched=True)
+        if finding.reason:
+            return finding
+        with OpenedFiles.watching(map(Path, changed.bases.values())) as watch:
+            notes = self._notes(cell, spec, target)
+            return compare([*notes, *_heard(watch)], *places, watched=watch is not None)
+
+    def _side(self, checkout: Checkout, target: PreparedTarget) -> Side:
+        key = (checkout.root, target.python)
+        if key not in self._sides:
+            self._sides[key] = Side(checkout.top(checkout.project), Path(target.python).parent.parent)
+        return self._sides[key]
+
+    def _notes(self, cell: Cell, spec: Spec, target: PreparedTarget) -> list[Note]:
+        """The check launch: it starts, imports the workload, runs an iteration or two, and ends."""
+        self.listener.advance(cell.label, "checking what it reads", 0, 0, None)
+        plan = IterationPlan(spec, Limits(timeout_s=self.config.timeout_s))
+        with tempfile.TemporaryDirectory(prefix="ftgate-") as folder:
+            file = Path(folder, "reads")
+            file.touch()
+            request = msgspec.structs.replace(
+                request_here(cell, spec, target.python, spec.timeout_s or self.config.timeout_s),
+                expect_gil=cell.target.settings.gil == "on" or not target.interpreter.free_threaded,
+                environment=target.environment,
+                reads=str(file),
+            )
+            handle = self.launcher.start(request)
+            try:
+                handle.ready()
+                if handle.iteration(CHECK, 1, plan.window_ns).wall_ns < SHORT_NS:
+                    handle.iteration(WARMUP, 1, plan.window_ns)
+                handle.finish()
+            finally:
+                handle.kill()
+            return read_notes(file)
+
+
+def _heard(watch: OpenedFiles | None) -> list[Note]:
+    """What the kernel says of the same launch."""
+    if watch is None:
+        return []
+    events = watch.events()
+    if events is None:
+        return [Note(reads.UNKNOWN, "a launch that opens so many files")]
+    return [Note(reads.WRITTEN if event.changed else reads.FILE, event.path) for event in events]
+
+
+def _row(cell: Cell, files: int, reference: Checkout) -> Row:
+    what = "file that it reads is" if files == 1 else f"{files} files that it reads are"
+    return Row(
+        cell=cell,
+        verdict=Verdict(
+            decision=Decision.UNCHANGED,
+            reason=f"not measured: the {what} the same at {reference.label}",
+            baseline=reference.label,
+            commit=reference.commit,
+        ),
+    )

@@ -1,0 +1,134 @@
+"""A gate against a revision, end to end: what no cell reads is not measured, what one reads is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from example import Example
+
+FILES = {
+    "pytest.ini": "[pytest]\n",
+    ".gitignore": ".ftgate/\n__pycache__/\n",
+    "README.md": "one\n",
+    "helper.py": "ONE = 1\n",
+    "data/forked.txt": "one\n",
+    "pkg/__init__.py": "",
+    "pkg/lazy.py": """
+        from importlib import resources
+
+        def text():
+            return resources.files(__package__).joinpath("text.txt").read_text()
+        """,
+    "pkg/text.txt": "one\n",
+    "test_alone.py": """
+        import helper
+
+        @ftgate.compare(threads, workers=1)
+        def test_alone(worker):
+            return helper.ONE
+        """,
+    "test_forked.py": """
+        from pathlib import Path
+
+        @ftgate.compare(processes=["fork"], workers=1)
+        def test_forked(worker):
+            from pkg import lazy
+            return lazy.text() + (Path(__file__).parent / "data" / "forked.txt").read_text()
+        """,
+}
+QUICK = ("--ftgate", "--ftgate-against=HEAD~1", "--ftgate-launches=1", "--ftgate-iterations=2", "--ftgate-python=3.14t")
+
+
+class Project:
+    """A project in git: each commit adds a line to one file."""
+
+    def __init__(self, pytester: pytest.Pytester) -> None:
+        self.example = Example(pytester, FILES)
+        self.folder = pytester.path
+        self.git("init", "--quiet")
+        self.commit("README.md")
+
+    def git(self, *arguments: str) -> None:
+        who = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.invalid", "-c", "commit.gpgsign=false")
+        subprocess.run(["git", *who, *arguments], cwd=self.folder, check=True, capture_output=True)
+
+    def commit(self, name: str) -> None:
+        """A commit that changes this file alone."""
+        with (self.folder / name).open("a") as file:
+            file.write("# more\n")
+        self.git("add", ".")
+        self.git("commit", "--quiet", "-m", name)
+
+    def gate(self, *options: str) -> pytest.RunResult:
+        """The last commit against the one before."""
+        return self.example.run_fresh(*QUICK, *options)
+
+    def verdicts(self) -> dict[str, dict[str, str]]:
+        """Test -> verdict of the last run."""
+        report = json.loads((self.folder / ".ftgate" / "last-run.json").read_text(encoding="utf-8"))
+        rows = [row for table in report["tables"] for row in table["rows"]]
+        return {row["cell"]["nodeid"].partition("::")[2].partition("[")[0]: row["verdict"] for row in rows}
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, executables: dict[str, str]) -> Project:
+    folders = [str(Path(path).parent) for path in executables.values()]
+    monkeypatch.setenv("PATH", ":".join(dict.fromkeys(folders)), prepend=":")
+    monkeypatch.setenv("COLUMNS", "200")
+    return Project(pytester)
+
+
+def test_what_no_cell_reads_is_not_measured_and_the_report_says_so(project: Project) -> None:
+    project.commit("README.md")
+    result = project.gate()
+    assert result.ret == 0
+    for verdict in project.verdicts().values():
+        assert verdict["decision"] == "unchanged"
+        assert verdict["reason"].startswith("not measured: the ")
+        assert " files that it reads are the same at HEAD~1 (" in verdict["reason"]
+    result.stdout.fnmatch_lines(
+        ["*unchanged  not measured: the * files that it reads are the same at HEAD~1 (*", "*2 cells in *: 2 unchanged"]
+    )
+
+    assert project.gate("--ftgate-unchanged=measure", "-k", "alone").ret == 0
+    assert [verdict["decision"] for verdict in project.verdicts().values()] == ["inconclusive"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "measured"),
+    [
+        ("helper.py", "test_alone"),
+        ("data/forked.txt", "test_forked"),
+        ("pkg/lazy.py", "test_forked"),
+        ("pkg/text.txt", "test_forked"),
+    ],
+)
+def test_the_test_that_reads_a_change_is_measured_and_says_which(project: Project, changed: str, measured: str) -> None:
+    project.commit(changed)
+    assert project.gate("-v").ret == 0
+    verdicts = project.verdicts()
+    other = ({*verdicts} - {measured}).pop()
+    assert verdicts[other]["decision"] == "unchanged"
+    assert verdicts[measured]["decision"] != "unchanged"
+    assert verdicts[measured]["why"] == f"--ftgate-against HEAD~1; {changed} differs"
+
+
+def test_a_module_that_would_be_found_first_on_the_other_side_means_measuring(project: Project) -> None:
+    """The reference has a package that hides `helper.py`: no file that was read differs."""
+    (project.folder / "helper").mkdir()
+    (project.folder / "helper" / "__init__.py").write_text("ONE = 1\n")
+    project.commit("helper/__init__.py")
+    project.git("rm", "-r", "--quiet", "helper")
+    project.commit("README.md")
+    project.gate()
+    assert project.verdicts()["test_alone"]["why"] == "--ftgate-against HEAD~1; helper differs"
+    assert project.verdicts()["test_forked"]["decision"] == "unchanged"
+
+
+def test_the_option_takes_two_words(project: Project) -> None:
+    result = project.gate("--ftgate-unchanged=yes")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--ftgate-unchanged=yes: takes skip or measure*"])

@@ -1,0 +1,416 @@
+"""Cells that need no measurement: notes compared on two sides, what a side has, and the check that comes first."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from fake_launcher import CONFIG, GIL, FakeLauncher, failed, group_of
+from fake_launcher import TEST as NODEID
+
+from pytest_ftgate.errors import FtgateError
+from pytest_ftgate.measure.cell_run import PreparedTarget
+from pytest_ftgate.measure.launch import Request
+from pytest_ftgate.measure.watch.opened_files import FileEvent, OpenedFiles
+from pytest_ftgate.model import Cell, Decision, Executor, Group, Program, Requirement, Spec
+from pytest_ftgate.run import worktrees
+from pytest_ftgate.run.folder import RunFolder
+from pytest_ftgate.run.git import Checkout
+from pytest_ftgate.run.references import References
+from pytest_ftgate.run.sides import ABSENT, Finding, Note, Place, Side, compare, read_notes
+from pytest_ftgate.run.targets import Targets
+from pytest_ftgate.run.unchanged import Checked, UnchangedCells
+from pytest_ftgate.runner import reads
+
+BEGUN = Note(reads.STARTED, "/python")
+
+
+# -- the comparison ------------------------------------------------------------------------------------------------
+
+
+def finding(
+    *notes: Note, changed: dict[str, str] | None = None, reference: dict[str, str] | None = None, watched: bool = True
+) -> Finding:
+    """Paths below /top belong to a side; `changed` and `reference` map them to what is there, by default the same."""
+
+    def look(found: dict[str, str] | None) -> Callable[[str, Place], str]:
+        return lambda kind, place: (found or {}).get(place.path, "same")
+
+    def place_of(path: str) -> Place | None:
+        return Place("top", path.removeprefix("/top/")) if path.startswith("/top/") else None
+
+    return compare([BEGUN, *notes], place_of, look(changed), look(reference), watched=watched)
+
+
+def test_the_same_everywhere_is_no_reason_and_files_are_counted_once() -> None:
+    found = finding(
+        Note(reads.FILE, "/top/a.py"),
+        Note(reads.FILE, "/top/__pycache__/a.cpython-314.pyc"),
+        Note(reads.FILE, "/top/b.txt"),
+        Note(reads.FILE, "/top/none.txt"),
+        Note(reads.FILE, "/usr/lib/x"),
+        Note(reads.FOLDER, "/top/data"),
+        changed={"none.txt": ABSENT},
+        reference={"none.txt": ABSENT},
+    )
+    assert found == Finding(2, "")
+
+
+@pytest.mark.parametrize(
+    ("note", "reason"),
+    [
+        (Note(reads.FILE, "/top/x.txt"), "x.txt differs"),
+        (Note(reads.FOLDER, "/top/x.txt"), "x.txt differs"),
+        (Note(reads.MODULE, "/top/x.txt"), "x.txt differs"),
+        (Note(reads.WRITTEN, "/top/same.txt"), "it writes same.txt"),
+        (Note(reads.WRITTEN, "/top/deep/__pycache__/a.nbi"), "it writes deep/__pycache__/a.nbi"),
+        (Note(reads.UNKNOWN, "the program git"), "the program git cannot be followed"),
+        (Note(reads.CONNECTED, "/run/db"), "a connection to /run/db cannot be followed"),
+    ],
+)
+def test_the_first_difference_is_the_reason(note: Note, reason: str) -> None:
+    assert finding(note, Note(reads.UNKNOWN, "more"), changed={"x.txt": "1"}, reference={"x.txt": "2"}).reason == reason
+
+
+def test_bytecode_stands_for_its_source() -> None:
+    note = Note(reads.FILE, "/top/pkg/__pycache__/mod.cpython-314t.opt-1.pyc")
+    assert finding(note, changed={"pkg/mod.py": "1"}, reference={"pkg/mod.py": "2"}).reason == "pkg/mod.py differs"
+
+
+@pytest.mark.parametrize("path", ["/top/__pycache__", "/top/a/__pycache__/m.cpython-314.pyc.14", "/tmp/out.txt"])
+def test_what_import_writes_and_what_is_written_elsewhere_is_no_reason(path: str) -> None:
+    assert finding(Note(reads.WRITTEN, path)).reason == ""
+
+
+def test_a_local_socket_that_the_launch_bound_is_its_own() -> None:
+    assert finding(Note(reads.CONNECTED, "/tmp/s"), Note(reads.BOUND, "/tmp/s")).reason == ""
+
+
+def test_what_native_code_reads_is_known_only_where_the_kernel_tells_it() -> None:
+    own = Note(reads.NATIVE, "/opt/python/lib/python3.14/lib-dynload/_json.so")
+    foreign = Note(reads.NATIVE, "/opt/env/lib/numpy/core.so")
+    assert finding(own, foreign).reason == ""
+    assert finding(own, watched=False).reason == ""
+    assert finding(own, foreign, watched=False).reason == "what core.so reads cannot be followed"
+
+
+def test_without_any_note_of_a_start_nothing_is_known() -> None:
+    found = compare([Note(reads.FILE, "/top/a")], lambda _: None, lambda *_: "", lambda *_: "", watched=True)
+    assert found.reason == "what it reads could not be noted"
+
+
+def test_notes_are_read_whatever_a_path_holds(tmp_path: Path) -> None:
+    file = tmp_path / "notes"
+    odd = "/a b\n\\c'\udcff\u00e9"
+    file.write_text(f"{reads.FILE} {odd!a}\n{reads.STARTED} {'/p'!a}\n{reads.FILE} '/cut", encoding="ascii")
+    assert read_notes(file) == [
+        Note(reads.FILE, odd),
+        Note(reads.STARTED, "/p"),
+        Note(reads.UNKNOWN, "an unreadable note"),
+    ]
+
+
+# -- what a side has -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sides(tmp_path: Path) -> tuple[Side, Side]:
+    """Two sides with empty folders."""
+    made = []
+    for name in ("new", "old"):
+        top, environment = tmp_path / f"top-{name}", tmp_path / f"env-{name}"
+        top.mkdir()
+        (environment / "lib/python3.14/site-packages").mkdir(parents=True)
+        made.append(Side(top, environment))
+    return made[0], made[1]
+
+
+def write(side: Side, name: str, content: str, base: str = "top") -> Path:
+    path = Path(side.bases[base], name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
+def same(sides: tuple[Side, Side], kind: str, path: str) -> bool:
+    """Whether both sides have the same there, looked at anew."""
+    fresh = [Side(Path(side.bases["top"]), Path(side.bases["environment"])) for side in sides]
+    return fresh[0].fingerprint(kind, Place("top", path)) == fresh[1].fingerprint(kind, Place("top", path))
+
+
+def test_a_file_is_its_content_its_kind_and_whether_it_can_be_executed(sides: tuple[Side, Side]) -> None:
+    for side in sides:
+        write(side, "a.txt", "x")
+    assert same(sides, reads.FILE, "a.txt")
+    assert same(sides, reads.FILE, "none.txt")
+    write(sides[0], "b.txt", "x")
+    assert not same(sides, reads.FILE, "b.txt")
+    Path(sides[1].bases["top"], "b.txt").mkdir()
+    assert not same(sides, reads.FILE, "b.txt")
+    write(sides[0], "a.txt", "y")
+    assert not same(sides, reads.FILE, "a.txt")
+    write(sides[0], "a.txt", "x").chmod(0o755)
+    assert not same(sides, reads.FILE, "a.txt")
+
+
+def test_a_path_of_the_side_itself_is_the_same_in_both(sides: tuple[Side, Side]) -> None:
+    for side in sides:
+        write(side, "conf", f"root = {side.bases['top']}/x, python = {side.bases['environment']}/bin")
+    assert same(sides, reads.FILE, "conf")
+    os.symlink(Path(sides[0].bases["top"], "conf"), Path(sides[0].bases["top"], "link"))
+    os.symlink(Path(sides[1].bases["top"], "conf"), Path(sides[1].bases["top"], "link"))
+    assert same(sides, reads.FILE, "link")
+    write(sides[1], "link2", Path(sides[1].bases["top"], "conf").read_text())
+    os.symlink("conf", Path(sides[0].bases["top"], "link2"))
+    assert not same(sides, reads.FILE, "link2")
+
+
+def test_a_folder_is_its_names_kinds_and_sizes_without_bytecode(sides: tuple[Side, Side]) -> None:
+    for side in sides:
+        write(side, "data/a.txt", "one")
+    write(sides[0], "data/__pycache__/a.pyc", "x")
+    assert same(sides, reads.FOLDER, "data")
+    write(sides[0], "data/a.txt", "two")
+    assert same(sides, reads.FOLDER, "data")
+    write(sides[0], "data/a.txt", "three")
+    assert not same(sides, reads.FOLDER, "data")
+    write(sides[0], "data/a.txt", "one")
+    write(sides[1], "data/b.txt", "")
+    assert not same(sides, reads.FOLDER, "data")
+
+
+@pytest.mark.parametrize(
+    ("added", "hidden"),
+    [("mod.py", True), ("mod.cpython-314.so", True), ("mod/x.py", True), ("other.py", False), ("mode.py", False)],
+)
+def test_a_search_sees_only_what_may_be_that_module(sides: tuple[Side, Side], added: str, hidden: bool) -> None:
+    write(sides[0], added, "")
+    assert same(sides, reads.MODULE, "mod") is not hidden
+
+
+def test_a_folder_that_becomes_a_package_is_found_by_a_search(sides: tuple[Side, Side]) -> None:
+    for side in sides:
+        write(side, "mod/x.py", "")
+    assert same(sides, reads.MODULE, "mod")
+    write(sides[1], "mod/__init__.py", "")
+    assert not same(sides, reads.MODULE, "mod")
+
+
+def test_a_place_is_found_through_links_and_outside_there_is_none(sides: tuple[Side, Side], tmp_path: Path) -> None:
+    side = sides[0]
+    os.symlink(side.bases["top"], tmp_path / "alias")
+    assert side.place_of(f"{side.bases['top']}/a/b") == Place("top", "a/b")
+    assert side.place_of(str(tmp_path / "alias" / "a")) == Place("top", "a")
+    assert side.place_of(f"{side.bases['environment']}/lib") == Place("environment", "lib")
+    assert side.place_of(f"{side.bases['top']}-more/a") is None
+    assert side.place_of("/usr/lib/x") is None
+
+
+def install(side: Side, name: str, version: str, *, record: str = "mod.py,sha256=1,1", url: str = "") -> None:
+    info = f"lib/python3.14/site-packages/{name}-{version}.dist-info"
+    write(side, f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", "environment")
+    write(side, f"{info}/RECORD", f"{record}\n{name}.dist-info/RECORD,,\n../../../bin/x,sha256={side}\n", "environment")
+    if url:
+        write(side, f"{info}/direct_url.json", f'{{"url": "{url}"}}', "environment")
+
+
+def test_two_environments_differ_by_distributions_and_by_what_runs_at_the_start(sides: tuple[Side, Side]) -> None:
+    def differing() -> str:
+        fresh = [Side(Path(side.bases["top"]), Path(side.bases["environment"])) for side in sides]
+        return fresh[0].differing_package(fresh[1])
+
+    for side in sides:
+        install(side, "dep", "1.0")
+        install(side, "mine", "0.1" if side is sides[0] else "0.2", url=f"file://{side.bases['top']}")
+        write(side, "lib/python3.14/site-packages/mine.pth", side.bases["top"], "environment")
+    assert differing() == ""
+    write(sides[0], "lib/python3.14/site-packages/mine.pth", f"{sides[0].bases['top']}/src", "environment")
+    assert differing() == "mine.pth"
+    write(sides[1], "lib/python3.14/site-packages/mine.pth", f"{sides[1].bases['top']}/src", "environment")
+    install(sides[0], "dep", "1.0", record="mod.py,sha256=2,1")
+    assert differing() == "dep"
+    install(sides[0], "dep", "1.0")
+    install(sides[1], "more", "1.0")
+    assert differing() == "more"
+
+
+# -- the check -----------------------------------------------------------------------------------------------------
+
+
+class Quiet:
+    def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None) -> None:
+        pass
+
+
+class Desk(Targets):
+    """Two checkouts of one test, both with an environment, and a launcher that notes what it is told."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(RunFolder(folder, "run"), (), Quiet())
+        self.launcher = FakeLauncher()
+        self.launcher.on_start = self._note
+        self.notes = [BEGUN]
+        self.pair = worktrees.Pair(
+            reference=Checkout(label="main (1eb3b87)", commit="1eb3b87", root=str(folder / "old")),
+            changed=Checkout(label="work tree", commit="2", root=str(folder / "new")),
+        )
+        self.group = group_of("threads", "fork")
+        self.interpreters = {self.pair.reference.root: GIL, self.pair.changed.root: GIL}
+        self.uninstallable = False
+        for side in (self.pair.reference, self.pair.changed):
+            (side.project / "env").mkdir(parents=True)
+            for name in ("test_work.py", "helper.py"):
+                (side.project / name).write_text("def test_work(worker): pass\n")
+
+    def prepared(self, cell: Cell, requires: tuple[str, ...], checkout: Checkout | None = None) -> PreparedTarget:
+        assert checkout is not None
+        if self.uninstallable:
+            raise FtgateError("cannot be installed")
+        python = f"{checkout.root}/env/bin/python"
+        return PreparedTarget(interpreter=self.interpreters[checkout.root], python=python, key="k", environment={})
+
+    def _note(self, request: Request) -> None:
+        lines = [f"{note.kind} {note.text!a}\n" for note in self.notes]
+        Path(request.reads).write_text("".join(lines), encoding="ascii")
+
+    def check(self, **options: object) -> Checked:
+        config = msgspec.structs.replace(CONFIG, against="main", **{"unchanged": "skip", **options})
+        references = References(self.folder, "main", Quiet())
+        path = str(self.folder.root / "test_work.py")
+        source = msgspec.structs.replace(self.group.spec.source, path=path)
+        group = msgspec.structs.replace(self.group, spec=msgspec.structs.replace(self.group.spec, source=source))
+        return UnchangedCells(config, self, references, self.launcher, Quiet()).check(group, group.cells, self.pair)
+
+    def with_spec(self, **changed: object) -> None:
+        spec: Spec = msgspec.structs.replace(self.group.spec, **changed)
+        self.group = msgspec.structs.replace(self.group, spec=spec)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    assert NODEID.startswith("test_work.py")
+    return Desk(tmp_path)
+
+
+def test_cells_that_read_the_same_are_unchanged_and_say_by_what(desk: Desk) -> None:
+    desk.notes.append(Note(reads.FILE, f"{desk.pair.changed.root}/helper.py"))
+    rows = desk.check().rows
+    assert [row.cell for row in rows] == list(desk.group.cells)
+    for row in rows:
+        assert row.verdict.decision is Decision.UNCHANGED
+        assert row.verdict.reason == "not measured: the file that it reads is the same at main (1eb3b87)"
+        assert (row.verdict.baseline, row.verdict.commit, row.sample) == ("main (1eb3b87)", "1eb3b87", None)
+
+
+def test_the_changed_side_alone_is_launched_once_a_cell_and_ended(desk: Desk) -> None:
+    desk.check()
+    requests = desk.launcher.requests
+    assert [request.cell for request in requests] == list(desk.group.cells)
+    for request in requests:
+        assert request.spec.source.path == f"{desk.pair.changed.root}/test_work.py"
+        assert request.python == f"{desk.pair.changed.root}/env/bin/python"
+        assert not request.reference
+        assert request.expect_gil
+    assert desk.launcher.alive == frozenset()
+    assert [event.at.event for event in desk.launcher.of("check", "warmup", "measured")] == ["check", "warmup"] * 2
+
+
+def test_a_long_iteration_is_run_once(desk: Desk) -> None:
+    desk.launcher.wall_ns = lambda _: 2e9
+    assert desk.check().rows
+    assert desk.launcher.of("warmup") == []
+
+
+def test_one_cell_that_reads_a_change_means_measuring_its_group(desk: Desk) -> None:
+    (desk.pair.reference.project / "helper.py").write_text("other")
+    begun = []
+
+    def note(request: Request) -> None:
+        begun.append(request.cell)
+        desk.notes = [BEGUN, Note(reads.FILE, f"{desk.pair.changed.root}/helper.py")] if len(begun) == 2 else [BEGUN]
+        desk._note(request)
+
+    desk.launcher.on_start = note
+    assert desk.check() == Checked(why="helper.py differs")
+    assert desk.launcher.alive == frozenset()
+
+
+def test_a_test_file_that_differs_needs_no_launch(desk: Desk) -> None:
+    (desk.pair.reference.project / "test_work.py").write_text("def test_work(worker): return 2\n")
+    assert desk.check() == Checked(why="test_work.py differs")
+    assert desk.launcher.requests == []
+
+
+def test_another_environment_needs_no_launch(desk: Desk) -> None:
+    write(
+        Side(desk.pair.changed.project, desk.pair.changed.project / "env"),
+        "lib/python3.14/site-packages/a.pth",
+        "x",
+        "environment",
+    )
+    assert desk.check() == Checked(why="a.pth differs")
+    assert desk.launcher.requests == []
+
+
+def test_another_build_needs_no_launch(desk: Desk) -> None:
+    desk.interpreters[desk.pair.reference.root] = msgspec.structs.replace(GIL, version="3.14.1")
+    assert desk.check() == Checked(why="the interpreter differs")
+
+
+def test_without_notes_a_cell_is_measured(desk: Desk) -> None:
+    desk.notes = []
+    assert desk.check() == Checked(why="what it reads could not be noted")
+
+
+def test_a_check_that_fails_means_measuring_and_leaves_no_launch(desk: Desk) -> None:
+    desk.launcher.trouble = lambda at: failed("it broke") if at.event == "check" else None
+    assert desk.check() == Checked()
+    assert desk.launcher.requests
+    assert desk.launcher.alive == frozenset()
+    desk.uninstallable = True
+    assert desk.check() == Checked()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
+@pytest.mark.parametrize("told", ["opened", "changed", "lost"])
+def test_what_the_kernel_tells_counts_too(desk: Desk, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (desk.pair.reference.project / "helper.py").write_text("other")
+    event = FileEvent(f"{desk.pair.changed.root}/helper.py", changed=told == "changed")
+    monkeypatch.setattr(OpenedFiles, "events", lambda _: None if told == "lost" else [event])
+    assert (
+        desk.check().why
+        == {
+            "opened": "helper.py differs",
+            "changed": "it writes helper.py",
+            "lost": "a launch that opens so many files cannot be followed",
+        }[told]
+    )
+
+
+@pytest.mark.parametrize("case", ["option", "contract", "program", "distribution", "new"])
+def test_some_cells_are_not_even_checked(desk: Desk, case: str) -> None:
+    options: dict[str, object] = {}
+    match case:
+        case "option":
+            options["unchanged"] = "measure"
+        case "contract":
+            desk.with_spec(requirements=(Requirement(text="fork.wall < 2 * threads.wall"),))
+        case "program":
+            desk.group = _with_program(desk.group)
+        case "distribution":
+            reference = msgspec.structs.replace(desk.pair.reference, commit="")
+            desk.pair = msgspec.structs.replace(desk.pair, reference=reference)
+        case "new":
+            (desk.pair.reference.project / "test_work.py").unlink()
+    assert desk.check(**options) == Checked()
+    assert desk.launcher.requests == []
+
+
+def _with_program(group: Group) -> Group:
+    executor = Executor(kind="command", program=Program(name="rust", argv=("true",)))
+    cells = (group.cells[0], msgspec.structs.replace(group.cells[1], executor=executor))
+    return msgspec.structs.replace(group, cells=cells)
