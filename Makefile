@@ -17,7 +17,7 @@ help: ## say what there is
 
 setup: $(VENV)/.pythons ## make .venv and have the target interpreters
 
-DEMO := cd .ftgate/demo && $(CURDIR)/$(PY) -m pytest --ftgate --ftgate-test-time 40s
+DEMO := cd .ftgate/demo && $(CURDIR)/$(PY) -m pytest --ftgate --ftgate-test-time 80s
 DEMO_GIT := git -C .ftgate/demo -c user.name=demo -c user.email=demo@example.invalid
 
 demo: setup ## measure an example on both builds and show the verdicts (some 4 minutes)
@@ -35,7 +35,7 @@ demo: setup ## measure an example on both builds and show the verdicts (some 4 m
 EXAMPLES := scenario1_overhead scenario2_shared_set scenario3_sharded_writers granian mod_wsgi trading_pipeline
 
 examples: setup ## every example at full length, against its stored baselines
-	$(PY) -m pytest --ftgate --ftgate-test-time 4m $(EXAMPLES:%=examples/%)
+	$(PY) -m pytest --ftgate --ftgate-test-time 8m $(EXAMPLES:%=examples/%)
 
 test: lint ## lint, check types, run every test: what measures alone, after all others
 	@status=0; \

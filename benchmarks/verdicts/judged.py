@@ -39,7 +39,7 @@ from pytest_ftgate.model import (
     Source,
     Spec,
     Target,
-    Test,
+    TestSamples,
 )
 from pytest_ftgate.stats import alpha_spending
 
@@ -144,7 +144,7 @@ class Judged:
     @property
     def regressed(self) -> bool:
         """Whether any metric failed."""
-        return any(verdict.decision is Decision.REGRESSED for verdict in self.verdicts)
+        return any(verdict.decision in (Decision.REGRESSED, Decision.SUSPECT) for verdict in self.verdicts)
 
 
 class PairJudge:
@@ -157,8 +157,7 @@ class PairJudge:
         beta = alpha_spending.BETA
         policy = Policy(metrics=METRICS[kind], cli=(), ini=(), alpha=alpha, beta=beta, probe_cost=PROBE_COST)
         self.judge = Judge(SPEC, policy, {CELL.nodeid: ComparedWith(basis="paired")}, at_most)
-        test: Test = "pairs" if kind == "wall" else "blocks"
-        self.counts = [look.launches for look in alpha_spending.spend(alpha, beta, test, at_most=at_most)]
+        self.counts = [look.launches for look in alpha_spending.plan(alpha, beta, at_most=at_most)]
 
     def result(self, coming: Sequence[Pair]) -> Judged | None:
         """Judge at each interim analysis until all metrics are decided; None if there are too few pairs."""
@@ -167,7 +166,7 @@ class PairJudge:
                 return None
             sample = sample_of(coming[:count])
             final = count == self.counts[-1]
-            verdicts = tuple(self.judge.metrics(sample, [sample], final=final))
+            verdicts = tuple(self.judge.metrics(sample, TestSamples([sample]), final=final))
             if final or all(verdict.decision is not Decision.INCONCLUSIVE for verdict in verdicts):
                 return Judged(verdicts, count, sum(pair.seconds for pair in coming[:count]))
         return None

@@ -14,6 +14,7 @@ from stored_values import COMMIT, MACHINE, OTHER_MACHINE, PYTHON, RECORDED, TEST
 from golden import check_golden
 from pytest_ftgate.commands import baseline
 from pytest_ftgate.errors import FtgateError
+from pytest_ftgate.judge.recorded import stored_values
 from pytest_ftgate.model import Decision, Report, Row, Table, WorkloadError
 from pytest_ftgate.report import json
 from pytest_ftgate.report.baselines import render_diff, render_test, update_lines
@@ -136,13 +137,13 @@ def test_diff_exits_with_1_for_a_regressed_cell_alone(
 ) -> None:
     stored(store)
     leave_run(project, *rows())
-    before = store.path(TEST).read_bytes()
+    before = store.load(TEST)
     assert ftgate("diff") == 1
     assert "3.14t-threads-w4" in capsys.readouterr().out
     assert ftgate("diff", f"{TEST}[3.14t-threads-w2]") == 0
     assert "3.14t-threads-w4" not in capsys.readouterr().out
     assert ftgate("diff", "nowhere.py*") == 3
-    assert store.path(TEST).read_bytes() == before
+    assert store.load(TEST) == before
 
 
 @pytest.mark.parametrize("action", ["diff", "accept", "prune"])
@@ -195,7 +196,7 @@ def test_accept_of_all_refuses_what_regressed_until_it_is_named(
     kept = store.load(TEST)
     assert kept is not None
     assert kept.cells["3.14t-threads-w4"] == {change("3.14t-threads-w4").key: change("3.14t-threads-w4").entry}
-    assert next(iter(kept.cells["3.14t-fork-w2"].values())).reuse == "pool"
+    assert next(iter(kept.cells["3.14t-fork-w2"].values())).recordings[-1].reuse == "pool"
     assert ftgate("accept", f"{TEST}[3.14t-threads-w4]") == 0
     taken = store.load(TEST)
     assert taken is not None
@@ -214,10 +215,11 @@ def test_accept_of_an_unknown_cell_stores_nothing(
 def test_accept_never_writes_over_a_broken_file(ftgate: Ftgate, store: Store, project: Path) -> None:
     stored(store)
     leave_run(project, *rows())
-    store.path(TEST).write_text("<<<<<<< HEAD\n", encoding="utf-8")
+    (path,) = store.path(TEST).iterdir()
+    path.write_text("<<<<<<< HEAD\n", encoding="utf-8")
     with pytest.raises(FtgateError, match="merge conflict"):
         ftgate("accept", "--all")
-    assert store.path(TEST).read_text(encoding="utf-8") == "<<<<<<< HEAD\n"
+    assert [each.read_text(encoding="utf-8") for each in store.path(TEST).iterdir()] == ["<<<<<<< HEAD\n"]
 
 
 def test_the_text_of_an_update(store: Store) -> None:
@@ -333,12 +335,18 @@ def test_a_run_and_the_command_take_the_same_lock(ftgate: Ftgate, store: Store, 
 def test_accepted_figures_are_those_that_a_run_would_store(ftgate: Ftgate, store: Store, project: Path) -> None:
     leave_run(project, rows()[0])
     assert ftgate("accept") == 0
-    accepted = store.path(TEST).read_bytes()
+    (path,) = store.path(TEST).iterdir()
+    accepted = path.read_bytes()
     store.save(TEST, [msgspec.structs.replace(change(), entry=None)])
     again = recording.change_of(
-        make_sample(), recorded_at="2026-02-03T04:05:06+00:00", commit="f" * 40, seed=23, machine=MACHINE
+        make_sample(),
+        stored_values(make_sample()),
+        recorded_at="2026-02-03T04:05:06+00:00",
+        commit="f" * 40,
+        seed=23,
+        machine=MACHINE,
     )
     store.save(TEST, [again])
-    assert store.path(TEST).read_bytes() == accepted
+    assert path.read_bytes() == accepted
     assert RECORDED.encode() in accepted
     assert COMMIT.encode() not in accepted

@@ -501,7 +501,7 @@ def test_what_it_wrote_runs_as_it_is(folder: Path, executables: dict[str, str]) 
     lay(folder, {"pytest.ini": "[pytest]\naddopts = --strict-markers --strict-config\nfilterwarnings = error\n"})
     assert set(executables) == {"3.14", "3.14t"}
     assert cli.main(["init", "--yes"]) == 0
-    short = ("-k", "threads", "--ftgate-launches", "1", "--ftgate-iterations", "1", "--ftgate-test-time", "1s")
+    short = ("-k", "threads", "--ftgate-launches", "1", "--ftgate-iterations", "1")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("FTGATE", "PYTEST_"))}
     for options, expected in (((), "8 passed"), (("--ftgate", *short), "4 no baseline")):
         done = subprocess.run(

@@ -10,14 +10,13 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from fake_launcher import MIB, memory_of
-from values import FOUR, entry, held, probed, sample_of, timed, windows
+from fake_launcher import memory_of
+from values import FOUR, held, probed, sample_of, timed, windows
 
 from pytest_ftgate.judge import comparisons, metrics, per_launch
 from pytest_ftgate.judge.comparisons import Numbers
 from pytest_ftgate.model import (
     Launch,
-    MemoryPoint,
     Metric,
     Sample,
     WorkloadError,
@@ -274,158 +273,6 @@ class TestScaling:
         assert Metric.SCALING not in comparisons.paired(self.scaled(9, 9, (), reference=self.scaled(900, 1800)))
         found = comparisons.paired(self.scaled(900, 1800, (0, 2), reference=self.scaled(1000, 1000, (1, 2))))
         assert both_sides(found[Metric.SCALING]) == (pytest.approx((4 * 902 / 1802,)), pytest.approx((4.0,)))
-
-
-# -- with what is stored -------------------------------------------------------------------------------------------
-
-
-def whole(own_ns: int = 2000, control_ns: int = 1000, uss: int = MIB, share: float = 0.25, count: int = 3) -> Sample:
-    """A sample in which everything was seen; each launch is a little slower than the one before."""
-    orders = range(count)
-    return sample_of(
-        [timed(order, [own_ns + 10 * order] * 12) for order in orders],
-        FOUR,
-        control=[timed(order, [control_ns] * 12) for order in orders],
-        single=[timed(order, [own_ns] * 12) for order in orders],
-        memory=[held(order, uss + order) for order in orders],
-        locks=[probed(order, share, workers=4) for order in orders],
-    )
-
-
-def without(sample: Sample, *names: str) -> Sample:
-    return msgspec.structs.replace(sample, **dict.fromkeys(names, ()))
-
-
-class TestStored:
-    def test_units_and_tests(self) -> None:
-        found = comparisons.with_stored(whole(), entry(whole()))
-        assert {metric: numbers.unit for metric, numbers in found.items()} == {
-            Metric.WALL: "x control",
-            Metric.TAIL: "x control",
-            Metric.USS: "bytes",
-            Metric.LOCK_WAIT: "of the time",
-            Metric.SCALING: "x",
-        }
-        assert {numbers.test for numbers in found.values()} == {"ranks"}
-
-    def test_values_are_a_number_a_launch(self) -> None:
-        found = comparisons.with_stored(whole(4000), entry(whole()))
-        assert found[Metric.WALL].new == pytest.approx((4.0, 4.01, 4.02))
-        assert found[Metric.WALL].reference == pytest.approx((2.0, 2.01, 2.02))
-        assert found[Metric.USS].reference == (MIB, MIB + 1, MIB + 2)
-        assert found[Metric.LOCK_WAIT].new == pytest.approx((0.25,) * 3)
-        assert found[Metric.SCALING].new == pytest.approx((4.0, 16000 / 4010, 16000 / 4020))
-
-    def test_recordings_are_kept_apart(self) -> None:
-        stored = entry(whole(uss=10, count=2), without(whole(), "memory"), whole(uss=30, count=3))
-        uss = comparisons.with_stored(whole(), stored)[Metric.USS]
-        assert uss.recordings == ((10.0, 11.0), (30.0, 31.0, 32.0))
-        assert uss.reference == (10.0, 11.0, 30.0, 31.0, 32.0)
-        assert [*uss.new] == [MIB, MIB + 1, MIB + 2]
-        walls = comparisons.with_stored(whole(), stored)[Metric.WALL]
-        assert [len(each) for each in walls.recordings] == [2, 3, 3]
-
-    @pytest.mark.parametrize(
-        ("lacking", "names"),
-        [
-            ("control", {Metric.WALL, Metric.TAIL}),
-            ("memory", {Metric.USS}),
-            ("locks", {Metric.LOCK_WAIT}),
-            ("single", {Metric.SCALING}),
-        ],
-    )
-    def test_what_is_not_stored_is_left_out_and_what_this_run_lacks_stays(
-        self, lacking: str, names: set[Metric]
-    ) -> None:
-        complete = set(comparisons.with_stored(whole(), entry(whole())))
-        never = comparisons.with_stored(whole(), entry(without(whole(), lacking)))
-        assert complete - set(never) == names
-        lost = comparisons.with_stored(without(whole(), lacking), entry(whole()))
-        assert set(lost) == complete
-        assert {metric for metric, numbers in lost.items() if not numbers.new} == names
-        assert all(numbers.reference for numbers in lost.values())
-
-    def test_the_estimator_is_that_of_what_is_stored(self) -> None:
-        rng = random.Random(3)
-        steady, shaken = ([kind(rng, order) for order in range(8)] for kind in (disturbed, drifting))
-        stored, new = (sample_of(own, control=other) for own, other in (split(steady), split(shaken)))
-        chosen = estimator_of(steady)
-        assert chosen is not rank_tests.PAIRED
-        assert estimator_of(shaken) is rank_tests.PAIRED
-        found = comparisons.with_stored(new, entry(stored))[Metric.WALL]
-        for values, pairs in ((found.reference, steady), (found.new, shaken)):
-            walls = [[[iteration.wall_ns for iteration in side.iterations] for side in pair] for pair in pairs]
-            assert values == pytest.approx([np.quantile(a, chosen) / np.quantile(b, chosen) for a, b in walls])
-
-    def test_a_tail_is_over_the_median_of_the_control(self) -> None:
-        own = [timed(0, [1000] * 8 + [3000] * 4), timed(1, [1000] * 9)]
-        control = [timed(0, [500] * 8 + [9000] * 4), timed(1, [500] * 9)]
-        noted = sample_of(own, control=control)
-        found = comparisons.with_stored(noted, entry(sample_of(own, control=control)))[Metric.TAIL]
-        assert found.new == found.reference == (6.0,)
-
-    def test_memory_is_compared_as_all_sides_have_it(self) -> None:
-        point = MemoryPoint(at_ns=0, rss_bytes=90, uss_bytes=60, pss_bytes=60, processes=1, written_bytes=40)
-        written = sample_of(memory=[Launch(order=0, hash_seed=1, started_at="", memory=(point,))])
-        launched = msgspec.structs.replace(written, launches=(timed(0, [2000]),))
-        plain = msgspec.structs.replace(launched, memory=(held(0, 70),))
-        assert both_sides(comparisons.with_stored(written, entry(launched))[Metric.USS]) == (
-            (40.0,),
-            (40.0,),
-        )
-        mixed = comparisons.with_stored(written, entry(launched, plain))[Metric.USS]
-        assert both_sides(mixed) == ((60.0,), (60.0, 70.0))
-
-
-class TestElsewhere:
-    def test_time_is_not_portable(self) -> None:
-        found = comparisons.portable(whole(), entry(whole()))
-        assert set(found) == {Metric.USS, Metric.LOCK_WAIT, Metric.SCALING}
-        assert found[Metric.USS].unit == "bytes"
-
-    def test_the_ratio_to_the_reference_executor_is_of_the_same_run(self) -> None:
-        stored = entry(whole(3000), whole(8000), whole(5000))
-        executor = entry(whole(2000), whole(1000), days=("tuesday", "monday"))
-        found = comparisons.portable(
-            whole(6000),
-            stored,
-            executor=whole(2000),
-            stored_executor=executor,
-        )[Metric.RATIO]
-        monday = [(3000 + 10 * order) / (1000 + 10 * order) for order in range(3)]
-        tuesday = [(8000 + 10 * order) / (2000 + 10 * order) for order in range(3)]
-        assert len(found.recordings) == 2  # of wednesday there is none
-        assert [*found.recordings[0]] == pytest.approx(monday)
-        assert [*found.recordings[1]] == pytest.approx(tuesday)
-        assert found.reference == pytest.approx([*monday, *tuesday])
-        assert found.new == pytest.approx([(6000 + 10 * order) / (2000 + 10 * order) for order in range(3)])
-        assert (found.unit, found.test) == ("x", "ranks")
-
-    def test_launches_of_the_same_order_are_neighbours(self) -> None:
-        own = sample_of(timed(order, [1000 * (order + 1)] * 5) for order in range(4))
-        other = sample_of(timed(order, [1000] * 5) for order in (3, 1))
-        found = comparisons.portable(own, entry(own), executor=other, stored_executor=entry(other))[Metric.RATIO]
-        assert found.new == pytest.approx((2.0, 4.0))
-        assert found.reference == found.new
-
-    def test_without_the_reference_executor_there_is_no_ratio(self) -> None:
-        here, stored = whole(), entry(whole())
-        assert Metric.RATIO not in comparisons.portable(here, stored, executor=here)
-        assert Metric.RATIO not in comparisons.portable(here, stored, stored_executor=stored)
-        other_days = entry(whole(), days=("sunday",))
-        assert Metric.RATIO not in comparisons.portable(here, stored, executor=here, stored_executor=other_days)
-
-    def test_what_this_run_lacks_stays(self) -> None:
-        bare = sample_of([timed(9, [2000])])
-        found = comparisons.portable(bare, entry(whole()), executor=whole(), stored_executor=entry(whole()))
-        assert set(found) == {Metric.USS, Metric.LOCK_WAIT, Metric.SCALING, Metric.RATIO}
-        assert all(numbers.reference and not numbers.new for numbers in found.values())
-
-    def test_windows_are_compared_by_their_operations(self) -> None:
-        own = sample_of([windows(0, [1e6, 0.0, 1e6])], duration_s=1.0)
-        other = sample_of([windows(0, [4e6, 4e6, 2e6])], duration_s=1.0)
-        found = comparisons.portable(own, entry(own), executor=other, stored_executor=entry(other))[Metric.RATIO]
-        assert found.new == pytest.approx((8**0.5,))  # four and two times as long, the middle of their logs
 
 
 def test_every_metric_has_its_kind_of_launch() -> None:

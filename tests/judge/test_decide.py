@@ -9,9 +9,8 @@ import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import t
 
-from pytest_ftgate.judge import decide, evidence, metrics, power, prediction
+from pytest_ftgate.judge import decide, evidence, power
 from pytest_ftgate.model import Comparison, Decision, Interval, Look, Metric, MetricVerdict, Test
 from pytest_ftgate.stats import alpha_spending, rank_tests
 
@@ -664,116 +663,6 @@ class TestImproved:
         rng = np.random.default_rng(66)
         for _ in range(100):
             assert decide.compare(looked(*sides(rng, 1.0))).decision is Decision.PASSED
-
-
-class TestPredict:
-    @staticmethod
-    def predicted(
-        factor: float, recordings: list[tuple[float, ...]], metric: Metric = Metric.WALL, floor: float = 0.0
-    ) -> MetricVerdict:
-        comparison = msgspec.structs.replace(wall(times(factor), ()), metric=metric, floor=floor)
-        return prediction.predict(comparison, recordings)
-
-    def test_only_what_no_recording_would_do_fails(self) -> None:
-        recordings = [times(factor) for factor in (0.97, 1.0, 1.03, 1.01)]
-        for factor, decision in (
-            (1.0, Decision.INCONCLUSIVE),
-            (1.1, Decision.INCONCLUSIVE),
-            (1.4, Decision.REGRESSED),
-            (0.9, Decision.INCONCLUSIVE),
-            (0.65, Decision.IMPROVED),
-        ):
-            verdict = self.predicted(factor, recordings)
-            assert verdict.decision is decision
-            assert verdict.ratio is not None
-            assert verdict.ratio.low < factor / 1.0025 < verdict.ratio.high
-
-    def test_the_reason_says_how_many_and_how_far(self) -> None:
-        verdict = self.predicted(1.05, [STORED, STORED])
-        match = re.fullmatch(
-            r"\+\S+ % against 2 stored recordings, which can only detect a change beyond \+(\S+) %; "
-            r"--ftgate-against or more recordings would settle it",
-            verdict.reason,
-        )
-        assert match
-        assert verdict.decision is Decision.INCONCLUSIVE
-        beyond = 1 + float(match[1]) / 100
-        assert self.predicted(beyond + 0.01, [STORED, STORED]).decision is Decision.REGRESSED
-        assert self.predicted(beyond - 0.01, [STORED, STORED]).decision is Decision.INCONCLUSIVE
-
-    def test_is_the_t_interval_of_the_next(self) -> None:
-        """With the prior's weight gone the bound is the textbook's, with the recording as the unit."""
-        centres = np.log([1.0, 1.04, 0.97, 1.02, 1.01])
-        prior = prediction.PRIOR_FREEDOM * metrics.row(Metric.WALL).spread ** 2
-        freedom = prediction.PRIOR_FREEDOM + 4
-        variance = (prior + ((centres - centres.mean()) ** 2).sum()) / freedom * (1 + 1 / 5)
-        bound = centres.mean() + math.log(1.02) + t.isf(5e-4, freedom) * math.sqrt(variance)
-        recordings = [(float(np.exp(centre)),) * 3 for centre in centres]
-        for step, decision in ((-1e-9, Decision.INCONCLUSIVE), (1e-9, Decision.REGRESSED)):
-            comparison = wall((math.exp(bound + step),) * 5, ())
-            assert prediction.predict(comparison, recordings).decision is decision
-
-    def test_more_recordings_see_more(self) -> None:
-        few, many = (self.predicted(1.2, [STORED] * count).decision for count in (1, 12))
-        assert (few, many) == (Decision.INCONCLUSIVE, Decision.REGRESSED)
-
-    def test_launches_do_not_count_as_recordings(self) -> None:
-        once, often = (self.predicted(1.1, [launches]).ratio for launches in (STORED, STORED * 50))
-        assert once is not None
-        assert often is not None
-        assert (often.low, often.high) == pytest.approx((once.low, once.high), rel=0.01)
-
-    def test_few_launches_that_vary_foretell_little(self) -> None:
-        """Of three launches of threads at one lock, an hour before, whose ratios to the control were like these."""
-        wild = (0.0012, 0.0009, 0.0012)
-        one = prediction.predict(wall((1.44 * 0.0012,), ()), [wild])
-        assert one.decision is Decision.INCONCLUSIVE
-        steady = prediction.predict(wall((1.44 * 0.0012,), ()), [(0.0012, 0.00119, 0.00121)])
-        assert steady.decision is Decision.REGRESSED
-
-    def test_what_medians_vary_by(self) -> None:
-        """As many medians of n normal values vary, by simulation."""
-        rng = np.random.default_rng(7)
-        for n in (9, 25):
-            values = rng.normal(0.0, 0.1, (20_000, n))
-            seen = float(np.median(values, axis=1).std())
-            runs = [tuple(np.exp(row)) for row in values[:400]]
-            told = np.mean([prediction._of_medians([runs[i], runs[i + 1]], 0.0) for i in range(0, 400, 2)])
-            assert float(told) == pytest.approx(math.sqrt(2) * seen, rel=0.08)
-
-    def test_recordings_that_differ_fail_less(self) -> None:
-        wild = [times(factor) for factor in (0.8, 1.3, 0.9, 1.1)]
-        assert self.predicted(1.4, wild).decision is Decision.INCONCLUSIVE
-
-    def test_scaling_and_shares(self) -> None:
-        assert self.predicted(0.6, [STORED] * 3, Metric.SCALING).decision is Decision.REGRESSED
-        assert self.predicted(1.7, [STORED] * 3, Metric.SCALING).decision is Decision.IMPROVED
-        quiet: list[tuple[float, ...]] = [(0.0,) * 8, (0.0,) * 8]
-        for value, decision in ((0.0, Decision.INCONCLUSIVE), (0.01, Decision.INCONCLUSIVE), (0.2, Decision.REGRESSED)):
-            verdict = prediction.predict(share((value,) * 8, ()), quiet)
-            assert verdict.decision is decision
-            assert verdict.points is not None
-            assert verdict.points.value == pytest.approx(value)
-            assert verdict.ratio is None
-        assert prediction.predict(share((0.0,) * 8, ()), [(0.3,) * 8] * 3).decision is Decision.IMPROVED
-
-    def test_a_floor_is_no_change(self) -> None:
-        assert self.predicted(1.4, [STORED] * 4, floor=0.0).decision is Decision.REGRESSED
-        assert self.predicted(1.4, [STORED] * 4, floor=0.5).decision is Decision.INCONCLUSIVE
-
-    def test_nothing_stored_and_no_number(self) -> None:
-        assert self.predicted(1.0, []).decision is Decision.NO_BASELINE
-        assert self.predicted(1.0, [(math.nan,)]).decision is Decision.ERROR
-        assert prediction.predict(wall((), ()), [STORED]).decision is Decision.ERROR
-
-    def test_unchanged_hardly_ever_fails(self) -> None:
-        rng, worse = np.random.default_rng(67), 0
-        for _ in range(300):
-            steps = rng.normal(0, 0.04, 5)
-            recordings = [tuple(np.exp(step + rng.normal(0, 0.02, 6))) for step in steps[:4]]
-            comparison = wall(tuple(np.exp(steps[4] + rng.normal(0, 0.02, 6))), (), alpha=0.01)
-            worse += prediction.predict(comparison, recordings).decision is Decision.REGRESSED
-        assert worse <= 3 + 3 * math.sqrt(3)
 
 
 class TestRequire:

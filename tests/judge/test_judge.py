@@ -11,8 +11,8 @@ import pytest
 from fake_launcher import MIB, MS, group_of, spec_of
 from values import entry, held, probed, sample_of, timed
 
-from pytest_ftgate.judge import decide, metrics
 from pytest_ftgate.judge import judge as judge_module
+from pytest_ftgate.judge import metrics
 from pytest_ftgate.judge.judge import (
     HOPELESS_ROUNDS,
     LEAST_ROUNDS,
@@ -26,7 +26,6 @@ from pytest_ftgate.judge.judge import (
 from pytest_ftgate.model import (
     Basis,
     Cell,
-    Comparison,
     Decision,
     Figures,
     Interval,
@@ -210,7 +209,7 @@ class TestNeeds:
             assert need(old, compared_with=nothing) == [NOTHING]
 
     def test_an_entry_of_something_else_is_nothing_to_compare(self) -> None:
-        pooled = msgspec.structs.replace(entry(measured(control=True)), reuse="pool")
+        pooled = entry(msgspec.structs.replace(measured(control=True), reuse="pool"))
         other = ComparedWith(basis="stored", entry=pooled)
         assert need(measured(rounds=4, control=True), compared_with=other) == [EVERYTHING]
         assert need(measured(rounds=5, control=True), compared_with=other) == [NOTHING]
@@ -235,12 +234,14 @@ class TestNeedsOfOthers:
         )
         all_compared = {THREADS.nodeid: threads, FORK.nodeid: fork}
 
-        def needed(wall: float) -> list[frozenset[str]]:
-            samples = [measured(THREADS, 6), measured(FORK, 6, wall=wall)]
+        def needed(rounds: int, noise: float = 0.002) -> list[frozenset[str]]:
+            noisy = measured(FORK, rounds, noise=noise).launches
+            samples = [measured(THREADS, rounds), msgspec.structs.replace(measured(FORK, rounds), launches=noisy)]
             return need(*samples, all_compared=all_compared, at_most=12)
 
-        assert needed(1.2) == [{"time"}, {"time"}]
-        assert needed(1.0) == [NOTHING, NOTHING]
+        assert needed(4) == [EVERYTHING, EVERYTHING]
+        assert needed(5) == [NOTHING, NOTHING]
+        assert needed(5, noise=0.2) == [{"time"}, {"time"}]
 
     def test_a_cell_that_is_there_for_another_needs_nothing_of_its_own(self) -> None:
         for_another = msgspec.structs.replace(AGAINST, judged=False)
@@ -344,24 +345,6 @@ class TestFirst:
         assert judge_of(policy=policy, all_compared=all_compared).first() == EVERYTHING
 
 
-class TestMore:
-    def test_nothing_more_where_all_is_decided(self) -> None:
-        samples = [with_reference(measured(cell, 6)) for cell in (THREADS, FORK)]
-        assert judge_of(*samples).more(samples) == 0
-
-    def test_the_most_that_any_metric_asks_for(self) -> None:
-        young = with_reference(measured(rounds=4))
-        assert judge_of(young).more([young]) == 2
-        older = with_reference(measured(FORK, 5))
-        assert judge_of(young, older).more([young, older]) == 2
-        assert judge_of(older).more([older]) == 1
-
-    def test_no_number_where_one_metric_knows_none(self) -> None:
-        samples = [with_reference(measured(THREADS, 4)), with_reference(measured(FORK, 20, wall=1.04, noise=0.05))]
-        assert judge_of(*samples).more(samples[:1]) == 2
-        assert judge_of(*samples).more(samples) is None
-
-
 # -- verdicts ------------------------------------------------------------------------------------------------------
 
 
@@ -438,7 +421,7 @@ class TestVerdict:
         assert verdict(sample, compared_with=compared_with).why == ""
 
     def test_an_entry_of_something_else_is_no_baseline(self) -> None:
-        pooled = msgspec.structs.replace(entry(measured(control=True)), reuse="pool")
+        pooled = entry(msgspec.structs.replace(measured(control=True), reuse="pool"))
         found = verdict(measured(control=True), compared_with=ComparedWith(basis="stored", entry=pooled))
         assert found.decision is Decision.NO_BASELINE
         assert "reuse was pool, is fresh" in found.reason
@@ -448,7 +431,7 @@ class TestVerdict:
         found = verdict(measured(rounds=12, control=True), compared_with=compared_with, at_most=12)
         assert (found.decision, found.basis, found.why) == (Decision.PASSED, "stored", "")
         assert (found.baseline, found.commit) == (compared_with.baseline, compared_with.commit)
-        slower = verdict(measured(rounds=12, control=True, wall=1.3), compared_with=compared_with, at_most=12)
+        slower = verdict(measured(rounds=12, control=True, wall=2.0), compared_with=compared_with, at_most=12)
         assert slower.decision is Decision.REGRESSED
 
     def test_a_figure_that_is_gone_does_not_pass(self) -> None:
@@ -504,7 +487,7 @@ class TestVerdict:
 
     @pytest.mark.parametrize("basis", ["paired", "stored"])
     def test_a_floor_of_time_is_in_seconds_on_every_road(self, basis: Basis) -> None:
-        """20 ms that become 22: more than a floor of 1 ms, less than one of 4."""
+        """20 ms that become 22: more than a floor of 1 ms, much less than one of 8."""
         old = measured(rounds=26, control=True, seed="old")
         compared_with = stored(old) if basis == "stored" else AGAINST
         new = measured(rounds=26, wall=1.1, control=basis == "stored")
@@ -515,34 +498,14 @@ class TestVerdict:
             found = verdict(sample, compared_with=compared_with, policy=msgspec.structs.replace(POLICY, cli=cli))
             return by_metric(found)[Metric.WALL].decision
 
-        assert decided(0.001) is Decision.REGRESSED
-        assert decided(0.004) is Decision.PASSED
-
-    def test_a_floor_in_controls_does_not_change_after_a_look(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        seen: list[float] = []
-        compare = decide.compare
-
-        def spy(comparison: Comparison) -> MetricVerdict:
-            seen.append(comparison.floor)
-            return compare(comparison)
-
-        monkeypatch.setattr(decide, "compare", spy)
-        cli = (Threshold(metric=Metric.WALL, floor=0.001),)
-        policy = msgspec.structs.replace(POLICY, metrics=(Metric.WALL,), cli=cli)
-        compared_with = stored(measured(rounds=12, control=True, seed="old"))
-        sample = measured(rounds=12, control=True)
-        slow = [timed(launch.order, [70 * MS] * 12) for launch in sample.control[6:]]
-        later = msgspec.structs.replace(sample, control=(*sample.control[:6], *slow))
-        first = msgspec.structs.replace(sample, launches=sample.launches[:6], control=sample.control[:6])
-        for each in (first, later):
-            verdict(each, compared_with=compared_with, policy=policy)
-        assert len(seen) == 2
-        assert seen[0] == seen[1] == pytest.approx(0.1, rel=0.01)  # 1 ms of controls of 10
+        # One recording does not fail +10 %.
+        assert decided(0.001) is (Decision.INCONCLUSIVE if basis == "stored" else Decision.REGRESSED)
+        assert decided(0.008) is Decision.PASSED
 
     def test_of_another_machine_the_time_is_that_over_the_reference_executor(self) -> None:
         new, old = (
             {cell: measured(cell, 12, seed=seed, wall=wall) for cell, wall in zip((THREADS, FORK), walls, strict=True)}
-            for seed, walls in (("new", (3.0, 3.9)), ("old", (1.0, 1.0)))
+            for seed, walls in (("new", (3.0, 6.0)), ("old", (1.0, 1.0)))
         )
         compared_with = stored(old[FORK], "portable", executor=entry(old[THREADS]), executor_nodeid=THREADS.nodeid)
         found = verdict(
@@ -634,9 +597,9 @@ class TestPredicted:
         return screened, judge.predicted(sample, TestSamples([sample]), screened, "no git here")
 
     def test_what_missed_is_predicted_and_what_passed_stays(self) -> None:
-        screened, found = self.predicted(1.3)
-        assert screened.decision is Decision.REGRESSED
-        assert found.decision is Decision.INCONCLUSIVE  # one recording tells no +30 %
+        screened, found = self.predicted(1.2)
+        assert screened.decision is Decision.INCONCLUSIVE  # one recording tells no +20 %
+        assert found.decision is Decision.INCONCLUSIVE
         assert (found.basis, found.why, found.baseline) == ("predicted", "no git here", screened.baseline)
         for metric in (Metric.USS, Metric.LOCK_WAIT):
             assert by_metric(found)[metric] == by_metric(screened)[metric]

@@ -50,7 +50,7 @@ from pytest_ftgate.model import (
     Timer,
     executor_cell,
 )
-from pytest_ftgate.runner.protocol import CHECK, COLD, MEASURED, WARMUP
+from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
 from pytest_ftgate.text import expanded
 
 MS = 1_000_000
@@ -265,7 +265,6 @@ def test_a_run_is_told_its_window_and_runs_in_the_folder_of_the_test(bench: Benc
     )
     handle.iteration(MEASURED, 1, WINDOW_NS)
     handle.iteration(MEASURED, 1, 2_000 * MS)
-    handle.iteration(CHECK, 1, 0)
     seen = (bench.folder / "seen").read_text().splitlines()
     assert seen == [f"{bench.folder} 0.25 8", f"{bench.folder} 2 8"]
 
@@ -575,7 +574,7 @@ def test_a_window_is_as_long_as_the_test_says_and_that_of_a_candle_is_not() -> N
     (sample,) = measured(fake, spec_with(SERVER, duration_s=6.0, window_s=2.0), iterations=None, launches=1)
     windows = {(event.at.side, event.at.window_ns) for event in fake.of("measured", "cold", "warmup")}
     assert windows == {("own", 2_000 * MS), ("control", 200 * MS)}
-    assert len(sample.launches[0].iterations) == 3
+    assert len(sample.launches[0].iterations) == 2
     fake = FakeLauncher()
     measured(fake, spec_with(RUST, duration_s=0.1, window_s=2.0), launches=1)
     assert {event.at.window_ns for event in fake.of("measured")} == {100 * MS}

@@ -27,7 +27,7 @@ from fake_launcher import (
     unsupported,
 )
 
-from pytest_ftgate.measure.budget import MOST_SHORT_ITERATIONS, PILOT_ITERATIONS, Limits
+from pytest_ftgate.measure.budget import LEAST_ITERATIONS, MOST_SHORT_ITERATIONS, PILOT_ITERATIONS, Limits
 from pytest_ftgate.measure.cell_run import PreparedTarget, Reference
 from pytest_ftgate.measure.conditions import ConditionsMonitor
 from pytest_ftgate.measure.interleaved import InterleavedRun, StoppingRule
@@ -46,6 +46,8 @@ from pytest_ftgate.model.launch import EVERYTHING, Need
 from pytest_ftgate.runner.protocol import BARRIER, CHECK, COLD, HOLD, MEASURED, WARMUP
 
 ITERATIONS = (COLD, WARMUP, MEASURED, CHECK)
+MOST_LOCK_ITERATIONS = max(LOCK_ITERATIONS)
+MOST_BARRIERS = max(BARRIERS)
 READY = PreparedTarget(interpreter=GIL, python="/opt/env/bin/python", key="build", environment={"A": "1"})
 FREE = PreparedTarget(
     interpreter=msgspec.structs.replace(GIL, free_threaded=True, gil_enabled=False),
@@ -151,15 +153,15 @@ def test_every_cell_is_paired_with_a_control_workload_of_its_own() -> None:
 def test_the_lock_probe_takes_the_first_iterations_of_a_round_next_to_the_bare_launch() -> None:
     launcher = FakeLauncher()
     launcher.waited_ns = steady(3 * MS)
-    samples = run_of(launcher, limits=Limits(launches=3, iterations=LOCK_ITERATIONS + 3)).measure()
+    samples = run_of(launcher, limits=Limits(launches=3, iterations=MOST_LOCK_ITERATIONS + 3)).measure()
     for sample in samples:
         assert [launch.order for launch in sample.locks] == [0, 1, 2]
-        assert {len(launch.iterations) for launch in sample.locks} == {LOCK_ITERATIONS}
-        assert {len(launch.iterations) for launch in sample.launches} == {LOCK_ITERATIONS + 3}
+        assert {len(launch.iterations) for launch in sample.locks} == {MOST_LOCK_ITERATIONS}
+        assert {len(launch.iterations) for launch in sample.launches} == {MOST_LOCK_ITERATIONS + 3}
         assert not any(launch.locks for launch in sample.launches)
         waits = [launch.locks for launch in sample.locks if launch.locks]
         assert [(w.ops, w.counted_ops, w.sites[0].total_ns) for w in waits] == [(5, 1, 2 * 5 * 3 * MS)] * 3
-    iterations = [event for event in launcher.of(MEASURED) if event.at.number < LOCK_ITERATIONS]
+    iterations = [event for event in launcher.of(MEASURED) if event.at.number < MOST_LOCK_ITERATIONS]
     for begin in range(0, len(iterations), 3):
         # The three sides of a cell are neighbours, the probe at either end.
         three = iterations[begin : begin + 3]
@@ -207,8 +209,8 @@ def test_memory_is_sampled_in_launches_of_their_own() -> None:
     assert {event.at.side for event in launcher.of(HOLD)} == {"own"}
     assert {event.at.side for event in launcher.of(BARRIER)} == {"own", "empty"}
     for sample in samples:
-        assert [len(launch.barriers) for launch in sample.memory] == [BARRIERS] * 3
-        assert [len(launch.barriers) for launch in sample.floor] == [BARRIERS] * FLOORS
+        assert [len(launch.barriers) for launch in sample.memory] == [MOST_BARRIERS] * 3
+        assert [len(launch.barriers) for launch in sample.floor] == [MOST_BARRIERS] * FLOORS
         assert not any(launch.memory for launch in sample.floor)
         assert [launch.order for launch in sample.memory] == [0, 1, 2]
         assert {point.uss_bytes for launch in sample.memory for point in launch.memory} == {20 * MIB}
@@ -261,9 +263,40 @@ def test_cold_iterations_warm_ups_and_checks_are_kept_apart() -> None:
     for handle in {event.handle for event in launcher.of(*ITERATIONS)}:
         kinds = [event.at.event for event in launcher.of(*ITERATIONS) if event.handle == handle]
         side = launcher.handles[handle].request.role
-        warmups = 1 if side == "control" else 2
-        assert kinds == [COLD, *[WARMUP] * warmups, *[MEASURED] * 3, *([] if side == "locks" else [CHECK])]
+        warmups = {"control": [WARMUP], "own": [CHECK, WARMUP], "locks": [WARMUP] * 2}[side]
+        last = [CHECK] if side == "own" and launcher.handles[handle].order == 0 else []
+        assert kinds == [COLD, *warmups, *[MEASURED] * 3, *last]
     assert all(event.at.loops == 1 for event in launcher.of(COLD, CHECK))
+
+
+@pytest.mark.parametrize(
+    ("declared", "wall_ns", "first", "later"),
+    [
+        ({}, 20 * MS, (COLD, CHECK, MEASURED, CHECK), (COLD, CHECK, MEASURED)),
+        ({"warmup": 0.0}, 20 * MS, (COLD, MEASURED, CHECK), (COLD, MEASURED, CHECK)),
+        # One call is too short a warm-up where an iteration has many.
+        ({}, 3_000, (COLD, CHECK, MEASURED, CHECK), (COLD, WARMUP, MEASURED, CHECK)),
+        ({"duration_s": 0.2}, MS, (COLD, WARMUP, MEASURED), (COLD, WARMUP, MEASURED)),
+        ({}, 4000 * MS, (COLD, CHECK, MEASURED), (COLD, CHECK, MEASURED)),
+    ],
+)
+def test_results_are_compared_in_every_launch_and_twice_in_the_first(
+    declared: dict[str, object], wall_ns: int, first: tuple[str, ...], later: tuple[str, ...]
+) -> None:
+    launcher = FakeLauncher(wall_ns=steady(wall_ns))
+    measured(launcher, limits=Limits(launches=3, iterations=1, budget_s=600.0), **declared)
+    found = defaultdict(list)
+    for event in launcher.of(*ITERATIONS, side="own"):
+        found[event.handle].append(event.at.event)
+    by_round = [tuple(kinds) for handle, kinds in sorted(found.items())]
+    assert by_round == [first] * 2 + [later] * 4
+
+
+def test_a_long_launch_with_the_lock_probe_has_no_cold_iteration() -> None:
+    for wall_ns, kinds in ((20 * MS, [COLD, WARMUP]), (4000 * MS, [WARMUP])):
+        launcher = FakeLauncher(wall_ns=steady(wall_ns))
+        measured(launcher, "threads", limits=Limits(launches=1, iterations=1))
+        assert [event.at.event for event in launcher.of(COLD, WARMUP, side="locks")] == kinds
 
 
 def test_each_launch_gets_a_hash_seed_and_a_layout_of_its_own() -> None:
@@ -349,7 +382,7 @@ def test_windows_fill_the_duration_at_most(duration_s: float, window_ns: int, it
 def test_quiet_windows_take_fewer_than_the_duration_holds() -> None:
     launcher = FakeLauncher(wall_ns=steady(MS))
     samples = measured(launcher, duration_s=5.0, limits=Limits(launches=2))
-    assert {len(launch.iterations) for sample in samples for launch in sample.launches} == {PILOT_ITERATIONS}
+    assert {len(launch.iterations) for sample in samples for launch in sample.launches} == {LEAST_ITERATIONS}
 
 
 def test_a_window_in_which_nothing_ended_has_no_value_and_stops_nothing() -> None:
@@ -393,7 +426,7 @@ def test_the_coarsest_clock_of_all_sides_counts() -> None:
     launcher = FakeLauncher(wall_ns=steady(MS))
     launcher.resolution_ns = lambda at: 10_000.0 if at.control and at.label == LABELS[1] else 20.0
     run_of(launcher).measure()
-    assert loops_of(launcher) == {10}  # 1000 x 10 us, in iterations of 1 ms
+    assert loops_of(launcher) == {20}  # 1000 x 10 us, in iterations of 0.9 ms without their join
 
 
 def test_loops_of_the_baseline_are_kept() -> None:
@@ -419,9 +452,10 @@ def test_without_a_warm_up_the_cold_iteration_calibrates() -> None:
 
 
 def counts(samples: list[Sample]) -> tuple[int, int]:
-    """Launches, and iterations in each, which are the same for all cells."""
+    """Launches, and iterations in each but the first, which are the same for all cells."""
     launches = {len(sample.launches) for sample in samples} | {len(sample.control) for sample in samples}
-    iterations = {len(launch.iterations) for sample in samples for launch in (*sample.launches, *sample.control)}
+    later = (launch for sample in samples for launch in (*sample.launches[1:], *sample.control[1:]))
+    iterations = {len(launch.iterations) for launch in later}
     assert len(launches) == len(iterations) == 1
     return launches.pop(), iterations.pop()
 
@@ -430,12 +464,31 @@ AMPLE = Limits(budget_s=1e6, floor=5, at_most=30)
 
 
 def test_without_variance_the_least_is_taken() -> None:
-    assert counts(measured(FakeLauncher(), limits=AMPLE)) == (5, PILOT_ITERATIONS)
+    samples = measured(FakeLauncher(), limits=AMPLE)
+    assert counts(samples) == (5, LEAST_ITERATIONS)
+    assert {len(sample.launches[0].iterations) for sample in samples} == {PILOT_ITERATIONS}
+
+
+def test_long_iterations_have_a_shorter_pilot_and_none_for_the_tail_alone() -> None:
+    def first_two(wall_ns: int) -> list[int]:
+        limits = Limits(launches=2, budget_s=1e6, least_iterations=10)
+        sample, _ = measured(FakeLauncher(wall_ns=steady(wall_ns)), limits=limits)
+        return [len(launch.iterations) for launch in sample.launches]
+
+    assert first_two(5 * MS) == [10, 10]
+    assert first_two(2000 * MS) == [2, 2]
+
+
+def test_a_pair_of_long_bodies_takes_little_more_than_what_they_need() -> None:
+    launcher = FakeLauncher(wall_ns=steady(2000 * MS))
+    limits = Limits(floor=13, at_most=80, budget_s=60.0, least_iterations=10)
+    paired(launcher, stopping_rule=lambda _: {}, limits=limits).measure()
+    assert launcher.clock() < 40
 
 
 def test_noise_within_launches_takes_more_iterations() -> None:
     found = [
-        counts(measured(FakeLauncher(wall_ns=noisy(MS, 0.0, within)), limits=AMPLE)) for within in (0.01, 0.03, 0.3)
+        counts(measured(FakeLauncher(wall_ns=noisy(MS, 0.0, within)), limits=AMPLE)) for within in (0.005, 0.03, 0.6)
     ]
     iterations = [count for _, count in found]
     assert iterations == sorted(set(iterations))
@@ -452,7 +505,7 @@ def test_noise_between_launches_takes_more_launches() -> None:
 def test_a_slow_machine_and_its_control_workload_alike_take_no_more() -> None:
     # What slows a cell and its control workload together cancels in the ratio.
     launcher = FakeLauncher(wall_ns=lambda at: MS * (1 + at.order % 3))
-    assert counts(measured(launcher, limits=AMPLE)) == (5, PILOT_ITERATIONS)
+    assert counts(measured(launcher, limits=AMPLE)) == (5, LEAST_ITERATIONS)
 
 
 @pytest.mark.parametrize("budget_s", [30.0, 45.0, 60.0])
@@ -468,33 +521,42 @@ def test_the_budget_is_kept(budget_s: float) -> None:
 
 def test_what_only_informs_is_left_out_where_iterations_are_long() -> None:
     launcher = FakeLauncher(wall_ns=steady(1000 * MS))
-    samples = measured(launcher, limits=Limits(budget_s=40.0))
+    samples = measured(launcher, limits=Limits(budget_s=100.0))
     for sample in samples:
         assert (sample.growth, sample.floor) == ((), ())
-        assert {len(launch.iterations) for launch in sample.locks} == {2}
-        assert {len(launch.barriers) for launch in sample.memory} == {2}
+        assert {len(launch.iterations) for launch in sample.locks} <= {1, 2}
+        assert {len(launch.barriers) for launch in sample.memory} <= {1, 2}
         assert all(launch.sampling_cost is None for launch in sample.memory)
     assert len(samples[0].launches) == 2
-    assert (
-        launcher.clock() < 2 * 2 * (7 + 7 + 4 + 4) + 10
-    )  # calls of own, control, locks, memory; two cells, two rounds
+    assert launcher.clock() < 101
     short = FakeLauncher(wall_ns=steady(5 * MS))
     sample, _ = measured(short, limits=Limits(budget_s=40.0))
     assert sample.growth
     assert sample.floor
-    assert {len(launch.iterations) for launch in sample.locks} == {LOCK_ITERATIONS}
+    assert len(sample.locks[0].iterations) == MOST_LOCK_ITERATIONS
 
 
-def test_a_budget_that_is_too_small_still_gives_two_launches() -> None:
+def test_a_small_budget_gives_two_launches_as_far_as_it_goes() -> None:
     launcher = FakeLauncher(wall_ns=noisy(400 * MS, 0.2, 0.2))
-    assert counts(measured(launcher, limits=Limits(budget_s=0.1))) == (2, PILOT_ITERATIONS)
+    launches, iterations = counts(measured(launcher, limits=Limits(budget_s=45.0)))
+    assert (launches, iterations) == (2, PILOT_ITERATIONS)
+    assert launcher.clock() < 46
+
+
+def test_memory_waits_where_two_rounds_of_time_would_not_fit_beside_it() -> None:
+    launcher = FakeLauncher(wall_ns=steady(400 * MS))
+    sample, _ = measured(launcher, limits=Limits(budget_s=35.0))
+    assert [launch.order for launch in sample.launches] == [0, 1]
+    assert 0 not in {launch.order for launch in sample.memory}
 
 
 def test_launches_and_iterations_are_fixed_when_asked_for() -> None:
     for wall_ns in (steady(MS), noisy(MS, 0.3, 0.3)):
         assert counts(measured(FakeLauncher(wall_ns=wall_ns), limits=Limits(launches=4, iterations=7))) == (4, 7)
-    limits = Limits(launches=4, iterations=7, budget_s=0.001)
-    assert counts(measured(FakeLauncher(), limits=limits)) == (4, 7)
+    # The time plans nothing of them, and ends them.
+    cut = measured(FakeLauncher(), limits=Limits(launches=400, iterations=7, budget_s=5.0))
+    assert 1 < len(cut[0].launches) < 400
+    assert [len(launch.iterations) for launch in cut[0].launches[:-1]] == [7] * (len(cut[0].launches) - 1)
 
 
 @pytest.mark.parametrize(("declared", "taken"), [(1, 1), (2, 2), (3, 3), (6, 6), (60, 60)])
@@ -503,10 +565,14 @@ def test_declared_iterations_are_the_most(declared: int, taken: int) -> None:
     assert counts(measured(launcher, iterations=declared, limits=AMPLE))[1] == taken
 
 
-def test_the_length_does_not_depend_on_what_is_compared() -> None:
-    even = FakeLauncher(wall_ns=noisy(MS, 0.02, 0.02))
-    uneven = FakeLauncher(wall_ns=lambda at: even.wall_ns(at) * (3 if at.label == LABELS[1] and not at.control else 1))
-    assert counts(measured(even, limits=AMPLE)) == counts(measured(uneven, limits=AMPLE))
+def test_the_length_does_not_depend_on_which_side_is_slower() -> None:
+    def counted(slower: bool) -> list[int]:
+        even = noisy(MS, 0.02, 0.02)
+        launcher = FakeLauncher(wall_ns=lambda at: even(at) * (3 if at.reference == slower else 1))
+        (sample,) = paired(launcher, limits=AMPLE).measure()
+        return [len(launch.iterations) for launch in sample.launches]
+
+    assert counted(True) == counted(False)
 
 
 # -- what goes wrong -----------------------------------------------------------------------------------------------
@@ -530,7 +596,7 @@ def at_moment(
 def test_one_failing_cell_leaves_the_others_measured(event: str) -> None:
     launcher = FakeLauncher()
     launcher.trouble = at_moment(event, failed("ValueError: nine", "Traceback"))
-    threads, fork, spawn = run_of(launcher).measure()
+    threads, fork, spawn = run_of(launcher, group_of(spec=spec_of("threads", "fork", "spawn", warmup=2.0))).measure()
     assert fork.error is not None
     assert (fork.error.reason, fork.error.detail) == ("ValueError: nine", "Traceback")
     assert [launch.order for launch in fork.launches] == [0]
@@ -558,7 +624,7 @@ def test_a_failing_memory_launch_is_an_error_of_its_cell(event: str) -> None:
 def test_a_cell_that_cannot_be_is_unsupported_and_no_error(event: str) -> None:
     launcher = FakeLauncher()
     launcher.trouble = at_moment(event, unsupported("no start method 'fork'"), start=0)
-    threads, fork, _ = run_of(launcher).measure()
+    threads, fork, _ = run_of(launcher, group_of(spec=spec_of("threads", "fork", "spawn", warmup=2.0))).measure()
     assert (fork.unsupported, fork.error) == ("no start method 'fork'", None)
     assert len(threads.launches) == 3
     assert not launcher.alive
@@ -808,11 +874,87 @@ def test_time_that_is_granted_takes_the_place_of_the_budget() -> None:
     while run.step():
         pass
     before = run.budget.rounds
-    run.grant(10.0)
+    run.grant(10.0, 10.0)
     while run.step():
         pass
     assert run.budget.rounds > before
-    assert launcher.clock() < 15
+    assert launcher.clock() < 14
+
+
+def test_iterations_follow_the_share_and_rounds_the_time_until_the_end() -> None:
+    def taken(share_s: float, left_s: float) -> tuple[int, int]:
+        launcher = FakeLauncher(wall_ns=noisy(40 * MS, 0.2, 0.2))
+        limits = Limits(at_most=40, floor=13)
+        needs: dict[str, frozenset[Need]] = {THREADS: frozenset({"time"})}
+        run = paired(launcher, stopping_rule=lambda _: needs, limits=limits)
+        run.grant(share_s, left_s)
+        while run.step():
+            pass
+        (sample,) = run.samples()
+        assert launcher.clock() < left_s + 1
+        return len(sample.launches), max(len(launch.iterations) for launch in sample.launches)
+
+    (few_rounds, few), (rounds, same), (_, more) = taken(20.0, 15.0), taken(20.0, 60.0), taken(400.0, 60.0)
+    assert few_rounds < rounds
+    assert few == same < more
+
+
+# -- the end of the time -----------------------------------------------------------------------------------------------
+
+THREADS = f"{TEST}[3.14-threads-w2]"
+PACE = 300 * MS
+
+
+@pytest.mark.parametrize("executors", [("threads",), ("threads", "fork")])
+@pytest.mark.parametrize("tenths", range(3, 400, 21))
+def test_no_iteration_begins_when_the_time_is_over(tenths: int, executors: tuple[str, ...]) -> None:
+    launcher = FakeLauncher(wall_ns=noisy(PACE, 0.1, 0.1))
+    limits = Limits(budget_s=tenths / 10, at_most=40, floor=13)
+    everything = {f"{TEST}[3.14-{name}-w2]": EVERYTHING for name in executors}
+    run = paired(launcher, stopping_rule=lambda _: everything, limits=limits, executors=executors)
+    samples = run.measure()
+    late = [event for event in launcher.events if event.began_ns >= limits.budget_s * 1e9]
+    assert {event.at.event for event in late} <= {"finish", "kill"}
+    assert launcher.clock() < limits.budget_s + 2 * PACE / 1e9
+    assert not launcher.alive
+    for sample in samples:
+        assert sample.error is None
+        assert sample.reference is not None
+        for own, other in (
+            (sample.launches, sample.reference.launches),
+            (sample.memory, sample.reference.memory),
+            (sample.locks, sample.reference.locks),
+        ):
+            assert [launch.order for launch in own] == [launch.order for launch in other]
+        assert len(sample.locks) == len(sample.launches)
+        for own_launch, reference in zip(sample.launches, sample.reference.launches, strict=True):
+            assert len(own_launch.iterations) == len(reference.iterations) >= run.iterations.least
+            assert own_launch.loops == reference.loops
+
+
+def test_a_round_that_the_end_cut_counts_with_the_iterations_that_all_sides_had() -> None:
+    launcher = FakeLauncher()
+    paired(launcher, limits=Limits(launches=3, iterations=40)).measure()
+    near_end = launcher.of(MEASURED, side="own")[-2 * 21]
+    launcher = FakeLauncher()
+    limits = Limits(launches=3, iterations=40, budget_s=near_end.ended_ns / 1e9)
+    (cut,) = paired(launcher, limits=limits).measure()
+    begun = Counter(event.at.reference for event in launcher.of(MEASURED, side="own") if event.at.order == 2)
+    shared = min(begun[True], begun[False])
+    assert 2 < shared < 40
+    assert cut.reference is not None
+    for side in (cut, cut.reference):
+        assert [len(launch.iterations) for launch in side.launches] == [40, 40, shared]
+        assert [launch.order for launch in side.memory] == [0, 1]
+    assert len(launcher.of(CHECK)) == 4
+
+
+def test_a_control_workload_is_cut_with_its_cell() -> None:
+    launcher = FakeLauncher(wall_ns=steady(PACE))
+    limits = Limits(launches=9, iterations=4, budget_s=30.0)
+    (sample,) = measured(launcher, "threads", limits=limits)
+    assert len(launcher.of("start", side="own")) > len(sample.launches) >= 2
+    assert [len(sample.launches)] * 2 == [len(sample.control), len(sample.locks)]
 
 
 def test_work_of_others_between_two_rounds_is_not_on_its_account() -> None:

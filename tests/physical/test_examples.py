@@ -11,7 +11,6 @@ import subprocess
 import sys
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import pytest
 from bench import BUILDS
@@ -23,7 +22,7 @@ from pytest_ftgate.judge.contracts import grammar
 from pytest_ftgate.judge.contracts import values as contract_values
 from pytest_ftgate.model import Decision, Report, Row, Sample, TestSamples
 from pytest_ftgate.report.json import parse
-from pytest_ftgate.store import file_format, folder, names, schema
+from pytest_ftgate.store import folder, names, schema
 
 ROOT = Path(__file__).parents[2]
 OVERHEAD = "examples/scenario1_overhead/test_overhead.py"
@@ -49,7 +48,6 @@ def short_run(tmp_path: Path, executables: dict[str, str], *options: str) -> Rep
     short = ("--ftgate-launches=1", "--ftgate-iterations=1", "--ftgate-metrics=wall", "--ftgate-escalate=no")
     command = [sys.executable, "-m", "pytest", "--ftgate", "-p", "no:cacheprovider", *short]
     command += ["--ftgate-fail-on=broken"]  # against what was stored on another day one launch decides nothing
-    command += ["--ftgate-test-time=4s"]  # no time for the growth of memory, and for few barriers
     command += [f"--ftgate-report=json:{report}", *options]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
     if done.returncode:
@@ -125,10 +123,10 @@ def inserted(row: Row) -> tuple[float, int]:
     return launch.counters["inserts"], sum(iteration.ops for iteration in launch.iterations)
 
 
-def stored(test: str) -> dict[str, list[Any]]:
+def stored(test: str) -> dict[str, list[schema.StoredCell]]:
     """Cell id -> entries of a committed baseline."""
-    path = folder.Store(ROOT / "baselines").path(test)
-    content = file_format.decode(path.read_bytes(), str(path))
+    content = folder.Store(ROOT / "baselines").load(test)
+    assert content is not None
     return {label: list(builds.values()) for label, builds in content.cells.items()}
 
 

@@ -101,6 +101,20 @@ def test_time_left_is_unsaid_until_something_tells_it() -> None:
     assert run.stream.screen().rstrip().endswith("2 s, about 2 s left")
 
 
+def test_groups_that_share_a_time_have_what_is_left_of_it() -> None:
+    run = Run()
+    run.progress.start(2, 42.0)
+    for _ in range(2):
+        for title in ("one", "two"):
+            run.clock.now += 10
+            run.progress.begin(title, CELLS)
+            run.progress.advance("cell", "time", 1, 10, left_s=5)
+    assert run.stream.screen().rstrip() == "ftgate 2/2 two  2 cells, starting  40 s, at most 2 s left"
+    run.clock.now += 10
+    run.progress.begin("one", CELLS)
+    assert run.stream.screen().rstrip().endswith("50 s, at most 0 s left")
+
+
 def test_terminal_is_rewritten_at_most_five_times_a_second() -> None:
     run = Run()
     run.progress.start(1)

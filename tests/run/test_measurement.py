@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -154,8 +154,8 @@ class ScriptedStored(StoredBaselines):
 class ScriptedResources(Resources):
     """Limits that are set, whatever is recorded."""
 
-    def limits(self, group: Group, cells: Sequence[Cell]) -> Limits:
-        return Limits(budget_s=self.config.test_budget_s, launches=self.config.launches, least_iterations=10)
+    def limits(self, group: Group, cells: Sequence[Cell], budget_s: float) -> Limits:
+        return Limits(budget_s=budget_s, launches=self.config.launches, least_iterations=10)
 
 
 class Desk:
@@ -169,7 +169,9 @@ class Desk:
         self.launches: int | None = None
         self.budget_s = 1e9
 
-    def measurement(self, group: Group, *, escalates: bool = True, against: str = "") -> Measurement:
+    def measurement(
+        self, group: Group, *, escalates: bool = True, against: str = "", run_s: float | None = None
+    ) -> Measurement:
         """A measurement of this group that has begun."""
         config = msgspec.structs.replace(
             CONFIG, escalate=escalates, against=against, launches=self.launches, test_budget_s=self.budget_s
@@ -183,7 +185,7 @@ class Desk:
             policy=POLICY,
             launcher=self.launcher,
             listener=Quiet(),
-            time=RunTime(None),
+            time=RunTime(run_s),
             unchanged=UnchangedCells(config, self.targets, self.references, self.launcher, Quiet()),
         )
         measurement = Measurement(group, resources)
@@ -333,7 +335,7 @@ class TestFirstPhase:
         desk.targets.missing = {cell.nodeid for cell in TWO.cells}
         measurement = desk.measurement(TWO, against="main")
         assert not measurement.open
-        assert (measurement.rounds, measurement.left_s()) == (0, 0.0)
+        assert measurement.rounds == 0
         assert [row.verdict.decision for row in measurement.rows()] == [Decision.UNSUPPORTED] * 2
         assert desk.references.pairs == []
         measurement.step()
@@ -569,7 +571,7 @@ class TestEndedEarly:
         while measurement.active is not None and measurement.active.phase.pair is None:
             measurement.step()
         assert measurement.active is not None
-        assert measurement.rounds == 0
+        assert measurement.active.run.budget.rounds == 0
         measurement.close()
         rows = rows_of(measurement)
         verdict = rows[THREADS].verdict
@@ -602,29 +604,92 @@ class TestEndedEarly:
 
 
 class TestBudget:
+    @pytest.fixture(autouse=True)
+    def clocks(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.patch = monkeypatch
+
+    def timed(self, launcher: FakeLauncher) -> FakeLauncher:
+        """The launcher, whose clock is that of the run."""
+        self.patch.setattr(time, "monotonic", launcher.clock)
+        return launcher
+
     def test_a_step_without_time_left_ends_the_phase(self) -> None:
         desk = Desk(day(cells_slower(1.08, THREADS)))
         measurement = desk.measurement(TWO, against="main")
         for _ in range(3):
-            measurement.step(1e6)
+            measurement.step(1e6, 1e6)
         assert measurement.rounds == 3
         started = len(desk.launcher.requests)
-        measurement.step(0.0)
+        measurement.step(0.0, 0.0)
         assert not measurement.open
         assert len(desk.launcher.requests) == started
         assert all(row.sample and len(row.sample.launches) == 3 for row in measurement.rows())
 
-    def test_what_is_granted_takes_the_place_of_what_is_left(self) -> None:
-        desk = Desk(day(cells_slower(1.08, THREADS)))
+    def test_the_time_of_the_test_ends_it_whatever_the_run_has_left(self) -> None:
+        desk = Desk(self.timed(day(cells_slower(1.08, THREADS))))
+        desk.budget_s = 4.0
+        for left_s in (None, 1e6):
+            began_s = desk.launcher.clock()
+            measurement = desk.measurement(TWO, against="main")
+            while measurement.open:
+                measurement.step(left_s, left_s)
+            assert 3.0 < desk.launcher.clock() - began_s < 4.3  # a launch is held for 250 ms
+            assert all(row.sample and len(row.sample.launches) >= 2 for row in rows_of(measurement).values())
+
+    def test_a_test_without_its_first_round_asks_for_more_time(self) -> None:
+        desk = Desk(self.timed(day()))
         desk.budget_s = 1e-9
-        poor = run(desk.measurement(TWO, against="main"))
-        assert all(row.sample and len(row.sample.launches) == 2 for row in poor.values())
-        measurement = desk.measurement(TWO, against="main")
+        rows = run(desk.measurement(TWO, against="main"))
+        assert all("--ftgate-test-time" in row.verdict.reason for row in rows.values())
+
+    @pytest.mark.parametrize("budget_s", [4.0, 12.0, 20.0])
+    @pytest.mark.parametrize("factor", [1.2, 2.0])
+    def test_a_screen_and_what_follows_its_misses_share_the_time_of_the_test(
+        self, budget_s: float, factor: float
+    ) -> None:
+        desk = screening(self.timed(day(cells_slower(factor, THREADS, FORK))), commits={THREADS: "aaa", FORK: "bbb"})
+        desk.budget_s = budget_s
+        began_s, seen = desk.launcher.clock(), []
+        measurement = desk.measurement(TWO)
         while measurement.open:
-            measurement.step(1e6)
-        rich = rows_of(measurement)
-        assert rich[THREADS].verdict.decision is Decision.REGRESSED
-        assert rich[FORK].verdict.decision is Decision.PASSED
+            assert measurement.active is not None
+            seen.append(measurement.active)
+            measurement.step()
+        screen, *follow_ups = dict.fromkeys(each.phase for each in seen)
+        assert screen.pair is None
+        assert len(follow_ups) == 2
+        spent_s = {each.phase: each.run.budget.spent_s for each in seen}
+        assert spent_s[screen] < budget_s / 2 + 0.3
+        first_s, _ = (spent_s[phase] for phase in follow_ups)
+        assert first_s < (budget_s - spent_s[screen]) / 2 + 0.3
+        assert desk.launcher.clock() - began_s < budget_s + 0.3
+
+    def test_a_screen_that_nothing_follows_has_all_the_time(self) -> None:
+        for desk, escalates in ((screening(day(cells_slower(1.12, THREADS))), False), (Desk(day()), True)):
+            desk.budget_s = 50.0
+            measurement = desk.measurement(TWO, escalates=escalates)
+            assert measurement.active is not None
+            assert measurement.active.budget_s == 50.0
+
+    def test_rounds_are_those_of_all_phases(self) -> None:
+        measurement = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE).measurement(THREADS_ALONE)
+        counted = []
+        while measurement.open:
+            measurement.step()
+            counted.append(measurement.rounds)
+        assert counted == [*range(1, len(counted) + 1)]
+
+    def test_no_phase_begins_when_the_time_of_the_run_is_over(self) -> None:
+        desk = screening(self.timed(day(cells_slower(2.0, THREADS))))
+        measurement = desk.measurement(TWO, run_s=10.0)
+        for _ in range(3):
+            measurement.step(10.0, 10.0)
+        assert measurement.active is not None
+        desk.launcher.clock.ns += 10**11
+        measurement.step(0.0, 0.0)
+        assert not measurement.open
+        assert not any(request.reference for request in desk.launcher.requests)
+        assert rows_of(measurement)[THREADS].verdict.basis == "predicted"
 
     def test_a_paired_phase_has_room_for_all_its_rounds(self) -> None:
         desk = Desk(day(cells_slower(1.05, THREADS), between=0.01))
@@ -640,24 +705,6 @@ class TestBudget:
         assert sample is not None
         assert len(sample.launches) == 7
         assert rows[FORK].verdict.decision is Decision.PASSED
-
-    def test_how_long_it_may_take(self) -> None:
-        measurement = Desk(day()).measurement(TWO, against="main")
-        measurement.step()
-        left_s = measurement.left_s()
-        assert 0 < left_s < math.inf
-        assert measurement.left_s() == left_s
-        measurement.step()
-        assert measurement.left_s() != left_s
-        run(measurement)
-        assert measurement.left_s() == 0.0
-
-    def test_nobody_knows_how_long_nothing_to_see_may_take(self) -> None:
-        launcher = day()
-        launcher.memory = lambda at: memory_of(20 * MIB) if at.reference else ()
-        measurement = Desk(launcher).measurement(TWO, against="main")
-        measurement.step()
-        assert measurement.left_s() == math.inf
 
 
 # -- neighbours ----------------------------------------------------------------------------------------------------

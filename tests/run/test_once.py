@@ -15,7 +15,7 @@ from example import Example
 import pytest_ftgate
 from pytest_ftgate.measure.launch import Handle, Request
 from pytest_ftgate.model import Cell, Spec
-from pytest_ftgate.runner.protocol import COLD
+from pytest_ftgate.runner.protocol import CHECK
 
 ALL = '@ftgate.compare(serial, threads, interpreters, processes=["fork", "forkserver", "spawn"], pythons=["3.14"])'
 HERE_TOO_OLD = sys.version_info < (3, 14)
@@ -480,7 +480,7 @@ def test_layouts_in_targets(pytester: pytest.Pytester, bench: Bench, layout: str
     assert [cell.target.spec for _, cell in chosen] == ["3.14", "3.14t"] * 2
     for handle in [launch(bench, cell, spec) for spec, cell in chosen]:
         handle.ready()
-        handle.iteration(COLD)  # @check runs in here
+        handle.iteration(CHECK)  # @check runs in here
         assert handle.finish().results == ()
 
 

@@ -6,9 +6,10 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -27,11 +28,10 @@ from fake_launcher import (
     spec_of,
     unsupported,
 )
-from stored_values import MACHINE
+from stored_values import MACHINE, ratios_of
 
 from pytest_ftgate.declare import plan
 from pytest_ftgate.judge import decide, disturbance, thresholds
-from pytest_ftgate.judge.comparisons import control_ratios
 from pytest_ftgate.measure import conditions as conditions_module
 from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.model import (
@@ -55,9 +55,8 @@ from pytest_ftgate.run.resources import CHECK_LAUNCHES, RECORD_LAUNCHES, hypothe
 from pytest_ftgate.run.session import Session
 from pytest_ftgate.run.targets import TargetLookup, Targets
 from pytest_ftgate.runner.protocol import MEASURED
-from pytest_ftgate.store import folder
+from pytest_ftgate.store import assembly
 from pytest_ftgate.store.names import split_nodeid
-from pytest_ftgate.store.recording import samples_of
 from pytest_ftgate.store.schema import BaselineError
 
 GIL_KEY = build_key(GIL)
@@ -89,6 +88,7 @@ class Outcome:
         self.launcher = launcher
         self.report = report
         self.rows = {row.cell.nodeid: row for table in report.tables for row in table.rows}
+        self.begun = cast(Watcher, running.listener).begun
 
     def decision(self, nodeid: str = THREADS) -> Decision:
         return self.rows[nodeid].verdict.decision
@@ -159,7 +159,11 @@ class Project:
         running = self.session(launcher, *groups, **changed)
         nodeids = [cell.nodeid for group in running.plan.groups for cell in group.cells]
         messages = [running.message(nodeid) for nodeid in nodeids]
-        return Outcome(running, launcher, running.store(running.report(reversed(messages), "0.1", nodeids)))
+        report = running.report(reversed(messages), "0.1", nodeids)
+        # Scripted runs follow each other within a second; real ones do not.
+        started = datetime.fromisoformat(report.started_at) + timedelta(minutes=self.count)
+        report = msgspec.structs.replace(report, started_at=started.isoformat())
+        return Outcome(running, launcher, running.store(report))
 
     def record(self, launcher: FakeLauncher | None = None, *groups: Group, update: str = "new") -> Outcome:
         return self.run(launcher or day(seed=1), *groups, update=(update,))
@@ -174,7 +178,9 @@ class Project:
 
     @property
     def baseline(self) -> Path:
-        return self.root / "baselines" / "test_work.py" / "test_work.json"
+        """The file of the only recording."""
+        (path,) = (self.root / "baselines" / "test_work.py" / "test_work").iterdir()
+        return path
 
 
 @cache
@@ -229,7 +235,7 @@ def test_an_update_records_what_is_new_with_more_launches(project: Project) -> N
     entry = outcome.session.stored.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
     assert entry is not None
     (recording,) = entry.recordings
-    assert (recording.seed, len(recording.launches), len(recording.memory)) == (11, 12, 12)
+    assert (recording.seed, len(recording.by_order("wall")), len(recording.by_order("uss"))) == (11, 12, 12)
     assert any(THREADS in line and "new" in line for line in outcome.report.updates)
 
 
@@ -238,7 +244,7 @@ def test_what_is_stored_is_what_the_launches_gave(project: Project) -> None:
     outcome = project.record(launcher)
     entry = outcome.session.stored.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
     assert entry is not None
-    assert control_ratios(samples_of(entry, THREADS)[0], 0.25) == pytest.approx([3.0] * 12, rel=0.03)
+    assert ratios_of(entry) == pytest.approx([3.0] * 12, rel=0.03)
     assert outcome.rows[THREADS].figures.control_ratio == pytest.approx(3.0, rel=0.01)
     assert outcome.rows[FORK].figures.ratio == pytest.approx(1 / 3, rel=0.01)
 
@@ -254,7 +260,7 @@ def test_the_same_speeds_pass(project: Project) -> None:
     assert {each.metric for each in verdict.metrics} == {Metric.WALL, Metric.TAIL, Metric.USS, Metric.LOCK_WAIT}
     assert (verdict.basis, verdict.why) == ("stored", "")
     assert outcome.rows[THREADS].paired is None
-    assert verdict.baseline.startswith("baselines/test_work.py/test_work.json (")
+    assert verdict.baseline.startswith("baselines/test_work.py/test_work (")
     assert outcome.report.updates == ()
 
 
@@ -400,14 +406,15 @@ def test_memory_that_was_never_seen_gates_nothing(project: Project) -> None:
 
 def test_an_update_of_new_cells_leaves_what_is_stored(project: Project) -> None:
     project.record(None, group_of("threads"))
-    before = project.baseline.read_bytes()
+    path = project.baseline
+    before = path.read_bytes()
     outcome = project.record(day(seed=5))
     assert outcome.decision() is Decision.PASSED
     stored = outcome.session.stored.store.load(TEST)
     assert stored is not None
     assert set(stored.cells) == {"3.14-threads-w2", "3.14-fork-w2"}
     assert project.record(day(seed=6), group_of("threads")).decision() is Decision.PASSED
-    assert before != project.baseline.read_bytes()
+    assert before == path.read_bytes()
     assert stored == outcome.session.stored.store.load(TEST)
 
 
@@ -432,8 +439,10 @@ def test_an_update_takes_a_regressed_cell_that_is_named(project: Project) -> Non
     stored = outcome.session.stored.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
     assert stored is not None
     assert len(stored.recordings) == 1  # what changed begins anew
+    (recorded,) = stored.recordings
+    assert recorded.recorded_at == outcome.report.started_at
     assert project.run(day(cell_slower(1.3))).decision() is Decision.PASSED
-    assert project.run().decision() is Decision.IMPROVED
+    assert project.run(day(cell_slower(0.7))).decision() is Decision.IMPROVED
 
 
 def test_a_failing_cell_is_not_recorded(project: Project) -> None:
@@ -452,9 +461,9 @@ def test_a_failing_cell_is_not_recorded(project: Project) -> None:
 DAMAGES: dict[str, Callable[[str], str]] = {
     "cut off": lambda text: text[:300],
     "unknown field": lambda text: text.replace('"loops"', '"lops"'),
-    "NaN": lambda text: re.sub(r'"loops": \d+', '"loops": NaN', text),
+    "NaN": lambda text: re.sub(r'"loops":\d+', '"loops":NaN', text),
     "conflict": lambda text: text.replace("{", "{\n<<<<<<< ours", 1),
-    "version": lambda text: text.replace('"schema": 2', '"schema": 3'),
+    "version": lambda text: text.replace('"schema": 3', '"schema": 4'),
 }
 UPDATES: list[tuple[str, ...]] = [(), ("new",), ("all",), (THREADS,)]
 
@@ -606,7 +615,7 @@ def test_loops_of_the_baseline_are_taken_over(project: Project) -> None:
     outcome = project.run(day(lambda _: 0.002))
     loops = {event.at.loops for event in outcome.launcher.of(MEASURED, side="own")}
     # 10 us an iteration then: ten make 0.1 ms, unless the shortest of the first ones was a little shorter.
-    stored = re.search(r'"loops": (\d+)', project.baseline.read_text(encoding="utf-8"))
+    stored = re.search(r'"loops":(\d+)', project.baseline.read_text(encoding="utf-8"))
     assert stored is not None
     assert loops == {int(stored[1])} <= {10, 20}
 
@@ -762,8 +771,8 @@ def test_escalation_can_be_turned_off(project: Project) -> None:
 
 
 def test_the_last_twenty_recordings_stay(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert folder.RECORDINGS_KEPT == 20
-    monkeypatch.setattr(folder, "RECORDINGS_KEPT", 3)
+    assert assembly.RECORDINGS_KEPT == 20
+    monkeypatch.setattr(assembly, "RECORDINGS_KEPT", 3)
     project.recorded()
     for seed in range(30, 34):
         outcome = project.record(day(seed=seed), group_of("threads"), update="all")
@@ -960,32 +969,40 @@ def test_a_contract_is_judged_together_with_what_is_stored(project: Project) -> 
 # -- a budget ------------------------------------------------------------------------------------------------------
 
 
-def test_a_budget_goes_where_the_decision_is_nearest(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tests_that_share_a_budget_take_turns_until_each_is_decided(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     launcher = day()
     monkeypatch.setattr(time, "monotonic", launcher.clock)
-    quiet = group_of(spec=spec_of("threads", nodeid="test_quiet.py::test_it"))
-    loud = group_of(spec=spec_of("threads", nodeid="test_loud.py::test_it"))
-    calm, wild = noisy(20 * MS, 0.005, seed=3), noisy(20 * MS, 0.30, seed=3)
-    path = {"test_loud.py::test_it": wild, "test_quiet.py::test_it": calm}
-    starts: list[str] = []
+    noise_of = {"test_loud.py::test_it": 0.30, "test_calm.py::test_it": 0.003, "test_wild.py::test_it": 0.25}
+    walls = {nodeid: noisy(20 * MS, noise, seed=3) for nodeid, noise in noise_of.items()}
+    tests = [group_of(spec=spec_of("threads", nodeid=nodeid)) for nodeid in noise_of]
 
     def wall(at: At) -> float:
-        nodeid = launcher.requests[-1].spec.nodeid
-        return path[nodeid](at)
+        return walls[launcher.requests[-1].spec.nodeid](at)
 
     launcher.wall_ns = wall
-    launcher.on_start = lambda request: starts.append(request.spec.nodeid)
-    outcome = project.run(launcher, loud, quiet, against="main", budget_s=120.0)
-    assert launcher.clock() < 150
-    quiet_row, loud_row = (
-        outcome.rows[f"{name}::test_it[3.14-threads-w2]"] for name in ("test_quiet.py", "test_loud.py")
-    )
-    assert quiet_row.verdict.decision is Decision.PASSED
-    assert loud_row.verdict.decision is not Decision.REGRESSED
-    # Once every test has had its first rounds the quiet one is settled before the loud one goes on.
-    last_quiet = max(at for at, name in enumerate(starts) if name.startswith("test_quiet"))
-    assert starts[-1].startswith("test_loud")
-    assert last_quiet < len(starts) - 1
+    outcome = project.run(launcher, *tests, against="main", budget_s=120.0)
+    assert launcher.clock() < 120.5
+    assert outcome.decision("test_calm.py::test_it[3.14-threads-w2]") is Decision.PASSED
+    turns = [title.partition("::")[0] for title in outcome.begun[3:]]
+    last_calm = max(at for at, name in enumerate(turns) if name == "test_calm.py")
+    assert last_calm > 6
+    names = ("test_loud.py", "test_calm.py", "test_wild.py")
+    assert turns[: last_calm + 1] == [names[at % 3] for at in range(last_calm + 1)]
+    after = turns[last_calm + 1 :]
+    assert after[:-2:2] == ["test_wild.py"] * len(after[:-2:2])
+    assert after[1:-2:2] == ["test_loud.py"] * len(after[1:-2:2])
+    assert len(after) > 6
+
+
+def test_a_budget_is_the_end_whatever_is_under_way(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.recorded()
+    for budget_s in (1.0, 7.0, 23.0):
+        launcher = day(cell_slower(1.2))
+        monkeypatch.setattr(time, "monotonic", launcher.clock)
+        project.run(launcher, budget_s=budget_s)
+        assert budget_s / 2 < launcher.clock() < budget_s + 0.3
 
 
 @pytest.mark.parametrize("budget_s", [0.5, 2.0, 4.0, 5.3, 8.0])

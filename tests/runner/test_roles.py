@@ -236,7 +236,7 @@ def test_workers_without_roles_have_none(bench: Bench) -> None:
     """)
     handle = bench.start(THREADS)
     handle.ready()
-    handle.iteration(COLD)
+    handle.iteration(CHECK)
     handle.iteration(MEASURED)
     done = handle.finish()
     assert done.results == ("['', {}, 2]; ['', {}, 2]",)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import report_by_hand
 
-from pytest_ftgate.judge import comparisons, metrics
+from pytest_ftgate.judge.recorded import WALL_OF_CONTROL, stored_values
 from pytest_ftgate.model import (
     Cell,
     Decision,
@@ -22,7 +22,6 @@ from pytest_ftgate.model import (
     WorkloadError,
 )
 from pytest_ftgate.pythons import build_key
-from pytest_ftgate.stats import rank_tests
 from pytest_ftgate.store import recording
 from pytest_ftgate.store.recording import Change
 from pytest_ftgate.store.schema import StoredCell
@@ -110,10 +109,31 @@ def make_sample(
 
 
 def change(
-    label: str = "3.14t-threads-w2", *, machine: Machine = MACHINE, scale: int = 1, uss: int = 4_000_000
+    label: str = "3.14t-threads-w2",
+    *,
+    machine: Machine = MACHINE,
+    scale: int = 1,
+    uss: int = 4_000_000,
+    recorded_at: str = RECORDED,
+    append: bool = False,
 ) -> Change:
     sample = make_sample(label, scale=scale, uss=uss)
-    return recording.change_of(sample, recorded_at=RECORDED, commit=COMMIT, seed=11, machine=machine)
+    return change_of(sample, machine=machine, recorded_at=recorded_at, append=append)
+
+
+def change_of(
+    sample: Sample, *, machine: Machine = MACHINE, recorded_at: str = RECORDED, append: bool = False
+) -> Change:
+    """The change that records a sample as a run at that time does."""
+    return recording.change_of(
+        sample,
+        stored_values(sample),
+        recorded_at=recorded_at,
+        commit=COMMIT,
+        seed=11,
+        machine=machine,
+        append=append,
+    )
 
 
 def make_row(sample: Sample, decision: Decision = Decision.PASSED) -> Row:
@@ -121,12 +141,10 @@ def make_row(sample: Sample, decision: Decision = Decision.PASSED) -> Row:
 
 
 def values_of(stored: StoredCell, metric: str) -> tuple[float, ...]:
-    """A metric's values of all recordings, read as those of a run are."""
-    samples = recording.samples_of(stored, f"{TEST}[stored]")
-    return tuple(value for sample in samples for value in metrics.row(metric).read(sample).values())
+    """What is stored under a name in all recordings."""
+    return tuple(value for each in stored.recordings for value in each.by_order(metric).values())
 
 
-def ratios_of(stored: StoredCell, estimator: rank_tests.Estimator = rank_tests.PAIRED) -> tuple[float, ...]:
+def ratios_of(stored: StoredCell) -> tuple[float, ...]:
     """The ratios to the control workload of all recordings."""
-    samples = recording.samples_of(stored, f"{TEST}[stored]")
-    return tuple(ratio for sample in samples for ratio in comparisons.control_ratios(sample, estimator))
+    return values_of(stored, WALL_OF_CONTROL)

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 from fake_launcher import GIL, group_of, memory_of, spec_of
-from stored_values import MACHINE
 
+from pytest_ftgate.judge.recorded import stored_values
 from pytest_ftgate.model import (
     Cell,
     Iteration,
@@ -70,12 +70,13 @@ def sample_of(launches: Iterable[Launch] = (), cell: Cell = TWO, **fields: Any) 
 
 
 def recording(sample: Sample, recorded_at: str = "monday") -> schema.Recording:
-    return recording_module.recording_of(sample, recorded_at=recorded_at, commit="1eb3b87", seed=1)
+    values = stored_values(sample)
+    return recording_module.recording_of(sample, values, recorded_at=recorded_at, commit="1eb3b87", seed=1)
 
 
 def entry(*samples: Sample, days: Sequence[str] = ("monday", "tuesday", "wednesday", "thursday")) -> schema.StoredCell:
     """What is stored of a cell: a recording a sample."""
-    change = recording_module.change_of(samples[0], recorded_at="", commit="", seed=1, machine=MACHINE)
-    assert change.entry is not None
     recordings = tuple(recording(sample, day) for sample, day in zip(samples, days, strict=False))
-    return msgspec.structs.replace(change.entry, recordings=recordings)
+    return schema.StoredCell(
+        interpreter=msgspec.convert(GIL, schema.StoredInterpreter, from_attributes=True), recordings=recordings
+    )

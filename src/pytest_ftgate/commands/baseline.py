@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..declare.options import by_name, resolve
 from ..errors import FtgateError
+from ..judge.recorded import stored_values
 from ..model import Decision, Report, Row
 from ..report import json
 from ..report.baselines import render_diff, render_list, render_prune, render_test, update_lines
@@ -100,7 +101,7 @@ def accept_run(args: argparse.Namespace) -> int:
         return _nothing(f"the last run has no cell {', '.join(unknown)}; nothing was stored")
     modes = ["all" if args.all else "new", *args.cells]
     plan = update_plan(modes, rows, store, fingerprint=report.machine.fingerprint)
-    _apply(plan, store, report, _rootdir(args))
+    _apply(plan, store, report)
     for line in update_lines(plan, naming=ACCEPT, unicode=_unicode()):
         print(line)
     return REGRESSED if any(update.action == "refuse" for update in plan) else FINE
@@ -119,15 +120,15 @@ def prune_unused(args: argparse.Namespace) -> int:
     return _print(render_prune(cells, done=False) + "remove them with: ftgate baseline prune --yes\n")
 
 
-def _apply(plan: Sequence[Update], store: Store, report: Report, root: Path) -> None:
+def _apply(plan: Sequence[Update], store: Store, report: Report) -> None:
     apply_updates(
         plan,
         store,
+        stored_values,
         machine=report.machine,
         recorded_at=report.started_at,
         commit=report.commit,
         seed=report.seed,
-        root=root,
     )
 
 

@@ -130,8 +130,9 @@ def command(found: Mapping[str, Interpreter], time: str) -> list[str]:
     """The pytest command line: with our plugin alone, whatever else is installed."""
     targets = [word for spec in found for word in ("--ftgate-python", spec)]
     plugins = ["-p", "pytest_ftgate.plugin.hooks", "-p", "no:cacheprovider"]
-    launches = str(max(1, round(seconds(time) / ROUND_S)))
-    limits = ["--ftgate-test-time", time, "--ftgate-launches", launches, "--ftgate-iterations", ITERATIONS]
+    launches = max(1, round(seconds(time) / ROUND_S))
+    end = f"{2 * launches * ROUND_S:.0f}s"  # a slow machine is to have its rounds, too
+    limits = ["--ftgate-test-time", end, "--ftgate-launches", str(launches), "--ftgate-iterations", ITERATIONS]
     options = ["--ftgate", *limits, "--ftgate-report", f"json:{REPORT}"]
     return [sys.executable, "-m", "pytest", "-q", *plugins, *options, *targets, TEST]
 

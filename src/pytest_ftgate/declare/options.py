@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ..model import Threshold
 
 DEFAULT_TARGETS = ("3.14", "3.14t")
-DEFAULT_METRICS = ("wall", "tail", "uss", "lock_wait_share", "scaling")
+DEFAULT_METRICS = ("wall", "tail", "uss", "lock_wait_share")
 """Those of `judge.metrics.GATING`, which the help of every pytest run is not to import."""
 
 
@@ -197,16 +197,16 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="time",
-        help="budget of the whole run, for example 5m; all tests share it",
+        help="time of the whole run, for example 5m; all tests share it, and when it is over no iteration begins",
         parse=seconds,
         default=None,
         metavar="TIME",
     ),
     Option(
         name="test_time",
-        help="budget of one test for each of its worker counts",
+        help="time of one test, all its cells together, with what follows a miss (default: 3m)",
         parse=seconds,
-        default=90.0,
+        default=180.0,
         metavar="TIME",
     ),
     Option(

@@ -1,12 +1,12 @@
 """Pure: metrics, comparisons, decisions and contracts. Start at `judge.py`, then `decide.py`."""
 
 __all__ = [
-    "comparisons",
     "contracts",
     "decide",
     "disturbance",
     "figures",
     "judge",
     "metrics",
+    "recorded",
     "thresholds",
 ]

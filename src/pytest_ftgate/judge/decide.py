@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
-from ..model import (
-    Basis,
-    Comparison,
-    Decision,
-    Interval,
-    Look,
-    Metric,
-    MetricVerdict,
-    Struct,
-    Test,
-    Verdict,
-)
-from ..stats import rank_tests
-from .evidence import INTERVAL_LEVEL, Evidence, as_costs, other_side, paired, rounds, without_values
-from .looks import due_now, everything, looks_left, parts
+from ..model import Basis, Comparison, Decision, Interval, Look, Metric, MetricVerdict, Verdict
+from ..stats import alpha_spending, moderated, rank_tests
+from . import looks
+from .evidence import Evidence, as_costs, other_side, paired, pairs, seen, weigh, without_values
 from .metrics import is_gain, is_share, row
-from .power import MOST_LAUNCHES, deviation_of, distance, reachable_effect, widened_effect
-from .scale import UNITS, change_text, fail_limit_of, moved, pass_limit, passing, points, ratio, scaled
+from .power import POWER
+from .scale import change_text, fail_limit, from_tested, moved, pass_limit, passing, points, ratio, tested
 
 COST_LEVEL = 0.9
-_HOPELESS = "more {} are unlikely to settle it; try a longer workload or a quieter machine"
+MOST_PAIRS = 200
+"""A larger number is not recommended to users."""
+CONTRACT_SPREAD = 0.1
+"""The standard deviation that the log of a contract's two sides is expected to have from round to round."""
 _PROBES = {
     "locks": ("the lock probe", "the waits are", "do more between two acquisitions"),
     "memory": ("memory sampling", "the memory is", "a longer workload is sampled less often"),
@@ -48,66 +42,87 @@ _SEVERITY = (
 )
 
 
-class _Prospect(Struct, frozen=True, kw_only=True):
-    """What would settle an open decision: in words, and as a number of further launches (pairs, rounds) if known."""
+class _Prospect(NamedTuple):
+    """What would settle an open decision: in words, and as a number of further pairs if known."""
 
     text: str
     more: int | None = None
 
 
 def compare(comparison: Comparison) -> MetricVerdict:
-    """The decision on one metric from per-launch values of both sides.
+    """The decision on one metric from the values of both sides of each pair.
 
-    Each look with enough launches uses the first of them, its own levels, and the exact test that `test` names.
-    Regressed: the test rejects new <= (1 + margin) reference + floor at alpha, and the Hodges-Lehmann change is beyond
-    that limit too. Improved: the same with the sides exchanged, or the pass test with the sides exchanged at beta.
-    Passed: the test rejects new >= (1 + effect) reference (or the fail limit, if that is larger) at beta. The first
-    look that decides is final: later launches change neither decision nor figures.
+    Each look with enough pairs uses the first of them, its own levels, and the test of `moderated`. Regressed: the test
+    rejects new <= (1 + margin) reference + floor at alpha. Improved: the same with the sides exchanged, or the pass
+    test with the sides exchanged at beta. Passed: the test rejects new >= (1 + effect) reference (or the fail limit, if
+    that is larger) at beta. The first look that decides is final: later pairs change neither decision nor figures.
 
-    With `final`, or without looks, there is a last look at all launches, at the alpha and beta that are left. Only
-    there the effect is widened if `reachable_effect` says so; the reason then names it. Otherwise the verdict is
-    inconclusive, with what would settle it. Without a reference value: no baseline.
+    With `final` there is a last look at all pairs, at the levels that are left. Only there the effect is widened, if
+    noise allows no other pass; the reason then names it. What is still open is suspect if its change lies beyond the
+    effect and the test rejects at `suspect_level`, else inconclusive; both say what would settle it.
 
-    A larger SCALING is better: its inverse is judged, while `ratio` is new / reference of the scaling itself. LOCK_WAIT
-    is a share and may be 0: it is judged as a difference and passes below (1 + effect) reference + 2 floor, its effect
-    is not widened, and `points` is new - reference (0.01 is a point). A value that is not finite or not positive (of a
-    share: negative), or no new value at all, gives an error verdict; nothing is raised.
+    A larger gain is better: its inverse is judged, while `ratio` is new / reference of the gain itself. A share may be
+    0: it passes below (1 + effect) reference + 2 floor, its effect is not widened, and `points` is new - reference
+    (0.01 is a point). A value that is not finite or not positive (of a share: negative), or no new value at all, gives
+    an error verdict; nothing is raised.
     """
     if refusal := without_values(comparison):
         return refusal
     costs = as_costs(comparison)
-    for part in parts(costs):
-        evidence = _weigh(part)
-        decision = _decide(part, evidence)
+    there = pairs(costs)
+    levels = (costs.alpha, costs.beta, costs.at_most)
+    for look in looks.due(there, *levels, final=costs.final):
+        part = seen(costs, look.launches)
+        evidence = weigh(part, look, last=costs.final and look.launches == there)
+        decision = _decide(evidence, look)
         if decision is not Decision.INCONCLUSIVE:
-            return _verdict(part, evidence, decision, _explain(part, evidence, decision))
-    if not costs.final and costs.looks:
-        part = everything(costs)
-        evidence = _weigh(part)
-    prospect = _what_settles(costs, part, evidence)
-    reason = _explain(part, evidence, Decision.INCONCLUSIVE, prospect.text)
-    return _verdict(part, evidence, Decision.INCONCLUSIVE, reason, prospect.more)
+            return _verdict(part, look, evidence, decision, _explain(part, look, evidence, decision))
+    look = alpha_spending.last(costs.alpha, costs.beta, there)
+    evidence = weigh(costs, look, last=costs.final)
+    prospect = _what_settles(costs, look, evidence)
+    if costs.final and _suspect(costs, evidence):
+        reason = _explain(costs, look, evidence, Decision.SUSPECT)
+        return _verdict(costs, look, evidence, Decision.SUSPECT, f"{reason}; {prospect.text}", prospect.more)
+    reason = _explain(costs, look, evidence, Decision.INCONCLUSIVE, prospect.text)
+    return _verdict(costs, look, evidence, Decision.INCONCLUSIVE, reason, prospect.more)
+
+
+def suspect_level(alpha: float) -> float:
+    """The p-value at which a change that could not be decided is suspect: five times alpha, 0.02 at most."""
+    return max(alpha, min(0.02, 5 * alpha))
 
 
 def require(
-    values: Sequence[float], *, text: str, looks: Sequence[Look] = (), alpha: float, beta: float, final: bool = True
+    values: Sequence[float],
+    *,
+    text: str,
+    alpha: float,
+    beta: float,
+    at_most: int = alpha_spending.LOOKS[-1],
+    correlation: float = 0.0,
+    final: bool = True,
 ) -> MetricVerdict:
-    """The decision on the contract `text` from one number a launch, positive where that launch violates it.
+    """The decision on the contract `text` from one number a round, positive where that round violates it.
 
-    The exact signed-rank test on `values` (log-ratios or differences, all finite): broken if they are above 0 at alpha,
-    passed if below 0 at beta, else inconclusive. Looks, their levels and `final` are as in `compare`.
+    The test of `moderated` on `values` (log-ratios, or differences over the mean of both sides; all finite): broken if
+    they lie above 0 at alpha, passed if below 0 at beta, else suspect or inconclusive. Looks, levels and `final` are as
+    in `compare`. `correlation` is that of neighbouring rounds: the absolute figures of a machine drift.
     """
     if not values:
         reason = "no launch gave a value"
         return MetricVerdict(metric=Metric.CONTRACT, decision=Decision.INCONCLUSIVE, reason=reason, contract=text)
-    for look in due_now(looks, len(values), alpha, beta, final):
-        verdict = _required(values[: look.launches], look, text)
+    for look in looks.due(len(values), alpha, beta, at_most, final=final):
+        verdict = _required(values[: look.launches], look, text, correlation)
         if settled(verdict):
             return verdict
-    undecided = _required(values, Look(launches=len(values), alpha=0.0, beta=0.0), text)
-    prospect = _until_required(values, () if final else looks, looks_left(looks, len(values), alpha, beta))
-    holds = f"it held in {sum(value < 0 for value in values)} of {_counted('ranks', len(values))}"
-    return msgspec.structs.replace(undecided, reason=f"{holds}; {prospect.text}", more=prospect.more)
+    open_one = _required(values, Look(launches=len(values), alpha=0.0, beta=0.0), text, correlation)
+    likely = open_one.p_fail is not None and open_one.p_fail <= suspect_level(alpha)
+    suspect = final and likely and len(values) >= alpha_spending.LOOKS[0]
+    prospect = _until_required(values, alpha, beta, correlation)
+    holds = f"it held in {sum(value < 0 for value in values)} of {_counted(len(values), 'round')}"
+    decision = Decision.SUSPECT if suspect else Decision.INCONCLUSIVE
+    reason = f"{holds}; {prospect.text}"
+    return msgspec.structs.replace(open_one, decision=decision, reason=reason, more=prospect.more)
 
 
 def settled(verdict: MetricVerdict) -> bool:
@@ -138,6 +153,7 @@ def judge(
     No baseline when none could be compared. The reason joins those of the metrics that decided. `baseline` and
     `commit` name the reference, `basis` and `why` say on what basis it was judged.
     """
+    metrics = explained(metrics)
     decision = min((metric.decision for metric in metrics), key=_SEVERITY.index, default=Decision.NO_BASELINE)
     deciding = [metric for metric in metrics if metric.decision is decision and metric.reason]
     reason = "; ".join(f"{metric.contract or metric.metric}: {metric.reason}" for metric in deciding)
@@ -152,6 +168,27 @@ def judge(
     )
 
 
+def explained(metrics: Sequence[MetricVerdict]) -> list[MetricVerdict]:
+    """The verdicts, in which a figure that is derived from times fails only together with the cell's own time.
+
+    The time is worse if the interval of its ratio lies above 1. Where it is not, scaling may have fallen because one
+    worker became faster, which is no regression.
+    """
+    times = [each for each in metrics if each.metric == Metric.WALL]
+    if any(each.ratio is not None and each.ratio.low > 1 for each in times):
+        return list(metrics)
+    known = bool(times) and all(each.decision in (Decision.PASSED, Decision.IMPROVED) for each in times)
+    return [_without_blame(each, known=known) for each in metrics]
+
+
+def _without_blame(judged: MetricVerdict, *, known: bool) -> MetricVerdict:
+    if judged.decision not in (Decision.REGRESSED, Decision.SUSPECT) or not row(judged.metric).explains:
+        return judged
+    why = "the cell's own time is not worse" if known else "no time is known to be worse"
+    decision = Decision.PASSED if known else Decision.INCONCLUSIVE
+    return msgspec.structs.replace(judged, decision=decision, reason=f"{judged.reason}; {why}")
+
+
 def split_alpha(alpha: float, beta: float, hypotheses: int) -> tuple[float, float]:
     """(alpha, beta) for each of a run's gating hypotheses.
 
@@ -162,87 +199,25 @@ def split_alpha(alpha: float, beta: float, hypotheses: int) -> tuple[float, floa
     return rank_tests.bonferroni(alpha, hypotheses), beta
 
 
-def _p_value(test: Test, new: Sequence[float], limits: Sequence[float], alternative: rank_tests.Alternative) -> float:
-    """The p-value of `new` beyond the limits of its reference."""
-    if test == "pairs":
-        return rank_tests.signed_rank(paired(new, limits), alternative=alternative)
-    if test == "blocks":
-        return rank_tests.block_rank_sum(new, limits, alternative=alternative)
-    return rank_tests.mann_whitney(new, limits, alternative=alternative)
+# ---- one look
 
 
-def _shift(test: Test, new: Sequence[float], reference: Sequence[float]) -> Interval:
-    """The test's Hodges-Lehmann estimate of new - reference, with its interval."""
-    if test == "pairs":
-        return rank_tests.location(paired(new, reference), INTERVAL_LEVEL)
-    if test == "blocks":
-        return rank_tests.block_interval(new, reference, INTERVAL_LEVEL)
-    return rank_tests.hodges_lehmann_interval(new, reference, INTERVAL_LEVEL)
-
-
-def _shift_bounds(
-    test: Test, new: Sequence[float], reference: Sequence[float], low_error: float, high_error: float
-) -> tuple[float, float]:
-    errors = min(low_error, 0.5), min(high_error, 0.5)
-    if test == "pairs":
-        return rank_tests.location_bounds(paired(new, reference), *errors)[:2]
-    if test == "blocks":
-        return rank_tests.block_bounds(new, reference, *errors)[:2]
-    return rank_tests.shift_bounds(new, reference, *errors)[:2]
-
-
-def _weigh(costs: Comparison) -> Evidence:
-    metric, test = costs.metric, costs.test
-    new, reference = scaled(metric, costs.new), scaled(metric, costs.reference)
-    new_limit, reference_limit = (
-        scaled(metric, moved(side, costs.margin, costs.floor)) for side in (costs.new, costs.reference)
-    )
-    gain = scaled(metric, passing(costs, costs.new, costs.effect))
-    effect, p_pass = _pass(costs)
-    p_fail = _p_value(test, new, reference_limit, "greater")
-    p_improve = _p_value(test, new_limit, reference, "less")
-    return Evidence(
-        shift=_shift(test, new, reference),
-        p_fail=p_fail,
-        p_improve=p_improve,
-        p_gain=_p_value(test, gain, reference, "less"),
-        p_pass=p_pass,
-        fail_limit=fail_limit_of(metric, costs.reference, reference_limit),
-        improve_limit=-fail_limit_of(metric, costs.new, new_limit),
-        gain_limit=-fail_limit_of(metric, costs.new, gain),
-        effect=pass_limit(costs, effect),
-        asked=pass_limit(costs, costs.effect),
-        larger=p_fail <= costs.alpha and _shift(test, new, reference_limit).value > 0,
-        smaller=p_improve <= costs.alpha and _shift(test, new_limit, reference).value < 0,
-    )
-
-
-def _pass(costs: Comparison) -> tuple[float, float]:
-    """The effect that a pass is judged at, and its p-value: wider than requested only if that cannot be reached."""
-
-    def p_at(effect: float) -> float:
-        limits = scaled(costs.metric, passing(costs, costs.reference, effect))
-        return _p_value(costs.test, scaled(costs.metric, costs.new), limits, "less")
-
-    p_asked = p_at(costs.effect)
-    # The effect is widened at the last look alone: each look would choose another one.
-    if p_asked <= costs.beta or is_share(costs.metric) or not costs.final:
-        return costs.effect, p_asked
-    sides = costs.new, costs.reference
-    effect = reachable_effect(*sides, costs.effect, costs.beta, test=costs.test, widest=costs.widest)
-    return effect, p_at(effect)
-
-
-def _decide(costs: Comparison, evidence: Evidence) -> Decision:
-    if evidence.larger:
+def _decide(evidence: Evidence, look: Look) -> Decision:
+    if evidence.p_fail <= look.alpha:
         return Decision.REGRESSED
-    if evidence.smaller or evidence.p_gain <= costs.beta:
+    if evidence.p_improve <= look.alpha or evidence.p_gain <= look.beta:
         return Decision.IMPROVED
-    return Decision.PASSED if evidence.p_pass <= costs.beta else Decision.INCONCLUSIVE
+    return Decision.PASSED if evidence.p_pass <= look.beta else Decision.INCONCLUSIVE
+
+
+def _suspect(costs: Comparison, evidence: Evidence) -> bool:
+    """Whether a regression is likely: see `compare`."""
+    likely = evidence.p_fail <= suspect_level(costs.alpha) and pairs(costs) >= alpha_spending.LOOKS[0]
+    return likely and evidence.shift.value > pass_limit(costs, costs.effect)
 
 
 def _verdict(
-    costs: Comparison, evidence: Evidence, decision: Decision, reason: str, more: int | None = None
+    costs: Comparison, look: Look, evidence: Evidence, decision: Decision, reason: str, more: int | None = None
 ) -> MetricVerdict:
     return MetricVerdict(
         metric=costs.metric,
@@ -252,24 +227,48 @@ def _verdict(
         p_fail=evidence.p_fail,
         p_pass=evidence.p_pass,
         reason=reason,
-        launches=rounds(costs.test, costs.new, costs.reference),
+        launches=pairs(costs),
         more=more,
+        detectable=_detectable(costs, look, evidence),
     )
 
 
-def _explain(costs: Comparison, evidence: Evidence, decision: Decision, settles: str = "") -> str:
+def _detectable(costs: Comparison, look: Look, evidence: Evidence) -> float | None:
+    """The change that would have failed in as many pairs, with a chance of POWER: see `MetricVerdict`."""
+    reach = moderated.reach(pairs(costs), look.alpha, POWER) * evidence.bound
+    if reach == math.inf:
+        return None
+    limits = moved(costs.reference, costs.margin, costs.floor)
+    middle, limit = (float(np.median(values)) for values in (costs.reference, limits))
+    found = from_tested(costs, tested(costs, [limit])[0] + reach)
+    return found - middle if is_share(costs.metric) else found / middle - 1
+
+
+def _explain(costs: Comparison, look: Look, evidence: Evidence, decision: Decision, settles: str = "") -> str:
     """The reason in one line; empty for a pass at the requested effect with waits to compare."""
     metric, change = costs.metric, change_text(costs.metric, evidence.shift.value)
-    if decision is Decision.REGRESSED:
-        return f"{change} is beyond {change_text(metric, evidence.fail_limit)} (needs p <= {costs.alpha:.2g})"
+    if decision in (Decision.REGRESSED, Decision.SUSPECT):
+        level = look.alpha if decision is Decision.REGRESSED else suspect_level(costs.alpha)
+        return (
+            f"{change} is beyond {change_text(metric, fail_limit(costs))}: p = {evidence.p_fail:.1g}, limit {level:.2g}"
+        )
     if decision is Decision.IMPROVED:
         side = "above" if is_gain(metric) else "below"
-        limit, p, level = evidence.improve_limit, evidence.p_improve, costs.alpha
-        if not evidence.smaller:
-            limit, p, level = evidence.gain_limit, evidence.p_gain, costs.beta
+        limits, p, level = moved(costs.new, costs.margin, costs.floor), evidence.p_improve, look.alpha
+        if p > level:
+            limits, p, level = passing(costs, costs.new, costs.effect), evidence.p_gain, look.beta
+        limit = float(np.median(tested(costs, costs.new)) - np.median(tested(costs, limits)))
         return f"{change} is {side} {change_text(metric, limit)}: p = {p:.1g}, limit {level:.2g}"
-    notes = (widened_effect(metric, evidence), settles, _hardly_waited(costs))
+    notes = (_widened(costs, evidence), settles, _hardly_waited(costs))
     return "; ".join(note for note in notes if note)
+
+
+def _widened(costs: Comparison, evidence: Evidence) -> str:
+    """The explanation of a widened effect; empty if it was not widened."""
+    if evidence.effect <= costs.effect:
+        return ""
+    wide, asked = (change_text(costs.metric, pass_limit(costs, effect)) for effect in (evidence.effect, costs.effect))
+    return f"judged at {wide}: the noise hides {asked}"
 
 
 def _hardly_waited(costs: Comparison) -> str:
@@ -282,115 +281,63 @@ def _hardly_waited(costs: Comparison) -> str:
     return f"{' and '.join(rare)} had no waits: use a longer workload" if rare else ""
 
 
-def _what_settles(costs: Comparison, part: Comparison, evidence: Evidence) -> _Prospect:
-    """Why it is inconclusive, and about how many launches would decide."""
-    test, n, m = part.test, rounds(part.test, part.new, part.reference), len(part.reference)
-    value, fail, effect = evidence.shift.value, evidence.fail_limit, evidence.effect
+# ---- what would settle it
+
+
+def _what_settles(costs: Comparison, look: Look, evidence: Evidence) -> _Prospect:
+    """Why it is inconclusive, and about how many pairs would decide."""
+    there = pairs(costs)
+    fail, effect, value = fail_limit(costs), pass_limit(costs, evidence.effect), evidence.shift.value
     fails = value - fail > effect - value
-    to_come = [look for look in costs.looks if look.launches > n] if not costs.final else []
-    alpha, beta = part.alpha or costs.alpha, part.beta or costs.beta
-    strictest = (alpha if fails else beta) if costs.looks else min(filter(None, (alpha, beta)), default=0.0)
-    reaches = rank_tests.least_p(test, n, m) <= strictest
-    if not reaches and not to_come:
-        return _lacking(test, strictest, n, m, _lacks(part, strictest))
-    new, reference = scaled(part.metric, part.new), scaled(part.metric, part.reference)
-    low, high = _shift_bounds(test, new, reference, alpha, beta)
-    half_width, gap = (value - low, value - fail) if fails else (high - value, effect - value)
-    if to_come:
-        estimate = _next_look(part, to_come, n, deviation_of(test, new, reference), gap, fails=fails)
-    elif test == "ranks":
-        estimate = _estimate(n, m, half_width, gap)
-    else:
-        estimate = _estimate_rounds(test, n, half_width, gap)
-    why = _straddles(part.metric, low, high, evidence) if reaches else _lacks(part, strictest)
-    return _Prospect(text=f"{why}; {estimate.text}", more=estimate.more)
-
-
-def _lacks(part: Comparison, level: float) -> str:
-    n, m = rounds(part.test, part.new, part.reference), len(part.reference)
-    against = f" against {m} stored" if part.test == "ranks" else ""
-    return f"{_counted(part.test, n)}{against} cannot reach p <= {level:.2g}"
-
-
-def _next_look(
-    part: Comparison, looks: Sequence[Look], n: int, deviation: float, gap: float, *, fails: bool
-) -> _Prospect:
-    """The first look at which the gap between estimate and limit suffices to decide with a chance of PASS_POWER."""
-    m = len(part.reference)
-    for look in looks:
-        reach = distance(part.test, look.launches, m, look.alpha if fails else look.beta)
-        if _clears(gap, deviation, reach):
-            return _Prospect(text=_would(part.test, look.launches - n, " more"), more=look.launches - n)
-    return _Prospect(text=_HOPELESS.format(UNITS[part.test][1]))
-
-
-def _estimate_rounds(test: Test, n: int, half_width: float, gap: float) -> _Prospect:
-    """How many pairs or rounds shrink the interval's half-width to the gap between estimate and limit."""
-    # Half as many again, as in `_estimate`.
-    wanted = 1.5 * n * (half_width / gap) ** 2 if gap > 0 and half_width > 0 else math.inf
-    if wanted > MOST_LAUNCHES:
-        return _Prospect(text=_HOPELESS.format(UNITS[test][1]))
-    count = max(n + 1, math.ceil(wanted))
-    return _Prospect(text=_would(test, count), more=count - n)
-
-
-def _would(test: Test, count: int, more: str = "") -> str:
-    one, many = UNITS[test]
-    return f"about {count}{more} {one if count == 1 else many} would settle it"
-
-
-def _straddles(metric: str, low: float, high: float, evidence: Evidence) -> str:
-    """The interval with the limits that it straddles."""
-    # A gain is judged by its inverse, so its ends and both directions are exchanged.
-    first, last = (high, low) if is_gain(metric) else (low, high)
-    stays, lies = ("above", "below") if is_gain(metric) else ("below", "above")
-    return (
-        f"the interval {change_text(metric, first)} .. {change_text(metric, last)} is neither {stays} "
-        f"{change_text(metric, evidence.effect)} nor {lies} {change_text(metric, evidence.fail_limit)}"
+    # A share is tested on another scale than it is shown on.
+    own, other = (float(np.median(tested(costs, side))) for side in (costs.new, costs.reference))
+    limits = (
+        moved(costs.reference, costs.margin, costs.floor) if fails else passing(costs, costs.reference, evidence.effect)
     )
+    limit = float(np.median(tested(costs, limits))) - other
+    shift = own - other if is_share(costs.metric) else value
+    gap = abs(shift - limit) / (evidence.bound if fails else evidence.deviation)
+    prospect = _enough(there, _planned(costs.alpha, costs.beta, fails=fails), gap, 0.0, "pair")
+    low, high = evidence.shift.low, evidence.shift.high
+    # A gain is judged by its inverse, so its ends and both directions are exchanged.
+    first, last = (high, low) if is_gain(costs.metric) else (low, high)
+    stays, lies = ("above", "below") if is_gain(costs.metric) else ("below", "above")
+    texts = [change_text(costs.metric, shift) for shift in (first, last, effect, fail)]
+    why = f"{texts[0]} .. {texts[1]} is not surely {stays} {texts[2]}, nor {lies} {texts[3]}"
+    return _Prospect(f"{why}; {prospect.text}", prospect.more)
 
 
-def _estimate(n: int, m: int, half_width: float, gap: float) -> _Prospect:
-    """How many launches shrink the interval's half-width to the gap between estimate and limit (both logs)."""
-    hopeless = _Prospect(text=_HOPELESS.format("launches"))
-    if gap <= 0 or half_width <= 0:
-        return hopeless
-    # Half as many again: with the bare number the interval clears the limit only half of the time.
-    wanted = 1.5 * n * m / (n + m) * (half_width / gap) ** 2
-    new = 1 / (1 / wanted - 1 / m) if wanted < m else math.inf
-    if max(n + 1, new) <= 2 * max(n, m):
-        count = max(n + 1, math.ceil(new))
-        return _Prospect(text=f"about {count} launches would settle it", more=count - n)
-    both = max(n + 1, m + 1, math.ceil(2 * wanted))
-    if both > MOST_LAUNCHES:
-        return hopeless
-    return _Prospect(text=f"about {both} launches on both sides would settle it", more=both - n)
+def _enough(there: int, levels: Iterable[tuple[int, float]], gap: float, correlation: float, what: str) -> _Prospect:
+    """The planned number of pairs whose reach is within the gap between estimate and limit, in deviations of a pair."""
+    for count, level in levels:
+        if count > there and moderated.reach(count, level, POWER, correlation) <= gap:
+            more = count - there
+            return _Prospect(f"about {_counted(more, f'more {what}')} would settle it", more)
+    return _Prospect(f"more {what}s are unlikely to settle it; try a longer workload or a quieter machine")
 
 
-def _lacking(test: Test, level: float, n: int, stored: int, why: str) -> _Prospect:
-    """The number of launches with which the exact test can reach `level`, which it cannot with n."""
-    counts, both = range(n + 1, MOST_LAUNCHES * 10), ""
-    enough = next((count for count in counts if rank_tests.least_p(test, count, stored) <= level), None)
-    if test == "ranks" and (enough is None or enough > MOST_LAUNCHES):
-        both = " on both sides"
-        enough = next((count for count in counts if rank_tests.smallest_p(count, count) <= level), None)
-    if enough is None:
-        return _Prospect(text=f"{why}, nor could more")
-    return _Prospect(text=f"{why}; {enough}{both} would", more=enough - n)
+def _planned(alpha: float, beta: float, *, fails: bool) -> list[tuple[int, float]]:
+    """The planned numbers of pairs, each with its level to fail, or to pass."""
+    looks_ahead = alpha_spending.plan(alpha, beta, at_most=MOST_PAIRS)
+    return [(look.launches, look.alpha if fails else look.beta) for look in looks_ahead]
 
 
-def _counted(test: Test, count: int) -> str:
-    one, many = UNITS[test]
-    return f"{count} {one if count == 1 else many}"
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def _required(values: Sequence[float], look: Look, text: str) -> MetricVerdict:
+# ---- contracts
+
+
+def _required(values: Sequence[float], look: Look, text: str, correlation: float) -> MetricVerdict:
     """The verdict on a contract at one look."""
     exact = paired(values, [0.0] * len(values))
-    p_fail, p_pass = rank_tests.signed_rank(exact), rank_tests.signed_rank(exact, alternative="less")
+    scales = moderated.deviations(exact, (), CONTRACT_SPREAD)
+    p_fail = moderated.p_above(exact, scales, correlation)
+    p_pass = moderated.p_above([-value for value in exact], scales, correlation)
     decision, reason = Decision.INCONCLUSIVE, ""
     if p_fail <= look.alpha:
-        against = f"{sum(value > 0 for value in values)} of {_counted('ranks', len(values))}"
+        against = f"{sum(value > 0 for value in values)} of {_counted(len(values), 'round')}"
         decision = Decision.BROKEN
         reason = f"it did not hold in {against}: p = {p_fail:.1g}, limit {look.alpha:.2g}"
     elif p_pass <= look.beta:
@@ -406,24 +353,10 @@ def _required(values: Sequence[float], look: Look, text: str) -> MetricVerdict:
     )
 
 
-def _until_required(values: Sequence[float], looks: Sequence[Look], left: Look) -> _Prospect:
-    """About how many launches would decide on a contract: at the next looks, else at one look with the levels left."""
+def _until_required(values: Sequence[float], alpha: float, beta: float, correlation: float) -> _Prospect:
+    """About how many rounds would decide on a contract."""
     exact = paired(values, [0.0] * len(values))
-    centre, n = rank_tests.location(exact, 0.0).value, len(exact)
-    fails, gap, deviation = centre > 0, abs(centre), rank_tests.gini_deviation(exact)
-    to_come = [look for look in looks if look.launches > n]
-    for look in to_come:
-        reach = distance("pairs", look.launches, 0, look.alpha if fails else look.beta)
-        if _clears(gap, deviation, reach):
-            return _Prospect(text=_would("ranks", look.launches - n, " more"), more=look.launches - n)
-    level = left.alpha if fails else left.beta
-    if not to_come and rank_tests.least_p("pairs", n) > level:
-        return _lacking("pairs", level, n, 0, f"{_counted('ranks', n)} cannot reach p <= {level:.2g}")
-    low, high, _ = rank_tests.location_bounds(exact, *(min(error, 0.5) for error in (left.alpha, left.beta)))
-    half_width = centre - low if fails else high - centre
-    return _estimate_rounds("ranks", n, half_width, 0.0 if to_come else gap)
-
-
-def _clears(gap: float, deviation: float, reach: float) -> bool:
-    """Whether a gap to a limit is wider than the test's reach, which is in standard deviations."""
-    return gap > 0 and reach < math.inf and deviation * reach <= gap
+    centre = rank_tests.location(exact, 0.0).value
+    deviation = float(moderated.deviations(exact, (), CONTRACT_SPREAD)[0])
+    levels = _planned(alpha, beta, fails=centre > 0)
+    return _enough(len(values), levels, abs(centre) / deviation, correlation, "round")

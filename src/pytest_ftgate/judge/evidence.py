@@ -1,26 +1,27 @@
-"""The inputs of a decision: rounds, paired values, shares and costs. Pure."""
+"""The evidence of a decision: what the test of pairs says about each limit. Pure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import median
 
 import msgspec
 
-from ..model import Comparison, Decision, Interval, Look, MetricVerdict, Struct, Test
-from .metrics import is_gain, is_share
+from ..model import Comparison, Decision, Interval, Look, MetricVerdict, Struct
+from ..stats import moderated, rank_tests
+from . import power, scale
+from .metrics import is_gain, is_share, row
 
-LEAST_SHARE = 0.01
-"""The default of a share that is added before a logarithm is taken, so that the log of no wait is finite."""
 INTERVAL_LEVEL = 0.95
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
-    """The results of the exact tests at one look, as shifts on the metric's scale (see `scaled`): more is worse.
+    """The results of the test at one look. `shift` is on the metric's scale (see `scale.scaled`): more is worse.
 
-    Limits and effect are taken at the median of the side that they move; `asked` is the effect before widening.
-    `p_gain` is the p-value of being better than the effect; `larger` and `smaller` say that the test rejects at alpha
-    and that the Hodges-Lehmann estimate agrees.
+    `p_gain` is the p-value of being better than the effect. `effect` is what a pass is judged at, wider than requested
+    only if that cannot be reached. `deviation` is that of a pair on the scale of `tested`, as a pass is judged;
+    `bound` is the larger one at which a failure is.
     """
 
     shift: Interval
@@ -28,19 +29,15 @@ class Evidence(Struct, frozen=True, kw_only=True):
     p_improve: float
     p_gain: float
     p_pass: float
-    fail_limit: float
-    improve_limit: float
-    gain_limit: float
     effect: float
-    asked: float
-    larger: bool
-    smaller: bool
+    deviation: float
+    bound: float
 
 
 def without_values(comparison: Comparison) -> MetricVerdict | None:
     """The verdict where there is nothing to compare with, or values that cannot be compared."""
     if not comparison.reference:
-        reason = "nothing is stored to compare with" if comparison.test == "ranks" else "the reference gave no value"
+        reason = "nothing is stored to compare with" if comparison.stored else "the reference gave no value"
         return MetricVerdict(metric=comparison.metric, decision=Decision.NO_BASELINE, reason=reason)
     if fault := _fault(comparison):
         return MetricVerdict(metric=comparison.metric, decision=Decision.ERROR, reason=fault)
@@ -55,23 +52,15 @@ def as_costs(comparison: Comparison) -> Comparison:
     return msgspec.structs.replace(comparison, new=new, reference=reference)
 
 
-def rounds(test: Test, new: Sequence[float], reference: Sequence[float]) -> int:
-    """How many launches, pairs or rounds there are."""
-    return len(new) if test == "ranks" else min(len(new), len(reference))
+def pairs(comparison: Comparison) -> int:
+    """How many pairs there are."""
+    return min(len(comparison.new), len(comparison.reference))
 
 
-def seen(costs: Comparison, look: Look, *, final: bool) -> Comparison:
-    """The comparison as it stands at one look."""
-    reference = costs.reference if costs.test == "ranks" else costs.reference[: look.launches]
-    return msgspec.structs.replace(
-        costs,
-        new=costs.new[: look.launches],
-        reference=reference,
-        alpha=look.alpha,
-        beta=look.beta,
-        final=final,
-        looks=(),
-    )
+def seen(costs: Comparison, count: int) -> Comparison:
+    """The comparison as it stands after `count` pairs."""
+    sides = costs.new[:count], costs.reference[:count]
+    return msgspec.structs.replace(costs, new=sides[0], reference=sides[1], errors=costs.errors[:count])
 
 
 def paired(new: Sequence[float], reference: Sequence[float]) -> list[float]:
@@ -79,11 +68,6 @@ def paired(new: Sequence[float], reference: Sequence[float]) -> list[float]:
     # Without rounding, the last bits of equal values would count as a difference and get a rank.
     digits = 1e-12 * max(1.0, *map(abs, new), *map(abs, reference))
     return [round((own - other) / digits) * digits for own, other in zip(new, reference, strict=False)]
-
-
-def least_share(costs: Comparison) -> float:
-    """The number that is added before a logarithm is taken: positive for a share, which may be 0, else 0."""
-    return (costs.floor or LEAST_SHARE) if is_share(costs.metric) else 0.0
 
 
 def _fault(comparison: Comparison) -> str:
@@ -101,4 +85,53 @@ def _fault(comparison: Comparison) -> str:
 
 def other_side(comparison: Comparison) -> str:
     """The word for the side that is not new."""
-    return "stored" if comparison.test == "ranks" else "reference"
+    return "stored" if comparison.stored else "reference"
+
+
+# ---- the test
+
+
+def weigh(costs: Comparison, look: Look, *, last: bool) -> Evidence:
+    """What the pairs say at a look; at the `last` one the effect is widened if the noise allows no other pass."""
+    new, reference = scale.tested(costs, costs.new), scale.tested(costs, costs.reference)
+    shifts = paired(new, reference)
+    spread = row(costs.metric).spread
+    expected = moderated.deviations(shifts, costs.errors, spread)
+    bound = moderated.deviations(shifts, costs.errors, moderated.BOUND * spread)
+    deviation, largest = (math.sqrt(float((each**2).mean())) for each in (expected, bound))
+
+    def p_beyond(above: Sequence[float], below: Sequence[float], deviations: moderated.Floats) -> float:
+        distances = paired(scale.tested(costs, above), scale.tested(costs, below))
+        return moderated.p_above(distances, deviations)
+
+    def p_pass(effect: float) -> float:
+        return p_beyond(scale.passing(costs, costs.reference, effect), costs.new, expected)
+
+    effect = costs.effect
+    if last and not is_share(costs.metric) and p_pass(effect) > look.beta:
+        effect = power.reachable_effect(deviation, len(shifts), effect, look.beta, costs.widest)
+    return Evidence(
+        shift=_shift(costs, deviation),
+        p_fail=p_beyond(costs.new, scale.moved(costs.reference, costs.margin, costs.floor), bound),
+        p_improve=p_beyond(costs.reference, scale.moved(costs.new, costs.margin, costs.floor), bound),
+        p_gain=p_beyond(costs.reference, scale.passing(costs, costs.new, costs.effect), expected),
+        p_pass=p_pass(effect),
+        effect=effect,
+        deviation=deviation,
+        bound=largest,
+    )
+
+
+def _shift(costs: Comparison, deviation: float) -> Interval:
+    """The Hodges-Lehmann estimate of new - reference on the metric's scale, with an interval of INTERVAL_LEVEL.
+
+    It uses the deviation that the test uses; that of a share is converted from the scale of its test.
+    """
+    new, reference = (scale.tested(costs, side) for side in (costs.new, costs.reference))
+    centre = rank_tests.location(paired(new, reference), 0.0).value
+    half = moderated.half_width(len(new), INTERVAL_LEVEL) * deviation
+    low, value, high = centre - half, centre, centre + half
+    if is_share(costs.metric):
+        unit = median(costs.reference) + scale.least_share(costs)
+        low, value, high = (unit * math.expm1(end) for end in (low, value, high))
+    return Interval(low=low, value=value, high=high, level=INTERVAL_LEVEL)

@@ -7,7 +7,6 @@ reference decides. Where there is none, a prediction from the stored recordings 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
 
 import msgspec
 
@@ -31,22 +30,19 @@ from ..model import (
     Verdict,
     single_cell,
 )
-from ..stats import alpha_spending, rank_tests
+from ..stats import alpha_spending
 from ..store import recording, schema
-from . import comparisons, decide, metrics, per_launch, prediction, thresholds
+from . import comparisons, decide, metrics, per_launch, prediction, recorded, thresholds
 from .comparisons import Numbers
 from .contract_judge import ContractJudge
 from .contracts import check, grammar
 
 PAIRED_ROUNDS = alpha_spending.LOOKS[-1]
-SCREEN_LAUNCHES = 12
+SCREEN_LAUNCHES = prediction.MOST_LAUNCHES
 LEAST_ROUNDS = 5
 """Rounds of a cell without a comparison: enough for intervals of its figures."""
 HOPELESS_ROUNDS = 3
 """After this many rounds without a value of a metric, no value is expected."""
-FIRST_CONTROLS = 6
-"""Launches whose control converts a floor in seconds to multiples of the control. Later launches do not count, because
-they would change values that an earlier interim test has used."""
 
 
 class Policy(Struct, frozen=True, kw_only=True):
@@ -144,21 +140,12 @@ class Judge:
 
     def _hopeful(self, verdict: MetricVerdict, sample: Sample, at_most: int) -> bool:
         rounds = max(len(sample.launches), len(sample.memory))
-        return rounds < at_most and (bool(verdict.launches) or rounds < HOPELESS_ROUNDS)
+        return rounds < at_most and verdict.more != 0 and (bool(verdict.launches) or rounds < HOPELESS_ROUNDS)
 
     def _compared(self, sample: Sample) -> bool:
         if sample.reference is not None:
             return not sample.reference.failed
         return self.compared_with(sample).entry is not None
-
-    def more(self, samples: Iterable[Sample]) -> int | None:
-        """How many more rounds would settle all open metrics; 0 if none is open, None if that cannot be estimated."""
-        samples = TestSamples(samples)
-        alive = (sample for sample in samples if not sample.failed)
-        found = [verdict for sample in alive for verdict in self.metrics(sample, samples, final=False)]
-        open_ones = [verdict.more for verdict in found if verdict.decision is Decision.INCONCLUSIVE]
-        known = [more for more in open_ones if more is not None]
-        return max(known, default=0) if len(known) == len(open_ones) else None
 
     # -- verdicts ----------------------------------------------------------------------------------------------
 
@@ -181,7 +168,7 @@ class Judge:
             return Verdict(decision=Decision.ERROR, reason=sample.error.reason)
         compared_with = self.compared_with(sample)
         if not sample.launches:
-            reason = "the time budget ended before its first round: increase --ftgate-time"
+            reason = "the time ended before its first round: increase --ftgate-test-time or --ftgate-time"
             return Verdict(decision=Decision.INCONCLUSIVE, reason=reason, why=compared_with.why)
         judged = self._of_metrics(sample, samples, final=True, shown=shown)
         held = [verdict for _, verdict in self.contracts.verdicts(sample, samples, final=True)]
@@ -200,7 +187,7 @@ class Judge:
         entry = self.compared_with(sample).entry
         if entry is None or Metric.TAIL not in self.policy.metrics or not sample.launches:
             return ""
-        tails = comparisons.with_stored(sample, entry, [Metric.TAIL]).get(Metric.TAIL)
+        tails = recorded.with_stored(sample, entry, [Metric.TAIL]).get(Metric.TAIL)
         if tails is None or tails.new:
             return ""
         least = metrics.LEAST_TAIL_ITERATIONS
@@ -238,7 +225,7 @@ class Judge:
         sample: Sample,
     ) -> MetricVerdict:
         own = None if screened.contract else paired.get(_paired_metric(screened.metric))
-        if own is not None and _could_fail(own, self.policy.alpha):
+        if own is not None and _could_fail(own):
             return own
         if not missed(screened):
             return screened
@@ -282,24 +269,23 @@ class Judge:
             return {}
         entry = compared_with.entry
         if compared_with.basis == "stored":
-            return comparisons.with_stored(sample, entry, names)
+            return recorded.with_stored(sample, entry, names)
         executor = next((each for each in samples if each.cell.nodeid == compared_with.executor_nodeid), None)
-        return comparisons.portable(
-            sample, entry, executor=executor, stored_executor=compared_with.executor, names=names
-        )
+        return recorded.portable(sample, entry, executor=executor, stored_executor=compared_with.executor, names=names)
 
     def _judged(self, metric: str, numbers: Numbers, basis: Basis, sample: Sample, final: bool) -> MetricVerdict:
         if not numbers.new:
             reason = f"the reference has figures and this run has none: {metrics.row(metric).absent}"
             return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason)
-        return decide.compare(self._comparison(metric, numbers, basis, sample, final))
+        comparison = self._comparison(metric, numbers, basis, sample, final)
+        if numbers.recordings:
+            return prediction.predict(comparison, numbers.recordings)
+        return decide.compare(comparison)
 
     def _comparison(self, metric: str, numbers: Numbers, basis: Basis, sample: Sample, final: bool) -> Comparison:
         limits = thresholds.effective(
             metric, basis, cli=self.policy.cli, declared=self.spec.thresholds, ini=self.policy.ini
         )
-        stored = len(numbers.reference) if numbers.test == "ranks" else 0
-        alpha, beta = self.policy.alpha, self.policy.beta
         return Comparison(
             metric=metric,
             new=numbers.new,
@@ -308,10 +294,11 @@ class Judge:
             margin=limits.margin,
             effect=limits.effect,
             floor=limits.floor * _unit_in(numbers.unit, sample),
-            alpha=alpha,
-            beta=beta,
-            test=numbers.test,
-            looks=alpha_spending.spend(alpha, beta, numbers.test, at_most=self.at_most, reference=stored),
+            errors=numbers.errors,
+            stored=bool(numbers.recordings),
+            alpha=self.policy.alpha,
+            beta=self.policy.beta,
+            at_most=self.at_most,
             final=final,
             widest=limits.widest,
         )
@@ -328,11 +315,9 @@ def _why_none(sample: Sample, compared_with: ComparedWith) -> str:
     return compared_with.why or "the reference has no figures to compare"
 
 
-def _could_fail(own: MetricVerdict, alpha: float) -> bool:
+def _could_fail(own: MetricVerdict) -> bool:
     """Whether alpha may have been spent on it: a second test would double the false alarms."""
-    test = metrics.row(own.metric).test
-    decided = own.decision is not Decision.INCONCLUSIVE
-    return decided or (bool(own.launches) and rank_tests.least_p(test, own.launches) <= alpha)
+    return own.decision is not Decision.INCONCLUSIVE or own.launches >= alpha_spending.LOOKS[0]
 
 
 def doubted(verdict: Verdict, compared: str, alone: str) -> Verdict:
@@ -407,10 +392,9 @@ def _unit_in(unit: str, sample: Sample) -> float:
     """The factor from a floor to the unit of the values: floors of times are in seconds."""
     if unit == "ns":
         return NS_PER_S
-    if unit == comparisons.OF_CONTROL:
-        controls = per_launch.launch_values(sample.control)
-        first = [controls[order] for order in sorted(controls)[:FIRST_CONTROLS]]
-        return NS_PER_S / median(first) if first else 0.0
+    if unit == recorded.OF_CONTROL:
+        control_ns = per_launch.median_of(recorded.value_of(sample, recorded.CONTROL).values())
+        return NS_PER_S / control_ns if control_ns else 0.0
     return 1.0
 
 

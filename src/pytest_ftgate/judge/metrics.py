@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from ..model import Cell, Iteration, Latency, MemoryPoint, Metric, Need, Sample, Test
+from ..model import Cell, Iteration, Latency, MemoryPoint, Metric, Need, Sample
 from ..text import did_you_mean, listed
 from . import memory_figures, per_launch, time_figures, wait_figures
 
@@ -21,6 +21,8 @@ Reader: TypeAlias = Callable[[Sample], Mapping[int, float]]
 """A sample's value of a metric by launch order; launches without a value are left out."""
 PAGE_BYTES = 4096
 TAIL_QUANTILE = 0.9
+TAIL_SPREAD = 0.12
+"""The spread of figures that few iterations decide."""
 LEAST_TAIL_ITERATIONS = 10
 """The 90 % quantile of fewer iterations would be their maximum."""
 
@@ -37,9 +39,11 @@ class Limits(NamedTuple):
 class MetricRow(NamedTuple):
     """One metric.
 
-    `paired` and `apart` are its default limits where both sides were interleaved, and where they were not. `test`
-    compares interleaved sides. `spread` is the standard deviation of the log (of a share: the value) that recordings of
-    unchanged code are expected to have. `absent` says why a cell may lack values that its reference has; empty: it is
+    `paired` and `apart` are its default limits where both sides were interleaved, and where they were not. `spread` is
+    the standard deviation of the log (of a share: with a point added) that launches of unchanged code are expected to
+    have beyond what their own iterations show, in pairs and from recording to recording. `explains` says that it is
+    derived from times: it fails a cell only if the cell's own time is worse too. `absent` says why a cell may lack
+    values that its reference has; empty: it is
     not judged then. `applies` says whether a cell can have such a value.
     """
 
@@ -49,14 +53,14 @@ class MetricRow(NamedTuple):
     read: Reader
     need: Need = "time"
     scale: Scale = "cost"
-    test: Test = "pairs"
     paired: Limits = Limits(0.02, 0.05)
     apart: Limits = Limits(0.05, 0.15)
-    spread: float = 0.04
+    spread: float = 0.045
     gates: bool = False
     absent: str = ""
     applies: Callable[[Cell], bool] = lambda _: True
     may_be_zero: bool = False
+    explains: bool = False
 
     @property
     def portable(self) -> bool:
@@ -125,14 +129,12 @@ _TAIL: Final = (Limits(0.10, 0.25, widest=0.5), Limits(0.15, 0.40, widest=0.5))
 def _size(name: str, label: str, bytes_of: Callable[[MemoryPoint], int | None], *, gates: bool = False) -> MetricRow:
     absent = "its processes ended before the first sample"
     read = _memory(bytes_of)
-    return MetricRow(name, label, "size", read, "memory", "cost", "blocks", *_SIZE, 0.02, gates, absent)
+    return MetricRow(name, label, "size", read, "memory", "cost", *_SIZE, 0.02, gates, absent)
 
 
 def _share(name: str, label: str, read: Reader, need: Need = "locks", *, gates: bool = False) -> MetricRow:
     absent = "no launch of this run gave one"
-    return MetricRow(
-        name, label, "share", read, need, "share", "blocks", _SHARE, _SHARE, 0.15, gates, absent, _is_workload
-    )
+    return MetricRow(name, label, "share", read, need, "share", _SHARE, _SHARE, 0.15, gates, absent, _is_workload)
 
 
 def _time(name: str, label: str, ns_of: Callable[[Iteration], int]) -> MetricRow:
@@ -141,15 +143,15 @@ def _time(name: str, label: str, ns_of: Callable[[Iteration], int]) -> MetricRow
 
 def _answer(name: str, label: str, of: Callable[[Latency], float], *, tail: bool = False) -> MetricRow:
     row = MetricRow(name, label, "time", _latency(of), applies=is_server)
-    return row._replace(paired=_TAIL[0], apart=_TAIL[1]) if tail else row
+    return row._replace(paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD) if tail else row
 
 
 TABLE: Final[Mapping[str, MetricRow]] = {
     row.name: row
     for row in (
         MetricRow(Metric.WALL, "wall time", "time", floors, gates=True, absent="no operation ended in any iteration"),
-        MetricRow(Metric.TAIL, "tail", "time", tails, paired=_TAIL[0], apart=_TAIL[1], gates=True),
-        MetricRow("cold", "cold", "time", time_figures.cold_values),
+        MetricRow(Metric.TAIL, "tail", "time", tails, paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD, gates=True),
+        MetricRow("cold", "cold", "time", time_figures.cold_values, spread=TAIL_SPREAD),
         _time("start", "start", lambda iteration: iteration.start_ns),
         _time("work", "work", lambda iteration: iteration.work_ns),
         _time("join", "join", lambda iteration: iteration.join_ns),
@@ -167,11 +169,11 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             time_figures.scaling_values,
             "time",
             "gain",
-            gates=True,
             applies=_is_counted,
+            explains=True,
         ),
-        MetricRow("efficiency", "efficiency", "ratio", _efficiency, "time", "gain", applies=_is_counted),
-        MetricRow("cores", "cores", "number", time_figures.core_values),
+        MetricRow("efficiency", "efficiency", "ratio", _efficiency, "time", "gain", applies=_is_counted, explains=True),
+        MetricRow("cores", "cores", "number", time_figures.core_values, explains=True),
         MetricRow("ops_per_s", "operations", "number", time_figures.rate_values, "time", "gain"),
         _answer("latency_mean", "mean latency", lambda latency: latency.mean_ns),
         _answer("latency_p50", "p50 latency", lambda latency: latency.p50_ns),
@@ -184,14 +186,14 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             "time",
             wait_figures.gil_wait_values,
             "memory",
-            test="blocks",
             may_be_zero=True,
+            spread=0.3,
             applies=_is_no_command,
         ),
     )
 }
 _DERIVED: Final[Mapping[str, MetricRow]] = {
-    Metric.RATIO: MetricRow(Metric.RATIO, "ratio", "ratio", lambda _: {}),
+    Metric.RATIO: MetricRow(Metric.RATIO, "ratio", "ratio", lambda _: {}, explains=True),
     Metric.CONTRACT: MetricRow(Metric.CONTRACT, "requires", "number", lambda _: {}),
 }
 """Metrics that comparisons derive: the time over that of the reference executor (in place of the time if the baseline

@@ -1,77 +1,135 @@
-"""Prediction intervals from stored recordings."""
+"""The decision from stored recordings alone, by prediction limits for the next one. Pure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from statistics import fmean, median
+from typing import NamedTuple
 
 import msgspec
 
 from ..model import Comparison, Decision, Interval, MetricVerdict
-from .evidence import INTERVAL_LEVEL, as_costs, least_share, without_values
+from .evidence import INTERVAL_LEVEL, as_costs, without_values
 from .metrics import is_gain, row
-from .scale import change_text, moved_log, points, ratio, shown_shift
+from .scale import change_text, least_share, moved_log, passing, points, ratio, shown_shift
 
 PRIOR_FREEDOM = 8
 """Weight of the prior deviation of a metric (`MetricRow.spread`): that of PRIOR_FREEDOM + 1 recordings. Otherwise two
 recordings that agree by chance would make the next one a regression."""
+LEAST_LAUNCHES, MOST_LAUNCHES = 5, 12
+"""New launches before a decision: two outliers do not move the median of five far, and five give the overhead of a
+probe an exact interval of 90 % (see `decide.refused`)."""
+SMALL_PART = 0.5
+"""More launches narrow the limits by a tenth at most once their part of the deviation is this share of the others."""
 
 
 def predict(comparison: Comparison, recordings: Sequence[Sequence[float]]) -> MetricVerdict:
-    """The decision from stored `recordings` where their commit cannot be measured with the change.
+    """The decision from stored `recordings`: on what is stored alone, as a screen or for good.
 
     `recordings` holds the per-launch values of each, in the unit of `comparison.new`; `comparison.reference` is not
-    read. The unit of replication is the recording. The median of the new launches is compared with a prediction limit
-    (Hahn & Meeker 1991, "Statistical Intervals"): the next recording stays below it with probability 1 - alpha, by
-    Student's t around the mean of the stored medians, moved by margin and floor. The variance between recordings is
-    the observed one, pooled with the prior of the metric, plus the variance of a median of so few launches. Regressed
-    above that limit, improved below the mirrored one, else inconclusive: a prediction passes nothing. Errors and no
-    baseline as in `compare`.
+    read. The unit of replication is the recording. The median of the new launches is compared with prediction limits
+    (Hahn & Meeker 1991, "Statistical Intervals"): the next recording of unchanged code stays below the upper one with
+    probability 1 - alpha, by Student's t around the mean of the stored medians, moved by margin and floor. The variance
+    between recordings is the observed one, pooled with the prior of the metric, plus the variance of a median of so few
+    launches. Regressed above that limit, improved below the mirrored one. Passed if a change as large as the effect
+    would have shown a larger median with probability 1 - beta. Else inconclusive.
+
+    There is one look, so no level is split: at `final`, or once more launches would hardly narrow the limits. When that
+    is depends on the variance alone, not on the change. Before it, `more` says how many launches are missing; after it
+    an open decision has `more` = 0. Errors and no baseline as in `compare`.
     """
     everything = tuple(value for recording in recordings for value in recording)
     if refusal := without_values(msgspec.structs.replace(comparison, reference=everything)):
         return refusal
     costs = as_costs(comparison)
     invert = is_gain(costs.metric)
-    stored = [median(1 / value if invert else value for value in recording) for recording in recordings if recording]
-    least = least_share(costs)
-    own, *centres = (math.log(value + least) for value in (median(costs.new), *stored))
-    middle, deviation, freedom = fmean(centres), *_predictive(costs.metric, centres)
-    deviation = math.hypot(deviation, _of_medians([costs.new, *recordings], least))
-    reach = _student(1 - costs.alpha, freedom) * deviation
-    decision = Decision.INCONCLUSIVE
-    if own > moved_log(costs, middle) + reach:
-        decision = Decision.REGRESSED
-    elif moved_log(costs, own) + reach < middle:
-        decision = Decision.IMPROVED
-    half = _student((1 + INTERVAL_LEVEL) / 2, freedom) * deviation
+    stored = [[1 / value if invert else value for value in recording] for recording in recordings if recording]
+    spread = _Spread.of(costs, stored)
+    own, middle = spread.own, spread.middle
+    more = 0 if costs.final else spread.missing(len(costs.new))
+    decision = _decided(costs, spread) if not more else Decision.INCONCLUSIVE
+    half = spread.reach((1 - INTERVAL_LEVEL) / 2)
     around = [shown_shift(costs, own + step, middle) for step in (-half, 0.0, half)]
     shift = Interval(low=around[0], value=around[1], high=around[2], level=INTERVAL_LEVEL)
-    limit = shown_shift(costs, moved_log(costs, middle) + reach, middle)
     return MetricVerdict(
         metric=costs.metric,
         decision=decision,
         ratio=ratio(costs.metric, shift),
         points=points(costs.metric, shift),
-        reason=_foretold(costs, decision, shift.value, limit, len(centres)),
+        reason=_foretold(costs, decision, spread, len(stored)),
         launches=len(costs.new),
+        more=more if decision is Decision.INCONCLUSIVE else None,
     )
 
 
-def _of_medians(runs: Sequence[Sequence[float]], least: float) -> float:
-    """The standard deviation of (new median - mean of the stored medians) that single launches cause, in logs.
+def _decided(costs: Comparison, spread: _Spread) -> Decision:
+    if spread.own > moved_log(costs, spread.middle) + spread.reach(costs.alpha):
+        return Decision.REGRESSED
+    if moved_log(costs, spread.own) + spread.reach(costs.alpha) < spread.middle:
+        return Decision.IMPROVED
+    if spread.own + spread.reach(costs.beta) < _passing_log(costs, spread.middle):
+        return Decision.PASSED
+    return Decision.INCONCLUSIVE
 
-    The first of `runs` is the new one. A median of n values has pi / (2 n) times their variance (Laplace 1818), which
-    is pooled over all runs.
+
+def _passing_log(costs: Comparison, centre: float) -> float:
+    """A centre moved to the pass limit."""
+    least = least_share(costs)
+    return math.log(passing(costs, [math.exp(centre) - least], costs.effect)[0] + least)
+
+
+class _Spread(NamedTuple):
+    """The new median and the mean of the stored ones, as logs of costs, and the deviation of their difference.
+
+    `launch` is the standard deviation of the median that one new launch would give, `others` that of everything but the
+    new launches: of the recordings, and of the medians of the stored ones.
     """
-    new, *stored = [[math.log(value + least) for value in run] for run in runs if run]
-    freedom = sum(len(run) - 1 for run in (new, *stored))
-    if not freedom:
-        return 0.0
-    squares = sum((value - fmean(run)) ** 2 for run in (new, *stored) for value in run)
-    shares = 1 / len(new) + sum(1 / len(run) for run in stored) / len(stored) ** 2
-    return math.sqrt(squares / freedom * shares * math.pi / 2)
+
+    own: float
+    middle: float
+    deviation: float
+    freedom: int
+    launch: float
+    others: float
+
+    @classmethod
+    def of(cls, costs: Comparison, stored: Sequence[Sequence[float]]) -> _Spread:
+        """The spread of new launches and of each recording's, all as costs."""
+        least = least_share(costs)
+        new, *recordings = [[math.log(value + least) for value in run] for run in (costs.new, *stored)]
+        centres = [math.log(median(run) + least) for run in stored]
+        between, freedom = _predictive(costs.metric, centres)
+        launch = _launch_deviation([new, *recordings])
+        shares = sum(1 / len(run) for run in recordings) / len(recordings) ** 2
+        others = math.hypot(between, launch * math.sqrt(shares))
+        return cls(
+            own=math.log(median(costs.new) + least),
+            middle=fmean(centres),
+            deviation=math.hypot(others, launch / math.sqrt(len(new))),
+            freedom=freedom,
+            launch=launch,
+            others=others,
+        )
+
+    def reach(self, error: float) -> float:
+        """How far from the mean the next median lies at most, but for this error."""
+        return _student(1 - error, self.freedom) * self.deviation
+
+    def missing(self, launches: int) -> int:
+        """How many more launches it takes until their part of the deviation is small."""
+        wanted = (self.launch / (SMALL_PART * self.others)) ** 2
+        return max(0, max(LEAST_LAUNCHES, min(math.ceil(wanted), MOST_LAUNCHES)) - launches)
+
+
+def _launch_deviation(runs: Sequence[Sequence[float]]) -> float:
+    """The standard deviation of the median of one launch's log around its run's centre, pooled over all runs.
+
+    A median of n values has pi / (2 n) times their variance (Laplace 1818).
+    """
+    freedom = sum(len(run) - 1 for run in runs)
+    squares = sum((value - fmean(run)) ** 2 for run in runs for value in run)
+    return math.sqrt(squares / freedom * math.pi / 2) if freedom else 0.0
 
 
 def _predictive(metric: str, centres: Sequence[float]) -> tuple[float, int]:
@@ -89,15 +147,19 @@ def _student(probability: float, freedom: int) -> float:
     return float(stdtrit(freedom, probability))
 
 
-def _foretold(costs: Comparison, decision: Decision, shift: float, limit: float, recordings: int) -> str:
-    """The reason of a prediction, in one line."""
-    change = change_text(costs.metric, shift)
+def _foretold(costs: Comparison, decision: Decision, spread: _Spread, recordings: int) -> str:
+    """The reason of a prediction, in one line; empty for a pass."""
+    limit = moved_log(costs, spread.middle) + spread.reach(costs.alpha)
+    change, beyond = (
+        change_text(costs.metric, shown_shift(costs, centre, spread.middle)) for centre in (spread.own, limit)
+    )
     stored = f"{recordings} stored recording" + ("" if recordings == 1 else "s")
-    beyond = change_text(costs.metric, limit)
     if decision is Decision.REGRESSED:
         return f"{change} is beyond {beyond}, the limit predicted from {stored} (needs p <= {costs.alpha:.2g})"
     if decision is Decision.IMPROVED:
         return f"{change} is beyond the range predicted from {stored} (needs p <= {costs.alpha:.2g})"
+    if decision is Decision.PASSED:
+        return ""
     return (
         f"{change} against {stored}, which can only detect a change beyond {beyond}; "
         "--ftgate-against or more recordings would settle it"

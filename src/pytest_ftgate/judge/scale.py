@@ -6,20 +6,32 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
-from ..model import Comparison, Interval, Test
-from .evidence import least_share
+from ..model import Comparison, Interval
 from .metrics import is_gain, is_share
 
-UNITS: dict[Test, tuple[str, str]] = {
-    "ranks": ("launch", "launches"),
-    "pairs": ("pair", "pairs"),
-    "blocks": ("round", "rounds"),
-}
+LEAST_SHARE = 0.01
+"""The default of a share that is added before a logarithm is taken, so that the log of no wait is finite."""
+
+
+def least_share(costs: Comparison) -> float:
+    """The number that is added before a logarithm is taken: positive for a share, which may be 0, else 0."""
+    return (costs.floor or LEAST_SHARE) if is_share(costs.metric) else 0.0
 
 
 def scaled(metric: str, values: Sequence[float]) -> list[float]:
     """Values on the scale on which a change is a shift: logs; for a share, which may be 0, the values themselves."""
     return list(values) if is_share(metric) else logs(values)
+
+
+def tested(costs: Comparison, values: Sequence[float]) -> list[float]:
+    """Values on the scale of the test: logs, of a share with a constant added, so that the log of no wait is finite."""
+    least = least_share(costs)
+    return logs([value + least for value in values])
+
+
+def from_tested(costs: Comparison, value: float) -> float:
+    """A number on the scale of the test as a value of the metric."""
+    return math.exp(_bounded(value)) - least_share(costs)
 
 
 def moved(values: Sequence[float], fraction: float, floor: float) -> list[float]:
@@ -35,13 +47,18 @@ def passing(costs: Comparison, values: Sequence[float], effect: float) -> list[f
 
 
 def fail_limit_of(metric: str, side: Sequence[float], limits: Sequence[float]) -> float:
-    """How far the limits, which are on the metric's scale and rise with the side's values, move its median."""
-    return median(limits) - median(scaled(metric, side))
+    """How far the limits, which rise with the side's values, move its median, on the metric's scale."""
+    return median(scaled(metric, limits)) - median(scaled(metric, side))
+
+
+def fail_limit(costs: Comparison) -> float:
+    """The fail limit of a comparison, on the metric's scale."""
+    return fail_limit_of(costs.metric, costs.reference, moved(costs.reference, costs.margin, costs.floor))
 
 
 def pass_limit(costs: Comparison, effect: float) -> float:
     """The pass limit of a comparison, on the metric's scale."""
-    return fail_limit_of(costs.metric, costs.reference, scaled(costs.metric, passing(costs, costs.reference, effect)))
+    return fail_limit_of(costs.metric, costs.reference, passing(costs, costs.reference, effect))
 
 
 def moved_log(costs: Comparison, centre: float) -> float:

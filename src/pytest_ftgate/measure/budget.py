@@ -19,17 +19,25 @@ WINDOW_S = 0.2
 """The window of an iteration of a test with a duration, where the test sets none."""
 PILOT_ITERATIONS = 5
 """The first iterations of the first launch: their spread decides how many iterations a launch has."""
+LEAST_ITERATIONS = 2
 MOST_SHORT_ITERATIONS = 200
-ITERATIONS_STANDARD_ERROR = 0.02
-"""The standard error of a launch's log value at which more iterations stop: the spread between launches is larger."""
+SPREAD_BETWEEN = 0.03
+"""The assumed standard deviation, between launches, of the log of a launch's value."""
+CHEAP_NS = 2e9
+"""What more than the least iterations of a round's launches may take."""
 LEAST_LAUNCHES = 2
 RESOLUTIONS_PER_VALUE = 1000
+
+
+class TimeIsUp(Exception):
+    """The time of a run has ended: nothing more is started, and no iteration begins."""
 
 
 class Limits(Struct, frozen=True, kw_only=True):
     """How much may be measured; seconds and counts. `launches` and `iterations` fix what else adapts.
 
-    `least_iterations` are taken if the budget allows them: a tail needs that many.
+    `budget_s` ends the measurement, whatever else is wanted. `least_iterations` are taken where they are cheap and the
+    budget allows them: a tail needs that many.
     """
 
     budget_s: float = 60.0
@@ -40,7 +48,6 @@ class Limits(Struct, frozen=True, kw_only=True):
     most_iterations: int = 50
     least_iterations: int = 0
     effect: float = 0.05
-    hold_s: float = 0.25
     timeout_s: float = 60.0
 
 
@@ -86,14 +93,18 @@ class IterationPlan:
         return self.spec.iterations or self.limits.most_iterations
 
     @property
-    def pilot(self) -> int:
-        """The iterations after which the number of iterations is decided."""
-        return min(PILOT_ITERATIONS, self.most)
+    def least(self) -> int:
+        """The fewest iterations of a launch."""
+        return min(LEAST_ITERATIONS, self.limits.iterations or self.most)
+
+    def pilot(self, iteration_ns: float) -> int:
+        """The iterations after which the number of iterations is decided: fewer where one of each launch is long."""
+        return min(PILOT_ITERATIONS if PILOT_ITERATIONS * iteration_ns <= CHEAP_NS else LEAST_ITERATIONS, self.most)
 
     @property
     def planned(self) -> int:
-        """The iterations of a launch as far as this is decided."""
-        return self.count or self.pilot
+        """The iterations of a launch, as far as this is decided."""
+        return self.count or min(PILOT_ITERATIONS, self.most)
 
     def most_with(self, costs: Costs, paired: bool) -> int:
         """The most iterations of a launch, given its costs.
@@ -113,7 +124,11 @@ class IterationPlan:
 
 
 class RunBudget:
-    """How much time a run has left, and how many rounds fit into it."""
+    """How much time a run has left, and how many rounds fit into it.
+
+    `limits.budget_s` is what iterations are planned with. Measuring ends when the time granted is over: the same
+    seconds, unless tests share them.
+    """
 
     def __init__(self, limits: Limits, clock: Callable[[], float]) -> None:
         self.limits = limits
@@ -124,6 +139,7 @@ class RunBudget:
         self.iteration_ns = 0.0
         self._ended_rounds_s = 0.0
         self._began_s: float | None = None
+        self._end_s = limits.budget_s
 
     def begin_round(self) -> None:
         """Count the time from now on."""
@@ -137,9 +153,25 @@ class RunBudget:
         self._began_s = None
         self.rounds += 1
 
-    def grant(self, budget_s: float) -> None:
-        """Give it this much more time, in place of what is left."""
-        self.limits = msgspec.structs.replace(self.limits, budget_s=self.spent_s + budget_s)
+    def grant(self, share_s: float, left_s: float) -> None:
+        """Plan iterations with `share_s` more seconds, and end after `left_s` more, in place of what was left."""
+        self.limits = msgspec.structs.replace(self.limits, budget_s=self.spent_s + share_s)
+        self._end_s = self.spent_s + left_s
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until measuring ends."""
+        return max(0.0, self._end_s - self.spent_s)
+
+    @property
+    def expired(self) -> bool:
+        """Whether the time is over."""
+        return not self.left_s
+
+    def check(self) -> None:
+        """Raise TimeIsUp if the time is over."""
+        if self.expired:
+            raise TimeIsUp
 
     @property
     def round_so_far_s(self) -> float:
@@ -152,16 +184,11 @@ class RunBudget:
         return self._ended_rounds_s + self.round_so_far_s
 
     @property
-    def left_ns(self) -> float:
-        """What is left of the budget."""
-        return max(0.0, self.limits.budget_s - self.spent_s) * 1e9
-
-    @property
     def remaining_s(self) -> float | None:
         """Seconds that the rounds still wanted will probably take; None before the first round has ended."""
         if not self.rounds:
             return None
-        return self.spent_s / self.rounds * (self.rounds_wanted - self.rounds)
+        return min(self.left_s, self.spent_s / self.rounds * (self.rounds_wanted - self.rounds))
 
     def spares(self, cost_ns: float, share: float) -> bool:
         """Whether something that informs but does not decide takes at most this share of a round."""
@@ -176,7 +203,7 @@ class RunBudget:
             costs,
             self.limits.budget_s * 1e9,
             self.rounds_wanted,
-            at_least=plan.pilot,
+            at_least=plan.least,
             at_most=plan.most_with(costs, paired),
             tail=min(self.limits.least_iterations, plan.most),
         )
@@ -199,7 +226,7 @@ class RunBudget:
             effect=self.limits.effect,
             costs=Costs(launch_ns=launch_ns, iteration_ns=self.iteration_ns),
             iterations=plan.planned,
-            budget_ns=self.left_ns,
+            budget_ns=self.left_s * 1e9,
             taken=self.rounds,
         )
 
@@ -208,8 +235,9 @@ class RunBudget:
         missing = self.limits.floor - self.rounds
         if missing <= 0:
             return plan.planned
-        affordable = (self.left_ns / missing - launch_ns) / max(1.0, self.iteration_ns)
-        return max(plan.pilot, min(plan.planned, math.floor(affordable)))
+        left_ns = (self.limits.budget_s - self.spent_s) * 1e9
+        affordable = (left_ns / missing - launch_ns) / max(1.0, self.iteration_ns)
+        return max(plan.least, min(plan.planned, math.floor(affordable)))
 
 
 def iterations_wanted(
@@ -218,18 +246,20 @@ def iterations_wanted(
     budget_ns: float,
     launches: int,
     *,
-    at_least: int = 3,
+    at_least: int = LEAST_ITERATIONS,
     at_most: int = 60,
     tail: int = 0,
 ) -> int:
-    """The iterations a launch needs so that the median of its ratios has a standard error of about 2 %.
+    """The iterations a launch needs to give most for its time: sqrt(launch_ns / iteration_ns) * within / between.
 
+    `within` is the standard deviation of the log of an iteration, `between` that of a launch's value: SPREAD_BETWEEN.
     `ratios` holds, for each cell, its first iterations over those of its reference or control workload (positive): the
     noisiest cell decides. `budget_ns` is for all `launches` together; `at_least` holds even if the budget does not
-    suffice, `tail` (what a tail needs) only as far as it does.
+    suffice, `tail` (what a tail needs) only as far as it does and where so many are cheap.
     """
-    noise = max((_median_noise(cell) for cell in ratios if len(cell) > 1), default=0.0)
-    wanted = max(tail, math.ceil(min((noise / ITERATIONS_STANDARD_ERROR) ** 2, at_most)))
+    within = max((_noise(cell) for cell in ratios if len(cell) > 1), default=0.0)
+    best = math.sqrt(costs.launch_ns / max(1.0, costs.iteration_ns)) * within / SPREAD_BETWEEN
+    wanted = max(tail if tail * costs.iteration_ns <= CHEAP_NS else 0, math.ceil(min(best, at_most)))
     affordable = (budget_ns / max(1, launches) - costs.launch_ns) / max(1.0, costs.iteration_ns)
     return max(at_least, math.floor(min(wanted, affordable)))
 
@@ -276,11 +306,6 @@ def calibrated_loops(wall_ns: Sequence[float], resolution_ns: float, *, at_least
     return next(step * decade for step in (1, 2, 5, 10) if step * decade >= loops)
 
 
-def share(budget_ns: float, remaining: int) -> float:
-    """The next group's part, in ns, of the time left, when `remaining` groups (this one included) are to come."""
-    return max(0.0, budget_ns) / max(1, remaining)
-
-
-def _median_noise(ratios: Sequence[float]) -> float:
-    """The standard error, times sqrt(iterations), of the median of log ratios, as if they were normal."""
-    return math.sqrt(math.pi / 2) * rank_tests.gini_deviation(np.log(np.asarray(ratios, dtype=np.float64)))
+def _noise(ratios: Sequence[float]) -> float:
+    """The standard deviation of log ratios, as if they were normal."""
+    return rank_tests.gini_deviation(np.log(np.asarray(ratios, dtype=np.float64)))

@@ -53,6 +53,11 @@ class CellRun:
         self.unsupported: str | None = None
 
     @property
+    def paired(self) -> bool:
+        """Whether it is one of a cell and its reference: of these only what is judged is measured."""
+        return self.is_reference or self.reference is not None
+
+    @property
     def alive(self) -> bool:
         """Whether this cell can still be measured."""
         return self.error is None and self.unsupported is None

@@ -2,7 +2,8 @@
 
 Each cell is paired with its reference, or with the control workload under the same executor; memory is sampled in
 launches of its own. The number of iterations follows from the variance of the first ones, blind to any comparison; so
-does the number of rounds, unless a stopping rule says what is still undecided. Both keep within a budget.
+does the number of rounds, unless a stopping rule says what is still undecided. Both are planned within a budget, and
+when it is over no iteration begins.
 """
 
 from __future__ import annotations
@@ -86,9 +87,9 @@ class InterleavedRun:
         TimeRound(self.context).measure()
         MemoryRound(self.context).measure()
         self.context.calibrate()
-        self.budget.end_round()
         if self.stopping_rule is not None:
             self._require(self.stopping_rule(self.samples_so_far()))
+        self.budget.end_round()
         self._plan_rounds()
         return self.open
 
@@ -96,11 +97,11 @@ class InterleavedRun:
     def open(self) -> bool:
         """Whether a cell still needs a round, and the budget has room for one."""
         needed = any(cell_run.alive and cell_run.needs for cell_run in self.cell_runs)
-        return needed and self.budget.rounds < self.budget.rounds_wanted
+        return needed and self.budget.rounds < self.budget.rounds_wanted and not self.budget.expired
 
-    def grant(self, budget_s: float) -> None:
-        """Give the run this much more time, in place of what is left."""
-        self.budget.grant(budget_s)
+    def grant(self, share_s: float, left_s: float) -> None:
+        """Plan iterations with `share_s` more seconds, and end after `left_s` more, in place of what was left."""
+        self.budget.grant(share_s, left_s)
         if self.budget.rounds:
             self._plan_rounds()
 

@@ -9,18 +9,20 @@ import msgspec
 
 from ..model import Barrier, Launch, SamplingCost, iteration_value
 from ..runner.protocol import WARMUP
+from .budget import LEAST_LAUNCHES, TimeIsUp
 from .cell_run import CellRun
 from .launch import Handle, Held, LaunchRole
 from .run_context import RunContext
 
-HOLD_ITERATIONS = 1.25
-BARRIERS = 3
-"""Samples at barriers in a memory launch: the first is its warm-up."""
+HOLD_S, PAIRED_HOLD_S = 0.25, 0.1
+"""How long workers are held at least; in a paired comparison long enough for what is judged."""
+BARRIERS = 3, 2, 1
+"""Samples at barriers in a memory launch: as many of them as take a part of a round; the first is its warm-up."""
 GROWTH_WARMUPS, GROWTH_AT_LEAST, GROWTH_AT_MOST = 4, 4, 8
 GROWTH_S = 0.5
 """Samples at barriers in a growth launch: as many as fit this time, between these numbers."""
 BARRIER_WINDOW_NS = 50_000_000
-BARE_HOLDS, FLOORS, GROWTHS = 5, 2, 5
+BARE_HOLDS, FLOORS, GROWTHS = 2, 2, 5
 """Memory launches of a cell that are also held unsampled, launches of an empty workload, and growth launches."""
 
 
@@ -33,22 +35,39 @@ class MemoryRound:
         self.number = context.budget.rounds
 
     def measure(self) -> None:
-        """One memory launch of each cell that needs one, and of its reference; some launches that only inform."""
-        for cell_run in self.context.shuffled(self.context.needing("memory")):
-            for side in self.context.shuffled(cell_run.with_reference):
-                self.context.report(cell_run, "memory")
-                with side.attribute_errors():
-                    if cell_run.alive and side.alive:
-                        self._measure(side, informs=side is cell_run and cell_run.reference is None)
+        """One memory launch of each cell that needs one, and of its reference; some launches that only inform.
+
+        If the time is over between the two, neither counts. None is started while a second round of time launches would
+        not fit beside them.
+        """
+        budget, needing = self.context.budget, self.context.needing("memory")
+        cost_ns = sum(self.cost_ns(side, side.longest_ns) for each in needing for side in each.with_reference)
+        early = budget.rounds + 1 < min(LEAST_LAUNCHES, budget.rounds_wanted)
+        if early and budget.left_s < budget.round_so_far_s + cost_ns / 1e9:
+            return
+        for cell_run in self.context.shuffled(needing):
+            try:
+                self._measure_sides(cell_run)
+            except TimeIsUp:
+                for side in cell_run.with_reference if cell_run.reference else ():
+                    side.memory = [launch for launch in side.memory if launch.order != self.number]
+                return
+
+    def _measure_sides(self, cell_run: CellRun) -> None:
+        for side in self.context.shuffled(cell_run.with_reference):
+            self.context.report(cell_run, "memory")
+            with side.attribute_errors():
+                if cell_run.alive and side.alive:
+                    self._measure(side, informs=side is cell_run and cell_run.reference is None)
 
     def cost_ns(self, cell_run: CellRun, wall_ns: float) -> float:
         """What the memory launches of a cell will take once they are started, with iterations of `wall_ns`."""
-        held_ns = 2 * max(self.context.budget.limits.hold_s * 1e9, wall_ns)
+        held_ns = (1 if cell_run.paired else 2) * max(self._hold_ns(cell_run), wall_ns)
         if not cell_run.probed:
             return held_ns
         barrier_ns = min(self.iterations.window_ns, BARRIER_WINDOW_NS) or wall_ns
         growth = GROWTH_WARMUPS + self._growth_barriers(wall_ns) if self._affords_growth(cell_run) else 0
-        return (BARRIERS + 2 * growth) * barrier_ns + held_ns
+        return (BARRIERS[0] + 2 * growth) * barrier_ns + held_ns
 
     def _measure(self, cell_run: CellRun, informs: bool) -> None:
         """What gates first; `informs` asks for growth and for the interpreter's own memory as well."""
@@ -60,8 +79,8 @@ class MemoryRound:
         if self.number < GROWTHS and self._affords_growth(cell_run):
             cell_run.growth.append(self._growth_launch(cell_run, "own"))
         with cell_run.attribute_errors("an empty workload in its place "):
-            if self.number < FLOORS and self.context.spares(BARRIERS * cell_run.longest_ns, 0.15):
-                cell_run.floor.append(self._barrier_launch(cell_run, "empty", BARRIERS))
+            if self.number < FLOORS and self.context.spares(BARRIERS[0] * cell_run.longest_ns, 0.15):
+                cell_run.floor.append(self._barrier_launch(cell_run, "empty", BARRIERS[0]))
             if cell_run.growth and self.number < FLOORS:
                 cell_run.growth_floor.append(self._growth_launch(cell_run, "empty"))
 
@@ -70,10 +89,12 @@ class MemoryRound:
         wall_ns, hold_ns = cell_run.longest_ns, self._hold_ns(cell_run)
         with self.context.ready(cell_run, "own") as launch:
             barriers = self._warm_up(cell_run, launch.handle)
-            both = informs and self.number < BARE_HOLDS and self.context.spares(max(hold_ns, wall_ns), 0.1)
+            both = informs and self.number < BARE_HOLDS and self.context.spares(hold_ns + wall_ns, 0.1)
             ways = self.context.shuffled([True, False]) if both else [True]
             call_ns = 0.0 if self.iterations.window_ns else cell_run.call_ns
-            held = {sampled: launch.handle.measure_held(hold_ns, sampled, call_ns) for sampled in ways}
+            held = {
+                sampled: launch.handle.measure_held(hold_ns, sampled, call_ns) for sampled in self.context.in_time(ways)
+            }
             self.context.sample_conditions()
             return launch.finish(
                 self.number,
@@ -86,12 +107,14 @@ class MemoryRound:
     def _warm_up(self, cell_run: CellRun, handle: Handle) -> tuple[Barrier, ...]:
         """A server is warmed up as for its iterations; a command needs nothing, as each iteration is a new process."""
         if cell_run.probed:
-            count = BARRIERS if self.context.spares(BARRIERS * cell_run.longest_ns, 0.15) else 2
-            return self._barriers(handle, count)
+            return self._barriers(handle, self._barrier_count(cell_run))
         if cell_run.cell.executor.kind == "server":
-            for _ in range(self.iterations.warmups):
+            for _ in self.context.in_time(range(self.iterations.warmups)):
                 handle.iteration(WARMUP, 1, self.iterations.window_ns)
         return ()
+
+    def _barrier_count(self, cell_run: CellRun) -> int:
+        return self.context.most(BARRIERS, cell_run.longest_ns, 0.15)
 
     def _growth_launch(self, cell_run: CellRun, role: LaunchRole) -> Launch:
         """More barriers after some warm-ups; the allocator keeps nothing of what is freed."""
@@ -108,7 +131,7 @@ class MemoryRound:
     def _barriers(self, handle: Handle, count: int) -> tuple[Barrier, ...]:
         window_ns = min(self.iterations.window_ns, BARRIER_WINDOW_NS)
         loops = 1 if window_ns else self.iterations.loops or 1
-        return tuple(handle.barrier(loops, window_ns) for _ in range(count))
+        return tuple(handle.barrier(loops, window_ns) for _ in self.context.in_time(range(count)))
 
     def _affords_growth(self, cell_run: CellRun) -> bool:
         wall_ns = cell_run.longest_ns
@@ -120,9 +143,9 @@ class MemoryRound:
         return max(GROWTH_AT_LEAST, min(GROWTH_AT_MOST, int(GROWTH_S * 1e9 / one_ns)))
 
     def _hold_ns(self, cell_run: CellRun) -> int:
-        """Long enough that every part of an iteration can be sampled, or all that happens in a window."""
-        iteration_ns = HOLD_ITERATIONS * cell_run.longest_ns / max(1, self.iterations.loops or 1)
-        return int(max(self.context.budget.limits.hold_s * 1e9, self.iterations.window_ns or iteration_ns))
+        """How long its workers are held at least: all that happens in a window can be sampled."""
+        hold_s = PAIRED_HOLD_S if cell_run.paired else HOLD_S
+        return max(round(hold_s * 1e9), self.iterations.window_ns)
 
 
 def _sampling_cost(held: Mapping[bool, Held]) -> SamplingCost | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
@@ -28,7 +28,10 @@ class Listener(Protocol):
 
 
 class RunningLaunch:
-    """A launch under way: which cell's, what was requested, and the values of its measured iterations."""
+    """A launch under way: which cell's, what was requested, and the values of its measured iterations.
+
+    `counted` of them are kept; None: all.
+    """
 
     def __init__(self, cell_run: CellRun, request: Request, handle: Handle) -> None:
         self.cell_run = cell_run
@@ -37,6 +40,9 @@ class RunningLaunch:
         self.started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self.values: list[float] = []
         self.latest_wall_ns: int | None = None
+        self.counted: int | None = None
+        self.checked = False
+        """Whether its results were compared."""
 
     @property
     def role(self) -> LaunchRole:
@@ -45,8 +51,10 @@ class RunningLaunch:
 
     def finish(self, order: int, **samples: Any) -> Launch:
         """Let it end by itself; its record, with its round (`order`) and what was sampled, by Launch's names."""
+        record = self.handle.finish()
         return msgspec.structs.replace(
-            self.handle.finish(),
+            record,
+            iterations=record.iterations[: self.counted],
             order=order,
             hash_seed=self.request.hash_seed,
             started_at=self.started_at,
@@ -83,12 +91,26 @@ class RunContext:
         """The items in random order."""
         return self.rng.sample(list(items), len(items))
 
+    def in_time(self, items: Iterable[T]) -> Iterator[T]:
+        """The items, one iteration for each. Raises TimeIsUp in place of the next one if the time is over."""
+        for item in items:
+            self.budget.check()
+            yield item
+
     def spares(self, cost_ns: float, share: float) -> bool:
         """Whether what informs but does not decide takes at most this share of a round, done for all cells."""
         return self.budget.spares(cost_ns * sum(each.alive for each in self.cell_runs), share)
 
+    def most(self, counts: Sequence[int], cost_ns: float, share: float) -> int:
+        """The first of these falling counts that `spares` affords at `cost_ns` each, or else the last."""
+        return next((count for count in counts if self.spares(count * cost_ns, share)), counts[-1])
+
     def start(self, cell_run: CellRun, role: LaunchRole, *, settled: bool = False) -> RunningLaunch:
-        """Start a launch with a hash seed and a memory layout of its own. Raises LaunchFailed and CellUnsupported."""
+        """Start a launch with a hash seed and a memory layout of its own.
+
+        Raises LaunchFailed and CellUnsupported, and TimeIsUp if the time is over.
+        """
+        self.budget.check()
         target = cell_run.target
         gil_on = cell_run.cell.target.settings.gil == "on"
         request = Request(

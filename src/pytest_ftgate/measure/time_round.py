@@ -15,8 +15,10 @@ from .launch import LaunchRole
 from .memory_round import MemoryRound
 from .run_context import RunContext, RunningLaunch
 
-LOCK_ITERATIONS = 5
-"""Iterations of the launch with the lock probe, the first of a round."""
+LOCK_ITERATIONS = 5, 2, 1
+"""Iterations of the launch with the lock probe, the first of a round: as many of them as take a part of it."""
+LONG_NS = 500_000_000
+"""Of iterations as long as this, the launch with the lock probe has none that only warm it up."""
 ROLES: dict[LaunchRole, str] = {"own": "", "control": "its control workload ", "locks": "with the lock probe, it "}
 """The roles in the order in which they start, and what a reason begins with where such a launch failed."""
 
@@ -32,16 +34,37 @@ class TimeRound:
         self.resolution_ns = 0.0
 
     def measure(self) -> None:
-        """Start all launches, warm them up, interleave their iterations, let them end."""
-        with self._started() as launches:
-            self._each(launches, "starting", self._ready)
-            self._each(launches, "first iteration", lambda launch: self._unmeasured(launch, COLD, 1))
-            self._warm_up(launches)
-            self._interleave(launches)
-            if not self.iterations.window_ns:
-                self._each(_bare(launches), "checking results", lambda launch: launch.handle.iteration(CHECK, 1, 0))
+        """Start all launches, warm them up, interleave their iterations, let them end.
+
+        If the time is over before that, only cells count whose launches have all had the least iterations.
+        """
+        with contextlib.suppress(budget.TimeIsUp), self._started() as launches:
+            counted = launches
+            try:
+                self._iterate(launches)
+            except budget.TimeIsUp:
+                counted = self._cut(launches)
             self.context.sample_conditions()
-            self._each(launches, "ending", self._finish)
+            self._each(counted, "ending", self._finish, late=True)
+
+    def _iterate(self, launches: Sequence[RunningLaunch]) -> None:
+        self._each(launches, "starting", self._ready)
+        self._first(launches)
+        self._warm_up(launches)
+        self._interleave(launches)
+        self._each(self._checked_last(launches), "checking results", self._check)
+
+    def _cut(self, launches: Sequence[RunningLaunch]) -> list[RunningLaunch]:
+        """The launches that count although the time was over: of a cell all or none, with as many iterations each."""
+        counted: list[RunningLaunch] = []
+        for cell_run in self.context.cell_runs:
+            own = [each for each in launches if each.cell_run in cell_run.with_reference and each.cell_run.alive]
+            shared = min((len(launch.values) for launch in _bare(own)), default=0)
+            if shared >= self.iterations.least and all(each.values for each in own):
+                counted += own
+                for launch in _bare(own):
+                    launch.counted = shared
+        return counted
 
     @contextlib.contextmanager
     def _started(self) -> Iterator[list[RunningLaunch]]:
@@ -64,9 +87,16 @@ class TimeRound:
                         launches.append(launch)
             yield launches
 
-    def _each(self, launches: Sequence[RunningLaunch], phase: str, act: Callable[[RunningLaunch], object]) -> None:
-        """One launch after the other; one that fails ends its own cell alone."""
-        for launch in launches:
+    def _each(
+        self,
+        launches: Sequence[RunningLaunch],
+        phase: str,
+        act: Callable[[RunningLaunch], object],
+        *,
+        late: bool = False,
+    ) -> None:
+        """One launch after the other; one that fails ends its own cell alone. Raises TimeIsUp unless `late`."""
+        for launch in launches if late else self.context.in_time(launches):
             if launch.cell_run.alive:
                 self.context.report(launch.cell_run, phase)
                 with launch.cell_run.attribute_errors(ROLES[launch.role]):
@@ -78,14 +108,56 @@ class TimeRound:
     def _unmeasured(self, launch: RunningLaunch, kind: str, loops: int) -> None:
         launch.latest_wall_ns = launch.handle.iteration(kind, loops, self._window_ns(launch)).wall_ns
 
+    def _first(self, launches: Sequence[RunningLaunch]) -> None:
+        """The cold iterations. Nobody reads that of the lock probe: where it is long, its warm-up comes first."""
+        self._each(_bare(launches), "first iteration", lambda launch: self._unmeasured(launch, COLD, 1))
+        long = {launch.cell_run for launch in launches if (launch.latest_wall_ns or 0) >= LONG_NS}
+        probed = [launch for launch in launches if launch.role == "locks" and launch.cell_run not in long]
+        self._each(probed, "first iteration", lambda launch: self._unmeasured(launch, COLD, 1))
+
+    # -- results -----------------------------------------------------------------------------------------------
+
+    def _check(self, launch: RunningLaunch) -> None:
+        """An iteration that compares results. Its join has their transfer in it, which loops must not count."""
+        iteration = launch.handle.iteration(CHECK, 1, 0)
+        launch.latest_wall_ns = iteration.wall_ns - iteration.join_ns
+        launch.checked = True
+
+    def _warms_by_check(self, launch: RunningLaunch) -> bool:
+        """Whether its first warm-up compares results too: one call is too short where an iteration has more."""
+        return self._has_results(launch) and self.iterations.warmups > 0 and self.iterations.loops in (None, 1)
+
+    def _checked_last(self, launches: Sequence[RunningLaunch]) -> list[RunningLaunch]:
+        """Those whose results no warm-up has compared; in the first round all, unless that takes long.
+
+        So what changes within a launch is found in the first round, and what changes between launches in all.
+        """
+        first = self.number == 0
+        return [
+            launch
+            for launch in launches
+            if self._has_results(launch)
+            and (not launch.checked or (first and self.context.spares(launch.latest_wall_ns or 0, 0.1)))
+        ]
+
+    def _has_results(self, launch: RunningLaunch) -> bool:
+        """Whether its results are compared: a window may have another number of calls each time."""
+        return launch.role == "own" and launch.cell_run.probed and not self.iterations.window_ns
+
     # -- warm-up -----------------------------------------------------------------------------------------------
 
     def _warm_up(self, launches: Sequence[RunningLaunch]) -> None:
         for number in range(max(1, self.iterations.warmups)):
             warming = [launch for launch in launches if number < self._warmups(launch)]
-            self._each(warming, "warm-up", lambda launch: self._unmeasured(launch, WARMUP, self._loops(launch)))
+            self._each(warming, "warm-up", self._check_or_warm if not number else self._warm)
         if self.iterations.loops is None and not self.iterations.window_ns:
             self.iterations.loops = self._calibrated(launches)
+
+    def _check_or_warm(self, launch: RunningLaunch) -> None:
+        (self._check if self._warms_by_check(launch) else self._warm)(launch)
+
+    def _warm(self, launch: RunningLaunch) -> None:
+        self._unmeasured(launch, WARMUP, self._loops(launch))
 
     def _warmups(self, launch: RunningLaunch) -> int:
         """The control workload needs one, whatever the test asks for; the lock probe counts operations in its own."""
@@ -118,13 +190,13 @@ class TimeRound:
             self._each(self._order(launches, probed=taken < probed_iterations), "iterations", self._measured)
             taken += 1
             iteration_ns = self.context.budget.iteration_ns = (clock() - began_s - self.probed_s) * 1e9 / taken
-            if taken == plan.pilot and plan.count is None:
-                self._plan_iterations(launches, iteration_ns)
+            if plan.count is None and taken >= plan.pilot(iteration_ns):
+                self._plan_iterations(launches, iteration_ns, taken)
 
     def _probed_iterations(self, launches: Sequence[RunningLaunch]) -> int:
         """Fewer with the lock probe if iterations are long: they have more waits in them, too."""
-        walls = [launch.latest_wall_ns or 0 for launch in launches if launch.role == "locks"]
-        return LOCK_ITERATIONS if self.context.spares(LOCK_ITERATIONS * max(walls, default=0), 0.25) else 2
+        longest = max((launch.latest_wall_ns or 0 for launch in launches if launch.role == "locks"), default=0)
+        return self.context.most(LOCK_ITERATIONS, longest, 0.25)
 
     def _order(self, launches: Sequence[RunningLaunch], probed: bool) -> list[RunningLaunch]:
         """Random order of cells, each next to what it is paired with, which of the two comes first being random too.
@@ -153,12 +225,12 @@ class TimeRound:
             self.probed_s += clock() - began_s
         launch.values.append(iteration_value(iteration, loops, per_op=bool(self.iterations.window_ns)))
 
-    def _plan_iterations(self, launches: Sequence[RunningLaunch], iteration_ns: float) -> None:
-        spent_ns = self.context.budget.round_so_far_s * 1e9 - iteration_ns * self.iterations.pilot
+    def _plan_iterations(self, launches: Sequence[RunningLaunch], iteration_ns: float, taken: int) -> None:
+        spent_ns = self.context.budget.round_so_far_s * 1e9 - iteration_ns * taken
         memory_ns = sum(self._memory_ns(launch) for launch in launches if launch.role == "own" and launch.values)
-        # Still to come: an iteration that checks results, and the memory launches, two for three that were started.
-        # The iterations with the lock probe are in `spent_ns`.
-        costs = budget.Costs(launch_ns=spent_ns * 5 / 3 + iteration_ns + memory_ns, iteration_ns=iteration_ns)
+        # Still to come are the memory launches, two for three that were started. The iterations with the lock probe
+        # are in `spent_ns`.
+        costs = budget.Costs(launch_ns=spent_ns * 5 / 3 + memory_ns, iteration_ns=iteration_ns)
         ratios = [_pilot_ratios(launches, cell_run) for cell_run in self.context.needing("time")]
         paired = any(cell_run.reference for cell_run in self.context.cell_runs)
         self.context.budget.plan_iterations(self.iterations, ratios, costs, paired)

@@ -85,7 +85,6 @@ from .verdict import (
     Decision,
     Look,
     MetricVerdict,
-    Test,
     Verdict,
 )
 
@@ -145,7 +144,6 @@ __all__ = [
     "Struct",
     "Table",
     "Target",
-    "Test",
     "TestSamples",
     "Threshold",
     "Timer",

@@ -28,13 +28,8 @@ class Decision(StrEnum):
     UNSUPPORTED = "unsupported"
 
 
-Test = Literal["ranks", "pairs", "blocks"]
-"""The test of two sides: `ranks` for independent launches (exact rank sum), `pairs` for interleaved ones (exact signed
-rank of log-ratios), `blocks` for launches of the same rounds (exact rank sums within blocks of four)."""
-
-
 class Look(Struct, frozen=True, kw_only=True):
-    """An interim look of a group-sequential test: a number of new launches (pairs), and the levels it may spend."""
+    """An interim look of a group-sequential test: a number of pairs, and the nominal levels at which it decides."""
 
     launches: int
     alpha: float
@@ -44,15 +39,17 @@ class Look(Struct, frozen=True, kw_only=True):
 class Comparison(Struct, frozen=True, kw_only=True):
     """New launches against a reference's, one metric, as numbers per launch.
 
+    `errors` are the standard errors of the pairs' log-ratios that their own iterations show; empty: none is known.
+
     `new` and `reference` are per-launch values: for wall and tail a time in ns or its ratio to the control of the same
     group (dimensionless), for USS bytes, for the lock-wait share a fraction, for scaling a ratio of which more is
-    better, for `ratio` the time over that of the reference executor. Unless `test` is `ranks`, `new[i]` and
-    `reference[i]` are of the same round. The fail limit is (1 + margin) reference + floor, the latter in `unit`; the
-    pass limit (1 + effect) reference, of the lock-wait share with twice the floor.
+    better, for `ratio` the time over that of the reference executor. Unless they are `stored`, `new[i]` and
+    `reference[i]` are of the same round: a pair. The fail limit is (1 + margin) reference + floor, the latter in
+    `unit`; the pass limit (1 + effect) reference, of the lock-wait share with twice the floor.
 
-    `looks` ascend; their levels sum to at most `alpha` and `beta`, the error rates of this hypothesis; none: one look
-    at all launches. With `final` no more launches follow: the levels that are left are spent on those there are, and
-    the effect is widened up to `widest` if the noise allows no other pass.
+    `alpha` and `beta` are the error rates of this hypothesis, of at most `at_most` pairs. With `final` no more launches
+    follow: the levels that are left are spent on those there are, the effect is widened up to `widest` if the noise
+    allows no other pass, and what has probably regressed is suspect.
     """
 
     metric: str
@@ -64,14 +61,18 @@ class Comparison(Struct, frozen=True, kw_only=True):
     floor: float = 0.0
     alpha: float = 0.01
     beta: float = 0.05
-    test: Test = "ranks"
-    looks: tuple[Look, ...] = ()
+    errors: tuple[float, ...] = ()
+    stored: bool = False
+    at_most: int = 80
     final: bool = True
     widest: float = 0.25
 
 
 class MetricVerdict(Struct, frozen=True, kw_only=True):
     """The decision on one metric: the Hodges-Lehmann change with its interval, and the p-values.
+
+    `detectable` is the change for the worse (of a share: the number of points) that would have failed with a chance of
+    80 % in as many pairs; None if there is none.
 
     `ratio` is new / reference; of a share, which may be zero, it is None and `points` is new - reference. `launches` is
     the number of new launches (pairs) behind the decision, `more` how many more would settle an inconclusive one, None
@@ -87,6 +88,7 @@ class MetricVerdict(Struct, frozen=True, kw_only=True):
     reason: str = ""
     launches: int = 0
     more: int | None = None
+    detectable: float | None = None
     contract: str = ""
 
 

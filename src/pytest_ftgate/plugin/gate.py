@@ -76,7 +76,7 @@ class Run:
         """Plan the selected cells."""
         planned: Plan = plan.plan_of(item.stash[CELL] for item in session.items if CELL in item.stash)
         self.session.collect(planned)
-        self.progress.start(len(planned.groups))
+        self.progress.start(len(planned.groups), value_of(self.config, "time"))
 
     def pytest_report_header(self) -> str:
         """The seed, with which a run can be repeated."""

@@ -43,6 +43,7 @@ class Progress:
         self._clock = clock
         self._columns = columns
         self._total = 0
+        self._budget_s: float | None = None
         self._numbers: dict[str, int] = {}
         self._number = 0
         self._title = ""
@@ -51,9 +52,10 @@ class Progress:
         self._shown = 0
         self._last = self._started
 
-    def start(self, total_groups: int) -> None:
-        """The run begins and will measure so many groups."""
+    def start(self, total_groups: int, budget_s: float | None = None) -> None:
+        """The run begins and will measure so many groups, in `budget_s` if they share a time."""
         self._total = total_groups
+        self._budget_s = budget_s
         self._numbers = {}
         self._number = 0
         self._spent = []
@@ -73,7 +75,7 @@ class Progress:
     ) -> None:
         """`done` of `wanted` launches of the group have ended; the current one has done so many `iterations`.
 
-        `cell` is the label of the running cell or of other work; `left_s` is the rest of the group's budget in s.
+        `cell` is the label of the running cell or of other work; `left_s` is what the group may still take in s.
         """
         doing = f"{cell} {phase} {done}/{wanted} launches" + (f", {iterations} iterations" if iterations else "")
         self._show(doing, self._left(done / wanted if wanted > 0 else 0.0, left_s), now=False)
@@ -120,6 +122,8 @@ class Progress:
         self._last = at
         where = f"ftgate {self._number}/{max(self._total, self._number)} "
         left = "" if left_s is None else f", about {_whole(left_s)} left"
+        if self._budget_s is not None:  # the groups take turns: what one of them takes tells nothing of the run
+            left = f", at most {_whole(max(0.0, self._budget_s - (at - self._started)))} left"
         elapsed = f"{_whole(at - self._started)}{left}"
         if self._mode == "plain":
             self._write(f"{where}{self._title}: {doing}; {elapsed}\n")

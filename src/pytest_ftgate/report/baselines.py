@@ -8,11 +8,10 @@ from itertools import groupby
 from statistics import median
 from typing import NamedTuple
 
-from ..judge import comparisons, metrics
+from ..judge.recorded import USS_WRITTEN, WALL_OF_CONTROL, source_of
 from ..model import Machine, Metric, Sample, Struct
 from ..store.names import split_nodeid
-from ..store.recording import samples_of
-from ..store.schema import StoredCell, TestBaseline
+from ..store.schema import Recording, StoredCell, TestBaseline
 from ..store.update import Difference, Update
 from . import units
 
@@ -96,28 +95,28 @@ def _update_line(update: Update, naming: str, unicode: bool) -> str:
 
 
 class Summary(Struct, frozen=True, kw_only=True):
-    """The samples of a cell, stored or new, with the newest recording's time and commit."""
+    """A cell, stored or new: its recordings or its sample, with the newest recording's time and commit."""
 
-    samples: tuple[Sample, ...] = ()
+    sides: tuple[Sample | Recording, ...] = ()
     recorded_at: str = ""
     commit: str = ""
 
     @property
     def launches(self) -> int:
         """The number of timing launches."""
-        return sum(len(sample.launches) for sample in self.samples)
+        return len(self.values(Metric.WALL))
 
-    def middle(self, read: Callable[[Sample], Iterable[float]]) -> float | None:
-        """The median of a metric over all launches; None without a value."""
-        values = [value for sample in self.samples for value in read(sample)]
-        return median(values) if values else None
+    def values(self, *names: str) -> list[float]:
+        """The values of the first of these names that any launch has, of all launches."""
+        of_names = ([value for side in self.sides for value in source_of(side)(name).values()] for name in names)
+        return next(filter(None, of_names), [])
 
 
 def _summary(side: StoredCell | Sample | None) -> Summary:
     if side is None or isinstance(side, Sample):
-        return Summary(samples=() if side is None else (side,))
+        return Summary(sides=() if side is None else (side,))
     newest = side.recordings[-1]
-    return Summary(samples=samples_of(side, ""), recorded_at=newest.recorded_at, commit=newest.commit)
+    return Summary(sides=side.recordings, recorded_at=newest.recorded_at, commit=newest.commit)
 
 
 class _Figure(NamedTuple):
@@ -141,16 +140,22 @@ class _Figure(NamedTuple):
 
 def _every_figure(unicode: bool) -> tuple[_Figure, ...]:
     return (
-        _Figure("wall", _of(Metric.WALL), lambda ns: units.time(ns, unicode=unicode), _relative),
-        _Figure("to control", lambda short: short.middle(comparisons.control_ratios), units.ratio, _relative),
-        _Figure("USS", _of(Metric.USS), units.size, _relative),
-        _Figure("lock wait", _of(Metric.LOCK_WAIT), units.share, lambda was, now: units.points(now - was)),
-        _Figure("scaling", _of(Metric.SCALING), units.ratio, _relative),
+        _Figure("wall", _middle(Metric.WALL), lambda ns: units.time(ns, unicode=unicode), _relative),
+        _Figure("to control", _middle(WALL_OF_CONTROL), units.ratio, _relative),
+        _Figure("USS", _middle(USS_WRITTEN, Metric.USS), units.size, _relative),
+        _Figure("lock wait", _middle(Metric.LOCK_WAIT), units.share, lambda was, now: units.points(now - was)),
+        _Figure("scaling", _middle(Metric.SCALING), units.ratio, _relative),
     )
 
 
-def _of(metric: str) -> Callable[[Summary], float | None]:
-    return lambda short: short.middle(lambda sample: metrics.row(metric).read(sample).values())
+def _middle(*names: str) -> Callable[[Summary], float | None]:
+    """The median over all launches; None without a value."""
+
+    def middle(short: Summary) -> float | None:
+        values = short.values(*names)
+        return median(values) if values else None
+
+    return middle
 
 
 def _shown(summaries: Iterable[Summary], unicode: bool) -> list[_Figure]:

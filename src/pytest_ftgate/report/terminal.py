@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import textwrap
 from collections import Counter
@@ -59,6 +60,9 @@ BASES = {
     "portable": "machine-independent metrics from another machine",
     "paired": "paired launches",
 }
+FAILED = (Decision.REGRESSED, Decision.SUSPECT, Decision.ERROR)
+FEW_CELLS = 4
+"""Of more cells the report gives the range of what they would have found."""
 WORST_FIRST = (
     Decision.REGRESSED,
     Decision.BROKEN,
@@ -224,7 +228,12 @@ def _table(table: Table, style: Style) -> list[str]:
             findings += _unsupported(rows, style)
         else:
             findings += [line for row in rows for line in _finding(row, style)]
-    named = (("unchanged", _unchanged(table)), ("passed by", _passed_by(table, style)), ("machine", _remarks(table)))
+    named = (
+        ("unchanged", _unchanged(table)),
+        ("passed by", _passed_by(table, style)),
+        ("power", _power(table)),
+        ("machine", _remarks(table)),
+    )
     remarks = [
         line for name, texts in named for text in texts for line in entry(name, text, style, indent=2, column=11)
     ]
@@ -257,6 +266,27 @@ def _with_cells(labels: dict[str, list[str]], table: Table) -> list[str]:
     """Each text with the cells that it holds for, unless it holds for all."""
     every = len(table.rows)
     return [text if len(cells) == every else f"{text}: {', '.join(cells)}" for text, cells in labels.items()]
+
+
+def _power(table: Table) -> list[str]:
+    """What change of the wall time would have failed the cells that did not fail; of many cells the range."""
+    found = {}
+    for row in table.rows:
+        for each in row.verdict.metrics:
+            if each.metric == Metric.WALL and each.detectable is not None and each.decision not in FAILED:
+                found[row.cell.label] = each.detectable
+    if not found:
+        return []
+    if len(found) <= FEW_CELLS:
+        changes = ", ".join(f"{_whole(value)} ({label})" for label, value in found.items())
+    else:
+        low, high = (_whole(bound(found.values())) for bound in (min, max))
+        changes = low if low == high else f"{low} to {high}"
+    return [f"would have found a wall time of {changes} in 4 of 5 runs"]
+
+
+def _whole(fraction: float) -> str:
+    return f"+{math.ceil(100 * fraction)} %"
 
 
 def _remarks(table: Table) -> list[str]:
@@ -397,6 +427,9 @@ def _metric(judged: MetricVerdict, row: Row, style: Style) -> str:
     Of a contract its text.
     """
     parts = [judged.contract or _now(judged.metric, row, style), "" if judged.contract else _change(judged)]
+    if judged.detectable is not None and judged.decision in (Decision.PASSED, Decision.INCONCLUSIVE):
+        found = units.points(judged.detectable) if judged.points else units.change(1 + judged.detectable)
+        parts.append(f"would have found {found}")
     p = {Decision.PASSED: judged.p_pass, Decision.IMPROVED: None}.get(judged.decision, judged.p_fail)
     if p is not None:
         parts.append(units.p_value(p))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import msgspec
 
 from ..errors import FtgateError
@@ -46,7 +44,8 @@ class Measurement:
         self.samples = TestSamples()
         self.phases: list[Phase] = []
         self.active: ActivePhase | None = None
-        self._left_s: float | None = None
+        self._ended_s = 0.0
+        self._ended_rounds = 0
 
     # -- measuring ---------------------------------------------------------------------------------------------
 
@@ -75,28 +74,23 @@ class Measurement:
 
     @property
     def rounds(self) -> int:
-        """Rounds of the phase under way."""
-        return self.active.run.budget.rounds if self.active else 0
+        """Rounds of all its phases so far."""
+        return self._ended_rounds + (self.active.run.budget.rounds if self.active else 0)
 
-    def left_s(self) -> float:
-        """How many seconds it may take until all is decided; infinite if no number of rounds is known."""
-        if self.active is None:
-            return 0.0
-        if self._left_s is None:  # requested for each test after each round of any
-            more = self.active.judge.more(self.active.run.samples_so_far())
-            self._left_s = math.inf if more is None else more * self.active.run.budget.round_ns / 1e9
-        return self._left_s
+    def step(self, share_s: float | None = None, left_s: float | None = None) -> None:
+        """One round of the phase under way.
 
-    def step(self, budget_s: float | None = None) -> None:
-        """One round of the phase under way; `budget_s` takes the place of what is left of the test's own time."""
-        if self.active is None:
+        Where tests share the time of the run, `share_s` is this test's part, and `left_s` all that is left; the test's
+        own time ends it as well.
+        """
+        if self.active is None or self.active.step(share_s, left_s):
             return
-        self._left_s = None
-        if budget_s is not None:
-            self.active.run.grant(budget_s)
-        if not self.active.run.step():
-            self._end()
+        self._end()
+        run_left_s = self.resources.time.left_s
+        if self._own_left_s > 0 and (run_left_s is None or run_left_s > 0):
             self._begin_next()
+        else:
+            self.close()
 
     def close(self) -> None:
         """The time budget is used up: judge what there is, and begin nothing more."""
@@ -125,12 +119,18 @@ class Measurement:
         stored = None if pair else self.resources.stored.entry(self.group, cell)
         return failed_row(cell, "its baseline cannot be read", str(stored)) if isinstance(stored, FtgateError) else None
 
+    @property
+    def _own_left_s(self) -> float:
+        """What its ended phases left of the test's own time."""
+        return self.resources.config.test_budget_s - self._ended_s
+
     def _begin_next(self) -> None:
         """Begin the next phase that can begin; one whose environments cannot be installed is judged without."""
         while self.phases and self.active is None:
             phase = self.phases.pop(0)
+            starter = PhaseStarter(self.group, self.resources, phase)
             try:
-                self.active = PhaseStarter(self.group, self.resources, phase).start(self.monitor)
+                self.active = starter.start(self.monitor, self._own_left_s, waiting=len(self.phases))
             except FtgateError as error:
                 self._not_begun(phase, error)
 
@@ -146,6 +146,8 @@ class Measurement:
     def _end(self) -> None:
         if self.active is not None:
             ended, self.active = self.active, None
+            self._ended_s += ended.run.budget.spent_s
+            self._ended_rounds += ended.run.budget.rounds
             self._judge(ended)
             self.conditions = self.monitor.observe()
 

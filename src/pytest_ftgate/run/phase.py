@@ -20,8 +20,8 @@ from . import git, worktrees
 from .cells import one_per_target
 from .resources import Resources
 
-LEAST_SCREENED, LEAST_PAIRED = 6, 13
-"""Rounds for which iterations are given up if the budget is small: of a screen, and of paired cells, which can fail."""
+LEAST_ROUNDS = 5
+"""Rounds for which iterations are given up if the budget is small."""
 
 
 class Phase(Struct, frozen=True, kw_only=True):
@@ -38,11 +38,20 @@ class Phase(Struct, frozen=True, kw_only=True):
 
 
 class ActivePhase(NamedTuple):
-    """A phase under way."""
+    """A phase under way, which may take `budget_s`: this `share` of what was left of the test's time."""
 
     phase: Phase
     run: InterleavedRun
     judge: Judge
+    budget_s: float
+    share: float
+
+    def step(self, share_s: float | None, left_s: float | None) -> bool:
+        """One round; returns whether there may be another. `share_s` and `left_s` are as for `Measurement.step`."""
+        if share_s is not None and left_s is not None:
+            own_s = self.budget_s - self.run.budget.spent_s
+            self.run.grant(min(share_s * self.share, own_s), min(left_s, own_s))
+        return self.run.step()
 
 
 class PhaseStarter:
@@ -54,8 +63,12 @@ class PhaseStarter:
         self.phase = phase
         self.screened = phase.metrics is not None
 
-    def start(self, monitor: ConditionsMonitor) -> ActivePhase:
-        """Install the targets, find what each cell is compared with, and set up the run. Raises FtgateError."""
+    def start(self, monitor: ConditionsMonitor, left_s: float, waiting: int) -> ActivePhase:
+        """Install the targets, find what each cell is compared with, and set up the run. Raises FtgateError.
+
+        `left_s` is the rest of the test's time, for this phase and those `waiting`. A screen leaves half of it to what
+        may follow a miss.
+        """
         resources, cells, pair = self.resources, self.phase.cells, self.phase.pair
         checkout = pair.changed if pair else None
         targets = self._targets(checkout)
@@ -64,14 +77,15 @@ class PhaseStarter:
         if self.screened:  # contracts were judged in the first phase
             spec = msgspec.structs.replace(spec, requirements=())
         compared = {cell.nodeid: self._compared_with(cell) for cell in cells}
-        limits = resources.limits(self.group, cells)
+        followed = pair is None and resources.config.escalate and any(each.entry for each in compared.values())
+        share = 0.5 if followed else 1 / (1 + waiting)
+        limits = resources.limits(self.group, cells, left_s * share)
         at_most = PAIRED_ROUNDS if pair else SCREEN_LAUNCHES
         judge = Judge(spec, self._policy(), compared, at_most, limits.launches)
         records = pair is None and resources.stored.records(self.group, cells)
         judged = not records and (bool(spec.requirements) or any(each.basis for each in compared.values()))
         if judged:
-            floor = LEAST_PAIRED if pair else LEAST_SCREENED
-            limits = msgspec.structs.replace(limits, floor=floor, at_most=judge.rounds)
+            limits = msgspec.structs.replace(limits, floor=LEAST_ROUNDS, at_most=judge.rounds)
         run = InterleavedRun(
             Group(key=self.group.key, spec=spec, cells=cells),
             targets,
@@ -85,7 +99,7 @@ class PhaseStarter:
             monitor=monitor,
             first_needs=judge.first() if judged else EVERYTHING,
         )
-        return ActivePhase(self.phase, run, judge)
+        return ActivePhase(self.phase, run, judge, limits.budget_s, share)
 
     def _targets(self, checkout: git.Checkout | None) -> dict[str, PreparedTarget]:
         prepared = self.resources.targets.prepared

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import re
+from pathlib import Path, PurePath
 
 import msgspec
 
 from ..judge.judge import ComparedWith
 from ..measure.run_context import Listener
 from ..model import Figures, Spec
-from ..store import recording
 from . import git, worktrees
 from .folder import RunFolder, write_whole
+
+INSTALLED = re.compile(r".*(?:^|/)(lib(?:64)?/python\d+\.\d+t?/.*)", re.DOTALL)
 
 
 class References:
@@ -50,7 +52,7 @@ class References:
         for pair in self._pairs.values():
             if isinstance(pair, worktrees.Pair):
                 file = git.mapped(file, pair.changed.project, self.folder.root)
-        return recording.portable(file, self.folder.root)
+        return portable(file, self.folder.root)
 
     def _pair(self, key: str, compared_with: ComparedWith | None, test: str) -> worktrees.Pair:
         if key not in self._pairs:
@@ -98,3 +100,20 @@ class References:
         if worktrees.lacks(pair.reference, test):
             raise trouble
         return pair
+
+
+def portable(file: str, root: PurePath | None) -> str:
+    """A source file's name as people know it: with `/`, and without absolute paths of this machine.
+
+    For an installed file, the part from its last `lib/pythonX.Y`; else the path relative to `root` if it is below it;
+    else the name alone. An unknown file ("") stays empty.
+    """
+    if not file:
+        return ""
+    path = PurePath(file)
+    nowhere = not (path.is_absolute() or ".." in path.parts)
+    if root is not None and path.is_relative_to(root):
+        path, nowhere = path.relative_to(root), True
+    if installed := INSTALLED.search(path.as_posix()):
+        return installed[1]
+    return path.as_posix() if nowhere else path.name

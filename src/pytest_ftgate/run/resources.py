@@ -9,7 +9,6 @@ from typing import NamedTuple
 from ..judge import decide
 from ..judge.judge import Policy, hypotheses
 from ..judge.metrics import LEAST_TAIL_ITERATIONS
-from ..measure import budget
 from ..measure.budget import Limits
 from ..measure.launch import Launcher
 from ..measure.run_context import Listener
@@ -57,25 +56,17 @@ class Resources(NamedTuple):
     time: RunTime
     unchanged: UnchangedCells
 
-    def limits(self, group: Group, cells: Sequence[Cell]) -> Limits:
-        """How much of a test may be measured: twice as long for a recording, and longer for more worker counts."""
-        config, recording = self.config, self.stored.records(group, cells)
-        counts = len({(cell.workers, cell.roles) for cell in cells})
+    def limits(self, group: Group, cells: Sequence[Cell], budget_s: float) -> Limits:
+        """How much of a test may be measured in `budget_s`: more launches for a recording."""
+        config = self.config
         return Limits(
-            budget_s=self._budget_s(config.test_budget_s * (2 if recording else 1) * counts),
-            floor=RECORD_LAUNCHES if recording else CHECK_LAUNCHES,
+            budget_s=budget_s,
+            floor=RECORD_LAUNCHES if self.stored.records(group, cells) else CHECK_LAUNCHES,
             launches=config.launches,
             iterations=config.iterations,
             least_iterations=LEAST_TAIL_ITERATIONS,
             timeout_s=config.timeout_s,
         )
-
-    def _budget_s(self, wanted_s: float) -> float:
-        """What a test may take: `wanted_s`, or its share of what is left of the run's budget if that is less."""
-        left_s = self.time.left_s
-        if left_s is None:
-            return wanted_s
-        return max(1.0, min(wanted_s, budget.share(left_s * 1e9, len(self.plan.groups)) / 1e9))
 
 
 def hypotheses_of(plan: Plan, config: RunConfig, stored: StoredBaselines) -> int:

@@ -25,9 +25,6 @@ from .stored import StoredBaselines
 from .targets import Targets
 from .unchanged import UnchangedCells
 
-FIRST_ROUNDS = 6
-"""Rounds of every test before the budget goes where a decision is nearest."""
-
 
 class ProgressListener(Listener, Protocol):
     """Receives the progress of a run."""
@@ -85,8 +82,8 @@ class Session:
     def measure(self, asked: Group) -> None:
         """The program of a run: prepare, measure round by round, judge; the rows of each test are kept as it ends.
 
-        Without a budget one test is measured. A run that has one measures all its tests: after the first rounds
-        of each, the test goes on that is nearest to its decision.
+        Without a budget one test is measured. A run that has one measures all its tests, a round of each in turn: an
+        order by what was measured would choose when tests are judged, which the error levels do not allow for.
         """
         groups = [asked] if self.config.budget_s is None else self.plan.groups
         measurements = [self._begun(group) for group in groups if not self._kept(group).exists()]
@@ -96,9 +93,9 @@ class Session:
                 for measurement in measurements:
                     measurement.close()
                 continue
-            measurement = _next_of(measurements)
+            measurement = min(measurements, key=lambda each: each.rounds)
             self._announce(measurement.group)
-            measurement.step(_granted_s(left_s, measurement, measurements))
+            measurement.step(None if left_s is None else left_s / len(measurements), left_s)
 
     def report(self, messages: Iterable[RowMessage], version: str, collected: Iterable[str] | None) -> Report:
         """Everything measured and judged.
@@ -175,18 +172,3 @@ class Session:
         if group.key != self._announced:
             self._announced = group.key
             self.listener.begin(group.key, [cell.label for cell in group.cells])
-
-
-def _next_of(measurements: Sequence[Measurement]) -> Measurement:
-    """Every test has its first rounds, then the test that is nearest to its decision goes first."""
-    first = [measurement for measurement in measurements if measurement.rounds < FIRST_ROUNDS]
-    if first:
-        return min(first, key=lambda measurement: measurement.rounds)
-    return min(measurements, key=lambda measurement: measurement.left_s())
-
-
-def _granted_s(left_s: float | None, measurement: Measurement, measurements: Sequence[Measurement]) -> float | None:
-    """What a test may plan with: its part of what is left while it has its first rounds, then all of it."""
-    if left_s is None or measurement.rounds >= FIRST_ROUNDS:
-        return left_s
-    return left_s / len(measurements)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ..errors import FtgateError
 from ..judge.judge import ComparedWith
+from ..judge.recorded import stored_values
 from ..model import Cell, Group, Machine, Report, executor_cell
 from ..report.baselines import update_lines
 from ..store import folder as store_folder
@@ -50,7 +51,7 @@ class StoredBaselines:
         if entry is None:
             return ComparedWith(why="nothing is stored for it; record it with --ftgate-update")
         newest = entry.recordings[-1]
-        path = self.store.path(names.split_nodeid(cell.nodeid)[0])
+        test = names.split_nodeid(cell.nodeid)[0]
         executor = executor_cell(cell, group.cells, group.spec.executors[0])
         return ComparedWith(
             basis="stored" if here else "portable",
@@ -58,9 +59,9 @@ class StoredBaselines:
             entry=entry,
             executor=self._entries(executor).get(key) if executor and executor != cell else None,
             executor_nodeid=executor.nodeid if executor else "",
-            baseline=f"{_relative(path, self.root)} ({newest.recorded_at})",
+            baseline=f"{_relative(self.store.path(test), self.root)} ({newest.recorded_at})",
             commit=newest.commit,
-            file=str(path),
+            file=str(self.store.file(test, key.partition("/")[0], newest)),
         )
 
     def loops(self, group: Group, cells: Sequence[Cell]) -> int | None:
@@ -69,7 +70,7 @@ class StoredBaselines:
             return None
         entries = (self.entry(group, cell) for cell in cells)
         stored = (entry for entry in entries if isinstance(entry, schema.StoredCell))
-        return next((entry.recordings[0].launches[0].loops for entry in stored), None)
+        return next((entry.recordings[0].loops for entry in stored), None)
 
     def records(self, group: Group, cells: Sequence[Cell]) -> bool:
         """Whether this run records one of these cells."""
@@ -94,11 +95,11 @@ class StoredBaselines:
         apply_updates(
             plan,
             self.store,
+            stored_values,
             machine=self.machine,
             recorded_at=report.started_at,
             commit=report.commit,
             seed=report.seed,
-            root=self.root,
         )
         return update_lines(plan)
 

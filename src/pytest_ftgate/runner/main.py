@@ -17,7 +17,6 @@ from .primitives import context_of, make_shared_objects
 from .protocol import (
     BARRIER,
     CHECK,
-    COLD,
     HOLD,
     MEASURED,
     PROTOCOL,
@@ -98,7 +97,7 @@ def _settle() -> None:
     gc.collect()
 
 
-FLAGS = {COLD: CHECKING, CHECK: CHECKING, HOLD: HOLDING, BARRIER: AT_BARRIER}
+FLAGS = {CHECK: CHECKING, HOLD: HOLDING, BARRIER: AT_BARRIER}
 
 
 class MeasuredCell:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 PROTOCOL = 1
 
-# Kinds of iteration. Only `measured` and `hold` are kept as figures. Only `cold` and `check` compare results, so that
-# no comparison is timed. At the end of a `barrier` iteration all workers wait, after a garbage collection, until the
-# controller has sampled memory.
+# Kinds of iteration. Only `cold`, `measured` and `hold` are kept as figures. Only `check` compares results, so that
+# neither a comparison nor the transfer of results is timed. At the end of a `barrier` iteration all workers wait, after
+# a garbage collection, until the controller has sampled memory.
 COLD = "cold"
 WARMUP = "warmup"
 MEASURED = "measured"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from .held import Tally, TaskTally
     from .loading import Body, Setup
 
 ORDER = struct.Struct("<IIQ")
@@ -36,14 +37,18 @@ SKIPS = ("Skipped", "SkipTest")  # of pytest, when a cell runs as a functional t
 
 
 class Order:
-    """What an iteration asks for: `loops` calls of the body, or calls until `window_ns` has passed."""
+    """What an iteration asks for: `loops` calls of the body, or calls until `window_ns` has passed.
 
-    __slots__ = ("flags", "loops", "window_ns")
+    With 0 loops all workers stop after the same number of calls, once the window has passed: `tally` says when.
+    """
 
-    def __init__(self, loops: int, window_ns: int = 0, flags: int = 0) -> None:
+    __slots__ = ("flags", "loops", "tally", "window_ns")
+
+    def __init__(self, loops: int, window_ns: int = 0, flags: int = 0, tally: Tally | TaskTally | None = None) -> None:
         self.loops = loops
         self.window_ns = window_ns
         self.flags = flags
+        self.tally = tally
 
 
 class Stopwatch:
@@ -228,6 +233,8 @@ def call(body: Body, worker: Worker, order: Order) -> tuple[int, Any]:
     """Call the body `loops` times or until the window has passed; the number of calls and the last result."""
     function = body.call
     result = None
+    if order.tally is not None:
+        return _call_together(function, worker, order.tally)
     if not order.window_ns:
         for _ in range(order.loops):
             result = function(worker)
@@ -245,6 +252,18 @@ def call(body: Body, worker: Worker, order: Order) -> tuple[int, Any]:
     return ops, result
 
 
+def _call_together(function: Callable[[Worker], Any], worker: Worker, tally: Tally | TaskTally) -> tuple[int, Any]:
+    calls, batch, result = 0, 1, None
+    since = now_ns()
+    while allowed := tally.allowed(calls, batch):
+        for _ in range(allowed):
+            result = function(worker)
+        calls += allowed
+        now = now_ns()
+        batch, since = next_batch(batch, now - since), now
+    return calls, result
+
+
 def next_batch(batch: int, spent_ns: int) -> int:
     """Calls between two readings of the clock: enough that reading costs nothing, few enough to end in time."""
     if spent_ns < BATCH_AT_LEAST_NS:
@@ -258,11 +277,17 @@ async def call_async(body: Body, worker: Worker, order: Order) -> tuple[int, Any
 
     function = body.call
     result = None
+    ops = 0
+    if order.tally is not None:
+        while order.tally.allowed(ops, 1):
+            result = await function(worker)
+            ops += 1
+            await sleep(0)
+        return ops, result
     if not order.window_ns:
         for _ in range(order.loops):
             result = await function(worker)
         return order.loops, result
-    ops = 0
     deadline = now_ns() + order.window_ns
     while now_ns() < deadline:
         result = await function(worker)
@@ -291,9 +316,11 @@ def explain(error: BaseException) -> tuple[str, str]:
 class Port:
     """A worker's ends of the pipes. Two `go` pipes alternate, so that a fast worker cannot take another's order."""
 
-    def __init__(self, go: tuple[int, int], report: int) -> None:
+    def __init__(self, go: tuple[int, int], report: int, words: list[int] | None = None) -> None:
+        """`words` are those of held iterations, if they are in this process: see `held`."""
         self.go = go
         self.report = report
+        self.words = words
         self.iteration = 0
 
     def wait(self) -> Order | None:
@@ -336,7 +363,10 @@ def serve(setup: Setup, index: int, port: Port, shared: Any, fresh: bool, own_cp
         call_probe("sync")
         if own_cpu and not fresh:
             worker._cpu_ns = process_time_ns()
-        report = run(body, worker, once(order) if serving else order, own_cpu)
+        if order.loops or serving:
+            report = run(body, worker, once(order) if serving else order, own_cpu)
+        else:
+            report = _run_together(body, worker, order, own_cpu, port.words or setup["held"], index)
         if order.flags & AT_BARRIER:
             gc.collect()
         port.send(report)
@@ -344,6 +374,23 @@ def serve(setup: Setup, index: int, port: Port, shared: Any, fresh: bool, own_cp
             return
         if own_cpu:
             call_probe("fold")  # threads share the probe of the main thread, which folds it
+
+
+def _run_together(
+    body: Body, worker: Worker, order: Order, own_cpu: bool, words: list[int] | str, index: int
+) -> dict[str, Any]:
+    """As `run`, until all workers stop; `words` are in this process or in the file of this name."""
+    from .held import FileWords, Tally
+
+    if not isinstance(words, str):
+        order.tally = Tally(words, index)
+        return run(body, worker, order, own_cpu)
+    file = FileWords(words)
+    try:
+        order.tally = Tally(file, index)
+        return run(body, worker, order, own_cpu)
+    finally:
+        file.close()
 
 
 def call_probe(name: str) -> None:

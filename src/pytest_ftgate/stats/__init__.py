@@ -1,3 +1,3 @@
-"""Pure statistics: exact rank tests, alpha spending, histograms. Start at `rank_tests.py`."""
+"""Pure statistics: the test of pairs, alpha spending, estimators, histograms. Start at `moderated.py`."""
 
-__all__ = ["alpha_spending", "histogram", "rank_tests"]
+__all__ = ["alpha_spending", "histogram", "moderated", "rank_tests"]

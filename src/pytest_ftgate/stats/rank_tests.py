@@ -1,8 +1,4 @@
-"""Exact rank tests, their intervals, and the estimators of a launch: pure functions of numbers.
-
-Every test here is exact and conservative on ties: equal values count against rejection, so that a p-value is valid for
-any distribution, is never NaN, and is defined without any noise.
-"""
+"""Estimators of a launch and of many, with their rank intervals: pure functions of numbers."""
 
 from __future__ import annotations
 
@@ -11,9 +7,9 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from ..model import Interval, Test
+from ..model import Interval
 
 # numpy is imported where it is used: the metric table reads this module, and declaring a test must stay light.
 if TYPE_CHECKING:
@@ -23,171 +19,21 @@ if TYPE_CHECKING:
     Floats: TypeAlias = NDArray[np.float64]
     Values: TypeAlias = Sequence[float] | Floats
 
-Alternative = Literal["greater", "less"]
 Estimator: TypeAlias = float | None
 """How a launch is reduced to one value: a quantile of the iterations of both sides, or PAIRED."""
 PAIRED: Final = None
 TAIL_QUANTILE = 0.9
-BLOCK = 4
-"""The number of launches of each side in one block of the test `blocks`."""
-LEAST_LAUNCHES, LEAST_ITERATIONS = 3, 4
-"""With fewer launches, or fewer iterations in one, no estimator can be chosen by its spread."""
-_ROUNDING = 1e-12
-"""Values this close, relative to the largest, differ only by floating-point rounding: a tie."""
-
-
-def mann_whitney(new: Values, reference: Values, *, shift: float = 0.0, alternative: Alternative = "greater") -> float:
-    """One-sided p-value that `new` is larger than `reference` + `shift` ("less": smaller).
-
-    The exact two-sample rank-sum test of Mann & Whitney (1947), "On a test of whether one of two random variables
-    is stochastically larger than the other"; a pair that ties counts as one that does not support the alternative.
-    1.0 when either side is empty. Raises ValueError for a value that is not finite.
-    """
-    if not len(new) or not len(reference):
-        return 1.0
-    wins = _wins(_finite(new), _finite(reference), shift, alternative)
-    return _rank_sum_tail(*sorted((len(new), len(reference))))[wins]
-
-
-def signed_rank(differences: Values, *, shift: float = 0.0, alternative: Alternative = "greater") -> float:
-    """One-sided p-value that paired `differences` lie above `shift` ("less": below).
-
-    The exact signed-rank test of Wilcoxon (1945), "Individual comparisons by ranking methods". A difference equal to
-    `shift` keeps the lowest rank and supports nothing; where magnitudes tie, those that support the alternative get
-    the lower ranks. 1.0 without differences. Raises ValueError for a value that is not finite.
-    """
-
-    import numpy as np
-
-    if not len(differences):
-        return 1.0
-    values = _finite(differences)
-    tolerance = _ROUNDING * max(float(np.abs(values).max()), abs(shift))
-    supports = (values - shift) * (1.0 if alternative == "greater" else -1.0)
-    magnitudes = np.abs(supports)
-    ascending = np.sort(magnitudes)
-    tied = np.concatenate(([0], np.cumsum(np.diff(ascending) > tolerance)))
-    group = tied[np.searchsorted(ascending, magnitudes)]
-    positive = supports > tolerance
-    order = np.lexsort((~positive, group))
-    statistic = int((np.flatnonzero(positive[order]) + 1).sum())
-    return _signed_rank_tail(len(values))[statistic]
-
-
-def block_rank_sum(
-    new: Values, reference: Values, *, size: int = BLOCK, shift: float = 0.0, alternative: Alternative = "greater"
-) -> float:
-    """One-sided p-value that `new` is larger than `reference` + `shift` ("less": smaller), compared within blocks.
-
-    `new[i]` and `reference[i]` belong to round i; each `size` rounds make a block, whose `size` x `size` pairs alone
-    are compared, so that what drifts from block to block cancels. The exact test of van Elteren (1960), "On the
-    combination of independent two-sample tests of Wilcoxon", for blocks of one size; ties as in `mann_whitney`. The
-    last block is left out unless it is complete; 1.0 where none is. Raises ValueError for a value that is not finite.
-    """
-    blocks = min(len(new), len(reference)) // size
-    if not blocks:
-        return 1.0
-    own, other = (_finite(side)[: blocks * size].reshape(blocks, size) for side in (new, reference))
-    wins = sum(_wins(own[block], other[block], shift, alternative) for block in range(blocks))
-    return _block_tail(size, blocks)[wins]
-
-
-def null_tail(test: Test, n: int, m: int = 0) -> tuple[float, ...]:
-    """P(at least k of the comparisons that `test` counts support the alternative), k = 0 .. all, under its null.
-
-    `n` is the number of new launches (pairs, rounds), `m` that of reference launches (for `ranks` only). These are all
-    p-values that the test can give; with nothing to compare, only 1.0.
-    """
-    if test == "pairs":
-        return _signed_rank_tail(n)
-    if test == "blocks":
-        return _block_tail(BLOCK, n // BLOCK)
-    return _rank_sum_tail(*sorted((n, m))) if n and m else (1.0,)
-
-
-def least_p(test: Test, n: int, m: int = 0) -> float:
-    """The smallest p-value that `test` can give: 1 / 2^n of n pairs, 1 / 70^(n // 4) of blocks, else `smallest_p`."""
-    if test == "pairs":
-        return math.ldexp(1.0, -n)
-    return math.comb(2 * BLOCK, BLOCK) ** -float(n // BLOCK) if test == "blocks" else smallest_p(n, m)
-
-
-def attainable(test: Test, level: float, n: int, m: int = 0) -> float:
-    """The largest p-value that `test` can give and that is at most `level`, see `null_tail`; 0.0 if there is none."""
-    if least_p(test, n, m) > level:
-        return 0.0
-    tail = null_tail(test, n, m)
-    return tail[_critical(tail, level)]
-
-
-def smallest_p(n: int, m: int) -> float:
-    """The smallest p-value that `mann_whitney` can give for n against m values: 1 / C(n + m, n)."""
-    return 1 / math.comb(n + m, n)
-
-
-def hodges_lehmann(new: Values, reference: Values) -> float:
-    """The median of all differences new - reference: the shift of Hodges & Lehmann (1963).
-
-    Raises ValueError when either side is empty or holds a value that is not finite.
-    """
-
-    import numpy as np
-
-    return float(np.median(_differences(new, reference)))
-
-
-def hodges_lehmann_interval(new: Values, reference: Values, level: float) -> Interval:
-    """The Hodges-Lehmann shift with its exact two-sided interval: the shifts that `mann_whitney` does not reject.
-
-    `Interval.level` is the level that the interval really has, at least `level`; with too few values for `level` it is
-    that of the widest interval. Raises ValueError as `hodges_lehmann` does.
-    """
-    tail = _rank_sum_tail(*sorted((len(new), len(reference))))
-    return _interval(_differences(new, reference), tail, level)
-
-
-def shift_bounds(new: Values, reference: Values, low_error: float, high_error: float) -> tuple[float, float, float]:
-    """The exact bounds (low, high) of the shift and the level of the interval between them.
-
-    `low_error` and `high_error` (each at most 0.5) are the probabilities that the low (high) bound misses the shift:
-    the p-values at which `mann_whitney` rejects. A bound for which there are too few values is the widest one.
-    """
-    tail = _rank_sum_tail(*sorted((len(new), len(reference))))
-    return _bounds(_differences(new, reference), tail, low_error, high_error)
-
-
-def block_interval(new: Values, reference: Values, level: float, size: int = BLOCK) -> Interval:
-    """The median difference new - reference within blocks, with the exact interval of `block_rank_sum`.
-
-    Rounds and blocks as there, the last block left out unless it is complete; fewer than `size` rounds make one block.
-    `Interval.level` is the level that it really has. Raises ValueError for no round, or for a value that is not finite.
-    """
-    shifts, size = _block_differences(new, reference, size)
-    return _interval(shifts, _block_tail(size, len(shifts) // size**2), level)
-
-
-def block_bounds(
-    new: Values, reference: Values, low_error: float, high_error: float, size: int = BLOCK
-) -> tuple[float, float, float]:
-    """`shift_bounds` of `block_rank_sum`, over the blocks of `block_interval`."""
-    shifts, size = _block_differences(new, reference, size)
-    return _bounds(shifts, _block_tail(size, len(shifts) // size**2), low_error, high_error)
 
 
 def location(values: Values, level: float) -> Interval:
-    """The centre of values that scatter symmetrically, in their unit, with the exact interval of `signed_rank`.
+    """The centre of values that scatter symmetrically, in their unit, with an exact interval.
 
     The one-sample estimate of Hodges & Lehmann (1963): the median of the means of all pairs, a value with itself
-    included; its interval holds the shifts that `signed_rank` does not reject. `Interval.level` is the level that it
-    really has: five values reach 0.9375 at most, one has level 0. Raises ValueError for none, or for one that is not
-    finite.
+    included; its interval holds the shifts that Wilcoxon's signed-rank test does not reject. `Interval.level` is the
+    level that it really has: five values reach 0.9375 at most, one has level 0. Raises ValueError for none, or for one
+    that is not finite.
     """
     return _interval(_walsh_means(values), _signed_rank_tail(len(values)), level)
-
-
-def location_bounds(values: Values, low_error: float, high_error: float) -> tuple[float, float, float]:
-    """`shift_bounds` of `signed_rank`: the bounds of the centre that `location` estimates, and their level."""
-    return _bounds(_walsh_means(values), _signed_rank_tail(len(values)), low_error, high_error)
 
 
 def ratio_interval(launches: Sequence[tuple[Values, Values]], level: float) -> Interval:
@@ -270,16 +116,6 @@ def amdahl(scaling: float, workers: int) -> float:
     return (1 / scaling - 1 / workers) / (1 - 1 / workers)
 
 
-def critical_fraction(n: int, m: int, alpha: float, test: Test = "ranks") -> float | None:
-    """The share of what `test` counts that must support the alternative for p <= alpha; None if all is not enough.
-
-    `ranks` counts n x m pairs, `pairs` the means of all pairs of n differences, `blocks` the pairs within blocks.
-    """
-    tail = null_tail(test, n, m)
-    wins = _critical(tail, alpha)
-    return wins / (len(tail) - 1) if wins < len(tail) > 1 else None
-
-
 def log_interval(values: Values, level: float = 0.95) -> Interval:
     """The geometric mean of positive per-launch values, in their unit, with a Student-t interval on their logs.
 
@@ -320,48 +156,29 @@ def tail(values: Values, quantile: float = TAIL_QUANTILE) -> float:
 def iterations_ratio(own: Values, other: Values, estimator: Estimator) -> float:
     """How much longer one side of a launch takes than the interleaved other side, as a ratio.
 
-    With a quantile as `estimator` it compares the `floor` of both. PAIRED takes the median of the ratios of single
-    iterations, which were measured at nearly the same time; iterations without a partner are then left out. Raises
-    ValueError for no iterations, or one that is not positive.
+    With a quantile as `estimator` it compares the `floor` of both. PAIRED is that of `paired_shift`. Raises ValueError
+    for no iterations, or one that is not positive.
     """
-
-    import numpy as np
 
     if estimator is not PAIRED:
         return floor(own, estimator) / floor(other, estimator)
+    return math.exp(paired_shift(own, other)[0])
+
+
+def paired_shift(own: Values, other: Values) -> tuple[float, float]:
+    """How much longer one side takes than its neighbours in time, as a log-ratio, and the standard error of it.
+
+    The Hodges-Lehmann location of the log-ratios of single iterations, and their deviation (Gini's mean difference)
+    over the root of their number. Iterations without a partner are left out. Raises ValueError for no iterations, or
+    one that is not positive.
+    """
+    import numpy as np
+
     pairs = min(len(own), len(other))
     if not pairs:
         raise ValueError("no iterations to compare")
-    return float(np.exp(np.median(np.log(_positive(own[:pairs])) - np.log(_positive(other[:pairs])))))
-
-
-def blind_estimator(
-    launches: Sequence[tuple[Values, Values]], candidates: Sequence[Estimator] = (None, 0.5, 0.25, 0.1, 0.0)
-) -> Estimator:
-    """The estimator whose `iterations_ratio` varies least within a launch, chosen without bias towards a verdict.
-
-    `launches` holds per launch the positive iteration times of a cell and of the side interleaved with it. For each
-    candidate, the ratio of a launch's even iterations is compared with that of its odd ones; the candidate with the
-    smallest root mean square of their log-ratios wins, a tie goes to the earlier one. With fewer than 3 launches of 4
-    iterations it is PAIRED.
-
-    Against stored launches only the reference's launches are passed, so that the choice cannot favour a verdict. For
-    paired launches both sides of each pair are passed, (changed, reference). The choice is then the same if the sides
-    of any pair are exchanged, or if one side is multiplied by a constant: both half ratios change alike. So the choice
-    is independent of the signs of the differences from any limit, as the signed-rank test requires.
-    """
-    usable = [(own, other) for own, other in launches if min(len(own), len(other)) >= LEAST_ITERATIONS]
-    if len(usable) < LEAST_LAUNCHES:
-        return PAIRED
-
-    def spread(estimator: Estimator) -> float:
-        halves = [
-            iterations_ratio(own[::2], other[::2], estimator) / iterations_ratio(own[1::2], other[1::2], estimator)
-            for own, other in usable
-        ]
-        return round(math.sqrt(sum(math.log(ratio) ** 2 for ratio in halves) / len(halves)), 12)
-
-    return min(candidates, key=spread)
+    logs = np.log(_positive(own[:pairs])) - np.log(_positive(other[:pairs]))
+    return float(np.median(_walsh_means(logs))), gini_deviation(logs) / math.sqrt(pairs)
 
 
 def gini_deviation(values: Values) -> float:
@@ -385,36 +202,10 @@ def bonferroni(alpha: float, hypotheses: int) -> float:
     return alpha / max(1, hypotheses)
 
 
-def _wins(new: Floats, reference: Floats, shift: float, alternative: Alternative) -> int:
-    """Pairs that support the alternative beyond rounding."""
-
-    import numpy as np
-
-    tolerance = _ROUNDING * max(float(np.abs(new).max()), float(np.abs(reference).max()), abs(shift))
-    limits = np.sort(reference + shift)
-    if alternative == "greater":
-        return int(np.searchsorted(limits, new - tolerance, side="left").sum())
-    return int((len(limits) - np.searchsorted(limits, new + tolerance, side="right")).sum())
-
-
 @lru_cache(maxsize=128)
 def _rank_sum_tail(*sizes: int) -> tuple[float, ...]:
     """P(at least u of the pairs support the alternative) for each u, under the null, for groups of these sizes."""
     return _tail(*_rank_sum_orders(*sizes))
-
-
-@lru_cache(maxsize=128)
-def _block_tail(size: int, blocks: int) -> tuple[float, ...]:
-    """The same for blocks of `size` against `size`: the convolution of their rank sums, in integers."""
-    of_one, cases = _rank_sum_orders(size, size)
-    orders = [1]
-    for _ in range(blocks):
-        longer = [0] * (len(orders) + size**2)
-        for wins, count in enumerate(of_one):
-            for before, ways in enumerate(orders):
-                longer[before + wins] += ways * count
-        orders = longer
-    return _tail(orders, cases**blocks)
 
 
 def _rank_sum_orders(*sizes: int) -> tuple[list[int], int]:
@@ -465,27 +256,17 @@ def _critical(tail: Sequence[float], alpha: float) -> int:
 
 
 def _interval(shifts: Floats, tail: Sequence[float], level: float) -> Interval:
-    """The median of the shifts with its two-sided interval, see `_bounds`."""
+    """The median of the shifts, between those at which a test that counts how many lie beyond begins to reject.
 
-    import numpy as np
-
-    error = (1 - level) / 2
-    low, high, reached = _bounds(shifts, tail, error, error)
-    return Interval(value=float(np.median(shifts)), low=low, high=high, level=reached)
-
-
-def _bounds(shifts: Floats, tail: Sequence[float], low_error: float, high_error: float) -> tuple[float, float, float]:
-    """(low, high, level): the shifts at which a test that counts how many of `shifts` lie beyond begins to reject.
-
-    `tail` is the null distribution of that count. A bound for which there are too few values is the widest one.
+    `tail` is the null distribution of that count. With too few values for the level the interval is the widest one.
     """
 
     import numpy as np
 
     ordered, pairs = np.sort(shifts), len(shifts)
-    low_wins, high_wins = (min(_critical(tail, error), pairs) for error in (low_error, high_error))
-    low, high = float(ordered[pairs - low_wins]), float(ordered[high_wins - 1])
-    return low, high, max(0.0, 1 - tail[low_wins] - tail[high_wins])
+    wins = min(_critical(tail, (1 - level) / 2), pairs)
+    low, high = float(ordered[pairs - wins]), float(ordered[wins - 1])
+    return Interval(value=float(np.median(shifts)), low=low, high=high, level=max(0.0, 1 - 2 * tail[wins]))
 
 
 def _slopes(xs: Values, ys: Values) -> Floats:
@@ -501,24 +282,6 @@ def _slopes(xs: Values, ys: Values) -> Floats:
     if not run.any():
         raise ValueError("a slope needs two points that differ in x")
     return np.asarray(rise[run != 0] / run[run != 0], dtype=np.float64)
-
-
-def _differences(new: Values, reference: Values) -> Floats:
-    import numpy as np
-
-    if not len(new) or not len(reference):
-        raise ValueError("a shift needs values on both sides")
-    return np.subtract.outer(_finite(new), _finite(reference)).ravel()
-
-
-def _block_differences(new: Values, reference: Values, size: int) -> tuple[Floats, int]:
-    """All differences within blocks, and the block size: `size`, or the number of rounds if that is smaller."""
-    rounds = min(len(new), len(reference))
-    if not rounds:
-        raise ValueError("a shift needs values on both sides")
-    size = min(size, rounds)
-    own, other = (_finite(side)[: rounds // size * size].reshape(-1, size) for side in (new, reference))
-    return (own[:, :, None] - other[:, None, :]).ravel(), size
 
 
 def _walsh_means(values: Values) -> Floats:

@@ -1,17 +1,16 @@
-"""Baseline files: strict decoding with clear errors, and one launch per line."""
+"""Baseline files: strict decoding with clear errors, and one cell per line."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import msgspec
 
-from ..model import Launch
-from .schema import SCHEMA, STATISTIC, BaselineError, StoredCell, TestBaseline
+from .schema import SCHEMA, STATISTIC, BaselineError, RecordedRun, Recording
 
 T = TypeVar("T")
 
@@ -19,116 +18,38 @@ T = TypeVar("T")
 # ---- the file format
 
 
-def encode(baseline: TestBaseline) -> str:
-    """The text of a file: keys sorted; one line per launch, interpreter and machine; a newline at the end."""
-    text = _expanded(_packed(baseline), (), "") + "\n"
+def encode(run: RecordedRun) -> str:
+    """The text of a file: keys sorted; one line per cell, interpreter and machine; a newline at the end."""
+    text = _expanded(msgspec.to_builtins(run), 0) + "\n"
     # UTF-8 cannot hold half of a surrogate pair, which a path that is not UTF-8 contains.
     return re.sub("[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", text)
 
 
-def _expanded(value: Any, path: tuple[str | int, ...], indent: str) -> str:
-    if not value or not isinstance(value, (dict, list, tuple)) or _on_one_line(path):
-        return json.dumps(value, sort_keys=True, ensure_ascii=False)
-    inner = indent + "  "
+def _expanded(value: dict[str, Any], depth: int) -> str:
+    """An object with a line for each key, and the same for what is keyed by cells or builds within it."""
+    indent = "  " * (depth + 1)
+    lines = []
+    for key in sorted(value):
+        keyed = depth == 0 and key in ("cells", "interpreters") and value[key]
+        text = _expanded(value[key], depth + 1) if keyed else _line(value[key])
+        lines.append(f"{indent}{json.dumps(key, ensure_ascii=False)}: {text}")
+    return "{\n" + ",\n".join(lines) + "\n" + indent[2:] + "}"
+
+
+def _line(value: Any) -> str:
+    return json.dumps(_shortened(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def _shortened(value: Any) -> Any:
+    """The same values; whole numbers without a point."""
     if isinstance(value, dict):
-        keyed = ((json.dumps(key, ensure_ascii=False) + ": ", key, value[key]) for key in sorted(value))
-        lines = [inner + name + _expanded(item, (*path, key), inner) for name, key, item in keyed]
-        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
-    lines = [inner + _expanded(item, (*path, index), inner) for index, item in enumerate(value)]
-    return "[\n" + ",\n".join(lines) + f"\n{indent}]"
-
-
-def _on_one_line(path: tuple[str | int, ...]) -> bool:
-    """`machines/*`, `cells/*/*/interpreter` and each launch; by depth, because a cell may be named like a field."""
-    match path:
-        case ("machines", _) | ("cells", _, _, "interpreter"):
-            return True
-        case ("cells", _, _, "recordings", int(), side, int()):
-            return side in LAUNCHES
-    return False
-
-
-# ---- columns: the iterations of a launch, its samples of memory and its barriers
-
-
-LAUNCHES = ("launches", "control", "single", "memory", "locks")
-"""The fields of a recording that hold launches."""
-COLUMNS = ("iterations", "memory", "barriers")
-"""Fields of a launch that are stored as an object of arrays instead of an array of objects, which is shorter."""
-
-
-def _packed(value: Any) -> Any:
-    """Plain values of a struct, without fields at their default; sequences of structs as columns."""
-    if isinstance(value, msgspec.Struct):
-        kept = {
-            field.name: getattr(value, field.name)
-            for field in msgspec.structs.fields(value)
-            if not _is_default(field, getattr(value, field.name))
-        }
-        columns = COLUMNS if isinstance(value, Launch) else ()
-        return {name: _columns(item) if name in columns else _packed(item) for name, item in kept.items()}
-    if isinstance(value, dict):
-        return {key: _packed(item) for key, item in value.items()}
+        return {key: _shortened(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_packed(item) for item in value]
-    # Nine digits are more than any clock resolves, and the same text on every machine.
-    return float(f"{value:.9g}") if isinstance(value, float) else value
+        return [_shortened(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
 
 
-def _is_default(field: msgspec.structs.FieldInfo, value: Any) -> bool:
-    if field.default_factory is not msgspec.NODEFAULT:
-        return bool(value == field.default_factory())
-    return field.default is not msgspec.NODEFAULT and bool(value == field.default)
-
-
-def _columns(items: Sequence[msgspec.Struct]) -> dict[str, Any]:
-    """An array for each field, except fields that are at their default in every item."""
-    found: dict[str, Any] = {}
-    for field in msgspec.structs.fields(items[0]):
-        column = [getattr(item, field.name) for item in items]
-        if all(_is_default(field, item) for item in column):
-            continue
-        nested = all(isinstance(item, msgspec.Struct) for item in column)
-        found[field.name] = _columns(column) if nested else _packed(column)
-    return found
-
-
-def _unpack(cells: Any, path: str, name: str) -> None:
-    """Convert columns back to arrays of objects, in place. Raises BaselineError if their lengths differ."""
-    for place, launch in _launches(cells, path):
-        for field in COLUMNS:
-            if isinstance(launch.get(field), dict):
-                launch[field] = _rows(launch[field], f"{place}.{field}", name)
-
-
-def _launches(cells: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every object in the place of a launch, with its path; the decoder reports other shapes later."""
-    found = [(path, cells)]
-    for keys in (None, None, ("recordings",), None, LAUNCHES, None):  # cell, build, field, recording, side, launch
-        found = [inner for place, value in found for inner in _inside(value, place, keys)]
-    return ((place, value) for place, value in found if isinstance(value, dict))
-
-
-def _inside(value: Any, path: str, keys: Sequence[str] | None) -> Iterator[tuple[str, Any]]:
-    """The items of an object (under these keys) or of an array, with their paths."""
-    if isinstance(value, dict):
-        yield from ((_child(path, key), item) for key, item in value.items() if keys is None or key in keys)
-    elif isinstance(value, list) and keys is None:
-        yield from ((f"{path}[{index}]", item) for index, item in enumerate(value))
-
-
-def _rows(columns: dict[str, Any], path: str, name: str) -> list[dict[str, Any]]:
-    arrays = {
-        field: _rows(column, f"{path}.{field}", name) if isinstance(column, dict) else column
-        for field, column in columns.items()
-    }
-    for field, array in arrays.items():
-        first = next(iter(arrays))
-        if not isinstance(array, list):
-            raise broken(name, f"{path}.{field}", "is not an array")
-        if len(array) != len(arrays[first]):
-            raise broken(name, f"{path}.{field}", f"its length is not that of {first}, {len(arrays[first])}")
-    return [dict(zip(arrays, row, strict=True)) for row in zip(*arrays.values(), strict=True)]
+# ---- reading
 
 
 class _Object(dict[str, Any]):
@@ -149,7 +70,7 @@ DELETE_AND_RECORD = "delete the file and record it again with `pytest --ftgate -
 RESTORE = f"restore it from version control, or {DELETE_AND_RECORD}"
 
 
-def decode(content: bytes, name: str) -> TestBaseline:
+def decode(content: bytes, name: str) -> RecordedRun:
     """A file's content, checked; `name` stands in errors. Raises BaselineError."""
     try:
         text = content.decode("utf-8")
@@ -159,9 +80,10 @@ def decode(content: bytes, name: str) -> TestBaseline:
     read = _parsed(text, name)
     _check_version(read, "schema", SCHEMA, name)
     _check_version(read, "statistic", STATISTIC, name)
-    baseline = _converted(read, name)
-    _check_consistency(baseline, name)
-    return baseline
+    run = _converted(read, name)
+    for place, fault in _contradictions(run):
+        raise broken(name, place, fault)
+    return run
 
 
 def broken(name: str, place: str, fault: str, fix: str = RESTORE) -> BaselineError:
@@ -221,48 +143,33 @@ def _check_version(read: Any, field: str, known: int, name: str) -> None:
         raise broken(name, f"$.{field}", fault, DELETE_AND_RECORD)
 
 
-def _converted(read: dict[str, Any], name: str) -> TestBaseline:
-    """The baseline of a decoded file. Raises BaselineError."""
-    # Each stored cell is converted alone first, so that an error's path names the cell and the build.
+def _converted(read: dict[str, Any], name: str) -> RecordedRun:
+    """The run of a decoded file. Raises BaselineError."""
+    # Each cell is converted alone first, so that an error's path names the cell.
     cells = read.get("cells")
-    _unpack(cells, "$.cells", name)
-    for label, builds in (cells if isinstance(cells, dict) else {}).items():
-        for key, entry in (builds if isinstance(builds, dict) else {}).items():
-            _convert(entry, StoredCell, _child(_child("$.cells", label), key), name)
-    return _convert(read, TestBaseline, "$", name)
+    for label, cell in (cells if isinstance(cells, dict) else {}).items():
+        _convert(cell, Recording, _child("$.cells", label), name)
+    return _convert(read, RecordedRun, "$", name)
 
 
 def _convert(value: Any, kind: type[T], path: str, name: str) -> T:
     try:
-        return msgspec.convert(value, kind, str_keys=True)
+        return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         fault, _, place = str(error).partition(" - at `")
         raise broken(name, path + place.removesuffix("`").removeprefix("$"), fault) from error
 
 
-def _check_consistency(baseline: TestBaseline, name: str) -> None:
-    for label, builds in baseline.cells.items():
-        for key in builds:
-            path = _child(_child("$.cells", label), key)
-            fingerprint, separator, build = key.partition("/")
-            if not (separator and build):
-                raise broken(name, path, "the key is not `<fingerprint>/<build key>`")
-            if fingerprint not in baseline.machines:
-                raise broken(name, path, f"$.machines has no {json.dumps(fingerprint)}")
-            for place, fault in _faults_of_locks(builds[key]):
-                raise broken(name, path + place, fault)
-
-
-def _faults_of_locks(entry: StoredCell) -> Iterator[tuple[str, str]]:
-    """Contradictions within a lock launch, such as a badly resolved conflict leaves: place and fault."""
-    for at, recording in enumerate(entry.recordings):
-        for index, launch in enumerate(recording.locks):
-            place = f".recordings[{at}].locks[{index}].locks"
-            if launch.locks is None or not launch.locks.work_ns:
-                yield f"{place}.work_ns", "is not a time at work"
-                continue
-            for number, site in enumerate(launch.locks.sites):
-                waits = sum(site.histogram.values())
-                if waits != site.contended:
-                    fault = f"its waits are {waits}, not {site.contended} as contended says"
-                    yield f"{place}.sites[{number}].histogram", fault
+def _contradictions(run: RecordedRun) -> Iterator[tuple[str, str]]:
+    """Contradictions within a file, such as a badly resolved conflict leaves: place and fault."""
+    for label, cell in run.cells.items():
+        path = _child("$.cells", label)
+        if cell.build not in run.interpreters:
+            yield f"{path}.build", f"$.interpreters has no {json.dumps(cell.build)}"
+        if len(set(cell.orders)) < len(cell.orders):
+            yield f"{path}.orders", "a round stands twice"
+        columns = {_child(f"{path}.values", metric): values for metric, values in cell.values.items()}
+        columns |= {f"{path}.hash_seeds": cell.hash_seeds, f"{path}.after_s": cell.after_s or cell.orders}
+        for place, column in columns.items():
+            if len(column) != len(cell.orders):
+                yield place, f"its length is not that of orders, {len(cell.orders)}"

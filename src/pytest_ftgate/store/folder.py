@@ -1,7 +1,7 @@
-"""Stored measurements: one sorted JSON file per test, written completely or not at all.
+"""Stored measurements: a folder for each test, in it a file for each run that recorded it, written whole or not at all.
 
-A file holds raw values, so that a later statistic can be computed from an old recording. A file that is not valid is an
-error that names the place, and is never overwritten.
+A recording adds a file and changes no other, so branches of a repository that record the same cell do not conflict. A
+file that is not valid is an error that names the place, and is never overwritten.
 """
 
 from __future__ import annotations
@@ -12,30 +12,19 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import msgspec
 from filelock import FileLock, Timeout
 
+from .assembly import Runs, assembled, changed, kept
 from .file_format import broken, decode, encode
-from .names import entry_key, file_name, split_nodeid
+from .names import SUFFIX, entry_key, file_name, folder_name, split_nodeid
 from .recording import Change
-from .schema import (
-    SCHEMA,
-    STATISTIC,
-    BaselineError,
-    Recording,
-    StoredCell,
-    TestBaseline,
-)
+from .schema import BaselineError, RecordedRun, Recording, StoredCell, TestBaseline
 
 LOCK_TIMEOUT_S = 60.0
-RECORDINGS_KEPT = 20
-
-
-# ---- the folder
 
 
 class Store:
-    """The folder of baselines: `root` holds a JSON file per test, `.ftgate/` next to it holds the lock.
+    """The folder of baselines: `root` holds a folder per test, `.ftgate/` next to it holds the lock.
 
     All writers of the same root take the same lock. Nothing is created before the first `save`.
     """
@@ -46,17 +35,17 @@ class Store:
         self.lock_timeout_s = lock_timeout_s
 
     def path(self, test: str) -> Path:
-        """The file of a test (a node id without brackets), whether it exists or not."""
-        return self.root / file_name(test)
+        """The folder of a test (a node id without brackets), whether it exists or not."""
+        return self.root / folder_name(test)
+
+    def file(self, test: str, fingerprint: str, recording: Recording) -> Path:
+        """The file of a recording of a test on a machine."""
+        return self.path(test) / file_name(recording.recorded_at, recording.commit, recording.seed, fingerprint)
 
     def load(self, test: str) -> TestBaseline | None:
         """The baseline of a test, None without a file. Raises BaselineError for a file that is not valid."""
-        path = self.path(test)
-        baseline = self._read(path)
-        if baseline is not None and baseline.test != test:
-            fault = f"holds {baseline.test} and stands where {test} belongs"
-            raise broken(str(path), "$.test", fault, "move it, or give the tests unlike names")
-        return baseline
+        runs = self._runs(test)
+        return assembled(test, runs) if runs else None
 
     def lookup(self, nodeid: str, fingerprint: str, build: str) -> StoredCell | None:
         """The stored cell of a full node id on that machine and build. Raises BaselineError as `load` does."""
@@ -64,39 +53,56 @@ class Store:
         baseline = self.load(test)
         return baseline.cells.get(label, {}).get(entry_key(fingerprint, build)) if baseline else None
 
-    def recordings(self, nodeid: str, fingerprint: str, build: str) -> tuple[Recording, ...]:
-        """The recordings of the stored cell, oldest first; none without one."""
-        entry = self.lookup(nodeid, fingerprint, build)
-        return entry.recordings if entry else ()
-
     def baselines(self) -> Iterator[TestBaseline]:
-        """Every baseline, by file name. Raises BaselineError at the first file that is not valid."""
-        for path in sorted(self.root.rglob("*.json")):
-            baseline = self._read(path)
-            if baseline is None:
-                continue
-            # A copied or renamed file would be a second baseline of the same test.
-            if self.path(baseline.test) != path:
-                belongs = self.path(baseline.test)
-                raise broken(str(path), "$.test", f"{baseline.test} belongs in {belongs}", "move or delete the file")
-            yield baseline
+        """Every baseline, by folder name. Raises BaselineError at the first file that is not valid."""
+        folders: dict[Path, str] = {}
+        for path in sorted(self.root.rglob(f"*{SUFFIX}")):
+            run = self._read(path)
+            if run is not None:
+                self._check_place(path, run)
+                folders[path.parent] = run.test
+        for test in folders.values():
+            yield assembled(test, self._runs(test))
 
     def save(self, test: str, changes: Iterable[Change]) -> TestBaseline:
-        """Read, change and write one file under the lock; cells without a change stay as they are.
+        """Read and change the files of one test under the lock; cells without a change stay as they are.
 
         A file that is not valid is not overwritten: the error of `load` is raised first. A file without cells is
-        removed. Raises BaselineError if the lock or the file is not available; the old file is then unchanged.
+        removed. Raises BaselineError if the lock or a file is not available; that file is then unchanged.
         """
         with self._locked():
-            old = self.load(test)
-            new = _merged(old or TestBaseline(schema=SCHEMA, statistic=STATISTIC, test=test), changes)
-            if new.cells:
-                _write(self.path(test), encode(new).encode())
-            elif old:
-                self._remove(self.path(test))
-        return new
+            old = self._runs(test)
+            new = kept(changed(test, old, changes))
+            # Written before any is removed: a run that is killed between both loses nothing.
+            for name, run in new.items():
+                if run != old.get(name):
+                    _write(self.path(test) / name, encode(run).encode())
+            for name in old.keys() - new.keys():
+                self._remove(self.path(test) / name)
+        return assembled(test, new)
 
-    def _read(self, path: Path) -> TestBaseline | None:
+    def _runs(self, test: str) -> Runs:
+        """The files of a test by name, in the order of time."""
+        folder = self.path(test)
+        paths = [path for path in folder.glob(f"*{SUFFIX}") if path.is_file()]
+        # Up to schema 2 a test had one file, in place of the folder.
+        former = folder.with_name(folder.name + SUFFIX)
+        runs = {path: self._read(path) for path in [former, *sorted(paths)]}
+        found = {path: run for path, run in runs.items() if run is not None}
+        for path, run in found.items():
+            if run.test != test:
+                fault = f"holds {run.test} and stands where {test} belongs"
+                raise broken(str(path), "$.test", fault, "move it, or give the tests unlike names")
+            self._check_place(path, run)
+        return {path.name: run for path, run in found.items()}
+
+    def _check_place(self, path: Path, run: RecordedRun) -> None:
+        """Raise BaselineError for a file that was copied or renamed: it would be a second recording of the same run."""
+        belongs = self.path(run.test) / file_name(run.recorded_at, run.commit, run.seed, run.machine.fingerprint)
+        if belongs != path:
+            raise broken(str(path), "$.test", f"{run.test} belongs in {belongs}", "move or delete the file")
+
+    def _read(self, path: Path) -> RecordedRun | None:
         try:
             content = path.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
@@ -140,33 +146,6 @@ class Store:
         if folder.name == ".ftgate" and not ignore.exists():
             # The folder ignores itself, so that projects need no entry for it.
             ignore.write_text("*\n", encoding="utf-8")
-
-
-def _merged(old: TestBaseline, changes: Iterable[Change]) -> TestBaseline:
-    cells = {label: dict(builds) for label, builds in old.cells.items()}
-    machines = dict(old.machines)
-    for change in changes:
-        builds = cells.setdefault(change.label, {})
-        if change.entry is None:
-            builds.pop(change.key, None)
-        else:
-            builds[change.key] = _appended(builds.get(change.key), change)
-        if change.machine is not None:
-            machines[change.machine.fingerprint] = change.machine
-    kept = {label: builds for label, builds in cells.items() if builds}
-    # Machines that no stored cell refers to are dropped, else they would stay in the file forever.
-    used = {key.partition("/")[0] for builds in kept.values() for key in builds}
-    known = {fingerprint: machine for fingerprint, machine in machines.items() if fingerprint in used}
-    return TestBaseline(schema=SCHEMA, statistic=STATISTIC, test=old.test, machines=known, cells=kept)
-
-
-def _appended(old: StoredCell | None, change: Change) -> StoredCell:
-    """The stored cell of a change; if it appends, with the old recordings first. The newest ones are kept."""
-    assert change.entry is not None
-    if old is None or not change.append:
-        return change.entry
-    recordings = (*old.recordings, *change.entry.recordings)
-    return msgspec.structs.replace(change.entry, recordings=recordings[-RECORDINGS_KEPT:])
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -1,13 +1,14 @@
-"""Names of baseline files and keys of their entries."""
+"""Names of the folders and files of baselines, and keys of their entries."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 import urllib.parse
 
 from .schema import LONGEST_NAME
 
-# ---- names and keys
+SUFFIX = ".json"
 
 
 def split_nodeid(nodeid: str) -> tuple[str, str]:
@@ -27,11 +28,17 @@ def entry_key(fingerprint: str, build: str) -> str:
     return f"{fingerprint}/{build}"
 
 
-def file_name(test: str) -> str:
-    """A readable relative path with `/`, unique for each test: `a/test_x.py/TestA.test_y.json`."""
+def folder_name(test: str) -> str:
+    """A readable relative path with `/`, unique for each test: `a/test_x.py/TestA.test_y`."""
     path, _, names = test.partition("::")
     folders = [_component(part, keep=".") for part in path.split("/")]
-    return "/".join([*folders, _shortened(".".join(_escaped(name) for name in names.split("::"))) + ".json"])
+    return "/".join([*folders, _shortened(".".join(_escaped(name) for name in names.split("::")))])
+
+
+def file_name(recorded_at: str, commit: str, seed: int, fingerprint: str) -> str:
+    """The name of a run's file: unique for each run, and in the order of time."""
+    digest = hashlib.sha256("\n".join((recorded_at, commit, str(seed), fingerprint)).encode()).hexdigest()
+    return f"{re.sub('[^0-9T]', '', recorded_at[:19])}-{digest[:8]}{SUFFIX}"
 
 
 def _component(part: str, keep: str) -> str:

@@ -1,18 +1,15 @@
-"""The structure of a baseline file."""
+"""What a baseline holds: a file for each run that recorded a test, with a line for each cell."""
 
 from __future__ import annotations
-
-import re
-from typing import Annotated
 
 import msgspec
 
 from ..errors import FtgateError
-from ..model import BodyKind, Count, Launch, Machine, Reuse
+from ..model import BodyKind, Count, Machine, Natural, Rate, Reuse, Struct
 
-INSTALLED = re.compile(r".*(?:^|/)(lib(?:64)?/python\d+\.\d+t?/.*)", re.DOTALL)
-SCHEMA = 2
-STATISTIC = 1
+SCHEMA = 3
+STATISTIC = 2
+"""The way in which a launch's values are computed: values of another way cannot be compared."""
 LONGEST_NAME = 180
 """Bytes of one file name; most file systems end at 255, and a suffix and a temporary name must fit."""
 
@@ -42,40 +39,69 @@ class StoredInterpreter(Stored, omit_defaults=False, frozen=True, kw_only=True):
 
 
 class Recording(Stored, frozen=True, kw_only=True):
-    """What one run left: when, of which commit, with which seed, and the launches of a Sample, each in its order.
+    """What one run measured of one cell: what was measured, and each launch's value of each metric.
 
-    Launches are as they were measured, without what no metric reads: see `recording_of`.
+    Launches of the same round share an index: `orders` numbers the rounds, `after_s` are the seconds from `started_at`
+    to their start (none if unknown), `values` maps a metric's name to a value for each round, None where it has none.
+    A recording that stands `anew` takes the place of those made before it. The fields up to `seed` stand once in a file
+    for all of its cells; times are ISO 8601 in UTC.
     """
 
-    recorded_at: str
-    commit: str
-    seed: int
-    launches: tuple[Launch, ...]
-    control: tuple[Launch, ...] = ()
-    single: tuple[Launch, ...] = ()
-    memory: tuple[Launch, ...] = ()
-    locks: tuple[Launch, ...] = ()
-
-
-class StoredCell(Stored, frozen=True, kw_only=True):
-    """One cell on one machine and one build; the newest recording stands last."""
-
-    interpreter: StoredInterpreter
+    recorded_at: str = ""
+    commit: str = ""
+    seed: int = 0
+    build: str
     executor: str
     workers: Count
-    recordings: Annotated[tuple[Recording, ...], msgspec.Meta(min_length=1)]
     body: BodyKind = "worker"
     reuse: Reuse = "fresh"
     measures: str = ""
+    windows: bool = False
+    loops: Count = 1
+    anew: bool = False
+    started_at: str = ""
+    after_s: tuple[float, ...] = ()
+    hash_seeds: tuple[Natural, ...] = ()
+    orders: tuple[Natural, ...]
+    values: dict[str, tuple[Rate | None, ...]]
+
+    @property
+    def measured(self) -> tuple[object, ...]:
+        """What was measured; only recordings of the same are compared."""
+        return self.executor, self.workers, self.body, self.reuse, self.measures, self.windows
+
+    def by_order(self, metric: str) -> dict[int, float]:
+        """Round -> the value of a metric; empty if it is not stored."""
+        known = zip(self.orders, self.values.get(metric, ()), strict=False)
+        return {order: value for order, value in known if value is not None}
 
 
-class TestBaseline(Stored, omit_defaults=False, frozen=True, kw_only=True):
-    """One file: `cells` maps cell label -> `<fingerprint>/<build key>` -> stored cell."""
-
-    __test__ = False
+class RecordedRun(Stored, omit_defaults=False, frozen=True, kw_only=True):
+    """One file: what one run recorded of one test, by cell label; `interpreters` are by build key."""
 
     schema: int
     statistic: int
     test: str
-    machines: dict[str, Machine] = {}
-    cells: dict[str, dict[str, StoredCell]] = {}
+    recorded_at: str
+    commit: str
+    seed: int
+    machine: Machine
+    interpreters: dict[str, StoredInterpreter]
+    cells: dict[str, Recording]
+
+
+class StoredCell(Struct, frozen=True, kw_only=True):
+    """The recordings of one cell on one machine and one build, all of the same; the newest stands last."""
+
+    interpreter: StoredInterpreter
+    recordings: tuple[Recording, ...]
+
+
+class TestBaseline(Struct, frozen=True, kw_only=True):
+    """What is stored of one test: `cells` maps cell label -> `<fingerprint>/<build key>` -> stored cell."""
+
+    __test__ = False
+
+    test: str
+    machines: dict[str, Machine]
+    cells: dict[str, dict[str, StoredCell]]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from pathlib import PurePath
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from ..model import Decision, Machine, MetricVerdict, Row, Sample, Struct, Verdict
@@ -12,7 +11,7 @@ from ..pythons import build_key
 from .file_format import T
 from .folder import Store
 from .names import split_nodeid
-from .recording import change_of, mismatch
+from .recording import Values, change_of, mismatch
 from .schema import StoredCell
 
 Action = Literal["record", "skip", "refuse"]
@@ -135,7 +134,9 @@ def _was_judged(judged: MetricVerdict) -> bool:
 def _changed(verdict: Verdict, decision: Decision) -> bool:
     """Whether the code differs from the recorded one."""
     # Only paired launches show that it became faster: against stored ones the machine may be faster today.
-    return decision in (Decision.REGRESSED, Decision.SUSPECT) or (decision is Decision.IMPROVED and verdict.basis == "paired")
+    return decision in (Decision.REGRESSED, Decision.SUSPECT) or (
+        decision is Decision.IMPROVED and verdict.basis == "paired"
+    )
 
 
 def _action(difference: Difference, decision: Decision, everything: bool, named: bool) -> tuple[Action, str]:
@@ -156,14 +157,14 @@ def _action(difference: Difference, decision: Decision, everything: bool, named:
 def apply_updates(
     updates: Iterable[Update],
     store: Store,
+    values_of: Callable[[Sample], Values],
     *,
     machine: Machine,
     recorded_at: str,
     commit: str,
     seed: int,
-    root: PurePath | None = None,
 ) -> None:
-    """Write the recordings of a plan, one file at a time; `root` is the project's, see `portable`.
+    """Write the recordings of a plan, one file at a time; `values_of` reads what is stored of a sample.
 
     Raises BaselineError; the files before the faulty one are then written, those after it are unchanged.
     """
@@ -172,11 +173,11 @@ def apply_updates(
             split_nodeid(update.nodeid)[0],
             change_of(
                 update.new,
+                values_of(update.new),
                 recorded_at=recorded_at,
                 commit=commit,
                 seed=seed,
                 machine=machine,
-                root=root,
                 append=update.append,
             ),
         )

@@ -45,11 +45,11 @@ from .grammar import (
 def values(contract: Contract, sample: Sample, samples: TestSamples) -> tuple[float, ...]:
     """One number a round, in their order, positive where the contract is broken in that round.
 
-    It is log(left / right), or left - right in base units if a side may be zero or negative: for shares, counters,
-    peaks, waits for the GIL and differences. With > and >= the sign is reversed. Rounds in which any part has no value
-    are left out. If the times of two cells are compared, their ratio is the median of the ratios of paired iterations,
-    else each time is its floor. `sample` is that of the cell at hand, among `samples` of its test. A contract about the
-    GIL has no values, see `gil_verdict`.
+    It is log(left / right), or their difference over the mean of both magnitudes if a side may be zero or negative: for
+    shares, counters, peaks, waits for the GIL and differences. Near the limit both are the same number. With
+    > and >= the sign is reversed. Rounds in which any part has no value are left out. If the times of two cells are
+    compared, their ratio is that of neighbouring iterations, else each time is its floor. `sample` is that of the cell
+    at hand, among `samples` of its test. A contract about the GIL has no values, see `gil_verdict`.
     """
     if contract.is_gil:
         return ()
@@ -59,9 +59,14 @@ def values(contract: Contract, sample: Sample, samples: TestSamples) -> tuple[fl
         return tuple(sign * value for value in paired)
     rounds = _rounds(contract, sample, samples)
     if _may_vanish(contract):
-        return tuple(sign * (left - right) for left, right in rounds)
+        return tuple(sign * _difference(left, right) for left, right in rounds)
     known = ((left, right) for left, right in rounds if left > 0 and right > 0)
     return tuple(sign * (math.log(left) - math.log(right)) for left, right in known)
+
+
+def _difference(left: float, right: float) -> float:
+    """The difference over the mean of both magnitudes: -2 .. 2."""
+    return 2 * (left - right) / (abs(left) + abs(right)) if left != right else 0.0
 
 
 def _may_vanish(contract: Contract) -> bool:

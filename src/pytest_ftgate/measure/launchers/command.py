@@ -11,7 +11,7 @@ import msgspec
 
 from ...model import Barrier, Cell, Iteration, Launch, MemoryPoint, Program, Spec, Waits, WorkloadError, to_builtins
 from ...runner.clock import resolution_ns
-from ...runner.protocol import CHECK, HOLD, MEASURED
+from ...runner.protocol import HOLD, MEASURED
 from ...runner.record import LaunchRecord
 from ...text import expanded
 from ..launch import CellUnsupported, Held, LaunchFailed, Request, request_here
@@ -31,7 +31,6 @@ SHORTEST_SAMPLED_S = 0.05
 OVERSTATED = 1.2
 """How much longer than it ran a program may report to have worked, before `seconds` are taken for another unit."""
 WAITS_UNKNOWN = "the waits of a program that is not a Python workload cannot be classified"
-NOTHING = Iteration(start_ns=0, work_ns=0, join_ns=0, wall_ns=0, cpu_ns=0, ops=0, rate=0.0)
 
 
 # ---- the output of a run
@@ -146,9 +145,7 @@ class CommandHandle:
         return float(resolution_ns())
 
     def iteration(self, kind: str, loops: int = 1, window_ns: int = 0) -> Iteration:
-        """`loops` runs one after the other, or one of `window_ns`; a check is none, since no results are compared."""
-        if kind == CHECK:
-            return NOTHING
+        """`loops` runs one after the other, or one of `window_ns`."""
         return self._recorded(kind, [self._run(window_ns) for _ in range(loops)])
 
     def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> Held:

@@ -163,7 +163,7 @@ class ServerHandle:
     def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> Held:
         """A window of load, its first and last tenth not sampled; longer where a sample of memory takes long."""
         if not self.sample_cost_s:  # once it is at work, and then the same for all holds of a launch
-            self.sample_cost_s = sample_cost_s(self.server.process_map, self.clock)
+            self.sample_cost_s = sample_cost_s(self.server.process_map)
         needed_ns = 1e9 * hold_needed_s(self.sample_cost_s) / SAMPLED
         samples: list[tuple[tuple[MemoryPoint, ...], Waits]] = []
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import select
 import shutil
@@ -41,8 +40,10 @@ START_TIMEOUT_S = 120.0
 LOCKS = "locks"
 SETTLED = {"MIMALLOC_PURGE_DELAY": "0"}
 """Else the allocator of free-threaded builds keeps freed pages for a while, which hides a leak or looks like one."""
-SLACK = 1.3
-"""How much longer than the window a number of calls should last: they may be faster than before."""
+HELD_CALLS = 1.25
+"""Calls of a body that a hold is long enough for at least, so that every part of one can be sampled."""
+TOGETHER = 0
+"""The loops of an iteration whose workers stop together, once its window has passed."""
 STARTHOOK = "pytest_ftgate/runner/starthook"
 
 
@@ -61,7 +62,7 @@ def job_of(request: Request, result: Path, control: tuple[int, int]) -> dict[str
     setup = setup_of(request.cell, request.spec, stand_in=request.stand_in)
     return {
         "protocol": PROTOCOL,
-        "setup": {**setup, "gil_note": None if request.expect_gil else f"{result}.gil"},
+        "setup": {**setup, "gil_note": None if request.expect_gil else f"{result}.gil", "held": f"{result}.held"},
         "fresh": request.spec.reuse == "fresh",
         "expect_gil": request.expect_gil,
         "control": list(control),
@@ -115,6 +116,8 @@ class WorkloadLauncher:
         self.work = work
         self.clock = clock
         self.marks = marks()
+        self.sample_costs_s: dict[tuple[str, str, int], float] = {}
+        """What a sample of memory costs, by interpreter, executor and workers."""
 
     def start(self, request: Request) -> WorkloadHandle:
         """Start the interpreter; it imports the workload and waits for messages. Raises LaunchFailed."""
@@ -146,7 +149,7 @@ class WorkloadLauncher:
             os.close(to_child)
             os.close(from_child)
         process.wake_on(channel.reader)
-        return WorkloadHandle(process, folder, channel, request, self.clock)
+        return WorkloadHandle(process, folder, channel, request, self.clock, self.sample_costs_s)
 
 
 class ControlChannel:
@@ -199,6 +202,7 @@ class WorkloadHandle:
         channel: ControlChannel,
         request: Request,
         clock: Callable[[], float],
+        sample_costs_s: dict[tuple[str, str, int], float],
     ) -> None:
         self.process = process
         self.folder = folder
@@ -206,6 +210,7 @@ class WorkloadHandle:
         self.request = request
         self.timeout_s = request.timeout_s
         self.clock = clock
+        self.sample_costs_s = sample_costs_s
         self.sample_cost_s = 0.0
 
     @property
@@ -226,12 +231,13 @@ class WorkloadHandle:
         return self._iteration(self.timeout_s + window_ns / 1e9, f"a {kind} iteration")
 
     def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> Held:
-        """One held iteration, its first and last tenth not sampled."""
-        seconds = max(window_ns / 1e9, hold_needed_s(self.sample_cost_s) / SAMPLED)
-        loops = math.ceil(SLACK * seconds * 1e9 / one_ns) if one_ns else 1
-        window_ns = 0 if one_ns else round(seconds * 1e9)
+        """One held iteration, its first and last tenth not sampled; of a long body one call, sampled to its end."""
+        seconds = max(window_ns / 1e9, HELD_CALLS * one_ns / 1e9, hold_needed_s(self.sample_cost_s) / SAMPLED)
+        one_call = one_ns >= window_ns
+        loops = 1 if one_call or not one_ns else TOGETHER
+        window_ns = 0 if one_call else round(seconds * 1e9)
         self.channel.send({"do": "iteration", "kind": HOLD, "loops": loops, "window_ns": window_ns})
-        released = self._await("released", self.timeout_s, "starting its workers")
+        released = self._await("released", self.timeout_s, "starting its workers and their first calls")
         memory: tuple[MemoryPoint, ...] = ()
         waits: Waits | None = None
         if sampled:
@@ -240,7 +246,7 @@ class WorkloadHandle:
             memory, waits = sample_tree(
                 self._process_map(released), seconds * SAMPLED, refused=refused, over=self.channel.waiting
             )
-        timeout_s = max(self.timeout_s, 2 * loops * one_ns / 1e9) + seconds
+        timeout_s = max(self.timeout_s, 2 * one_ns / 1e9) + seconds
         return Held(iteration=self._iteration(timeout_s, "a held iteration"), memory=memory, waits=waits)
 
     def barrier(self, loops: int, window_ns: int) -> Barrier:
@@ -252,7 +258,7 @@ class WorkloadHandle:
             point = barrier_point(processes)
         except ProcessLookupError as error:
             raise self.process.failure(str(error)) from error
-        self.sample_cost_s = sample_cost_s(processes, self.clock)
+        self.sample_cost_s = self._cost_of_a_sample(processes)
         self.channel.send({"do": "go on"})
         iteration = self._iteration(self.timeout_s, "ending its workers")
         return Barrier(ops=max(1, round(iteration.ops / self.request.callers)), point=point)
@@ -283,6 +289,14 @@ class WorkloadHandle:
             self.process.kill()
             self.channel.close()
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _cost_of_a_sample(self, processes: ProcessMap) -> float:
+        """CPU time of a sample of its memory in s, measured once for all launches with as many such workers."""
+        cell = self.request.cell
+        key = self.request.python, cell.executor.label, cell.workers
+        if key not in self.sample_costs_s:
+            self.sample_costs_s[key] = sample_cost_s(processes)
+        return self.sample_costs_s[key]
 
     # -- messages ----------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from .process_map import ProcessMap
 
 LONGEST_HOLD_S = 5.0  # workers are not held longer than this for the sake of samples
 _SMALL_COST = 0.02  # the share of the time that sampling memory may take
-_ENOUGH_SAMPLES = 6
+_ENOUGH_SAMPLES = 4
 _PAGE_BYTES = 4096
 _SAMPLES_AT_REST = 8
 _REST_S = 0.005
@@ -121,11 +121,12 @@ def _agree(one: MemoryPoint, other: MemoryPoint) -> bool:
 class MemorySampler:
     """Samples a launch's memory, as often as 2 % of the time allows and at most every `interval_s`.
 
-    A sample begins when it would end with at most 2 % of the time so far spent in samples, if it costs what the dearest
-    of the last three did: so samples become rarer where they cost more, also in the middle of a window, and an outlier
-    is paid back by a pause. The first sample alone is free of that: without it nothing is known. The highest sample is
-    a lower bound of the peak. The tree is taken at the start, when the workers are all there, and again after a sample
-    in which one of its processes had ended; where it `grows` meanwhile, also when there are new ones.
+    A sample begins when it would end with at most 2 % of the time so far spent in samples, by the CPU time of this
+    thread (`cost_clock`), if it costs what the dearest of the last three did: so samples become rarer where they cost
+    more, also in the middle of a window, and an outlier is paid back by a pause. The first sample alone is free of
+    that: without it nothing is known. The highest sample is a lower bound of the peak. The tree is taken at the start,
+    when the workers are all there, and again after a sample in which one of its processes had ended; where it `grows`
+    meanwhile, also when there are new ones.
     """
 
     def __init__(
@@ -135,11 +136,13 @@ class MemorySampler:
         *,
         grows: bool = False,
         clock: Callable[[], float] = time.monotonic,
+        cost_clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self.known = known
         self.interval_s = interval_s
         self.grows = grows
         self.clock = clock
+        self.cost_clock = cost_clock
         self.points: list[MemoryPoint] = []
         self.spent_s = 0.0
         self._costs: tuple[float, ...] = ()
@@ -170,7 +173,7 @@ class MemorySampler:
 
     def step(self) -> None:
         """One sample, and the time of the next."""
-        began = self.clock()
+        began, cost_began = self.clock(), self.cost_clock()
         if self.grows:
             self._take_new_children()
         point = memory_point(self._live, self.known)
@@ -178,7 +181,7 @@ class MemorySampler:
             self._live = processes.tree(self.known.main)
         else:
             self.points.append(point)
-        cost_s = self.clock() - began
+        cost_s = self.cost_clock() - cost_began
         self._costs = (*self._costs[-2:], cost_s)
         self.spent_s += cost_s
         affordable = self._began + (self.spent_s + self.cost_s) / _SMALL_COST - self.cost_s
@@ -194,7 +197,7 @@ class MemorySampler:
 
 
 def hold_needed_s(cost_s: float, longest_s: float = LONGEST_HOLD_S) -> float:
-    """How long workers must be sampled for six samples of `cost_s` each to take 2 % of the time; at most `longest_s`.
+    """How long workers must be sampled for four samples of `cost_s` each to take 2 % of the time; at most `longest_s`.
 
     Where that is not enough there are fewer samples, not dearer ones.
     """

@@ -62,8 +62,8 @@ def sample_tree(
     return tuple(points or memory.points), threads.finish()
 
 
-def sample_cost_s(processes: ProcessMap, clock: Callable[[], float] = time.monotonic) -> float:
-    """What one sample of a tree's memory costs, in s."""
+def sample_cost_s(processes: ProcessMap, clock: Callable[[], float] = time.thread_time) -> float:
+    """What one sample of a tree's memory costs in s of CPU time, whatever else the machine does."""
     live = tree(processes.main)
     began = clock()
     memory_point(live, processes)

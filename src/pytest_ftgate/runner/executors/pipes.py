@@ -32,12 +32,14 @@ class Hub:
         self.reports = [os.pipe() for _ in range(setup["workers"])]
         self.gathered: dict[int, dict[str, Any]] = {}
         self.iteration = 0
+        self.words: list[int] = []
+        """Of held iterations of workers in this process, which share it; a list, so that a worker sees it change."""
         self.dead: Callable[[int], str] = lambda index: ""
         self.sentinels: list[int] = []
 
     def port(self, index: int) -> Port:
         """The ends of worker `index`, for workers that share this process's descriptors."""
-        return Port((self.go[0][0], self.go[1][0]), self.reports[index][1])
+        return Port((self.go[0][0], self.go[1][0]), self.reports[index][1], self.words)
 
     def release(self, order: Order) -> None:
         """Let all workers go with one write, so that none is released before the others wait for the same GIL."""
@@ -60,6 +62,14 @@ class Hub:
             for index in self._readable(None):
                 self.gathered[index] = report = self._receive(index)
                 raise_first_error([report])
+
+    def ended_within(self, seconds: float, first: int) -> bool:
+        """Whether one of the workers below `first` has a report ready or has died; waits for it at most so long."""
+        self.gathered = {index: {} for index in range(first, len(self.reports))}
+        try:
+            return bool(self._readable(seconds))
+        finally:
+            self.gathered = {}
 
     def gather_rest(self, seconds: float) -> None:
         """After an error: take the reports that still come within `seconds`."""
@@ -141,6 +151,9 @@ class PipeWorkers:
         self.stop = loading.stopper(setup)
         self.broken = False
 
+    shares_memory = False
+    """Whether the workers share this process's objects."""
+
     def make(self, index: int, hub: Hub) -> Any:
         """Construct worker `index`; it has `start` and `join`."""
         raise NotImplementedError
@@ -170,8 +183,11 @@ class PipeWorkers:
         if new:
             self._start(hub)
         released_ns = now_ns()
-        hub.release(order)
-        observer.released(self)
+        if order.loops:
+            hub.release(order)
+            observer.released(self)
+        else:
+            self._hold(hub, order, observer)
         reports = self._collect_by_role(hub) if self.setup["roles"] else hub.collect()
         if order.flags & AT_BARRIER:
             self._at_barrier(hub, observer)
@@ -189,6 +205,24 @@ class PipeWorkers:
             gc.unfreeze()
         raise_first_error(reports)
         return IterationResult(released_ns - begin_ns, end_ns - released_ns, joined_ns - end_ns, cpu_ns, reports, led)
+
+    def _hold(self, hub: Hub, order: Order, observer: Observer) -> None:
+        """Keep the leading workers at work from the end of their first calls on, until the window has passed."""
+        from ..held import FileWords, Stop, endless
+
+        count = leaders(self.setup)
+        words: list[int] | FileWords = hub.words
+        if self.shares_memory:
+            hub.words[:] = endless(count)
+        else:
+            words = FileWords(self.setup["held"], count)
+        stop = Stop(words, count, lambda seconds: hub.ended_within(seconds, count))
+        hub.release(order)
+        stop.wait_for_first()
+        observer.released(self)
+        stop.after(order.window_ns / 1e9)
+        if isinstance(words, FileWords):
+            words.close()
 
     def _collect_by_role(self, hub: Hub) -> list[dict[str, Any]]:
         hub.gathered.clear()

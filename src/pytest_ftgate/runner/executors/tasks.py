@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from ..loading import Setup
 
 
+FIRST_CALLS_S = 0.001
+
+
 class TaskWorkers:
     """Tasks of one event loop."""
 
@@ -59,11 +62,18 @@ class TaskWorkers:
         ready, go = asyncio.Semaphore(0), asyncio.Event()
         cpu_ns = -process_time_ns()
         begin_ns = now_ns()
-        running = [asyncio.create_task(self._run(worker, order, ready, go)) for worker in self.workers]
+        words, orders = (_together if not order.loops else _alike)(order, self.setup)
+        running = [
+            asyncio.create_task(self._run(worker, own, ready, go))
+            for worker, own in zip(self.workers, orders, strict=True)
+        ]
         for _ in running:
             await ready.acquire()
         released_ns = now_ns()
         go.set()
+        if not order.loops:
+            await self._first_calls(running, words)
+            words[0] = now_ns() + order.window_ns
         observer.released(self)
         if self.setup["roles"]:
             await self._end_by_role(running)
@@ -73,6 +83,14 @@ class TaskWorkers:
         led = reports[: leaders(self.setup)]
         end_ns = max(report["end_ns"] for report in led)
         return IterationResult(released_ns - begin_ns, end_ns - released_ns, joined_ns - end_ns, cpu_ns, reports, led)
+
+    async def _first_calls(self, running: list[Any], words: list[int]) -> None:
+        """Wait until every leading task has ended its first call, or one has ended by itself."""
+        from asyncio import sleep
+
+        led = running[: leaders(self.setup)]
+        while min(words[2:]) < 2 and not any(task.done() for task in led):
+            await sleep(FIRST_CALLS_S)
 
     async def _end_by_role(self, running: list[Any]) -> None:
         """Wait for the leaders, stop the others and wait for them; at the first error end all that still run."""
@@ -126,3 +144,15 @@ class TaskWorkers:
     def close(self) -> None:
         """Close the event loop."""
         self.runner.close()
+
+
+def _alike(order: Order, setup: Setup) -> tuple[list[int], list[Order]]:
+    return [], [order] * setup["workers"]
+
+
+def _together(order: Order, setup: Setup) -> tuple[list[int], list[Order]]:
+    """The words of a held iteration, and the order of each task."""
+    from ..held import TaskTally, task_words
+
+    words = task_words(leaders(setup))
+    return words, [Order(0, order.window_ns, order.flags, TaskTally(words, index)) for index in range(setup["workers"])]

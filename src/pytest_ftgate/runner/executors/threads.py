@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 class ThreadWorkers(PipeWorkers):
     """Plain `threading.Thread`s."""
 
+    shares_memory = True
+
     def make(self, index: int, hub: Hub) -> Any:
         """A thread that runs the worker loop."""
         args = (self.setup, index, hub.port(index), self.shared, self.fresh, False)

@@ -1,0 +1,168 @@
+"""The values of launches that a recording keeps, and new launches compared with them. Pure.
+
+A value of this run and a stored one are read by the same name, so that both are the same number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import median
+from typing import Final, TypeAlias
+
+from ..model import Metric, Sample
+from ..stats import rank_tests
+from ..store.schema import Recording, StoredCell
+from . import metrics, per_launch
+from .comparisons import UNITS, Numbers
+from .memory_figures import memory_values
+from .metrics import LEAST_TAIL_ITERATIONS, MetricRow
+
+OF_CONTROL = "x control"
+"""The unit of a time over that of the control workload."""
+CONTROL: Final = "control"
+WALL_OF_CONTROL: Final = "wall/control"
+TAIL_OF_CONTROL: Final = "tail/control"
+USS_WRITTEN: Final = "uss/written"
+"""What is stored beside the metrics: the control's floor in ns, the wall time and the tail over the control, and the
+part of USS that was written to (`uss` is then the whole of it)."""
+ByRound: TypeAlias = Mapping[int, float]
+Source: TypeAlias = Callable[[str], ByRound]
+"""Name -> round -> value, of this run or of a recording; empty for what it lacks."""
+
+
+# ---- what is stored
+
+
+def stored_values(sample: Sample) -> dict[str, ByRound]:
+    """Name -> round -> value of everything that a recording keeps of a sample."""
+    own = {
+        f"{kind}.{name}"
+        for launch in sample.launches
+        for kind, names in (("timer", launch.timers), ("counter", launch.counters), ("peak", launch.peaks))
+        for name in names
+    }
+    return {name: value_of(sample, name) for name in (*metrics.TABLE, *_BESIDE, *sorted(own))}
+
+
+def value_of(sample: Sample, name: str) -> ByRound:
+    """Round -> value by the name that it is stored under."""
+    read = _BESIDE.get(name) or metrics.row(name).read
+    return read(sample)
+
+
+def _control(sample: Sample) -> ByRound:
+    return per_launch.launch_values(sample.control)
+
+
+def _walls(sample: Sample) -> ByRound:
+    """The ratio of a launch's iterations to those of the control, each to the one beside it."""
+    return {
+        order: rank_tests.iterations_ratio(own, control, rank_tests.PAIRED)
+        for order, (own, control) in per_launch.sides_by_order(sample.launches, sample.control).items()
+    }
+
+
+def _tails(sample: Sample) -> ByRound:
+    """A launch's slow iterations over the control's median."""
+    # Not over the control's own tail, which would add its noise.
+    return {
+        order: rank_tests.tail(own) / median(control)
+        for order, (own, control) in per_launch.sides_by_order(sample.launches, sample.control).items()
+        if len(own) >= LEAST_TAIL_ITERATIONS
+    }
+
+
+def _whole_uss(sample: Sample) -> ByRound:
+    return memory_values(sample.memory, lambda point: point.uss_bytes)
+
+
+def _written_uss(sample: Sample) -> ByRound:
+    return memory_values(sample.memory, lambda point: point.written_bytes)
+
+
+_BESIDE: Final[Mapping[str, metrics.Reader]] = {
+    CONTROL: _control,
+    WALL_OF_CONTROL: _walls,
+    TAIL_OF_CONTROL: _tails,
+    Metric.USS: _whole_uss,
+    USS_WRITTEN: _written_uss,
+}
+"""The readers of what is stored under another name, or in another way, than the metric table has it."""
+
+
+# ---- compared with what is stored
+
+
+def with_stored(new: Sample, entry: StoredCell, names: Iterable[str] = metrics.GATING) -> dict[str, Numbers]:
+    """A cell's launches against its recordings on this machine; a metric that is not stored is left out.
+
+    Times are divided by those of the control workload of the same launches. `new` may lack a metric that is stored.
+    """
+    sources = [source_of(new), *map(source_of, entry.recordings)]
+    found = {}
+    for row in map(metrics.row, names):
+        read, unit = (_of_control(row), OF_CONTROL) if row.unit == "time" else (_alike(row, sources), UNITS[row.unit])
+        found[row.name] = _numbers(map(read, sources), unit)
+    return {name: numbers for name, numbers in found.items() if numbers.reference}
+
+
+def portable(
+    new: Sample,
+    entry: StoredCell,
+    *,
+    executor: Sample | None = None,
+    stored_executor: StoredCell | None = None,
+    names: Iterable[str] = metrics.GATING,
+) -> dict[str, Numbers]:
+    """Machine-independent metrics against a recording of another machine, and the time over that of the reference
+    executor, whose launches of the same runs are `executor` and `stored_executor`.
+    """
+    sources = [source_of(new), *map(source_of, entry.recordings)]
+    rows = (row for row in map(metrics.row, names) if row.portable)
+    found = {row.name: _numbers(map(_alike(row, sources), sources), UNITS[row.unit]) for row in rows}
+    if executor is not None and stored_executor is not None:
+        of_runs = {each.recorded_at: source_of(each) for each in stored_executor.recordings}
+        others = [source_of(executor), *(of_runs.get(each.recorded_at, _nothing) for each in entry.recordings)]
+        ratios = (_over(own(Metric.WALL), other(Metric.WALL)) for own, other in zip(sources, others, strict=True))
+        found[Metric.RATIO] = _numbers(ratios, "x")
+    return {name: numbers for name, numbers in found.items() if numbers.reference}
+
+
+def source_of(side: Sample | Recording) -> Source:
+    """What reads the values of this run or of a recording."""
+    return side.by_order if isinstance(side, Recording) else lambda name: value_of(side, name)
+
+
+def _nothing(_: str) -> ByRound:
+    return {}
+
+
+def _of_control(row: MetricRow) -> Callable[[Source], ByRound]:
+    """Reads a time over that of the control."""
+    name = {Metric.WALL.value: WALL_OF_CONTROL, Metric.TAIL.value: TAIL_OF_CONTROL}.get(row.name)
+    if name is not None:
+        return lambda source: source(name)
+    return lambda source: _positive(row, _over(source(row.name), source(CONTROL)))
+
+
+def _alike(row: MetricRow, sources: Sequence[Source]) -> Callable[[Source], ByRound]:
+    """Reads a metric in its own unit: the written part of USS, unless any of the sources lacks it."""
+    written = row.name == Metric.USS and all(source(USS_WRITTEN) or not source(row.name) for source in sources)
+    name = USS_WRITTEN if written else row.name
+    return lambda source: _positive(row, source(name))
+
+
+def _positive(row: MetricRow, values: ByRound) -> ByRound:
+    """The values, without those that have no logarithm where logs are compared."""
+    return values if row.scale == "share" else {order: value for order, value in values.items() if value > 0}
+
+
+def _over(values: ByRound, reference: ByRound) -> ByRound:
+    return {order: values[order] / reference[order] for order in sorted(values.keys() & reference.keys())}
+
+
+def _numbers(sides: Iterable[ByRound], unit: str) -> Numbers:
+    """The numbers of the new launches, which stand first, and of the recordings that have any."""
+    new, *stored = (tuple(values.values()) for values in sides)
+    known = tuple(values for values in stored if values)
+    return Numbers(new, tuple(value for values in known for value in values), unit, recordings=known)

@@ -1,0 +1,100 @@
+"""The test of pairs: moderated, clipped scores. Pure.
+
+A pair's score is its distance from a limit over the standard deviation that a pair is expected to have. That has three
+parts: `spread`, the standard deviation between pairs of launches of the same code, which is stated for each metric; the
+standard error that the pair's own iterations show; and a common factor, by which the pairs
+themselves correct both. So three pairs can decide what is obvious, where an exact rank test of n pairs never gives less
+than 2^-n.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from .rank_tests import gini_deviation
+
+# numpy is imported where it is used: the metric table reads this wing, and declaring a test must stay light.
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats: TypeAlias = NDArray[np.float64]
+
+PRIOR_FREEDOM = 12
+"""The weight of the stated standard deviations against that of the pairs: as of so many further pairs."""
+BOUND = 1.5
+"""A failure is judged at so many times the expected spread: some workloads differ more from launch to launch, above all
+short ones that fork. A pass is judged at the expected one."""
+CLIP = 4.0
+"""No single pair counts for more standard deviations than this: one disturbed pair decides nothing."""
+
+
+def deviations(shifts: Sequence[float], errors: Sequence[float], spread: float) -> Floats:
+    """The standard deviation of each pair, in the unit of the shifts; blind to where the shifts lie.
+
+    `shifts` are those of pairs (log-ratios or differences), `errors` the standard error of each within its launches
+    (empty: none is known). The variance of a pair, spread^2 + error^2, is multiplied by a factor that pools 1, with a
+    weight of PRIOR_FREEDOM, with the factor that the pairs show around their median (by Gini's mean difference), as
+    Smyth (2004), "Linear models and empirical Bayes methods", moderates variances. Raises ValueError for a spread that
+    is not positive.
+    """
+    import numpy as np
+
+    if not spread > 0:
+        raise ValueError(f"a spread of {spread} is not positive")
+    values = np.asarray(shifts, dtype=np.float64)
+    within = np.asarray(errors, dtype=np.float64) if len(errors) else np.zeros(len(values))
+    expected = np.sqrt(spread**2 + within**2)
+    freedom = max(0, len(values) - 1)
+    observed = gini_deviation((values - np.median(values)) / expected) ** 2 if freedom else 0.0
+    factor = (PRIOR_FREEDOM + freedom * observed) / (PRIOR_FREEDOM + freedom)
+    scaled: Floats = expected * math.sqrt(factor)
+    return scaled
+
+
+def p_above(distances: Sequence[float], scales: Floats, correlation: float = 0.0) -> float:
+    """One-sided p-value that pairs lie above their limits; `distances` are those from the limits (positive: above).
+
+    The sum of the scores, each clipped at CLIP (Huber 1964, "Robust estimation of a location parameter"), over its
+    standard deviation, against Student's t with the degrees of freedom of `deviations`. `correlation` is that of
+    neighbouring values, which decays geometrically. 1.0 without distances.
+    """
+    import numpy as np
+    from scipy.special import stdtr  # half a second: only a run that measured pays it
+
+    count = len(distances)
+    if not count:
+        return 1.0
+    scores = np.clip(np.asarray(distances, dtype=np.float64) / scales, -CLIP, CLIP)
+    statistic = float(scores.sum()) / math.sqrt(variance_of_sum(count, correlation))
+    return float(stdtr(PRIOR_FREEDOM + count - 1, -statistic))
+
+
+def variance_of_sum(count: int, correlation: float) -> float:
+    """The variance of the sum of `count` standard values, neighbours of which have this correlation (decaying)."""
+    return count + 2 * sum((count - lag) * correlation**lag for lag in range(1, count) if correlation)
+
+
+def reach(count: int, level: float, power: float, correlation: float = 0.0) -> float:
+    """How far beyond a limit, in standard deviations of a pair, `count` pairs must lie to decide at `level`.
+
+    With the chance `power`; infinite where the clipped scores of so few pairs cannot reach the level.
+    """
+    from scipy.special import ndtri, stdtrit
+
+    if not 0 < level < 1 or not count:
+        return math.inf
+    of_sum = math.sqrt(variance_of_sum(count, correlation))
+    critical = float(stdtrit(PRIOR_FREEDOM + count - 1, 1 - level))
+    if critical * of_sum > CLIP * count:
+        return math.inf
+    return max(0.0, (critical + float(ndtri(power))) * of_sum / count)
+
+
+def half_width(count: int, level: float) -> float:
+    """Half of the interval of the mean of `count` pairs, in standard deviations of a pair."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(PRIOR_FREEDOM + count - 1, (1 + level) / 2)) / math.sqrt(count)

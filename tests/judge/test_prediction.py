@@ -1,0 +1,195 @@
+"""Decisions from stored recordings: at their limits, on seeded noise, and when there are launches enough."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from scipy.stats import t
+
+from pytest_ftgate.judge import metrics, prediction
+from pytest_ftgate.model import Comparison, Decision, Metric, MetricVerdict
+
+STORED = (0.98, 1.01, 1.0, 0.99, 1.02, 1.0, 1.01, 0.985, 1.005, 0.995, 1.015, 0.99)
+ALPHA, BETA = 5e-4, 0.04
+
+
+def of(new: Sequence[float], metric: Metric = Metric.WALL, **fields: float) -> Comparison:
+    """New launches with the limits of a screen of times."""
+    limits = {"margin": 0.02, "effect": 0.15, "alpha": ALPHA, "beta": BETA} | fields
+    return Comparison(metric=metric, new=tuple(new), reference=(), unit="x control", **limits)  # type: ignore[arg-type]
+
+
+def share(new: Sequence[float]) -> Comparison:
+    return of(new, Metric.LOCK_WAIT, margin=0.25, effect=0.5, floor=0.01)
+
+
+def times(factor: float, count: int = 8) -> tuple[float, ...]:
+    return tuple(factor * value for value in STORED[:count])
+
+
+def predicted(
+    factor: float, recordings: Sequence[Sequence[float]], metric: Metric = Metric.WALL, **fields: float
+) -> MetricVerdict:
+    return prediction.predict(of(times(factor), metric, **fields), recordings)
+
+
+class TestLimits:
+    def test_only_what_no_recording_would_do_fails_and_what_no_slower_one_would_passes(self) -> None:
+        recordings = [times(factor) for factor in (0.97, 1.0, 1.03, 1.01)]
+        for factor, decision in (
+            (1.0, Decision.PASSED),
+            (1.1, Decision.INCONCLUSIVE),
+            (1.4, Decision.REGRESSED),
+            (0.9, Decision.PASSED),
+            (0.65, Decision.IMPROVED),
+        ):
+            verdict = predicted(factor, recordings)
+            assert verdict.decision is decision
+            assert verdict.ratio is not None
+            assert verdict.ratio.low < factor / 1.0025 < verdict.ratio.high
+        assert predicted(1.0, recordings).reason == ""
+
+    def test_the_reason_says_how_many_and_how_far(self) -> None:
+        verdict = predicted(1.05, [STORED, STORED])
+        match = re.fullmatch(
+            r"\+\S+ % against 2 stored recordings, which can only detect a change beyond \+(\S+) %; "
+            r"--ftgate-against or more recordings would settle it",
+            verdict.reason,
+        )
+        assert match
+        assert verdict.decision is Decision.INCONCLUSIVE
+        beyond = 1 + float(match[1]) / 100
+        assert predicted(beyond + 0.01, [STORED, STORED]).decision is Decision.REGRESSED
+        assert predicted(beyond - 0.01, [STORED, STORED]).decision is Decision.INCONCLUSIVE
+
+    def test_they_are_those_of_the_t_interval_of_the_next(self) -> None:
+        """With the prior's weight gone they are the textbook's, with the recording as the unit."""
+        centres = np.log([1.0, 1.04, 0.97, 1.02, 1.01])
+        prior = prediction.PRIOR_FREEDOM * metrics.row(Metric.WALL).spread ** 2
+        freedom = prediction.PRIOR_FREEDOM + 4
+        variance = (prior + ((centres - centres.mean()) ** 2).sum()) / freedom * (1 + 1 / 5)
+        recordings = [(float(np.exp(centre)),) * 3 for centre in centres]
+        fails = centres.mean() + math.log(1.02) + t.isf(ALPHA, freedom) * math.sqrt(variance)
+        passes = centres.mean() + math.log(1.15) - t.isf(BETA, freedom) * math.sqrt(variance)
+        for bound, below, above in (
+            (fails, Decision.INCONCLUSIVE, Decision.REGRESSED),
+            (passes, Decision.PASSED, Decision.INCONCLUSIVE),
+        ):
+            for step, decision in ((-1e-9, below), (1e-9, above)):
+                assert prediction.predict(of((math.exp(bound + step),) * 5), recordings).decision is decision
+
+    def test_more_recordings_see_more(self) -> None:
+        few, many = (predicted(1.2, [STORED] * count).decision for count in (1, 12))
+        assert (few, many) == (Decision.INCONCLUSIVE, Decision.REGRESSED)
+
+    def test_launches_do_not_count_as_recordings(self) -> None:
+        once, often = (predicted(1.1, [launches]).ratio for launches in (STORED, STORED * 50))
+        assert once is not None
+        assert often is not None
+        assert (often.low, often.high) == pytest.approx((once.low, once.high), rel=0.01)
+
+    def test_few_launches_that_vary_foretell_little(self) -> None:
+        """Of three launches of threads at one lock, an hour before, whose ratios to the control were like these."""
+        wild = (0.0012, 0.0009, 0.0012)
+        one = prediction.predict(of((1.44 * 0.0012,)), [wild])
+        assert one.decision is Decision.INCONCLUSIVE
+        steady = prediction.predict(of((1.44 * 0.0012,)), [(0.0012, 0.00119, 0.00121)])
+        assert steady.decision is Decision.REGRESSED
+
+    def test_what_medians_vary_by(self) -> None:
+        """As medians of n normal values vary, by simulation."""
+        rng = np.random.default_rng(7)
+        for n in (9, 25):
+            values = rng.normal(0.0, 0.1, (20_000, n))
+            told = np.mean([prediction._launch_deviation([run]) for run in values[:400]]) / math.sqrt(n)
+            assert float(told) == pytest.approx(float(np.median(values, axis=1).std()), rel=0.08)
+
+    def test_recordings_that_differ_decide_less(self) -> None:
+        wild = [times(factor) for factor in (0.8, 1.3, 0.9, 1.1)]
+        assert predicted(1.4, wild).decision is Decision.INCONCLUSIVE
+        assert predicted(1.0, wild).decision is Decision.INCONCLUSIVE
+
+    def test_scaling_and_shares(self) -> None:
+        assert predicted(0.6, [STORED] * 3, Metric.SCALING).decision is Decision.REGRESSED
+        assert predicted(1.7, [STORED] * 3, Metric.SCALING).decision is Decision.IMPROVED
+        quiet: list[tuple[float, ...]] = [(0.0,) * 8, (0.0,) * 8]
+        for value, decision in ((0.0, Decision.PASSED), (0.015, Decision.INCONCLUSIVE), (0.2, Decision.REGRESSED)):
+            verdict = prediction.predict(share((value,) * 8), quiet)
+            assert verdict.decision is decision
+            assert verdict.points is not None
+            assert verdict.points.value == pytest.approx(value)
+            assert verdict.ratio is None
+        assert prediction.predict(share((0.0,) * 8), [(0.3,) * 8] * 3).decision is Decision.IMPROVED
+
+    def test_a_floor_is_no_change(self) -> None:
+        assert predicted(1.4, [STORED] * 4, floor=0.0).decision is Decision.REGRESSED
+        assert predicted(1.4, [STORED] * 4, floor=0.5).decision is Decision.PASSED
+
+    def test_nothing_stored_and_no_number(self) -> None:
+        assert predicted(1.0, []).decision is Decision.NO_BASELINE
+        assert predicted(1.0, [(math.nan,)]).decision is Decision.ERROR
+        assert prediction.predict(of(()), [STORED]).decision is Decision.ERROR
+
+
+class TestRates:
+    """Recordings that differ by as much as the prior expects, of launches with noise of their own."""
+
+    TRIES = 400
+
+    def count(self, change: float, decision: Decision, recordings: int, alpha: float = ALPHA) -> int:
+        rng, found = np.random.default_rng(67), 0
+        for _ in range(self.TRIES):
+            stored = [tuple(np.exp(rng.normal(0, 0.04) + rng.normal(0, 0.05, 8))) for _ in range(recordings)]
+            new = tuple((1 + change) * np.exp(rng.normal(0, 0.04) + rng.normal(0, 0.05, 12)))
+            for there in range(1, 13):
+                verdict = prediction.predict(of(new[:there], alpha=alpha, final=there == 12), stored)
+                if verdict.more in (None, 0):
+                    break
+            found += verdict.decision is decision
+        return found
+
+    @staticmethod
+    def most(rate: float, tries: int) -> float:
+        return tries * rate + 3 * math.sqrt(tries * rate)
+
+    @pytest.mark.parametrize("recordings", [1, 4])
+    def test_unchanged_hardly_ever_fails(self, recordings: int) -> None:
+        assert self.count(0.0, Decision.REGRESSED, recordings, alpha=0.01) <= self.most(0.01, self.TRIES)
+
+    @pytest.mark.parametrize("recordings", [1, 4])
+    def test_the_effect_hardly_ever_passes(self, recordings: int) -> None:
+        assert self.count(0.15, Decision.PASSED, recordings) <= self.most(BETA, self.TRIES)
+
+    def test_unchanged_mostly_passes(self) -> None:
+        assert self.count(0.0, Decision.PASSED, 4) >= 0.7 * self.TRIES
+
+
+class TestWhen:
+    """While launches may follow: one look, when the new ones no longer limit what can be said."""
+
+    def launches(self, noise: float, count: int, centre: float = 1.0) -> tuple[float, ...]:
+        return tuple(centre * math.exp(noise * (-1) ** index) for index in range(count))
+
+    def at(self, count: int, noise: float, centre: float = 1.0, final: bool = False) -> MetricVerdict:
+        comparison = of(self.launches(noise, count, centre), final=final)
+        return prediction.predict(comparison, [self.launches(noise, 12)] * 3)
+
+    @pytest.mark.parametrize(("noise", "count"), [(0.001, 5), (0.03, 5), (0.05, 10), (0.2, 12)])
+    def test_noise_asks_for_launches(self, noise: float, count: int) -> None:
+        for centre in (0.5, 1.0, 1.1, 3.0):
+            for there in range(1, count):
+                verdict = self.at(there, noise, centre)
+                assert verdict.decision is Decision.INCONCLUSIVE
+                assert verdict.more
+                assert there + verdict.more <= 12
+            assert {self.at(more, noise, centre).more for more in range(count, 13)} <= {None, 0}
+
+    def test_at_the_end_what_there_is_decides(self) -> None:
+        assert self.at(2, 0.001).more == 3
+        assert self.at(2, 0.001, final=True).decision is Decision.PASSED
+        assert self.at(2, 0.001, 2.0, final=True).decision is Decision.REGRESSED
+        assert self.at(2, 0.001, 1.1, final=True).more == 0
