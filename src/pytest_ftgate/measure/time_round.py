@@ -42,6 +42,7 @@ class TimeRound:
             self._interleave(launches)
             self._each(self._checked_last(launches), "checking results", self._check)
             self.context.sample_conditions()
+            self._each(launches, "ending", lambda launch: launch.handle.close())
             self._each(launches, "ending", self._finish)
 
     @contextlib.contextmanager
