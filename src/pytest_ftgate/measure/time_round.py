@@ -45,6 +45,7 @@ class TimeRound:
             except budget.TimeIsUp:
                 counted = self._cut(launches)
             self.context.sample_conditions()
+            self._each(counted, "ending", lambda launch: launch.handle.close(), late=True)
             self._each(counted, "ending", self._finish, late=True)
 
     def _iterate(self, launches: Sequence[RunningLaunch]) -> None:
