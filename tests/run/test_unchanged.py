@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +22,7 @@ from pytest_ftgate.run import worktrees
 from pytest_ftgate.run.folder import RunFolder
 from pytest_ftgate.run.git import Checkout
 from pytest_ftgate.run.references import References
-from pytest_ftgate.run.sides import ABSENT, Finding, Note, Place, Side, compare, read_notes
+from pytest_ftgate.run.sides import ABSENT, Finding, Note, Place, Side, compare, loaded_part, read_notes
 from pytest_ftgate.run.targets import Targets
 from pytest_ftgate.run.unchanged import Checked, UnchangedCells
 from pytest_ftgate.runner import reads
@@ -169,6 +170,43 @@ def test_a_path_of_the_side_itself_is_the_same_in_both(sides: tuple[Side, Side])
     assert not same(sides, reads.FILE, "link2")
 
 
+def library(*sections: tuple[bytes, int, int, bytes]) -> bytes:
+    """A shared library (64 bits, little-endian) of sections: a name, a kind, flags and the content."""
+    sections = (*sections, (b".names", 3, 0, b"\0".join(name for name, *_ in sections) + b"\0.names\0"))
+    names, body, table = sections[-1][3], b"", b""
+    for name, kind, flags, content in sections:
+        at = names.index(name + b"\0")
+        table += struct.pack("<IIQQQQIIQQ", at, kind, flags, 0, 64 + len(body), len(content), 0, 0, 1, 0)
+        body += content
+    head = b"\x7fELF\x02\x01".ljust(0x28, b"\0") + struct.pack("<Q", 64 + len(body)) + bytes(10)
+    return head + struct.pack("<HHH", 64, len(sections), len(sections) - 1) + body + table
+
+
+@pytest.mark.parametrize(
+    ("changed", "differs"),
+    [
+        ({}, False),
+        ({b".text": b"other code"}, True),
+        ({b".debug_line": b"/trees/old/src"}, False),
+        ({b".note.gnu.build-id": b"another id"}, False),
+    ],
+)
+def test_a_shared_library_is_what_is_loaded_of_it(
+    sides: tuple[Side, Side], changed: dict[bytes, bytes], differs: bool
+) -> None:
+    contents = {b".text": b"code", b".note.gnu.build-id": b"an id", b".debug_line": b"/trees/new/src"}
+    flags = {b".text": 2, b".note.gnu.build-id": 2, b".debug_line": 0}
+    for side, found in zip(sides, (contents, contents | changed), strict=True):
+        path = Path(side.bases["top"], "a.so")
+        path.write_bytes(library(*((name, 1, flags[name], content) for name, content in found.items())))
+    assert same(sides, reads.FILE, "a.so") is not differs
+
+
+def test_what_only_begins_like_a_shared_library_is_compared_whole() -> None:
+    for content in (b"\x7fELF\x02\x01", b"\x7fELF\x02\x01" + bytes(200), b"\x7fELF\x01\x01 and more", b"text"):
+        assert loaded_part(content) == content
+
+
 def test_a_folder_is_its_names_kinds_and_sizes_without_bytecode(sides: tuple[Side, Side]) -> None:
     for side in sides:
         write(side, "data/a.txt", "one")
@@ -183,21 +221,37 @@ def test_a_folder_is_its_names_kinds_and_sizes_without_bytecode(sides: tuple[Sid
     assert not same(sides, reads.FOLDER, "data")
 
 
+SEARCHED = (Note(reads.SUFFIX, ".py"), Note(reads.SUFFIX, ".cpython-314-x.so"))
+
+
 @pytest.mark.parametrize(
-    ("added", "hidden"),
-    [("mod.py", True), ("mod.cpython-314.so", True), ("mod/x.py", True), ("other.py", False), ("mode.py", False)],
+    ("added", "differs"),
+    [
+        ("mod.py", "mod.py"),
+        ("mod.cpython-314-x.so", "mod.cpython-314-x.so"),
+        ("mod/x.py", "mod"),
+        ("mod.cpython-314t-x.so", ""),
+        ("mod.c", ""),
+        ("other.py", ""),
+        ("mode.py", ""),
+    ],
 )
-def test_a_search_sees_only_what_may_be_that_module(sides: tuple[Side, Side], added: str, hidden: bool) -> None:
-    write(sides[0], added, "")
-    assert same(sides, reads.MODULE, "mod") is not hidden
+def test_a_search_sees_only_what_may_be_that_module(sides: tuple[Side, Side], added: str, differs: str) -> None:
+    changed, reference = sides
+    write(reference, added, "")
+    notes = (BEGUN, *SEARCHED, Note(reads.MODULE, f"{changed.bases['top']}/mod"))
+    found = compare(notes, changed.place_of, changed.fingerprint, reference.fingerprint, watched=True)
+    assert found.reason == (f"{differs} differs" if differs else "")
 
 
 def test_a_folder_that_becomes_a_package_is_found_by_a_search(sides: tuple[Side, Side]) -> None:
+    changed, reference = sides
     for side in sides:
         write(side, "mod/x.py", "")
-    assert same(sides, reads.MODULE, "mod")
-    write(sides[1], "mod/__init__.py", "")
-    assert not same(sides, reads.MODULE, "mod")
+    write(reference, "mod/__init__.py", "")
+    notes = (BEGUN, *SEARCHED, Note(reads.MODULE, f"{changed.bases['top']}/mod"))
+    found = compare(notes, changed.place_of, changed.fingerprint, reference.fingerprint, watched=True)
+    assert found.reason == "mod/__init__.py differs"
 
 
 def test_a_place_is_found_through_links_and_outside_there_is_none(sides: tuple[Side, Side], tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import stat
+import struct
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from importlib import metadata
@@ -22,6 +23,9 @@ IS_FOLDER: Final = "folder"
 _PLACED: Final = frozenset((reads.FILE, reads.FOLDER, reads.MODULE, reads.WRITTEN))
 _BYTECODE: Final = re.compile(r"(?:(.*)/)?__pycache__/([^/]+?)\.[^/.]+(?:\.opt-\d)?\.pyc(?:\.\d+)?")
 _AT_START: Final = ("*.pth", "__editable__*", "*customize.py")
+_LOADED: Final = 2
+_ZEROS: Final = 8
+"""Of a section of a shared library: a flag, and a kind that has no content in the file."""
 _CANNOT: Final = "cannot be followed"
 
 
@@ -65,21 +69,30 @@ def compare(
     notes = list(dict.fromkeys(notes))
     if not any(note.kind == reads.STARTED for note in notes):
         return Finding(0, "what it reads could not be noted")
-    bound = {note.text for note in notes if note.kind == reads.BOUND}
+    bound, suffixes = ({note.text for note in notes if note.kind == kind} for kind in (reads.BOUND, reads.SUFFIX))
     files: set[Place] = set()
     for note in notes:
         place = place_of(note.text) if note.kind in _PLACED else None
-        reason = _not_followed(note, place, bound, watched)
-        if place is not None and note.kind != reads.WRITTEN:
-            place = Place(place.base, _source(place.path))
-            found = changed(note.kind, place)
-            if found != reference(note.kind, place):
-                reason = f"{place.path or 'its folder'} differs"
-            elif note.kind == reads.FILE and found not in (ABSENT, IS_FOLDER):
-                files.add(place)
-        if reason:
+        if reason := _not_followed(note, place, bound, watched):
             return Finding(len(files), reason)
+        for each in _compared(note, place, suffixes):
+            found = changed(note.kind, each)
+            if found != reference(note.kind, each):
+                return Finding(len(files), f"{each.path or 'its folder'} differs")
+            if note.kind == reads.FILE and found not in (ABSENT, IS_FOLDER):
+                files.add(each)
     return Finding(len(files), "")
+
+
+def _compared(note: Note, place: Place | None, suffixes: Iterable[str]) -> list[Place]:
+    """The places that a note is about: of a search all that it may find, of bytecode the source."""
+    if place is None or note.kind == reads.WRITTEN:
+        return []
+    if note.kind != reads.MODULE:
+        return [Place(place.base, _source(place.path))]
+    package = os.path.join(place.path, "__init__")
+    files = (f"{path}{suffix}" for path in (place.path, package) for suffix in sorted(suffixes))
+    return [place, *(Place(place.base, path) for path in files)]
 
 
 def _not_followed(note: Note, place: Place | None, bound: set[str], watched: bool) -> str:
@@ -134,7 +147,7 @@ class Side:
     def fingerprint(self, kind: str, place: Place) -> str:
         """See Fingerprint; a path of this side within a file counts as the same path of the other."""
         if (kind, place) not in self._found:
-            look = {reads.FOLDER: self._listed, reads.MODULE: self._importable}.get(kind, self._content)
+            look = {reads.FOLDER: self._listed, reads.MODULE: _kind_of}.get(kind, self._content)
             try:
                 self._found[kind, place] = look(os.path.join(self.bases[place.base], place.path))
             except (FileNotFoundError, NotADirectoryError):
@@ -154,7 +167,7 @@ class Side:
             if status.st_size > LARGE_BYTES:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             else:
-                digest = hashlib.sha256(self._neutral(file.read())).hexdigest()
+                digest = hashlib.sha256(self._neutral(loaded_part(file.read()))).hexdigest()
         return f"{link}{digest} {'executable' if status.st_mode & stat.S_IXUSR else ''}"
 
     def _neutral(self, content: bytes) -> bytes:
@@ -171,14 +184,6 @@ class Side:
                 if entry.name not in ("__pycache__", ".git")
             )
         return repr(seen)
-
-    def _importable(self, path: str) -> str:
-        """What an import of this name may find in this folder."""
-        folder, name = os.path.split(path)
-        with os.scandir(folder) as entries:
-            found = sorted((entry.name, entry.is_dir()) for entry in entries if entry.name.partition(".")[0] == name)
-        inside = os.listdir(path) if (name, True) in found else ()
-        return repr((found, sorted(each for each in inside if each.partition(".")[0] == "__init__")))
 
     def differing_package(self, other: Side) -> str:
         """The first distribution, or file that runs when an interpreter starts, that is not the same; empty for none.
@@ -203,3 +208,31 @@ class Side:
             place = Place("environment", str(path.relative_to(environment)))
             found[path.name] = self.fingerprint(reads.FILE, place)
         return found
+
+
+def _kind_of(path: str) -> str:
+    """What the import system asks of a path. Raises OSError."""
+    return IS_FOLDER if stat.S_ISDIR(os.stat(path).st_mode) else "file"
+
+
+def loaded_part(content: bytes) -> bytes:
+    """Of a shared library what is loaded into memory, without the id of its build; any other content as it is.
+
+    The rest is debugging information, and both name the folder in which the library was built.
+    """
+    if content[:6] != b"\x7fELF\x02\x01":  # 64 bits, little-endian
+        return content
+    try:
+        (table,) = struct.unpack_from("<Q", content, 0x28)
+        size, count, names_at = struct.unpack_from("<HHH", content, 0x3A)
+        sections = [struct.unpack_from("<IIQQQQ", content, table + index * size) for index in range(count)]
+        names = content[sections[names_at][4] :]
+    except (struct.error, IndexError):
+        return content
+    parts = [content[:0x28]]
+    for name_at, kind, flags, address, offset, length in sections:
+        name = names[name_at:].split(b"\0", 1)[0]
+        if flags & _LOADED and name != b".note.gnu.build-id":
+            data = b"" if kind == _ZEROS else content[offset : offset + length]
+            parts.append(b"%s %d %d %d %d " % (name, kind, flags, address, length) + data)
+    return b"".join(parts)

@@ -28,6 +28,8 @@ FOLDER = "folder"
 """A folder that was listed."""
 MODULE = "module"
 """A folder and a name, joined, that the import system looked for in it."""
+SUFFIX = "suffix"
+"""What such a name may end in: `.py`, and those of bytecode and extension modules."""
 WRITTEN = "written"
 """A path that was opened for writing, made, moved or removed."""
 NATIVE = "native"
@@ -134,8 +136,10 @@ class _Opened(_Asked):
 
 
 def _watch_searches() -> None:
-    from importlib.machinery import FileFinder
+    from importlib.machinery import FileFinder, all_suffixes
 
+    for suffix in all_suffixes():
+        note(SUFFIX, suffix)
     find = FileFinder.find_spec
 
     def find_spec(self: Any, fullname: str, target: Any = None) -> Any:
