@@ -891,7 +891,7 @@ def test_a_regression_is_predicted_where_only_the_environment_of_its_reference_f
 
 def test_a_reference_that_dies_later_ends_its_cell(project: Project) -> None:
     def dying(launcher: FakeLauncher) -> FakeLauncher:
-        launcher.trouble = lambda at: failed("boom") if at.reference and at.order > 1 and at.event == MEASURED else None
+        launcher.trouble = lambda at: failed("boom") if at.reference and at.order > 0 and at.event == MEASURED else None
         return launcher
 
     against = project.run(dying(day()), against="main")
