@@ -235,8 +235,8 @@ def recorded(group: Group) -> dict[str, Sample]:
 
 
 BUSY = "others kept the cores busy"
-recorded_once: dict[str, dict[str, Sample]] = {}
-"""By group: what a day before left."""
+recorded_once: dict[tuple[Cell, ...], dict[str, Sample]] = {}
+"""By cells: what a day before left."""
 
 
 def screening(
@@ -246,10 +246,10 @@ def screening(
     refused: Mapping[str, FtgateError] | None = None,
 ) -> Desk:
     """A run in which every cell of the group has something stored; `commits` are those of their recordings."""
-    if group.key not in recorded_once:
-        recorded_once[group.key] = recorded(group)
+    if group.cells not in recorded_once:
+        recorded_once[group.cells] = recorded(group)
     desk = Desk(launcher)
-    for nodeid, sample in recorded_once[group.key].items():
+    for nodeid, sample in recorded_once[group.cells].items():
         commit = (commits or {}).get(nodeid, "1eb3b87")
         desk.stored.all_compared[nodeid] = ComparedWith(
             basis="stored", entry=entry(sample), baseline="baselines/x.json (monday)", commit=commit
