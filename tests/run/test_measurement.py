@@ -477,15 +477,12 @@ class TestFollowUp:
         assert not row.paired.memory  # memory was not in doubt
 
     def test_later_conditions_do_not_doubt_what_passed_before(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        times: list[Conditions] = []
-
-        def unfit(seen: Conditions, basis: str) -> str:
-            times.extend([seen] if seen not in times else [])
-            return BUSY if len(times) > 1 and seen is times[-1] else ""
-
-        monkeypatch.setattr(disturbance, "unfit", unfit)
-        rows = run(screening(day(cells_slower(2.0, THREADS))).measurement(TWO))
-        assert len(times) == 2
+        desk = screening(day(cells_slower(2.0, THREADS)))
+        seen = iter([Conditions(others=0.0), Conditions(others=1.0)])
+        monkeypatch.setattr(ConditionsMonitor, "observe", lambda _: next(seen))
+        monkeypatch.setattr(disturbance, "unfit", lambda seen, basis: BUSY if seen.others else "")
+        rows = run(desk.measurement(TWO))
+        assert next(seen, None) is None
         assert (rows[FORK].verdict.decision, rows[FORK].verdict.basis) == (Decision.PASSED, "stored")
         assert rows[THREADS].verdict.basis == "paired"
 
