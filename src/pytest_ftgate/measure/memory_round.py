@@ -38,21 +38,17 @@ class MemoryRound:
     def measure(self) -> None:
         """One memory launch of each cell that needs one, and of its reference; some launches that only inform.
 
-        If the time is over between the two, neither counts. None is started while a second round of time launches would
-        not fit beside them.
+        None is started while a second round of time launches would not fit beside them. If the time is over before a
+        cell and its reference were held, neither counts.
         """
         budget, needing = self.context.budget, self.context.needing("memory")
         cost_ns = sum(self.cost_ns(side, side.longest_ns) for each in needing for side in each.with_reference)
         early = budget.rounds + 1 < min(LEAST_LAUNCHES, budget.rounds_wanted)
         if early and budget.left_s < budget.round_so_far_s + cost_ns / 1e9:
             return
-        for cell_run in self.context.shuffled(needing):
-            try:
+        with contextlib.suppress(TimeIsUp):
+            for cell_run in self.context.shuffled(needing):
                 self._measure_sides(cell_run)
-            except TimeIsUp:
-                for side in cell_run.with_reference if cell_run.paired else ():
-                    side.memory = [launch for launch in side.memory if launch.order != self.number]
-                return
 
     def _measure_sides(self, cell_run: CellRun) -> None:
         self.context.report(cell_run, "memory")
