@@ -127,7 +127,7 @@ class Subject:
             f"{self.label} {bare_us:8.0f} us bare {sampled_us:8.0f} us sampled  {ratios}"
             f"  {statistics.median(self.samples):3.0f} samples of {cost_s * 1e3:5.2f} ms,"
             f" share {statistics.median(self.shares):6.2%} (max {max(self.shares):.2%});"
-            f" four samples need {hold_needed_s(cost_s):.2f} s"
+            f" three samples need {hold_needed_s(cost_s):.2f} s"
         )
 
     def end(self) -> None:

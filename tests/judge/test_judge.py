@@ -721,12 +721,26 @@ class TestMissed:
 class TestDoubted:
     BUSY, UNSTEADY = "others kept the cores busy", "the machine became 1.4x slower"
 
-    def doubted(self, *metrics: MetricVerdict, compared: str = BUSY, alone: str = UNSTEADY) -> Verdict:
+    def doubted(
+        self,
+        *metrics: MetricVerdict,
+        compared: str = BUSY,
+        alone: str = UNSTEADY,
+        basis: Basis = "stored",
+        same: bool = False,
+    ) -> Verdict:
         before = Verdict(
-            decision=Decision.REGRESSED, metrics=metrics, baseline="x", commit="1eb3b87", basis="stored", why="y"
+            decision=Decision.REGRESSED,
+            metrics=metrics,
+            baseline="x",
+            commit="1eb3b87",
+            basis=basis,
+            why="y",
+            same_code=same,
         )
         found = judge_module.doubted(before, compared, alone)
-        assert (found.baseline, found.commit, found.basis, found.why) == ("x", "1eb3b87", "stored", "y")
+        assert (found.baseline, found.commit, found.basis, found.why) == ("x", "1eb3b87", basis, "y")
+        assert found.same_code is same
         return found
 
     @pytest.mark.parametrize("metric", [Metric.WALL, Metric.TAIL, Metric.LOCK_WAIT, Metric.SCALING, Metric.RATIO])
@@ -757,9 +771,27 @@ class TestDoubted:
         broken = judged(Metric.CONTRACT, Decision.BROKEN, contract=text)
         assert self.doubted(broken).metrics == (broken,)
 
-    @pytest.mark.parametrize("decision", [Decision.PASSED, Decision.IMPROVED, Decision.INCONCLUSIVE])
-    def test_only_failures_are_doubted(self, decision: Decision) -> None:
-        assert self.doubted(judged(Metric.WALL, decision)).metrics == (judged(Metric.WALL, decision),)
+    @pytest.mark.parametrize("decision", [Decision.PASSED, Decision.IMPROVED])
+    def test_passes_are_doubted_where_the_reference_is_of_another_time(self, decision: Decision) -> None:
+        passed = judged(Metric.WALL, decision, reason="")
+        bases: tuple[Basis, ...] = ("stored", "predicted", "portable")
+        for basis in bases:
+            (found,) = self.doubted(passed, basis=basis).metrics
+            assert (found.decision, found.reason) == (Decision.INCONCLUSIVE, f"in doubt: {self.BUSY}")
+            assert missed(found)
+            assert self.doubted(passed, basis=basis, same=True).metrics == (passed,)
+            assert self.doubted(passed, basis=basis, compared="").metrics == (passed,)
+            of_memory = judged(Metric.USS, decision)
+            assert self.doubted(of_memory, basis=basis).metrics == (of_memory,)
+        assert self.doubted(passed, basis="paired").metrics == (passed,)
+
+    def test_a_contract_that_holds_is_believed(self) -> None:
+        held = judged(Metric.CONTRACT, Decision.PASSED, contract="wall < 15 ms")
+        assert self.doubted(held).metrics == (held,)
+
+    def test_what_is_open_stays_as_it_is(self) -> None:
+        open_one = judged(Metric.WALL, Decision.INCONCLUSIVE)
+        assert self.doubted(open_one).metrics == (open_one,)
 
     def test_a_verdict_without_metrics_stays(self) -> None:
         early = Verdict(decision=Decision.ERROR, reason="ValueError")

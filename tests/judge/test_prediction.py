@@ -20,7 +20,7 @@ ALPHA, BETA = 5e-4, 0.04
 def of(new: Sequence[float], metric: Metric = Metric.WALL, **fields: float) -> Comparison:
     """New launches with the limits of a screen of times."""
     limits = {"margin": 0.02, "effect": 0.15, "alpha": ALPHA, "beta": BETA} | fields
-    return Comparison(metric=metric, new=tuple(new), reference=(), unit="x control", **limits)  # type: ignore[arg-type]
+    return Comparison(metric=metric, new=tuple(new), reference=(), unit="x control", stored=True, **limits)  # type: ignore[arg-type]
 
 
 def share(new: Sequence[float]) -> Comparison:
@@ -69,7 +69,7 @@ class TestLimits:
     def test_they_are_those_of_the_t_interval_of_the_next(self) -> None:
         """With the prior's weight gone they are the textbook's, with the recording as the unit."""
         centres = np.log([1.0, 1.04, 0.97, 1.02, 1.01])
-        prior = prediction.PRIOR_FREEDOM * metrics.row(Metric.WALL).spread ** 2
+        prior = prediction.PRIOR_FREEDOM * metrics.row(Metric.WALL).between ** 2
         freedom = prediction.PRIOR_FREEDOM + 4
         variance = (prior + ((centres - centres.mean()) ** 2).sum()) / freedom * (1 + 1 / 5)
         recordings = [(float(np.exp(centre)),) * 3 for centre in centres]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -9,9 +10,12 @@ import pytest
 from fake_launcher import MIB
 from values import FOUR, entry, held, probed, sample_of, timed, windows
 
-from pytest_ftgate.judge import recorded
+from pytest_ftgate.judge import metrics, recorded
 from pytest_ftgate.judge.comparisons import Numbers
 from pytest_ftgate.model import Launch, MemoryPoint, Metric, Sample
+
+NAMES = (*metrics.GATING, Metric.SCALING)
+with_stored, portable = (partial(compared, names=NAMES) for compared in (recorded.with_stored, recorded.portable))
 
 
 def both_sides(numbers: Numbers) -> Any:
@@ -41,7 +45,7 @@ def without(sample: Sample, *names: str) -> Sample:
 
 class TestStored:
     def test_units_and_tests(self) -> None:
-        found = recorded.with_stored(whole(), entry(whole()))
+        found = with_stored(whole(), entry(whole()))
         assert {metric: numbers.unit for metric, numbers in found.items()} == {
             Metric.WALL: "x control",
             Metric.TAIL: "x control",
@@ -49,10 +53,10 @@ class TestStored:
             Metric.LOCK_WAIT: "of the time",
             Metric.SCALING: "x",
         }
-        assert {numbers.test for numbers in found.values()} == {"ranks"}
+        assert all(numbers.recordings for numbers in found.values())
 
     def test_values_are_a_number_a_launch(self) -> None:
-        found = recorded.with_stored(whole(4000), entry(whole()))
+        found = with_stored(whole(4000), entry(whole()))
         assert found[Metric.WALL].new == pytest.approx((4.0, 4.01, 4.02))
         assert found[Metric.WALL].reference == pytest.approx((2.0, 2.01, 2.02))
         assert found[Metric.USS].reference == pytest.approx((MIB, MIB + 1, MIB + 2), rel=1e-5)
@@ -61,11 +65,11 @@ class TestStored:
 
     def test_recordings_are_kept_apart(self) -> None:
         stored = entry(whole(uss=10, count=2), without(whole(), "memory"), whole(uss=30, count=3))
-        uss = recorded.with_stored(whole(), stored)[Metric.USS]
+        uss = with_stored(whole(), stored)[Metric.USS]
         assert uss.recordings == ((10.0, 11.0), (30.0, 31.0, 32.0))
         assert uss.reference == (10.0, 11.0, 30.0, 31.0, 32.0)
         assert [*uss.new] == [MIB, MIB + 1, MIB + 2]
-        walls = recorded.with_stored(whole(), stored)[Metric.WALL]
+        walls = with_stored(whole(), stored)[Metric.WALL]
         assert [len(each) for each in walls.recordings] == [2, 3, 3]
 
     @pytest.mark.parametrize(
@@ -80,10 +84,10 @@ class TestStored:
     def test_what_is_not_stored_is_left_out_and_what_this_run_lacks_stays(
         self, lacking: str, names: set[Metric]
     ) -> None:
-        complete = set(recorded.with_stored(whole(), entry(whole())))
-        never = recorded.with_stored(whole(), entry(without(whole(), lacking)))
+        complete = set(with_stored(whole(), entry(whole())))
+        never = with_stored(whole(), entry(without(whole(), lacking)))
         assert complete - set(never) == names
-        lost = recorded.with_stored(without(whole(), lacking), entry(whole()))
+        lost = with_stored(without(whole(), lacking), entry(whole()))
         assert set(lost) == complete
         assert {metric for metric, numbers in lost.items() if not numbers.new} == names
         assert all(numbers.reference for numbers in lost.values())
@@ -92,7 +96,7 @@ class TestStored:
         own = [timed(0, [1000] * 8 + [3000] * 4), timed(1, [1000] * 9)]
         control = [timed(0, [500] * 8 + [9000] * 4), timed(1, [500] * 9)]
         noted = sample_of(own, control=control)
-        found = recorded.with_stored(noted, entry(sample_of(own, control=control)))[Metric.TAIL]
+        found = with_stored(noted, entry(sample_of(own, control=control)))[Metric.TAIL]
         assert found.new == found.reference == (6.0,)
 
     def test_memory_is_compared_as_all_sides_have_it(self) -> None:
@@ -100,24 +104,24 @@ class TestStored:
         written = sample_of(memory=[Launch(order=0, hash_seed=1, started_at="", memory=(point,))])
         launched = msgspec.structs.replace(written, launches=(timed(0, [2000]),))
         plain = msgspec.structs.replace(launched, memory=(held(0, 70),))
-        assert both_sides(recorded.with_stored(written, entry(launched))[Metric.USS]) == (
+        assert both_sides(with_stored(written, entry(launched))[Metric.USS]) == (
             (40.0,),
             (40.0,),
         )
-        mixed = recorded.with_stored(written, entry(launched, plain))[Metric.USS]
+        mixed = with_stored(written, entry(launched, plain))[Metric.USS]
         assert both_sides(mixed) == ((60.0,), (60.0, 70.0))
 
 
 class TestElsewhere:
     def test_time_is_not_portable(self) -> None:
-        found = recorded.portable(whole(), entry(whole()))
+        found = portable(whole(), entry(whole()))
         assert set(found) == {Metric.USS, Metric.LOCK_WAIT, Metric.SCALING}
         assert found[Metric.USS].unit == "bytes"
 
     def test_the_ratio_to_the_reference_executor_is_of_the_same_run(self) -> None:
         stored = entry(whole(3000), whole(8000), whole(5000))
         executor = entry(whole(2000), whole(1000), days=("tuesday", "monday"))
-        found = recorded.portable(
+        found = portable(
             whole(6000),
             stored,
             executor=whole(2000),
@@ -130,30 +134,30 @@ class TestElsewhere:
         assert [*found.recordings[1]] == pytest.approx(tuesday)
         assert found.reference == pytest.approx([*monday, *tuesday])
         assert found.new == pytest.approx([(6000 + 10 * order) / (2000 + 10 * order) for order in range(3)])
-        assert (found.unit, found.test) == ("x", "ranks")
+        assert found.unit == "x"
 
     def test_launches_of_the_same_order_are_neighbours(self) -> None:
         own = sample_of(timed(order, [1000 * (order + 1)] * 5) for order in range(4))
         other = sample_of(timed(order, [1000] * 5) for order in (3, 1))
-        found = recorded.portable(own, entry(own), executor=other, stored_executor=entry(other))[Metric.RATIO]
+        found = portable(own, entry(own), executor=other, stored_executor=entry(other))[Metric.RATIO]
         assert found.new == pytest.approx((2.0, 4.0))
         assert found.reference == found.new
 
     def test_without_the_reference_executor_there_is_no_ratio(self) -> None:
         here, stored = whole(), entry(whole())
-        assert Metric.RATIO not in recorded.portable(here, stored, executor=here)
-        assert Metric.RATIO not in recorded.portable(here, stored, stored_executor=stored)
+        assert Metric.RATIO not in portable(here, stored, executor=here)
+        assert Metric.RATIO not in portable(here, stored, stored_executor=stored)
         other_days = entry(whole(), days=("sunday",))
-        assert Metric.RATIO not in recorded.portable(here, stored, executor=here, stored_executor=other_days)
+        assert Metric.RATIO not in portable(here, stored, executor=here, stored_executor=other_days)
 
     def test_what_this_run_lacks_stays(self) -> None:
         bare = sample_of([timed(9, [2000])])
-        found = recorded.portable(bare, entry(whole()), executor=whole(), stored_executor=entry(whole()))
+        found = portable(bare, entry(whole()), executor=whole(), stored_executor=entry(whole()))
         assert set(found) == {Metric.USS, Metric.LOCK_WAIT, Metric.SCALING, Metric.RATIO}
         assert all(numbers.reference and not numbers.new for numbers in found.values())
 
     def test_windows_are_compared_by_their_operations(self) -> None:
         own = sample_of([windows(0, [1e6, 0.0, 1e6])], duration_s=1.0)
         other = sample_of([windows(0, [4e6, 4e6, 2e6])], duration_s=1.0)
-        found = recorded.portable(own, entry(own), executor=other, stored_executor=entry(other))[Metric.RATIO]
+        found = portable(own, entry(own), executor=other, stored_executor=entry(other))[Metric.RATIO]
         assert found.new == pytest.approx((4.0,))

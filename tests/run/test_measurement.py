@@ -29,6 +29,7 @@ from values import entry
 from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.judge import disturbance, metrics
 from pytest_ftgate.judge.judge import PAIRED_ROUNDS, SCREEN_LAUNCHES, ComparedWith, Policy
+from pytest_ftgate.judge.prediction import LEAST_LAUNCHES
 from pytest_ftgate.measure import conditions as conditions_module
 from pytest_ftgate.measure.budget import Limits
 from pytest_ftgate.measure.cell_run import PreparedTarget
@@ -233,6 +234,7 @@ def recorded(group: Group) -> dict[str, Sample]:
     return {nodeid: row.sample for nodeid, row in rows.items() if row.sample is not None}
 
 
+BUSY = "others kept the cores busy"
 recorded_once: dict[str, dict[str, Sample]] = {}
 """By group: what a day before left."""
 
@@ -286,12 +288,15 @@ class TestFirstPhase:
         assert all(row.paired is None for row in rows.values())
         assert all(row.sample and len(row.sample.launches) < SCREEN_LAUNCHES for row in rows.values())
 
-    def test_a_screen_that_decides_nothing_ends_after_its_last_round(self) -> None:
-        desk = screening(day(cells_slower(1.12, THREADS), between=0.05), THREADS_ALONE)
+    @pytest.mark.parametrize(("between", "launches"), [(0.003, LEAST_LAUNCHES), (0.3, SCREEN_LAUNCHES)])
+    def test_a_screen_that_decides_nothing_ends_when_more_would_hardly_help(
+        self, between: float, launches: int
+    ) -> None:
+        desk = screening(day(cells_slower(1.12, THREADS), between=between), THREADS_ALONE)
         row = run(desk.measurement(THREADS_ALONE, escalates=False))[THREADS]
         assert row.verdict.decision is Decision.INCONCLUSIVE
         assert row.sample is not None
-        assert len(row.sample.launches) == SCREEN_LAUNCHES
+        assert len(row.sample.launches) == launches
 
     def test_without_anything_stored_its_rounds_are_not_judged(self) -> None:
         desk = Desk(day())
@@ -459,6 +464,31 @@ class TestFollowUp:
         assert rows[THREADS].verdict.decision is Decision.BROKEN
         assert desk.references.pairs == []
 
+    @pytest.mark.parametrize("factor", [1.0, 0.6])
+    def test_what_passes_in_doubt_is_paired_with_its_commit(
+        self, monkeypatch: pytest.MonkeyPatch, factor: float
+    ) -> None:
+        monkeypatch.setattr(disturbance, "unfit", lambda seen, basis: "" if basis == "paired" else BUSY)
+        desk = screening(day(cells_slower(factor, THREADS)), THREADS_ALONE)
+        row = run(desk.measurement(THREADS_ALONE))[THREADS]
+        assert row.paired is not None
+        expected = Decision.PASSED if factor == 1.0 else Decision.IMPROVED
+        assert (row.verdict.decision, row.verdict.basis) == (expected, "paired")
+        assert not row.paired.memory  # memory was not in doubt
+
+    def test_later_conditions_do_not_doubt_what_passed_before(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        times: list[Conditions] = []
+
+        def unfit(seen: Conditions, basis: str) -> str:
+            times.extend([seen] if seen not in times else [])
+            return BUSY if len(times) > 1 and seen is times[-1] else ""
+
+        monkeypatch.setattr(disturbance, "unfit", unfit)
+        rows = run(screening(day(cells_slower(2.0, THREADS))).measurement(TWO))
+        assert len(times) == 2
+        assert (rows[FORK].verdict.decision, rows[FORK].verdict.basis) == (Decision.PASSED, "stored")
+        assert rows[THREADS].verdict.basis == "paired"
+
     def test_a_day_that_made_the_miss_passes_when_paired_with_its_commit(self) -> None:
         desk = screening(day(lambda at: 1.0 if at.control else 1.3))
         rows = run(desk.measurement(TWO))
@@ -517,7 +547,8 @@ class TestPredicted:
         refused = {"1eb3b87": git_module.AgainstError("no git here")}
         foretold = verdict({"predicted": "busy"}, refused=refused)
         assert foretold.decision is Decision.INCONCLUSIVE
-        assert foretold.reason.endswith("; in doubt: busy")
+        assert "wall: +100" in foretold.reason
+        assert "; in doubt: busy" in foretold.reason
         assert verdict({"paired": "busy"}, refused=refused).decision is Decision.REGRESSED
         assert verdict({"paired": "busy"}).decision is Decision.INCONCLUSIVE
 

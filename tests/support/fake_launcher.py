@@ -256,6 +256,10 @@ class FakeHandle:
         self.happen(BARRIER, window_ns or self.launcher.wall_ns(at) * loops, loops, window_ns)
         return Barrier(ops=loops, point=points[0])
 
+    def close(self) -> None:
+        """It begins to end."""
+        assert self.alive
+
     def finish(self) -> Launch:
         """The record; the launch has ended."""
         assert self.alive

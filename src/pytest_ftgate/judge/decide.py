@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from statistics import median_low
 from typing import NamedTuple
 
 import msgspec
@@ -15,7 +16,19 @@ from . import looks
 from .evidence import Evidence, as_costs, other_side, paired, pairs, seen, weigh, without_values
 from .metrics import is_gain, is_share, row
 from .power import POWER
-from .scale import change_text, fail_limit, from_tested, moved, pass_limit, passing, points, ratio, tested
+from .scale import (
+    change_text,
+    fail_limit,
+    fail_limit_of,
+    from_tested,
+    moved,
+    pass_limit,
+    passing,
+    points,
+    ratio,
+    scaled,
+    tested,
+)
 
 COST_LEVEL = 0.9
 MOST_PAIRS = 200
@@ -213,7 +226,9 @@ def _decide(evidence: Evidence, look: Look) -> Decision:
 def _suspect(costs: Comparison, evidence: Evidence) -> bool:
     """Whether a regression is likely: see `compare`."""
     likely = evidence.p_fail <= suspect_level(costs.alpha) and pairs(costs) >= alpha_spending.LOOKS[0]
-    return likely and evidence.shift.value > pass_limit(costs, costs.effect)
+    # The lower median: of two or three pairs, one that was disturbed makes none suspect.
+    shifts = paired(*(scaled(costs.metric, side) for side in (costs.new, costs.reference)))
+    return likely and median_low(shifts) > pass_limit(costs, costs.effect)
 
 
 def _verdict(
@@ -257,7 +272,7 @@ def _explain(costs: Comparison, look: Look, evidence: Evidence, decision: Decisi
         limits, p, level = moved(costs.new, costs.margin, costs.floor), evidence.p_improve, look.alpha
         if p > level:
             limits, p, level = passing(costs, costs.new, costs.effect), evidence.p_gain, look.beta
-        limit = float(np.median(tested(costs, costs.new)) - np.median(tested(costs, limits)))
+        limit = -fail_limit_of(metric, costs.new, limits)
         return f"{change} is {side} {change_text(metric, limit)}: p = {p:.1g}, limit {level:.2g}"
     notes = (_widened(costs, evidence), settles, _hardly_waited(costs))
     return "; ".join(note for note in notes if note)

@@ -321,15 +321,18 @@ def _could_fail(own: MetricVerdict) -> bool:
 
 
 def doubted(verdict: Verdict, compared: str, alone: str) -> Verdict:
-    """The verdict without regressions that the machine may have caused: these become inconclusive.
+    """The verdict without what the machine may have caused: that becomes inconclusive.
 
     `compared` says why comparisons of times are in doubt, `alone` why contracts about a cell's own time are; empty:
-    they are not. Memory does not depend on what else runs.
+    they are not. Memory does not depend on what else runs. Failures are in doubt, and where the reference was measured
+    at another time passes are too, unless the code is the same.
     """
-    judged = [_doubted(each, alone if each.contract else compared) for each in verdict.metrics]
+    apart = verdict.basis in ("stored", "predicted", "portable") and not verdict.same_code
+    judged = [_doubted(each, alone if each.contract else compared, apart) for each in verdict.metrics]
     if judged == list(verdict.metrics):
         return verdict
-    return decide.judge(judged, baseline=verdict.baseline, commit=verdict.commit, basis=verdict.basis, why=verdict.why)
+    found = decide.judge(judged, baseline=verdict.baseline, commit=verdict.commit, basis=verdict.basis, why=verdict.why)
+    return msgspec.structs.replace(found, same_code=verdict.same_code)
 
 
 def unchanged(verdict: Verdict) -> Verdict:
@@ -350,14 +353,16 @@ def unchanged(verdict: Verdict) -> Verdict:
     return msgspec.structs.replace(judged, same_code=True)
 
 
-def _doubted(judged: MetricVerdict, reason: str) -> MetricVerdict:
-    failed = judged.decision in (Decision.REGRESSED, Decision.BROKEN)
+def _doubted(judged: MetricVerdict, reason: str, apart: bool) -> MetricVerdict:
+    decisions = {Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN}
+    if apart and not judged.contract:
+        decisions |= {Decision.PASSED, Decision.IMPROVED}
     moved = (
         check.absolute(grammar.parse(judged.contract)) if judged.contract else metrics.row(judged.metric).unit != "size"
     )
-    if not (reason and failed and moved):
+    if not (reason and judged.decision in decisions and moved):
         return judged
-    doubt = f"{judged.reason}; in doubt: {reason}"
+    doubt = _joined(judged.reason, f"in doubt: {reason}")
     return msgspec.structs.replace(judged, decision=Decision.INCONCLUSIVE, reason=doubt)
 
 

@@ -41,10 +41,10 @@ class MetricRow(NamedTuple):
 
     `paired` and `apart` are its default limits where both sides were interleaved, and where they were not. `spread` is
     the standard deviation of the log (of a share: with a point added) that launches of unchanged code are expected to
-    have beyond what their own iterations show, in pairs and from recording to recording. `explains` says that it is
-    derived from times: it fails a cell only if the cell's own time is worse too. `absent` says why a cell may lack
-    values that its reference has; empty: it is
-    not judged then. `applies` says whether a cell can have such a value.
+    have beyond what their own iterations show, `between` the same of recordings beyond what their launches show.
+    `explains` says that it is derived from times: it fails a cell only if the cell's own time is worse too. `absent`
+    says why a cell may lack values that its reference has; empty: it is not judged then. `applies` says whether a cell
+    can have such a value.
     """
 
     name: str
@@ -61,6 +61,7 @@ class MetricRow(NamedTuple):
     applies: Callable[[Cell], bool] = lambda _: True
     may_be_zero: bool = False
     explains: bool = False
+    between: float = 0.04
 
     @property
     def portable(self) -> bool:
@@ -129,12 +130,15 @@ _TAIL: Final = (Limits(0.10, 0.25, widest=0.5), Limits(0.15, 0.40, widest=0.5))
 def _size(name: str, label: str, bytes_of: Callable[[MemoryPoint], int | None], *, gates: bool = False) -> MetricRow:
     absent = "its processes ended before the first sample"
     read = _memory(bytes_of)
-    return MetricRow(name, label, "size", read, "memory", "cost", *_SIZE, 0.02, gates, absent)
+    return MetricRow(name, label, "size", read, "memory", "cost", *_SIZE, 0.02, gates, absent, between=0.02)
 
 
 def _share(name: str, label: str, read: Reader, need: Need = "locks", *, gates: bool = False) -> MetricRow:
     absent = "no launch of this run gave one"
-    return MetricRow(name, label, "share", read, need, "share", _SHARE, _SHARE, 0.15, gates, absent, _is_workload)
+    limits, spread = (_SHARE, _SHARE), 0.15
+    return MetricRow(
+        name, label, "share", read, need, "share", *limits, spread, gates, absent, _is_workload, between=spread
+    )
 
 
 def _time(name: str, label: str, ns_of: Callable[[Iteration], int]) -> MetricRow:

@@ -15,7 +15,7 @@ from .metrics import is_gain, row
 from .scale import change_text, least_share, moved_log, passing, points, ratio, shown_shift
 
 PRIOR_FREEDOM = 8
-"""Weight of the prior deviation of a metric (`MetricRow.spread`): that of PRIOR_FREEDOM + 1 recordings. Otherwise two
+"""Weight of the prior deviation of a metric (`MetricRow.between`): that of PRIOR_FREEDOM + 1 recordings. Otherwise two
 recordings that agree by chance would make the next one a regression."""
 LEAST_LAUNCHES, MOST_LAUNCHES = 5, 12
 """New launches before a decision: two outliers do not move the median of five far, and five give the overhead of a
@@ -136,7 +136,7 @@ def _predictive(metric: str, centres: Sequence[float]) -> tuple[float, int]:
     """The standard deviation of the next recording around the mean of `centres` (logs), and its degrees of freedom."""
     count, middle = len(centres), fmean(centres)
     freedom = PRIOR_FREEDOM + count - 1
-    prior = row(metric).spread
+    prior = row(metric).between
     squares = PRIOR_FREEDOM * prior**2 + sum((centre - middle) ** 2 for centre in centres)
     return math.sqrt(squares / freedom * (1 + 1 / count)), freedom
 

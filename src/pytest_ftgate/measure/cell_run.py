@@ -37,6 +37,7 @@ class CellRun:
         self.target = target
         self.spec = spec
         self.is_reference = False
+        self.started_first: CellRun | None = None
         self.reference: CellRun | None = None
         if reference is not None:
             self.reference = CellRun(cell, reference.target, reference.spec)

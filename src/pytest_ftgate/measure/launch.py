@@ -140,6 +140,10 @@ class Handle(Protocol):
         """One iteration that is not timed, and a sample of memory at its end: all workers wait, after a collection."""
         ...
 
+    def close(self) -> None:
+        """Begin `finish`, so that several launches end at the same time."""
+        ...
+
     def finish(self) -> Launch:
         """Let the launch end by itself; its record, as far as the launch itself knows it.
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -12,7 +13,7 @@ from ..runner.protocol import WARMUP
 from .budget import LEAST_LAUNCHES, TimeIsUp
 from .cell_run import CellRun
 from .launch import Handle, Held, LaunchRole
-from .run_context import RunContext
+from .run_context import RunContext, RunningLaunch
 
 HOLD_S, PAIRED_HOLD_S = 0.25, 0.1
 """How long workers are held at least; in a paired comparison long enough for what is judged."""
@@ -49,16 +50,34 @@ class MemoryRound:
             try:
                 self._measure_sides(cell_run)
             except TimeIsUp:
-                for side in cell_run.with_reference if cell_run.reference else ():
+                for side in cell_run.with_reference if cell_run.paired else ():
                     side.memory = [launch for launch in side.memory if launch.order != self.number]
                 return
 
     def _measure_sides(self, cell_run: CellRun) -> None:
-        for side in self.context.shuffled(cell_run.with_reference):
-            self.context.report(cell_run, "memory")
-            with side.attribute_errors():
+        self.context.report(cell_run, "memory")
+        with self._started(cell_run) as launches:
+            for act in (self._ready, self._hold, self._close, self._finish):
+                for launch in launches:
+                    if cell_run.alive and launch.cell_run.alive:
+                        with launch.cell_run.attribute_errors():
+                            act(launch)
+        if cell_run.alive and not cell_run.paired and cell_run.probed:
+            with cell_run.attribute_errors():
+                self._inform(cell_run)
+
+    @contextlib.contextmanager
+    def _started(self, cell_run: CellRun) -> Iterator[list[RunningLaunch]]:
+        """The memory launches of a cell and its reference; none is left at the end."""
+        launches = []
+        with contextlib.ExitStack() as stack:
+            for side in self.context.shuffled(cell_run.with_reference):
                 if cell_run.alive and side.alive:
-                    self._measure(side, informs=side is cell_run and cell_run.reference is None)
+                    with side.attribute_errors():
+                        launch = self.context.start(side, "own")
+                        stack.callback(launch.handle.kill)
+                        launches.append(launch)
+            yield launches
 
     def cost_ns(self, cell_run: CellRun, wall_ns: float) -> float:
         """What the memory launches of a cell will take once they are started, with iterations of `wall_ns`."""
@@ -69,13 +88,8 @@ class MemoryRound:
         growth = GROWTH_WARMUPS + self._growth_barriers(wall_ns) if self._affords_growth(cell_run) else 0
         return (BARRIERS[0] + 2 * growth) * barrier_ns + held_ns
 
-    def _measure(self, cell_run: CellRun, informs: bool) -> None:
-        """What gates first; `informs` asks for growth and for the interpreter's own memory as well."""
-        launch = self._held_launch(cell_run, informs)
-        if launch.memory:  # without a sample it says nothing of memory
-            cell_run.memory.append(launch)
-        if not (informs and cell_run.probed):
-            return
+    def _inform(self, cell_run: CellRun) -> None:
+        """Growth, and the interpreter's own memory."""
         if self.number < GROWTHS and self._affords_growth(cell_run):
             cell_run.growth.append(self._growth_launch(cell_run, "own"))
         with cell_run.attribute_errors("an empty workload in its place "):
@@ -84,25 +98,35 @@ class MemoryRound:
             if cell_run.growth and self.number < FLOORS:
                 cell_run.growth_floor.append(self._growth_launch(cell_run, "empty"))
 
-    def _held_launch(self, cell_run: CellRun, informs: bool) -> Launch:
+    # -- held launches -----------------------------------------------------------------------------------------
+
+    def _ready(self, launch: RunningLaunch) -> None:
+        launch.handle.ready()
+
+    def _hold(self, launch: RunningLaunch) -> None:
         """Barriers first, which also warm it up; then it is held at work, sampled and not, in random order."""
+        cell_run, handle = launch.cell_run, launch.handle
         wall_ns, hold_ns = cell_run.longest_ns, self._hold_ns(cell_run)
-        with self.context.ready(cell_run, "own") as launch:
-            barriers = self._warm_up(cell_run, launch.handle)
-            both = informs and self.number < BARE_HOLDS and self.context.spares(hold_ns + wall_ns, 0.1)
-            ways = self.context.shuffled([True, False]) if both else [True]
-            call_ns = 0.0 if self.iterations.window_ns else cell_run.call_ns
-            held = {
-                sampled: launch.handle.measure_held(hold_ns, sampled, call_ns) for sampled in self.context.in_time(ways)
-            }
-            self.context.sample_conditions()
-            return launch.finish(
-                self.number,
-                memory=held[True].memory,
-                waits=held[True].waits,
-                barriers=barriers,
-                sampling_cost=_sampling_cost(held),
-            )
+        barriers = self._warm_up(cell_run, handle)
+        both = not cell_run.paired and self.number < BARE_HOLDS and self.context.spares(hold_ns + wall_ns, 0.1)
+        ways = self.context.shuffled([True, False]) if both else [True]
+        call_ns = 0.0 if self.iterations.window_ns else cell_run.call_ns
+        held = {sampled: handle.measure_held(hold_ns, sampled, call_ns) for sampled in self.context.in_time(ways)}
+        launch.sampled = {
+            "memory": held[True].memory,
+            "waits": held[True].waits,
+            "barriers": barriers,
+            "sampling_cost": _sampling_cost(held),
+        }
+        self.context.sample_conditions()
+
+    def _close(self, launch: RunningLaunch) -> None:
+        launch.handle.close()
+
+    def _finish(self, launch: RunningLaunch) -> None:
+        record = launch.finish(self.number, **launch.sampled)
+        if record.memory:  # without a sample it says nothing of memory
+            launch.cell_run.memory.append(record)
 
     def _warm_up(self, cell_run: CellRun, handle: Handle) -> tuple[Barrier, ...]:
         """A server is warmed up as for its iterations; a command needs nothing, as each iteration is a new process."""
@@ -114,7 +138,8 @@ class MemoryRound:
         return ()
 
     def _barrier_count(self, cell_run: CellRun) -> int:
-        return self.context.most(BARRIERS, cell_run.longest_ns, 0.15)
+        """One in a paired comparison, where it only shows the memory of each process group."""
+        return 1 if cell_run.paired else self.context.most(BARRIERS, cell_run.longest_ns, 0.15)
 
     def _growth_launch(self, cell_run: CellRun, role: LaunchRole) -> Launch:
         """More barriers after some warm-ups; the allocator keeps nothing of what is freed."""

@@ -43,6 +43,8 @@ class RunningLaunch:
         self.counted: int | None = None
         self.checked = False
         """Whether its results were compared."""
+        self.sampled: dict[str, Any] = {}
+        """What was sampled, by Launch's names."""
 
     @property
     def role(self) -> LaunchRole:

@@ -45,6 +45,7 @@ class TimeRound:
             except budget.TimeIsUp:
                 counted = self._cut(launches)
             self.context.sample_conditions()
+            self._each(counted, "ending", lambda launch: launch.handle.close(), late=True)
             self._each(counted, "ending", self._finish, late=True)
 
     def _iterate(self, launches: Sequence[RunningLaunch]) -> None:
@@ -79,13 +80,30 @@ class TimeRound:
         launches: list[RunningLaunch] = []
         with contextlib.ExitStack() as stack:
             # The workload first: if it fails by itself, its control workload or the lock probe must not be named.
-            for cell_run, role in sorted(self.context.shuffled(wanted), key=lambda each: order.index(each[1])):
+            for cell_run, role in sorted(self._balanced(wanted), key=lambda each: order.index(each[1])):
                 if cell_run.alive:
                     with cell_run.attribute_errors(ROLES[role]):
                         launch = self.context.start(cell_run, role)
                         stack.callback(launch.handle.kill)
                         launches.append(launch)
             yield launches
+
+    def _balanced(self, wanted: Sequence[tuple[CellRun, LaunchRole]]) -> list[tuple[CellRun, LaunchRole]]:
+        """Random order, in which each side of a pair starts first in one of two rounds.
+
+        Being started second costs short forks some percent, which two rounds then cancel.
+        """
+        order = self.context.shuffled(wanted)
+        for cell_run in self.context.cell_runs:
+            sides = [
+                place for place, (side, role) in enumerate(order) if side in cell_run.with_reference and role == "own"
+            ]
+            if len(sides) == 2:
+                first, second = sides
+                if self.number % 2 and order[first][0] is cell_run.started_first:
+                    order[first], order[second] = order[second], order[first]
+                cell_run.started_first = order[first][0]
+        return order
 
     def _each(
         self,

@@ -39,7 +39,7 @@ class Measurement:
         self.group = group
         self.resources = resources
         self.monitor = ConditionsMonitor()
-        self.conditions = Conditions()
+        self.conditions = self.first_conditions = Conditions()
         self.by_nodeid: dict[str, Row] = {}
         self.samples = TestSamples()
         self.phases: list[Phase] = []
@@ -100,9 +100,12 @@ class Measurement:
         self.phases = []
 
     def rows(self) -> list[Row]:
-        """All cells' rows, in their order, with the conditions; regressions that these may explain are in doubt."""
+        """All cells' rows, in their order, with the conditions; what these may explain is in doubt."""
         rows = (self.by_nodeid[cell.nodeid] for cell in self.group.cells)
-        return [row if row.sample is None else _with_conditions(row, self.conditions) for row in rows]
+        return [
+            row if row.sample is None else msgspec.structs.replace(self._doubted(row), conditions=self.conditions)
+            for row in rows
+        ]
 
     # -- phases ------------------------------------------------------------------------------------------------
 
@@ -148,8 +151,8 @@ class Measurement:
             ended, self.active = self.active, None
             self._ended_s += ended.run.budget.spent_s
             self._ended_rounds += ended.run.budget.rounds
-            self._judge(ended)
             self.conditions = self.monitor.observe()
+            self._judge(ended)
 
     # -- judging -----------------------------------------------------------------------------------------------
 
@@ -160,10 +163,15 @@ class Measurement:
                 if sample.cell.nodeid in ended.phase.judged:
                     self._judge_again(ended.judge, sample, samples)
             return
+        self.first_conditions = self.conditions
         for sample in samples:
             self._judge_first(ended, sample, samples)
         self.samples = samples
         if not ended.phase.pair:
+            # A pass in doubt is a miss, so this comes before the follow-ups.
+            self.by_nodeid |= {
+                sample.cell.nodeid: self._doubted(self.by_nodeid[sample.cell.nodeid]) for sample in samples
+            }
             self.screen = ended.judge
             self.phases += self._follow_ups()
 
@@ -195,6 +203,13 @@ class Measurement:
             return sample
         error = WorkloadError(reason=sample.error.reason, detail=f"{sample.error.detail.rstrip()}\n{hint}")
         return msgspec.structs.replace(sample, error=error)
+
+    def _doubted(self, row: Row) -> Row:
+        """The row without what the machine may have done: in the first phase, for what was judged by that alone."""
+        basis, unfit = row.verdict.basis, disturbance.unfit
+        compared = unfit(self.conditions if basis == "paired" else self.first_conditions, basis)
+        verdict = doubted(row.verdict, compared, unfit(self.first_conditions, "stored"))
+        return msgspec.structs.replace(row, verdict=verdict)
 
     # -- after a miss ------------------------------------------------------------------------------------------
 
@@ -252,10 +267,3 @@ def _joined(one: Phase, other: Phase) -> Phase:
         judged=one.judged | other.judged,
         metrics=(one.metrics or frozenset()) | (other.metrics or frozenset()),
     )
-
-
-def _with_conditions(row: Row, conditions: Conditions) -> Row:
-    """The row with what else the machine did; a regression that this may explain is in doubt."""
-    unfit = disturbance.unfit
-    verdict = doubted(row.verdict, unfit(conditions, row.verdict.basis), unfit(conditions, "stored"))
-    return msgspec.structs.replace(row, verdict=verdict, conditions=conditions)

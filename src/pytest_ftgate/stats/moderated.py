@@ -29,6 +29,8 @@ BOUND = 1.5
 short ones that fork. A pass is judged at the expected one."""
 CLIP = 4.0
 """No single pair counts for more standard deviations than this: one disturbed pair decides nothing."""
+FARTHEST = 3 * CLIP
+"""Nor does it lie farther from the others for their common factor: a stall in one pair hides nothing that they show."""
 
 
 def deviations(shifts: Sequence[float], errors: Sequence[float], spread: float) -> Floats:
@@ -48,7 +50,8 @@ def deviations(shifts: Sequence[float], errors: Sequence[float], spread: float) 
     within = np.asarray(errors, dtype=np.float64) if len(errors) else np.zeros(len(values))
     expected = np.sqrt(spread**2 + within**2)
     freedom = max(0, len(values) - 1)
-    observed = gini_deviation((values - np.median(values)) / expected) ** 2 if freedom else 0.0
+    residuals = np.clip((values - np.median(values)) / expected, -FARTHEST, FARTHEST)
+    observed = gini_deviation(residuals) ** 2 if freedom else 0.0
     factor = (PRIOR_FREEDOM + freedom * observed) / (PRIOR_FREEDOM + freedom)
     scaled: Floats = expected * math.sqrt(factor)
     return scaled

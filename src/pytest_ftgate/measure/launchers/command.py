@@ -165,6 +165,9 @@ class CommandHandle:
         """Not for programs, whose workers cannot be stopped at a barrier: nobody asks for it."""
         raise LaunchFailed(WorkloadError(reason="is a program, which cannot be stopped at a barrier"))
 
+    def close(self) -> None:
+        """Nothing: its end is short."""
+
     def finish(self) -> Launch:
         """The record; raises LaunchFailed when runs left processes behind."""
         left = left_behind(0, self.mark)

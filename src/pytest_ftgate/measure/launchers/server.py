@@ -185,6 +185,9 @@ class ServerHandle:
             raise self.server.process.failure(str(error)) from error
         return Barrier(ops=max(1, iteration.ops), point=point)
 
+    def close(self) -> None:
+        """Nothing: its end is short."""
+
     def finish(self) -> Launch:
         """End it, and see that nothing of it is left; raises LaunchFailed when it has ended by itself before."""
         self.server.must_run("between iterations")

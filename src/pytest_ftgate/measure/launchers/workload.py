@@ -212,6 +212,7 @@ class WorkloadHandle:
         self.clock = clock
         self.sample_costs_s = sample_costs_s
         self.sample_cost_s = 0.0
+        self.record: Launch | None = None
 
     @property
     def mark(self) -> str:
@@ -231,7 +232,7 @@ class WorkloadHandle:
         return self._iteration(self.timeout_s + window_ns / 1e9, f"a {kind} iteration")
 
     def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> Held:
-        """One held iteration, its first and last tenth not sampled; of a long body one call, sampled to its end."""
+        """One held iteration, its end not sampled; of a long body one call, without its first tenth."""
         seconds = max(window_ns / 1e9, HELD_CALLS * one_ns / 1e9, hold_needed_s(self.sample_cost_s) / SAMPLED)
         one_call = one_ns >= window_ns
         loops = 1 if one_call or not one_ns else TOGETHER
@@ -241,7 +242,8 @@ class WorkloadHandle:
         memory: tuple[MemoryPoint, ...] = ()
         waits: Waits | None = None
         if sampled:
-            time.sleep(seconds * (1 - SAMPLED) / 2)
+            if loops != TOGETHER:  # workers that have only just begun
+                time.sleep(seconds * (1 - SAMPLED) / 2)
             refused = self.request.waits_unavailable
             memory, waits = sample_tree(
                 self._process_map(released), seconds * SAMPLED, refused=refused, over=self.channel.waiting
@@ -263,8 +265,10 @@ class WorkloadHandle:
         iteration = self._iteration(self.timeout_s, "ending its workers")
         return Barrier(ops=max(1, round(iteration.ops / self.request.callers)), point=point)
 
-    def finish(self) -> Launch:
-        """Let the launch end by itself; raises LaunchFailed when it left processes behind."""
+    def close(self) -> None:
+        """Let its workers end and its interpreter begin to; raises LaunchFailed when it left processes behind."""
+        if self.record is not None:
+            return
         self.channel.send({"do": "finish"})
         self._await("closed", self.timeout_s, "ending its workers")
         left = left_behind(self.process.pid, self.mark)
@@ -273,6 +277,12 @@ class WorkloadHandle:
         if left:
             raise LaunchFailed(left)
         self.channel.send({"do": "exit"})
+        self.record = msgspec.structs.replace(result.launch, locks=locks)
+
+    def finish(self) -> Launch:
+        """Let the launch end by itself; see `close`."""
+        self.close()
+        assert self.record is not None
         try:
             if not self.process.over(self.timeout_s):
                 reason = (
@@ -281,7 +291,7 @@ class WorkloadHandle:
                 raise self.process.failure(reason)
         finally:
             self.kill()
-        return msgspec.structs.replace(result.launch, locks=locks)
+        return self.record
 
     def kill(self) -> None:
         """End it and everything that it started."""

@@ -14,7 +14,7 @@ from .process_map import ProcessMap
 
 LONGEST_HOLD_S = 5.0  # workers are not held longer than this for the sake of samples
 _SMALL_COST = 0.02  # the share of the time that sampling memory may take
-_ENOUGH_SAMPLES = 4
+_ENOUGH_SAMPLES = 3
 _PAGE_BYTES = 4096
 _SAMPLES_AT_REST = 8
 _REST_S = 0.005
@@ -197,7 +197,7 @@ class MemorySampler:
 
 
 def hold_needed_s(cost_s: float, longest_s: float = LONGEST_HOLD_S) -> float:
-    """How long workers must be sampled for four samples of `cost_s` each to take 2 % of the time; at most `longest_s`.
+    """How long workers must be sampled for three samples of `cost_s` each to take 2 % of the time; at most `longest_s`.
 
     Where that is not enough there are fewer samples, not dearer ones.
     """

@@ -1,0 +1,568 @@
+"""Seconds and pairs to a verdict, on commits that change a workload by a known amount.
+
+    python benchmarks/verdicts/time_to_verdict.py [--only GLOB ...] [--list] [--repeat 1] [--peers] [-- PYTEST OPTIONS]
+
+Each workload is a git project of its own in a temporary folder, with two commits: the second edits a constant of the
+helper module, or adds a comment to the function that is measured (+0 %). `pytest --ftgate --ftgate-against HEAD~1` then
+compares them, and a line is printed: the verdicts of the cells, the change of the wall time that was measured, pairs
+and seconds to the end of the run. `aim` are the seconds that issues ask for, on two idle cores. What follows `--` goes
+to pytest, for example `--ftgate-test-time 20s`.
+
+The CPU workloads are named after the body, the executor and the change, such as `20 ms threads +10 %`; the body's loop
+is calibrated first, alone on its core. A worker's start belongs to the iteration, so that a short body's change is a
+smaller one of the iteration.
+
+With `--peers` the same commits are also given to pyperf (`compare_to`) and pytest-benchmark
+(`--benchmark-compare-fail=mean:10%`), which time an iteration with the same workers: first one commit, then the other.
+They are installed into environments of their own. At the end the error rates of all stand side by side: alarms where
+nothing changed, and misses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cache, partial
+from itertools import product
+from pathlib import Path
+
+import rates
+
+from pytest_ftgate.model import Decision, Metric, Row
+from pytest_ftgate.model.targets import parse_target
+from pytest_ftgate.pythons import find_interpreter
+from pytest_ftgate.report.json import parse
+
+BODIES_S = {"2 ms": 0.002, "20 ms": 0.02, "200 ms": 0.2, "2 s": 2.0}
+CHANGES = (0.0, 0.05, 0.10, 0.25, 1.0)
+CPU_CELLS = {"threads": ("threads", "3.14t"), "fork": ('processes=["fork"]', "3.14")}
+FAILING = {Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN, Decision.ERROR}
+GIT = ("git", "-c", "user.name=benchmark", "-c", "user.email=benchmark@example.invalid", "-c", "commit.gpgsign=false")
+COMPARE_FAIL = "mean:10%"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Two commits: `before` and `after` are the helper module on each side, `test` is the file that is measured.
+
+    `change` is that of the body's time in the slowest cell; 0 if nothing changed. `calls` are what a peer times on each
+    of the `pythons`: expressions that the module `call` can evaluate.
+    """
+
+    name: str
+    change: float
+    test: str
+    before: str
+    after: str
+    pythons: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+    aim_s: float | None = None
+    helper: str = "work.py"
+
+
+@dataclass
+class Results:
+    """What the runs of one tool on one workload gave."""
+
+    alarms: list[bool] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    skipped: str = ""
+
+
+# -- workloads ---------------------------------------------------------------------------------------------------------
+
+BURN = """
+def burn(rounds):
+    x = 1
+    for _ in range(rounds):
+        x = (x * 1103515245 + 12345) & 0xFFFFFFFF
+    return x
+"""
+
+CPU = (
+    BURN
+    + """
+ROUNDS = {rounds}
+
+
+def body():
+    {comment}burn(ROUNDS)
+"""
+)
+
+TEST = """
+import work
+from pytest_ftgate import ftgate, tasks, threads
+
+
+@ftgate.compare({executors}, workers={workers}, pythons={pythons})
+def test_work(worker):
+    work.body()
+"""
+
+LOCK = """
+import contextlib
+import threading
+import time
+
+GUARD = {guard}
+
+
+def body():
+    with GUARD:
+        time.sleep(0.02)
+"""
+
+COROUTINES = """
+import asyncio
+
+SERIAL = {serial}
+
+
+async def abody():
+    pauses = [asyncio.sleep(0.02) for _ in range(4)]
+    if SERIAL:
+        for pause in pauses:
+            await pause
+    else:
+        await asyncio.gather(*pauses)
+
+
+def body():
+    asyncio.run(abody())
+"""
+
+ASYNC_TEST = """
+import work
+from pytest_ftgate import ftgate, tasks
+
+
+@ftgate.compare(tasks, workers=1, pythons=["3.14"])
+async def test_work(worker):
+    await work.abody()
+"""
+
+COUNTER = """
+import threading
+
+
+class Counter:
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.value = 0
+
+    def increment(self):
+        with self.lock:
+            self.value += 1
+
+
+def body():
+    {comment}counter = Counter()
+    for _ in range({increments}):
+        counter.increment()
+"""
+
+SERVER = """
+import asyncio
+import sys
+
+DELAY_S = {delay}
+ANSWER = b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok"
+
+
+async def answer(reader, writer):
+    try:
+        while await reader.readuntil(b"\\r\\n\\r\\n"):
+            if DELAY_S:
+                await asyncio.sleep(DELAY_S)
+            writer.write(ANSWER)
+            await writer.drain()
+    except (asyncio.IncompleteReadError, ConnectionError):
+        pass
+    finally:
+        writer.close()
+
+
+async def main():
+    server = await asyncio.start_server(answer, "127.0.0.1", int(sys.argv[1]))
+    await server.serve_forever()
+
+
+asyncio.run(main())
+"""
+
+SERVER_TEST = """
+from pytest_ftgate import command, ftgate, load
+
+
+@ftgate.serve(
+    command("one", ["python", "server.py", "{port}"]),
+    ready="http://127.0.0.1:{port}/",
+    load=load("/", connections=1),
+    duration=2,
+    window=1,
+    warmup=1,
+    pythons=["3.14"],
+)
+def test_server(server):
+    assert server.get("/") == "ok"
+"""
+
+COMMENT = "# A comment changes no instruction.\n    "
+
+CALL = '''
+"""An iteration as the product times it: workers are started, do the work, and are joined."""
+import multiprocessing
+import threading
+
+import work
+
+
+def ended(workers):
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+
+def threads(count):
+    ended([threading.Thread(target=work.body) for _ in range(count)])
+
+
+def fork(count):
+    context = multiprocessing.get_context("fork")
+    ended([context.Process(target=work.body) for _ in range(count)])
+'''
+
+PYPERF = """
+import call
+import pyperf
+
+CALLS = {calls!r}
+if __name__ == "__main__":
+    runner = pyperf.Runner()
+    for name in CALLS:
+        runner.bench_func(name, eval("lambda: " + name, vars(call)))
+"""
+
+BENCHMARK = """
+import call
+import pytest
+
+CALLS = {calls!r}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_call(benchmark, name):
+    benchmark(eval("lambda: " + name, vars(call)))
+"""
+
+
+def cpu(body: str, executor: str, change: float) -> Workload:
+    """A loop of the body's time in two workers."""
+    words, python = CPU_CELLS[executor]
+    rounds = round(BODIES_S[body] * rounds_per_s(python))
+    return Workload(
+        name=cpu_name(body, executor, change),
+        change=change,
+        test=TEST.format(executors=words, workers=2, pythons=[python]),
+        before=CPU.format(rounds=rounds, comment=""),
+        after=CPU.format(rounds=round(rounds * (1 + change)), comment="" if change else COMMENT),
+        pythons=(python,),
+        calls=(f"{executor}(2)",),
+    )
+
+
+def cpu_name(body: str, executor: str, change: float) -> str:
+    """`20 ms threads +10 %`."""
+    return f"{body} {executor} +{change:.0%}".replace("%", " %")
+
+
+@cache
+def rounds_per_s(python: str) -> float:
+    """How many rounds of the loop an interpreter does in a second: the best of some, undisturbed ones."""
+    code = f"{BURN}\nimport time\nbest = 9e9\nfor _ in range(9):\n    began = time.perf_counter()\n    burn(200_000)\n"
+    code += "    best = min(best, time.perf_counter() - began)\nprint(200_000 / best)"
+    return float(output([executable(python), "-c", code]))
+
+
+@cache
+def executable(python: str) -> str:
+    """The interpreter of a target."""
+    return find_interpreter(parse_target(python)).executable
+
+
+def unchanged(name: str, executors: str, workers: str, calls: tuple[str, ...], aim_s: float) -> Workload:
+    """Counter increments on both builds, of which a comment changes."""
+    pythons = ("3.14", "3.14t")
+    return Workload(
+        name=name,
+        change=0.0,
+        test=TEST.format(executors=executors, workers=workers, pythons=[*pythons]),
+        before=COUNTER.format(comment="", increments=150_000),
+        after=COUNTER.format(comment=COMMENT, increments=150_000),
+        pythons=pythons,
+        calls=calls,
+        aim_s=aim_s,
+    )
+
+
+def others() -> list[Workload]:
+    """Those of a kind of their own."""
+    sixteen = 'threads, "interpreters", processes=["fork", "forkserver"]'
+    return [
+        Workload(
+            name="new lock",
+            change=1.0,
+            test=TEST.format(executors="threads", workers=[1, 2], pythons=["3.14"]),
+            before=LOCK.format(guard="contextlib.nullcontext()"),
+            after=LOCK.format(guard="threading.Lock()"),
+            pythons=("3.14",),
+            calls=("threads(1)", "threads(2)"),
+            aim_s=25.0,
+        ),
+        Workload(
+            name="serial coroutines",
+            change=3.0,
+            test=ASYNC_TEST,
+            before=COROUTINES.format(serial=False),
+            after=COROUTINES.format(serial=True),
+            pythons=("3.14",),
+            calls=("work.body()",),
+        ),
+        unchanged("four unchanged cells", 'threads, processes=["fork"]', "2", ("threads(2)", "fork(2)"), aim_s=45.0),
+        unchanged("sixteen unchanged cells", sixteen, "[1, 2]", (), aim_s=180.0),
+        Workload(
+            name="slow server",
+            change=500.0,
+            test=SERVER_TEST,
+            before=SERVER.format(delay=0.0),
+            after=SERVER.format(delay=0.1),
+            helper="server.py",
+        ),
+    ]
+
+
+def by_name() -> dict[str, Callable[[], Workload]]:
+    """What makes each workload: the loops are calibrated when they are wanted."""
+    made: dict[str, Callable[[], Workload]] = {each.name: partial(copy, each) for each in others()}
+    for body, executor, change in product(BODIES_S, CPU_CELLS, CHANGES):
+        made[cpu_name(body, executor, change)] = partial(cpu, body, executor, change)
+    return made
+
+
+# -- runs --------------------------------------------------------------------------------------------------------------
+
+
+def output(words: Sequence[str | Path], cwd: Path | None = None, *, codes: Sequence[int] = (0,)) -> str:
+    """The standard output of a command. Ends the script if the command fails in another way than by `codes`."""
+    ignored = ("FTGATE", "PYTEST_", "PYTHON", "VIRTUAL_ENV")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(ignored)}
+    done = subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True)
+    if done.returncode not in codes:
+        sys.exit(f"{' '.join(map(str, words))}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def committed(folder: Path, workload: Workload) -> Path:
+    """The project with its two commits."""
+    root = folder / "project"
+    root.mkdir()
+    files = {
+        "test_work.py": workload.test,
+        "call.py": CALL,
+        "bench_work.py": PYPERF.format(calls=workload.calls),
+        "benchmark_work.py": BENCHMARK.format(calls=workload.calls),
+        "pytest.ini": "[pytest]\nftgate_install =\n",
+        ".gitignore": ".ftgate/\n__pycache__/\n",
+    }
+    output([*GIT, "init", "--quiet", root])
+    for text, message in ((workload.before, "before"), (workload.after, "after")):
+        files[workload.helper] = text
+        for name, content in files.items():
+            (root / name).write_text(textwrap.dedent(content).lstrip(), encoding="utf-8")
+        output([*GIT, "add", "."], root)
+        output([*GIT, "commit", "--quiet", "-m", message], root)
+    return root
+
+
+@cache
+def unchanged_option() -> tuple[str, ...]:
+    """What makes the product measure cells of which only a comment has changed."""
+    return (
+        ("--ftgate-unchanged=measure",) if "--ftgate-unchanged" in output([sys.executable, *PYTEST, "--help"]) else ()
+    )
+
+
+PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
+
+
+def measure(root: Path, options: Sequence[str], results: Results) -> None:
+    """One run of the product."""
+    report = root.parent / "report.json"
+    report.unlink(missing_ok=True)
+    words = [sys.executable, *PYTEST, "--ftgate", "--ftgate-against=HEAD~1", f"--ftgate-report=json:{report}"]
+    began = time.monotonic()
+    output([*words, *unchanged_option(), *options, "test_work.py"], root, codes=(0, 1))
+    results.seconds.append(time.monotonic() - began)
+    rows = [row for table in parse(report.read_text(encoding="utf-8")).tables for row in table.rows]
+    results.rows += rows
+    results.alarms.append(any(row.verdict.decision in FAILING for row in rows))
+
+
+@cache
+def peer_python(folder: Path, python: str) -> Path:
+    """The interpreter of an environment with the other tools."""
+    from pytest_ftgate.pythons.uv_tool import find_uv
+
+    home = folder / f"peers-{python}"
+    output([find_uv(), "venv", "--quiet", "--python", executable(python), home])
+    found = home / "bin" / "python"
+    output([find_uv(), "pip", "install", "--quiet", "--python", found, "pyperf", "pytest", "pytest-benchmark"])
+    return found
+
+
+def sides(root: Path) -> tuple[Path, Path]:
+    """Both commits, checked out."""
+    reference = root.parent / "reference"
+    if not reference.exists():
+        output([*GIT, "worktree", "add", "--quiet", "--detach", reference, "HEAD~1"], root)
+    return reference, root
+
+
+def pyperf_alarm(root: Path, python: Path) -> bool:
+    """Whether `pyperf compare_to` finds any of the calls significantly slower."""
+    files = [root.parent / f"pyperf-{side}.json" for side in ("reference", "changed")]
+    for folder, path in zip(sides(root), files, strict=True):
+        path.unlink(missing_ok=True)
+        output([python, "bench_work.py", "--quiet", "-o", path], folder)
+    return "x slower" in output([python, "-m", "pyperf", "compare_to", *files])
+
+
+def benchmark_alarm(root: Path, python: Path) -> bool:
+    """Whether `--benchmark-compare-fail` fails."""
+    storage = root.parent / "storage"
+    shutil.rmtree(storage, ignore_errors=True)
+    words = [python, *PYTEST, "-c", os.devnull, "benchmark_work.py", f"--benchmark-storage=file://{storage}"]
+    reference, changed = sides(root)
+    output([*words, f"--rootdir={reference}", "--benchmark-save=reference"], reference)
+    compare = ["--benchmark-compare", f"--benchmark-compare-fail={COMPARE_FAIL}"]
+    return "Performance has regressed" in output([*words, f"--rootdir={changed}", *compare], changed, codes=(0, 1))
+
+
+PEERS = {"pyperf compare_to": pyperf_alarm, f"pytest-benchmark {COMPARE_FAIL}": benchmark_alarm}
+
+
+def measure_peers(folder: Path, root: Path, workload: Workload, found: dict[str, Results]) -> None:
+    """One run of each of the other tools, on each python."""
+    for name, alarm in PEERS.items():
+        results = found.setdefault(name, Results())
+        pythons = [peer_python(folder, each) for each in workload.pythons]
+        began = time.monotonic()
+        alarms = [alarm(root, python) for python in pythons]
+        results.alarms.append(any(alarms))
+        results.seconds.append(time.monotonic() - began)
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+COLUMNS = "{:26s} {:>9s}  {:34s} {:>18s} {:>9s} {:>13s} {:>6s}"
+
+
+def pairs(row: Row) -> int:
+    """The pairs that a cell had, of whatever kind it had most."""
+    return max(len(row.sample.launches), len(row.sample.memory)) if row.sample else 0
+
+
+def line(workload: Workload, results: Results) -> str:
+    """The product's line of the table."""
+    counted = Counter(row.verdict.decision.value for row in results.rows)
+    verdicts = ", ".join(f"{name} {count} of {len(results.rows)}" for name, count in counted.most_common())
+    judged = [each for row in results.rows for each in row.verdict.metrics if each.metric == Metric.WALL and each.ratio]
+    changes = sorted(each.ratio.value - 1 for each in judged if each.ratio)
+    counts = [pairs(row) for row in results.rows]
+    return COLUMNS.format(
+        workload.name,
+        f"{workload.change:+.0%}",
+        verdicts,
+        f"{changes[0]:+.1%} to {changes[-1]:+.1%}" if changes else "-",
+        f"{statistics.median(counts):.0f} / {max(counts)}",
+        f"{statistics.median(results.seconds):.0f} / {max(results.seconds):.0f}",
+        f"{workload.aim_s:.0f}" if workload.aim_s else "",
+    )
+
+
+def peer_line(name: str, results: Results) -> str:
+    """A line below it for another tool."""
+    slower = sum(results.alarms)
+    seconds = f"{statistics.median(results.seconds):.0f} / {max(results.seconds):.0f}"
+    return COLUMNS.format(f"  {name}", "", f"slower {slower} of {len(results.alarms)} runs", "", "", seconds, "")
+
+
+def errors(found: Sequence[tuple[Workload, dict[str, Results]]]) -> Iterator[str]:
+    """The error rates of whole runs of each tool, by true change: alarms without one, misses with one."""
+    for change in sorted({workload.change for workload, _ in found}):
+        yield f"{'alarms, nothing changed' if not change else f'misses at {change:+.0%}'}"
+        own = [by_tool for workload, by_tool in found if workload.change == change]
+        for tool in dict.fromkeys(tool for by_tool in own for tool in by_tool):
+            alarms = [alarm for by_tool in own if tool in by_tool for alarm in by_tool[tool].alarms]
+            wrong = sum(alarms) if not change else len(alarms) - sum(alarms)
+            yield f"  {tool:34s} {rates.shown(wrong, len(alarms))}"
+
+
+def run(workload: Workload, options: argparse.Namespace, folder: Path) -> dict[str, Results]:
+    """All runs of a workload; prints its lines."""
+    found = {"pytest-ftgate": Results()}
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        root = committed(Path(place), workload)
+        for _ in range(options.repeat):
+            measure(root, options.pytest, found["pytest-ftgate"])
+            if options.peers and workload.calls:
+                measure_peers(folder, root, workload, found)
+    print(line(workload, found["pytest-ftgate"]), flush=True)
+    for name in PEERS:
+        if name in found:
+            print(peer_line(name, found[name]), flush=True)
+    return found
+
+
+def main() -> None:
+    """Print the table, and with other tools the error rates."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="extend", nargs="+", default=[], metavar="GLOB", help="names of workloads")
+    parser.add_argument("--list", action="store_true", help="print the names and end")
+    parser.add_argument("--repeat", type=int, default=1, help="runs of each workload and tool (default: 1)")
+    parser.add_argument("--peers", action="store_true", help="also run pyperf and pytest-benchmark")
+    parser.add_argument("pytest", nargs="*", help="options for pytest, after --")
+    options = parser.parse_args()
+    made = by_name()
+    names = [name for name in made if any(fnmatchcase(name, pattern) for pattern in options.only or ["*"])]
+    if not names:
+        parser.error("no workload has such a name: see --list")
+    if options.list:
+        print("\n".join(names))
+        return
+    print(COLUMNS.format("workload", "change", "verdicts", "measured", "pairs", "seconds", "aim"))
+    print(COLUMNS.format("", "", "", "", "med / max", "med / max", ""))
+    with tempfile.TemporaryDirectory(prefix="ftgate-verdicts-") as folder:
+        found = [(workload, run(workload, options, Path(folder))) for workload in (made[name]() for name in names)]
+    if options.peers or options.repeat > 1:
+        print("\nerror rates of whole runs, with 95 % intervals")
+        print("\n".join(errors(found)))
+
+
+if __name__ == "__main__":
+    main()
