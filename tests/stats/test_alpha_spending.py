@@ -90,7 +90,8 @@ class TestPlan:
 
     def test_one_pair_may_use_all(self) -> None:
         (look,) = alpha_spending.plan(0.01, BETA, at_most=1)
-        assert (look.launches, look.alpha, look.beta) == (1, pytest.approx(0.01), pytest.approx(BETA))
+        assert look.launches == 1
+        assert (look.alpha, look.beta) == pytest.approx((0.01, BETA))
 
     def test_after_the_last_planned_look_nothing_is_left(self) -> None:
         look = alpha_spending.last(0.01, BETA, 2 * LOOKS[-1])

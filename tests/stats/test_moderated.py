@@ -12,7 +12,7 @@ from scipy.linalg import toeplitz
 from scipy.stats import t
 
 from pytest_ftgate.stats import moderated, rank_tests
-from pytest_ftgate.stats.moderated import CLIP, PRIOR_FREEDOM
+from pytest_ftgate.stats.moderated import CLIP, FARTHEST, PRIOR_FREEDOM
 
 Rows = NDArray[np.float64]
 
@@ -27,7 +27,7 @@ def heavy(rng: np.random.Generator, rows: int, count: int) -> Rows:
 
 
 def p_of(shifts: Rows, spread: float, errors: tuple[float, ...] = ()) -> float:
-    return moderated.p_above(shifts, moderated.deviations(shifts.tolist(), errors, spread))
+    return moderated.p_above(shifts.tolist(), moderated.deviations(shifts.tolist(), errors, spread))
 
 
 class TestDeviations:
@@ -72,6 +72,14 @@ class TestDeviations:
         unknown, known = (moderated.deviations(shifts, errors, 0.04)[0] for errors in ([], [0.0] * 4 + [0.5]))
         assert known < 0.04 < 2 * known < unknown
 
+    def test_a_stall_in_one_pair_hides_nothing_that_the_others_show(self) -> None:
+        """It lies no farther from them than FARTHEST expected deviations, whatever it took."""
+        far, farther = (moderated.deviations([0.0, 0.01, by, -0.01], [], 0.04) for by in (0.05 * FARTHEST, 9.0))
+        assert far == pytest.approx(farther)
+        assert moderated.p_above([0.7, 0.7, 9.0, 0.6], farther) < 1e-4
+        nearer = moderated.deviations([0.0, 0.01, 0.02 * FARTHEST, -0.01], [], 0.04)
+        assert nearer[0] < 0.7 * far[0]
+
     @pytest.mark.parametrize("spread", [0.0, -0.1, math.nan])
     def test_a_spread_is_positive(self, spread: float) -> None:
         with pytest.raises(ValueError, match="is not positive"):
@@ -101,7 +109,7 @@ class TestPAbove:
         rng = np.random.default_rng(83)
         for count in (1, 2, 7):
             distances, scales = 6 * rng.normal(size=count), rng.uniform(0.5, 2, count)
-            above, below = (moderated.p_above(each, scales) for each in (distances, -distances))
+            above, below = (moderated.p_above(each.tolist(), scales) for each in (distances, -distances))
             assert above + below == pytest.approx(1)
         assert moderated.p_above([0.0] * 3, np.ones(3)) == 0.5
 
@@ -109,9 +117,9 @@ class TestPAbove:
         rng = np.random.default_rng(84)
         for _ in range(50):
             distances = rng.normal(0, 2, 5)
-            p = moderated.p_above(distances, np.ones(5))
+            p = moderated.p_above(distances.tolist(), np.ones(5))
             further = distances + np.eye(5)[rng.integers(5)] * rng.exponential()
-            assert moderated.p_above(further, np.ones(5)) <= p
+            assert moderated.p_above(further.tolist(), np.ones(5)) <= p
 
     def test_more_pairs_say_more(self) -> None:
         found = [moderated.p_above([1.0] * count, np.ones(count)) for count in range(1, 20)]
