@@ -40,7 +40,7 @@ from pytest_ftgate.measure.memory_round import (
     GROWTH_AT_MOST,
     GROWTHS,
 )
-from pytest_ftgate.measure.time_round import LOCK_ITERATIONS
+from pytest_ftgate.measure.time_round import BARE_LOCKS, LOCK_ITERATIONS
 from pytest_ftgate.model import Executor, Group, Program, Sample, Settings, WorkloadError
 from pytest_ftgate.model.launch import EVERYTHING, Need
 from pytest_ftgate.runner.protocol import BARRIER, CHECK, COLD, HOLD, MEASURED, WARMUP
@@ -854,6 +854,23 @@ def test_only_what_a_judge_still_needs_is_measured() -> None:
     assert (len(fork.launches), len(fork.memory), len(fork.locks)) == (1, 2, 1)
     assert fork.reference is not None
     assert len(fork.reference.memory) == 2
+
+
+def test_a_bare_launch_beside_the_lock_probe_is_not_started_for_ever_once_the_time_is_decided() -> None:
+    launcher = FakeLauncher()
+    limits = Limits(at_most=40, floor=13)
+
+    def rule(samples: Sequence[Sample]) -> dict[str, frozenset[Need]]:
+        (sample,) = samples
+        return {sample.cell.nodeid: frozenset({"locks"})} if len(sample.locks) < BARE_LOCKS + 3 else {}
+
+    run = paired(launcher, stopping_rule=rule, limits=limits)
+    (sample,) = run.measure()
+    assert (len(sample.launches), len(sample.locks)) == (BARE_LOCKS, BARE_LOCKS + 3)
+    assert sample.reference is not None
+    assert len(sample.reference.locks) == BARE_LOCKS + 3
+    assert {len(launch.iterations) for launch in sample.locks[BARE_LOCKS:]} == {MOST_LOCK_ITERATIONS}
+    assert run.budget.iteration_ns > 0
 
 
 def test_a_judge_gets_no_more_rounds_than_the_budget_has_room_for() -> None:
