@@ -24,12 +24,16 @@ def noisy(sigma: float, count: int = 40, seed: int = 1) -> list[float]:
     return [float(wall) for wall in 20 * MS * np.exp(np.random.default_rng(seed).normal(0, sigma, count))]
 
 
+def wanted(ratios: list[list[list[float]]]) -> int:
+    return iterations_wanted(ratios, COSTS, AMPLE, 8)
+
+
 class TestIterations:
     def test_no_noise_takes_the_least(self) -> None:
-        assert iterations_wanted([[5.0] * 4, [9.0] * 4], COSTS, AMPLE, 8) == 2
-        assert iterations_wanted([[5.0]], COSTS, AMPLE, 8, at_least=5) == 5
+        assert iterations_wanted([[[5.0] * 4], [[9.0] * 4]], COSTS, AMPLE, 8) == 2
+        assert iterations_wanted([[[5.0]]], COSTS, AMPLE, 8, at_least=5) == 5
         assert iterations_wanted([], COSTS, AMPLE, 8) == 2
-        assert iterations_wanted([noisy(0.001)], COSTS, AMPLE, 8) == 2
+        assert iterations_wanted([[noisy(0.001)]], COSTS, AMPLE, 8) == 2
 
     def test_gives_most_for_its_time(self) -> None:
         """The variance of a launch's value times its cost is least there, with 3 % between launches."""
@@ -39,29 +43,39 @@ class TestIterations:
             for count in range(1, 60)
         }
         best = min(costs, key=costs.__getitem__)
-        assert best == pytest.approx(iterations_wanted([noisy(sigma, 2000)], COSTS, AMPLE, 8), abs=1)
+        assert best == pytest.approx(iterations_wanted([[noisy(sigma, 2000)]], COSTS, AMPLE, 8), abs=1)
 
     def test_dear_launches_take_more_and_dear_iterations_fewer(self) -> None:
         dear = Costs(launch_ns=4 * COSTS.launch_ns, iteration_ns=COSTS.iteration_ns)
         long = Costs(launch_ns=COSTS.launch_ns, iteration_ns=4 * COSTS.iteration_ns)
-        counts = [iterations_wanted([noisy(0.2)], costs, AMPLE, 8) for costs in (long, COSTS, dear)]
+        counts = [iterations_wanted([[noisy(0.2)]], costs, AMPLE, 8) for costs in (long, COSTS, dear)]
         assert counts[0] * 4 == pytest.approx(counts[1] * 2, abs=4) == pytest.approx(counts[2], abs=4)
 
     def test_the_noisiest_side_decides(self) -> None:
         quiet, loud = noisy(0.01), noisy(0.06)
-        both = iterations_wanted([quiet, loud], COSTS, AMPLE, 8)
-        assert both == iterations_wanted([loud, quiet], COSTS, AMPLE, 8) == iterations_wanted([loud], COSTS, AMPLE, 8)
-        assert both > iterations_wanted([quiet], COSTS, AMPLE, 8)
+        both, alone = ([[quiet], [loud]], [[loud]])
+        assert wanted(both) == wanted(both[::-1]) == wanted(alone) > wanted([[quiet]])
 
     def test_bounds(self) -> None:
-        assert iterations_wanted([noisy(2.0)], COSTS, AMPLE, 8) == 60
-        assert iterations_wanted([noisy(0.5)], COSTS, AMPLE, 8, at_most=20) == 20
+        assert iterations_wanted([[noisy(2.0)]], COSTS, AMPLE, 8) == 60
+        assert iterations_wanted([[noisy(0.5)]], COSTS, AMPLE, 8, at_most=20) == 20
 
     def test_the_budget_bounds_it(self) -> None:
         # Eight launches of 500 ms + 10 iterations of 100 ms.
-        assert iterations_wanted([noisy(0.5)], COSTS, 8 * 1500 * MS, 8) == 10
-        assert iterations_wanted([noisy(0.5)], COSTS, 8 * 1499 * MS, 8) == 9
-        assert iterations_wanted([noisy(0.5)], COSTS, 1 * MS, 8) == 2
+        assert iterations_wanted([[noisy(0.5)]], COSTS, 8 * 1500 * MS, 8) == 10
+        assert iterations_wanted([[noisy(0.5)]], COSTS, 8 * 1499 * MS, 8) == 9
+        assert iterations_wanted([[noisy(0.5)]], COSTS, 1 * MS, 8) == 2
+
+    def test_all_launches_of_a_cell_say_how_noisy_it_is_and_their_levels_do_not(self) -> None:
+        calm, loud = noisy(0.1, 40, seed=2), [9 * wall for wall in noisy(0.3, 40, seed=3)]
+        counts = [iterations_wanted([cell], COSTS, AMPLE, 8) for cell in ([calm], [calm, [], [1.0], loud], [loud])]
+        assert counts == sorted(set(counts))
+        assert iterations_wanted([[[5.0, 5.0], [9.0, 9.0]]], COSTS, AMPLE, 8) == 2
+
+    def test_other_launches_take_from_the_budget_and_are_no_part_of_a_launch_s_cost(self) -> None:
+        dear = Costs(launch_ns=COSTS.launch_ns, iteration_ns=COSTS.iteration_ns, extra_ns=300 * MS)
+        assert iterations_wanted([[noisy(0.5)]], dear, AMPLE, 8) == iterations_wanted([[noisy(0.5)]], COSTS, AMPLE, 8)
+        assert iterations_wanted([[noisy(0.5)]], dear, 8 * 1500 * MS, 8) == 7
 
     def test_what_a_tail_needs_is_taken_where_it_is_cheap(self) -> None:
         assert iterations_wanted([], COSTS, AMPLE, 8, tail=10) == 10
@@ -71,7 +85,7 @@ class TestIterations:
 
     def test_the_unit_does_not_matter(self) -> None:
         seconds = [wall / 1e9 for wall in noisy(0.03)]
-        assert iterations_wanted([seconds], COSTS, AMPLE, 8) == iterations_wanted([noisy(0.03)], COSTS, AMPLE, 8)
+        assert iterations_wanted([[seconds]], COSTS, AMPLE, 8) == iterations_wanted([[noisy(0.03)]], COSTS, AMPLE, 8)
 
 
 def launches(

@@ -27,7 +27,7 @@ from fake_launcher import (
     unsupported,
 )
 
-from pytest_ftgate.measure.budget import LEAST_ITERATIONS, MOST_SHORT_ITERATIONS, PILOT_ITERATIONS, Limits
+from pytest_ftgate.measure.budget import LEAST_ITERATIONS, MOST_PAIRED_ITERATIONS, PILOT_ITERATIONS, Limits
 from pytest_ftgate.measure.cell_run import PreparedTarget, Reference
 from pytest_ftgate.measure.conditions import ConditionsMonitor
 from pytest_ftgate.measure.interleaved import InterleavedRun, StoppingRule
@@ -35,12 +35,12 @@ from pytest_ftgate.measure.launch import LaunchFailed, LaunchRole
 from pytest_ftgate.measure.memory_round import (
     BARE_HOLDS,
     BARRIERS,
-    FLOORS,
     GROWTH_AT_LEAST,
     GROWTH_AT_MOST,
     GROWTHS,
 )
-from pytest_ftgate.measure.time_round import LOCK_ITERATIONS
+from pytest_ftgate.measure.run_context import Floors
+from pytest_ftgate.measure.time_round import BARE_LOCKS, LOCK_ITERATIONS
 from pytest_ftgate.model import Executor, Group, Program, Sample, Settings, WorkloadError
 from pytest_ftgate.model.launch import EVERYTHING, Need
 from pytest_ftgate.runner.protocol import BARRIER, CHECK, COLD, HOLD, MEASURED, WARMUP
@@ -123,7 +123,7 @@ def test_all_sides_of_a_round_are_started_together() -> None:
 
 def test_cells_are_shuffled_within_each_iteration_and_none_is_left_out() -> None:
     launcher = FakeLauncher()
-    run_of(launcher, limits=Limits(launches=3, iterations=8)).measure()
+    run_of(launcher, limits=Limits(launches=3, iterations=16)).measure()
     orders, controls_first = [], []
     for events in rounds(launcher).values():
         bare = [event for event in events if event.at.side != "locks"]
@@ -136,9 +136,9 @@ def test_cells_are_shuffled_within_each_iteration_and_none_is_left_out() -> None
             assert all(one.at.label == other.at.label for one, other in pairs)
             orders.append(tuple(one.at.label for one, _ in pairs))
             controls_first += [one.at.control for one, _ in pairs]
-    assert len(orders) == 24
+    assert len(orders) == 48
     assert set(orders) == set(permutations(LABELS))
-    assert 24 < sum(controls_first) < 48  # of 72
+    assert 48 < sum(controls_first) < 96  # of 144
 
 
 def test_every_cell_is_paired_with_a_control_workload_of_its_own() -> None:
@@ -210,7 +210,7 @@ def test_memory_is_sampled_in_launches_of_their_own() -> None:
     assert {event.at.side for event in launcher.of(BARRIER)} == {"own", "empty"}
     for sample in samples:
         assert [len(launch.barriers) for launch in sample.memory] == [MOST_BARRIERS] * 3
-        assert [len(launch.barriers) for launch in sample.floor] == [MOST_BARRIERS] * FLOORS
+        assert [len(launch.barriers) for launch in sample.floor] == [MOST_BARRIERS]
         assert not any(launch.memory for launch in sample.floor)
         assert [launch.order for launch in sample.memory] == [0, 1, 2]
         assert {point.uss_bytes for launch in sample.memory for point in launch.memory} == {20 * MIB}
@@ -221,14 +221,40 @@ def test_memory_is_sampled_in_launches_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("executor", "reuse", "launches"), [("threads", "fresh", GROWTHS), ("fork", "pool", GROWTHS), ("fork", "fresh", 0)]
 )
-def test_growth_has_launches_of_its_own_where_something_can_grow(executor: str, reuse: str, launches: int) -> None:
+@pytest.mark.parametrize("target", TARGETS)
+def test_growth_is_shown_where_something_can_grow(executor: str, reuse: str, launches: int, target: str) -> None:
     launcher = FakeLauncher()
-    (sample,) = measured(launcher, executor, reuse=reuse, limits=Limits(launches=GROWTHS + 2, iterations=1))
+    group = group_of(spec=spec_of(executor, reuse=reuse), targets=(target,))
+    (sample,) = run_of(launcher, group, limits=Limits(launches=GROWTHS + 2, iterations=1)).measure()
     assert len(sample.growth) == launches
-    assert len(sample.growth_floor) == min(launches, FLOORS)
+    assert len(sample.growth_floor) == min(launches, 1)
     assert {len(launch.barriers) for launch in (*sample.growth, *sample.growth_floor)} <= {GROWTH_AT_MOST}
-    settled = [request for request in launcher.requests if request.settled]
-    assert Counter(request.role for request in settled) == Counter(own=launches, empty=min(launches, FLOORS))
+    assert not any(launch.memory for launch in sample.growth)
+    assert {len(launch.barriers) for launch in sample.memory} == {MOST_BARRIERS}
+    # Launches of their own only where the allocator must be told to free at once.
+    settled = Counter(request.role for request in launcher.requests if request.settled)
+    assert settled == (Counter(own=launches, empty=min(launches, 1)) if target == "3.14t" else Counter())
+
+
+def test_launches_of_an_empty_workload_are_shared_by_all_cells_that_differ_in_nothing_else() -> None:
+    launcher = FakeLauncher()
+    floors: Floors = {}
+
+    def floor_of(count: int, *targets: str) -> list[int]:
+        before = len(launcher.handles)
+        group = group_of(spec=spec_of("threads", workers=count), targets=targets)
+        run = InterleavedRun(
+            group, TARGETS, launcher, THREE, random.Random(1), Recorder(), launcher.clock, floors=floors
+        )
+        samples = run.measure()
+        assert all(len(sample.floor) == len(sample.growth_floor) == 1 for sample in samples)
+        empty = [request.role for request in launcher.requests[before:] if request.role == "empty"]
+        return [len(empty), *(launch.barriers[0].ops for sample in samples for launch in sample.floor)]
+
+    assert floor_of(2, "3.14")[0] == 1  # it shows growth too
+    assert floor_of(2, "3.14")[0] == 0
+    assert floor_of(4, "3.14")[0] == 1
+    assert floor_of(4, "3.14", "3.14t")[0] == 2
 
 
 def test_samples_at_barriers_are_as_many_as_time_allows() -> None:
@@ -249,7 +275,7 @@ def test_sampling_overhead_is_measured_by_holding_it_bare_as_well() -> None:
     for cost in seen[:BARE_HOLDS]:
         assert cost is not None
         assert [*cost.bare_ns, *cost.watched_ns] == pytest.approx([2 * MS, 3 * MS])
-    assert len(sample.floor) == FLOORS
+    assert len(sample.floor) == 1
 
 
 def test_cold_iterations_warm_ups_and_checks_are_kept_apart() -> None:
@@ -305,7 +331,7 @@ def test_each_launch_gets_a_hash_seed_and_a_layout_of_its_own() -> None:
     assert (
         len({request.hash_seed for request in launcher.requests})
         == len(launcher.requests)
-        == 3 * (3 * 4 + FLOORS) + 3 + FLOORS  # growth too is measured in each of the three rounds
+        == 3 * (3 * 4 + 1)  # own, control, locks and memory in each round, and one floor for each executor
     )
     assert len({request.padding for request in launcher.requests}) > 20
     assert all(0 < request.hash_seed < 2**32 and 0 <= request.padding < 4096 for request in launcher.requests)
@@ -337,7 +363,7 @@ def test_a_timeout_of_the_test_goes_before_that_of_the_run() -> None:
     launcher = FakeLauncher()
     measured(launcher, limits=Limits(launches=1, iterations=1, timeout_s=7.0))
     measured(launcher, limits=Limits(launches=1, iterations=1, timeout_s=7.0), timeout_s=3.0)
-    assert [request.timeout_s for request in launcher.requests] == [7.0] * 12 + [3.0] * 12
+    assert [request.timeout_s for request in launcher.requests] == [7.0] * 10 + [3.0] * 10
 
 
 def test_progress_names_every_cell_and_the_time_that_is_left() -> None:
@@ -452,10 +478,10 @@ def test_without_a_warm_up_the_cold_iteration_calibrates() -> None:
 
 
 def counts(samples: list[Sample]) -> tuple[int, int]:
-    """Launches, and iterations in each but the first, which are the same for all cells."""
+    """Launches, and iterations in the latest ones, which are the same for all cells."""
     launches = {len(sample.launches) for sample in samples} | {len(sample.control) for sample in samples}
-    later = (launch for sample in samples for launch in (*sample.launches[1:], *sample.control[1:]))
-    iterations = {len(launch.iterations) for launch in later}
+    latest = (launches[-1] for sample in samples for launches in (sample.launches, sample.control))
+    iterations = {len(launch.iterations) for launch in latest}
     assert len(launches) == len(iterations) == 1
     return launches.pop(), iterations.pop()
 
@@ -673,7 +699,7 @@ def test_every_launch_is_ended_once_all_went_well() -> None:
     launcher = FakeLauncher()
     run_of(launcher).measure()
     ends = Counter((event.handle, event.at.event) for event in launcher.of("finish", "kill"))
-    assert ends == Counter({(index, end): 1 for index in range(47) for end in ("finish", "kill")})
+    assert ends == Counter({(index, end): 1 for index in range(39) for end in ("finish", "kill")})
 
 
 def test_a_launch_without_a_memory_sample_says_nothing_of_memory() -> None:
@@ -800,14 +826,14 @@ def test_a_reference_is_paired_in_every_iteration_and_no_control_workload_runs()
     assert [sample.control, sample.growth, sample.floor] == [(), (), ()]
 
 
-def test_short_iterations_paired_with_a_reference_are_many_as_they_cost_less_than_another_launch() -> None:
+def test_short_iterations_paired_with_a_reference_are_many_as_another_launch_costs_more() -> None:
     def iterations_of(iteration_ns: int) -> int:
-        launcher = FakeLauncher(wall_ns=noisy(iteration_ns, 0.0, 0.3))
+        launcher = FakeLauncher(wall_ns=noisy(iteration_ns, 0.0, 0.9))
         (sample,) = paired(launcher, limits=AMPLE).measure()
         return max(len(launch.iterations) for launch in sample.launches)
 
-    assert iterations_of(MS) == MOST_SHORT_ITERATIONS
-    assert 50 <= iterations_of(100 * MS) < iterations_of(MS)
+    assert iterations_of(MS) == MOST_PAIRED_ITERATIONS
+    assert iterations_of(100 * MS) < iterations_of(MS)
 
 
 def test_a_reference_runs_its_own_code_in_its_own_environment() -> None:
@@ -856,6 +882,23 @@ def test_only_what_a_judge_still_needs_is_measured() -> None:
     assert len(fork.reference.memory) == 2
 
 
+def test_a_bare_launch_beside_the_lock_probe_is_not_started_for_ever_once_the_time_is_decided() -> None:
+    launcher = FakeLauncher()
+    limits = Limits(at_most=40, floor=13)
+
+    def rule(samples: Sequence[Sample]) -> dict[str, frozenset[Need]]:
+        (sample,) = samples
+        return {sample.cell.nodeid: frozenset({"locks"})} if len(sample.locks) < BARE_LOCKS + 3 else {}
+
+    run = paired(launcher, stopping_rule=rule, limits=limits)
+    (sample,) = run.measure()
+    assert (len(sample.launches), len(sample.locks)) == (BARE_LOCKS, BARE_LOCKS + 3)
+    assert sample.reference is not None
+    assert len(sample.reference.locks) == BARE_LOCKS + 3
+    assert {len(launch.iterations) for launch in sample.locks[BARE_LOCKS:]} == {MOST_LOCK_ITERATIONS}
+    assert run.budget.iteration_ns > 0
+
+
 def test_a_judge_gets_no_more_rounds_than_the_budget_has_room_for() -> None:
     launcher = FakeLauncher()
     limits = Limits(iterations=4, at_most=40, budget_s=30.0)
@@ -891,7 +934,7 @@ def test_iterations_follow_the_share_and_rounds_the_time_until_the_end() -> None
             pass
         (sample,) = run.samples()
         assert launcher.clock() < left_s + 1
-        return len(sample.launches), max(len(launch.iterations) for launch in sample.launches)
+        return len(sample.launches), len(sample.launches[0].iterations)
 
     (few_rounds, few), (rounds, same), (_, more) = taken(20.0, 15.0), taken(20.0, 60.0), taken(400.0, 60.0)
     assert few_rounds < rounds

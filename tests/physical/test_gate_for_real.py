@@ -58,8 +58,10 @@ class Project:
 
     @property
     def baseline(self) -> Path:
-        """The stored file of the test."""
-        return self.pytester.path / "baselines" / "test_burn.py" / "test_burn.json"
+        """The only file that is stored of the test; one that is not there yet has a name of its own."""
+        folder = self.pytester.path / "baselines" / "test_burn.py" / "test_burn"
+        (path,) = folder.glob("*.json") if folder.is_dir() else (folder / "recording.json",)
+        return path
 
 
 @pytest.fixture
@@ -230,11 +232,12 @@ def test_ctrl_c_leaves_no_process(project: Project) -> None:
 
 def test_a_broken_baseline_is_named_and_kept(project: Project) -> None:
     project.write(rounds=1000)
-    project.baseline.parent.mkdir(parents=True)
-    project.baseline.write_text("<<<<<<< HEAD\n{}\n=======\n", encoding="utf-8")
+    path = project.baseline
+    path.parent.mkdir(parents=True)
+    path.write_text("<<<<<<< HEAD\n{}\n=======\n", encoding="utf-8")
     result = project.run("--ftgate", "--ftgate-update=all", "--ftgate-launches=1", "--ftgate-iterations=1")
     assert result.ret != 0
-    result.stdout.fnmatch_lines(["*baselines/test_burn.py/test_burn.json*"])
+    result.stdout.fnmatch_lines(["*baselines/test_burn.py/test_burn/recording.json*"])
     assert project.baseline.read_text(encoding="utf-8") == "<<<<<<< HEAD\n{}\n=======\n"
 
 

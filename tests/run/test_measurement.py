@@ -188,6 +188,7 @@ class Desk:
             listener=Quiet(),
             time=RunTime(run_s),
             unchanged=UnchangedCells(config, self.targets, self.references, self.launcher, Quiet()),
+            floors={},
         )
         measurement = Measurement(group, resources)
         measurement.begin()
@@ -235,8 +236,8 @@ def recorded(group: Group) -> dict[str, Sample]:
 
 
 BUSY = "others kept the cores busy"
-recorded_once: dict[str, dict[str, Sample]] = {}
-"""By group: what a day before left."""
+recorded_once: dict[tuple[Cell, ...], dict[str, Sample]] = {}
+"""By cells: what a day before left."""
 
 
 def screening(
@@ -246,10 +247,10 @@ def screening(
     refused: Mapping[str, FtgateError] | None = None,
 ) -> Desk:
     """A run in which every cell of the group has something stored; `commits` are those of their recordings."""
-    if group.key not in recorded_once:
-        recorded_once[group.key] = recorded(group)
+    if group.cells not in recorded_once:
+        recorded_once[group.cells] = recorded(group)
     desk = Desk(launcher)
-    for nodeid, sample in recorded_once[group.key].items():
+    for nodeid, sample in recorded_once[group.cells].items():
         commit = (commits or {}).get(nodeid, "1eb3b87")
         desk.stored.all_compared[nodeid] = ComparedWith(
             basis="stored", entry=entry(sample), baseline="baselines/x.json (monday)", commit=commit
@@ -477,15 +478,12 @@ class TestFollowUp:
         assert not row.paired.memory  # memory was not in doubt
 
     def test_later_conditions_do_not_doubt_what_passed_before(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        times: list[Conditions] = []
-
-        def unfit(seen: Conditions, basis: str) -> str:
-            times.extend([seen] if seen not in times else [])
-            return BUSY if len(times) > 1 and seen is times[-1] else ""
-
-        monkeypatch.setattr(disturbance, "unfit", unfit)
-        rows = run(screening(day(cells_slower(2.0, THREADS))).measurement(TWO))
-        assert len(times) == 2
+        desk = screening(day(cells_slower(2.0, THREADS)))
+        seen = iter([Conditions(others=0.0), Conditions(others=1.0)])
+        monkeypatch.setattr(ConditionsMonitor, "observe", lambda _: next(seen))
+        monkeypatch.setattr(disturbance, "unfit", lambda seen, basis: BUSY if seen.others else "")
+        rows = run(desk.measurement(TWO))
+        assert next(seen, None) is None
         assert (rows[FORK].verdict.decision, rows[FORK].verdict.basis) == (Decision.PASSED, "stored")
         assert rows[THREADS].verdict.basis == "paired"
 

@@ -124,7 +124,10 @@ class Judge:
         if sample.reference is not None and self._compared(sample) and len(sample.launches) < HOPELESS_ROUNDS:
             unseen = set(self.policy.metrics) - self._numbers(sample, samples, compared_with).keys()
             found[own].update(metrics.row(metric).need for metric in unseen - {Metric.SCALING, Metric.TAIL})
-        for verdict in self._of_metrics(sample, samples, final=False):
+        judged = self._of_metrics(sample, samples, final=False)
+        # A cell that has regressed fails, whatever its other metrics are.
+        failed = any(verdict.decision is Decision.REGRESSED for verdict in decide.explained(judged))
+        for verdict in () if failed else judged:
             if verdict.decision is Decision.INCONCLUSIVE and self._hopeful(verdict, sample, self.at_most):
                 found[own].add(metrics.row(verdict.metric).need)
                 partners: dict[str, list[str]] = {

@@ -6,8 +6,9 @@ measurement cannot favour a verdict. The time comes from the clock that a `RunBu
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -20,7 +21,7 @@ WINDOW_S = 0.2
 PILOT_ITERATIONS = 5
 """The first iterations of the first launch: their spread decides how many iterations a launch has."""
 LEAST_ITERATIONS = 2
-MOST_SHORT_ITERATIONS = 200
+MOST_PAIRED_ITERATIONS = 200
 SPREAD_BETWEEN = 0.03
 """The assumed standard deviation, between launches, of the log of a launch's value."""
 CHEAP_NS = 2e9
@@ -52,10 +53,12 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class Costs(Struct, frozen=True, kw_only=True):
-    """What one round costs: to start and warm up all its launches, and one iteration of each of them."""
+    """What one round costs: to start, warm up and end all its timing launches, one iteration of each of them, and all
+    other launches."""
 
     launch_ns: float
     iteration_ns: float
+    extra_ns: float = 0.0
 
 
 class IterationPlan:
@@ -69,6 +72,8 @@ class IterationPlan:
         self.limits = limits
         self.loops = None if spec.duration_s is not None else loops
         self.count = limits.iterations
+        self.taken = 0
+        """The iterations of the latest launches."""
 
     @property
     def window_ns(self) -> int:
@@ -106,17 +111,10 @@ class IterationPlan:
         """The iterations of a launch, as far as this is decided."""
         return self.count or min(PILOT_ITERATIONS, self.most)
 
-    def most_with(self, costs: Costs, paired: bool) -> int:
-        """The most iterations of a launch, given its costs.
-
-        Short iterations that are `paired` with a reference may be more: another launch costs more than iterations that
-        take twice as long as starting it. What may be stored has fewer, since a baseline holds every iteration.
-        """
+    def most_of(self, paired: bool) -> int:
+        """The most iterations of a launch; more where they are `paired`: a baseline holds every iteration."""
         fixed = self.spec.duration_s is not None or self.spec.iterations is not None
-        if fixed or not paired:
-            return self.most
-        short = round(2 * costs.launch_ns / max(1.0, costs.iteration_ns))
-        return max(self.most, min(MOST_SHORT_ITERATIONS, short))
+        return self.most if fixed or not paired else max(self.most, MOST_PAIRED_ITERATIONS)
 
     def values(self, launch: Launch) -> list[float]:
         """The value of each iteration of a launch, in ns; NaN where no operation ended."""
@@ -137,6 +135,8 @@ class RunBudget:
         self.rounds_wanted = limits.launches or limits.floor
         self.round_ns = 0.0
         self.iteration_ns = 0.0
+        self.extra_ns = 0.0
+        """What the lock and memory launches of the round under way, or of the last one, took."""
         self._ended_rounds_s = 0.0
         self._began_s: float | None = None
         self._end_s = limits.budget_s
@@ -144,6 +144,16 @@ class RunBudget:
     def begin_round(self) -> None:
         """Count the time from now on."""
         self._began_s = self.clock()
+        self.extra_ns = 0.0
+
+    @contextlib.contextmanager
+    def extra(self) -> Iterator[None]:
+        """What is done meanwhile is no part of the timing launches."""
+        began_s = self.clock()
+        try:
+            yield
+        finally:
+            self.extra_ns += (self.clock() - began_s) * 1e9
 
     def end_round(self) -> None:
         """Stop counting: between two rounds other tests may be measured."""
@@ -195,16 +205,18 @@ class RunBudget:
         return cost_ns <= share * self.limits.budget_s * 1e9 / max(1, self.rounds_wanted)
 
     def plan_iterations(
-        self, plan: IterationPlan, ratios: Sequence[Sequence[float]], costs: Costs, paired: bool
+        self, plan: IterationPlan, ratios: Sequence[Sequence[Sequence[float]]], costs: Costs, paired: bool
     ) -> None:
-        """Decide after the pilot iterations how many a launch has; `ratios` are those of each cell (positive)."""
+        """Decide how many iterations a launch has from now on; `ratios` are those of each cell's launches so far."""
+        if self.limits.iterations is not None:
+            return
         plan.count = iterations_wanted(
             ratios,
             costs,
-            self.limits.budget_s * 1e9,
-            self.rounds_wanted,
+            (self.limits.budget_s - self._ended_rounds_s) * 1e9,
+            (self.limits.launches or self.limits.floor) - self.rounds,
             at_least=plan.least,
-            at_most=plan.most_with(costs, paired),
+            at_most=plan.most_of(paired),
             tail=min(self.limits.least_iterations, plan.most),
         )
 
@@ -217,8 +229,6 @@ class RunBudget:
         if self.limits.launches is not None or not values:
             return
         launch_ns = max(0.0, self.round_ns - self.iteration_ns * plan.planned)
-        if self.limits.iterations is None:
-            plan.count = self._affordable_iterations(plan, launch_ns)
         self.rounds_wanted = launches_wanted(
             values,
             floor=self.limits.at_most if until_settled else self.limits.floor,
@@ -230,18 +240,9 @@ class RunBudget:
             taken=self.rounds,
         )
 
-    def _affordable_iterations(self, plan: IterationPlan, launch_ns: float) -> int:
-        """Fewer iterations if the launches that the exact test needs would not fit the budget otherwise."""
-        missing = self.limits.floor - self.rounds
-        if missing <= 0:
-            return plan.planned
-        left_ns = (self.limits.budget_s - self.spent_s) * 1e9
-        affordable = (left_ns / missing - launch_ns) / max(1.0, self.iteration_ns)
-        return max(plan.least, min(plan.planned, math.floor(affordable)))
-
 
 def iterations_wanted(
-    ratios: Sequence[Sequence[float]],
+    ratios: Sequence[Sequence[Sequence[float]]],
     costs: Costs,
     budget_ns: float,
     launches: int,
@@ -253,14 +254,14 @@ def iterations_wanted(
     """The iterations a launch needs to give most for its time: sqrt(launch_ns / iteration_ns) * within / between.
 
     `within` is the standard deviation of the log of an iteration, `between` that of a launch's value: SPREAD_BETWEEN.
-    `ratios` holds, for each cell, its first iterations over those of its reference or control workload (positive): the
-    noisiest cell decides. `budget_ns` is for all `launches` together; `at_least` holds even if the budget does not
-    suffice, `tail` (what a tail needs) only as far as it does and where so many are cheap.
+    `ratios` holds, for each cell and launch, the iterations so far over those of its reference or control workload
+    (positive): the noisiest cell decides. `budget_ns` is for all `launches` together; `at_least` holds even if the
+    budget does not suffice, `tail` (what a tail needs) only as far as it does and where so many are cheap.
     """
-    within = max((_noise(cell) for cell in ratios if len(cell) > 1), default=0.0)
+    within = max(map(_noise, ratios), default=0.0)
     best = math.sqrt(costs.launch_ns / max(1.0, costs.iteration_ns)) * within / SPREAD_BETWEEN
     wanted = max(tail if tail * costs.iteration_ns <= CHEAP_NS else 0, math.ceil(min(best, at_most)))
-    affordable = (budget_ns / max(1, launches) - costs.launch_ns) / max(1.0, costs.iteration_ns)
+    affordable = (budget_ns / max(1, launches) - costs.launch_ns - costs.extra_ns) / max(1.0, costs.iteration_ns)
     return max(at_least, math.floor(min(wanted, affordable)))
 
 
@@ -306,6 +307,9 @@ def calibrated_loops(wall_ns: Sequence[float], resolution_ns: float, *, at_least
     return next(step * decade for step in (1, 2, 5, 10) if step * decade >= loops)
 
 
-def _noise(ratios: Sequence[float]) -> float:
-    """The standard deviation of log ratios, as if they were normal."""
-    return rank_tests.gini_deviation(np.log(np.asarray(ratios, dtype=np.float64)))
+def _noise(launches: Sequence[Sequence[float]]) -> float:
+    """The standard deviation of log ratios within launches, as if they were normal."""
+    spread = [
+        (len(each) - 1, rank_tests.gini_deviation(np.log(np.asarray(each)))) for each in launches if len(each) > 1
+    ]
+    return math.sqrt(sum(n * sigma**2 for n, sigma in spread) / sum(n for n, _ in spread)) if spread else 0.0

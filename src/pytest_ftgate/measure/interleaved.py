@@ -16,12 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from ..model import EVERYTHING, Group, Need, Sample
-from .budget import IterationPlan, Limits, RunBudget
+from .budget import Costs, IterationPlan, Limits, RunBudget
 from .cell_run import CellRun, PreparedTarget, Reference, disagreements
 from .conditions import ConditionsMonitor
 from .launch import Launcher
 from .memory_round import MemoryRound
-from .run_context import Listener, RunContext
+from .run_context import Floors, Listener, RunContext
 from .time_round import TimeRound, ratios_of
 
 
@@ -50,6 +50,7 @@ class InterleavedRun:
         references: Mapping[str, Reference] | None = None,
         monitor: ConditionsMonitor | None = None,
         first_needs: frozenset[Need] = EVERYTHING,
+        floors: Floors | None = None,
     ) -> None:
         """`references` maps a node id to the cell's other side; `first_needs` are the launches of the first round.
 
@@ -65,7 +66,14 @@ class InterleavedRun:
         self.iterations = IterationPlan(group.spec, limits, loops)
         self.budget = RunBudget(limits, clock or time.monotonic)
         self.context = RunContext(
-            self.cell_runs, launcher, rng, self.iterations, self.budget, listener=listener, monitor=monitor
+            self.cell_runs,
+            launcher,
+            rng,
+            self.iterations,
+            self.budget,
+            listener=listener,
+            monitor=monitor,
+            floors=floors,
         )
 
     def measure(self) -> list[Sample]:
@@ -85,7 +93,8 @@ class InterleavedRun:
         if first:
             self.context.calibrate()
         TimeRound(self.context).measure()
-        MemoryRound(self.context).measure()
+        with self.budget.extra():
+            MemoryRound(self.context).measure()
         self.context.calibrate()
         if self.stopping_rule is not None:
             self._require(self.stopping_rule(self.samples_so_far()))
@@ -134,12 +143,26 @@ class InterleavedRun:
         return next((each for each in singles if each is not cell_run), None)
 
     def _plan_rounds(self) -> None:
-        values = [self._log_ratios(cell_run) for cell_run in self.cell_runs if cell_run.alive]
+        alive = [(cell_run, self._ratios(cell_run)) for cell_run in self.cell_runs if cell_run.alive]
+        self._plan_iterations([ratios for cell_run, ratios in alive if "time" in cell_run.needs])
+        values = [[statistics.median(map(math.log, each)) for each in ratios if each] for _, ratios in alive]
         self.budget.plan_rounds(self.iterations, values, until_settled=self.stopping_rule is not None)
 
-    def _log_ratios(self, cell_run: CellRun) -> list[float]:
-        """The median log-ratio of each launch so far to its reference or its control workload."""
+    def _plan_iterations(self, ratios: Sequence[Sequence[Sequence[float]]]) -> None:
+        """For the rounds to come: by what the last one took, and all launches so far."""
+        budget = self.budget
+        timing_ns = budget.round_ns - budget.extra_ns - budget.iteration_ns * self.iterations.taken
+        more = any(cell_run.alive and cell_run.needs - {"time"} for cell_run in self.cell_runs)
+        costs = Costs(
+            launch_ns=max(0.0, timing_ns),
+            iteration_ns=budget.iteration_ns,
+            extra_ns=budget.extra_ns if more else 0.0,
+        )
+        if ratios and self.iterations.taken:
+            budget.plan_iterations(self.iterations, ratios, costs, self.context.paired)
+
+    def _ratios(self, cell_run: CellRun) -> list[list[float]]:
+        """The ratios of each launch so far to its reference or its control workload, by iteration."""
         paired = cell_run.control if cell_run.reference is None else cell_run.reference.launches
         values = self.iterations.values
-        pairs = (ratios_of(values(own), values(other)) for own, other in zip(cell_run.launches, paired, strict=False))
-        return [statistics.median(map(math.log, ratios)) for ratios in pairs if ratios]
+        return [ratios_of(values(own), values(other)) for own, other in zip(cell_run.launches, paired, strict=False)]

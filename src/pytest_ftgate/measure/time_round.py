@@ -17,6 +17,8 @@ from .run_context import RunContext, RunningLaunch
 
 LOCK_ITERATIONS = 5, 2, 1
 """Iterations of the launch with the lock probe, the first of a round: as many of them as take a part of it."""
+BARE_LOCKS = 6
+"""Launches with the lock probe that have a bare one beside them even where the time is decided."""
 LONG_NS = 500_000_000
 """Of iterations as long as this, the launch with the lock probe has none that only warm it up."""
 ROLES: dict[LaunchRole, str] = {"own": "", "control": "its control workload ", "locks": "with the lock probe, it "}
@@ -30,7 +32,6 @@ class TimeRound:
         self.context = context
         self.iterations = context.iterations
         self.number = context.budget.rounds
-        self.probed_s = 0.0
         self.resolution_ns = 0.0
 
     def measure(self) -> None:
@@ -117,7 +118,8 @@ class TimeRound:
         for launch in launches if late else self.context.in_time(launches):
             if launch.cell_run.alive:
                 self.context.report(launch.cell_run, phase)
-                with launch.cell_run.attribute_errors(ROLES[launch.role]):
+                timing = contextlib.nullcontext() if launch.role != "locks" else self.context.budget.extra()
+                with timing, launch.cell_run.attribute_errors(ROLES[launch.role]):
                     act(launch)
 
     def _ready(self, launch: RunningLaunch) -> None:
@@ -200,16 +202,20 @@ class TimeRound:
     # -- measured iterations -----------------------------------------------------------------------------------
 
     def _interleave(self, launches: Sequence[RunningLaunch]) -> None:
-        clock, plan = self.context.budget.clock, self.iterations
-        began_s = clock()
+        run_budget, plan = self.context.budget, self.iterations
+        began_s, extra_ns = run_budget.clock(), run_budget.extra_ns
         probed_iterations = self._probed_iterations(launches)
-        taken = 0
-        while taken < plan.planned:
-            self._each(self._order(launches, probed=taken < probed_iterations), "iterations", self._measured)
-            taken += 1
-            iteration_ns = self.context.budget.iteration_ns = (clock() - began_s - self.probed_s) * 1e9 / taken
-            if plan.count is None and taken >= plan.pilot(iteration_ns):
-                self._plan_iterations(launches, iteration_ns, taken)
+        timed = bool(_bare(launches))
+        plan.taken = 0
+        while plan.taken < (plan.planned if timed else probed_iterations):
+            self._each(self._order(launches, probed=plan.taken < probed_iterations), "iterations", self._measured)
+            plan.taken += 1
+            if not timed:
+                continue
+            spent_ns = (run_budget.clock() - began_s) * 1e9 - (run_budget.extra_ns - extra_ns)
+            run_budget.iteration_ns = spent_ns / plan.taken
+            if plan.count is None and plan.taken >= plan.pilot(run_budget.iteration_ns):
+                self._plan_iterations(launches)
 
     def _probed_iterations(self, launches: Sequence[RunningLaunch]) -> int:
         """Fewer with the lock probe if iterations are long: they have more waits in them, too."""
@@ -236,22 +242,21 @@ class TimeRound:
         return probe + pair if self.context.rng.random() < 0.5 else pair + probe
 
     def _measured(self, launch: RunningLaunch) -> None:
-        clock, loops = self.context.budget.clock, self._loops(launch)
-        began_s = clock()
+        loops = self._loops(launch)
         iteration = launch.handle.iteration(MEASURED, loops, self._window_ns(launch))
-        if launch.role == "locks":
-            self.probed_s += clock() - began_s
         launch.values.append(iteration_value(iteration, loops, per_op=bool(self.iterations.window_ns)))
 
-    def _plan_iterations(self, launches: Sequence[RunningLaunch], iteration_ns: float, taken: int) -> None:
-        spent_ns = self.context.budget.round_so_far_s * 1e9 - iteration_ns * taken
+    def _plan_iterations(self, launches: Sequence[RunningLaunch]) -> None:
+        """The first plan, after the pilot iterations; each round has its own."""
+        run_budget = self.context.budget
+        iteration_ns = run_budget.iteration_ns
+        launch_ns = run_budget.round_so_far_s * 1e9 - run_budget.extra_ns - iteration_ns * self.iterations.taken
+        # Still to come are the memory launches, which have to be started too.
         memory_ns = sum(self._memory_ns(launch) for launch in launches if launch.role == "own" and launch.values)
-        # Still to come are the memory launches, two for three that were started. The iterations with the lock probe
-        # are in `spent_ns`.
-        costs = budget.Costs(launch_ns=spent_ns * 5 / 3 + memory_ns, iteration_ns=iteration_ns)
-        ratios = [_pilot_ratios(launches, cell_run) for cell_run in self.context.needing("time")]
-        paired = any(cell_run.reference for cell_run in self.context.cell_runs)
-        self.context.budget.plan_iterations(self.iterations, ratios, costs, paired)
+        extra_ns = run_budget.extra_ns + memory_ns + launch_ns / 3
+        costs = budget.Costs(launch_ns=launch_ns, iteration_ns=iteration_ns, extra_ns=extra_ns)
+        ratios = [[_pilot_ratios(launches, cell_run)] for cell_run in self.context.needing("time")]
+        run_budget.plan_iterations(self.iterations, ratios, costs, self.context.paired)
 
     def _memory_ns(self, launch: RunningLaunch) -> float:
         wall_ns = self.iterations.window_ns or statistics.median(launch.values) * self._loops(launch)
@@ -275,11 +280,12 @@ def _bare(launches: Sequence[RunningLaunch]) -> list[RunningLaunch]:
 def _roles(cell_run: CellRun, side: CellRun) -> list[LaunchRole]:
     """The launches of a cell or its reference (`side`): a cell without a reference is paired with a control workload.
 
-    A launch with the lock probe is paired with a bare one, which shows the overhead of the probe.
+    The first launches with the lock probe are paired with a bare one, which shows the overhead of the probe.
     """
     if not (cell_run.alive and side.alive):
         return []
-    timed: list[LaunchRole] = ["own"] if cell_run.needs & {"time", "locks"} else []
+    bare = "time" in cell_run.needs or ("locks" in cell_run.needs and len(cell_run.locks) < BARE_LOCKS)
+    timed: list[LaunchRole] = ["own"] if bare else []
     if timed and cell_run.reference is None:
         timed.append("control")
     return timed + (["locks"] if "locks" in cell_run.needs else [])
