@@ -71,7 +71,7 @@ def compare(comparison: Comparison) -> MetricVerdict:
     that is larger) at beta. The first look that decides is final: later pairs change neither decision nor figures.
 
     With `final` there is a last look at all pairs, at the levels that are left. Only there the effect is widened, if
-    noise allows no other pass; the reason then names it. What is still open is suspect if its change lies beyond the
+    noise allows no other pass; the reason then names it. What is still open is suspect if most pairs lie beyond the
     effect and the test rejects at `suspect_level`, else inconclusive; both say what would settle it.
 
     A larger gain is better: its inverse is judged, while `ratio` is new / reference of the gain itself. A share may be
