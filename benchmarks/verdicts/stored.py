@@ -4,7 +4,7 @@
 
 The time of one cell over its control is compared with R recordings of 12 launches each. Recordings, and the new run,
 differ by 2, 4 or 8 % (standard deviation of the log), the launches of one by 5 %. New launches follow until the screen
-decides; what it does not pass is a miss, which a run measures beside the recorded commit. `failed` is what a prediction
+decides; what is not `passed` is a miss, which a run measures beside the recorded commit. `failed` is what a prediction
 fails alone, where that commit cannot be measured. `busy` is one more process on two cores during the new run: it moves
 the ratio to the control by -13 %, and the conditions that the run sees put its verdict in doubt; `believed` is what
 would pass without that doubt.
@@ -24,6 +24,7 @@ from pytest_ftgate.stats import alpha_spending
 
 RECORDINGS = (1, 2, 5, 10)
 BETWEEN = (0.02, 0.04, 0.08)
+USUAL = 0.04
 CHANGES = (0.0, 0.05, 0.10, 0.15, 0.25, 0.50)
 WITHIN = 0.05
 STORED_LAUNCHES = 12
@@ -38,7 +39,6 @@ class Rates(NamedTuple):
     """Of tries with the same truth: the shares of decisions, and the mean number of new launches."""
 
     passed: float
-    missed: float
     failed: float
     believed: float
     launches: float
@@ -53,11 +53,11 @@ def simulated(recordings: int, between: float, change: float, busy: bool, tries:
         new = _launches(rng, between, np.log1p(change) + (np.log1p(BUSY_SHIFT) if busy else 0.0))
         verdict = _screened(new, stored)
         doubted = _doubted(verdict, BUSY if busy else QUIET)
+        assert judge.missed(doubted) is (doubted.decision not in PASSES)
         found["launches"] += verdict.launches
         found["passed"] += doubted.decision in PASSES
-        found["believed"] += verdict.decision in PASSES
-        found["missed"] += judge.missed(doubted)
         found["failed"] += doubted.decision is Decision.REGRESSED
+        found["believed"] += verdict.decision in PASSES
     return Rates(*(found[name] / tries for name in Rates._fields))
 
 
@@ -101,16 +101,23 @@ def main() -> None:
     parser.add_argument("--tries", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
-    print(f"{options.tries} tries a row, alpha {ALPHA:.3g} ({HYPOTHESES} hypotheses), beta {BETA:.3g}, effect 15 %")
-    print("  recordings  differ by    true       passed   missed   failed believed  launches")
-    for recordings in RECORDINGS:
-        for between in BETWEEN:
-            for change in CHANGES:
-                for busy in (False, True) if between == BETWEEN[1] else (False,):
-                    rates = simulated(recordings, between, change, busy, options.tries, options.seed)
-                    shares = "".join(f"{share:9.1%}" for share in rates[:-1])
-                    truth = f"{recordings:10}  {between:9.0%}  {change:+6.0%}{' busy' if busy else '     '}"
-                    print(f"  {truth} {shares}  {rates.launches:8.1f}")
+    truths = [(count, between, False) for count in RECORDINGS for between in BETWEEN]
+    truths += [(count, USUAL, True) for count in RECORDINGS]
+    found = {
+        truth: [simulated(truth[0], truth[1], change, truth[2], options.tries, options.seed) for change in CHANGES]
+        for truth in truths
+    }
+    print(f"{options.tries} tries each, alpha {ALPHA:.3g} ({HYPOTHESES} hypotheses), beta {BETA:.3g}, effect 15 %")
+    for name in ("passed", "failed", "believed", "launches"):
+        print(f"\n  {name:10}  recordings  differ by   " + "".join(f"{change:+8.0%}" for change in CHANGES))
+        for (count, between, busy), rates in found.items():
+            if busy or name != "believed":
+                texts = (_text(name, getattr(each, name)) for each in rates)
+                print(f"  {'busy' if busy else '':10}  {count:10}  {between:9.0%}   {''.join(texts)}")
+
+
+def _text(name: str, value: float) -> str:
+    return f"{value:8.1f}" if name == "launches" else f"{value:8.1%}"
 
 
 if __name__ == "__main__":

@@ -165,7 +165,7 @@ def test_lists_with_commas_or_repeated() -> None:
     metrics = options_table.by_name("metrics")
     assert options_table.DEFAULT_METRICS == table.GATING
     assert resolve(metrics, ["wall,uss, wall", "tail"], {}, None) == (Metric.WALL, Metric.USS, Metric.TAIL)
-    assert set(resolve(metrics, None, {}, None)) == {"wall", "tail", "uss", "lock_wait_share", "scaling"}
+    assert set(resolve(metrics, None, {}, None)) == {"wall", "tail", "uss", "lock_wait_share"}
     with pytest.raises(OptionError, match=r"--ftgate-metrics=,: takes at least one LIST"):
         resolve(metrics, [","], {}, None)
     with pytest.raises(OptionError, match=r"--ftgate-fail-on=wall,error: takes regressed, .*; errors always fail"):

@@ -1,9 +1,11 @@
-"""Which numbers are compared: paired, with stored launches of this machine, and with those of another."""
+"""Which numbers of both sides of a pair are compared, and with what standard error."""
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterable, Sequence
+from itertools import combinations_with_replacement
 from statistics import median
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 from fake_launcher import memory_of
 from values import FOUR, held, probed, sample_of, timed, windows
 
-from pytest_ftgate.judge import comparisons, metrics, per_launch
+from pytest_ftgate.judge import comparisons, metrics
 from pytest_ftgate.judge.comparisons import Numbers
 from pytest_ftgate.model import (
     Launch,
@@ -21,7 +23,6 @@ from pytest_ftgate.model import (
     Sample,
     WorkloadError,
 )
-from pytest_ftgate.stats import alpha_spending, rank_tests
 
 
 def both(own: Sequence[Launch], other: Sequence[Launch]) -> dict[str, Numbers]:
@@ -43,30 +44,18 @@ def drifting(rng: random.Random, order: int, iterations: int = 12) -> tuple[Laun
     )
 
 
-def disturbed(rng: random.Random, order: int, iterations: int = 12) -> tuple[Launch, Launch]:
-    """Sides that others disturb now and then, each by itself: their floors hardly vary."""
-
-    def wall(level: float) -> int:
-        return round(1e7 * level * (1.0 + max(0.0, rng.normalvariate(0, 1))) * rng.lognormvariate(0, 0.001))
-
-    levels = rng.lognormvariate(0, 0.1), rng.lognormvariate(0, 0.1)
-    own, other = (timed(order, [wall(level) for _ in range(iterations)]) for level in levels)
-    return own, other
-
-
 def rounds_of(seed: int, count: int) -> list[tuple[Launch, Launch]]:
-    """One of both kinds of pairs, by the seed."""
+    """Pairs of unlike numbers of turns."""
     rng = random.Random(seed)
-    kind = rng.choice((drifting, disturbed))
-    return [kind(rng, order, rng.randint(8, 16)) for order in range(count)]
+    return [drifting(rng, order, rng.randint(8, 16)) for order in range(count)]
 
 
 def split(rounds: Sequence[tuple[Launch, Launch]]) -> tuple[list[Launch], list[Launch]]:
     return [own for own, _ in rounds], [other for _, other in rounds]
 
 
-def estimator_of(rounds: Sequence[tuple[Launch, Launch]]) -> rank_tests.Estimator:
-    return rank_tests.blind_estimator(per_launch.paired_values(*split(rounds)))
+def walls(launch: Launch) -> list[float]:
+    return [float(iteration.wall_ns) for iteration in launch.iterations]
 
 
 # -- paired ----------------------------------------------------------------------------------------------------------
@@ -86,20 +75,21 @@ class TestPairs:
         assert found[Metric.USS].new == tuple(100.0 + order for order in range(8))
         assert found[Metric.USS].reference == tuple(200.0 + order for order in range(8))
 
-    def test_units_and_tests(self) -> None:
+    def test_units(self) -> None:
         own = [timed(order, [2000] * 12) for order in range(3)]
         sides: dict[str, Any] = {
             "memory": [held(0, 5)],
             "locks": [probed(0, 0.2, workers=4)],
             "single": own,
         }
-        found = comparisons.paired(sample_of(own, FOUR, reference=sample_of(own, FOUR, **sides), **sides))
-        assert {metric: (numbers.unit, numbers.test) for metric, numbers in found.items()} == {
-            Metric.WALL: ("ns", "pairs"),
-            Metric.TAIL: ("ns", "pairs"),
-            Metric.USS: ("bytes", "blocks"),
-            Metric.LOCK_WAIT: ("of the time", "blocks"),
-            Metric.SCALING: ("x", "pairs"),
+        both_of = sample_of(own, FOUR, reference=sample_of(own, FOUR, **sides), **sides)
+        found = comparisons.paired(both_of, (*metrics.GATING, Metric.SCALING))
+        assert {metric: numbers.unit for metric, numbers in found.items()} == {
+            Metric.WALL: "ns",
+            Metric.TAIL: "ns",
+            Metric.USS: "bytes",
+            Metric.LOCK_WAIT: "of the time",
+            Metric.SCALING: "x",
         }
         assert not any(numbers.recordings for numbers in found.values())
 
@@ -125,42 +115,60 @@ class TestPairs:
         assert found[Metric.USS].reference == (5.0,)
 
 
-class TestEstimator:
-    def test_it_is_chosen_from_the_pairs_of_the_first_look_alone(self) -> None:
-        rng = random.Random(3)
-        first = [drifting(rng, order, iterations=41) for order in range(alpha_spending.LOOKS[0])]
-        later = [disturbed(rng, order, iterations=41) for order in range(len(first), 40)]
-        assert estimator_of(first) is rank_tests.PAIRED
-        assert estimator_of([*first, *later]) is not rank_tests.PAIRED
-        found = both(*split([*first, *later]))[Metric.WALL]
-        for pair, new, reference in zip([*first, *later], found.new, found.reference, strict=True):
-            walls = [[iteration.wall_ns for iteration in side.iterations] for side in pair]
-            assert new / reference == pytest.approx(median(a / b for a, b in zip(*walls, strict=True)))
-
-    def test_a_floor_that_is_chosen_is_that_of_both_sides(self) -> None:
-        rng = random.Random(3)
-        pairs = [disturbed(rng, order) for order in range(8)]
-        chosen = estimator_of(pairs[: alpha_spending.LOOKS[0]])
-        assert chosen is not rank_tests.PAIRED
+class TestTurns:
+    def test_a_wall_time_is_the_references_median_times_the_ratio_of_neighbours(self) -> None:
+        """Hodges and Lehmann's: the median of the means of all pairs of log-ratios, in ns of one loop."""
+        rng = random.Random(5)
+        pairs = [drifting(rng, order, iterations=41) for order in range(6)]
+        pairs = [tuple(msgspec.structs.replace(side, loops=4) for side in pair) for pair in pairs]  # type: ignore[misc]
         found = both(*split(pairs))[Metric.WALL]
-        for side, values in enumerate((found.new, found.reference)):
-            floors = [np.quantile([iteration.wall_ns for iteration in pair[side].iterations], chosen) for pair in pairs]
-            assert values == pytest.approx(floors)
+        for (own, other), new, reference in zip(pairs, found.new, found.reference, strict=True):
+            logs = [math.log(a / b) for a, b in zip(walls(own), walls(other), strict=True)]
+            means = [(a + b) / 2 for a, b in combinations_with_replacement(logs, 2)]
+            assert math.log(new / reference) == pytest.approx(median(means))
+            assert reference == pytest.approx(median(walls(other)) / 4)
+
+    def test_the_error_of_a_pair_is_what_its_turns_show(self) -> None:
+        """About the standard deviation of the log-ratios over the root of their number; other rounds do not count."""
+        rng = np.random.default_rng(6)
+        pairs = []
+        for order, noise in enumerate((0.01, 0.1, 0.3)):
+            other = 1e9 * rng.lognormal(0, 0.5, 400)
+            own = other * rng.lognormal(0, noise, 400)
+            pairs.append(tuple(timed(order, side.round().astype(int).tolist()) for side in (own, other)))
+        found = both(*split(pairs))[Metric.WALL]  # type: ignore[arg-type]
+        assert found.errors == pytest.approx((0.01 / 20, 0.1 / 20, 0.3 / 20), rel=0.15)
+        alone = both(*split(pairs[1:2]))[Metric.WALL]  # type: ignore[arg-type]
+        assert alone.errors == found.errors[1:2]
+
+    def test_one_turn_has_no_error_that_is_known(self) -> None:
+        assert both([timed(0, [2000])], [timed(0, [1000])])[Metric.WALL].errors == (0.0,)
+
+    def test_of_the_tail_the_error_is_that_of_a_quantile(self) -> None:
+        """Of normal values as many times that of their mean as the simulation says."""
+        rng = np.random.default_rng(7)
+        assert float(np.quantile(rng.normal(size=(20_000, 100)), 0.9, axis=1).std()) * 10 == pytest.approx(
+            comparisons.TAIL_ERROR, rel=0.05
+        )
+        found = both(*split(rounds_of(3, 4)))
+        known = zip(found[Metric.TAIL].errors, found[Metric.WALL].errors, strict=False)
+        pairs = both(*split([pair for pair in rounds_of(3, 4) if len(pair[0].iterations) >= 10]))
+        assert found[Metric.TAIL].errors == pytest.approx(
+            tuple(comparisons.TAIL_ERROR * error for error in pairs[Metric.WALL].errors)
+        )
+        assert all(tail > wall for tail, wall in known)
 
     def test_a_value_never_changes_when_rounds_are_added(self) -> None:
-        chosen = set()
-        for seed in range(16):
+        for seed in range(8):
             rounds = rounds_of(seed, 24)
-            chosen.add(estimator_of(rounds[: alpha_spending.LOOKS[0]]))
             whole = both(*split(rounds))
-            for count in (alpha_spending.LOOKS[0], 7, 10, 23):
+            for count in (2, 7, 23):
                 part = both(*split(rounds[:count]))
                 for metric in (Metric.WALL, Metric.TAIL):
                     known = len(part[metric].new)
                     assert part[metric].new == whole[metric].new[:known]
                     assert part[metric].reference == whole[metric].reference[:known]
-        assert rank_tests.PAIRED in chosen
-        assert len(chosen) > 2
+                    assert part[metric].errors == whole[metric].errors[:known]
 
     def test_exchanging_the_sides_of_any_pair_turns_its_ratio_over_and_no_other(self) -> None:
         for seed in range(16):
@@ -173,17 +181,6 @@ class TestEstimator:
                 ratio = before.new[pair] / before.reference[pair]
                 expected = 1 / ratio if over else ratio
                 assert after.new[pair] / after.reference[pair] == pytest.approx(expected, rel=1e-12)
-
-    def test_turn_by_turn_the_ratio_is_the_median_ratio_in_ns_of_one_loop(self) -> None:
-        rng = random.Random(5)
-        pairs = [drifting(rng, order, iterations=41) for order in range(8)]
-        pairs = [tuple(msgspec.structs.replace(side, loops=4) for side in pair) for pair in pairs]  # type: ignore[misc]
-        assert estimator_of(pairs[: alpha_spending.LOOKS[0]]) is rank_tests.PAIRED
-        found = both(*split(pairs))[Metric.WALL]
-        for (own, other), new, reference in zip(pairs, found.new, found.reference, strict=True):
-            walls = [[iteration.wall_ns for iteration in side.iterations] for side in (own, other)]
-            assert new / reference == pytest.approx(median(a / b for a, b in zip(*walls, strict=True)))
-            assert reference == pytest.approx(median(walls[1]) / 4)
 
     def test_turns_without_a_neighbour_count_for_nothing(self) -> None:
         own = [timed(order, [2000] * 11 + [9000] * 4) for order in range(2)]
@@ -199,7 +196,7 @@ class TestWindows:
         # 1000, 500 and 250 ns against 500 each.
         assert found.reference == (500.0,)
         assert found.new == pytest.approx((500.0,))
-        assert (found.unit, found.test) == ("ns", "pairs")
+        assert found.unit == "ns"
 
     def test_a_launch_without_any_is_no_round(self) -> None:
         own = [windows(0, [0.0] * 3), windows(1, [1e6] * 3)]
@@ -231,7 +228,7 @@ class TestTails:
         assert Metric.TAIL not in both([windows(0, ten)], [windows(0, [*ten[1:], 0.0])])
 
 
-class TestBlocks:
+class TestRounds:
     def test_memory_and_shares_are_paired_by_their_round(self) -> None:
         own = sample_of(
             memory=[held(2, 30, 32, 31), held(0, 10)], locks=[probed(order, order / 10) for order in (3, 1)]
@@ -241,7 +238,8 @@ class TestBlocks:
             locks=[probed(order, order / 20) for order in range(4)],
         )
         found = comparisons.paired(msgspec.structs.replace(own, reference=other))
-        assert found[Metric.USS][:4] == ((10.0, 31.0), (100.0, 102.0), "bytes", "blocks")
+        assert found[Metric.USS][:3] == ((10.0, 31.0), (100.0, 102.0), "bytes")
+        assert not any(found[Metric.USS].errors)
         assert found[Metric.LOCK_WAIT].new == pytest.approx((0.1, 0.3))
         assert found[Metric.LOCK_WAIT].reference == pytest.approx((0.05, 0.15))
 
@@ -262,16 +260,20 @@ class TestScaling:
         own = [timed(order, [own_ns + order] * 5) for order in range(3)]
         return sample_of(own, FOUR, single=[timed(order, [single_ns + order] * 5) for order in orders], **fields)
 
+    @staticmethod
+    def compared(sample: Sample) -> dict[str, Numbers]:
+        return comparisons.paired(sample, [Metric.SCALING])
+
     def test_it_is_compared_as_a_ratio_of_ratios(self) -> None:
         reference = self.scaled(1000, 1000)
-        found = comparisons.paired(self.scaled(900, 1800, reference=reference))[Metric.SCALING]
+        found = self.compared(self.scaled(900, 1800, reference=reference))[Metric.SCALING]
         assert found.reference == pytest.approx((4.0, 4.0, 4.0))
         assert found.new == pytest.approx([4 * (900 + order) / (1800 + order) for order in range(3)])
 
     def test_it_takes_the_one_worker_launches_of_both_sides(self) -> None:
-        assert Metric.SCALING not in comparisons.paired(self.scaled(900, 1800, reference=self.scaled(9, 9, ())))
-        assert Metric.SCALING not in comparisons.paired(self.scaled(9, 9, (), reference=self.scaled(900, 1800)))
-        found = comparisons.paired(self.scaled(900, 1800, (0, 2), reference=self.scaled(1000, 1000, (1, 2))))
+        assert Metric.SCALING not in self.compared(self.scaled(900, 1800, reference=self.scaled(9, 9, ())))
+        assert Metric.SCALING not in self.compared(self.scaled(9, 9, (), reference=self.scaled(900, 1800)))
+        found = self.compared(self.scaled(900, 1800, (0, 2), reference=self.scaled(1000, 1000, (1, 2))))
         assert both_sides(found[Metric.SCALING]) == (pytest.approx((4 * 902 / 1802,)), pytest.approx((4.0,)))
 
 

@@ -31,6 +31,7 @@ from pytest_ftgate.model import (
     LockSite,
     LockWaits,
     MemoryPoint,
+    Metric,
     MetricVerdict,
     Program,
     Sample,
@@ -123,8 +124,8 @@ def sample(cell: Cell = THREADS, factor: float = 1.0, **fields: Any) -> Sample:
     )
 
 
-def judged(name: str, new: Sample, compared_with: ComparedWith) -> list[MetricVerdict]:
-    policy = Policy(metrics=(name,), cli=(), ini=(), alpha=0.01, beta=alpha_spending.BETA, probe_cost=0.25)
+def judged(name: str, new: Sample, compared_with: ComparedWith, *others: str) -> list[MetricVerdict]:
+    policy = Policy(metrics=(name, *others), cli=(), ini=(), alpha=0.01, beta=alpha_spending.BETA, probe_cost=0.25)
     spec: Spec = msgspec.structs.replace(spec_of("threads"), workers=(1, 4))
     judge = Judge(spec, policy, {new.cell.nodeid: compared_with}, ROUNDS)
     return list(judge.verdict(new, TestSamples([new]), Figures()).metrics)
@@ -146,8 +147,12 @@ def test_whatever_has_a_row_gates_against_a_reference(name: str) -> None:
     assert held.decision is Decision.PASSED, held.reason
     slower = msgspec.structs.replace(sample(cell, 2.0), reference=sample(cell))
     (failed,) = judged(name, slower, against)
-    assert failed.decision is Decision.REGRESSED, failed.reason
+    explains = metrics.row(name).explains
+    assert failed.decision is (Decision.INCONCLUSIVE if explains else Decision.REGRESSED), failed.reason
     assert failed.metric == name
+    if explains:  # what is derived from times fails with the time alone
+        with_time, time = judged(name, slower, against, Metric.WALL)
+        assert with_time.decision is time.decision is Decision.REGRESSED
 
 
 def stored(tmp_path: Path, of: Sample) -> ComparedWith:
@@ -230,8 +235,9 @@ def test_every_figure_of_a_row_that_is_a_number_has_a_metric() -> None:
     assert fields - explain - inner <= set(metrics.TABLE)
 
 
-def test_gating_by_default_is_what_it_was() -> None:
-    assert metrics.GATING == ("wall", "tail", "uss", "lock_wait_share", "scaling")
+def test_what_gates_by_default_is_measured_itself() -> None:
+    assert metrics.GATING == ("wall", "tail", "uss", "lock_wait_share")
+    assert not any(metrics.row(name).explains for name in metrics.GATING)
 
 
 @pytest.mark.parametrize("name", ["", "wal", "timer", "timer.", ".x", "contract", "ratio."])

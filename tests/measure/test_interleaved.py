@@ -35,12 +35,12 @@ from pytest_ftgate.measure.launch import LaunchFailed, LaunchRole
 from pytest_ftgate.measure.memory_round import (
     BARE_HOLDS,
     BARRIERS,
-    FLOORS,
     GROWTH_AT_LEAST,
     GROWTH_AT_MOST,
     GROWTHS,
 )
-from pytest_ftgate.measure.time_round import LOCK_ITERATIONS
+from pytest_ftgate.measure.run_context import Floors
+from pytest_ftgate.measure.time_round import BARE_LOCKS, LOCK_ITERATIONS
 from pytest_ftgate.model import Executor, Group, Program, Sample, Settings, WorkloadError
 from pytest_ftgate.model.launch import EVERYTHING, Need
 from pytest_ftgate.runner.protocol import BARRIER, CHECK, COLD, HOLD, MEASURED, WARMUP
@@ -123,7 +123,7 @@ def test_all_sides_of_a_round_are_started_together() -> None:
 
 def test_cells_are_shuffled_within_each_iteration_and_none_is_left_out() -> None:
     launcher = FakeLauncher()
-    run_of(launcher, limits=Limits(launches=3, iterations=8)).measure()
+    run_of(launcher, limits=Limits(launches=3, iterations=16)).measure()
     orders, controls_first = [], []
     for events in rounds(launcher).values():
         bare = [event for event in events if event.at.side != "locks"]
@@ -136,9 +136,9 @@ def test_cells_are_shuffled_within_each_iteration_and_none_is_left_out() -> None
             assert all(one.at.label == other.at.label for one, other in pairs)
             orders.append(tuple(one.at.label for one, _ in pairs))
             controls_first += [one.at.control for one, _ in pairs]
-    assert len(orders) == 24
+    assert len(orders) == 48
     assert set(orders) == set(permutations(LABELS))
-    assert 24 < sum(controls_first) < 48  # of 72
+    assert 48 < sum(controls_first) < 96  # of 144
 
 
 def test_every_cell_is_paired_with_a_control_workload_of_its_own() -> None:
@@ -210,7 +210,7 @@ def test_memory_is_sampled_in_launches_of_their_own() -> None:
     assert {event.at.side for event in launcher.of(BARRIER)} == {"own", "empty"}
     for sample in samples:
         assert [len(launch.barriers) for launch in sample.memory] == [MOST_BARRIERS] * 3
-        assert [len(launch.barriers) for launch in sample.floor] == [MOST_BARRIERS] * FLOORS
+        assert [len(launch.barriers) for launch in sample.floor] == [MOST_BARRIERS]
         assert not any(launch.memory for launch in sample.floor)
         assert [launch.order for launch in sample.memory] == [0, 1, 2]
         assert {point.uss_bytes for launch in sample.memory for point in launch.memory} == {20 * MIB}
@@ -221,14 +221,40 @@ def test_memory_is_sampled_in_launches_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("executor", "reuse", "launches"), [("threads", "fresh", GROWTHS), ("fork", "pool", GROWTHS), ("fork", "fresh", 0)]
 )
-def test_growth_has_launches_of_its_own_where_something_can_grow(executor: str, reuse: str, launches: int) -> None:
+@pytest.mark.parametrize("target", TARGETS)
+def test_growth_is_shown_where_something_can_grow(executor: str, reuse: str, launches: int, target: str) -> None:
     launcher = FakeLauncher()
-    (sample,) = measured(launcher, executor, reuse=reuse, limits=Limits(launches=GROWTHS + 2, iterations=1))
+    group = group_of(spec=spec_of(executor, reuse=reuse), targets=(target,))
+    (sample,) = run_of(launcher, group, limits=Limits(launches=GROWTHS + 2, iterations=1)).measure()
     assert len(sample.growth) == launches
-    assert len(sample.growth_floor) == min(launches, FLOORS)
+    assert len(sample.growth_floor) == min(launches, 1)
     assert {len(launch.barriers) for launch in (*sample.growth, *sample.growth_floor)} <= {GROWTH_AT_MOST}
-    settled = [request for request in launcher.requests if request.settled]
-    assert Counter(request.role for request in settled) == Counter(own=launches, empty=min(launches, FLOORS))
+    assert not any(launch.memory for launch in sample.growth)
+    assert {len(launch.barriers) for launch in sample.memory} == {MOST_BARRIERS}
+    # Launches of their own only where the allocator must be told to free at once.
+    settled = Counter(request.role for request in launcher.requests if request.settled)
+    assert settled == (Counter(own=launches, empty=min(launches, 1)) if target == "3.14t" else Counter())
+
+
+def test_launches_of_an_empty_workload_are_shared_by_all_cells_that_differ_in_nothing_else() -> None:
+    launcher = FakeLauncher()
+    floors: Floors = {}
+
+    def floor_of(count: int, *targets: str) -> list[int]:
+        before = len(launcher.handles)
+        group = group_of(spec=spec_of("threads", workers=count), targets=targets)
+        run = InterleavedRun(
+            group, TARGETS, launcher, THREE, random.Random(1), Recorder(), launcher.clock, floors=floors
+        )
+        samples = run.measure()
+        assert all(len(sample.floor) == len(sample.growth_floor) == 1 for sample in samples)
+        empty = [request.role for request in launcher.requests[before:] if request.role == "empty"]
+        return [len(empty), *(launch.barriers[0].ops for sample in samples for launch in sample.floor)]
+
+    assert floor_of(2, "3.14")[0] == 1  # it shows growth too
+    assert floor_of(2, "3.14")[0] == 0
+    assert floor_of(4, "3.14")[0] == 1
+    assert floor_of(4, "3.14", "3.14t")[0] == 2
 
 
 def test_samples_at_barriers_are_as_many_as_time_allows() -> None:
@@ -249,7 +275,7 @@ def test_sampling_overhead_is_measured_by_holding_it_bare_as_well() -> None:
     for cost in seen[:BARE_HOLDS]:
         assert cost is not None
         assert [*cost.bare_ns, *cost.watched_ns] == pytest.approx([2 * MS, 3 * MS])
-    assert len(sample.floor) == FLOORS
+    assert len(sample.floor) == 1
 
 
 def test_cold_iterations_warm_ups_and_checks_are_kept_apart() -> None:
@@ -305,7 +331,7 @@ def test_each_launch_gets_a_hash_seed_and_a_layout_of_its_own() -> None:
     assert (
         len({request.hash_seed for request in launcher.requests})
         == len(launcher.requests)
-        == 3 * (3 * 4 + FLOORS) + 3 + FLOORS  # growth too is measured in each of the three rounds
+        == 3 * (3 * 4 + 1)  # own, control, locks and memory in each round, and one floor for each executor
     )
     assert len({request.padding for request in launcher.requests}) > 20
     assert all(0 < request.hash_seed < 2**32 and 0 <= request.padding < 4096 for request in launcher.requests)
@@ -337,7 +363,7 @@ def test_a_timeout_of_the_test_goes_before_that_of_the_run() -> None:
     launcher = FakeLauncher()
     measured(launcher, limits=Limits(launches=1, iterations=1, timeout_s=7.0))
     measured(launcher, limits=Limits(launches=1, iterations=1, timeout_s=7.0), timeout_s=3.0)
-    assert [request.timeout_s for request in launcher.requests] == [7.0] * 12 + [3.0] * 12
+    assert [request.timeout_s for request in launcher.requests] == [7.0] * 10 + [3.0] * 10
 
 
 def test_progress_names_every_cell_and_the_time_that_is_left() -> None:
@@ -673,7 +699,7 @@ def test_every_launch_is_ended_once_all_went_well() -> None:
     launcher = FakeLauncher()
     run_of(launcher).measure()
     ends = Counter((event.handle, event.at.event) for event in launcher.of("finish", "kill"))
-    assert ends == Counter({(index, end): 1 for index in range(47) for end in ("finish", "kill")})
+    assert ends == Counter({(index, end): 1 for index in range(39) for end in ("finish", "kill")})
 
 
 def test_a_launch_without_a_memory_sample_says_nothing_of_memory() -> None:
@@ -854,6 +880,23 @@ def test_only_what_a_judge_still_needs_is_measured() -> None:
     assert (len(fork.launches), len(fork.memory), len(fork.locks)) == (1, 2, 1)
     assert fork.reference is not None
     assert len(fork.reference.memory) == 2
+
+
+def test_a_bare_launch_beside_the_lock_probe_is_not_started_for_ever_once_the_time_is_decided() -> None:
+    launcher = FakeLauncher()
+    limits = Limits(at_most=40, floor=13)
+
+    def rule(samples: Sequence[Sample]) -> dict[str, frozenset[Need]]:
+        (sample,) = samples
+        return {sample.cell.nodeid: frozenset({"locks"})} if len(sample.locks) < BARE_LOCKS + 3 else {}
+
+    run = paired(launcher, stopping_rule=rule, limits=limits)
+    (sample,) = run.measure()
+    assert (len(sample.launches), len(sample.locks)) == (BARE_LOCKS, BARE_LOCKS + 3)
+    assert sample.reference is not None
+    assert len(sample.reference.locks) == BARE_LOCKS + 3
+    assert {len(launch.iterations) for launch in sample.locks[BARE_LOCKS:]} == {MOST_LOCK_ITERATIONS}
+    assert run.budget.iteration_ns > 0
 
 
 def test_a_judge_gets_no_more_rounds_than_the_budget_has_room_for() -> None:

@@ -188,6 +188,7 @@ class Desk:
             listener=Quiet(),
             time=RunTime(run_s),
             unchanged=UnchangedCells(config, self.targets, self.references, self.launcher, Quiet()),
+            floors={},
         )
         measurement = Measurement(group, resources)
         measurement.begin()

@@ -38,7 +38,7 @@ REPORTED: Final = Limits(others=0.1, steal=0.01, quota=0.0, throttles=0, moved=1
 
 
 def unfit(conditions: Conditions | None, basis: Basis) -> str:
-    """Why a regression found on this basis is in doubt; empty if it is not."""
+    """Why what was found on this basis is in doubt; empty if it is not."""
     if conditions is None:
         return ""
     return "; ".join(_beyond(conditions, STORED if basis in ("stored", "predicted", "portable") else PAIRED))

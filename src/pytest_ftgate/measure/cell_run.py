@@ -7,9 +7,13 @@ import hashlib
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 from ..model import EVERYTHING, Cell, Interpreter, Launch, Need, Sample, Spec, Struct, WorkloadError
 from .launch import CellUnsupported, LaunchFailed, LaunchRole
+
+FloorKey: TypeAlias = tuple[str, str, str, int, str]
+"""The interpreter of an environment, the target, the executor, the number of workers, and their reuse."""
 
 
 class PreparedTarget(Struct, frozen=True, kw_only=True):
@@ -73,6 +77,16 @@ class CellRun:
         """Whether memory can stay from one iteration to the next: a worker process that ends returns all of it."""
         ends = self.cell.executor.kind == "processes" and self.spec.reuse == "fresh"
         return self.probed and not ends
+
+    @property
+    def frees_at_once(self) -> bool:
+        """Whether the interpreter frees memory at once: then every launch shows growth."""
+        return not self.target.interpreter.free_threaded
+
+    @property
+    def floor_key(self) -> FloorKey:
+        """Cells that have this in common have the same memory without a workload."""
+        return self.target.python, self.cell.target.spec, self.cell.executor.label, self.cell.workers, self.spec.reuse
 
     @property
     def with_reference(self) -> list[CellRun]:

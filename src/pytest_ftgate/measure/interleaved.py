@@ -21,7 +21,7 @@ from .cell_run import CellRun, PreparedTarget, Reference, disagreements
 from .conditions import ConditionsMonitor
 from .launch import Launcher
 from .memory_round import MemoryRound
-from .run_context import Listener, RunContext
+from .run_context import Floors, Listener, RunContext
 from .time_round import TimeRound, ratios_of
 
 
@@ -50,6 +50,7 @@ class InterleavedRun:
         references: Mapping[str, Reference] | None = None,
         monitor: ConditionsMonitor | None = None,
         first_needs: frozenset[Need] = EVERYTHING,
+        floors: Floors | None = None,
     ) -> None:
         """`references` maps a node id to the cell's other side; `first_needs` are the launches of the first round.
 
@@ -65,7 +66,14 @@ class InterleavedRun:
         self.iterations = IterationPlan(group.spec, limits, loops)
         self.budget = RunBudget(limits, clock or time.monotonic)
         self.context = RunContext(
-            self.cell_runs, launcher, rng, self.iterations, self.budget, listener=listener, monitor=monitor
+            self.cell_runs,
+            launcher,
+            rng,
+            self.iterations,
+            self.budget,
+            listener=listener,
+            monitor=monitor,
+            floors=floors,
         )
 
     def measure(self) -> list[Sample]:

@@ -23,8 +23,8 @@ GROWTH_WARMUPS, GROWTH_AT_LEAST, GROWTH_AT_MOST = 4, 4, 8
 GROWTH_S = 0.5
 """Samples at barriers in a growth launch: as many as fit this time, between these numbers."""
 BARRIER_WINDOW_NS = 50_000_000
-BARE_HOLDS, FLOORS, GROWTHS = 2, 2, 5
-"""Memory launches of a cell that are also held unsampled, launches of an empty workload, and growth launches."""
+BARE_HOLDS, GROWTHS = 2, 5
+"""Memory launches of a cell that are also held unsampled, and launches that show growth."""
 
 
 class MemoryRound:
@@ -81,18 +81,41 @@ class MemoryRound:
         if not cell_run.probed:
             return held_ns
         barrier_ns = min(self.iterations.window_ns, BARRIER_WINDOW_NS) or wall_ns
-        growth = GROWTH_WARMUPS + self._growth_barriers(wall_ns) if self._affords_growth(cell_run) else 0
-        return (BARRIERS[0] + 2 * growth) * barrier_ns + held_ns
+        growth = 0 if cell_run.paired or not self._affords_growth(cell_run) else self._growth_barriers(wall_ns)
+        return (self._barrier_count(cell_run) + GROWTH_WARMUPS + growth) * barrier_ns + held_ns
+
+    # -- what only informs -------------------------------------------------------------------------------------
 
     def _inform(self, cell_run: CellRun) -> None:
-        """Growth, and the interpreter's own memory."""
-        if self.number < GROWTHS and self._affords_growth(cell_run):
+        """Growth, where the memory launch has not shown it, and the interpreter's own memory."""
+        if not cell_run.frees_at_once and self._growth_is_due(cell_run):
             cell_run.growth.append(self._growth_launch(cell_run, "own"))
         with cell_run.attribute_errors("an empty workload in its place "):
-            if self.number < FLOORS and self.context.spares(BARRIERS[0] * cell_run.longest_ns, 0.15):
-                cell_run.floor.append(self._barrier_launch(cell_run, "empty", BARRIERS[0]))
-            if cell_run.growth and self.number < FLOORS:
-                cell_run.growth_floor.append(self._growth_launch(cell_run, "empty"))
+            if not cell_run.floor and self.context.spares(BARRIERS[0] * cell_run.longest_ns, 0.15):
+                cell_run.floor.append(self._shared(cell_run, settled=False))
+            if cell_run.growth and not cell_run.growth_floor:
+                cell_run.growth_floor.append(self._shared(cell_run, settled=True))
+
+    def _growth_is_due(self, cell_run: CellRun) -> bool:
+        return not cell_run.paired and self.number < GROWTHS and self._affords_growth(cell_run)
+
+    def _shared(self, cell_run: CellRun, *, settled: bool) -> Launch:
+        """A launch of an empty workload, for growth (`settled`) or not: one for all cells that differ in nothing else.
+
+        Where memory is freed at once, one launch shows both.
+        """
+        floors, key = self.context.floors, cell_run.floor_key
+        if (key, settled) not in floors:
+            if cell_run.frees_at_once:
+                launch = self._barrier_launch(cell_run, "empty", BARRIERS[0] + GROWTH_WARMUPS + GROWTH_AT_MOST)
+                steady, grown = launch.barriers[: BARRIERS[0]], launch.barriers[BARRIERS[0] + GROWTH_WARMUPS :]
+                floors[key, False] = msgspec.structs.replace(launch, barriers=steady)
+                floors[key, True] = msgspec.structs.replace(launch, barriers=grown)
+            elif settled:
+                floors[key, True] = self._growth_launch(cell_run, "empty")
+            else:
+                floors[key, False] = self._barrier_launch(cell_run, "empty", BARRIERS[0])
+        return floors[key, settled]
 
     # -- held launches -----------------------------------------------------------------------------------------
 
@@ -114,6 +137,8 @@ class MemoryRound:
             "barriers": barriers,
             "sampling_cost": _sampling_cost(held),
         }
+        if cell_run.frees_at_once and self._growth_is_due(cell_run):
+            launch.grown = self._barriers(handle, 1 + self._growth_barriers(wall_ns))[1:]  # the first settles it
         self.context.sample_conditions()
 
     def _close(self, launch: RunningLaunch) -> None:
@@ -123,6 +148,9 @@ class MemoryRound:
         record = launch.finish(self.number, **launch.sampled)
         if record.memory:  # without a sample it says nothing of memory
             launch.cell_run.memory.append(record)
+        if launch.grown:
+            nothing = {"memory": (), "waits": None, "sampling_cost": None}
+            launch.cell_run.growth.append(msgspec.structs.replace(record, barriers=launch.grown, **nothing))
 
     def _warm_up(self, cell_run: CellRun, handle: Handle) -> tuple[Barrier, ...]:
         """A server is warmed up as for its iterations; a command needs nothing, as each iteration is a new process."""

@@ -6,17 +6,21 @@ import contextlib
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from ..model import Launch, Need
+from ..model import Barrier, Launch, Need
 from .budget import IterationPlan, RunBudget
-from .cell_run import CellRun
+from .cell_run import CellRun, FloorKey
 from .conditions import ConditionsMonitor
 from .launch import Handle, Launcher, LaunchRole, Request
 
 T = TypeVar("T")
+
+
+Floors: TypeAlias = dict[tuple[FloorKey, bool], Launch]
+"""Launches of empty workloads, and whether they show growth."""
 
 
 class Listener(Protocol):
@@ -45,6 +49,8 @@ class RunningLaunch:
         """Whether its results were compared."""
         self.sampled: dict[str, Any] = {}
         """What was sampled, by Launch's names."""
+        self.grown: tuple[Barrier, ...] = ()
+        """Barriers after these samples, which show growth."""
 
     @property
     def role(self) -> LaunchRole:
@@ -76,7 +82,10 @@ class RunContext:
         budget: RunBudget,
         listener: Listener,
         monitor: ConditionsMonitor | None = None,
+        floors: Floors | None = None,
     ) -> None:
+        """`floors` are those that other tests of the run have measured, and share."""
+        self.floors = {} if floors is None else floors
         self.cell_runs = cell_runs
         self.launcher = launcher
         self.rng = rng

@@ -17,6 +17,8 @@ from .run_context import RunContext, RunningLaunch
 
 LOCK_ITERATIONS = 5, 2, 1
 """Iterations of the launch with the lock probe, the first of a round: as many of them as take a part of it."""
+BARE_LOCKS = 6
+"""Launches with the lock probe that have a bare one beside them even where the time is decided."""
 LONG_NS = 500_000_000
 """Of iterations as long as this, the launch with the lock probe has none that only warm it up."""
 ROLES: dict[LaunchRole, str] = {"own": "", "control": "its control workload ", "locks": "with the lock probe, it "}
@@ -203,10 +205,13 @@ class TimeRound:
         run_budget, plan = self.context.budget, self.iterations
         began_s, extra_ns = run_budget.clock(), run_budget.extra_ns
         probed_iterations = self._probed_iterations(launches)
+        timed = bool(_bare(launches))
         plan.taken = 0
-        while plan.taken < plan.planned:
+        while plan.taken < (plan.planned if timed else probed_iterations):
             self._each(self._order(launches, probed=plan.taken < probed_iterations), "iterations", self._measured)
             plan.taken += 1
+            if not timed:
+                continue
             spent_ns = (run_budget.clock() - began_s) * 1e9 - (run_budget.extra_ns - extra_ns)
             run_budget.iteration_ns = spent_ns / plan.taken
             if plan.count is None and plan.taken >= plan.pilot(run_budget.iteration_ns):
@@ -275,11 +280,12 @@ def _bare(launches: Sequence[RunningLaunch]) -> list[RunningLaunch]:
 def _roles(cell_run: CellRun, side: CellRun) -> list[LaunchRole]:
     """The launches of a cell or its reference (`side`): a cell without a reference is paired with a control workload.
 
-    A launch with the lock probe is paired with a bare one, which shows the overhead of the probe.
+    The first launches with the lock probe are paired with a bare one, which shows the overhead of the probe.
     """
     if not (cell_run.alive and side.alive):
         return []
-    timed: list[LaunchRole] = ["own"] if cell_run.needs & {"time", "locks"} else []
+    bare = "time" in cell_run.needs or ("locks" in cell_run.needs and len(cell_run.locks) < BARE_LOCKS)
+    timed: list[LaunchRole] = ["own"] if bare else []
     if timed and cell_run.reference is None:
         timed.append("control")
     return timed + (["locks"] if "locks" in cell_run.needs else [])

@@ -98,6 +98,7 @@ class PhaseStarter:
             references=references,
             monitor=monitor,
             first_needs=judge.first() if judged else EVERYTHING,
+            floors=resources.floors,
         )
         return ActivePhase(self.phase, run, judge, limits.budget_s, share)
 

@@ -11,7 +11,7 @@ from ..judge.judge import Policy, hypotheses
 from ..judge.metrics import LEAST_TAIL_ITERATIONS
 from ..measure.budget import Limits
 from ..measure.launch import Launcher
-from ..measure.run_context import Listener
+from ..measure.run_context import Floors, Listener
 from ..model import Cell, Group, Plan
 from ..stats import alpha_spending
 from .config import RunConfig
@@ -43,7 +43,7 @@ class RunTime:
 
 class Resources(NamedTuple):
     """The options of a run, its targets, references and stored baselines, its error levels, launcher and time,
-    and what finds cells that need no measurement."""
+    what finds cells that need no measurement, and what is known of the memory of interpreters without a workload."""
 
     config: RunConfig
     plan: Plan
@@ -55,6 +55,7 @@ class Resources(NamedTuple):
     listener: Listener
     time: RunTime
     unchanged: UnchangedCells
+    floors: Floors
 
     def limits(self, group: Group, cells: Sequence[Cell], budget_s: float) -> Limits:
         """How much of a test may be measured in `budget_s`: more launches for a recording."""

@@ -157,6 +157,7 @@ class Session:
                 listener=self.listener,
                 time=self.time,
                 unchanged=UnchangedCells(self.config, self.targets, self.references, launcher, self.listener),
+                floors={},
             )
         return self._resources
 

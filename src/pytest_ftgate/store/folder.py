@@ -55,14 +55,13 @@ class Store:
 
     def baselines(self) -> Iterator[TestBaseline]:
         """Every baseline, by folder name. Raises BaselineError at the first file that is not valid."""
-        folders: dict[Path, str] = {}
+        tests: dict[str, dict[str, RecordedRun]] = {}
         for path in sorted(self.root.rglob(f"*{SUFFIX}")):
             run = self._read(path)
             if run is not None:
                 self._check_place(path, run)
-                folders[path.parent] = run.test
-        for test in folders.values():
-            yield assembled(test, self._runs(test))
+                tests.setdefault(run.test, {})[path.name] = run
+        return (assembled(test, runs) for test, runs in tests.items())
 
     def save(self, test: str, changes: Iterable[Change]) -> TestBaseline:
         """Read and change the files of one test under the lock; cells without a change stay as they are.
