@@ -551,7 +551,7 @@ class TestPredicted:
         assert "wall: +100" in foretold.reason
         assert "; in doubt: busy" in foretold.reason
         assert verdict({"paired": "busy"}, refused=refused).decision is Decision.REGRESSED
-        assert verdict({"paired": "busy"}).decision is Decision.INCONCLUSIVE
+        assert verdict({"paired": "busy"}).decision is Decision.SUSPECT
 
 
 # -- time ----------------------------------------------------------------------------------------------------------
