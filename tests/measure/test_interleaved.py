@@ -27,7 +27,7 @@ from fake_launcher import (
     unsupported,
 )
 
-from pytest_ftgate.measure.budget import LEAST_ITERATIONS, MOST_PAIRED_ITERATIONS, PILOT_ITERATIONS, Limits
+from pytest_ftgate.measure.budget import LEAST_ITERATIONS, PILOT_ITERATIONS, Limits
 from pytest_ftgate.measure.cell_run import PreparedTarget, Reference
 from pytest_ftgate.measure.conditions import ConditionsMonitor
 from pytest_ftgate.measure.interleaved import InterleavedRun, StoppingRule
@@ -518,7 +518,7 @@ def test_noise_within_launches_takes_more_iterations() -> None:
     ]
     iterations = [count for _, count in found]
     assert iterations == sorted(set(iterations))
-    assert iterations[-1] == 50
+    assert iterations[-1] > 50
 
 
 def test_noise_between_launches_takes_more_launches() -> None:
@@ -826,13 +826,13 @@ def test_a_reference_is_paired_in_every_iteration_and_no_control_workload_runs()
     assert [sample.control, sample.growth, sample.floor] == [(), (), ()]
 
 
-def test_short_iterations_paired_with_a_reference_are_many_as_another_launch_costs_more() -> None:
+def test_short_iterations_are_many_as_another_launch_costs_more() -> None:
     def iterations_of(iteration_ns: int) -> int:
         launcher = FakeLauncher(wall_ns=noisy(iteration_ns, 0.0, 0.9))
         (sample,) = paired(launcher, limits=AMPLE).measure()
         return max(len(launch.iterations) for launch in sample.launches)
 
-    assert iterations_of(MS) == MOST_PAIRED_ITERATIONS
+    assert iterations_of(MS) == Limits().most_iterations
     assert iterations_of(100 * MS) < iterations_of(MS)
 
 

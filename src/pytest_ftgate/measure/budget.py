@@ -21,7 +21,6 @@ WINDOW_S = 0.2
 PILOT_ITERATIONS = 5
 """The first iterations of the first launch: their spread decides how many iterations a launch has."""
 LEAST_ITERATIONS = 2
-MOST_PAIRED_ITERATIONS = 200
 SPREAD_BETWEEN = 0.03
 """The assumed standard deviation, between launches, of the log of a launch's value."""
 CHEAP_NS = 2e9
@@ -46,7 +45,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     at_most: int = 30
     launches: int | None = None
     iterations: int | None = None
-    most_iterations: int = 50
+    most_iterations: int = 200
     least_iterations: int = 0
     effect: float = 0.05
     timeout_s: float = 60.0
@@ -110,11 +109,6 @@ class IterationPlan:
     def planned(self) -> int:
         """The iterations of a launch, as far as this is decided."""
         return self.count or min(PILOT_ITERATIONS, self.most)
-
-    def most_of(self, paired: bool) -> int:
-        """The most iterations of a launch; more where they are `paired`: a baseline holds every iteration."""
-        fixed = self.spec.duration_s is not None or self.spec.iterations is not None
-        return self.most if fixed or not paired else max(self.most, MOST_PAIRED_ITERATIONS)
 
     def values(self, launch: Launch) -> list[float]:
         """The value of each iteration of a launch, in ns; NaN where no operation ended."""
@@ -204,9 +198,7 @@ class RunBudget:
         """Whether something that informs but does not decide takes at most this share of a round."""
         return cost_ns <= share * self.limits.budget_s * 1e9 / max(1, self.rounds_wanted)
 
-    def plan_iterations(
-        self, plan: IterationPlan, ratios: Sequence[Sequence[Sequence[float]]], costs: Costs, paired: bool
-    ) -> None:
+    def plan_iterations(self, plan: IterationPlan, ratios: Sequence[Sequence[Sequence[float]]], costs: Costs) -> None:
         """Decide how many iterations a launch has from now on; `ratios` are those of each cell's launches so far."""
         if self.limits.iterations is not None:
             return
@@ -216,7 +208,7 @@ class RunBudget:
             (self.limits.budget_s - self._ended_rounds_s) * 1e9,
             (self.limits.launches or self.limits.floor) - self.rounds,
             at_least=plan.least,
-            at_most=plan.most_of(paired),
+            at_most=plan.most,
             tail=min(self.limits.least_iterations, plan.most),
         )
 

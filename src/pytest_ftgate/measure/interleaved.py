@@ -159,7 +159,7 @@ class InterleavedRun:
             extra_ns=budget.extra_ns if more else 0.0,
         )
         if ratios and self.iterations.taken:
-            budget.plan_iterations(self.iterations, ratios, costs, self.context.paired)
+            budget.plan_iterations(self.iterations, ratios, costs)
 
     def _ratios(self, cell_run: CellRun) -> list[list[float]]:
         """The ratios of each launch so far to its reference or its control workload, by iteration."""

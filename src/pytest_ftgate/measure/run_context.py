@@ -94,11 +94,6 @@ class RunContext:
         self.listener = listener
         self.monitor = monitor
 
-    @property
-    def paired(self) -> bool:
-        """Whether cells are paired with a reference."""
-        return any(each.paired for each in self.cell_runs)
-
     def needing(self, need: Need) -> list[CellRun]:
         """The cells that still need this kind of launch."""
         return [each for each in self.cell_runs if each.alive and need in each.needs]

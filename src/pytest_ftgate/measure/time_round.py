@@ -256,7 +256,7 @@ class TimeRound:
         extra_ns = run_budget.extra_ns + memory_ns + launch_ns / 3
         costs = budget.Costs(launch_ns=launch_ns, iteration_ns=iteration_ns, extra_ns=extra_ns)
         ratios = [[_pilot_ratios(launches, cell_run)] for cell_run in self.context.needing("time")]
-        run_budget.plan_iterations(self.iterations, ratios, costs, self.context.paired)
+        run_budget.plan_iterations(self.iterations, ratios, costs)
 
     def _memory_ns(self, launch: RunningLaunch) -> float:
         wall_ns = self.iterations.window_ns or statistics.median(launch.values) * self._loops(launch)
