@@ -106,7 +106,7 @@ def body():
 
 TEST = """
 import work
-from pytest_ftgate import ftgate, tasks, threads
+from pytest_ftgate import ftgate, interpreters, threads
 
 
 @ftgate.compare({executors}, workers={workers}, pythons={pythons})
@@ -323,7 +323,7 @@ def unchanged(name: str, executors: str, workers: str, calls: tuple[str, ...], a
 
 def others() -> list[Workload]:
     """Those of a kind of their own."""
-    sixteen = 'threads, "interpreters", processes=["fork", "forkserver"]'
+    sixteen = 'threads, interpreters, processes=["fork", "forkserver"]'
     return [
         Workload(
             name="new lock",
