@@ -37,6 +37,7 @@ from fnmatch import fnmatchcase
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
+from typing import NoReturn
 
 import rates
 
@@ -367,14 +368,27 @@ def by_name() -> dict[str, Callable[[], Workload]]:
 # -- runs --------------------------------------------------------------------------------------------------------------
 
 
-def output(words: Sequence[str | Path], cwd: Path | None = None, *, codes: Sequence[int] = (0,)) -> str:
-    """The standard output of a command. Ends the script if the command fails in another way than by `codes`."""
+def ended(words: Sequence[str | Path], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """A command that has ended with code 0 or 1. Ends the script if it failed in another way."""
     ignored = ("FTGATE", "PYTEST_", "PYTHON", "VIRTUAL_ENV")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ignored)}
     done = subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True)
-    if done.returncode not in codes:
-        sys.exit(f"{' '.join(map(str, words))}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+    if done.returncode not in (0, 1):
+        fail(done)
+    return done
+
+
+def output(words: Sequence[str | Path], cwd: Path | None = None) -> str:
+    """The standard output of a command that must succeed."""
+    done = ended(words, cwd)
+    if done.returncode:
+        fail(done)
     return done.stdout
+
+
+def fail(done: subprocess.CompletedProcess[str]) -> NoReturn:
+    """End the script with what a command printed."""
+    sys.exit(f"{' '.join(map(str, done.args))}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
 
 
 def committed(folder: Path, workload: Workload) -> Path:
@@ -416,7 +430,7 @@ def measure(root: Path, options: Sequence[str], results: Results) -> None:
     report.unlink(missing_ok=True)
     words = [sys.executable, *PYTEST, "--ftgate", "--ftgate-against=HEAD~1", f"--ftgate-report=json:{report}"]
     began = time.monotonic()
-    output([*words, *unchanged_option(), *options, "test_work.py"], root, codes=(0, 1))
+    ended([*words, *unchanged_option(), *options, "test_work.py"], root)
     results.seconds.append(time.monotonic() - began)
     rows = [row for table in parse(report.read_text(encoding="utf-8")).tables for row in table.rows]
     results.rows += rows
@@ -460,7 +474,10 @@ def benchmark_alarm(root: Path, python: Path) -> bool:
     reference, changed = sides(root)
     output([*words, f"--rootdir={reference}", "--benchmark-save=reference"], reference)
     compare = ["--benchmark-compare", f"--benchmark-compare-fail={COMPARE_FAIL}"]
-    return "Performance has regressed" in output([*words, f"--rootdir={changed}", *compare], changed, codes=(0, 1))
+    done = ended([*words, f"--rootdir={changed}", *compare], changed)
+    if done.returncode and "Performance has regressed" not in done.stderr:
+        fail(done)
+    return done.returncode == 1
 
 
 PEERS = {"pyperf compare_to": pyperf_alarm, f"pytest-benchmark {COMPARE_FAIL}": benchmark_alarm}

@@ -460,15 +460,21 @@ class TestFewPairs:
                 verdict = decide.compare(looked(new, [1.0] * count, alpha=0.01 / hypotheses, final=final))
                 assert verdict.decision not in (Decision.REGRESSED, Decision.SUSPECT)
 
-    @pytest.mark.parametrize("hypotheses", [2, 5, 8])
-    def test_nor_one_of_two_where_several_metrics_gate(self, hypotheses: int) -> None:
-        for new in ((1.03, 10.0), (1.5, 1.0)):
+    @pytest.mark.parametrize("hypotheses", [1, 2, 5, 8])
+    def test_nor_one_of_two(self, hypotheses: int) -> None:
+        for new in ((1.01, 10.0), (1.5, 1.0)):
             verdict = decide.compare(looked(new, [1.0, 1.0], alpha=0.01 / hypotheses))
             assert verdict.decision is Decision.INCONCLUSIVE
 
-    def test_a_disturbed_reference_does_not_improve_it(self) -> None:
-        verdict = decide.compare(looked([1.0] * 3, [1.0, 50.0, 1.0], alpha=0.01))
-        assert verdict.decision not in (Decision.IMPROVED, Decision.REGRESSED, Decision.SUSPECT)
+    @pytest.mark.parametrize("count", [2, 3, 4])
+    @pytest.mark.parametrize("ratio", [1.1, 1.3, 1.6])
+    def test_a_disturbed_reference_passes_and_improves_nothing(self, ratio: float, count: int) -> None:
+        for at in range(count):
+            reference = [50.0 if pair == at else 1.0 for pair in range(count)]
+            verdict = decide.compare(looked([ratio] * count, reference, alpha=0.01, widest=0.05))
+            assert verdict.decision not in (Decision.PASSED, Decision.IMPROVED)
+        unchanged = decide.compare(looked([1.0] * 3, [1.0, 50.0, 1.0], alpha=0.01))
+        assert unchanged.decision not in (Decision.IMPROVED, Decision.REGRESSED, Decision.SUSPECT)
 
     def test_a_disturbed_pair_hides_no_obvious_regression(self) -> None:
         for wild in (0.01, 1.0, 100.0):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from report_by_hand import FREE_THREADED, cell
 
+from pytest_ftgate.judge import decide, metrics
 from pytest_ftgate.judge.figures import figures
 from pytest_ftgate.judge.memory_figures import TREE
 from pytest_ftgate.judge.per_launch import launch_ratios, launch_value, paired_ratio
@@ -26,6 +27,7 @@ from pytest_ftgate.model import (
     LockSite,
     LockWaits,
     MemoryPoint,
+    Metric,
     RoleFigures,
     Sample,
     SamplingCost,
@@ -35,7 +37,7 @@ from pytest_ftgate.model import (
 )
 from pytest_ftgate.model.launch import iteration_value
 from pytest_ftgate.runner.locks.sites import bucket_of
-from pytest_ftgate.stats import rank_tests
+from pytest_ftgate.stats import moderated, rank_tests
 
 MS = 1_000_000
 
@@ -389,8 +391,11 @@ def test_the_cost_of_the_lock_probe_is_read_off_the_first_turns() -> None:
     probed = (launch(0, 7, 14), launch(1, 7, 14), launch(9, 900))
     shown = figures(sample(*bare, locks=probed), reference=None)
     assert shown.lock_cost is not None
-    assert (shown.lock_cost.low, shown.lock_cost.value, shown.lock_cost.high) == pytest.approx((1.4, 1.4, 1.4))
-    assert shown.lock_cost.level == 0.5
+    assert shown.lock_cost.value == pytest.approx(1.4)
+    half = moderated.half_width(2, 0.95) * float(moderated.deviations([0, 0], [], metrics.row("wall").spread)[0])
+    assert math.log(shown.lock_cost.high / 1.4) == pytest.approx(half)
+    assert math.log(1.4 / shown.lock_cost.low) == pytest.approx(half)
+    assert shown.lock_cost.level == 0.95
     assert figures(sample(*bare, locks=(locked(0),)), reference=None).lock_cost is None
 
 
@@ -409,12 +414,23 @@ def test_the_cost_of_being_watched_pairs_windows() -> None:
     )
     shown = figures(sample(memory=launches), reference=None).memory_cost
     assert shown is not None
-    assert (shown.low, shown.high) == pytest.approx((1.1, 1.21))
+    assert shown.value == pytest.approx(math.sqrt(1.1 * 1.21))
+    assert shown.low < 1.1 < 1.21 < shown.high
+    assert shown.level == 0.95
     assert figures(sample(memory=(cost_launch(0, (), ()), points(1, 3))), reference=None).memory_cost is None
     alone = figures(sample(memory=launches[:1]), reference=None).memory_cost
     assert alone is not None
     assert alone.value == pytest.approx(1.1)
-    assert alone.level == 0.5
+    assert alone.level == 0.0
+
+
+def test_three_launches_show_a_dear_probe() -> None:
+    """A metric that is decided after three launches is refused all the same where they were slowed."""
+    launches = tuple(cost_launch(order, (10.0,) * 4, (15.0 + order / 10,) * 4) for order in range(3))
+    shown = figures(sample(memory=launches), reference=None).memory_cost
+    assert decide.refused(Metric.USS, shown, 0.25) is not None
+    cheap = tuple(cost_launch(order, (10.0,) * 4, (10.0 + order,) * 4) for order in range(3))
+    assert decide.refused(Metric.USS, figures(sample(memory=cheap), reference=None).memory_cost, 0.25) is None
 
 
 def footprint(mib: float, processes: int = 1, *, uss: bool = True) -> dict[str, Any]:

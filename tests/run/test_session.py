@@ -32,7 +32,7 @@ from fake_launcher import (
 from stored_values import MACHINE, ratios_of
 
 from pytest_ftgate.declare import plan
-from pytest_ftgate.judge import disturbance, prediction, thresholds
+from pytest_ftgate.judge import disturbance, metrics, prediction, thresholds
 from pytest_ftgate.measure import conditions as conditions_module
 from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.model import (
@@ -269,7 +269,11 @@ def test_a_slower_cell_regresses_by_its_wall_time(project: Project) -> None:
     project.recorded()
     outcome = project.run(day(cell_slower(1.3)))
     assert outcome.decision() is Decision.REGRESSED
-    assert outcome.reason().startswith("wall: +30 %") or outcome.reason().startswith("wall: +29.")
+    wall = outcome.metric(Metric.WALL)
+    assert outcome.reason().startswith(f"wall: {wall.reason}")
+    assert wall.ratio is not None
+    assert wall.ratio.value == pytest.approx(1.3, rel=0.01)
+    assert wall.launches == 3
     assert outcome.metric(Metric.USS).decision is Decision.PASSED
     assert outcome.decision(FORK) is Decision.PASSED
 
@@ -306,13 +310,21 @@ def test_faster_by_more_memory_is_a_regression(project: Project) -> None:
 
 def test_too_few_launches_are_inconclusive_and_say_what_would_settle_it(project: Project) -> None:
     project.recorded()
-    outcome = project.run(day(cell_slower(1.3)), launches=2)
+    outcome = project.run(day(cell_slower(1.09)), launches=2)
     assert outcome.decision() is Decision.INCONCLUSIVE
     wall = outcome.metric(Metric.WALL)
-    assert "2 pairs cannot reach p" in wall.reason
+    assert "is not surely below" in wall.reason
     assert wall.more is not None
-    settled = project.run(day(cell_slower(1.3)), launches=wall.launches + wall.more)
+    assert f"about {wall.more} more pairs would settle it" in wall.reason
+    settled = project.run(day(cell_slower(1.09)), launches=wall.launches + wall.more)
     assert settled.decision() is Decision.REGRESSED
+
+
+def test_too_few_launches_of_what_is_obvious_fail(project: Project) -> None:
+    project.recorded()
+    outcome = project.run(day(cell_slower(1.3)), launches=2)
+    assert outcome.decision() in (Decision.REGRESSED, Decision.SUSPECT)
+    assert project.run(day(cell_slower(20.0)), launches=2).decision() is Decision.REGRESSED
 
 
 @pytest.mark.parametrize(
@@ -517,7 +529,9 @@ def test_of_another_machine_a_worse_ratio_is_paired_with_its_commit_or_predicted
     assert project.run(day(slower)).rows[FORK].verdict.basis == "paired"
     project.paired = False
     doubled = project.run(day(cell_slower(2.0, "3.14-fork-w2")))
-    assert doubled.decision(FORK) is Decision.REGRESSED
+    # The reference executor may have become faster: a ratio alone fails nothing.
+    assert doubled.decision(FORK) is Decision.INCONCLUSIVE
+    assert "no time is known to be worse" in doubled.reason(FORK)
     assert doubled.rows[FORK].verdict.basis == "portable"
     assert doubled.decision() is Decision.PASSED  # the reference executor itself has no ratio to judge
 
@@ -693,7 +707,8 @@ def test_watching_that_cost_too_much_refuses_memory_alone(project: Project) -> N
     assert "1.5" in outcome.metric(Metric.USS).reason
 
 
-def test_worse_scaling_regresses(project: Project) -> None:
+def test_worse_scaling_regresses_with_its_time_where_it_gates(project: Project) -> None:
+    named = (*metrics.GATING, Metric.SCALING)
     four = f"{TEST}[3.14-threads-w4]"
 
     def scaled(factor: float, seed: int) -> FakeLauncher:
@@ -708,9 +723,24 @@ def test_worse_scaling_regresses(project: Project) -> None:
     assert scaling.value == pytest.approx(2.0, rel=0.02)  # four times the work in twice the time
     assert outcome.rows[four].figures.efficiency == pytest.approx(0.5, rel=0.02)
     assert outcome.rows[four].figures.serial_fraction == pytest.approx(1 / 3, rel=0.1)
-    worse = project.run(scaled(2.6, 3), of_counts(1, 4))
+    assert Metric.SCALING not in {each.metric for each in outcome.rows[four].verdict.metrics}
+    worse = project.run(scaled(2.6, 3), of_counts(1, 4), metrics=named)
     assert worse.metric(Metric.SCALING, four).decision is Decision.REGRESSED
+    assert worse.metric(Metric.WALL, four).decision is Decision.REGRESSED
     assert worse.decision(f"{TEST}[3.14-threads-w1]") is Decision.PASSED
+
+
+def test_scaling_that_fell_because_one_worker_became_faster_fails_nothing(project: Project) -> None:
+    one, four = (f"{TEST}[3.14-threads-w{count}]" for count in (1, 4))
+
+    def faster_alone(at: At) -> float:
+        return 0.63 if "w1" in at.label and not at.reference and not at.control else 1.0
+
+    outcome = project.run(day(faster_alone), of_counts(1, 4), metrics=(*metrics.GATING, Metric.SCALING), against="main")
+    assert outcome.decision(one) is Decision.IMPROVED
+    assert outcome.decision(four) is Decision.PASSED
+    scaling = outcome.metric(Metric.SCALING, four)
+    assert scaling.reason.endswith("; the cell's own time is not worse")
 
 
 def test_without_its_one_worker_cell_scaling_is_not_judged(project: Project) -> None:
@@ -861,7 +891,7 @@ def test_a_regression_is_predicted_where_only_the_environment_of_its_reference_f
 
 def test_a_reference_that_dies_later_ends_its_cell(project: Project) -> None:
     def dying(launcher: FakeLauncher) -> FakeLauncher:
-        launcher.trouble = lambda at: failed("boom") if at.reference and at.order > 2 and at.event == MEASURED else None
+        launcher.trouble = lambda at: failed("boom") if at.reference and at.order > 0 and at.event == MEASURED else None
         return launcher
 
     against = project.run(dying(day()), against="main")

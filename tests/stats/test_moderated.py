@@ -62,7 +62,7 @@ class TestDeviations:
         found = moderated.deviations([0.0, 0.1, 0.05], [0.0, 0.03, 0.4], 0.04)
         expected = np.hypot(0.04, [0.0, 0.03, 0.4])
         assert found / expected == pytest.approx([found[0] / 0.04] * 3)
-        distances = [0.3, 0.0, 0.0], [0.0, 0.0, 0.3]
+        distances = [0.3, 0.01, 0.01], [0.01, 0.01, 0.3]
         steady, wild = (moderated.p_above(each, found) for each in distances)
         assert steady < wild
 
@@ -90,27 +90,36 @@ class TestPAbove:
     @pytest.mark.parametrize("count", [1, 3, 10])
     def test_is_students_t_of_the_sum(self, count: int) -> None:
         rng = np.random.default_rng([82, count])
-        distances, scales = rng.normal(0.02, 0.03, count), rng.uniform(0.03, 0.05, count)
+        distances, scales = rng.uniform(0.01, 0.1, count), rng.uniform(0.03, 0.05, count)
         statistic = float((distances / scales).sum()) / math.sqrt(count)
         expected = float(t.sf(statistic, PRIOR_FREEDOM + count - 1))
         assert moderated.p_above(distances.tolist(), scales) == pytest.approx(expected, rel=1e-9)
 
     def test_one_outlier_is_clipped(self) -> None:
         ones = np.ones(4)
-        most = moderated.p_above([CLIP, 0.1, -0.2, 0.0], ones)
+        most = moderated.p_above([CLIP, 0.1, 0.2, -0.1], ones)
         for wild in (CLIP + 1e-9, 10.0, 1e300):
-            assert moderated.p_above([wild, 0.1, -0.2, 0.0], ones) == most
-        assert moderated.p_above([CLIP - 0.1, 0.1, -0.2, 0.0], ones) > most > 0.02
+            assert moderated.p_above([wild, 0.1, 0.2, -0.1], ones) == most
+        assert moderated.p_above([CLIP - 0.1, 0.1, 0.2, -0.1], ones) > most > 0.02
+
+    @pytest.mark.parametrize("count", [2, 3, 4, 5])
+    def test_most_pairs_must_lie_above(self, count: int) -> None:
+        """Else it is no evidence, however far one lies."""
+        for above in range(count + 1):
+            distances = [1e9] * above + [-1e-9] * (count - above)
+            p = moderated.p_above(distances, np.ones(count))
+            assert (p < 0.5) == (above > count / 2)
 
     def test_no_disturbance_hides_what_the_other_pairs_show(self) -> None:
         assert moderated.p_above([9.0] * 5 + [-1e9], np.ones(6)) < 1e-4
 
-    def test_above_and_below_are_complements(self) -> None:
+    def test_not_both_above_and_below(self) -> None:
         rng = np.random.default_rng(83)
         for count in (1, 2, 7):
             distances, scales = 6 * rng.normal(size=count), rng.uniform(0.5, 2, count)
-            above, below = (moderated.p_above(each.tolist(), scales) for each in (distances, -distances))
-            assert above + below == pytest.approx(1)
+            above, below = sorted(moderated.p_above(each.tolist(), scales) for each in (distances, -distances))
+            assert below >= 0.5
+            assert above + below == pytest.approx(max(1, below + 0.5 * (above >= 0.5)))
         assert moderated.p_above([0.0] * 3, np.ones(3)) == 0.5
 
     def test_each_distance_counts_in_its_direction(self) -> None:

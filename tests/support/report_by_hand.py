@@ -119,10 +119,18 @@ def figures(ms: float, ratio: float, uss_mib: float, pss_mib: float, cores: floa
 def judged(
     metric: Metric, decision: Decision, ratio: float, spread: float, p: float, reason: str = ""
 ) -> MetricVerdict:
-    """One metric's verdict with an interval of +- spread."""
+    """One metric's verdict with an interval of +- spread, which would have found four times the spread."""
     interval = Interval(value=ratio, low=ratio - spread, high=ratio + spread, level=0.992)
     fail, settled = (p, 1.0) if decision is Decision.REGRESSED else (1 - p, p)
-    return MetricVerdict(metric=metric, decision=decision, ratio=interval, p_fail=fail, p_pass=settled, reason=reason)
+    return MetricVerdict(
+        metric=metric,
+        decision=decision,
+        ratio=interval,
+        p_fail=fail,
+        p_pass=settled,
+        reason=reason,
+        detectable=4 * spread,
+    )
 
 
 def verdict(decision: Decision, *metrics: MetricVerdict, reason: str = "", baseline: str = BASELINE) -> Verdict:
@@ -314,7 +322,9 @@ def probed(base: Figures, **fields: object) -> Figures:
 def parted(metric: Metric, decision: Decision, points: float, spread: float, p: float) -> MetricVerdict:
     """The verdict on a share."""
     interval = Interval(value=points, low=points - spread, high=points + spread, level=0.992)
-    return MetricVerdict(metric=metric, decision=decision, points=interval, p_fail=p, p_pass=1 - p)
+    return MetricVerdict(
+        metric=metric, decision=decision, points=interval, p_fail=p, p_pass=1 - p, detectable=4 * spread
+    )
 
 
 def cache_threads() -> tuple[Row, ...]:

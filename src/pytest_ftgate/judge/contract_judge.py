@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ..model import Decision, Metric, MetricVerdict, Sample, Spec, TestSamples
-from . import decide
+from . import decide, metrics
 from .contracts import check, grammar, values
 from .contracts.grammar import Contract
 
@@ -47,6 +47,7 @@ class ContractJudge:
             beta=self.beta,
             at_most=self.rounds,
             correlation=DRIFT if check.absolute(contract) else 0.0,
+            spread=_spread(contract),
             final=final,
         )
         if not numbers and (missing := values.unreported(contract, sample, samples)):
@@ -56,6 +57,12 @@ class ContractJudge:
             return held
         shown = f"{values.value_text(contract, left)} against {values.value_text(contract, right)}"
         return msgspec.structs.replace(held, reason=f"{shown}; {held.reason}" if held.reason else shown)
+
+
+def _spread(contract: Contract) -> float:
+    """The deviation that a round is expected to have: memory varies less than time."""
+    rows = [metrics.row(name.metric) for name in grammar.all_names(contract)]
+    return max(row.spread for row in rows) if all(row.unit == "size" for row in rows) else decide.CONTRACT_SPREAD
 
 
 def _failed(contract: Contract, sample: Sample, samples: TestSamples) -> str:

@@ -71,7 +71,7 @@ def compare(comparison: Comparison) -> MetricVerdict:
     that is larger) at beta. The first look that decides is final: later pairs change neither decision nor figures.
 
     With `final` there is a last look at all pairs, at the levels that are left. Only there the effect is widened, if
-    noise allows no other pass; the reason then names it. What is still open is suspect if its change lies beyond the
+    noise allows no other pass; the reason then names it. What is still open is suspect if most pairs lie beyond the
     effect and the test rejects at `suspect_level`, else inconclusive; both say what would settle it.
 
     A larger gain is better: its inverse is judged, while `ratio` is new / reference of the gain itself. A share may be
@@ -113,25 +113,27 @@ def require(
     beta: float,
     at_most: int = alpha_spending.LOOKS[-1],
     correlation: float = 0.0,
+    spread: float = CONTRACT_SPREAD,
     final: bool = True,
 ) -> MetricVerdict:
     """The decision on the contract `text` from one number a round, positive where that round violates it.
 
     The test of `moderated` on `values` (log-ratios, or differences over the mean of both sides; all finite): broken if
     they lie above 0 at alpha, passed if below 0 at beta, else suspect or inconclusive. Looks, levels and `final` are as
-    in `compare`. `correlation` is that of neighbouring rounds: the absolute figures of a machine drift.
+    in `compare`. `correlation` is that of neighbouring rounds: the absolute figures of a machine drift. `spread` is the
+    deviation that a round is expected to have.
     """
     if not values:
         reason = "no launch gave a value"
         return MetricVerdict(metric=Metric.CONTRACT, decision=Decision.INCONCLUSIVE, reason=reason, contract=text)
     for look in looks.due(len(values), alpha, beta, at_most, final=final):
-        verdict = _required(values[: look.launches], look, text, correlation)
+        verdict = _required(values[: look.launches], look, text, correlation, spread)
         if settled(verdict):
             return verdict
-    open_one = _required(values, Look(launches=len(values), alpha=0.0, beta=0.0), text, correlation)
+    open_one = _required(values, Look(launches=len(values), alpha=0.0, beta=0.0), text, correlation, spread)
     likely = open_one.p_fail is not None and open_one.p_fail <= suspect_level(alpha)
     suspect = final and likely and len(values) >= alpha_spending.LOOKS[0]
-    prospect = _until_required(values, alpha, beta, correlation)
+    prospect = _until_required(values, alpha, beta, correlation, spread)
     holds = f"it held in {sum(value < 0 for value in values)} of {_counted(len(values), 'round')}"
     decision = Decision.SUSPECT if suspect else Decision.INCONCLUSIVE
     reason = f"{holds}; {prospect.text}"
@@ -344,10 +346,10 @@ def _counted(count: int, what: str) -> str:
 # ---- contracts
 
 
-def _required(values: Sequence[float], look: Look, text: str, correlation: float) -> MetricVerdict:
+def _required(values: Sequence[float], look: Look, text: str, correlation: float, spread: float) -> MetricVerdict:
     """The verdict on a contract at one look."""
     exact = paired(values, [0.0] * len(values))
-    scales = moderated.deviations(exact, (), CONTRACT_SPREAD)
+    scales = moderated.deviations(exact, (), spread)
     p_fail = moderated.p_above(exact, scales, correlation)
     p_pass = moderated.p_above([-value for value in exact], scales, correlation)
     decision, reason = Decision.INCONCLUSIVE, ""
@@ -368,10 +370,10 @@ def _required(values: Sequence[float], look: Look, text: str, correlation: float
     )
 
 
-def _until_required(values: Sequence[float], alpha: float, beta: float, correlation: float) -> _Prospect:
+def _until_required(values: Sequence[float], alpha: float, beta: float, correlation: float, spread: float) -> _Prospect:
     """About how many rounds would decide on a contract."""
     exact = paired(values, [0.0] * len(values))
     centre = rank_tests.location(exact, 0.0).value
-    deviation = float(moderated.deviations(exact, (), CONTRACT_SPREAD)[0])
+    deviation = float(moderated.deviations(exact, (), spread)[0])
     levels = _planned(alpha, beta, fails=centre > 0)
     return _enough(len(values), levels, abs(centre) / deviation, correlation, "round")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from statistics import fmean
 from typing import Any, Final
 
-from ..model import Figures, Interval, Latency, Launch, Sample, work_ratio
-from ..stats import rank_tests
+from ..model import Figures, Interval, Latency, Launch, Metric, Sample, work_ratio
+from ..stats import moderated, rank_tests
 from . import metrics
 from .memory_figures import TREE, growth, peak, roles, steady
 from .per_launch import INTERVAL_LEVEL, QUANTILE, Sides, interval, launch_values, paired_ratio, paired_values
@@ -34,8 +35,8 @@ def figures(sample: Sample, *, reference: Sample | None, quantile: float = QUANT
     """The figures of one cell; each is None or empty where what it is made of was not measured.
 
     `reference` is the sample that `ratio` refers to, the cell's own included. `quantile` is that of the floor of a
-    launch. The wall interval is that of the geometric mean over launches, all others are exact, see `stats.location`.
-    `growth_bytes` is an iteration's: one body call in each worker.
+    launch. The wall interval is that of the geometric mean over launches, those of probes are as in `stats.moderated`,
+    all others are exact, see `stats.location`. `growth_bytes` is an iteration's: one body call in each worker.
     """
     values = launch_values(sample.launches, quantile=quantile)
     against = launch_values(reference.launches, quantile=quantile) if reference else {}
@@ -114,9 +115,16 @@ def _sampled_and_bare(launch: Launch) -> tuple[tuple[float, ...], tuple[float, .
 
 
 def _cost(sides: Sides) -> Interval | None:
-    """The overhead of a probe: the time with it over the time without it."""
-    measured = [(probed, bare) for probed, bare in sides if probed and bare]
-    return rank_tests.ratio_interval(measured, INTERVAL_LEVEL) if measured else None
+    """The overhead of a probe: the time with it over the time without it; one launch has no interval."""
+    pairs = [rank_tests.paired_shift(probed, bare) for probed, bare in sides if probed and bare]
+    if not pairs:
+        return None
+    shifts, errors = zip(*pairs, strict=True)
+    deviations = moderated.deviations(shifts, errors, metrics.row(Metric.WALL).spread)
+    half = moderated.half_width(len(shifts), INTERVAL_LEVEL) * math.sqrt(fmean(deviations**2))
+    centre = rank_tests.location(shifts, 0.0).value
+    low, value, high = (math.exp(end) for end in (centre - half, centre, centre + half))
+    return Interval(value=value, low=low, high=high, level=INTERVAL_LEVEL if len(shifts) > 1 else 0.0)
 
 
 def _scaling(sample: Sample) -> Interval | None:

@@ -326,12 +326,14 @@ def _could_fail(own: MetricVerdict) -> bool:
 def doubted(verdict: Verdict, compared: str, alone: str) -> Verdict:
     """The verdict without what the machine may have caused: that becomes inconclusive.
 
+    A paired regression becomes suspect: both sides met the same machine, so it may explain noise, hardly a change.
     `compared` says why comparisons of times are in doubt, `alone` why contracts about a cell's own time are; empty:
     they are not. Memory does not depend on what else runs. Failures are in doubt, and where the reference was measured
     at another time passes are too, unless the code is the same.
     """
     apart = verdict.basis in ("stored", "predicted", "portable") and not verdict.same_code
-    judged = [_doubted(each, alone if each.contract else compared, apart) for each in verdict.metrics]
+    paired = verdict.basis == "paired"
+    judged = [_doubted(each, alone if each.contract else compared, apart, paired) for each in verdict.metrics]
     if judged == list(verdict.metrics):
         return verdict
     found = decide.judge(judged, baseline=verdict.baseline, commit=verdict.commit, basis=verdict.basis, why=verdict.why)
@@ -356,7 +358,7 @@ def unchanged(verdict: Verdict) -> Verdict:
     return msgspec.structs.replace(judged, same_code=True)
 
 
-def _doubted(judged: MetricVerdict, reason: str, apart: bool) -> MetricVerdict:
+def _doubted(judged: MetricVerdict, reason: str, apart: bool, paired: bool) -> MetricVerdict:
     decisions = {Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN}
     if apart and not judged.contract:
         decisions |= {Decision.PASSED, Decision.IMPROVED}
@@ -366,7 +368,9 @@ def _doubted(judged: MetricVerdict, reason: str, apart: bool) -> MetricVerdict:
     if not (reason and judged.decision in decisions and moved):
         return judged
     doubt = _joined(judged.reason, f"in doubt: {reason}")
-    return msgspec.structs.replace(judged, decision=Decision.INCONCLUSIVE, reason=doubt)
+    failed = judged.decision in (Decision.REGRESSED, Decision.SUSPECT)
+    decision = Decision.SUSPECT if failed and paired and not judged.contract else Decision.INCONCLUSIVE
+    return msgspec.structs.replace(judged, decision=decision, reason=doubt)
 
 
 def _paired_metric(metric: str) -> str:

@@ -428,7 +428,9 @@ def _metric(judged: MetricVerdict, row: Row, style: Style) -> str:
     """
     parts = [judged.contract or _now(judged.metric, row, style), "" if judged.contract else _change(judged)]
     if judged.detectable is not None and judged.decision in (Decision.PASSED, Decision.INCONCLUSIVE):
-        found = units.points(judged.detectable) if judged.points else units.change(1 + judged.detectable)
+        worse = 1 + judged.detectable
+        worse = 1 / worse if metrics.is_gain(judged.metric) else worse
+        found = units.points(judged.detectable) if judged.points else units.change(worse)
         parts.append(f"would have found {found}")
     p = {Decision.PASSED: judged.p_pass, Decision.IMPROVED: None}.get(judged.decision, judged.p_fail)
     if p is not None:

@@ -24,6 +24,7 @@ from ..runner import reads
 from ..runner.protocol import CHECK, WARMUP
 from ..store import names
 from . import worktrees
+from .cells import one_per_target
 from .config import RunConfig
 from .git import Checkout
 from .references import References
@@ -39,6 +40,23 @@ class Checked(NamedTuple):
 
     rows: tuple[Row, ...] = ()
     why: str = ""
+
+
+BEGUN: Final = Note(reads.STARTED, "")
+
+
+class Sides(NamedTuple):
+    """A target on both sides, and why both can be told apart before anything is launched; empty if they cannot."""
+
+    target: PreparedTarget
+    changed: Side
+    reference: Side
+    differs: str
+
+    def compare(self, notes: Sequence[Note], watched: bool = True) -> Finding:
+        """See `sides.compare`."""
+        changed, reference = self.changed, self.reference
+        return compare(notes, changed.place_of, changed.fingerprint, reference.fingerprint, watched=watched)
 
 
 class UnchangedCells:
@@ -59,14 +77,20 @@ class UnchangedCells:
         if not self._may_be_unchanged(group, cells, pair):
             return Checked()
         rows = []
-        for cell in cells:
-            try:
-                finding = self._finding(group, cell, pair)
-            except (LaunchFailed, CellUnsupported, FtgateError, OSError):
-                return Checked()  # the measurement finds the error again, and reports it
-            if finding.reason:
-                return Checked(why=finding.reason)
-            rows.append(_row(cell, finding.files, pair.reference))
+        try:
+            # What can be compared before a launch is: also, a build for one target may leave files that another lists.
+            sides = {cell.target.spec: self._prepared(group, cell, pair) for cell in one_per_target(cells)}
+            spec = self.references.relocated(group.spec, pair.changed)
+            for each in sides.values():
+                if reason := each.differs or each.compare([Note(reads.FILE, spec.source.path), BEGUN]).reason:
+                    return Checked(why=reason)
+            for cell in cells:
+                finding = self._finding(cell, spec, sides[cell.target.spec])
+                if finding.reason:
+                    return Checked(why=finding.reason)
+                rows.append(_row(cell, finding.files, pair.reference))
+        except (LaunchFailed, CellUnsupported, FtgateError, OSError):
+            return Checked()  # the measurement finds the error again, and reports it
         return Checked(rows=tuple(rows))
 
     def _may_be_unchanged(self, group: Group, cells: Sequence[Cell], pair: worktrees.Pair) -> bool:
@@ -79,30 +103,27 @@ class UnchangedCells:
             and not any(worktrees.lacks(pair.reference, names.split_nodeid(cell.nodeid)[0]) for cell in cells)
         )
 
-    def _finding(self, group: Group, cell: Cell, pair: worktrees.Pair) -> Finding:
-        """What can be compared before a launch is compared first."""
+    def _prepared(self, group: Group, cell: Cell, pair: worktrees.Pair) -> Sides:
+        """Both sides of a cell's target. Raises FtgateError where one cannot be prepared."""
         requires = group.spec.requires
         target = self.targets.prepared(cell, requires, pair.changed)
         other = self.targets.prepared(cell, requires, pair.reference)
         changed, reference = self._side(pair.changed, target), self._side(pair.reference, other)
         package = changed.differing_package(reference)
-        if target.interpreter != other.interpreter or package:
-            return Finding(0, f"{package or 'the interpreter'} differs")
-        spec = self.references.relocated(group.spec, pair.changed)
-        known = [Note(reads.STARTED, ""), Note(reads.FILE, spec.source.path)]
-        places = (changed.place_of, changed.fingerprint, reference.fingerprint)
-        finding = compare(known, *places, watched=True)
-        if finding.reason:
-            return finding
-        with OpenedFiles.watching(map(Path, changed.bases.values())) as watch:
-            notes = self._notes(cell, spec, target)
-            return compare([*notes, *_heard(watch)], *places, watched=watch is not None)
+        differs = "the interpreter" if target.interpreter != other.interpreter else package
+        return Sides(target, changed, reference, f"{differs} differs" if differs else "")
 
     def _side(self, checkout: Checkout, target: PreparedTarget) -> Side:
         key = (checkout.root, target.python)
         if key not in self._sides:
             self._sides[key] = Side(checkout.top(checkout.project), Path(target.python).parent.parent)
         return self._sides[key]
+
+    def _finding(self, cell: Cell, spec: Spec, sides: Sides) -> Finding:
+        """What the check launch of a cell finds. Raises LaunchFailed, CellUnsupported and OSError."""
+        with OpenedFiles.watching(map(Path, sides.changed.bases.values())) as watch:
+            notes = self._notes(cell, spec, sides.target)
+            return sides.compare([*notes, *_heard(watch)], watched=watch is not None)
 
     def _notes(self, cell: Cell, spec: Spec, target: PreparedTarget) -> list[Note]:
         """The check launch: it starts, imports the workload, runs an iteration or two, and ends."""

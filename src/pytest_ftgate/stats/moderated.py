@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import median_low
 from typing import TYPE_CHECKING, TypeAlias
 
 from .rank_tests import gini_deviation
@@ -28,7 +29,7 @@ BOUND = 1.5
 """A failure is judged at so many times the expected spread: some workloads differ more from launch to launch, above all
 short ones that fork. A pass is judged at the expected one."""
 CLIP = 4.0
-"""No single pair counts for more standard deviations than this: one disturbed pair decides nothing."""
+"""No single pair counts for more standard deviations than this."""
 FARTHEST = 3 * CLIP
 """Nor does it lie farther from the others for their common factor: a stall in one pair hides nothing that they show."""
 
@@ -61,8 +62,9 @@ def p_above(distances: Sequence[float], scales: Floats, correlation: float = 0.0
     """One-sided p-value that pairs lie above their limits; `distances` are those from the limits (positive: above).
 
     The sum of the scores, each clipped at CLIP (Huber 1964, "Robust estimation of a location parameter"), over its
-    standard deviation, against Student's t with the degrees of freedom of `deviations`. `correlation` is that of
-    neighbouring values, which decays geometrically. 1.0 without distances.
+    standard deviation, against Student's t with the degrees of freedom of `deviations`. It is 0.5 or more unless most
+    pairs lie above: one disturbed pair of two or three decides nothing. `correlation` is that of neighbouring values,
+    which decays geometrically. 1.0 without distances.
     """
     import numpy as np
     from scipy.special import stdtr  # half a second: only a run that measured pays it
@@ -72,7 +74,8 @@ def p_above(distances: Sequence[float], scales: Floats, correlation: float = 0.0
         return 1.0
     scores = np.clip(np.asarray(distances, dtype=np.float64) / scales, -CLIP, CLIP)
     statistic = float(scores.sum()) / math.sqrt(variance_of_sum(count, correlation))
-    return float(stdtr(PRIOR_FREEDOM + count - 1, -statistic))
+    least = 0.0 if median_low(distances) > 0 else 0.5
+    return max(least, float(stdtr(PRIOR_FREEDOM + count - 1, -statistic)))
 
 
 def variance_of_sum(count: int, correlation: float) -> float:
