@@ -6,7 +6,8 @@
 Each pair is two fresh interpreters that are started together and interleaved: one iteration each, in random order,
 while the other one is idle. Effects come in bursts of some rounds of all cells, in random order over and over: all
 effects see the same states of the machine, and a burst is what a user would measure at one time. An effect that is
-listed more than once comes more often. The order of starting is random; hash seed and padding are new for each launch.
+listed more than once comes more often. As in the product, each side starts first in one of two pairs, which one being
+random; hash seed and padding are new for each launch.
 A pair is appended to the file when it ends: interrupt the script at any time, and start it again to continue.
 
 `wall`: an LCG loop per worker, as in scenario 1; the changed side does more rounds, so that the whole iteration (with
@@ -98,6 +99,7 @@ class Bench:
         self.path.write_text(WORKLOAD, encoding="utf-8")
         self.launcher = WorkloadLauncher(install_runner(folder / "runner"), folder / "launches")
         self.pythons: dict[str, str] = {}
+        self.starts: dict[str, list[list[int]]] = {}
 
     def request(self, cell: str, dose: int) -> Request:
         """A launch of a cell, named as `3.14t-threads` or `3.14-fork`; hash seed and padding are new."""
@@ -134,7 +136,7 @@ class Bench:
         Returns the results, which one was started first, and which came first in each step: `r` for the first request.
         """
         with contextlib.ExitStack() as running:
-            starting = random.sample(range(len(requests)), len(requests))
+            starting = self._starting(requests)
             started = {index: self.launcher.start(requests[index]) for index in starting}
             handles = [started[index] for index in range(len(requests))]
             for handle in handles:
@@ -158,6 +160,14 @@ class Bench:
             "rc"[starting[0]],
             first,
         )
+
+    def _starting(self, requests: Sequence[Request]) -> list[int]:
+        """The order of starting: random, and the opposite order in the next pair of the cell."""
+        coming = self.starts.setdefault(requests[0].cell.nodeid, [])
+        if not coming:
+            order = random.sample(range(len(requests)), len(requests))
+            coming += [order[::-1], order]
+        return coming.pop()
 
     def held(self, request: Request) -> Side:
         """A memory launch: two barriers, which warm it up, then samples while all workers are at work."""
