@@ -72,6 +72,13 @@ class TestIterations:
         assert counts == sorted(set(counts))
         assert iterations_wanted([[[5.0, 5.0], [9.0, 9.0]]], COSTS, AMPLE, 8) == 2
 
+    def test_launches_that_differ_more_than_assumed_take_fewer_once_there_are_some(self) -> None:
+        levels = np.exp(np.random.default_rng(5).normal(0, 0.3, 8))
+        differ = [[level * wall for wall in noisy(0.2, 20, seed=seed)] for seed, level in enumerate(levels)]
+        alike = [noisy(0.2, 20, seed=seed) for seed in range(8)]
+        assert wanted([differ]) < wanted([alike]) / 3
+        assert wanted([differ[:3]]) == wanted([alike[:3]])  # too few to tell
+
     def test_other_launches_take_from_the_budget_and_are_no_part_of_a_launch_s_cost(self) -> None:
         dear = Costs(launch_ns=COSTS.launch_ns, iteration_ns=COSTS.iteration_ns, extra_ns=300 * MS)
         assert iterations_wanted([[noisy(0.5)]], dear, AMPLE, 8) == iterations_wanted([[noisy(0.5)]], COSTS, AMPLE, 8)

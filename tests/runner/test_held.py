@@ -11,6 +11,7 @@ import pytest
 from bench import FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench
 
 from pytest_ftgate.measure.launch import LaunchFailed
+from pytest_ftgate.measure.watch import memory
 from pytest_ftgate.measure.watch.sampling import SAMPLED
 from pytest_ftgate.model import Executor
 from pytest_ftgate.runner.clock import now_ns
@@ -145,7 +146,10 @@ LAZY = """
 @pytest.mark.parametrize(
     "executor", [SERIAL, THREADS, FORK, FORKSERVER, SPAWN, INTERPRETERS, TASKS], ids=lambda executor: executor.label
 )
-def test_a_slow_first_call_is_over_before_anything_is_sampled(bench: Bench, executor: Executor) -> None:
+def test_a_slow_first_call_is_over_before_anything_is_sampled(
+    bench: Bench, executor: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "_SMALL_COST", 1.0)  # samples are dear where the machine is busy
     bench.write(LAZY)
     handle = bench.start(executor, test="test_task" if executor == TASKS else "test_it")
     handle.ready()

@@ -22,7 +22,9 @@ PILOT_ITERATIONS = 5
 """The first iterations of the first launch: their spread decides how many iterations a launch has."""
 LEAST_ITERATIONS = 2
 SPREAD_BETWEEN = 0.03
-"""The assumed standard deviation, between launches, of the log of a launch's value."""
+"""The assumed standard deviation, between launches, of the log of a launch's value; the least, once it is estimated."""
+ESTIMATED_FROM = 4
+"""Launches of a cell from which it is estimated."""
 CHEAP_NS = 2e9
 """What more than the least iterations of a round's launches may take."""
 LEAST_LAUNCHES = 2
@@ -245,13 +247,12 @@ def iterations_wanted(
 ) -> int:
     """The iterations a launch needs to give most for its time: sqrt(launch_ns / iteration_ns) * within / between.
 
-    `within` is the standard deviation of the log of an iteration, `between` that of a launch's value: SPREAD_BETWEEN.
+    `within` is the standard deviation of the log of an iteration, `between` that of a launch's value apart from it.
     `ratios` holds, for each cell and launch, the iterations so far over those of its reference or control workload
-    (positive): the noisiest cell decides. `budget_ns` is for all `launches` together; `at_least` holds even if the
-    budget does not suffice, `tail` (what a tail needs) only as far as it does and where so many are cheap.
+    (positive): the cell that needs most decides. `budget_ns` is for all `launches` together; `at_least` holds even if
+    the budget does not suffice, `tail` (what a tail needs) only as far as it does and where so many are cheap.
     """
-    within = max(map(_noise, ratios), default=0.0)
-    best = math.sqrt(costs.launch_ns / max(1.0, costs.iteration_ns)) * within / SPREAD_BETWEEN
+    best = math.sqrt(costs.launch_ns / max(1.0, costs.iteration_ns)) * max(map(_noise, ratios), default=0.0)
     wanted = max(tail if tail * costs.iteration_ns <= CHEAP_NS else 0, math.ceil(min(best, at_most)))
     affordable = (budget_ns / max(1, launches) - costs.launch_ns - costs.extra_ns) / max(1.0, costs.iteration_ns)
     return max(at_least, math.floor(min(wanted, affordable)))
@@ -300,8 +301,16 @@ def calibrated_loops(wall_ns: Sequence[float], resolution_ns: float, *, at_least
 
 
 def _noise(launches: Sequence[Sequence[float]]) -> float:
-    """The standard deviation of log ratios within launches, as if they were normal."""
-    spread = [
-        (len(each) - 1, rank_tests.gini_deviation(np.log(np.asarray(each)))) for each in launches if len(each) > 1
-    ]
-    return math.sqrt(sum(n * sigma**2 for n, sigma in spread) / sum(n for n, _ in spread)) if spread else 0.0
+    """The standard deviation of log ratios within launches over that between them, as if they were normal."""
+    logs = [np.log(np.asarray(each)) for each in launches if len(each) > 1]
+    if not logs:
+        return 0.0
+    weights = [len(each) - 1 for each in logs]
+    squares = [rank_tests.gini_deviation(each) ** 2 for each in logs]
+    within = float(np.average(squares, weights=weights))
+    if len(logs) < ESTIMATED_FROM:
+        return math.sqrt(within) / SPREAD_BETWEEN
+    # The variance of a median of so many normal values is left out: it is not what differs between launches.
+    of_medians = within * math.pi / 2 * float(np.mean([1 / len(each) for each in logs]))
+    between = rank_tests.gini_deviation([float(np.median(each)) for each in logs]) ** 2 - of_medians
+    return math.sqrt(within / max(SPREAD_BETWEEN**2, between))

@@ -110,6 +110,10 @@ class Process:
         """Let `drain` return once something can be read from `descriptor`."""
         self._selector.register(descriptor, selectors.EVENT_READ)
 
+    def wake_no_more_on(self, descriptor: int) -> None:
+        """Undo `wake_on`: a descriptor whose other end is closed can always be read from."""
+        self._selector.unregister(descriptor)
+
     def drain(self, wait_s: float) -> None:
         """Take what it prints; returns after `wait_s`, or as soon as there was something."""
         if not self._selector.get_map():  # it has closed its streams: its end is near, or it prints no more

@@ -277,6 +277,7 @@ class WorkloadHandle:
         if left:
             raise LaunchFailed(left)
         self.channel.send({"do": "exit"})
+        self.process.wake_no_more_on(self.channel.reader)
         self.record = msgspec.structs.replace(result.launch, locks=locks)
 
     def finish(self) -> Launch:
