@@ -14,7 +14,6 @@ from .budget import LEAST_LAUNCHES, TimeIsUp
 from .cell_run import CellRun
 from .launch import Handle, Held, LaunchRole
 from .run_context import RunContext, RunningLaunch
-from .watch.memory import ENOUGH_SAMPLES
 
 HOLD_S, PAIRED_HOLD_S = 0.25, 0.1
 """How long workers are held at least; in a paired comparison long enough for what is judged."""
@@ -132,11 +131,8 @@ class MemoryRound:
         ways = self.context.shuffled([True, False]) if both else [True]
         call_ns = 0.0 if self.iterations.window_ns else cell_run.call_ns
         held = {sampled: handle.measure_held(hold_ns, sampled, call_ns) for sampled in self.context.in_time(ways)}
-        memory = held[True].memory
-        if cell_run.probed and 0 < len(memory) < ENOUGH_SAMPLES:  # on a busy machine one sample may be of a moment
-            memory += handle.measure_held(hold_ns, True, call_ns).memory
         launch.sampled = {
-            "memory": memory,
+            "memory": held[True].memory,
             "waits": held[True].waits,
             "barriers": barriers,
             "sampling_cost": _sampling_cost(held),

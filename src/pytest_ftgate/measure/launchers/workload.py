@@ -233,8 +233,9 @@ class WorkloadHandle:
 
     def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> Held:
         """One held iteration, its end not sampled; of a long body one call, without its first tenth."""
-        seconds = max(window_ns / 1e9, HELD_CALLS * one_ns / 1e9, hold_needed_s(self.sample_cost_s) / SAMPLED)
-        one_call = one_ns >= window_ns
+        needed_s = max(window_ns / 1e9, hold_needed_s(self.sample_cost_s) / SAMPLED)
+        seconds = max(needed_s, HELD_CALLS * one_ns / 1e9)
+        one_call = one_ns >= needed_s * 1e9  # else one sample of it would be of a moment, such as an import
         loops = 1 if one_call or not one_ns else TOGETHER
         window_ns = 0 if one_call else round(seconds * 1e9)
         self.channel.send({"do": "iteration", "kind": HOLD, "loops": loops, "window_ns": window_ns})

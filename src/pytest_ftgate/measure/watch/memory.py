@@ -14,7 +14,7 @@ from .process_map import ProcessMap
 
 LONGEST_HOLD_S = 5.0  # workers are not held longer than this for the sake of samples
 _SMALL_COST = 0.02  # the share of the time that sampling memory may take
-ENOUGH_SAMPLES = 3
+_ENOUGH_SAMPLES = 3
 _PAGE_BYTES = 4096
 _SAMPLES_AT_REST = 8
 _REST_S = 0.005
@@ -201,4 +201,4 @@ def hold_needed_s(cost_s: float, longest_s: float = LONGEST_HOLD_S) -> float:
 
     Where that is not enough there are fewer samples, not dearer ones.
     """
-    return min(longest_s, ENOUGH_SAMPLES * cost_s / _SMALL_COST)
+    return min(longest_s, _ENOUGH_SAMPLES * cost_s / _SMALL_COST)
