@@ -102,6 +102,7 @@ class Seen:
     def _scales(self, errors: Floats, spread: float) -> Floats:
         expected = np.sqrt(spread**2 + errors**2)
         centred = (self.logs - np.median(self.logs, axis=1, keepdims=True)) / expected
+        centred = np.clip(centred, -moderated.FARTHEST, moderated.FARTHEST)
         freedom, prior = self.count - 1, moderated.PRIOR_FREEDOM
         factor = (prior + freedom * _gini(centred) ** 2) / (prior + freedom)
         scales: Floats = expected * np.sqrt(factor)[:, None]
@@ -111,7 +112,7 @@ class Seen:
         """The product's p-value of each row."""
         sums = np.clip(distances / scales, -moderated.CLIP, moderated.CLIP).sum(axis=1)
         p_values: Floats = stdtr(moderated.PRIOR_FREEDOM + self.count - 1, -sums / math.sqrt(self.count))
-        return p_values
+        return np.where(_lower_medians(distances) > 0, p_values, np.maximum(p_values, 0.5))
 
     def covers(self, change: float) -> NDArray[np.bool_]:
         """Whether the interval of each row holds the change (of logs)."""
@@ -119,6 +120,12 @@ class Seen:
         centres = np.array([rank_tests.location(row, 0.0).value for row in self.logs])
         held: NDArray[np.bool_] = np.abs(centres - change) <= half
         return held
+
+
+def _lower_medians(rows: Floats) -> Floats:
+    place = (rows.shape[1] - 1) // 2
+    medians: Floats = np.partition(rows, place, axis=1)[:, place]
+    return medians
 
 
 def _gini(rows: Floats) -> Floats:
@@ -163,8 +170,7 @@ def _decided(seen: Seen, design: Design, look: Look, *, last: bool) -> Codes:
     codes = np.select([p_fail <= look.alpha, better, passes], [REGRESSED, IMPROVED, PASSED], OPEN).astype(np.int8)
     if last:
         likely = (codes == OPEN) & (p_fail <= decide.suspect_level(design.alpha))
-        centres = np.array([rank_tests.location(row, 0.0).value for row in seen.logs[likely]])
-        codes[np.flatnonzero(likely)[centres > asked]] = SUSPECT
+        codes[likely & (_lower_medians(seen.logs) > asked)] = SUSPECT
     return codes
 
 

@@ -438,12 +438,21 @@ class TestLockWaitShare:
 
 class TestFewPairs:
     def test_one_pair_decides_nothing(self) -> None:
-        for ratio in (0.01, 1.0, 1.3, 1000.0):
-            for final in (False, True):
+        for ratio in (0.01, 1.0, 1.25, 1000.0):
+            for final in (False, True) if ratio < 1000 else (False,):
                 verdict = decide.compare(constant(ratio, 1, final=final))
                 assert verdict.decision is Decision.INCONCLUSIVE
                 assert verdict.launches == 1
                 assert verdict.more is None or verdict.more + 1 in LOOKS
+
+    @pytest.mark.parametrize("hypotheses", [1, 8, 200])
+    def test_one_pair_that_lies_as_far_out_as_a_score_can_is_suspect_if_no_more_follow(self, hypotheses: int) -> None:
+        farthest = 1.02 * math.exp(moderated.CLIP * moderated.BOUND * metrics.row("wall").spread)
+        alpha = 0.01 / hypotheses
+        inside, beyond = (
+            decide.compare(msgspec.structs.replace(constant(farthest * by, 1), alpha=alpha)) for by in (0.99, 1.01)
+        )
+        assert (inside.decision, beyond.decision) == (Decision.INCONCLUSIVE, Decision.SUSPECT)
 
     def test_two_pairs_decide_what_is_obvious_if_no_more_follow(self) -> None:
         for ratio, decision in ((1.5, Decision.REGRESSED), (19.0, Decision.REGRESSED), (0.5, Decision.IMPROVED)):
@@ -779,9 +788,11 @@ class TestRequire:
         assert (verdict.decision, verdict.reason) == (Decision.INCONCLUSIVE, "no launch gave a value")
         assert verdict.contract == self.TEXT
 
-    def test_one_round_decides_nothing(self) -> None:
-        for value in (-2.0, 2.0):
+    def test_one_round_decides_nothing_and_is_suspect_where_it_is_far_out(self) -> None:
+        for value in (-2.0, 0.39):
             assert self.required([value], final=True).decision is Decision.INCONCLUSIVE
+        assert self.required([0.41], final=True).decision is Decision.SUSPECT
+        assert self.required([2.0]).decision is Decision.INCONCLUSIVE
 
     def test_a_decision_is_frozen(self) -> None:
         rng = np.random.default_rng(69)

@@ -105,6 +105,12 @@ def suspect_level(alpha: float) -> float:
     return max(alpha, min(0.02, 5 * alpha))
 
 
+def _likely(p_fail: float, count: int, alpha: float) -> bool:
+    """Whether a failure is likely after `count` pairs; one pair must lie as far out as a score can."""
+    level = suspect_level(alpha) if count >= alpha_spending.LOOKS[0] else moderated.least_p(count)
+    return p_fail <= level
+
+
 def require(
     values: Sequence[float],
     *,
@@ -131,8 +137,7 @@ def require(
         if settled(verdict):
             return verdict
     open_one = _required(values, Look(launches=len(values), alpha=0.0, beta=0.0), text, correlation, spread)
-    likely = open_one.p_fail is not None and open_one.p_fail <= suspect_level(alpha)
-    suspect = final and likely and len(values) >= alpha_spending.LOOKS[0]
+    suspect = final and open_one.p_fail is not None and _likely(open_one.p_fail, len(values), alpha)
     prospect = _until_required(values, alpha, beta, correlation, spread)
     holds = f"it held in {sum(value < 0 for value in values)} of {_counted(len(values), 'round')}"
     decision = Decision.SUSPECT if suspect else Decision.INCONCLUSIVE
@@ -227,7 +232,7 @@ def _decide(evidence: Evidence, look: Look) -> Decision:
 
 def _suspect(costs: Comparison, evidence: Evidence) -> bool:
     """Whether a regression is likely: see `compare`."""
-    likely = evidence.p_fail <= suspect_level(costs.alpha) and pairs(costs) >= alpha_spending.LOOKS[0]
+    likely = _likely(evidence.p_fail, pairs(costs), costs.alpha)
     # The lower median: of two or three pairs, one that was disturbed makes none suspect.
     shifts = paired(*(scaled(costs.metric, side) for side in (costs.new, costs.reference)))
     return likely and median_low(shifts) > pass_limit(costs, costs.effect)

@@ -48,6 +48,7 @@ def last(alpha: float, beta: float, there: int) -> Look:
     return plan(alpha, beta, at_most=there)[-1]
 
 
+@lru_cache(maxsize=1024)  # asked for after each round, for each metric of each cell
 def _looks(alpha: float, beta: float, counts: tuple[int, ...]) -> tuple[Look, ...]:
     totals = ((alpha, ALPHA_WEIGHTS), (beta, BETA_WEIGHTS))
     both = (_levels(total, _spent(weights, counts), counts) for total, weights in totals)
