@@ -446,11 +446,10 @@ class TestFewPairs:
                 assert verdict.more is None or verdict.more + 1 in LOOKS
 
     @pytest.mark.parametrize("hypotheses", [1, 8, 200])
-    def test_one_pair_that_lies_as_far_out_as_a_score_can_is_suspect_if_no_more_follow(self, hypotheses: int) -> None:
-        farthest = 1.02 * math.exp(moderated.CLIP * moderated.BOUND * metrics.row("wall").spread)
+    def test_one_pair_that_shows_four_times_is_suspect_if_no_more_follow(self, hypotheses: int) -> None:
         alpha = 0.01 / hypotheses
         inside, beyond = (
-            decide.compare(msgspec.structs.replace(constant(farthest * by, 1), alpha=alpha)) for by in (0.99, 1.01)
+            decide.compare(msgspec.structs.replace(constant(1.02 * times, 1), alpha=alpha)) for times in (3.99, 4.01)
         )
         assert (inside.decision, beyond.decision) == (Decision.INCONCLUSIVE, Decision.SUSPECT)
 
@@ -789,9 +788,9 @@ class TestRequire:
         assert verdict.contract == self.TEXT
 
     def test_one_round_decides_nothing_and_is_suspect_where_it_is_far_out(self) -> None:
-        for value in (-2.0, 0.39):
+        for value in (-2.0, 1.38):
             assert self.required([value], final=True).decision is Decision.INCONCLUSIVE
-        assert self.required([0.41], final=True).decision is Decision.SUSPECT
+        assert self.required([1.39], final=True).decision is Decision.SUSPECT
         assert self.required([2.0]).decision is Decision.INCONCLUSIVE
 
     def test_a_decision_is_frozen(self) -> None:

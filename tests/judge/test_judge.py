@@ -706,7 +706,7 @@ class TestSettled:
         assert set(by_metric(found)) == set(by_metric(screened))
 
     def test_paired_launches_in_which_nothing_can_fail_leave_it_to_the_prediction(self) -> None:
-        young = self.together(measured(rounds=1, wall=1.2))
+        young = self.together(measured(rounds=1, wall=2.0))
         assert by_metric(young)[Metric.WALL].decision is Decision.INCONCLUSIVE
         assert by_metric(self.settled(young)[1])[Metric.WALL].decision is Decision.REGRESSED
         # What the prediction cannot tell either stays as it is.

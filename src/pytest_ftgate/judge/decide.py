@@ -31,6 +31,8 @@ from .scale import (
 )
 
 COST_LEVEL = 0.9
+ALONE = math.log(4)
+"""What one pair alone must lie beyond a limit to be suspect: its own noise is not known."""
 MOST_PAIRS = 200
 """A larger number is not recommended to users."""
 CONTRACT_SPREAD = 0.1
@@ -105,10 +107,11 @@ def suspect_level(alpha: float) -> float:
     return max(alpha, min(0.02, 5 * alpha))
 
 
-def _likely(p_fail: float, count: int, alpha: float) -> bool:
-    """Whether a failure is likely after `count` pairs; one pair must lie as far out as a score can."""
-    level = suspect_level(alpha) if count >= alpha_spending.LOOKS[0] else moderated.least_p(count)
-    return p_fail <= level
+def _likely(p_fail: float, distances: Sequence[float], alpha: float) -> bool:
+    """Whether a failure is likely; `distances` of the pairs from the limit are logs. One pair must show four times."""
+    if len(distances) >= alpha_spending.LOOKS[0]:
+        return p_fail <= suspect_level(alpha)
+    return min(distances) >= ALONE
 
 
 def require(
@@ -137,7 +140,7 @@ def require(
         if settled(verdict):
             return verdict
     open_one = _required(values, Look(launches=len(values), alpha=0.0, beta=0.0), text, correlation, spread)
-    suspect = final and open_one.p_fail is not None and _likely(open_one.p_fail, len(values), alpha)
+    suspect = final and open_one.p_fail is not None and _likely(open_one.p_fail, values, alpha)
     prospect = _until_required(values, alpha, beta, correlation, spread)
     holds = f"it held in {sum(value < 0 for value in values)} of {_counted(len(values), 'round')}"
     decision = Decision.SUSPECT if suspect else Decision.INCONCLUSIVE
@@ -232,7 +235,9 @@ def _decide(evidence: Evidence, look: Look) -> Decision:
 
 def _suspect(costs: Comparison, evidence: Evidence) -> bool:
     """Whether a regression is likely: see `compare`."""
-    likely = _likely(evidence.p_fail, pairs(costs), costs.alpha)
+    limits = moved(costs.reference, costs.margin, costs.floor)
+    distances = paired(tested(costs, costs.new), tested(costs, limits))
+    likely = _likely(evidence.p_fail, distances, costs.alpha)
     # The lower median: of two or three pairs, one that was disturbed makes none suspect.
     shifts = paired(*(scaled(costs.metric, side) for side in (costs.new, costs.reference)))
     return likely and median_low(shifts) > pass_limit(costs, costs.effect)

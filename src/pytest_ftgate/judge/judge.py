@@ -320,7 +320,8 @@ def _why_none(sample: Sample, compared_with: ComparedWith) -> str:
 
 def _could_fail(own: MetricVerdict) -> bool:
     """Whether alpha may have been spent on it: a second test would double the false alarms."""
-    return own.decision is not Decision.INCONCLUSIVE or own.launches >= alpha_spending.LOOKS[0]
+    open_ones = (Decision.INCONCLUSIVE, Decision.SUSPECT)
+    return own.decision not in open_ones or own.launches >= alpha_spending.LOOKS[0]
 
 
 def doubted(verdict: Verdict, compared: str, alone: str) -> Verdict:

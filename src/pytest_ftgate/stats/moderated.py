@@ -78,11 +78,6 @@ def p_above(distances: Sequence[float], scales: Floats, correlation: float = 0.0
     return max(least, float(stdtr(PRIOR_FREEDOM + count - 1, -statistic)))
 
 
-def least_p(count: int) -> float:
-    """The smallest p-value of `count` pairs, whose scores are all clipped."""
-    return p_above([math.inf] * count, deviations([0.0] * count, (), 1.0))
-
-
 def variance_of_sum(count: int, correlation: float) -> float:
     """The variance of the sum of `count` standard values, neighbours of which have this correlation (decaying)."""
     return count + 2 * sum((count - lag) * correlation**lag for lag in range(1, count) if correlation)
