@@ -5,7 +5,7 @@
 Each workload is a git project of its own in a temporary folder, with two commits: the second edits a constant of the
 helper module, or adds a comment to the function that is measured (+0 %). `pytest --ftgate --ftgate-against HEAD~1` then
 compares them, and a line is printed: the verdicts of the cells, the change of the wall time that was measured, pairs
-and seconds to the end of the run. `aim` are the seconds that issues ask for, on two idle cores. What follows `--` goes
+and seconds to the end of the run. `aim` are the seconds that we aim at, on two idle cores. What follows `--` goes
 to pytest, for example `--ftgate-test-time 20s`.
 
 The CPU workloads are named after the body, the executor and the change, such as `20 ms threads +10 %`; the body's loop
