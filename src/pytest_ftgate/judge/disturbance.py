@@ -29,8 +29,8 @@ class Limits(NamedTuple):
 # on average over a run. Single samples differ by 2x and more at an unchanged speed, so their range is not used.
 STORED: Final = Limits(others=0.25, steal=0.05, quota=0.05, throttles=0, moved=1.2)
 """Where the reference was measured at another time."""
-# Paired launches of equal code showed no bias at any load, also with a quota that stopped 64 to 100 % of the periods.
-# Their noise grows, which the exact test accounts for. Beyond these limits, workers mostly wait to be scheduled.
+# Both sides of paired launches meet the same machine, which favours neither; their noise grows, and the test takes that
+# into account. Beyond these limits, workers mostly wait to be scheduled.
 PAIRED: Final = Limits(others=math.inf, steal=0.25, quota=0.5, throttles=math.inf, moved=math.inf)
 """For interleaved sides: the remaining risk is that the workers of an iteration did not run at the same time."""
 REPORTED: Final = Limits(others=0.1, steal=0.01, quota=0.0, throttles=0, moved=1.1)
