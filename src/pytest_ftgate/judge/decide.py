@@ -74,7 +74,8 @@ def compare(comparison: Comparison) -> MetricVerdict:
 
     With `final` there is a last look at all pairs, at the levels that are left. Only there the effect is widened, if
     noise allows no other pass; the reason then names it. What is still open is suspect if most pairs lie beyond the
-    effect and the test rejects at `suspect_level`, else inconclusive; both say what would settle it.
+    effect and the test rejects at `suspect_level` (of a single pair: if it lies beyond the limit by ALONE), else
+    inconclusive; both say what would settle it.
 
     A larger gain is better: its inverse is judged, while `ratio` is new / reference of the gain itself. A share may be
     0: it passes below (1 + effect) reference + 2 floor, its effect is not widened, and `points` is new - reference
