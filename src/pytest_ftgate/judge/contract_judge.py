@@ -12,6 +12,8 @@ from .contracts.grammar import Contract
 DRIFT = 0.6
 """The correlation of neighbouring rounds in a cell's absolute figures, as measured where the machine changes its speed;
 those of interleaved cells change alike."""
+ABSOLUTE_SPREAD = 0.2
+"""The deviation of a cell's absolute times from round to round, as measured there."""
 
 
 class ContractJudge:
@@ -60,9 +62,11 @@ class ContractJudge:
 
 
 def _spread(contract: Contract) -> float:
-    """The deviation that a round is expected to have: memory varies less than time."""
+    """The deviation that a round is expected to have: memory varies less than time, absolute figures most."""
     rows = [metrics.row(name.metric) for name in grammar.all_names(contract)]
-    return max(row.spread for row in rows) if all(row.unit == "size" for row in rows) else decide.CONTRACT_SPREAD
+    if all(row.unit == "size" for row in rows):
+        return max(row.spread for row in rows)
+    return ABSOLUTE_SPREAD if check.absolute(contract) else decide.CONTRACT_SPREAD
 
 
 def _failed(contract: Contract, sample: Sample, samples: TestSamples) -> str:
