@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from bench import BUILDS, FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, 
 from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed
 from pytest_ftgate.measure.launchers.runner_copy import install_runner
 from pytest_ftgate.measure.launchers.workload import WorkloadHandle
-from pytest_ftgate.measure.watch import processes
+from pytest_ftgate.measure.watch import proc, processes
 from pytest_ftgate.model import Executor, Param, Settings
 from pytest_ftgate.runner.protocol import CHECK, COLD, MEASURED, WARMUP
 
@@ -579,6 +580,16 @@ def test_children_left_behind_are_an_error_and_are_ended(bench: Bench) -> None:
     assert "time.sleep(600)" in failed.value.error.detail
     handle.kill()
     assert processes.marked(handle.mark) == []
+
+
+def test_the_environment_of_a_process_in_the_middle_of_its_exec_is_waited_for() -> None:
+    # It is empty for a moment after `Popen` returns: that of some percent of those that are asked at once.
+    for _ in range(60):
+        with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as child:
+            try:
+                assert proc.environment_bytes(child.pid)
+            finally:
+                child.kill()
 
 
 @pytest.mark.parametrize("executor", [FORK, FORKSERVER, SPAWN], ids=lambda executor: executor.label)

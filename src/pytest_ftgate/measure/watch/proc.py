@@ -17,6 +17,8 @@ from .gil_waits import Slices
 TRACKER: Final = "from multiprocessing.resource_tracker import main"
 FORKSERVER: Final = "from multiprocessing.forkserver import main"
 _ENVIRONMENTS: Final = os.path.exists("/proc/self/environ")
+_EXEC_LOOKS: Final = 20
+_EXEC_S: Final = 0.001
 _OPEN_FILES: Final = 256
 PRIVATE: Final = 0x80  # FUTEX_PRIVATE_FLAG
 STACK_BYTES: Final = 16 << 10  # how far above the stack pointer a frame stands in which a thread waits in a futex
@@ -278,7 +280,23 @@ def environment_bytes(pid: int) -> bytes | None:
 
     Raises OSError of a process that is gone, or may not be read.
     """
-    return _read(f"/proc/{pid}/environ") if _ENVIRONMENTS else None
+    if not _ENVIRONMENTS:
+        return None
+    found = _read(f"/proc/{pid}/environ")
+    for _ in range(_EXEC_LOOKS):
+        # In the middle of an exec it is empty; a kernel thread and a zombie, whose is always empty, have no program.
+        if found or not _has_program(pid):
+            break
+        time.sleep(_EXEC_S)
+        found = _read(f"/proc/{pid}/environ")
+    return found
+
+
+def _has_program(pid: int) -> bool:
+    try:
+        return bool(os.readlink(f"/proc/{pid}/exe"))
+    except OSError:
+        return False
 
 
 def memory_kib(pid: int) -> dict[str, int]:
