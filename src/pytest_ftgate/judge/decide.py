@@ -95,7 +95,7 @@ def compare(comparison: Comparison) -> MetricVerdict:
             return _verdict(part, look, evidence, decision, _explain(part, look, evidence, decision))
     look = alpha_spending.last(costs.alpha, costs.beta, there)
     evidence = weigh(costs, look, last=costs.final)
-    prospect = _what_settles(costs, look, evidence)
+    prospect = _what_settles(costs, evidence)
     if costs.final and _suspect(costs, evidence):
         reason = _explain(costs, look, evidence, Decision.SUSPECT)
         return _verdict(costs, look, evidence, Decision.SUSPECT, f"{reason}; {prospect.text}", prospect.more)
@@ -312,7 +312,7 @@ def _hardly_waited(costs: Comparison) -> str:
 # ---- what would settle it
 
 
-def _what_settles(costs: Comparison, look: Look, evidence: Evidence) -> _Prospect:
+def _what_settles(costs: Comparison, evidence: Evidence) -> _Prospect:
     """Why it is inconclusive, and about how many pairs would decide."""
     there = pairs(costs)
     fail, effect, value = fail_limit(costs), pass_limit(costs, evidence.effect), evidence.shift.value

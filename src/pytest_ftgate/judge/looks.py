@@ -17,8 +17,3 @@ def due(there: int, alpha: float, beta: float, at_most: int, *, final: bool) -> 
     yield from (look for look in planned if look.launches <= there and not (final and look.launches == there))
     if final and there >= alpha_spending.LOOKS[0]:
         yield alpha_spending.last(alpha, beta, there)
-
-
-def to_come(there: int, alpha: float, beta: float, at_most: int) -> list[Look]:
-    """The planned looks at more than `there` pairs."""
-    return [look for look in alpha_spending.plan(alpha, beta, at_most=at_most) if look.launches > there]
