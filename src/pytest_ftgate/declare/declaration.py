@@ -269,7 +269,7 @@ def body_kind(declared: Declaration, executor: Executor) -> BodyKind:
     """What the body takes in this executor's cells: `worker`, `executor` or `server`."""
     if executor.kind == "command":
         return "worker"
-    shape: Any = shape_of(declared.body_for(executor.kind, executor.method))
+    shape: Any = shape_of(declared.body_for(executor.kind, executor.qualifier))
     return shape  # type: ignore[no-any-return]
 
 

@@ -10,7 +10,7 @@ from ..model import ExecutorKind, StartMethod
 from ..model.targets import TargetError, parse_target
 from ..runner.api import Declaration
 
-KINDS: tuple[str, ...] = tuple(kind for kind in get_args(ExecutorKind) if kind not in ("command", "server"))
+KINDS: tuple[str, ...] = tuple(kind for kind in get_args(ExecutorKind) if kind not in ("executor", "command", "server"))
 METHODS: tuple[str, ...] = get_args(StartMethod)
 SERVE_EXAMPLE = (
     "@ftgate.serve(['gunicorn', '--bind', '127.0.0.1:{port}', 'app:app'], "

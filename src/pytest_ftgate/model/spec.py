@@ -7,7 +7,7 @@ from typing import Literal
 from .base import Struct
 from .metric import Threshold
 
-ExecutorKind = Literal["serial", "threads", "processes", "interpreters", "tasks", "command", "server"]
+ExecutorKind = Literal["serial", "threads", "processes", "interpreters", "tasks", "executor", "command", "server"]
 StartMethod = Literal["fork", "forkserver", "spawn"]
 Reuse = Literal["fresh", "pool"]
 BodyKind = Literal["worker", "executor", "server"]
@@ -34,16 +34,27 @@ class Program(Struct, frozen=True, kw_only=True):
 
 
 class Executor(Struct, frozen=True, kw_only=True):
-    """What runs the workers; `method` is the start method and is set for processes alone, `program` for programs."""
+    """What runs the workers; `method` is the start method and is set for processes alone, `program` for programs.
+
+    `name` is that of a factory in the test: of the user's own executor (`executor`), whose workers are processes if
+    `in_processes`, or of an event loop (`tasks`).
+    """
 
     kind: ExecutorKind
     method: StartMethod | None = None
     program: Program | None = None
+    name: str | None = None
+    in_processes: bool = False
+
+    @property
+    def qualifier(self) -> str | None:
+        """What tells it from others of its kind: a start method or a name."""
+        return self.program.name if self.program else self.method or self.name
 
     @property
     def label(self) -> str:
-        """The word in a cell's id: a program's name, the start method for processes, else the kind."""
-        return self.program.name if self.program else self.method or self.kind
+        """The word in a cell's id: a program's or a factory's name, the start method for processes, else the kind."""
+        return self.qualifier or self.kind
 
 
 class Settings(Struct, frozen=True, kw_only=True):

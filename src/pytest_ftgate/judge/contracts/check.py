@@ -75,9 +75,9 @@ def _check_where(contract: Contract, spec: Spec, name: Name, where: Where) -> No
     if where.kind in PROGRAMS:
         _check_program([executor.program for executor in of_kind if executor.program], spec, where, there, fail)
     elif where.method is None and len(of_kind) > 1:
-        fail(f"which processes? {there}", "kind")
-    if where.method is not None and where.method not in [executor.method for executor in of_kind]:
-        fail(f"the test does not {where.method}: {there}", "method")
+        fail(f"which {where.kind}? {there}", "kind")
+    if where.method is not None and where.method not in [executor.qualifier for executor in of_kind]:
+        fail(f"the test has no {where.kind}[{where.method}]: {there}", "method")
     if where.workers is not None and spec.workers.count(where.workers) > 1:
         fail(f"several cells have {where.workers} workers: name a role with its number", "workers")
     if where.workers is not None and where.workers not in spec.workers:
@@ -206,7 +206,7 @@ def fits(cell: Cell, where: Where | None, hand: Cell) -> bool:
         return cell == hand
     return (
         cell.executor.kind == where.kind
-        and where.method in (None, cell.executor.method)
+        and where.method in (None, cell.executor.qualifier)
         and _has_workers(cell, where, hand)
         and _is_on(cell, where, hand)
         and cell.params == hand.params

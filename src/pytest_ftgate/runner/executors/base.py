@@ -110,6 +110,25 @@ def process_map(workers: Iterable[int | None], main_works: bool = False, own_gil
     return {"workers": pids, "servers": servers, "main_works": main_works, "own_gils": own_gils}
 
 
+def own_children() -> list[int]:
+    """The processes below this one, from /proc, without resource trackers; empty where the system has no such files."""
+    found: list[int] = []
+    waiting = [os.getpid()]
+    while waiting:
+        parent = waiting.pop()
+        try:
+            children = [
+                int(child)
+                for thread in os.listdir(f"/proc/{parent}/task")
+                for child in _read(f"/proc/{parent}/task/{thread}/children", 1 << 16).split()
+            ]
+            found += [child for child in children if b"resource_tracker" not in _read(f"/proc/{child}/cmdline", 4096)]
+        except (OSError, ValueError):
+            continue  # it has ended
+        waiting += children
+    return found
+
+
 def children_cpu_ns(without: Iterable[int | None] = ()) -> int:
     """CPU time of multiprocessing's living children in ns, from /proc; 0 where the system has no such file."""
     return sum(_cpu_ns(child.pid) for child in _children(without))
@@ -125,10 +144,10 @@ def _cpu_ns(pid: int | None) -> int:
     return spent
 
 
-def _read(path: str) -> bytes:
+def _read(path: str, size: int = 256) -> bytes:
     """A short file, read without a file object: its buffer would count as memory of the workload."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        return os.read(descriptor, 256)
+        return os.read(descriptor, size)
     finally:
         os.close(descriptor)

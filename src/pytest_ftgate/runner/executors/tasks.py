@@ -40,7 +40,7 @@ class TaskWorkers:
         self.fresh = fresh
         self.workers: list[Worker] = []
         self.stop = loading.stopper(setup)
-        self.runner = asyncio.Runner()
+        self.runner = asyncio.Runner(loop_factory=loading.factory(setup) if setup["name"] else None)
 
     def iteration(self, order: Order, observer: Observer) -> IterationResult:
         """One iteration: start the tasks, release them together, gather them."""
