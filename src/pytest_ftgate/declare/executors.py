@@ -30,7 +30,8 @@ class Executors(Reader):
         for token in self.declared.args:
             if not isinstance(token, ExecutorToken):
                 self.fail(
-                    f"{shown(token)} is not an executor; use {listed((*KINDS, 'executor', 'command'))} from pytest_ftgate"
+                    f"{shown(token)} is not an executor; use {listed((*KINDS, 'executor', 'command'))} "
+                    "from pytest_ftgate"
                 )
             if isinstance(token, CommandToken):
                 found.append(Executor(kind="command", program=self.program(token)))
@@ -88,7 +89,8 @@ class Executors(Reader):
     def _name(self, name: Any, word: str) -> None:
         if not isinstance(name, str) or not NAME.fullmatch(name) or name in (*KINDS, *METHODS):
             self.fail(
-                f"{word}(...) takes a name made of letters, digits, '.', '_' and '-' that is not an executor's: {name!r}"
+                f"{word}(...) takes a name made of letters, digits, '.', '_' and '-' "
+                f"that is not an executor's: {name!r}"
             )
 
     def _method(self, method: Any) -> StartMethod:

@@ -10,7 +10,7 @@ import sys
 from time import process_time_ns
 
 from . import state
-from .clock import now_ns
+from .clock import ended_cpu_ns, now_ns
 from .gil import gil_enabled, watch
 from .protocol import Failure, Unsupported
 
@@ -184,7 +184,7 @@ def run(body: Body, worker: Worker, order: Order, own_cpu: bool) -> dict[str, An
 
 def close_report(report: dict[str, Any], worker: Worker, order: Order, result: Any, own_cpu: bool) -> dict[str, Any]:
     """Add all but the times to a report, after the clock has stopped."""
-    cpu_ns = process_time_ns() if own_cpu else 0
+    cpu_ns = process_time_ns() + ended_cpu_ns() if own_cpu else 0
     report["cpu_ns"] = cpu_ns - worker._cpu_ns
     worker._cpu_ns = cpu_ns
     report["gil"] = gil_enabled()
@@ -362,7 +362,7 @@ def serve(setup: Setup, index: int, port: Port, shared: Any, fresh: bool, own_cp
             return
         call_probe("sync")
         if own_cpu and not fresh:
-            worker._cpu_ns = process_time_ns()
+            worker._cpu_ns = process_time_ns() + ended_cpu_ns()
         if order.loops or serving:
             report = run(body, worker, once(order) if serving else order, own_cpu)
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import time
 
 from ..protocol import Failure, Unsupported
 from ..worker import AT_BARRIER, Order
@@ -110,44 +111,97 @@ def process_map(workers: Iterable[int | None], main_works: bool = False, own_gil
     return {"workers": pids, "servers": servers, "main_works": main_works, "own_gils": own_gils}
 
 
-def own_children() -> list[int]:
-    """The processes below this one, from /proc, without resource trackers; empty where the system has no such files."""
-    found: list[int] = []
-    waiting = [os.getpid()]
-    while waiting:
-        parent = waiting.pop()
-        try:
-            children = [
-                int(child)
-                for thread in os.listdir(f"/proc/{parent}/task")
-                for child in _read(f"/proc/{parent}/task/{thread}/children", 1 << 16).split()
-            ]
-            found += [child for child in children if b"resource_tracker" not in _read(f"/proc/{child}/cmdline", 4096)]
-        except (OSError, ValueError):
-            continue  # it has ended
-        waiting += children
-    return found
+def own_workers() -> list[int]:
+    """The processes that an executor of the user's own has started, in the order of their pids; no resource tracker."""
+    return [pid for pid in sorted(_below(os.getpid())) if not _tracks_resources(pid)]
 
 
-def children_cpu_ns(without: Iterable[int | None] = ()) -> int:
-    """CPU time of multiprocessing's living children in ns, from /proc; 0 where the system has no such file."""
-    return sum(_cpu_ns(child.pid) for child in _children(without))
-
-
-def _cpu_ns(pid: int | None) -> int:
-    spent = 0
+def _tracks_resources(pid: int) -> bool:
     try:
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            spent += int(_read(f"/proc/{pid}/task/{thread}/schedstat").split()[0])
-    except (OSError, ValueError, IndexError):
-        pass
-    return spent
+        return b"resource_tracker" in _read(f"/proc/{pid}/cmdline")
+    except OSError:  # it has ended
+        return True
 
 
-def _read(path: str, size: int = 256) -> bytes:
-    """A short file, read without a file object: its buffer would count as memory of the workload."""
+def others_cpu_ns(without: Iterable[int | None] = (), *, with_ended: bool = True) -> int:
+    """CPU time so far of all processes below this one, in ns, except that of the processes `without`.
+
+    Those below may have waited for children too, such as a forkserver for the workers of a pool: `with_ended` counts
+    these, to 10 ms. Source: each process's clock, which keeps what its ended threads have spent; Linux alone.
+    """
+    if sys.platform != "linux":
+        return 0
+    counted = _below(os.getpid()) - set(without)
+    return sum(_cpu_ns(pid) + (_ended_ns(pid) if with_ended else 0) for pid in counted)
+
+
+def _below(pid: int) -> set[int]:
+    """All processes below one; where the kernel does not list them, the living children of multiprocessing."""
+    below: set[int] = set()
+    parents = [pid]
+    try:
+        while parents:
+            children = _listed(parents.pop()) - below
+            below |= children
+            parents += children
+    except FileNotFoundError:  # CONFIG_PROC_CHILDREN
+        return {child.pid for child in _children(())}
+    return below
+
+
+def _listed(pid: int) -> set[int]:
+    """The children of a process; none of one that has gone. Raises FileNotFoundError where the kernel has no list."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return set()
+    children: set[int] = set()
+    for thread in threads:
+        try:
+            children |= set(map(int, _read(f"/proc/{pid}/task/{thread}/children").split()))
+        except ProcessLookupError:
+            pass
+        except FileNotFoundError:
+            if thread == str(pid) == str(os.getpid()):
+                raise
+    return children
+
+
+def _cpu_ns(pid: int) -> int:
+    try:
+        return time.clock_gettime_ns((~pid << 3) | 2)  # as clock_getcpuclockid
+    except OSError:
+        return 0
+
+
+def _ended_ns(pid: int) -> int:
+    """CPU time of the processes that another one has waited for, in ns, in steps of 10 ms."""
+    try:
+        fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    except OSError:
+        return 0
+    return sum(map(int, fields[13:15])) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+
+def own_workers() -> list[int]:
+    """The processes that an executor of the user's own has started, in the order of their pids; no resource tracker."""
+    return [pid for pid in sorted(_below(os.getpid())) if not _tracks_resources(pid)]
+
+
+def _tracks_resources(pid: int) -> bool:
+    try:
+        return b"resource_tracker" in _read(f"/proc/{pid}/cmdline")
+    except OSError:  # it has ended
+        return True
+
+
+def _read(path: str) -> bytes:
+    """A whole file, read without a file object: its buffer would count as memory of the workload."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        return os.read(descriptor, size)
+        found = b""
+        while part := os.read(descriptor, 4096):
+            found += part
+        return found
     finally:
         os.close(descriptor)

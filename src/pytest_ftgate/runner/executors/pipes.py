@@ -10,10 +10,10 @@ import time
 from time import process_time_ns
 
 from .. import loading
-from ..clock import now_ns
+from ..clock import ended_cpu_ns, now_ns
 from ..protocol import Failure
 from ..worker import AT_BARRIER, LENGTH, ORDER, STOP, Order, Port, place
-from .base import GRACE_S, IterationResult, Observer, leaders, process_map, raise_first_error
+from .base import GRACE_S, IterationResult, Observer, leaders, others_cpu_ns, process_map, raise_first_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -161,9 +161,9 @@ class PipeWorkers:
     def started(self, hub: Hub) -> None:
         """Called once all workers have been started."""
 
-    def servers_cpu_ns(self) -> int:
-        """CPU time so far of other processes that serve the workers, such as a Manager, in ns."""
-        return 0
+    def others_cpu_ns(self) -> int:
+        """CPU time so far of the processes below this one, such as a Manager, in ns."""
+        return others_cpu_ns()
 
     def build(self) -> Hub:
         """Construct the workers. This is not timed."""
@@ -178,7 +178,7 @@ class PipeWorkers:
         gc.collect()
         if order.flags & AT_BARRIER:
             gc.freeze()  # forked workers collect garbage too: without this they would write to every shared page
-        cpu_ns = -self.servers_cpu_ns() - process_time_ns()
+        cpu_ns = -self.others_cpu_ns() - ended_cpu_ns() - process_time_ns()
         begin_ns = now_ns()
         if new:
             self._start(hub)
@@ -191,12 +191,13 @@ class PipeWorkers:
         reports = self._collect_by_role(hub) if self.setup["roles"] else hub.collect()
         if order.flags & AT_BARRIER:
             self._at_barrier(hub, observer)
+        cpu_ns += ended_cpu_ns()  # before new workers are waited for, too: each reports its own
         if self.fresh:
             for worker in self.workers:
                 worker.join()
         joined_ns = now_ns()
         cpu_ns += process_time_ns() + sum(report.get("cpu_ns", 0) for report in reports)
-        cpu_ns = max(0, cpu_ns + self.servers_cpu_ns())
+        cpu_ns = max(0, cpu_ns + self.others_cpu_ns())
         led = reports[: leaders(self.setup)]
         end_ns = max(report.get("end_ns", released_ns) for report in led)
         if self.fresh:

@@ -6,15 +6,15 @@ import gc
 from time import process_time_ns
 
 from .. import loading
-from ..clock import now_ns
+from ..clock import ended_cpu_ns, now_ns
 from ..gil import gil_enabled
 from ..worker import HOLDING, Order, Worker, run
 from .base import (
     IterationResult,
     Observer,
-    children_cpu_ns,
     observe_barrier,
-    own_children,
+    others_cpu_ns,
+    own_workers,
     process_map,
     raise_first_error,
 )
@@ -40,10 +40,10 @@ class PoolWorkers:
         self.caller = Worker(0, setup["workers"], shared)
 
     def iteration(self, order: Order, observer: Observer) -> IterationResult:
-        """One iteration; reading the workers' CPU time is not timed."""
-        before = children_cpu_ns()  # of a kept pool, and of a Manager, which outlives the iteration
+        """One iteration; reading the CPU time of other processes is not timed."""
+        before = others_cpu_ns()  # of a kept pool, and of a Manager, which outlives the iteration
         gc.collect()
-        before += process_time_ns()
+        before += ended_cpu_ns() + process_time_ns()
         begin_ns = now_ns()
         if self.pool is None:
             self.opened = make_pool(self.setup, self.shared, self.context)
@@ -55,7 +55,7 @@ class PoolWorkers:
         observer.released(self)
         bound = loading.Body(lambda _: body.call(self.pool), "executor", False)
         report = run(bound, self.caller, order, False)
-        cpu_ns = max(0, process_time_ns() + children_cpu_ns() - before)
+        cpu_ns = max(0, process_time_ns() + ended_cpu_ns() + others_cpu_ns() - before)
         observe_barrier(order, observer, self)
         closing_ns = now_ns()
         if self.fresh:
@@ -68,7 +68,7 @@ class PoolWorkers:
     def process_map(self) -> dict[str, Any]:
         """The main thread drives the pool and mostly waits, except for a serial cell, where it works itself."""
         kind = self.setup["kind"]
-        processes = own_children() if self.setup["processes"] else getattr(self.pool, "_processes", None) or ()
+        processes = own_workers() if self.setup["processes"] else getattr(self.pool, "_processes", None) or ()
         return process_map(processes, main_works=kind == "serial", own_gils=kind == "interpreters" and gil_enabled())
 
     def close(self) -> None:

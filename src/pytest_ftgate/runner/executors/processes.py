@@ -6,7 +6,7 @@ import os
 from signal import Signals
 
 from ..worker import serve_process
-from .base import children_cpu_ns, process_map
+from .base import others_cpu_ns, process_map
 from .pipes import Hub, PipeWorkers
 
 TYPE_CHECKING = False
@@ -44,9 +44,9 @@ class ProcessWorkers(PipeWorkers):
         hub.sentinels = [worker.sentinel for worker in self.workers]
         hub.dead = self._death
 
-    def servers_cpu_ns(self) -> int:
-        """CPU time of the Manager and of other processes that the workload started with multiprocessing, in ns."""
-        return children_cpu_ns(worker.pid for worker in self.workers)
+    def others_cpu_ns(self) -> int:
+        """As in the base class, without the workers: each reports its own, also where the forkserver waits for it."""
+        return others_cpu_ns([worker.pid for worker in self.workers], with_ended=False)
 
     def process_map(self) -> dict[str, Any]:
         """The workers are processes of their own."""

@@ -6,7 +6,7 @@ import gc
 from time import process_time_ns
 
 from .. import loading
-from ..clock import now_ns
+from ..clock import ended_cpu_ns, now_ns
 from ..worker import Order, Worker, call_async, close_report, explain, make_worker, once
 from .base import (
     GRACE_S,
@@ -15,6 +15,7 @@ from .base import (
     end_well,
     leaders,
     observe_barrier,
+    others_cpu_ns,
     process_map,
     raise_first_error,
 )
@@ -60,7 +61,7 @@ class TaskWorkers:
         import asyncio
 
         ready, go = asyncio.Semaphore(0), asyncio.Event()
-        cpu_ns = -process_time_ns()
+        cpu_ns = -others_cpu_ns() - ended_cpu_ns() - process_time_ns()
         begin_ns = now_ns()
         words, orders = (_together if not order.loops else _alike)(order, self.setup)
         running = [
@@ -79,7 +80,7 @@ class TaskWorkers:
             await self._end_by_role(running)
         reports = list(await asyncio.gather(*running))
         joined_ns = now_ns()
-        cpu_ns += process_time_ns()
+        cpu_ns = max(0, cpu_ns + process_time_ns() + ended_cpu_ns() + others_cpu_ns())
         led = reports[: leaders(self.setup)]
         end_ns = max(report["end_ns"] for report in led)
         return IterationResult(released_ns - begin_ns, end_ns - released_ns, joined_ns - end_ns, cpu_ns, reports, led)
