@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from example import Example
 
-from pytest_ftgate import command, ftgate, interpreters, load, processes, serial, tasks, threads
+from pytest_ftgate import command, executor, ftgate, interpreters, load, processes, serial, tasks, threads
 from pytest_ftgate.declare import plan
 from pytest_ftgate.declare.declaration import check_arguments, check_placeholders, spec_of
 from pytest_ftgate.declare.reader import DeclarationError
@@ -53,6 +53,55 @@ def served(*args: Any, **kwargs: Any) -> Any:
 
     given: dict[str, Any] = {"ready": READY, "load": load("/"), **kwargs}
     return ftgate.serve(*args, **given)(test_it)
+
+
+# ---- executors and event loops of the user's own
+
+
+def made(workers: int) -> None: ...
+
+
+def driven(executor: Any) -> None: ...
+
+
+def test_an_executor_of_ones_own_is_named_by_its_name() -> None:
+    body = ftgate.compare(threads, executor("loky", made, processes=True), workers=[1, 2])(driven)
+    assert labels(body, "3.14t") == ["3.14t-threads-w1", "3.14t-loky-w1", "3.14t-threads-w2", "3.14t-loky-w2"]
+    own = spec(body).executors[1]
+    assert (own.kind, own.name, own.in_processes, own.qualifier) == ("executor", "loky", True, "loky")
+
+
+def test_tasks_of_another_loop_stand_beside_tasks() -> None:
+    body = ftgate.compare(tasks, tasks("uvloop", made))(awaited)
+    assert labels(body, "3.14") == ["3.14-tasks-w2", "3.14-uvloop-w2"]
+
+
+@pytest.mark.parametrize(
+    ("token", "problem"),
+    [
+        (lambda: executor("lo ky", made), "executor(...) takes a name made of letters"),
+        (lambda: executor("fork", made), "that is not an executor's: 'fork'"),
+        (lambda: executor("loky", "loky"), "takes a function that gets the number of workers and returns an Executor"),
+        (lambda: executor("loky", made, process=True), "unknown argument 'process' (did you mean 'processes'?)"),
+        (lambda: executor("loky", made, processes=1), "processes= takes True or False, not 1"),
+        (lambda: tasks("uvloop"), "another kind is written tasks(name, loop_factory)"),
+        (lambda: tasks("uvloop", None), "takes a function that gets nothing, returns a loop, not None"),
+    ],
+)
+def test_wrong_factories(token: Callable[[], Any], problem: str) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        spec(ftgate.compare(token())(driven if token().kind == "executor" else awaited))
+    assert problem in str(caught.value)
+
+
+def test_an_executor_of_ones_own_needs_a_body_that_drives_it() -> None:
+    with pytest.raises(DeclarationError, match="only our own workers can be released together"):
+        spec(compared(executor("loky", made)))
+
+
+def test_two_factories_cannot_share_a_name() -> None:
+    with pytest.raises(DeclarationError, match="two executors are named 'loky'"):
+        spec(ftgate.compare(executor("loky", made), executor("loky", made, processes=True))(driven))
 
 
 # ---- roles

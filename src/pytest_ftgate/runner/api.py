@@ -263,8 +263,8 @@ class Ftgate:
     def compare(self, *executors: Any, **options: Any) -> Callable[[Callable[..., Any]], Workload]:
         """Run the decorated body under every given executor, on every target interpreter.
 
-        Arguments: executors as tokens (`threads`, `processes("fork")`, `executor`, `command`) or by keyword (`threads=True`,
-        `processes=["fork", "spawn"]`); `workers` (int or list), `reuse` ("fresh" or "pool"), `pythons`
+        Arguments: executors as tokens (`threads`, `processes("fork")`, `executor(...)`, `command(...)`) or by keyword
+        (`threads=True`, `processes=["fork", "spawn"]`); `workers` (int or list), `reuse` ("fresh" or "pool"), `pythons`
         (list of targets), `iterations` (per launch) or `duration` (s per launch, in windows of `window` s), `warmup`
         (iterations, or s with `duration`), `timeout` (s per iteration), `requires` (requirements to install), `needs`
         (program -> command that installs it). `workers` may give roles: `{"producer": 8, "writer": 4}`, the first of

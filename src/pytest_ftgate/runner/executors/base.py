@@ -183,18 +183,6 @@ def _ended_ns(pid: int) -> int:
     return sum(map(int, fields[13:15])) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
-def own_workers() -> list[int]:
-    """The processes that an executor of the user's own has started, in the order of their pids; no resource tracker."""
-    return [pid for pid in sorted(_below(os.getpid())) if not _tracks_resources(pid)]
-
-
-def _tracks_resources(pid: int) -> bool:
-    try:
-        return b"resource_tracker" in _read(f"/proc/{pid}/cmdline")
-    except OSError:  # it has ended
-        return True
-
-
 def _read(path: str) -> bytes:
     """A whole file, read without a file object: its buffer would count as memory of the workload."""
     descriptor = os.open(path, os.O_RDONLY)
