@@ -278,7 +278,11 @@ def main(argv: list[str]) -> int:
     launch = cell.record.as_json() if cell is not None else {}
     result["launch"] = {**launch, "gil_enabled": gil_enabled()}
     result["warmed_ops"] = cell.record.warmed_ops if cell is not None else 0
-    _write_result(job["result"], result)
+    try:
+        _write_result(job["result"], result)
+    except ValueError as error:  # a figure of the workload that is no plain value
+        reason = f"its figures cannot be written: {error}"
+        _write_result(job["result"], {**result, "error": {"reason": reason, "detail": ""}, "launch": {}})
     control.send({"event": "closed"})
     # Before this process ends, the controller looks for children that were left behind.
     control.receive()

@@ -39,6 +39,8 @@ class TaskWorkers:
         self.shared = shared
         self.fresh = fresh
         self.workers: list[Worker] = []
+        self.running: list[Any] = []
+        self.given_up = False
         self.stop = loading.stopper(setup)
         self.runner = asyncio.Runner()
 
@@ -63,7 +65,7 @@ class TaskWorkers:
         cpu_ns = -process_time_ns()
         begin_ns = now_ns()
         words, orders = (_together if not order.loops else _alike)(order, self.setup)
-        running = [
+        self.running = running = [
             asyncio.create_task(self._run(worker, own, ready, go))
             for worker, own in zip(self.workers, orders, strict=True)
         ]
@@ -137,9 +139,23 @@ class TaskWorkers:
         try:
             report["ops"], result = await call_async(body, worker, order)
         except BaseException as error:
-            report["error"] = explain(error)
+            if not self.given_up:
+                report["error"] = explain(error)
+                self._give_up_later()
         report["end_ns"] = now_ns()
         return close_report(report, worker, order, result, False)
+
+    def _give_up_later(self) -> None:
+        """After an error: give the tasks that do not wait for the failed one the time to return, then cancel them."""
+        import asyncio
+
+        def give_up() -> None:
+            self.given_up = True
+            for task in self.running:
+                task.cancel()
+
+        if not self.setup["roles"]:
+            asyncio.get_running_loop().call_later(GRACE_S, give_up)
 
     def close(self) -> None:
         """Close the event loop."""
