@@ -151,6 +151,12 @@ def place(setup: Setup, index: int) -> tuple[str, int, int]:
     return "", index, setup["workers"]
 
 
+def worker_name(setup: Setup, index: int) -> str:
+    """`worker 3 of 8`, or with its role; the name of its thread or process, and of its file of stacks."""
+    role, within, count = place(setup, index)
+    return f"{role or 'worker'} {within} of {count}"
+
+
 def make_worker(setup: Setup, index: int, shared: Any) -> Worker:
     """Worker `index` of the cell, with its role."""
     role, index, workers = place(setup, index)
@@ -437,8 +443,14 @@ def call_probe(name: str) -> None:
         getattr(probe, name)()
 
 
-def serve_process(setup: Setup, index: int, go: tuple[Any, Any], report: Any, shared: Any, fresh: bool) -> None:
-    """A worker process; its pipes are connections, which every start method can hand over."""
+def serve_process(
+    setup: Setup, index: int, go: tuple[Any, Any], report: Any, stack_file: Any, shared: Any, fresh: bool
+) -> None:
+    """A worker process; its pipes and its file are connections, which every start method can hand over."""
+    if stack_file is not None:
+        from .stacks import install
+
+        install(setup, stack_file.fileno())
     serve(setup, index, Port((go[0].fileno(), go[1].fileno()), report.fileno()), shared, fresh, True)
 
 
@@ -451,6 +463,10 @@ def start_pool_worker(setup: Setup, shared: Any) -> None:
     """Initializer of the pools that `executor` bodies get; a pool unpickles tasks only after it."""
     from . import loading
 
+    if setup["kind"] == "processes" and setup["method"] != "fork" and setup["stacks"]:
+        from .stacks import install, stack_file
+
+        install(setup, stack_file(setup, f"process {os.getpid()}"))
     loading.prepare(setup)
     watch.install()
     if not setup["control"]:

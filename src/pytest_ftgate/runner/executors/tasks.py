@@ -7,7 +7,7 @@ from time import process_time_ns
 
 from .. import loading
 from ..clock import now_ns
-from ..worker import Order, Worker, call_async, close_report, explain, make_worker, once
+from ..worker import Order, Worker, call_async, close_report, explain, make_worker, once, worker_name
 from .base import (
     GRACE_S,
     IterationResult,
@@ -43,6 +43,8 @@ class TaskWorkers:
         self.given_up = False
         self.stop = loading.stopper(setup)
         self.runner = asyncio.Runner()
+        if setup["stacks"]:
+            self._answer()
 
     def iteration(self, order: Order, observer: Observer) -> IterationResult:
         """One iteration: start the tasks, release them together, gather them."""
@@ -156,6 +158,23 @@ class TaskWorkers:
 
         if not self.setup["roles"]:
             asyncio.get_running_loop().call_later(GRACE_S, give_up)
+
+    def _answer(self) -> None:
+        """From now on write what each task awaits where the controller asks for it."""
+        import asyncio
+        import os
+        import signal
+
+        from ..stacks import TASKS, stack_file, task_stacks
+
+        file = stack_file(self.setup, "tasks")
+
+        def answer(*_: object) -> None:
+            names = {task: worker_name(self.setup, index) for index, task in enumerate(self.running)}
+            others = {task: task.get_name() for task in asyncio.all_tasks(self.runner.get_loop())}
+            os.write(file, task_stacks({**others, **names}))
+
+        signal.signal(self.setup["stacks"][1] + TASKS, answer)
 
     def close(self) -> None:
         """Close the event loop."""
