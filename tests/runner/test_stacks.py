@@ -6,6 +6,7 @@ import pytest
 from bench import FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench, each_on_a_build
 
 from pytest_ftgate.measure.launch import LaunchFailed
+from pytest_ftgate.measure.launchers import workload
 from pytest_ftgate.measure.launchers.workload import WorkloadHandle
 from pytest_ftgate.model import Executor
 from pytest_ftgate.runner.protocol import COLD
@@ -143,3 +144,76 @@ def test_a_handler_of_the_workload_stays(bench: Bench) -> None:
     """)
     reason, _ = error_of(bench, SERIAL)
     assert reason == "was killed by SIGSEGV during a cold iteration"
+
+
+# -- the end of a launch -------------------------------------------------------------------------------------------
+
+STAYS = """
+    import threading, time
+
+    def for_ever():
+        while True:
+            time.sleep(0.01)
+
+    @ftgate.compare(threads)
+    def test_it(worker):
+        if worker.index == 0:
+            threading.Thread(target=for_ever, name="ticker").start()
+"""
+
+
+@pytest.mark.parametrize("build", ["3.14", "3.14t"])
+def test_a_thread_that_never_ends_is_named_soon(bench: Bench, monkeypatch: pytest.MonkeyPatch, build: str) -> None:
+    monkeypatch.setattr(workload, "THREADS_S", 0.5)
+    path = bench.write(STAYS)
+    handle = bench.start(THREADS, build=build, timeout_s=10_000.0)
+    handle.ready()
+    handle.iteration(COLD)
+    with pytest.raises(LaunchFailed) as failed:
+        handle.finish()
+    error = failed.value.error
+    assert "did not end within 0.5 s: a thread of the workload still runs (thread ticker at " in error.reason
+    assert f"thread ticker (innermost call first):\n  {path}:7 in for_ever" in error.detail
+
+
+def test_threads_that_end_by_themselves_and_slow_exit_handlers_are_waited_for(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workload, "THREADS_S", 0.1)
+    bench.write("""
+        import atexit, threading, time
+        from concurrent.futures import ThreadPoolExecutor
+
+        POOL = ThreadPoolExecutor(2)
+        atexit.register(time.sleep, 1)
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            POOL.submit(int).result()
+    """)
+    handle = bench.start(THREADS)
+    handle.ready()
+    handle.iteration(COLD)
+    handle.finish()
+
+
+def test_an_exit_handler_that_hangs_is_shown(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workload, "THREADS_S", 0.1)
+    path = bench.write("""
+        import atexit, time
+
+        @atexit.register
+        def hold():
+            time.sleep(600)
+
+        @ftgate.compare(threads)
+        def test_it(worker): ...
+    """)
+    handle = bench.start(THREADS, timeout_s=3.0)
+    handle.ready()
+    handle.iteration(COLD)
+    with pytest.raises(
+        LaunchFailed, match=r"did not exit within 3 s: an exit handler .* main thread was at "
+    ) as failed:
+        handle.finish()
+    assert f"  {path}:7 in hold" in failed.value.error.detail

@@ -21,6 +21,9 @@ from ..runner.worker import worker_name
 
 SIGNAL: Final = int(signal.SIGRTMAX) - 1 if hasattr(signal, "SIGRTMAX") else int(getattr(signal, "SIGINFO", 0))
 """What asks a process for its stacks; 0 where the system has no signal that workloads do without."""
+MAIN: Final = "main thread"
+SHUTDOWN: Final = "_shutdown"
+"""The function of `threading` that waits for threads at the end of a process."""
 MOST_S: Final = 5.0
 ONE_S: Final = 0.5
 SETTLED_S: Final = 0.02
@@ -76,7 +79,7 @@ def can_be_asked() -> bool:
 def asked(pids: Sequence[int], folder: Path, setup: dict[str, object]) -> list[Stack]:
     """The stacks of these processes, which write to files in `folder`; the first is the launch's own.
 
-    Only threads in code of the workload are named: those that wait for it are the runner's. It takes `MOST_S` at most.
+    Threads of the runner that wait for the workload have none. It takes `MOST_S` at most.
     """
     names = [worker_name(setup, index) for index in range(int(str(setup["workers"])))]
     deadline = time.monotonic() + MOST_S
@@ -93,7 +96,7 @@ def asked(pids: Sequence[int], folder: Path, setup: dict[str, object]) -> list[S
             for _, name, frames in _parsed(text):
                 label = _label(pid, thread, pids[0], file, name or comm, names)
                 stacks.append(Stack(label, _own(frames)))
-    return [stack for stack in stacks if stack.frames and not _waits(stack)]
+    return [stack for stack in stacks if stack.frames]
 
 
 def _threads(pid: int) -> list[int]:
@@ -153,7 +156,7 @@ def _label(pid: int, thread: int, main: int, file: str, comm: str, names: Sequen
     known = [each for each in names if each.encode()[:_COMM].decode("utf-8", "replace") == comm]
     if pid == main:
         if thread == pid and not known:
-            return "main thread"
+            return MAIN
         return known[0] if len(known) == 1 else f"thread {comm or thread}"
     process = file if file != "main" else f"process {pid}"
     return process if thread == pid else f"{process}, thread {comm or thread}"
@@ -182,7 +185,7 @@ def crashed(folder: Path) -> tuple[str, list[Stack]]:
             whose = path.name if path.name != "main" else ""
             for current, name, frames in _parsed(text):
                 if current:
-                    thread = "main thread" if name.startswith("python") else name or "the thread that crashed"
+                    thread = MAIN if name.startswith("python") else name or "the thread that crashed"
                     stacks.append(Stack(whose or thread, _own(frames)))
     return reason, [stack for stack in stacks if stack.frames]
 
@@ -210,14 +213,19 @@ def _own(frames: Sequence[Frame]) -> tuple[Frame, ...]:
     """The workload's calls: up to the runner's, without those that start a thread or process."""
     ours = next((index for index, frame in enumerate(frames) if _OURS in frame.path), len(frames))
     kept = list(frames[:ours])
-    while kept and _STARTING.search(kept[-1].path):
+    while kept and _STARTING.search(kept[-1].path) and kept[-1].function != SHUTDOWN:
         kept.pop()
     return tuple(kept)
 
 
-def _waits(stack: Stack) -> bool:
-    """Whether a thread has nothing of the workload: the runner's own wait for it."""
-    return stack.thread == "main thread" and all(frame.standard for frame in stack.frames)
+def at_work(stacks: Iterable[Stack]) -> list[Stack]:
+    """Without a main thread that waits for the others."""
+    return [stack for stack in stacks if stack.thread != MAIN or not all(frame.standard for frame in stack.frames)]
+
+
+def awaits_threads(stacks: Iterable[Stack]) -> bool:
+    """Whether the main thread has done all it had to, and other threads keep the process from ending."""
+    return any(frame.function == SHUTDOWN for stack in stacks if stack.thread == MAIN for frame in stack.frames)
 
 
 # ---- shown

@@ -44,6 +44,8 @@ SETTLED = {"MIMALLOC_PURGE_DELAY": "0"}
 """Else the allocator of free-threaded builds keeps freed pages for a while, which hides a leak or looks like one."""
 HELD_CALLS = 1.25
 """Calls of a body that a hold is long enough for at least, so that every part of one can be sampled."""
+THREADS_S = 5.0
+"""What threads of the workload get to end by themselves, once all else has ended."""
 TOGETHER = 0
 """The loops of an iteration whose workers stop together, once its window has passed."""
 STARTHOOK = "pytest_ftgate/runner/starthook"
@@ -223,6 +225,7 @@ class WorkloadHandle:
         self.sample_costs_s = sample_costs_s
         self.sample_cost_s = 0.0
         self.record: Launch | None = None
+        self.closed_s = 0.0
 
     @property
     def mark(self) -> str:
@@ -288,6 +291,7 @@ class WorkloadHandle:
         if left:
             raise LaunchFailed(left)
         self.channel.send({"do": "exit"})
+        self.closed_s = self.clock()
         self.process.wake_no_more_on(self.channel.reader)
         self.record = msgspec.structs.replace(result.launch, locks=locks)
 
@@ -296,7 +300,10 @@ class WorkloadHandle:
         self.close()
         assert self.record is not None
         try:
-            if not self.process.over(self.timeout_s):
+            waited_s = self.clock() - self.closed_s
+            if not self.process.over(THREADS_S - waited_s):
+                self._look_for_threads()
+            if not self.process.over(self.timeout_s - waited_s):
                 raise self._hung(f"did not exit within {self.timeout_s:g} s: an exit handler of the workload holds it")
         finally:
             self.kill()
@@ -362,12 +369,24 @@ class WorkloadHandle:
 
     # -- where it was ------------------------------------------------------------------------------------------
 
-    def _hung(self, reason: str) -> LaunchFailed:
-        """The error of a launch that takes too long, with the stacks of all its threads."""
+    def _look_for_threads(self) -> None:
+        """Raise LaunchFailed where nothing but threads of the workload keeps the process from ending."""
+        found = self._stacks()
+        if stacks.awaits_threads(found):
+            held = stacks.at_work(found)
+            named = ", ".join(f"{stack.thread} at {stack.line}" if stack.line else stack.thread for stack in held)
+            reason = f"its process did not end within {THREADS_S:g} s: a thread of the workload still runs ({named})"
+            raise self.process.failure(reason, last=stacks.shown(held))
+
+    def _stacks(self) -> list[stacks.Stack]:
         main = self.process.pid
         others = [process.pid for process in marked(self.mark) if process.pid != main]
         setup = setup_of(self.request.cell, self.request.spec, stand_in=self.request.stand_in)
-        found = stacks.asked([main, *others], self.folder / STACKS, setup)
+        return stacks.asked([main, *others], self.folder / STACKS, setup)
+
+    def _hung(self, reason: str) -> LaunchFailed:
+        """The error of a launch that takes too long, with the stacks of all its threads."""
+        found = stacks.at_work(self._stacks())
         first = next((stack for stack in found if stack.line), None)
         where = f"; {first.thread} was at {first.line}" if first else ""
         return self.process.failure(reason + where, last=stacks.shown(found))
