@@ -87,12 +87,16 @@ def launch_environment(request: Request, mark: str, runner: Path, inherited: Map
 
 
 def bare_environment(request: Request, mark: str, inherited: Mapping[str, str]) -> dict[str, str]:
-    """The environment of any launch: no PYTHON* variable of the caller, but a hash seed, padding, the launch's mark."""
+    """The environment of any launch: no PYTHON* variable of the caller, but a hash seed, padding, the launch's mark.
+
+    Any Python in it that crashes prints its stack.
+    """
     kept = {name: value for name, value in inherited.items() if not name.startswith(("PYTHON", "PYTEST_"))}
     return {
         **kept,
         **request.environment,
         "PYTHONHASHSEED": str(request.hash_seed),
+        "PYTHONFAULTHANDLER": "1",
         "FTGATE_PADDING": "x" * request.padding,
         MARK: mark,
     }
