@@ -95,6 +95,7 @@ def setup_of(cell: Cell, spec: Spec, *, stand_in: str = "") -> dict[str, Any]:
         "switch_s": switch_ns / 1e9 if switch_ns else None,
         "control": stand_in,
         "gil_note": None,
+        "stacks": None,
     }
 
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     # (whether the workers of his own executor are), workers, shape, params (name -> literal),
     # roles (pairs of a name and a number of workers, whose sum is `workers`; the first leads; empty: none),
     # switch_s, control (what replaces the workload: "burn" or "empty", else ""), gil_note (a file that a pool's
-    # worker writes if it ends with the GIL, or None), held (a file for held iterations; only where they are asked for).
+    # worker writes if it ends with the GIL, or None), stacks (a folder for files of stacks and the signal that asks for
+    # them, or None), held (a file for held iterations; only where they are asked for).
     Setup = dict[str, Any]
 
 

@@ -56,15 +56,15 @@ class IterationResult:
         self.led = reports if led is None else led
 
 
-def raise_first_error(reports: list[dict[str, Any]]) -> None:
-    """Raise the first error among the reports as Failure or Unsupported, if there is one."""
+def raise_first_error(reports: list[dict[str, Any]], of: int = 0) -> None:
+    """Raise the first error among the reports, of `of` workers, as Failure or Unsupported, if there is one."""
     for report in reports:
-        if report["error"]:
+        if report.get("error"):
             reason, detail = report["error"]
             if reason == "unsupported":
                 raise Unsupported(detail)
             role = report.get("role", "")
-            named = role or len(reports) > 1
+            named = role or max(of, len(reports)) > 1
             raise Failure(f"{role or 'worker'} {report['index']}: {reason}" if named else reason, detail)
 
 

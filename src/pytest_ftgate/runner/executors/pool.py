@@ -97,7 +97,7 @@ def make_pool(setup: Setup, shared: Any, context: Any) -> Any:
     if kind == "interpreters":
         return futures.InterpreterPoolExecutor(workers, **start)  # type: ignore[attr-defined, unused-ignore]
     if kind == "threads":
-        return futures.ThreadPoolExecutor(workers)
+        return futures.ThreadPoolExecutor(workers, "pool")
     from .inline import InlineExecutor
 
     return InlineExecutor()
