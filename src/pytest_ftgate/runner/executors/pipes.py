@@ -12,7 +12,7 @@ from time import process_time_ns
 from .. import loading
 from ..clock import ended_cpu_ns, now_ns
 from ..protocol import Failure
-from ..worker import AT_BARRIER, LENGTH, ORDER, STOP, Order, Port, place
+from ..worker import AT_BARRIER, LENGTH, NOT_PICKLED, ORDER, STOP, Order, Port, place
 from .base import GRACE_S, IterationResult, Observer, leaders, others_cpu_ns, process_map, raise_first_error
 
 TYPE_CHECKING = False
@@ -34,12 +34,14 @@ class Hub:
         self.iteration = 0
         self.words: list[int] = []
         """Of held iterations of workers in this process, which share it; a list, so that a worker sees it change."""
+        self.values: list[list[Any]] = [[] for _ in self.reports]
+        """Results for `@test.check`, by worker, of workers in this process: the objects themselves."""
         self.dead: Callable[[int], str] = lambda index: ""
         self.sentinels: list[int] = []
 
     def port(self, index: int) -> Port:
         """The ends of worker `index`, for workers that share this process's descriptors."""
-        return Port((self.go[0][0], self.go[1][0]), self.reports[index][1], self.words)
+        return Port((self.go[0][0], self.go[1][0]), self.reports[index][1], self.words, self.values[index])
 
     def release(self, order: Order) -> None:
         """Let all workers go with one write, so that none is released before the others wait for the same GIL."""
@@ -106,6 +108,10 @@ class Hub:
     def _receive(self, index: int) -> dict[str, Any]:
         length = LENGTH.unpack(self._read(index, LENGTH.size))[0]
         report: dict[str, Any] = marshal.loads(self._read(index, length))
+        if self.values[index]:
+            report["value"] = self.values[index].pop()
+        elif "pickled" in report:
+            report["value"] = _unpickled(report.pop("pickled"))
         return report
 
     def _read(self, index: int, size: int) -> bytearray:
@@ -143,6 +149,16 @@ class Hub:
                     os.close(descriptor)
                 except OSError:
                     pass
+
+
+def _unpickled(pickled: bytes) -> Any:
+    import pickle
+
+    try:
+        return pickle.loads(pickled)
+    except Exception as error:
+        reason = f"@test.check cannot get the result: unpickling it raised {type(error).__name__}: {error}"
+        raise Failure(reason, NOT_PICKLED) from None
 
 
 class PipeWorkers:
