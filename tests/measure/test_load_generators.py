@@ -153,6 +153,14 @@ def test_answers_of_oha_that_are_errors_are_none() -> None:
     assert (heard.answers, heard.errors) == (answers + 1, {"connection error": 2, "status": 5})
 
 
+def test_oha_at_a_rate_that_is_not_kept_counts_from_when_requests_were_due() -> None:
+    heard = parse("oha", golden("oha_behind.json"))  # 40 in a second over one connection, answers of 50 ms
+    assert heard.errors == {}
+    assert 15 <= heard.answers <= 20
+    assert heard.latency is not None
+    assert heard.latency.max_ns > 400e6
+
+
 def test_oha_without_an_answer() -> None:
     heard = parse("oha", golden("oha_refused.json"))
     assert (heard.answers, heard.latency, heard.share_failed) == (0, None, 1)

@@ -22,8 +22,8 @@ WaitsFor = Literal["lock", "queue"]
 class Latency(Struct, frozen=True, kw_only=True):
     """Response times of the requests of a window in ns, as the load generator measured them.
 
-    `errors` are requests that failed or were answered with an error. `asked_per_s` is the constant rate of the load, 0
-    if there was none: times then count from when a request was due.
+    `errors` are requests that failed or were answered with an error. `asked_per_s` is the constant rate of the load:
+    times then count from when a request was due. 0: there was none.
     """
 
     mean_ns: float
