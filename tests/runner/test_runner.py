@@ -300,6 +300,23 @@ def test_a_cell_loads_its_own_executor_only(bench: Bench, executor: Executor, ow
     assert handle.finish().results == (repr(["base", "factory", *own]),)
 
 
+@pytest.mark.parametrize("build", BUILDS)
+def test_a_launch_of_threads_loads_few_modules(bench: Bench, build: str) -> None:
+    """Each module counts as memory of the workload: json alone brings a megabyte."""
+    bench.write("""
+        import sys
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            heavy = {"json", "re", "enum", "signal", "functools", "collections", "traceback", "inspect", "typing"}
+            return sorted(heavy & set(sys.modules))
+    """)
+    handle = bench.start(THREADS, build=build, workers=1)
+    handle.ready()
+    handle.iteration(CHECK)
+    assert handle.finish().results == ("[]",)
+
+
 @pytest.mark.parametrize("executor", [THREADS, SPAWN, INTERPRETERS], ids=lambda executor: executor.label)
 def test_the_switch_interval_reaches_every_worker(bench: Bench, executor: Executor) -> None:
     bench.write("""
