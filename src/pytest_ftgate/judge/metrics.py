@@ -44,7 +44,7 @@ class MetricRow(NamedTuple):
     have beyond what their own iterations show, `between` the same of recordings beyond what their launches show.
     `explains` says that it is derived from times: it fails a cell only if the cell's own time is worse too. `absent`
     says why a cell may lack values that its reference has; empty: it is not judged then. `applies` says whether a cell
-    can have such a value.
+    can have such a value. `in_window` is its value in one window of load: pairs are then of neighbouring windows.
     """
 
     name: str
@@ -62,6 +62,7 @@ class MetricRow(NamedTuple):
     may_be_zero: bool = False
     explains: bool = False
     between: float = 0.04
+    in_window: Callable[[Iteration], float | None] | None = None
 
     @property
     def portable(self) -> bool:
@@ -146,7 +147,10 @@ def _time(name: str, label: str, ns_of: Callable[[Iteration], int]) -> MetricRow
 
 
 def _answer(name: str, label: str, of: Callable[[Latency], float], *, tail: bool = False) -> MetricRow:
-    row = MetricRow(name, label, "time", _latency(of), applies=is_server)
+    def in_window(iteration: Iteration) -> float | None:
+        return of(iteration.latency) if iteration.latency else None
+
+    row = MetricRow(name, label, "time", _latency(of), applies=is_server, in_window=in_window)
     return row._replace(paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD) if tail else row
 
 

@@ -151,8 +151,8 @@ class Spec(Struct, frozen=True, kw_only=True):
     """What a decorated test declares, checked; durations in seconds.
 
     If workers have roles, `role_counts` has the roles of each worker count in `workers`; else it is empty. `requires`
-    are requirements installed next to the project, `needs` are programs with the command that installs each. `gated` are
-    metrics that gate in this test beyond those of the run.
+    are requirements installed next to the project, `needs` are programs with the command that installs each. `gated`
+    are metrics that gate in this test beyond those of the run.
     """
 
     nodeid: str

@@ -58,10 +58,10 @@ def _spec(metafunc: pytest.Metafunc, declared: Declaration) -> Spec:
     declaration.check_arguments(declared, source, parametrized, requested)
     declaration.check_placeholders(declared, spec, parametrized)
     timeout_s = value_of(metafunc.config, "timeout", spec.timeout_s)
-    return msgspec.structs.replace(spec, timeout_s=timeout_s, gated=_gated(metafunc.config, spec))
+    return msgspec.structs.replace(spec, timeout_s=timeout_s, gated=gated_by(metafunc.config, spec))
 
 
-def _gated(config: pytest.Config, spec: Spec) -> tuple[str, ...]:
+def gated_by(config: pytest.Config, spec: Spec) -> tuple[str, ...]:
     """The metrics that a test lets gate itself; the command line and the environment select without them."""
     named = [each.metric for each in spec.thresholds if each.metric != Metric.RATIO]  # which replaces the time
     if not named:
