@@ -18,7 +18,7 @@ from pytest_ftgate.measure.launchers.runner_copy import install_runner
 from pytest_ftgate.measure.launchers.workload import WorkloadHandle
 from pytest_ftgate.measure.watch import proc, processes
 from pytest_ftgate.model import Executor, Param, Settings
-from pytest_ftgate.runner.protocol import CHECK, COLD, MEASURED, WARMUP
+from pytest_ftgate.runner.protocol import CHECK, CHECKED_COLD, COLD, MEASURED, WARMUP
 
 ALL = (SERIAL, THREADS, FORK, FORKSERVER, SPAWN, INTERPRETERS, TASKS)
 POOLS = ALL[:-1]
@@ -253,6 +253,21 @@ def test_importlib_mode_and_relative_imports(bench: Bench, executor: Executor) -
     handle.ready()
     handle.iteration(CHECK)
     assert handle.finish().results == ("5; 5",)
+
+
+def test_a_checked_cold_iteration_has_results_and_no_join(bench: Bench) -> None:
+    """The join has the transfer of the results in it."""
+    bench.write("""
+        @ftgate.compare(threads)
+        def test_it(worker):
+            return 5
+    """)
+    handle = bench.start(FORK, workers=1)
+    handle.ready()
+    iteration = handle.iteration(CHECKED_COLD)
+    assert (iteration.join_ns, iteration.wall_ns) == (0, iteration.start_ns + iteration.work_ns)
+    launch = handle.finish()
+    assert (launch.cold, launch.results, launch.iterations) == (iteration, ("5",), ())
 
 
 def test_the_target_sees_a_stub_of_pytest(bench: Bench) -> None:
