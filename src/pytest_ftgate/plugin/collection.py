@@ -61,9 +61,15 @@ def _spec(metafunc: pytest.Metafunc, declared: Declaration) -> Spec:
     return msgspec.structs.replace(spec, timeout_s=timeout_s, gated=gated_by(metafunc.config, spec))
 
 
+AT_A_RATE = "latency_p50"
+"""What gates at a constant rate: the rate itself stays the same until the server cannot keep it."""
+
+
 def gated_by(config: pytest.Config, spec: Spec) -> tuple[str, ...]:
     """The metrics that a test lets gate itself; the command line and the environment select without them."""
     named = [each.metric for each in spec.thresholds if each.metric != Metric.RATIO]  # which replaces the time
+    if spec.service is not None and spec.service.load.rate:
+        named = list(dict.fromkeys([*named, AT_A_RATE]))
     if not named:
         return ()
     selected = value_of(config, "metrics")
