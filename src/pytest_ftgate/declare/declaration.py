@@ -90,8 +90,8 @@ class Notes:
             f"{self.source.path}:{note.line}: @ftgate.{note.decorator} of {self.source.qualname}: {text}"
         )
 
-    def thresholds(self) -> tuple[Threshold, ...]:
-        """The thresholds of @ftgate.gate, each metric once."""
+    def thresholds(self, spec: Spec) -> tuple[Threshold, ...]:
+        """The thresholds of @ftgate.gate, checked against the test; each metric once."""
         found: dict[str, Threshold] = {}
         lines: dict[str, int] = {}
         for note in self._of("gate"):
@@ -100,6 +100,8 @@ class Notes:
             except ValueError as error:
                 self.fail(note, str(error))
             metric = threshold.metric
+            if why := check.lacking(metric, spec):
+                self.fail(note, f"the cells of this test have no {metric}: {why}")
             if metric in found:
                 self.fail(note, f"{metric} has a gate in line {lines[metric]} already; merge the two")
             found[metric], lines[metric] = threshold, note.line
@@ -162,7 +164,7 @@ def spec_of(declared: Declaration, source: Source, nodeid: str) -> Spec:
     else:
         spec = _compared(arguments, Executors(*place), Bodies(*place), source, nodeid)
     notes = Notes(declared, source)
-    return msgspec.structs.replace(spec, thresholds=notes.thresholds(), requirements=notes.requirements(spec))
+    return msgspec.structs.replace(spec, thresholds=notes.thresholds(spec), requirements=notes.requirements(spec))
 
 
 def _compared(arguments: Arguments, executors: Executors, bodies: Bodies, source: Source, nodeid: str) -> Spec:

@@ -144,7 +144,9 @@ class Executors(Reader):
         known = [name for name in PLACEHOLDERS if name not in foreign] + list(parametrized)
         programs = [executor.program for executor in spec.executors if executor.program]
         texts = [word for program in programs for word in (*_texts(program), *program.build)]
-        texts += [spec.service.ready, spec.service.load.path] if spec.service else []
+        if spec.service is not None:
+            load = spec.service.load  # braces in its body may be its own
+            texts += [spec.service.ready, *(path for path, _ in load.mix), *(value for _, value in load.headers)]
         for text in texts:
             for name in text_module.placeholders(text):
                 if name not in known:

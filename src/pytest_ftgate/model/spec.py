@@ -124,15 +124,27 @@ class Source(Struct, frozen=True, kw_only=True):
     sys_path: tuple[str, ...] = ()
 
 
-class Load(Struct, frozen=True, kw_only=True):
-    """The load on a server: requests for `path` over this many connections; None takes an installed generator.
+class Load(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
+    """The load on a server: requests over this many connections; None takes an installed generator.
 
-    `path` may hold the test's parameters as placeholders.
+    `path` is one path, or several with how often each comes. With a `rate` (requests per second) they are sent at that
+    rate whatever the answers take, else each connection sends its next request after an answer. Paths, the values of
+    `headers` and a `body` of text may hold the test's parameters as placeholders; bytes are sent as they are.
     """
 
-    path: str
+    # Stored baselines hold a digest of its repr: a new field has a default, which the repr leaves out.
+    path: str | tuple[tuple[str, int], ...]
     connections: int
-    generator: Generator | None = None
+    generator: Generator | None
+    method: str = "GET"
+    body: str | bytes = b""
+    headers: tuple[tuple[str, str], ...] = ()
+    rate: float = 0.0
+
+    @property
+    def mix(self) -> tuple[tuple[str, int], ...]:
+        """All paths, each with how often it comes."""
+        return ((self.path, 1),) if isinstance(self.path, str) else self.path
 
 
 class Service(Struct, frozen=True, kw_only=True):
@@ -150,7 +162,8 @@ class Spec(Struct, frozen=True, kw_only=True):
     """What a decorated test declares, checked; durations in seconds.
 
     If workers have roles, `role_counts` has the roles of each worker count in `workers`; else it is empty. `requires`
-    are requirements installed next to the project, `needs` are programs with the command that installs each.
+    are requirements installed next to the project, `needs` are programs with the command that installs each. `gated`
+    are metrics that gate in this test beyond those of the run.
     """
 
     nodeid: str
@@ -167,6 +180,7 @@ class Spec(Struct, frozen=True, kw_only=True):
     warmup: float | None = None
     timeout_s: float | None = None
     thresholds: tuple[Threshold, ...] = ()
+    gated: tuple[str, ...] = ()
     requirements: tuple[Requirement, ...] = ()
     service: Service | None = None
     requires: tuple[str, ...] = ()

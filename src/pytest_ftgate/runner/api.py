@@ -137,10 +137,12 @@ class LoadToken:
         self.options = options
 
 
-def load(path: str, **options: Any) -> LoadToken:
+def load(path: Any, **options: Any) -> LoadToken:
     """The load of `@ftgate.serve`: requests for `path` over `connections` (10) at once.
 
-    `generator` is "wrk" or "oha" (default: the first one that is installed).
+    `path` may be a list of paths, or a dict of paths and how often each comes. `method` is GET, or POST with a `body`
+    (text or bytes); `headers` is a dict. With `rate` that many requests are sent in a second whatever the answers take.
+    `generator` is "wrk" or "oha" (default: the first one that is installed; `rate` needs oha).
     """
     return LoadToken(path, options)
 

@@ -49,6 +49,16 @@ def _check_metric(contract: Contract, name: Name, cells: Sequence[Cell]) -> None
     raise ContractError(f"{whose} no {name.metric}: {_why_none(name.metric)}", contract.text, name.at)
 
 
+def lacking(metric: str, spec: Spec) -> str:
+    """Why no cell of a test can have a metric; empty where one can."""
+    target = Target(spec="", request="")
+    cells = [
+        Cell(nodeid=spec.nodeid, target=target, executor=executor, workers=spec.workers[0])
+        for executor in spec.executors
+    ]
+    return "" if any(_has(cell, metric) for cell in cells) else _why_none(metric)
+
+
 def _why_none(metric: str) -> str:
     if metric in METRICS and metric != "gil" and metrics.row(metric).applies is metrics.is_server:
         return "it is of the answers of a server, see @ftgate.serve"
