@@ -57,7 +57,9 @@ def _spec(metafunc: pytest.Metafunc, declared: Declaration) -> Spec:
     parametrized = _parametrized(metafunc)
     declaration.check_arguments(declared, source, parametrized, requested)
     declaration.check_placeholders(declared, spec, parametrized)
-    return msgspec.structs.replace(spec, timeout_s=value_of(metafunc.config, "timeout", spec.timeout_s))
+    timeout_s = value_of(metafunc.config, "timeout", spec.timeout_s)
+    known = () if metafunc.config.getoption("runxfail") else spec.expectations
+    return msgspec.structs.replace(spec, timeout_s=timeout_s, expectations=known)
 
 
 def targets(config: pytest.Config, spec: Spec) -> list[Target]:

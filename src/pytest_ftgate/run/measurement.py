@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ..errors import FtgateError
-from ..judge import disturbance, figures
+from ..judge import disturbance, expectations, figures
 from ..judge.judge import ComparedWith, Judge, doubted, missed, unchanged
 from ..measure.conditions import ConditionsMonitor
 from ..model import (
@@ -100,11 +100,18 @@ class Measurement:
         self.phases = []
 
     def rows(self) -> list[Row]:
-        """All cells' rows, in their order, with the conditions; what these may explain is in doubt."""
+        """All cells' rows, in their order, with the conditions; what these may explain is in doubt.
+
+        What is known to fail is marked as such.
+        """
         rows = (self.by_nodeid[cell.nodeid] for cell in self.group.cells)
-        return [
+        judged = [
             row if row.sample is None else msgspec.structs.replace(self._doubted(row), conditions=self.conditions)
             for row in rows
+        ]
+        known = self.group.spec.expectations
+        return [
+            msgspec.structs.replace(row, verdict=expectations.applied(row.verdict, row.cell, known)) for row in judged
         ]
 
     # -- phases ------------------------------------------------------------------------------------------------
