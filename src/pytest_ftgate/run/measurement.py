@@ -7,6 +7,7 @@ import msgspec
 from ..errors import FtgateError
 from ..judge import disturbance, expectations, figures
 from ..judge.judge import ComparedWith, Judge, doubted, missed, unchanged
+from ..measure.cell_run import PreparedTarget
 from ..measure.conditions import ConditionsMonitor
 from ..model import (
     Cell,
@@ -25,6 +26,7 @@ from ..store import names
 from . import git, worktrees
 from .phase import ActivePhase, Phase, PhaseStarter
 from .resources import Resources
+from .targets import same, unavailable
 from .unchanged import Checked
 
 
@@ -124,10 +126,19 @@ class Measurement:
             if lookup.failed:
                 return failed_row(cell, first_line(lookup.reason), lookup.reason)
             return _unsupported_row(cell, lookup.reason)
-        if cell.executor.kind == "interpreters" and lookup.target.interpreter.version.startswith("3.13"):
-            return _unsupported_row(cell, "sub-interpreters need CPython 3.14 or newer")
+        if reason := unavailable(cell, lookup.target.interpreter) or self._is_reference(cell, lookup.target, pair):
+            return _unsupported_row(cell, reason)
         stored = None if pair else self.resources.stored.entry(self.group, cell)
         return failed_row(cell, "its baseline cannot be read", str(stored)) if isinstance(stored, FtgateError) else None
+
+    def _is_reference(self, cell: Cell, target: PreparedTarget, pair: worktrees.Pair | None) -> str:
+        """Why there is nothing to compare a cell with: its target is the reference itself; empty if it is not."""
+        if pair is None or not pair.reference.python:
+            return ""
+        other = self.resources.targets.lookup(cell, self.group.spec.requires, pair.reference).target
+        if other is None or not same(cell, target, pair.reference, other):
+            return ""
+        return f"{cell.target.spec} is {pair.reference.label} itself, with which the targets are compared"
 
     @property
     def _own_left_s(self) -> float:
