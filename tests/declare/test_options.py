@@ -13,6 +13,7 @@ from pytest_ftgate.declare import option_types
 from pytest_ftgate.declare import options as options_table
 from pytest_ftgate.declare.option_types import OptionError
 from pytest_ftgate.declare.options import OPTIONS, Option, resolve
+from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.judge import metrics as table
 from pytest_ftgate.judge import thresholds
 from pytest_ftgate.model import Decision, Load, Metric, Service, Source, Spec, Threshold
@@ -204,7 +205,8 @@ def test_what_to_compare_with(pytester: pytest.Pytester) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["main", "origin/main", "HEAD~3^", "@{u}", "1a2b3c", "feature/x.y", "dist:a-b.c==1!2+x"]
+    "text",
+    ["main", "origin/main", "HEAD~3^", "@{u}", "1a2b3c", "feature/x.y", "dist:a-b.c==1!2+x", "python:3.14t[gil=on]"],
 )
 def test_revisions(text: str) -> None:
     assert option_types.revision(f" {text} ") == text
@@ -212,8 +214,14 @@ def test_revisions(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "-x", "a..b", "tests/", "a b", "x:y", "dist:", "dist:a", "dist:a==", "dist:a=1"])
 def test_no_revisions(text: str) -> None:
-    with pytest.raises(ValueError, match=r"a branch, tag or commit, merge-base, or dist:NAME==VERSION"):
+    with pytest.raises(ValueError, match=r"a branch, tag or commit, merge-base, dist:NAME==VERSION or python:TARGET"):
         option_types.revision(text)
+
+
+def test_an_interpreter_to_compare_with_is_a_target() -> None:
+    for text, problem in (("python:", "names no interpreter"), ("python:3.14[gli=on]", "unknown setting 'gli=on'")):
+        with pytest.raises(FtgateError, match=problem):
+            option_types.revision(text)
 
 
 def test_thresholds_of_each_place() -> None:

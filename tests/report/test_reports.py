@@ -18,6 +18,7 @@ from golden import check_golden
 from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.model import (
     Decision,
+    Expected,
     Figures,
     Interval,
     Latency,
@@ -290,6 +291,27 @@ def test_columns_without_a_value_are_left_out() -> None:
     head = next(line for line in text.splitlines() if "verdict" in line)
     assert head.split() == ["time", "verdict"]
     assert "ratio" not in text
+
+
+def known(decision: Decision, reason: str) -> Row:
+    expected = Expected(decision=Decision.BROKEN, reason=reason, line=7)
+    return row(verdict=Verdict(decision=decision, reason="scaling: 1.1 against 2", expected=expected))
+
+
+def test_known_failures_have_a_line_for_each_reason() -> None:
+    cells = [known(Decision.XFAILED, reason) for reason in ("one lock", "issue 7", "one lock")]
+    text = shown(one_table(*cells))
+    label = cells[0].cell.label
+    assert f"  xfailed: {label}, {label}\n      broken, as expected: one lock\n" in text
+    assert f"  xfailed: {label}\n      broken, as expected: issue 7\n" in text
+    assert "1.1 against 2" not in text
+    assert "1.1 against 2" in shown(one_table(*cells), verbosity=1)
+
+
+def test_a_mended_cell_names_the_mark_to_remove() -> None:
+    text = shown(one_table(known(Decision.XPASSED, "one lock")))
+    assert "xpassed: " in text
+    assert "expected broken, passed: remove the mark in line 7 (one lock)\n" in text
 
 
 def test_levels_that_differ_leave_the_heading_without_one() -> None:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from .base import Struct
 from .metric import Threshold
+from .verdict import Expected
 
 ExecutorKind = Literal["serial", "threads", "processes", "interpreters", "tasks", "executor", "command", "server"]
 StartMethod = Literal["fork", "forkserver", "spawn"]
@@ -158,6 +159,18 @@ RoleCounts = tuple[tuple[str, int], ...]
 """Names of roles with their numbers of workers; the first one leads: its calls are the operations."""
 
 
+class Expectation(Expected, frozen=True, kw_only=True):
+    """A known failure of some cells: of these executors, targets, worker counts and labels; empty: of all.
+
+    A label may hold `*` and `?`.
+    """
+
+    executors: tuple[Executor, ...] = ()
+    pythons: tuple[str, ...] = ()
+    workers: tuple[int, ...] = ()
+    cells: tuple[str, ...] = ()
+
+
 class Spec(Struct, frozen=True, kw_only=True):
     """What a decorated test declares, checked; durations in seconds.
 
@@ -182,6 +195,7 @@ class Spec(Struct, frozen=True, kw_only=True):
     thresholds: tuple[Threshold, ...] = ()
     gated: tuple[str, ...] = ()
     requirements: tuple[Requirement, ...] = ()
+    expectations: tuple[Expectation, ...] = ()
     service: Service | None = None
     requires: tuple[str, ...] = ()
     needs: tuple[tuple[str, str], ...] = ()

@@ -58,7 +58,8 @@ def _spec(metafunc: pytest.Metafunc, declared: Declaration) -> Spec:
     declaration.check_arguments(declared, source, parametrized, requested)
     declaration.check_placeholders(declared, spec, parametrized)
     timeout_s = value_of(metafunc.config, "timeout", spec.timeout_s)
-    return msgspec.structs.replace(spec, timeout_s=timeout_s, gated=gated_by(metafunc.config, spec))
+    known = () if metafunc.config.getoption("runxfail") else spec.expectations
+    return msgspec.structs.replace(spec, timeout_s=timeout_s, gated=gated_by(metafunc.config, spec), expectations=known)
 
 
 AT_A_RATE = "latency_p50"
