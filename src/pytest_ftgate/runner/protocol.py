@@ -17,10 +17,12 @@ LENGTH_BYTES = 4
 MARSHAL = 2
 """The version of marshal that every interpreter reads."""
 
-# Kinds of iteration. Only `cold`, `measured` and `hold` are kept as figures. Only `check` compares results, so that
-# neither a comparison nor the transfer of results is timed. At the end of a `barrier` iteration all workers wait, after
+# Kinds of iteration. Only `cold`, `checked cold`, `measured` and `hold` are kept as figures. Only `check` compares
+# results, so that neither a comparison nor the transfer of results is timed, and of long bodies `checked cold`, whose
+# join is left out for that reason. At the end of a `barrier` iteration all workers wait, after
 # a garbage collection, until the controller has sampled memory.
 COLD = "cold"
+CHECKED_COLD = "checked cold"
 WARMUP = "warmup"
 MEASURED = "measured"
 CHECK = "check"
