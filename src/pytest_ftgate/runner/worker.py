@@ -10,7 +10,7 @@ import sys
 from time import process_time_ns
 
 from . import state
-from .clock import now_ns
+from .clock import ended_cpu_ns, now_ns
 from .gil import gil_enabled, watch
 from .protocol import Failure, Unsupported
 
@@ -30,6 +30,7 @@ STOP = 4
 HOLDING = 8
 AT_BARRIER = 16
 """Flags of an order: check the result; return it whole; end; memory and threads are sampled; wait at a barrier."""
+REPORT_BYTES = 64 << 20
 BATCH_AT_LEAST_NS = 50_000
 BATCH_AT_MOST_NS = 1_000_000
 
@@ -244,6 +245,12 @@ def place(setup: Setup, index: int) -> tuple[str, int, int]:
     return "", index, setup["workers"]
 
 
+def worker_name(setup: Setup, index: int) -> str:
+    """`worker 3 of 8`, or with its role; the name of its thread or process, and of its file of stacks."""
+    role, within, count = place(setup, index)
+    return f"{role or 'worker'} {within} of {count}"
+
+
 def make_worker(setup: Setup, index: int, shared: Any) -> Worker:
     """Worker `index` of the cell, with its role."""
     role, index, workers = place(setup, index)
@@ -277,8 +284,16 @@ def run(body: Body, worker: Worker, order: Order, own_cpu: bool) -> dict[str, An
 
 
 def close_report(report: dict[str, Any], worker: Worker, order: Order, result: Any, own_cpu: bool) -> dict[str, Any]:
-    """Add all but the times to a report, after the clock has stopped."""
-    cpu_ns = process_time_ns() if own_cpu else 0
+    """Add all but the times to a report, after the clock has stopped. Nothing that the workload raises escapes."""
+    try:
+        _fill(report, worker, order, result, own_cpu)
+    except BaseException as error:
+        report["error"] = report["error"] or explain(error)
+    return report
+
+
+def _fill(report: dict[str, Any], worker: Worker, order: Order, result: Any, own_cpu: bool) -> None:
+    cpu_ns = process_time_ns() + ended_cpu_ns() if own_cpu else 0
     report["cpu_ns"] = cpu_ns - worker._cpu_ns
     worker._cpu_ns = cpu_ns
     report["gil"] = gil_enabled()
@@ -291,9 +306,10 @@ def close_report(report: dict[str, Any], worker: Worker, order: Order, result: A
     if report["error"] is None:
         try:
             _add_result(report, order, result)
-        except Failure as failure:
-            report["error"] = (failure.reason, failure.detail)
-    return report
+        except BaseException as error:
+            reason, detail = explain(error)
+            said = isinstance(error, Failure)
+            report["error"] = (reason if said else f"the result cannot be compared: {reason}", detail)
 
 
 def _finite(n: float) -> bool:
@@ -389,7 +405,31 @@ def explain(error: BaseException) -> tuple[str, str]:
         return "unsupported", str(error)
     from .explain import detail, headline
 
-    return headline(error), detail(error)
+    try:
+        return headline(error), detail(error)
+    except BaseException:  # of the exception's own methods
+        from traceback import format_tb
+
+        return f"raised {type(error).__name__}", "".join(format_tb(error.__traceback__))
+
+
+def packed(report: dict[str, Any]) -> bytes:
+    """A report, marshalled; one that cannot be sent is replaced by an error that names the cause."""
+    try:
+        payload = marshal.dumps(report)
+        if len(payload) <= REPORT_BYTES:
+            return payload
+        most = f"of which at most {REPORT_BYTES >> 20} MiB can be sent"
+        reason = f"its report has {len(payload) >> 20} MiB, {most}: return less, or a digest of it"
+    except Exception:
+        reason = "its report cannot be sent"
+        for name, part in report.items():
+            try:
+                marshal.dumps(part)
+            except Exception as unsent:
+                reason = f"its {name} cannot be sent: {unsent}"
+    error = report["error"] or (reason, "")
+    return marshal.dumps({"index": report["index"], "role": report["role"], "error": error})
 
 
 class Port:
@@ -420,7 +460,7 @@ class Port:
             self.values.append(report.pop("value"))
         elif "value" in report:
             _pickle_value(report)
-        payload = marshal.dumps(report)
+        payload = packed(report)
         left = LENGTH.pack(len(payload)) + payload
         while left:
             left = left[os.write(self.report, left) :]
@@ -438,28 +478,33 @@ def _pickle_value(report: dict[str, Any]) -> None:
 
 
 def serve(setup: Setup, index: int, port: Port, shared: Any, fresh: bool, own_cpu: bool) -> None:
-    """The worker loop: load the body, report that it is loaded, carry out orders until there are no more."""
+    """The worker loop: load the body, report that it is loaded, carry out orders until there are no more.
+
+    It never ends in silence: what fails here is reported as well.
+    """
+    worker = make_worker(setup, index, shared)
+    try:
+        _serve(setup, index, worker, port, shared, fresh, own_cpu)
+    except BaseException as error:
+        port.send({"index": worker.index, "role": worker.role, "error": explain(error)})
+
+
+def _serve(setup: Setup, index: int, worker: Worker, port: Port, shared: Any, fresh: bool, own_cpu: bool) -> None:
     from . import loading
 
-    worker = make_worker(setup, index, shared)
-    place_of = {"index": worker.index, "role": worker.role}
-    try:
-        loading.prepare(setup)
-        watch.install()
-        body = loading.body(setup, worker.role)
-    except BaseException as error:
-        port.send({**place_of, "error": explain(error)})
-        return
+    loading.prepare(setup)
+    watch.install()
+    body = loading.body(setup, worker.role)
     state.shared = shared
     serving = loading.serves(setup, worker.role)
-    port.send({**place_of, "error": None})
+    port.send({"index": worker.index, "role": worker.role, "error": None})
     while True:
         order = port.wait()
         if order is None:
             return
         call_probe("sync")
         if own_cpu and not fresh:
-            worker._cpu_ns = process_time_ns()
+            worker._cpu_ns = process_time_ns() + ended_cpu_ns()
         if order.loops or serving:
             report = run(body, worker, once(order) if serving else order, own_cpu)
         else:
@@ -497,8 +542,14 @@ def call_probe(name: str) -> None:
         getattr(probe, name)()
 
 
-def serve_process(setup: Setup, index: int, go: tuple[Any, Any], report: Any, shared: Any, fresh: bool) -> None:
-    """A worker process; its pipes are connections, which every start method can hand over."""
+def serve_process(
+    setup: Setup, index: int, go: tuple[Any, Any], report: Any, stack_file: Any, shared: Any, fresh: bool
+) -> None:
+    """A worker process; its pipes and its file are connections, which every start method can hand over."""
+    if stack_file is not None:
+        from .stacks import install
+
+        install(setup, stack_file.fileno())
     serve(setup, index, Port((go[0].fileno(), go[1].fileno()), report.fileno()), shared, fresh, True)
 
 
@@ -511,6 +562,10 @@ def start_pool_worker(setup: Setup, shared: Any) -> None:
     """Initializer of the pools that `executor` bodies get; a pool unpickles tasks only after it."""
     from . import loading
 
+    if setup["kind"] == "processes" and setup["method"] != "fork" and setup["stacks"]:
+        from .stacks import install, stack_file
+
+        install(setup, stack_file(setup, f"process {os.getpid()}"))
     loading.prepare(setup)
     watch.install()
     if not setup["control"]:
