@@ -326,7 +326,7 @@ def decorated(decorator: Any) -> Any:
             "'wal' is not a metric that gates (did you mean 'wall'?); use wall, tail, cold",
         ),
         (ftgate.gate(["wall"], margin=0.1), "['wall'] is not a metric that gates"),  # type: ignore[arg-type]
-        (ftgate.gate("wall"), "wall is given neither margin, effect nor floor"),
+        (ftgate.gate("latency_p99"), "the cells of this test have no latency_p99: it is of the answers of a server"),
         (ftgate.gate("wall", margin="much"), "margin of wall takes a share such as 5% or 0.05, not 'much'"),
         (ftgate.gate("wall", margin=True), "margin of wall takes a share such as 5% or 0.05, not True"),
         (ftgate.gate("wall", floor="3"), "floor of wall takes a time with its unit such as 1ms"),

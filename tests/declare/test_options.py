@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from example import Example, assert_usage_error
 
@@ -15,7 +16,7 @@ from pytest_ftgate.declare.options import OPTIONS, Option, resolve
 from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.judge import metrics as table
 from pytest_ftgate.judge import thresholds
-from pytest_ftgate.model import Decision, Metric, Threshold
+from pytest_ftgate.model import Decision, Load, Metric, Service, Source, Spec, Threshold
 from pytest_ftgate.model.targets import TargetError
 from pytest_ftgate.plugin import collection, options
 
@@ -248,6 +249,22 @@ def test_thresholds_of_each_place() -> None:
         options_table.threshold_layers({"gate": ["wal:margin=1%"]}, {}, {})
     with pytest.raises(OptionError, match=r"ini option ftgate_margin=much: takes a share"):
         options_table.threshold_layers({}, {}, {"margin": "much"})
+
+
+def test_what_a_test_lets_gate(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Source(path="test_a.py", line=1, module="test_a", qualname="test_a")
+    named = tuple(Threshold(metric=name, margin=0.1) for name in ("wall", "latency_p99", "ratio"))
+    spec = Spec(nodeid="", source=source, body="worker", executors=(), workers=(1,), reuse="fresh", thresholds=named)
+    assert collection.gated_by(pytester.parseconfig(), spec) == ("latency_p99",)
+    assert collection.gated_by(pytester.parseconfig("--ftgate-metrics=uss"), spec) == ()
+    assert collection.gated_by(pytester.parseconfig("--ftgate-metrics=latency_p99"), spec) == ()
+    pytester.makeini("[pytest]\nftgate_metrics = uss")
+    assert collection.gated_by(pytester.parseconfig(), spec) == ("wall", "latency_p99")
+    load = Load(path="/", connections=1, generator="oha", rate=5.0)
+    steady = msgspec.structs.replace(spec, service=Service(ready="", load=load))
+    assert collection.gated_by(pytester.parseconfig(), steady) == ("wall", "latency_p99", "latency_p50")
+    monkeypatch.setenv("FTGATE_METRICS", "uss")
+    assert collection.gated_by(pytester.parseconfig(), steady) == ()
 
 
 def test_units() -> None:

@@ -478,6 +478,12 @@ def test_the_answers_of_a_server_are_shown_unasked() -> None:
     assert detail_lines(latency=once).endswith("max 21 ms; 1 error")
 
 
+def test_a_constant_rate_is_shown_with_what_was_kept_of_it() -> None:
+    asked = msgspec.structs.replace(LATENCY, asked_per_s=500.0)
+    assert detail_lines(latency=asked, ops_per_s=499.2).startswith("load     499 of 500 req/s; mean")
+    assert detail_lines(latency=asked, ops_per_s=431.0).startswith("load     431 of 500 req/s: behind; mean")
+
+
 def test_a_window_of_load_has_no_phases() -> None:
     phases: dict[str, Any] = {"start_ns": 0.0, "work_ns": 1e9, "join_ns": 0.0, "cold_ns": 4e5}
     assert detail_lines(1, latency=LATENCY, **phases).startswith("cold 400 µs\nload")

@@ -108,8 +108,8 @@ class Notes:
             f"{self.source.path}:{note.line}: @ftgate.{note.decorator} of {self.source.qualname}: {text}"
         )
 
-    def thresholds(self) -> tuple[Threshold, ...]:
-        """The thresholds of @ftgate.gate, each metric once."""
+    def thresholds(self, spec: Spec) -> tuple[Threshold, ...]:
+        """The thresholds of @ftgate.gate, checked against the test; each metric once."""
         found: dict[str, Threshold] = {}
         lines: dict[str, int] = {}
         for note in self._of("gate"):
@@ -118,6 +118,8 @@ class Notes:
             except ValueError as error:
                 self.fail(note, str(error))
             metric = threshold.metric
+            if why := check.lacking(metric, spec):
+                self.fail(note, f"the cells of this test have no {metric}: {why}")
             if metric in found:
                 self.fail(note, f"{metric} has a gate in line {lines[metric]} already; merge the two")
             found[metric], lines[metric] = threshold, note.line
@@ -226,7 +228,7 @@ def spec_of(declared: Declaration, source: Source, nodeid: str) -> Spec:
     else:
         spec = _compared(arguments, Executors(*place), Bodies(*place), source, nodeid)
     notes = Notes(declared, source)
-    spec = msgspec.structs.replace(spec, thresholds=notes.thresholds(), requirements=notes.requirements(spec))
+    spec = msgspec.structs.replace(spec, thresholds=notes.thresholds(spec), requirements=notes.requirements(spec))
     return msgspec.structs.replace(spec, expectations=notes.expectations(spec))
 
 
@@ -334,7 +336,7 @@ def body_kind(declared: Declaration, executor: Executor) -> BodyKind:
     """What the body takes in this executor's cells: `worker`, `executor` or `server`."""
     if executor.kind == "command":
         return "worker"
-    shape: Any = shape_of(declared.body_for(executor.kind, executor.method))
+    shape: Any = shape_of(declared.body_for(executor.kind, executor.qualifier))
     return shape  # type: ignore[no-any-return]
 
 

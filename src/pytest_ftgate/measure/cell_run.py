@@ -79,7 +79,8 @@ class CellRun:
     @property
     def can_grow(self) -> bool:
         """Whether memory can stay from one iteration to the next: a worker process that ends returns all of it."""
-        ends = self.cell.executor.kind == "processes" and self.spec.reuse == "fresh"
+        executor = self.cell.executor
+        ends = (executor.kind == "processes" or executor.in_processes) and self.spec.reuse == "fresh"
         return self.probed and not ends
 
     @property

@@ -141,12 +141,13 @@ class PhaseStarter:
     def _policy(self) -> Policy:
         """After a screen only the metrics that missed are judged: no other kind of launch is needed."""
         policy, wanted = self.resources.policy, self.phase.metrics
+        names = (*policy.metrics, *self.group.spec.gated)
         if wanted is None:
-            return policy
+            return msgspec.structs.replace(policy, metrics=names)
         # On another machine the time was screened by its ratio.
         if Metric.RATIO in wanted:
             wanted |= {Metric.WALL}
-        return msgspec.structs.replace(policy, metrics=tuple(each for each in policy.metrics if each in wanted))
+        return msgspec.structs.replace(policy, metrics=tuple(each for each in names if each in wanted))
 
 
 def _check_versions(
