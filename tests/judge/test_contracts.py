@@ -20,6 +20,7 @@ from pytest_ftgate.judge.thresholds import SIZES_BYTES
 from pytest_ftgate.model import (
     Cell,
     Decision,
+    Environment,
     Executor,
     Iteration,
     Latency,
@@ -472,7 +473,7 @@ def cells_with(
             for one in executors:
                 of = one.program
                 here = target == "3.14" if one.kind == "command" else of is None or target in (of.pythons or (target,))
-                told = [f"{role}{n}" for role, n in role_count] or ([f"w{count}"] if of is None or of.counted else [])
+                told = [f"{role}{n}" for role, n in role_count] or ([f"w{count}"] if one.counted(Environment()) else [])
                 label = "-".join([*([] if one.kind == "command" else [target]), one.label, *told])
                 if here:
                     found[label] = Cell(
@@ -897,3 +898,55 @@ def test_the_gil_is_told_of_every_launch() -> None:
 )
 def test_values_in_words(contract: str, value: float, text: str) -> None:
     assert value_text(parse(contract), value) == text
+
+
+# ---- environments
+
+
+def in_environments(workers: Sequence[int] = (1, 8)) -> list[Cell]:
+    """Threads and spawn in two environments that differ in two variables."""
+    environments = [
+        Environment(variables=(("A1", value), ("B1", value)), words=(f"A1:{value}", f"B1:{value}")) for value in "xy"
+    ]
+    return [
+        msgspec.structs.replace(
+            cell,
+            nodeid=f"{cell.nodeid.removesuffix(']')}-{'-'.join(environment.words)}]",
+            environment=environment,
+        )
+        for environment in environments
+        for cell in cells_with(executor("threads"), executor("spawn"), workers=workers)
+        if cell.target.spec == "3.14"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "labels"),
+    [
+        ("threads[A1=x, B1=x, w8].wall < 2 * threads[A1:y, B1=y, w8].wall", ["3.14-threads-w8-A1:x-B1:x"]),
+        ("threads[A1=x, B1=x].wall < 2 * threads[A1=y, B1=y].wall", [f"3.14-threads-w{n}-A1:x-B1:x" for n in (1, 8)]),
+        ("threads[A1=x, w8].wall < 1 s", ["3.14-threads-w8-A1:x-B1:x"]),
+        ("threads[w8].wall < processes[w8].wall", [f"3.14-threads-w8-A1:{v}-B1:{v}" for v in "xy"]),
+        ("threads[w8].scaling > 2", [f"3.14-threads-w8-A1:{v}-B1:{v}" for v in "xy"]),
+    ],
+)
+def test_the_environments_that_are_concerned(text: str, labels: list[str]) -> None:
+    assert concerned(text, in_environments()) == labels
+
+
+def test_a_scaling_refers_to_one_worker_in_the_same_environment() -> None:
+    cells = in_environments()
+    eight = next(cell for cell in cells if cell.label == "3.14-threads-w8-A1:y-B1:y")
+    found = involved(parse("scaling > 2"), eight, cells)
+    assert sorted(cell.label for cell in found) == ["3.14-threads-w1-A1:y-B1:y", "3.14-threads-w8-A1:y-B1:y"]
+
+
+def test_environments_that_the_test_has_not() -> None:
+    environments = tuple(Environment(variables=(("A1", v),), words=(f"A1:{v}",)) for v in ("1", "2"))
+    several = msgspec.structs.replace(spec(), environments=environments)
+    check(parse("threads[A1=1].wall < threads[A1=2].wall"), several)
+    with pytest.raises(ContractError, match=r"no cell has A1:3.*: there are A1:1 and A1:2") as caught:
+        check(parse("threads[A1=3].wall < 1 s"), several)
+    assert caught.value.column == 8
+    with pytest.raises(ContractError, match="no cell has A1:1: environment= is no list of several"):
+        check(parse("threads[A1=1].wall < 1 s"), spec())

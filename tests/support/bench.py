@@ -10,12 +10,13 @@ import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pytest_ftgate.measure.launch import Handle, LaunchRole, Request
 from pytest_ftgate.measure.launchers.runner_copy import install_runner
 from pytest_ftgate.measure.launchers.workload import WorkloadLauncher
-from pytest_ftgate.model import BodyKind, Cell, Executor, Param, Settings, Source, Spec, Target
+from pytest_ftgate.model import BodyKind, Cell, Environment, Executor, Param, Settings, Source, Spec, Target
 from pytest_ftgate.pythons import environment_variables
 
 BUILDS = ("3.14", "3.14t")
@@ -81,6 +82,7 @@ class Bench:
         import_mode: str = "prepend",
         sys_path: tuple[str, ...] | None = None,
         reads: str = "",
+        variables: tuple[tuple[str, str], ...] = (),
     ) -> Handle:
         """A launch that is told what to do by the test; it is ended with the test."""
         path = self.folder / (module.replace(".", "/") + ".py")
@@ -95,6 +97,7 @@ class Bench:
         spec = Spec(nodeid=test, source=source, body=body, executors=(executor,), workers=(workers,), reuse=reuse)  # type: ignore[arg-type]
         target = Target(spec=build, request=build, settings=settings)
         cell = Cell(nodeid=f"{test}[x]", target=target, executor=executor, workers=workers, params=params, body=body)
+        cell = msgspec.structs.replace(cell, environment=Environment(variables=variables))
         request = Request(
             cell=cell,
             spec=spec,

@@ -7,17 +7,25 @@ import re
 from collections.abc import Sequence
 from typing import Any, get_args
 
-from ..model import Generator, Load, Reuse, RoleCounts, Service
+from ..model import Environment, Generator, Load, Reuse, RoleCounts, Service
 from ..runner.api import LoadToken
 from ..text import did_you_mean, listed
 from .reader import KINDS, SERVE_EXAMPLE, Reader
 
 REUSES: tuple[str, ...] = get_args(Reuse)
-BOTH = ("workers", "pythons", "duration", "window", "warmup", "timeout", "requires", "needs")
+BOTH = ("workers", "pythons", "duration", "window", "warmup", "timeout", "requires", "needs", "environment")
 KNOWN = {"compare": ("reuse", "iterations", *BOTH, *KINDS), "serve": ("ready", "load", *BOTH)}
 CONNECTIONS = 10
 DEFAULT_WORKERS = 2
 ROLE = re.compile(r"[A-Za-z_]*[A-Za-z_]")
+VARIABLE = re.compile(r"[A-Za-z_]\w+", re.ASCII)
+SETTINGS = {"PYTHON_GIL": "3.14t[gil=on]", "PYTHON_JIT": "3.14[jit=on]"}
+"""Variables that are settings of a target."""
+LAUNCHES = {
+    "PYTHONPATH": "belongs to the launch: use pytest's `pythonpath` ini",
+    "PYTHONHASHSEED": "differs in each launch, so that no figure depends on it",
+}
+"""Variables of a workload in Python that a test cannot set."""
 
 
 class Arguments(Reader):
@@ -102,6 +110,35 @@ class Arguments(Reader):
             self.fail(f"needs= takes a dict such as {{'cargo': 'apt install cargo'}}, not {value!r}")
         return tuple(value.items())
 
+    def environments(self) -> tuple[Environment, ...]:
+        """The environments of the cells, each once; a list of several multiplies them."""
+        value = self.kwargs.get("environment") or {}
+        given = list(
+            dict.fromkeys(self._variables(each) for each in (value if isinstance(value, (list, tuple)) else [value]))
+        )
+        pairs = [set(variables) for variables in given]
+        shared = set.intersection(*pairs)
+        words = [tuple(_word(*pair) for pair in variables if pair not in shared) for variables in given]
+        for each in words:
+            if words.count(each) > 1:
+                self.fail(f"environment=: two environments would be called {'-'.join(each)!r} in the ids of cells")
+        return tuple(Environment(variables=own, words=named) for own, named in zip(given, words, strict=True))
+
+    def _variables(self, value: Any) -> tuple[tuple[str, str], ...]:
+        """One dict of variables."""
+        if not isinstance(value, dict) or not all(isinstance(part, str) for item in value.items() for part in item):
+            self.fail(
+                f"environment= takes a dict of strings such as {{'OMP_NUM_THREADS': '1'}}, or a list of them: {value!r}"
+            )
+        for name, text in value.items():
+            if not VARIABLE.fullmatch(name) or "\0" in text:
+                self.fail(f"environment=: {name!r} and {text!r} are not a variable and its value")
+            if name in SETTINGS:
+                self.fail(f"environment=: {name} is a setting of the target, such as {SETTINGS[name]}")
+            if name in LAUNCHES and self.declared.decorator == "compare":
+                self.fail(f"environment=: {name} {LAUNCHES[name]}")
+        return tuple(value.items())
+
     def service(self) -> Service:
         """When a server is ready, and the load on it."""
         ready, load = self.kwargs.get("ready"), self.kwargs.get("load")
@@ -119,6 +156,11 @@ class Arguments(Reader):
         if generator not in (None, *get_args(Generator)):
             self.fail(f"load(): generator= takes {listed(get_args(Generator))}, not {generator!r}")
         return Service(ready=ready, load=Load(path=load.path, connections=connections, generator=generator))
+
+
+def _word(name: str, value: str) -> str:
+    """A variable in the id of a cell, of characters that `-k` takes: `OMP_NUM_THREADS:1`, `OMP_NUM_THREADS:workers`."""
+    return f"{name}:{re.sub(r'[^A-Za-z0-9_.:+/-]', '_', re.sub(r'[{}]', '', value))}"
 
 
 def _is_count(value: Any) -> bool:

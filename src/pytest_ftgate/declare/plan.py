@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..errors import FtgateError
-from ..model import Cell, Executor, Group, Param, Plan, RoleCounts, Spec, Struct, Target
+from ..model import Cell, Environment, Executor, Group, Param, Plan, RoleCounts, Spec, Struct, Target
 
 INTERPRETERS_SINCE = (3, 14)
 
@@ -21,29 +21,31 @@ class Choice(Struct, frozen=True, kw_only=True):
     executor: Executor
     workers: int
     roles: RoleCounts = ()
+    environment: Environment = Environment()
 
     @property
     def id(self) -> str:
         """`3.14t-threads-w8`, the cell's part of a node id.
 
-        With roles `3.14t-threads-producer8-writer4`; without the number of workers for a program that does not get it.
+        With roles `3.14t-threads-producer8-writer4`; without the number of workers for a program that does not get it;
+        with `-OMP_NUM_THREADS:1` if the test has several environments.
         """
-        program = self.executor.program
         words = [] if self.executor.kind == "command" else [self.target.spec]
         words.append(self.executor.label)
         if self.roles:
             words += [f"{role}{count}" for role, count in self.roles]
-        elif program is None or program.counted:
+        elif self.executor.counted(self.environment):
             words.append(f"w{self.workers}")
-        return "-".join(words)
+        return "-".join((*words, *self.environment.words))
 
 
 def choices(spec: Spec, targets: Sequence[Target]) -> tuple[Choice, ...]:
     """The cells of a test, by number of workers. Raises PlanError if a target does not have an executor."""
     role_counts = spec.role_counts or ((),) * len(spec.workers)
     found = [
-        Choice(target=target, executor=executor, workers=workers, roles=roles)
+        Choice(target=target, executor=executor, workers=workers, roles=roles, environment=environment)
         for workers, roles in zip(spec.workers, role_counts, strict=True)
+        for environment in spec.environments
         for target in targets
         for executor in spec.executors
         if _is_for(executor, target, targets)
@@ -96,9 +98,7 @@ def _counts(cells: Sequence[Cell]) -> list[str]:
             for role, count in cell.roles:
                 counts.setdefault(role, set()).add(count)
         return [_numbered(sorted(count), role) for role, count in counts.items()]
-    counts_given = sorted(
-        {cell.workers for cell in cells if cell.executor.program is None or cell.executor.program.counted}
-    )
+    counts_given = sorted({cell.workers for cell in cells if cell.counted})
     return [_numbered(counts_given, "worker")] if counts_given else []
 
 

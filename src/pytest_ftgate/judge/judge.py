@@ -388,8 +388,7 @@ def missed(verdict: MetricVerdict) -> bool:
 
 def hypotheses(spec: Spec, names: Sequence[str], cell: Cell, cells: Sequence[Cell], compared: bool) -> int:
     """The number of hypothesis tests that may raise a false alarm on one cell; `cells` are those of its test."""
-    program = cell.executor.program
-    scales = cell.workers > 1 and 1 in spec.workers and (program is None or program.counted)
+    scales = cell.workers > 1 and 1 in spec.workers and cell.counted
     absent: dict[str, bool] = {
         Metric.SCALING: not scales,
         Metric.TAIL: spec.window_s is not None

@@ -111,8 +111,7 @@ def _is_workload(cell: Cell) -> bool:
 
 
 def _is_counted(cell: Cell) -> bool:
-    program = cell.executor.program
-    return program is None or program.counted
+    return cell.counted
 
 
 def _is_no_command(cell: Cell) -> bool:

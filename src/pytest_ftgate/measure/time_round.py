@@ -7,10 +7,10 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 
-from ..model import iteration_value
+from ..model import WINDOW_S, iteration_value
 from ..runner.protocol import CHECK, COLD, MEASURED, WARMUP
 from . import budget
-from .cell_run import CellRun
+from .cell_run import CellRun, Family
 from .launch import LaunchRole
 from .memory_round import MemoryRound
 from .run_context import RunContext, RunningLaunch
@@ -197,7 +197,7 @@ class TimeRound:
     def _window_ns(self, launch: RunningLaunch) -> int:
         """The control workload is as steady in a short window, where the test asks for a long one."""
         window_ns = self.iterations.window_ns
-        return min(window_ns, round(budget.WINDOW_S * 1e9)) if launch.role == "control" else window_ns
+        return min(window_ns, round(WINDOW_S * 1e9)) if launch.role == "control" else window_ns
 
     # -- measured iterations -----------------------------------------------------------------------------------
 
@@ -228,7 +228,7 @@ class TimeRound:
         Neighbours in time see the same machine: its speed changes within milliseconds. So the worker counts of one
         executor are neighbours, and the launch with the lock probe comes right before or after its bare one.
         """
-        families: dict[tuple[str, str], list[CellRun]] = {}
+        families: dict[Family, list[CellRun]] = {}
         for cell_run in self.context.cell_runs:
             families.setdefault(cell_run.family, []).append(cell_run)
         shuffled = self.context.shuffled

@@ -57,8 +57,10 @@ from .samples import (
 )
 from .spec import (
     PLACEHOLDERS,
+    WINDOW_S,
     BodyKind,
     Cell,
+    Environment,
     Executor,
     ExecutorKind,
     Generator,
@@ -92,6 +94,7 @@ __all__ = [
     "EVERYTHING",
     "NS_PER_S",
     "PLACEHOLDERS",
+    "WINDOW_S",
     "Barrier",
     "Basis",
     "BodyKind",
@@ -100,6 +103,7 @@ __all__ = [
     "Conditions",
     "Count",
     "Decision",
+    "Environment",
     "Executor",
     "ExecutorKind",
     "Figures",

@@ -14,6 +14,17 @@ BodyKind = Literal["worker", "executor", "server"]
 Generator = Literal["wrk", "oha"]
 
 
+class Environment(Struct, frozen=True, kw_only=True):
+    """Environment variables of a cell; their values may hold the placeholders of `PLACEHOLDERS` and of parameters.
+
+    `words` are those of the cell's id, such as `OMP_NUM_THREADS:1`: the variables in which it differs from the test's
+    other environments.
+    """
+
+    variables: tuple[tuple[str, str], ...] = ()
+    words: tuple[str, ...] = ()
+
+
 class Program(Struct, frozen=True, kw_only=True):
     """A program to start in place of a Python body, under its name in the test.
 
@@ -27,11 +38,6 @@ class Program(Struct, frozen=True, kw_only=True):
     pythons: tuple[str, ...] | None = None
     environment: tuple[tuple[str, str], ...] = ()
 
-    @property
-    def counted(self) -> bool:
-        """Whether it takes the number of workers."""
-        return any("{workers}" in word for word in (*self.argv, *(value for _, value in self.environment)))
-
 
 class Executor(Struct, frozen=True, kw_only=True):
     """What runs the workers; `method` is the start method and is set for processes alone, `program` for programs."""
@@ -44,6 +50,13 @@ class Executor(Struct, frozen=True, kw_only=True):
     def label(self) -> str:
         """The word in a cell's id: a program's name, the start method for processes, else the kind."""
         return self.program.name if self.program else self.method or self.kind
+
+    def counted(self, environment: Environment) -> bool:
+        """Whether its cells have a number of workers: a program may not take it."""
+        if self.program is None:
+            return True
+        values = [value for _, value in (*self.program.environment, *environment.variables)]
+        return any("{workers}" in word for word in (*self.program.argv, *values))
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -160,6 +173,14 @@ class Spec(Struct, frozen=True, kw_only=True):
     service: Service | None = None
     requires: tuple[str, ...] = ()
     needs: tuple[tuple[str, str], ...] = ()
+    environments: tuple[Environment, ...] = (Environment(),)
+
+    @property
+    def window_ns(self) -> int:
+        """The window of one iteration; 0 without a duration."""
+        if self.duration_s is None:
+            return 0
+        return max(1, round(min(self.window_s or WINDOW_S, self.duration_s) * 1e9))
 
 
 class Cell(Struct, frozen=True, kw_only=True):
@@ -172,6 +193,12 @@ class Cell(Struct, frozen=True, kw_only=True):
     params: tuple[Param, ...] = ()
     body: BodyKind = "worker"
     roles: RoleCounts = ()
+    environment: Environment = Environment()
+
+    @property
+    def counted(self) -> bool:
+        """Whether it takes a number of workers."""
+        return self.executor.counted(self.environment)
 
     @property
     def label(self) -> str:
@@ -201,6 +228,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     unsupported: tuple[Unsupported, ...] = ()
 
 
+WINDOW_S = 0.2
+"""The window of an iteration of a test with a duration, where the test sets none."""
 PLACEHOLDERS = ("python", "folder", "workers", "seconds", "port", "scratch")
 """Placeholders in a program's words: the target's python, the test file's folder, the number of workers, the length of
 an iteration in seconds (commands), a free port and an empty folder for this launch (servers)."""

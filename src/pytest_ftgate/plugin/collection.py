@@ -147,6 +147,7 @@ def _attach(item: pytest.Function) -> None:
         executor=choice.executor,
         workers=choice.workers,
         roles=choice.roles,
+        environment=choice.environment,
         params=tuple(declaration.param_of(declared, spec.source, name, value) for name, value in params.items()),
         body=declaration.body_kind(declared, choice.executor),
     )

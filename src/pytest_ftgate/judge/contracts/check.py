@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn
 
-from ...model import Cell, Executor, Need, Program, Spec, Target, single_cell
+from ...model import Cell, Executor, Need, Spec, Target, single_cell
 from ...text import did_you_mean
 from .. import metrics
 from .grammar import (
@@ -73,7 +73,7 @@ def _check_where(contract: Contract, spec: Spec, name: Name, where: Where) -> No
     if not of_kind:
         fail(f"the test does not run under {where.kind}: {there}", "kind")
     if where.kind in PROGRAMS:
-        _check_program([executor.program for executor in of_kind if executor.program], spec, where, there, fail)
+        _check_program(of_kind, spec, where, there, fail)
     elif where.method is None and len(of_kind) > 1:
         fail(f"which processes? {there}", "kind")
     if where.method is not None and where.method not in [executor.method for executor in of_kind]:
@@ -91,12 +91,17 @@ def _check_where(contract: Contract, spec: Spec, name: Name, where: Where) -> No
         if word not in counts:
             known = f"there are {_and(counts)}" if counts else "its workers have no roles; a worker count is w8"
             fail(f"no cell has {word}{did_you_mean(word, counts)}: {known}", f"role {word}")
+    variables = list(dict.fromkeys(word for environment in spec.environments for word in environment.words))
+    for word in where.variables:
+        if word not in variables:
+            known = f"there are {_and(variables)}" if variables else "environment= is no list of several"
+            fail(f"no cell has {word}{did_you_mean(word, variables)}: {known}", f"variable {word}")
 
 
 def _check_program(
-    programs: Sequence[Program], spec: Spec, where: Where, there: str, fail: Callable[[str, str], NoReturn]
+    executors: Sequence[Executor], spec: Spec, where: Where, there: str, fail: Callable[[str, str], NoReturn]
 ) -> None:
-    names = [program.name for program in programs]
+    names = [executor.label for executor in executors]
     named = [word for word in where.words if word in names]
     others = [word for word in where.words if word not in names]
     for word in others:
@@ -106,14 +111,14 @@ def _check_program(
         fail(f"which {where.kind}? {there}", "kind")
     for second in (*named[1:], *others[1:]):
         fail(f"{second} is a second {'program' if second in named else 'target'}; one is enough", f"word {second}")
-    program = next(each for each in programs if each.name in (named or names))
-    if where.workers is not None and not program.counted:
-        fail(f"{program.name} does not take a number of workers", "workers")
+    executor = next(each for each in executors if each.label in (named or names))
+    if where.workers is not None and not any(map(executor.counted, spec.environments)):
+        fail(f"{executor.label} does not take a number of workers", "workers")
     if others and where.kind == "command":
         fail("a command has no target: it runs once for all targets", f"word {others[0]}")
-    for known in (program.pythons, spec.pythons):
+    for known in (executor.program.pythons if executor.program else None, spec.pythons):
         if others and known is not None and not _among(others[0], known):
-            fail(f"{program.name} is not measured on {others[0]}: it is on {_and(known)}", f"word {others[0]}")
+            fail(f"{executor.label} is not measured on {others[0]}: it is on {_and(known)}", f"word {others[0]}")
 
 
 def _among(target: str, specs: Iterable[str]) -> bool:
@@ -150,9 +155,11 @@ def _possible(contract: Contract, spec: Spec) -> list[Cell]:
             workers=workers,
             roles=roles,
             body="server" if executor.kind == "server" else "worker",
+            environment=environment,
         )
         for target in dict.fromkeys(targets)
         for workers, roles in zip(spec.workers, role_counts, strict=True)
+        for environment in spec.environments
         for executor in spec.executors
         if executor.program is None or executor.program.pythons is None or _among(target, executor.program.pythons)
     ]
@@ -162,9 +169,9 @@ def concerns(contract: Contract, cell: Cell, cells: Iterable[Cell]) -> bool:
     """Whether the contract is judged at this cell, one of the `cells` of its test.
 
     A metric without a cell belongs to the cell at hand. If every metric names a cell, the first one is the cell at
-    hand. What a name leaves open (workers, target, always the parameters) is taken from the cell at hand; a command
-    serves all targets. A contract is not judged if a cell is missing, if two names mean the same cell, or if a cell has
-    no such figure: a cell with one worker has no scaling, a command no GIL, and only servers have latencies.
+    hand. What a name leaves open (workers, target, variables, always the parameters) is taken from the cell at hand; a
+    command serves all targets. A contract is not judged if a cell is missing, if two names mean the same cell, or if a
+    cell has no such figure: a cell with one worker has no scaling, a command no GIL, and only servers have latencies.
     """
     return bool(involved(contract, cell, cells))
 
@@ -209,21 +216,29 @@ def fits(cell: Cell, where: Where | None, hand: Cell) -> bool:
         and where.method in (None, cell.executor.method)
         and _has_workers(cell, where, hand)
         and _is_on(cell, where, hand)
+        and _has_variables(cell, where, hand)
         and cell.params == hand.params
     )
 
 
 def _has_workers(cell: Cell, where: Where, hand: Cell) -> bool:
     """Whether it has the named workers, and the workers of the cell at hand where none are named."""
-    program = cell.executor.program
     if where.workers is not None:
         return cell.workers == where.workers
-    if program is not None and not program.counted:
+    if not cell.counted:
         return True
     if not where.roles:
         return (cell.workers, cell.roles) == (hand.workers, hand.roles)
     open_ones = [role for role in cell.roles if f"{role[0]}{role[1]}" not in where.roles]
     return len(cell.roles) - len(open_ones) == len(where.roles) and all(role in hand.roles for role in open_ones)
+
+
+def _has_variables(cell: Cell, where: Where, hand: Cell) -> bool:
+    """Whether it has the named variables, and the environment of the cell at hand as far as none are named."""
+    if not where.variables:
+        return cell.environment == hand.environment
+    words, named = set(cell.environment.words), set(where.variables)
+    return named <= words and words - named <= set(hand.environment.words)
 
 
 def _is_on(cell: Cell, where: Where, hand: Cell) -> bool:

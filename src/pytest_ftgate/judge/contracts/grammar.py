@@ -66,6 +66,7 @@ class Where(Struct, frozen=True, kw_only=True):
     """The cell that a metric is of; None leaves a part to the cell at hand, and a method to the only one there is.
 
     `roles` are words such as `writer4`. `words` are the words in the brackets of a program: its name, target, or both.
+    `variables` are environment variables as in the ids of cells: `OMP_NUM_THREADS:1`.
     """
 
     kind: str
@@ -74,6 +75,7 @@ class Where(Struct, frozen=True, kw_only=True):
     target: str | None = None
     roles: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
 
 
 class Number(Struct, frozen=True, kw_only=True):
@@ -135,6 +137,7 @@ _NAME = re.compile(r"[^\W\d]\w*")
 _SIGN = re.compile(r"<=|>=|==|[-+*/()<>%.]")
 _WORKERS = re.compile(r"w([0-9]+)")
 _ROLE = re.compile(r"[^\W\d]\w*[0-9]")
+_VARIABLE = re.compile(r"([A-Za-z_]\w+)[:=](.*)", re.ASCII)
 _TARGET = re.compile(r"[0-9]|.*[/\\]|~", re.DOTALL)
 VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc)[0-9]+)?t?(?:\[.*\])?|.*[/\\].*|~.*", re.DOTALL)
 """A word that can only be a target: a program may be called `2x5`."""
@@ -356,6 +359,10 @@ class _Parser:
             if kind != "processes":
                 self.fail(f"{item} is a start method, which {kind} have not; it goes with processes", at)
             return "method", item
+        variable = _VARIABLE.fullmatch(item)
+        if variable:
+            word = f"{variable[1]}:{variable[2]}"
+            return f"variable {word}", word
         if kind in PROGRAMS and item:
             return f"word {item}", item.replace(" ", "")
         if _ROLE.fullmatch(item):
@@ -382,6 +389,7 @@ def _where(kind: str, fields: Mapping[str, str]) -> Where:
         target=fields.get("target"),
         roles=tuple(value for field, value in fields.items() if field.startswith("role ")),
         words=tuple(value for field, value in fields.items() if field.startswith("word ")),
+        variables=tuple(value for field, value in fields.items() if field.startswith("variable ")),
     )
 
 

@@ -33,6 +33,7 @@ from ..watch.memory import barrier_point, hold_needed_s
 from ..watch.process_map import ProcessMap
 from ..watch.processes import MARK, marks
 from ..watch.sampling import SAMPLED, sample_cost_s, sample_tree
+from . import program_words
 from .output import FLOOD_BYTES, PipeOutput, exit_text, left_behind
 from .process import Process
 
@@ -78,7 +79,8 @@ def launch_environment(request: Request, mark: str, runner: Path, inherited: Map
     With -P and -s it isolates as -I does, which would also ignore the hash seed. PYTHONPATH holds the light copy of
     the package alone, which spawned workers, the forkserver and every sub-interpreter find there.
     """
-    return {**bare_environment(request, mark, inherited), "PYTHONPATH": str(runner)}
+    variables = program_words.workload_variables(request.cell, request.spec, request.python)
+    return {**bare_environment(request, mark, inherited), **variables, "PYTHONPATH": str(runner)}
 
 
 def bare_environment(request: Request, mark: str, inherited: Mapping[str, str]) -> dict[str, str]:
