@@ -1,15 +1,17 @@
-"""The environment of a cell: what a test may say of it, the cells that it makes, and their ids."""
+"""The environment and the cores of a cell: what a test may say of them, the cells that it makes, and their ids."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from test_declarations import compared, labels, served, source_of, spec
+from test_declarations import awaited, compared, labels, served, source_of, spec
 
-from pytest_ftgate import command, threads
+from pytest_ftgate import command, ftgate, interpreters, processes, serial, tasks, threads
 from pytest_ftgate.declare.declaration import check_arguments, check_placeholders
+from pytest_ftgate.declare.plan import choices
 from pytest_ftgate.declare.reader import DeclarationError
+from pytest_ftgate.measure import cores
 from pytest_ftgate.measure.cell_run import measures
 from pytest_ftgate.model import Cell, Environment, Spec
 from pytest_ftgate.model.targets import parse_target
@@ -133,3 +135,90 @@ def test_another_environment_is_another_measurement_and_none_orphans_nothing() -
     assert measures(cell_of(required), required) == "3306388ddefc4862"
     native = spec(compared(command("c", ["./c"])))
     assert measures(cell_of(native), native) == "63fd1e565a76d85e"
+
+
+# ---- cores
+
+
+@pytest.fixture
+def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cores, "available", lambda: 4)
+    monkeypatch.setattr(cores, "for_workers", lambda: [0, 2])
+
+
+@pytest.mark.usefixtures("four_cores")
+def test_as_many_workers_as_cores_have_one_id_on_every_machine() -> None:
+    assert labels(compared(threads, workers="cores"), "3.14") == ["3.14-threads-wcores"]
+    test = compared(threads, workers=[1, "cores"])
+    assert labels(test, "3.14") == ["3.14-threads-w1", "3.14-threads-wcores"]
+    assert spec(test).workers == (1, 4)
+    assert [choice.cores for choice in choices(spec(test), [parse_target("3.14")])] == [False, True]
+    server = served(["x", "{port}", "{workers}"], workers="cores")
+    assert labels(server, "3.14") == ["3.14-server-wcores"]
+
+
+@pytest.mark.usefixtures("four_cores")
+def test_a_number_that_is_that_of_the_cores_stands_for_it() -> None:
+    for workers in ([1, 4, "cores"], ["cores", 1, 4]):
+        test = compared(threads, workers=workers)
+        assert sorted(labels(test, "3.14")) == ["3.14-threads-w1", "3.14-threads-w4"]
+        found = {choice.id: choice.cores for choice in choices(spec(test), [parse_target("3.14")])}
+        assert found == {"3.14-threads-w1": False, "3.14-threads-w4": True}
+
+
+@pytest.mark.usefixtures("four_cores")
+def test_cores_that_can_be_pinned_to_count_where_workers_are_pinned() -> None:
+    assert spec(compared(threads, workers="cores", cpus="each")).workers == (2,)
+
+
+def test_contracts_are_right_or_wrong_whatever_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for there in (1, 2, 8):
+        monkeypatch.setattr(cores, "available", lambda there=there: there)
+        test = compared(threads, workers=[1, 2, "cores"])
+        for right in ("scaling >= 1.5", "threads[wcores].wall < 3 * threads[w2].wall", "threads[wcores].scaling > 1"):
+            assert spec(ftgate.require(right)(test)).requirements
+        only = compared(threads, workers=[1, "cores"])
+        assert spec(ftgate.require("scaling >= 1.5")(only)).requirements
+        for wrong, said in (
+            ("threads[w8].wall < 1 s", "no cell has 8 workers: there are 1 and cores"),
+            ("threads[w2].wall < 1 s", "no cell has 2 workers: there are 1 and cores"),
+        ):
+            with pytest.raises(DeclarationError, match=said):
+                spec(ftgate.require(wrong)(compared(threads, workers=[1, "cores"])))
+    with pytest.raises(DeclarationError, match="no cell has wcores: give the test workers="):
+        spec(ftgate.require("threads[wcores].wall < 1 s")(compared(threads, workers=[1, 2])))
+
+
+@pytest.mark.parametrize(
+    ("declared", "said"),
+    [
+        ({"workers": "core"}, "workers= takes a whole number from 1, 'cores', or a list of them, not 'core'"),
+        ({"workers": {"a": "cores", "b": 1}}, "workers= takes a whole number from 1 for each role"),
+        ({"needs_cores": 0}, "needs_cores= takes a whole number above 0, not 0"),
+        ({"cpus": "all"}, "cpus= takes 'each', which pins each worker to a core of its own, not 'all'"),
+    ],
+)
+def test_wrong_cores(declared: dict[str, Any], said: str) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        spec(compared(threads, **declared))
+    assert said in str(caught.value)
+
+
+def test_only_workers_of_ours_are_pinned() -> None:
+    kept = (serial, threads, interpreters, processes("fork", "forkserver", "spawn"))
+    assert spec(compared(*kept, cpus="each")).cpus == "each"
+    with pytest.raises(DeclarationError, match="c is a program, which starts its workers itself; remove it"):
+        spec(compared(threads, command("c", ["./c"]), cpus="each"))
+    of_tasks = compared(threads, tasks, cpus="each")
+    of_tasks.variant(tasks)(awaited)
+    with pytest.raises(DeclarationError, match="tasks share one thread, so none can have a core of its own"):
+        spec(of_tasks)
+
+    @ftgate.compare(threads, cpus="each")
+    def test_pool(executor: Any) -> None: ...
+
+    with pytest.raises(DeclarationError, match="a body that takes `executor` has no workers that wait to be pinned"):
+        spec(test_pool)
+    with pytest.raises(DeclarationError, match="unknown argument 'cpus'"):
+        spec(served(["x", "{port}"], cpus="each"))
+    assert spec(served(["x", "{port}"], needs_cores=4)).needs_cores == 4

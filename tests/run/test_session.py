@@ -34,6 +34,7 @@ from stored_values import MACHINE, ratios_of
 from pytest_ftgate.declare import plan
 from pytest_ftgate.judge import disturbance, metrics, prediction, thresholds
 from pytest_ftgate.measure import conditions as conditions_module
+from pytest_ftgate.measure import cores
 from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.model import (
     Cell,
@@ -550,6 +551,47 @@ def test_a_target_that_is_not_there_is_unsupported_and_the_others_run(project: P
     assert (missing.verdict.decision, missing.verdict.reason) == (Decision.UNSUPPORTED, project.missing["3.15"])
     assert outcome.decision() is Decision.NO_BASELINE
     assert {request.cell.target.spec for request in outcome.launcher.requests} == {"3.14"}
+
+
+def test_a_machine_with_too_few_cores_cannot_run_a_test_and_installs_nothing(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cores, "available", lambda *_: 2)
+    monkeypatch.setattr(cores, "for_workers", lambda *_: [0])
+    project.missing["3.14"] = "nobody looked"
+    for declared, reason in (
+        ({"needs_cores": 4}, "needs 4 cores, 2 are available to this process"),
+        ({"cpus": "each"}, "cpus='each' needs 2 cores, 1 is available to this process"),
+    ):
+        group = group_of(spec=spec_of("threads", requirements=(Requirement(text="scaling >= 3"),), **declared))
+        outcome = project.run(None, group)
+        assert outcome.decision() is Decision.UNSUPPORTED
+        assert outcome.reason().startswith(reason)
+        assert not outcome.launcher.requests
+
+
+def test_as_many_workers_as_cores_are_compared_with_as_many_alone(project: Project) -> None:
+    def group(workers: int) -> Group:
+        spec = spec_of("threads", workers=workers, cores=workers, cores_named=True)
+        found = group_of(spec=spec)
+        (cell,) = found.cells
+        return msgspec.structs.replace(
+            found, cells=(msgspec.structs.replace(cell, nodeid=f"{TEST}[3.14-threads-wcores]", cores=True),)
+        )
+
+    nodeid = f"{TEST}[3.14-threads-wcores]"
+    project.record(None, group(2))
+    assert project.run(None, group(2)).rows[nodeid].verdict.basis == "stored"
+    project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-8c-99999999", cores=8)
+    eight = project.record(None, group(8)).rows[nodeid].verdict
+    assert (eight.decision, eight.basis) == (Decision.NO_BASELINE, "")
+    assert eight.reason.startswith("nothing is stored for it with 8 workers, the cores of this machine")
+    project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-8c-12345678", cores=8)
+    another = project.run(None, group(8)).rows[nodeid].verdict
+    assert another.basis == "portable"
+    assert "linux-x86_64-8c-99999999" in another.why
+    project.machine = MACHINE
+    assert project.run(None, group(2)).rows[nodeid].verdict.basis == "stored"
 
 
 def test_an_executor_that_cannot_do_it_is_unsupported(project: Project) -> None:

@@ -9,6 +9,7 @@ import tempfile
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import pytest
@@ -83,6 +84,7 @@ class Bench:
         sys_path: tuple[str, ...] | None = None,
         reads: str = "",
         variables: tuple[tuple[str, str], ...] = (),
+        cpus: Literal["each"] | None = None,
     ) -> Handle:
         """A launch that is told what to do by the test; it is ended with the test."""
         path = self.folder / (module.replace(".", "/") + ".py")
@@ -95,6 +97,7 @@ class Bench:
             sys_path=(str(self.folder),) if sys_path is None else sys_path,
         )
         spec = Spec(nodeid=test, source=source, body=body, executors=(executor,), workers=(workers,), reuse=reuse)  # type: ignore[arg-type]
+        spec = msgspec.structs.replace(spec, cpus=cpus)
         target = Target(spec=build, request=build, settings=settings)
         cell = Cell(nodeid=f"{test}[x]", target=target, executor=executor, workers=workers, params=params, body=body)
         cell = msgspec.structs.replace(cell, environment=Environment(variables=variables))

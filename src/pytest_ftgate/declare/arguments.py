@@ -5,18 +5,31 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
-from ..model import Environment, Generator, Load, Reuse, RoleCounts, Service
+from ..model import Environment, Executor, Generator, Load, Reuse, RoleCounts, Service
 from ..runner.api import LoadToken
+from ..runner.loading import shape_of
 from ..text import did_you_mean, listed
 from .reader import KINDS, SERVE_EXAMPLE, Reader
 
 REUSES: tuple[str, ...] = get_args(Reuse)
-BOTH = ("workers", "pythons", "duration", "window", "warmup", "timeout", "requires", "needs", "environment")
-KNOWN = {"compare": ("reuse", "iterations", *BOTH, *KINDS), "serve": ("ready", "load", *BOTH)}
+BOTH = (
+    "workers",
+    "pythons",
+    "duration",
+    "window",
+    "warmup",
+    "timeout",
+    "requires",
+    "needs",
+    "needs_cores",
+    "environment",
+)
+KNOWN = {"compare": ("reuse", "iterations", "cpus", *BOTH, *KINDS), "serve": ("ready", "load", *BOTH)}
 CONNECTIONS = 10
 DEFAULT_WORKERS = 2
+CORES = "cores"
 ROLE = re.compile(r"[A-Za-z_]*[A-Za-z_]")
 VARIABLE = re.compile(r"[A-Za-z_]\w+", re.ASCII)
 SETTINGS = {"PYTHON_GIL": "3.14t[gil=on]", "PYTHON_JIT": "3.14[jit=on]"}
@@ -45,9 +58,47 @@ class Arguments(Reader):
         if any(isinstance(count, dict) for count in counts):
             role_counts = tuple(dict.fromkeys(self._role_counts(count, counts) for count in counts))
             return tuple(sum(number for _, number in role_count) for role_count in role_counts), role_counts
-        if not counts or not all(_is_count(count) for count in counts):
-            self.fail(f"workers= takes a whole number from 1, or a list of them, not {value!r}")
-        return tuple(dict.fromkeys(counts)), ()
+        if not counts or not all(_is_count(count) or count == CORES for count in counts):
+            self.fail(f"workers= takes a whole number from 1, {CORES!r}, or a list of them, not {value!r}")
+        cores = self.cores()
+        return tuple(dict.fromkeys(cores if count == CORES else count for count in counts)), ()
+
+    def cores(self) -> int:
+        """What "cores" stands for in workers=: the cores of this process, with cpus= those that can be pinned to.
+
+        0 where it is not written.
+        """
+        if CORES not in self._written():
+            return 0
+        from ..measure import cores  # plain runs of other tests do without
+
+        return max(1, len(cores.for_workers())) if self.kwargs.get("cpus") else cores.available()
+
+    def cores_named(self) -> bool:
+        """Whether no number of workers= is that of the cores: then the id of the cell says `wcores`."""
+        return CORES in self._written() and self.cores() not in self._written()
+
+    def _written(self) -> list[Any]:
+        value = self.kwargs.get("workers")
+        return list(value) if isinstance(value, (list, tuple)) else [value]
+
+    def cpus(self, executors: Sequence[Executor]) -> Literal["each"] | None:
+        """`each` for workers on cores of their own: for executors whose workers are threads or processes of ours."""
+        value = self.kwargs.get("cpus")
+        if value is None:
+            return None
+        if value != "each":
+            self.fail(f"cpus= takes 'each', which pins each worker to a core of its own, not {value!r}")
+        for executor in executors:
+            if executor.kind == "tasks":
+                self.fail("cpus='each': tasks share one thread, so none can have a core of its own; remove tasks")
+            if executor.program is not None:
+                self.fail(f"cpus='each': {executor.label} is a program, which starts its workers itself; remove it")
+            if shape_of(self.declared.body_for(executor.kind, executor.method)) == "executor":
+                self.fail(
+                    "cpus='each': a body that takes `executor` has no workers that wait to be pinned; take `worker`"
+                )
+        return "each"
 
     def _role_counts(self, roles: Any, all_counts: Sequence[Any]) -> RoleCounts:
         """One dict of roles. All dicts of a test have the same names, because the bodies are the same."""

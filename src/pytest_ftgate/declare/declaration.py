@@ -194,6 +194,10 @@ def _compared(arguments: Arguments, executors: Executors, bodies: Bodies, source
         requires=arguments.requires(),
         needs=arguments.needs(),
         environments=arguments.environments(),
+        cores=arguments.cores(),
+        cores_named=arguments.cores_named(),
+        needs_cores=arguments.positive("needs_cores", whole=True),
+        cpus=arguments.cpus(chosen),
     )
 
 
@@ -231,6 +235,9 @@ def _served(arguments: Arguments, executors: Executors, source: Source, nodeid: 
         requires=arguments.requires(),
         needs=arguments.needs(),
         environments=environments,
+        cores=arguments.cores(),
+        cores_named=arguments.cores_named(),
+        needs_cores=arguments.positive("needs_cores", whole=True),
     )
 
 

@@ -15,27 +15,29 @@ class PlanError(FtgateError):
 
 
 class Choice(Struct, frozen=True, kw_only=True):
-    """One cell before parametrization: its target, executor and workers."""
+    """One cell before parametrization: its target, executor and workers; `cores` and `named` as in its Spec."""
 
     target: Target
     executor: Executor
     workers: int
     roles: RoleCounts = ()
     environment: Environment = Environment()
+    cores: bool = False
+    named: bool = False
 
     @property
     def id(self) -> str:
         """`3.14t-threads-w8`, the cell's part of a node id.
 
         With roles `3.14t-threads-producer8-writer4`; without the number of workers for a program that does not get it;
-        with `-OMP_NUM_THREADS:1` if the test has several environments.
+        with `-OMP_NUM_THREADS:1` if the test has several environments. `wcores` is the same on every machine.
         """
         words = [] if self.executor.kind == "command" else [self.target.spec]
         words.append(self.executor.label)
         if self.roles:
             words += [f"{role}{count}" for role, count in self.roles]
         elif self.executor.counted(self.environment):
-            words.append(f"w{self.workers}")
+            words.append("wcores" if self.named else f"w{self.workers}")
         return "-".join((*words, *self.environment.words))
 
 
@@ -43,7 +45,15 @@ def choices(spec: Spec, targets: Sequence[Target]) -> tuple[Choice, ...]:
     """The cells of a test, by number of workers. Raises PlanError if a target does not have an executor."""
     role_counts = spec.role_counts or ((),) * len(spec.workers)
     found = [
-        Choice(target=target, executor=executor, workers=workers, roles=roles, environment=environment)
+        Choice(
+            target=target,
+            executor=executor,
+            workers=workers,
+            roles=roles,
+            environment=environment,
+            cores=workers == spec.cores,
+            named=workers == spec.cores and spec.cores_named,
+        )
         for workers, roles in zip(spec.workers, role_counts, strict=True)
         for environment in spec.environments
         for target in targets

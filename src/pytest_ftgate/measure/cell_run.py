@@ -202,13 +202,14 @@ def _disagreements(cell_runs: Sequence[CellRun]) -> list[tuple[CellRun, Workload
 def measures(cell: Cell, spec: Spec) -> str:
     """A short digest of what a cell's program is asked to do and with what; empty for a body without requirements.
 
-    Another command line, load, requirement or environment is another measurement, so its figures cannot be compared.
+    Another command line, load, requirement, environment or pinning is another measurement, so its figures cannot be
+    compared.
     """
     program, environment = cell.executor.program, cell.environment.variables
-    if program is None and not spec.requires and not environment:
+    if program is None and not (spec.requires or environment or spec.cpus):
         return ""
     requested: list[object] = [program and (program.argv, program.environment)]
     requested += [spec.service, spec.requires, spec.window_s]
-    if environment:  # left out where there is none: digests that are stored stay valid
-        requested.append(environment)
+    if environment or spec.cpus:  # left out where there is neither: digests that are stored stay valid
+        requested += [environment, spec.cpus]
     return hashlib.sha256(repr(requested).encode()).hexdigest()[:16]

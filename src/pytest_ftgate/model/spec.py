@@ -152,7 +152,9 @@ class Spec(Struct, frozen=True, kw_only=True):
     """What a decorated test declares, checked; durations in seconds.
 
     If workers have roles, `role_counts` has the roles of each worker count in `workers`; else it is empty. `requires`
-    are requirements installed next to the project, `needs` are programs with the command that installs each.
+    are requirements installed next to the project, `needs` are programs with the command that installs each. `cores` is
+    the count in `workers` that was written as "cores" (0: none), `cores_named` whether it was written so alone: then
+    the id of its cells is `wcores`. A cell needs `needs_cores`; with `cpus` each worker has a core of its own.
     """
 
     nodeid: str
@@ -174,6 +176,10 @@ class Spec(Struct, frozen=True, kw_only=True):
     requires: tuple[str, ...] = ()
     needs: tuple[tuple[str, str], ...] = ()
     environments: tuple[Environment, ...] = (Environment(),)
+    cores: int = 0
+    cores_named: bool = False
+    needs_cores: int | None = None
+    cpus: Literal["each"] | None = None
 
     @property
     def window_ns(self) -> int:
@@ -184,7 +190,7 @@ class Spec(Struct, frozen=True, kw_only=True):
 
 
 class Cell(Struct, frozen=True, kw_only=True):
-    """One executor x one target x one set of parameters of one test."""
+    """One executor x one target x one set of parameters of one test; `cores`: as many workers as there are cores."""
 
     nodeid: str
     target: Target
@@ -194,6 +200,7 @@ class Cell(Struct, frozen=True, kw_only=True):
     body: BodyKind = "worker"
     roles: RoleCounts = ()
     environment: Environment = Environment()
+    cores: bool = False
 
     @property
     def counted(self) -> bool:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     # Keys: module, path, qualname, import_mode, sys_path, kind, method, workers, shape, params (name -> literal),
     # roles (pairs of a name and a number of workers, whose sum is `workers`; the first leads; empty: none),
     # switch_s, control (what replaces the workload: "burn" or "empty", else ""), gil_note (a file that a pool's
-    # worker writes if it ends with the GIL, or None), held (a file for held iterations; only where they are asked for).
+    # worker writes if it ends with the GIL, or None), held (a file for held iterations; only where they are asked for),
+    # cpus (the CPU that each worker is pinned to; empty: none is).
     Setup = dict[str, Any]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn
 
+import msgspec
+
 from ...model import Cell, Executor, Need, Spec, Target, single_cell
 from ...text import did_you_mean
 from .. import metrics
@@ -27,7 +29,8 @@ from .grammar import (
 
 
 def check(contract: Contract, spec: Spec) -> None:
-    """Raise ContractError if the test does not have the cells that the contract is about."""
+    """Raise ContractError if the test does not have the cells that the contract is about, on any machine."""
+    spec = _with_more_cores(spec)
     for name in all_names(contract):
         if name.where is not None:
             _check_where(contract, spec, name, name.where)
@@ -39,6 +42,15 @@ def check(contract: Contract, spec: Spec) -> None:
         _check_metric(contract, name, cells)
     if not any(concerns(contract, cell, cells) for cell in cells):
         raise ContractError("it is about no cell of this test", contract.text, 0)
+
+
+def _with_more_cores(spec: Spec) -> Spec:
+    """The test as on a machine with more cores than it names: whether a contract is right is the same everywhere."""
+    if not spec.cores:
+        return spec
+    numbers = [count for count in spec.workers if not (spec.cores_named and count == spec.cores)]
+    cores = max(numbers, default=1) + 1
+    return msgspec.structs.replace(spec, workers=(*numbers, cores), cores=cores, cores_named=True)
 
 
 def _check_metric(contract: Contract, name: Name, cells: Sequence[Cell]) -> None:
@@ -80,8 +92,12 @@ def _check_where(contract: Contract, spec: Spec, name: Name, where: Where) -> No
         fail(f"the test does not {where.method}: {there}", "method")
     if where.workers is not None and spec.workers.count(where.workers) > 1:
         fail(f"several cells have {where.workers} workers: name a role with its number", "workers")
-    if where.workers is not None and where.workers not in spec.workers:
-        fail(f"no cell has {where.workers} workers: there are {_and(spec.workers)}", "workers")
+    written = [count for count in spec.workers if count != spec.cores]
+    if where.workers is not None and where.workers not in written:
+        named = [*written, "cores"] if spec.cores else written
+        fail(f"no cell has {where.workers} workers: there are {_and(named)}", "workers")
+    if where.cores and not spec.cores:
+        fail("no cell has wcores: give the test workers=[1, 'cores']", "workers")
     if where.workers == 1 and name.metric in SCALINGS:
         fail(f"{name.metric} is of cells with more than one worker", "workers")
     if where.target is not None and spec.pythons is not None and not _among(where.target, spec.pythons):
@@ -112,7 +128,7 @@ def _check_program(
     for second in (*named[1:], *others[1:]):
         fail(f"{second} is a second {'program' if second in named else 'target'}; one is enough", f"word {second}")
     executor = next(each for each in executors if each.label in (named or names))
-    if where.workers is not None and not any(map(executor.counted, spec.environments)):
+    if (where.workers is not None or where.cores) and not any(map(executor.counted, spec.environments)):
         fail(f"{executor.label} does not take a number of workers", "workers")
     if others and where.kind == "command":
         fail("a command has no target: it runs once for all targets", f"word {others[0]}")
@@ -156,6 +172,7 @@ def _possible(contract: Contract, spec: Spec) -> list[Cell]:
             roles=roles,
             body="server" if executor.kind == "server" else "worker",
             environment=environment,
+            cores=workers == spec.cores,
         )
         for target in dict.fromkeys(targets)
         for workers, roles in zip(spec.workers, role_counts, strict=True)
@@ -225,6 +242,8 @@ def _has_workers(cell: Cell, where: Where, hand: Cell) -> bool:
     """Whether it has the named workers, and the workers of the cell at hand where none are named."""
     if where.workers is not None:
         return cell.workers == where.workers
+    if where.cores:
+        return cell.cores
     if not cell.counted:
         return True
     if not where.roles:

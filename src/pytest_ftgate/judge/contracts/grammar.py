@@ -66,12 +66,13 @@ class Where(Struct, frozen=True, kw_only=True):
     """The cell that a metric is of; None leaves a part to the cell at hand, and a method to the only one there is.
 
     `roles` are words such as `writer4`. `words` are the words in the brackets of a program: its name, target, or both.
-    `variables` are environment variables as in the ids of cells: `OMP_NUM_THREADS:1`.
+    `cores` is set by `wcores`. `variables` are environment variables as in the ids of cells: `OMP_NUM_THREADS:1`.
     """
 
     kind: str
     method: str | None = None
     workers: int | None = None
+    cores: bool = False
     target: str | None = None
     roles: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
@@ -135,7 +136,7 @@ class Token(Struct, frozen=True, kw_only=True):
 _NUMBER = re.compile(r"(?:[0-9][0-9_]*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NAME = re.compile(r"[^\W\d]\w*")
 _SIGN = re.compile(r"<=|>=|==|[-+*/()<>%.]")
-_WORKERS = re.compile(r"w([0-9]+)")
+_WORKERS = re.compile(r"w([0-9]+|cores)")
 _ROLE = re.compile(r"[^\W\d]\w*[0-9]")
 _VARIABLE = re.compile(r"([A-Za-z_]\w+)[:=](.*)", re.ASCII)
 _TARGET = re.compile(r"[0-9]|.*[/\\]|~", re.DOTALL)
@@ -352,7 +353,7 @@ class _Parser:
     def qualifier(self, kind: str, item: str, at: int) -> tuple[str, str]:
         workers = _WORKERS.fullmatch(item)
         if workers:
-            if not int(workers[1]):
+            if workers[1].isdigit() and not int(workers[1]):
                 self.fail("a cell has one worker at least", at)
             return "workers", workers[1]
         if item in METHODS:
@@ -385,7 +386,8 @@ def _where(kind: str, fields: Mapping[str, str]) -> Where:
     return Where(
         kind=kind,
         method=fields.get("method"),
-        workers=int(fields["workers"]) if "workers" in fields else None,
+        workers=int(fields["workers"]) if fields.get("workers", "cores") != "cores" else None,
+        cores=fields.get("workers") == "cores",
         target=fields.get("target"),
         roles=tuple(value for field, value in fields.items() if field.startswith("role ")),
         words=tuple(value for field, value in fields.items() if field.startswith("word ")),

@@ -27,6 +27,7 @@ from ...model import (
 from ...runner.locks.sites import FOLDER, OFF, WINDOW
 from ...runner.protocol import BARRIER, HOLD, PROTOCOL
 from ...runner.reads import READS
+from ..cores import pinned
 from ..launch import CellUnsupported, Held, LaunchFailed, Request, setup_of
 from ..watch import lock_waits
 from ..watch.memory import barrier_point, hold_needed_s
@@ -61,9 +62,10 @@ class _Result(msgspec.Struct):
 def job_of(request: Request, result: Path, control: tuple[int, int]) -> dict[str, Any]:
     """The job file's content, plain JSON."""
     setup = setup_of(request.cell, request.spec, stand_in=request.stand_in)
+    setup |= {"held": f"{result}.held", "cpus": pinned(request.cell, request.spec)}
     return {
         "protocol": PROTOCOL,
-        "setup": {**setup, "gil_note": None if request.expect_gil else f"{result}.gil", "held": f"{result}.held"},
+        "setup": {**setup, "gil_note": None if request.expect_gil else f"{result}.gil"},
         "fresh": request.spec.reuse == "fresh",
         "expect_gil": request.expect_gil,
         "control": list(control),
