@@ -43,9 +43,9 @@ from pytest_ftgate.measure.run_context import Floors
 from pytest_ftgate.measure.time_round import BARE_LOCKS, LOCK_ITERATIONS
 from pytest_ftgate.model import Environment, Executor, Group, Program, Sample, Settings, WorkloadError
 from pytest_ftgate.model.launch import EVERYTHING, Need
-from pytest_ftgate.runner.protocol import BARRIER, CHECK, COLD, HOLD, MEASURED, WARMUP
+from pytest_ftgate.runner.protocol import BARRIER, CHECK, CHECKED_COLD, COLD, HOLD, MEASURED, WARMUP
 
-ITERATIONS = (COLD, WARMUP, MEASURED, CHECK)
+ITERATIONS = (COLD, CHECKED_COLD, WARMUP, MEASURED, CHECK)
 MOST_LOCK_ITERATIONS = max(LOCK_ITERATIONS)
 MOST_BARRIERS = max(BARRIERS)
 READY = PreparedTarget(interpreter=GIL, python="/opt/env/bin/python", key="build", environment={"A": "1"})
@@ -106,7 +106,7 @@ def test_never_two_at_once() -> None:
     run_of(launcher).measure()
     working = [event for event in launcher.events if event.ended_ns > event.began_ns]
     assert all(later.began_ns >= event.ended_ns for event, later in pairwise(working))
-    assert {event.at.event for event in working} == {"ready", *ITERATIONS, HOLD, BARRIER, "finish"}
+    assert {event.at.event for event in working} == {"ready", *ITERATIONS, HOLD, BARRIER, "finish"} - {CHECKED_COLD}
 
 
 def test_all_sides_of_a_round_are_started_together() -> None:
@@ -333,7 +333,9 @@ def test_cold_iterations_warm_ups_and_checks_are_kept_apart() -> None:
         # One call is too short a warm-up where an iteration has many.
         ({}, 3_000, (COLD, CHECK, MEASURED, CHECK), (COLD, WARMUP, MEASURED, CHECK)),
         ({"duration_s": 0.2}, MS, (COLD, WARMUP, MEASURED), (COLD, WARMUP, MEASURED)),
-        ({}, 6_000 * MS, (COLD, CHECK, MEASURED), (COLD, CHECK, MEASURED)),
+        # The cold iteration warms a long body up, and compares its results once it is known to be long.
+        ({}, 6_000 * MS, (COLD, CHECK, MEASURED), (CHECKED_COLD, MEASURED)),
+        ({"warmup": 1.0}, 6_000 * MS, (COLD, CHECK, MEASURED), (COLD, CHECK, MEASURED)),
     ],
 )
 def test_results_are_compared_in_every_launch_and_twice_in_the_first(
@@ -532,7 +534,7 @@ def test_long_iterations_have_a_shorter_pilot_and_none_for_the_tail_alone() -> N
         return [len(launch.iterations) for launch in sample.launches]
 
     assert first_two(5 * MS) == [10, 10]
-    assert first_two(2000 * MS) == [2, 2]
+    assert first_two(2000 * MS) == [2, 1]
 
 
 def test_a_pair_of_long_bodies_takes_little_more_than_what_they_need() -> None:
@@ -540,6 +542,21 @@ def test_a_pair_of_long_bodies_takes_little_more_than_what_they_need() -> None:
     limits = Limits(floor=13, at_most=80, budget_s=60.0, least_iterations=10)
     paired(launcher, stopping_rule=lambda _: {}, limits=limits).measure()
     assert launcher.clock() < 40
+
+
+def test_a_body_of_five_seconds_has_five_pairs_in_three_minutes() -> None:
+    """What an unchanged cell needs; memory and lock wait are decided after two."""
+    launcher = FakeLauncher(wall_ns=steady(5000 * MS))
+    limits = Limits(floor=80, at_most=80, budget_s=180.0, least_iterations=10)
+
+    def rule(samples: Sequence[Sample]) -> dict[str, frozenset[Need]]:
+        needs: frozenset[Need] = frozenset({"time"}) if len(samples[0].memory) >= 2 else EVERYTHING
+        return {sample.cell.nodeid: needs for sample in samples}
+
+    (sample,) = paired(launcher, stopping_rule=rule, limits=limits).measure()
+    assert len(sample.launches) >= 5
+    assert all(launch.cold is not None for launch in sample.launches)
+    assert not launcher.of(BARRIER)
 
 
 def test_noise_within_launches_takes_more_iterations() -> None:
@@ -583,7 +600,7 @@ def test_what_only_informs_is_left_out_where_iterations_are_long() -> None:
         assert {len(launch.iterations) for launch in sample.locks} <= {1, 2}
         assert {len(launch.barriers) for launch in sample.memory} <= {1, 2}
         assert sample.memory[0].sampling_cost is None
-    assert len(samples[0].launches) == 2
+    assert len(samples[0].launches) == 3
     assert launcher.clock() < 61
     short = FakeLauncher(wall_ns=steady(5 * MS))
     sample, _ = measured(short, limits=Limits(budget_s=40.0))

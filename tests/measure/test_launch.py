@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-import json
+import marshal
 import os
 import shutil
 import subprocess
@@ -25,7 +25,7 @@ from pytest_ftgate.measure.launchers.workload import WorkloadLauncher
 from pytest_ftgate.measure.run_context import RunningLaunch
 from pytest_ftgate.measure.watch import processes
 from pytest_ftgate.model import Iteration, Launch, MemoryPoint, Param, Settings, Spec, Timer, to_builtins
-from pytest_ftgate.runner.protocol import BARRIER, CHECK, COLD, HOLD, MEASURED, PROTOCOL, WARMUP
+from pytest_ftgate.runner.protocol import BARRIER, CHECK, COLD, HOLD, MARSHAL, MEASURED, PROTOCOL, WARMUP
 from pytest_ftgate.runner.record import LaunchRecord
 
 ITERATION = Iteration(start_ns=1, work_ns=2, join_ns=3, wall_ns=6, cpu_ns=4, ops=2, rate=1e9)
@@ -50,10 +50,10 @@ def request_of(spec: Spec | None = None, *, settings: Settings | None = None, **
 # -- the job -------------------------------------------------------------------------------------------------------
 
 
-def test_a_job_holds_what_the_runner_needs_and_is_plain_json(tmp_path: Path) -> None:
-    job = workload.job_of(request_of(), tmp_path / "result.json", (5, 6))
-    assert json.loads(json.dumps(job)) == job
-    assert (job["protocol"], job["control"], job["result"]) == (PROTOCOL, [5, 6], str(tmp_path / "result.json"))
+def test_a_job_holds_what_the_runner_needs_and_is_plain_values(tmp_path: Path) -> None:
+    job = workload.job_of(request_of(), tmp_path / "result", (5, 6))
+    assert marshal.loads(marshal.dumps(job, MARSHAL)) == job
+    assert (job["protocol"], job["control"], job["result"]) == (PROTOCOL, [5, 6], str(tmp_path / "result"))
     assert (job["fresh"], job["expect_gil"]) == (True, False)
     setup = job["setup"]
     assert (setup["kind"], setup["method"], setup["workers"], setup["shape"]) == ("processes", "fork", 3, "worker")
@@ -65,7 +65,7 @@ def test_a_job_holds_what_the_runner_needs_and_is_plain_json(tmp_path: Path) -> 
     [("own", ("", False)), ("control", ("burn", False)), ("locks", ("", True)), ("empty", ("empty", False))],
 )
 def test_a_pool_and_what_a_launch_runs_are_said(side: str, said: tuple[str, bool]) -> None:
-    job = workload.job_of(request_of(spec_of("fork", reuse="pool"), role=side), Path("result.json"), (5, 6))
+    job = workload.job_of(request_of(spec_of("fork", reuse="pool"), role=side), Path("result"), (5, 6))
     assert (job["fresh"], job["setup"]["control"], job["locks"]) == (False, *said)
 
 
@@ -201,7 +201,7 @@ def test_a_full_disk_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def full(*_: object, **__: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     start_fails(WorkloadLauncher(tmp_path, tmp_path / "work"), request_of(), "No space left on device")
 
 
@@ -256,7 +256,7 @@ def test_what_the_runner_keeps_is_a_launch() -> None:
     for kind in (COLD, WARMUP, CHECK, MEASURED, HOLD, BARRIER):
         record.add(kind, plain, reports)
     record.results.add("42")
-    launch = msgspec.convert(json.loads(json.dumps(record.as_json())), Launch)
+    launch = msgspec.convert(marshal.loads(marshal.dumps(record.as_json(), MARSHAL)), Launch)
     assert launch == Launch(
         cold=ITERATION,
         iterations=(ITERATION, ITERATION),

@@ -18,7 +18,7 @@ from pytest_ftgate.measure.launchers.runner_copy import install_runner
 from pytest_ftgate.measure.launchers.workload import WorkloadHandle
 from pytest_ftgate.measure.watch import proc, processes
 from pytest_ftgate.model import Executor, Param, Settings
-from pytest_ftgate.runner.protocol import CHECK, COLD, MEASURED, WARMUP
+from pytest_ftgate.runner.protocol import CHECK, CHECKED_COLD, COLD, MEASURED, WARMUP
 
 ALL = (SERIAL, THREADS, FORK, FORKSERVER, SPAWN, INTERPRETERS, TASKS)
 POOLS = ALL[:-1]
@@ -255,6 +255,21 @@ def test_importlib_mode_and_relative_imports(bench: Bench, executor: Executor) -
     assert handle.finish().results == ("5; 5",)
 
 
+def test_a_checked_cold_iteration_has_results_and_no_join(bench: Bench) -> None:
+    """The join has the transfer of the results in it."""
+    bench.write("""
+        @ftgate.compare(threads)
+        def test_it(worker):
+            return 5
+    """)
+    handle = bench.start(FORK, workers=1)
+    handle.ready()
+    iteration = handle.iteration(CHECKED_COLD)
+    assert (iteration.join_ns, iteration.wall_ns) == (0, iteration.start_ns + iteration.work_ns)
+    launch = handle.finish()
+    assert (launch.cold, launch.results, launch.iterations) == (iteration, ("5",), ())
+
+
 def test_the_target_sees_a_stub_of_pytest(bench: Bench) -> None:
     bench.write("""
         import sys
@@ -298,6 +313,23 @@ def test_a_cell_loads_its_own_executor_only(bench: Bench, executor: Executor, ow
     handle.ready()
     handle.iteration(CHECK)
     assert handle.finish().results == (repr(["base", "factory", *own]),)
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_a_launch_of_threads_loads_few_modules(bench: Bench, build: str) -> None:
+    """Each module counts as memory of the workload: json alone brings a megabyte."""
+    bench.write("""
+        import sys
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            heavy = {"json", "re", "enum", "signal", "functools", "collections", "traceback", "inspect", "typing"}
+            return sorted(heavy & set(sys.modules))
+    """)
+    handle = bench.start(THREADS, build=build, workers=1)
+    handle.ready()
+    handle.iteration(CHECK)
+    assert handle.finish().results == ("[]",)
 
 
 @pytest.mark.parametrize("executor", [THREADS, SPAWN, INTERPRETERS], ids=lambda executor: executor.label)

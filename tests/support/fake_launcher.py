@@ -39,7 +39,7 @@ from pytest_ftgate.model import (
 )
 from pytest_ftgate.run.config import RunConfig
 from pytest_ftgate.runner.locks.sites import bucket_of
-from pytest_ftgate.runner.protocol import BARRIER, COLD, HOLD, MEASURED, WARMUP
+from pytest_ftgate.runner.protocol import BARRIER, CHECKED_COLD, COLD, HOLD, MEASURED, WARMUP
 
 MS = 1_000_000
 MIB = 1 << 20
@@ -208,7 +208,7 @@ class FakeHandle:
         assert kind not in (HOLD, BARRIER)
         one_ns = self.launcher.wall_ns(self.at(kind, loops, window_ns))
         wall_ns = window_ns or round(one_ns * loops)
-        if kind == COLD:
+        if kind in (COLD, CHECKED_COLD):
             self.launcher.orders[self.side] += 1
         self.happen(kind, wall_ns, loops, window_ns)
         iteration = Iteration(
@@ -220,7 +220,7 @@ class FakeHandle:
             ops=round(window_ns / one_ns) if window_ns and one_ns else loops,
             rate=1e9 / one_ns if one_ns else 0.0,
         )
-        if kind == COLD:
+        if kind in (COLD, CHECKED_COLD):
             self.cold = iteration
         if kind == MEASURED:
             self.iterations.append(iteration)

@@ -25,6 +25,8 @@ ESTIMATED_FROM = 4
 """Launches of a cell from which it is estimated."""
 CHEAP_NS = 2e9
 """What more than the least iterations of a round's launches may take."""
+DEAR_SHARE = 0.1
+"""The share of the time that the iterations which show the spread may take."""
 LEAST_LAUNCHES = 2
 RESOLUTIONS_PER_VALUE = 1000
 
@@ -73,6 +75,8 @@ class IterationPlan:
         self.count = limits.iterations
         self.taken = 0
         """The iterations of the latest launches."""
+        self.long = False
+        """Whether an iteration of each cell is long."""
 
     @property
     def window_ns(self) -> int:
@@ -97,11 +101,17 @@ class IterationPlan:
     @property
     def least(self) -> int:
         """The fewest iterations of a launch."""
-        return min(LEAST_ITERATIONS, self.limits.iterations or self.most)
+        return min(1 if self.long else LEAST_ITERATIONS, self.limits.iterations or self.most)
 
     def pilot(self, iteration_ns: float) -> int:
-        """The iterations after which the number of iterations is decided: fewer where one of each launch is long."""
-        return min(PILOT_ITERATIONS if PILOT_ITERATIONS * iteration_ns <= CHEAP_NS else LEAST_ITERATIONS, self.most)
+        """The iterations after which the number of iterations is decided: fewer where one of each launch is long.
+
+        Only one where two would take more than a tenth of the time: of these the spread is not known.
+        """
+        if PILOT_ITERATIONS * iteration_ns <= CHEAP_NS:
+            return min(PILOT_ITERATIONS, self.most)
+        dear = LEAST_ITERATIONS * iteration_ns > DEAR_SHARE * self.limits.budget_s * 1e9
+        return self.least if dear else min(LEAST_ITERATIONS, self.most)
 
     @property
     def planned(self) -> int:

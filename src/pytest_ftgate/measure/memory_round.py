@@ -13,7 +13,7 @@ from ..runner.protocol import WARMUP
 from .budget import LEAST_LAUNCHES, TimeIsUp
 from .cell_run import CellRun
 from .launch import Handle, Held, LaunchRole
-from .run_context import RunContext, RunningLaunch
+from .run_context import LONG_NS, RunContext, RunningLaunch
 
 HOLD_S, PAIRED_HOLD_S = 0.25, 0.1
 """How long workers are held at least; in a paired comparison long enough for what is judged."""
@@ -162,8 +162,10 @@ class MemoryRound:
         return ()
 
     def _barrier_count(self, cell_run: CellRun) -> int:
-        """One in a paired comparison, where it only shows the memory of each process group."""
-        return 1 if cell_run.paired else self.context.most(BARRIERS, cell_run.longest_ns, 0.15)
+        """One in a paired comparison, where it only shows the memory of each process group; none where that is long."""
+        if cell_run.paired:
+            return int(cell_run.longest_ns < LONG_NS)
+        return self.context.most(BARRIERS, cell_run.longest_ns, 0.15)
 
     def _growth_launch(self, cell_run: CellRun, role: LaunchRole) -> Launch:
         """More barriers after some warm-ups; the allocator keeps nothing of what is freed."""

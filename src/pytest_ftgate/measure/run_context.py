@@ -19,6 +19,8 @@ from .launch import Handle, Launcher, LaunchRole, Request
 T = TypeVar("T")
 
 
+LONG_NS = 500_000_000
+"""Iterations as long as this are so steady that few are needed, and none that only warms a launch up."""
 Floors: TypeAlias = dict[tuple[FloorKey, bool], Launch]
 """Launches of empty workloads, and whether they show growth."""
 

@@ -8,19 +8,17 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 
 from ..model import WINDOW_S, iteration_value
-from ..runner.protocol import CHECK, COLD, MEASURED, WARMUP
+from ..runner.protocol import CHECK, CHECKED_COLD, COLD, MEASURED, WARMUP
 from . import budget
 from .cell_run import CellRun, Family
 from .launch import LaunchRole
 from .memory_round import MemoryRound
-from .run_context import RunContext, RunningLaunch
+from .run_context import LONG_NS, RunContext, RunningLaunch
 
 LOCK_ITERATIONS = 5, 2, 1
 """Iterations of the launch with the lock probe, the first of a round: as many of them as take a part of it."""
 BARE_LOCKS = 6
 """Launches with the lock probe that have a bare one beside them even where the time is decided."""
-LONG_NS = 500_000_000
-"""Of iterations as long as this, the launch with the lock probe has none that only warm it up."""
 ROLES: dict[LaunchRole, str] = {"own": "", "control": "its control workload ", "locks": "with the lock probe, it "}
 """The roles in the order in which they start, and what a reason begins with where such a launch failed."""
 
@@ -129,11 +127,19 @@ class TimeRound:
         launch.latest_wall_ns = launch.handle.iteration(kind, loops, self._window_ns(launch)).wall_ns
 
     def _first(self, launches: Sequence[RunningLaunch]) -> None:
-        """The cold iterations. Nobody reads that of the lock probe: where it is long, its warm-up comes first."""
-        self._each(_bare(launches), "first iteration", lambda launch: self._unmeasured(launch, COLD, 1))
-        long = {launch.cell_run for launch in launches if (launch.latest_wall_ns or 0) >= LONG_NS}
+        """The cold iterations. Nobody reads that of the lock probe: where it is long, there is none."""
+        self._each(_bare(launches), "first iteration", self._cold)
+        own = [launch for launch in launches if launch.role == "own" and launch.cell_run.alive]
+        self.iterations.long = bool(own) and all(map(_is_long, own))
+        long = {launch.cell_run for launch in launches if _is_long(launch)}
         probed = [launch for launch in launches if launch.role == "locks" and launch.cell_run not in long]
-        self._each(probed, "first iteration", lambda launch: self._unmeasured(launch, COLD, 1))
+        self._each(probed, "first iteration", self._cold)
+
+    def _cold(self, launch: RunningLaunch) -> None:
+        """If it is known to be long, it compares results too: nothing warms it up."""
+        checked = _is_long(launch) and self._warmups(launch) == 0 and self._has_results(launch)
+        self._unmeasured(launch, CHECKED_COLD if checked else COLD, 1)
+        launch.checked = checked
 
     # -- results -----------------------------------------------------------------------------------------------
 
@@ -180,9 +186,15 @@ class TimeRound:
         self._unmeasured(launch, WARMUP, self._loops(launch))
 
     def _warmups(self, launch: RunningLaunch) -> int:
-        """The control workload needs one, whatever the test asks for; the lock probe counts operations in its own."""
-        warmups = self.iterations.warmups
-        return {"control": 1, "locks": max(1, warmups)}.get(launch.role, warmups)
+        """The control workload needs one, whatever the test asks for; the lock probe counts operations in its own.
+
+        If a body is known to be long, nothing warms it up after the first round unless the test asks for it.
+        """
+        if launch.role == "control":
+            return 1
+        if self.number and _is_long(launch) and launch.cell_run.spec.warmup is None:
+            return 0
+        return max(launch.role == "locks", self.iterations.warmups)
 
     def _calibrated(self, launches: Sequence[RunningLaunch]) -> int | None:
         """Loops from each cell's last iteration so far: a warm-up, or the cold one where no warm-up was asked for."""
@@ -271,6 +283,11 @@ def ratios_of(own: Sequence[float], other: Sequence[float]) -> list[float]:
     """The ratios of paired iterations; a pair in which either has no value (NaN: no operation ended) is left out."""
     ratios = (value / paired for value, paired in zip(own, other, strict=False))
     return [ratio for ratio in ratios if math.isfinite(ratio)]
+
+
+def _is_long(launch: RunningLaunch) -> bool:
+    """Whether its cell's iterations are long, as far as this launch or an earlier one has shown."""
+    return max(launch.latest_wall_ns or 0, launch.cell_run.longest_ns) >= LONG_NS
 
 
 def _bare(launches: Sequence[RunningLaunch]) -> list[RunningLaunch]:

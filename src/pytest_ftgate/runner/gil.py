@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-import warnings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 _BEFORE = "global interpreter lock (GIL) has been enabled to load module '"
@@ -23,10 +23,14 @@ class GilWatch:
 
     def __init__(self) -> None:
         self.module = ""
-        self._show = warnings.showwarning
+        self._show: Callable[..., None] | None = None
 
     def install(self) -> None:
         """Listen to warnings from now on. Call it before the workload is imported."""
+        if gil_enabled():
+            return
+        import warnings
+
         if warnings.showwarning != self._listen:
             self._show = warnings.showwarning
             warnings.showwarning = self._listen
@@ -35,7 +39,8 @@ class GilWatch:
         after = str(message).partition(_BEFORE)[2]
         if after:
             self.module = self.module or after.partition("'")[0]
-        self._show(message, *args, **kwargs)
+        if self._show is not None:
+            self._show(message, *args, **kwargs)
 
 
 watch = GilWatch()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import gc
-import json
+import marshal
 import os
-import signal
 import sys
 
 from . import loading
@@ -17,13 +16,17 @@ from .primitives import context_of, make_shared_objects
 from .protocol import (
     BARRIER,
     CHECK,
+    CHECKED_COLD,
     HOLD,
+    LENGTH_BYTES,
+    MARSHAL,
     MEASURED,
     PROTOCOL,
     WARMUP,
     Failure,
     ProtocolError,
     Unsupported,
+    framed,
 )
 from .record import LaunchRecord
 from .worker import AT_BARRIER, CHECKING, HOLDING, VALUES, Order, explain
@@ -37,27 +40,43 @@ if TYPE_CHECKING:
 
 
 class ControlPipes:
-    """The pair of pipes to the controller; one JSON line per message. The workload's children do not get them."""
+    """The pair of pipes to the controller. The workload's children do not get them."""
 
     def __init__(self, read: int, write: int) -> None:
         os.set_inheritable(read, False)
         os.set_inheritable(write, False)
-        self.reader = os.fdopen(read, "r", encoding="utf-8")
+        self.read = read
         self.write = write
 
-    def receive(self) -> dict[str, Any] | None:
-        """The next message; None if the controller has ended."""
-        line = self.reader.readline()
-        return json.loads(line) if line else None
+    def receive(self) -> dict[str, Any]:
+        """The next message. If the controller has ended, no process of this launch outlives it."""
+        length = int.from_bytes(self._receive(LENGTH_BYTES), "little")
+        message: dict[str, Any] = marshal.loads(self._receive(length))
+        return message
+
+    def _receive(self, size: int) -> bytes:
+        received = b""
+        while len(received) < size:
+            part = os.read(self.read, size - len(received))
+            if not part:
+                _end_launch()
+            received += part
+        return received
 
     def send(self, message: dict[str, Any]) -> None:
         """Send one message. If the controller has ended, the next `receive` notices it."""
-        left = (json.dumps(message) + "\n").encode()
+        left = framed(message)
         try:
             while left:
                 left = left[os.write(self.write, left) :]
         except BrokenPipeError:
             pass
+
+
+def _end_launch() -> None:
+    from signal import SIGKILL
+
+    os.killpg(0, SIGKILL)
 
 
 class ReleaseObserver(Observer):
@@ -79,12 +98,11 @@ class BarrierObserver(Observer):
         self.settled = settled
 
     def at_barrier(self, executor: Any) -> None:
-        """Waits for the controller; without one nothing of this launch may go on."""
+        """Waits for the controller."""
         if self.settled:
             _settle()
         self.control.send({"event": "at_barrier", "processes": executor.process_map()})
-        if self.control.receive() is None:
-            os.killpg(0, signal.SIGKILL)
+        self.control.receive()
 
 
 def _settle() -> None:
@@ -97,7 +115,7 @@ def _settle() -> None:
     gc.collect()
 
 
-FLAGS = {CHECK: CHECKING, HOLD: HOLDING, BARRIER: AT_BARRIER}
+FLAGS = {CHECK: CHECKING, CHECKED_COLD: CHECKING, HOLD: HOLDING, BARRIER: AT_BARRIER}
 
 
 class MeasuredCell:
@@ -146,6 +164,8 @@ class MeasuredCell:
             self.check_gil(report["gil"], report["gil_module"])
         if checking and not message["window_ns"]:
             self._check(outcome, checks_itself)
+        if kind == CHECKED_COLD:
+            outcome.join_ns = 0
         iteration = _iteration(outcome)
         self.record.add(kind, iteration, outcome.reports)
         return iteration
@@ -201,8 +221,8 @@ def _iteration(outcome: IterationResult) -> dict[str, Any]:
 
 
 def _read_job(path: str) -> dict[str, Any]:
-    with open(path, encoding="utf-8") as file:
-        job: dict[str, Any] = json.load(file)
+    with open(path, "rb") as file:
+        job: dict[str, Any] = marshal.load(file)
     if job.get("protocol") != PROTOCOL:
         raise ProtocolError(
             f"the job speaks protocol {job.get('protocol')}, this runner {PROTOCOL}: "
@@ -213,9 +233,14 @@ def _read_job(path: str) -> dict[str, Any]:
 
 def _write_result(path: str, result: dict[str, Any]) -> None:
     unfinished = path + ".part"
-    with open(unfinished, "w", encoding="utf-8") as file:
-        json.dump(result, file)
+    with open(unfinished, "wb") as file:
+        marshal.dump(result, file, MARSHAL)
     os.replace(unfinished, path)
+
+
+def _printable(text: str) -> str:
+    """The text with its lone surrogates escaped: no report can hold them."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _lock_probe() -> Any:
@@ -230,10 +255,6 @@ def _lock_probe() -> Any:
 def _interleave(cell: MeasuredCell, control: ControlPipes, settled: bool) -> None:
     while True:
         message = control.receive()
-        if message is None:
-            # The controller has ended: no process of this launch may outlive it.
-            os.killpg(0, signal.SIGKILL)
-            return
         if message["do"] == "finish":
             cell.close()
             return
@@ -255,7 +276,7 @@ def main(argv: list[str]) -> int:
     except Unsupported as unsupported:
         result["unsupported"] = str(unsupported)
     except BaseException as error:
-        reason, detail = explain(error)
+        reason, detail = map(_printable, explain(error))
         result["error"] = {"reason": reason, "detail": detail}
     launch = cell.record.as_json() if cell is not None else {}
     result["launch"] = {**launch, "gil_enabled": gil_enabled()}
@@ -263,7 +284,6 @@ def main(argv: list[str]) -> int:
     _write_result(job["result"], result)
     control.send({"event": "closed"})
     # Before this process ends, the controller looks for children that were left behind.
-    if control.receive() is None:
-        os.killpg(0, signal.SIGKILL)
+    control.receive()
     sys.stdout.flush()
     return 0

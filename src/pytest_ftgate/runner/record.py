@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .protocol import COLD, HOLD, MEASURED, WARMUP
+from .protocol import CHECKED_COLD, COLD, HOLD, MEASURED, WARMUP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class LaunchRecord:
 
         Each report has `counters`, `timers` (count, total and maximum in ns) and `peaks` by name.
         """
-        if kind == COLD:
+        if kind in (COLD, CHECKED_COLD):
             self.cold = iteration
         if kind == WARMUP:
             self.warmed_ops += iteration["ops"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import marshal
 import os
 import select
 import shutil
@@ -25,7 +25,7 @@ from ...model import (
     WorkloadError,
 )
 from ...runner.locks.sites import FOLDER, OFF, WINDOW
-from ...runner.protocol import BARRIER, HOLD, PROTOCOL
+from ...runner.protocol import BARRIER, HOLD, LENGTH_BYTES, MARSHAL, PROTOCOL, framed
 from ...runner.reads import READS
 from ..cores import pinned
 from ..launch import CellUnsupported, Held, LaunchFailed, Request, setup_of
@@ -60,7 +60,7 @@ class _Result(msgspec.Struct):
 
 
 def job_of(request: Request, result: Path, control: tuple[int, int]) -> dict[str, Any]:
-    """The job file's content, plain JSON."""
+    """The job file's content, plain values."""
     setup = setup_of(request.cell, request.spec, stand_in=request.stand_in)
     setup |= {"held": f"{result}.held", "cpus": pinned(request.cell, request.spec)}
     return {
@@ -138,9 +138,8 @@ class WorkloadLauncher:
                 environment |= lock_environment(self.runner, folder / LOCKS)
             if request.reads:
                 environment |= {READS: request.reads, **_start_hook(self.runner)}
-            job = folder / "job.json"
-            content = json.dumps(job_of(request, folder / "result.json", (to_child, from_child)))
-            job.write_text(content, encoding="utf-8")
+            job = folder / "job"
+            job.write_bytes(marshal.dumps(job_of(request, folder / "result", (to_child, from_child)), MARSHAL))
             words = [request.python, "-P", "-s", str(self.runner / "pytest_ftgate" / "runner"), str(job)]
             process = Process.start(words, environment, stdout=PipeOutput(), pass_fds=(to_child, from_child))
         except BaseException as error:
@@ -157,7 +156,7 @@ class WorkloadLauncher:
 
 
 class ControlChannel:
-    """Our ends of the two control pipes of a launch; one JSON line per message."""
+    """Our ends of the two control pipes of a launch."""
 
     def __init__(self, reader: int, writer: int) -> None:
         self.reader = reader
@@ -174,20 +173,28 @@ class ControlChannel:
     def send(self, message: dict[str, Any]) -> None:
         """One message. A launch that has ended is noticed at the next `receive`."""
         with contextlib.suppress(BrokenPipeError):
-            os.write(self.writer, (json.dumps(message) + "\n").encode())
+            os.write(self.writer, framed(message))
+
+    def _complete(self) -> bool:
+        """Whether a whole message has been read."""
+        return len(self.inbox) >= LENGTH_BYTES and len(self.inbox) >= self._end()
+
+    def _end(self) -> int:
+        return LENGTH_BYTES + int.from_bytes(self.inbox[:LENGTH_BYTES], "little")
 
     def waiting(self) -> bool:
         """Whether the launch has sent something that nobody has received yet."""
-        return b"\n" in self.inbox or bool(select.select([self.reader], [], [], 0)[0])
+        return self._complete() or bool(select.select([self.reader], [], [], 0)[0])
 
     def receive(self) -> dict[str, Any] | None:
         """The next message; None while there is none."""
-        if self.waiting() and b"\n" not in self.inbox:
+        if self.waiting() and not self._complete():
             self.inbox += os.read(self.reader, 65536)
-        if b"\n" not in self.inbox:
+        if not self._complete():
             return None
-        line, _, self.inbox = self.inbox.partition(b"\n")
-        message: dict[str, Any] = json.loads(line)
+        end = self._end()
+        message: dict[str, Any] = marshal.loads(self.inbox[LENGTH_BYTES:end])
+        self.inbox = self.inbox[end:]
         return message
 
     def close(self) -> None:
@@ -347,10 +354,10 @@ class WorkloadHandle:
 
     def _result(self) -> _Result:
         """The result file. Raises CellUnsupported or LaunchFailed where it says so, or cannot be read."""
-        path = self.folder / "result.json"
         try:
-            result = msgspec.json.decode(path.read_bytes(), type=_Result)
-        except (OSError, msgspec.DecodeError) as error:
+            content = marshal.loads((self.folder / "result").read_bytes())
+            result = msgspec.convert(content, _Result)
+        except (OSError, EOFError, ValueError, TypeError) as error:  # the last three: of marshal and of msgspec
             raise self.process.failure(f"its result file cannot be read: {error}") from error
         if result.unsupported is not None:
             raise CellUnsupported(result.unsupported)
