@@ -784,6 +784,40 @@ def test_scaling_is_that_of_the_figures_by_order() -> None:
     assert len(numbers("scaling * serial.wall < 1 s", of, other)) == 2
 
 
+def test_the_ceiling_is_the_scaling_of_the_control_workload_by_order() -> None:
+    single = tuple(launch(order, *(5 * wall for wall in DRIFT)) for order in (0, 2, 3))
+    control = tuple(launch(order, *((order + 5) * wall for wall in DRIFT)) for order in (3, 1, 2))
+    own = tuple(launch(order, 10.0, 10.0, 10.0) for order in (1, 2, 3))
+    of = sample(
+        "3.14-threads-w4", *own, control=control, single=(launch(2, 5.0), launch(3, 5.0)), single_control=single
+    )
+    assert time_figures.ceiling_values(of) == pytest.approx({2: 4 * 5 / 7, 3: 4 * 5 / 8})
+    assert numbers("ceiling > 1", of) == pytest.approx([-math.log(4 * 5 / 7), -math.log(4 * 5 / 8)])
+    # By pairs: in each round, how far its scaling of 2 is below what the machine gave in that round.
+    expected = [-math.log(2 / (0.8 * ceiling)) for ceiling in (4 * 5 / 7, 4 * 5 / 8)]
+    assert numbers("scaling >= 0.8 * ceiling", of) == pytest.approx(expected)
+    assert numbers(grammar.keyword_text("scaling", ">= 0.8 * ceiling"), of) == pytest.approx(expected)
+
+
+def test_the_ceiling_of_windows_counts_operations_and_a_pool_has_a_task_for_each_worker() -> None:
+    four, alone = (launch(0, 5.0, 5.0, rate=rate, window_ns=1) for rate in (3000.0, 1000.0))
+    windowed = sample("3.14-threads-w4", launch(0, 5.0, window_ns=1), control=(four,), single_control=(alone,))
+    assert time_figures.ceiling_values(windowed) == pytest.approx({0: 3.0})
+    pooled = msgspec.structs.replace(windowed, cell=msgspec.structs.replace(windowed.cell, body="executor"))
+    assert time_figures.ceiling_values(pooled) == pytest.approx({0: 12.0})
+    assert time_figures.ceiling_values(sample("3.14-threads-w1", control=(four,))) == {}
+
+
+def test_a_contract_on_the_ceiling_needs_one_worker_and_a_workload_in_python() -> None:
+    check(parse("scaling >= 0.8 * ceiling"), spec())
+    with pytest.raises(ContractError, match="ceiling compares with the same cell with one worker"):
+        check(parse("ceiling > 2"), spec(workers=(2,)))
+    with pytest.raises(ContractError, match=r"command.* has no ceiling: it is that of a workload in Python"):
+        check(parse("command[rust].ceiling > 2"), spec(THREADS, program("command", "rust", counted=True)))
+    assert concerned("scaling >= 0.8 * ceiling", cells_with(THREADS)) == ["3.14-threads-w8", "3.14t-threads-w8"]
+    assert not absolute(parse("scaling >= 0.8 * ceiling"))
+
+
 def test_a_division_by_nothing_leaves_the_round_out() -> None:
     of = sample("3.14-threads-w2", locks=(locked(0, 4, 2), locked(1, 4)))
     assert numbers("lock_wait_share / queue_wait_share < 1", of) == pytest.approx([apart(2, 1)])
@@ -845,6 +879,9 @@ def test_nothing_measured_has_no_values() -> None:
 def test_the_launches_that_are_needed() -> None:
     assert metrics_needed(parse("wall < 1 s")) == {"time"}
     assert metrics_needed(parse("gil == off")) == {"time"}
+    assert (
+        metrics_needed(parse("scaling >= 0.8 * ceiling")) == {"time", "control"} == metrics_needed(parse("ceiling > 2"))
+    )
     assert metrics_needed(parse("uss + pss < rss")) == {"memory"}
     assert metrics_needed(parse("lock_wait_share * wall < 1 ms")) == {"time", "locks"}
     assert metrics_needed(parse("latency_p95 + timer.x < 1 ms")) == {"time"}

@@ -1030,6 +1030,30 @@ def test_a_contract_needs_no_baseline(project: Project) -> None:
     assert broken.launches() < 30
 
 
+@pytest.mark.parametrize("against", ["", "main"])
+def test_scaling_is_held_against_what_the_machine_gives(project: Project, against: str) -> None:
+    """Four workers take 1.6 times the time of one in the control workload: this machine scales by 2.5."""
+
+    def scaled(own: float) -> FakeLauncher:
+        def slower(at: At) -> float:
+            return (1.6 if at.control else own) if "w4" in at.label else 1.0
+
+        return day(slower)
+
+    four = f"{TEST}[3.14-threads-w4]"
+    group = of_counts(1, 4)
+    contract = Requirement(text="scaling >= 0.8 * ceiling")
+    group = msgspec.structs.replace(group, spec=msgspec.structs.replace(group.spec, requirements=(contract,)))
+    holds = project.run(scaled(1.7), group, against=against)
+    assert holds.metric(Metric.CONTRACT, four).decision is Decision.PASSED
+    assert holds.metric(Metric.CONTRACT, four).reason.startswith(("2.34 against", "2.35 against", "2.36 against"))
+    broken = project.run(scaled(3.0), group, against=against)
+    assert broken.decision(four) is Decision.BROKEN
+    assert broken.decision(f"{TEST}[3.14-threads-w1]") is not Decision.BROKEN
+    if against:  # a control workload beside each side of the scaling, and none beside the reference
+        assert not [request for request in broken.launcher.requests if request.role == "control" and request.reference]
+
+
 def test_a_contract_is_judged_together_with_what_is_stored(project: Project) -> None:
     project.record(None, required("uss < 64 MiB"))
     outcome = project.run(day(cell_slower(1.3)), required("uss < 64 MiB"))

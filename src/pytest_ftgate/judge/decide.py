@@ -163,7 +163,7 @@ def refused(metric: str, cost: Interval | None, limit: float) -> MetricVerdict |
     """
     if cost is None or cost.level < COST_LEVEL or cost.low <= 1 + limit:
         return None
-    probe, figure, fix = _PROBES[row(metric).need]
+    probe, figure, fix = _PROBES.get(row(metric).need, _PROBES["time"])
     slower = f"{probe} slowed it {cost.value:.2f}x (limit {1 + limit:.2f}x, --ftgate-probe-cost)"
     reason = f"{slower}: {figure} not the workload's alone; {fix}"
     return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason)

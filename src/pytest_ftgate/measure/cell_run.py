@@ -158,6 +158,7 @@ class CellRun:
             growth=tuple(self.growth),
             growth_floor=tuple(self.growth_floor),
             single=tuple(single.launches) if single else (),
+            single_control=tuple(single.control) if single else (),
             error=self.error,
             unsupported=self.unsupported,
             reference=reference,

@@ -297,13 +297,14 @@ def _bare(launches: Sequence[RunningLaunch]) -> list[RunningLaunch]:
 def _roles(cell_run: CellRun, side: CellRun) -> list[LaunchRole]:
     """The launches of a cell or its reference (`side`): a cell without a reference is paired with a control workload.
 
-    The first launches with the lock probe are paired with a bare one, which shows the overhead of the probe.
+    With a reference it has one beside it where a contract compares with that. The first launches with the lock probe
+    are paired with a bare one, which shows the overhead of the probe.
     """
     if not (cell_run.alive and side.alive):
         return []
     bare = "time" in cell_run.needs or ("locks" in cell_run.needs and len(cell_run.locks) < BARE_LOCKS)
     timed: list[LaunchRole] = ["own"] if bare else []
-    if timed and cell_run.reference is None:
+    if timed and (cell_run.reference is None or ("control" in cell_run.needs and side is cell_run)):
         timed.append("control")
     return timed + (["locks"] if "locks" in cell_run.needs else [])
 

@@ -66,6 +66,8 @@ def _why_none(metric: str) -> str:
         return "it is of the answers of a server, see @ftgate.serve"
     if metric.partition(".")[0] in metrics.OWN:
         return "a server has no names of its own for what it does"
+    if metric == "ceiling":
+        return "it is that of a workload in Python, under the same executor"
     if metric in SCALINGS:
         return "it does not take a number of workers"
     return "a program cannot be inspected for it"
@@ -282,4 +284,7 @@ def _found(where: Where | None, hand: Cell, cells: Iterable[Cell]) -> Cell | Non
 
 def metrics_needed(contract: Contract) -> set[Need]:
     """The kinds of launch that the contract needs."""
-    return {"time" if name.metric == "gil" else metrics.row(name.metric).need for name in all_names(contract)}
+    needed: set[Need] = {
+        "time" if name.metric == "gil" else metrics.row(name.metric).need for name in all_names(contract)
+    }
+    return needed | {"time"} if "control" in needed else needed

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NoReturn, TypeAlias, get_args
 
 from ...errors import FtgateError
-from ...model import ExecutorKind, StartMethod, Struct
+from ...model import ExecutorKind, Metric, StartMethod, Struct
 from ...text import did_you_mean, listed
 from .. import metrics
 from ..thresholds import SIZES_BYTES, TIMES_S
@@ -34,13 +34,14 @@ _DIMENSIONS: Final[Mapping[metrics.Unit, Dimension]] = {
     "number": PLAIN,
 }
 METRICS: Final[Mapping[str, Dimension]] = {row.name: _DIMENSIONS[row.unit] for row in metrics.TABLE.values()} | {
-    "gil": PLAIN
+    Metric.CEILING.value: PLAIN,
+    "gil": PLAIN,
 }
 OWN: Final[Mapping[str, Dimension]] = {kind: _DIMENSIONS[own.unit] for kind, own in metrics.OWN.items()}
 PROGRAMS = ("command", "server")
 """Kinds of executors whose cells have a program's name."""
 SHARES = tuple(row.name for row in metrics.TABLE.values() if row.unit == "share")
-SCALINGS = ("scaling", "efficiency")
+SCALINGS = ("scaling", "efficiency", "ceiling")
 KINDS: tuple[str, ...] = get_args(ExecutorKind)
 METHODS: tuple[str, ...] = get_args(StartMethod)
 COMPARISONS = ("<", "<=", ">", ">=", "==")
