@@ -844,7 +844,7 @@ def paired(
     group = group_of(*executors)
     old = msgspec.structs.replace(group.spec, source=msgspec.structs.replace(group.spec.source, path="old.py"))
     there = msgspec.structs.replace(READY, python="/opt/reference/bin/python")
-    references = {cell.nodeid: Reference(spec=old, target=there) for cell in group.cells}
+    references = {cell.nodeid: Reference(cell=cell, spec=old, target=there) for cell in group.cells}
     return InterleavedRun(
         group,
         TARGETS,

@@ -7,11 +7,11 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
-from ..model import Environment, Executor, Generator, Load, Reuse, RoleCounts, Service
-from ..runner.api import LoadToken
+from ..model import Environment, Executor, Reuse, RoleCounts, Service
 from ..runner.loading import shape_of
 from ..text import did_you_mean, listed
-from .reader import KINDS, SERVE_EXAMPLE, Reader
+from .loads import load_of
+from .reader import KINDS, SERVE_EXAMPLE, Reader, is_count
 
 REUSES: tuple[str, ...] = get_args(Reuse)
 BOTH = (
@@ -27,7 +27,6 @@ BOTH = (
     "environment",
 )
 KNOWN = {"compare": ("reuse", "iterations", "cpus", *BOTH, *KINDS), "serve": ("ready", "load", *BOTH)}
-CONNECTIONS = 10
 DEFAULT_WORKERS = 2
 CORES = "cores"
 ROLE = re.compile(r"[A-Za-z_]*[A-Za-z_]")
@@ -58,7 +57,7 @@ class Arguments(Reader):
         if any(isinstance(count, dict) for count in counts):
             role_counts = tuple(dict.fromkeys(self._role_counts(count, counts) for count in counts))
             return tuple(sum(number for _, number in role_count) for role_count in role_counts), role_counts
-        if not counts or not all(_is_count(count) or count == CORES for count in counts):
+        if not counts or not all(is_count(count) or count == CORES for count in counts):
             self.fail(f"workers= takes a whole number from 1, {CORES!r}, or a list of them, not {value!r}")
         cores = self.cores()
         return tuple(dict.fromkeys(cores if count == CORES else count for count in counts)), ()
@@ -110,7 +109,7 @@ class Arguments(Reader):
                 f"workers= takes two or more roles whose names are letters, such as {{'producer': 8, 'writer': 4}}: "
                 f"{roles!r}"
             )
-        if not all(_is_count(count) for count in roles.values()):
+        if not all(is_count(count) for count in roles.values()):
             self.fail(f"workers= takes a whole number from 1 for each role, not {roles!r}")
         return tuple(roles.items())
 
@@ -192,27 +191,12 @@ class Arguments(Reader):
 
     def service(self) -> Service:
         """When a server is ready, and the load on it."""
-        ready, load = self.kwargs.get("ready"), self.kwargs.get("load")
-        if not isinstance(ready, str) or not ready.startswith("http://"):
+        ready = self.kwargs.get("ready")
+        if not isinstance(ready, str) or not ready.startswith(("http://", "https://")):
             self.fail(f"ready= takes the URL that answers once the server is ready, not {ready!r}: {SERVE_EXAMPLE}")
-        if not isinstance(load, LoadToken) or not isinstance(load.path, str) or not load.path:
-            self.fail(f"load= takes load(path, connections=...), not {load!r}: {SERVE_EXAMPLE}")
-        for option in load.options:
-            if option not in ("connections", "generator"):
-                self.fail(f"load(): unknown argument {option!r}; it takes connections and generator")
-        connections = load.options.get("connections", CONNECTIONS)
-        if not _is_count(connections):
-            self.fail(f"load(): connections= takes a whole number from 1, not {connections!r}")
-        generator = load.options.get("generator")
-        if generator not in (None, *get_args(Generator)):
-            self.fail(f"load(): generator= takes {listed(get_args(Generator))}, not {generator!r}")
-        return Service(ready=ready, load=Load(path=load.path, connections=connections, generator=generator))
+        return Service(ready=ready, load=load_of(self))
 
 
 def _word(name: str, value: str) -> str:
     """A variable in the id of a cell, of characters that `-k` takes: `OMP_NUM_THREADS:1`, `OMP_NUM_THREADS:workers`."""
     return f"{name}:{re.sub(r'[^A-Za-z0-9_.:+/-]', '_', re.sub(r'[{}]', '', value))}"
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1

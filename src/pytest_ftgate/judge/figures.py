@@ -94,6 +94,7 @@ def _latency(sample: Sample) -> Latency | None:
         p99_ns=p99,
         max_ns=max(latency.max_ns for latency in every),
         errors=sum(latency.errors for latency in every),
+        asked_per_s=every[0].asked_per_s,
     )
 
 

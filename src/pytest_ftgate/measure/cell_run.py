@@ -29,8 +29,12 @@ class PreparedTarget(Struct, frozen=True, kw_only=True):
 
 
 class Reference(Struct, frozen=True, kw_only=True):
-    """What a cell is paired with: the test as the reference has it, and the target with the reference installed."""
+    """What a cell is paired with: the test as the reference has it, and the target with the reference installed.
 
+    `cell` is the cell itself, but for the target of a reference that has another interpreter.
+    """
+
+    cell: Cell
     spec: Spec
     target: PreparedTarget
 
@@ -46,7 +50,7 @@ class CellRun:
         self.started_first: CellRun | None = None
         self.reference: CellRun | None = None
         if reference is not None:
-            self.reference = CellRun(cell, reference.target, reference.spec)
+            self.reference = CellRun(reference.cell, reference.target, reference.spec)
             self.reference.is_reference = True
         self.needs: frozenset[Need] = EVERYTHING
         self.launches: list[Launch] = []
@@ -77,7 +81,8 @@ class CellRun:
     @property
     def can_grow(self) -> bool:
         """Whether memory can stay from one iteration to the next: a worker process that ends returns all of it."""
-        ends = self.cell.executor.kind == "processes" and self.spec.reuse == "fresh"
+        executor = self.cell.executor
+        ends = (executor.kind == "processes" or executor.in_processes) and self.spec.reuse == "fresh"
         return self.probed and not ends
 
     @property

@@ -21,8 +21,11 @@ WaitsFor = Literal["lock", "queue"]
 
 
 class Latency(Struct, frozen=True, kw_only=True):
-    """Response times of the requests of a window in ns, as the load generator measured them; `errors` are requests that
-    failed or were answered with an error."""
+    """Response times of the requests of a window in ns, as the load generator measured them.
+
+    `errors` are requests that failed or were answered with an error. `asked_per_s` is the constant rate of the load:
+    times then count from when a request was due. 0: there was none.
+    """
 
     mean_ns: float
     p50_ns: float
@@ -30,6 +33,7 @@ class Latency(Struct, frozen=True, kw_only=True):
     p99_ns: float
     max_ns: float
     errors: int = 0
+    asked_per_s: float = 0.0
 
 
 class Iteration(Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import time
 
 from ..protocol import Failure, Unsupported
 from ..worker import AT_BARRIER, Order
@@ -55,15 +56,15 @@ class IterationResult:
         self.led = reports if led is None else led
 
 
-def raise_first_error(reports: list[dict[str, Any]]) -> None:
-    """Raise the first error among the reports as Failure or Unsupported, if there is one."""
+def raise_first_error(reports: list[dict[str, Any]], of: int = 0) -> None:
+    """Raise the first error among the reports, of `of` workers, as Failure or Unsupported, if there is one."""
     for report in reports:
-        if report["error"]:
+        if report.get("error"):
             reason, detail = report["error"]
             if reason == "unsupported":
                 raise Unsupported(detail)
             role = report.get("role", "")
-            named = role or len(reports) > 1
+            named = role or max(of, len(reports)) > 1
             raise Failure(f"{role or 'worker'} {report['index']}: {reason}" if named else reason, detail)
 
 
@@ -110,25 +111,85 @@ def process_map(workers: Iterable[int | None], main_works: bool = False, own_gil
     return {"workers": pids, "servers": servers, "main_works": main_works, "own_gils": own_gils}
 
 
-def children_cpu_ns(without: Iterable[int | None] = ()) -> int:
-    """CPU time of multiprocessing's living children in ns, from /proc; 0 where the system has no such file."""
-    return sum(_cpu_ns(child.pid) for child in _children(without))
+def own_workers() -> list[int]:
+    """The processes that an executor of the user's own has started, in the order of their pids; no resource tracker."""
+    return [pid for pid in sorted(_below(os.getpid())) if not _tracks_resources(pid)]
 
 
-def _cpu_ns(pid: int | None) -> int:
-    spent = 0
+def _tracks_resources(pid: int) -> bool:
     try:
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            spent += int(_read(f"/proc/{pid}/task/{thread}/schedstat").split()[0])
-    except (OSError, ValueError, IndexError):
-        pass
-    return spent
+        return b"resource_tracker" in _read(f"/proc/{pid}/cmdline")
+    except OSError:  # it has ended
+        return True
+
+
+def others_cpu_ns(without: Iterable[int | None] = (), *, with_ended: bool = True) -> int:
+    """CPU time so far of all processes below this one, in ns, except that of the processes `without`.
+
+    Those below may have waited for children too, such as a forkserver for the workers of a pool: `with_ended` counts
+    these, to 10 ms. Source: each process's clock, which keeps what its ended threads have spent; Linux alone.
+    """
+    if sys.platform != "linux":
+        return 0
+    counted = _below(os.getpid()) - set(without)
+    return sum(_cpu_ns(pid) + (_ended_ns(pid) if with_ended else 0) for pid in counted)
+
+
+def _below(pid: int) -> set[int]:
+    """All processes below one; where the kernel does not list them, the living children of multiprocessing."""
+    below: set[int] = set()
+    parents = [pid]
+    try:
+        while parents:
+            children = _listed(parents.pop()) - below
+            below |= children
+            parents += children
+    except FileNotFoundError:  # CONFIG_PROC_CHILDREN
+        return {child.pid for child in _children(())}
+    return below
+
+
+def _listed(pid: int) -> set[int]:
+    """The children of a process; none of one that has gone. Raises FileNotFoundError where the kernel has no list."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return set()
+    children: set[int] = set()
+    for thread in threads:
+        try:
+            children |= set(map(int, _read(f"/proc/{pid}/task/{thread}/children").split()))
+        except ProcessLookupError:
+            pass
+        except FileNotFoundError:
+            if thread == str(pid) == str(os.getpid()):
+                raise
+    return children
+
+
+def _cpu_ns(pid: int) -> int:
+    try:
+        return time.clock_gettime_ns((~pid << 3) | 2)  # as clock_getcpuclockid
+    except OSError:
+        return 0
+
+
+def _ended_ns(pid: int) -> int:
+    """CPU time of the processes that another one has waited for, in ns, in steps of 10 ms."""
+    try:
+        fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    except OSError:
+        return 0
+    return sum(map(int, fields[13:15])) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
 def _read(path: str) -> bytes:
-    """A short file, read without a file object: its buffer would count as memory of the workload."""
+    """A whole file, read without a file object: its buffer would count as memory of the workload."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        return os.read(descriptor, 256)
+        found = b""
+        while part := os.read(descriptor, 4096):
+            found += part
+        return found
     finally:
         os.close(descriptor)

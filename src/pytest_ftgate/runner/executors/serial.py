@@ -7,9 +7,9 @@ import os
 from time import process_time_ns
 
 from .. import loading
-from ..clock import now_ns
+from ..clock import ended_cpu_ns, now_ns
 from ..worker import Order, Worker, make_worker, run
-from .base import IterationResult, Observer, observe_barrier, process_map, raise_first_error
+from .base import IterationResult, Observer, observe_barrier, others_cpu_ns, process_map, raise_first_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ class SerialWorkers:
             self.workers = [make_worker(self.setup, index, self.shared) for index in range(self.setup["workers"])]
         part = Order(order.loops, order.window_ns // len(self.workers), order.flags)
         gc.collect()
-        cpu_ns = -process_time_ns()
+        cpu_ns = -others_cpu_ns() - ended_cpu_ns() - process_time_ns()
         begin_ns = now_ns()
         if not order.loops:  # held: the first calls are over before anybody looks
             raise_first_error([run(body, worker, Order(1, 0, order.flags), False) for worker in self.workers])
         observer.released(self)
         reports = [run(body, worker, part, False) for worker in self.workers]
-        cpu_ns += process_time_ns()
+        cpu_ns = max(0, cpu_ns + process_time_ns() + ended_cpu_ns() + others_cpu_ns())
         observe_barrier(order, observer, self)
         raise_first_error(reports)
         for report in reports:  # rates of workers that run one after another add up only over all of it

@@ -6,8 +6,8 @@ import gc
 from time import process_time_ns
 
 from .. import loading
-from ..clock import now_ns
-from ..worker import Order, Worker, call_async, close_report, explain, make_worker, once
+from ..clock import ended_cpu_ns, now_ns
+from ..worker import Order, Worker, call_async, close_report, explain, make_worker, once, worker_name
 from .base import (
     GRACE_S,
     IterationResult,
@@ -15,6 +15,7 @@ from .base import (
     end_well,
     leaders,
     observe_barrier,
+    others_cpu_ns,
     process_map,
     raise_first_error,
 )
@@ -39,8 +40,12 @@ class TaskWorkers:
         self.shared = shared
         self.fresh = fresh
         self.workers: list[Worker] = []
+        self.running: list[Any] = []
+        self.given_up = False
         self.stop = loading.stopper(setup)
-        self.runner = asyncio.Runner()
+        self.runner = asyncio.Runner(loop_factory=loading.factory(setup) if setup["name"] else None)
+        if setup["stacks"]:
+            self._answer()
 
     def iteration(self, order: Order, observer: Observer) -> IterationResult:
         """One iteration: start the tasks, release them together, gather them."""
@@ -60,10 +65,10 @@ class TaskWorkers:
         import asyncio
 
         ready, go = asyncio.Semaphore(0), asyncio.Event()
-        cpu_ns = -process_time_ns()
+        cpu_ns = -others_cpu_ns() - ended_cpu_ns() - process_time_ns()
         begin_ns = now_ns()
         words, orders = (_together if not order.loops else _alike)(order, self.setup)
-        running = [
+        self.running = running = [
             asyncio.create_task(self._run(worker, own, ready, go))
             for worker, own in zip(self.workers, orders, strict=True)
         ]
@@ -79,7 +84,7 @@ class TaskWorkers:
             await self._end_by_role(running)
         reports = list(await asyncio.gather(*running))
         joined_ns = now_ns()
-        cpu_ns += process_time_ns()
+        cpu_ns = max(0, cpu_ns + process_time_ns() + ended_cpu_ns() + others_cpu_ns())
         led = reports[: leaders(self.setup)]
         end_ns = max(report["end_ns"] for report in led)
         return IterationResult(released_ns - begin_ns, end_ns - released_ns, joined_ns - end_ns, cpu_ns, reports, led)
@@ -137,9 +142,40 @@ class TaskWorkers:
         try:
             report["ops"], result = await call_async(body, worker, order)
         except BaseException as error:
-            report["error"] = explain(error)
+            if not self.given_up:
+                report["error"] = explain(error)
+                self._give_up_later()
         report["end_ns"] = now_ns()
         return close_report(report, worker, order, result, False)
+
+    def _give_up_later(self) -> None:
+        """After an error: give the tasks that do not wait for the failed one the time to return, then cancel them."""
+        import asyncio
+
+        def give_up() -> None:
+            self.given_up = True
+            for task in self.running:
+                task.cancel()
+
+        if not self.setup["roles"]:
+            asyncio.get_running_loop().call_later(GRACE_S, give_up)
+
+    def _answer(self) -> None:
+        """From now on write what each task awaits where the controller asks for it."""
+        import asyncio
+        import os
+        import signal
+
+        from ..stacks import TASKS, stack_file, task_stacks
+
+        file = stack_file(self.setup, "tasks")
+
+        def answer(*_: object) -> None:
+            names = {task: worker_name(self.setup, index) for index, task in enumerate(self.running)}
+            others = {task: task.get_name() for task in asyncio.all_tasks(self.runner.get_loop())}
+            os.write(file, task_stacks({**others, **names}))
+
+        signal.signal(self.setup["stacks"][1] + TASKS, answer)
 
     def close(self) -> None:
         """Close the event loop."""
