@@ -1007,5 +1007,11 @@ def test_environments_that_the_test_has_not() -> None:
     with pytest.raises(ContractError, match=r"no cell has A1:3.*: there are A1:1 and A1:2") as caught:
         check(parse("threads[A1=3].wall < 1 s"), several)
     assert caught.value.column == 8
+    uneven = [("A:x",), ("A:y", "B:1"), ("A:z", "B:1"), ("A:z", "B:2")]
+    several = msgspec.structs.replace(spec(), environments=tuple(Environment(words=words) for words in uneven))
+    check(parse("threads[A=x].wall < threads[A=y].wall"), several)
+    check(parse("threads[A=x].wall < threads[A=z, B=2].wall"), several)
+    with pytest.raises(ContractError, match="several environments have these variables: name another one"):
+        check(parse("threads[A=x].wall < threads[A=z].wall"), several)
     with pytest.raises(ContractError, match="no cell has A1:1: environment= is no list of several"):
         check(parse("threads[A1=1].wall < 1 s"), spec())

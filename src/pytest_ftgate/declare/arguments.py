@@ -30,7 +30,7 @@ KNOWN = {"compare": ("reuse", "iterations", "cpus", *BOTH, *KINDS), "serve": ("r
 DEFAULT_WORKERS = 2
 CORES = "cores"
 ROLE = re.compile(r"[A-Za-z_]*[A-Za-z_]")
-VARIABLE = re.compile(r"[A-Za-z_]\w+", re.ASCII)
+VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 SETTINGS = {"PYTHON_GIL": "3.14t[gil=on]", "PYTHON_JIT": "3.14[jit=on]"}
 """Variables that are settings of a target."""
 LAUNCHES = {
@@ -182,7 +182,7 @@ class Arguments(Reader):
             )
         for name, text in value.items():
             if not VARIABLE.fullmatch(name) or "\0" in text:
-                self.fail(f"environment=: {name!r} and {text!r} are not a variable and its value")
+                self.fail(f"environment=: {name!r} and {text!r} are no variable (letters, digits and _) and its value")
             if name in SETTINGS:
                 self.fail(f"environment=: {name} is a setting of the target, such as {SETTINGS[name]}")
             if name in LAUNCHES and self.declared.decorator == "compare":

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import msgspec
 
-from ...model import Cell, Executor, Need, Spec, Target, single_cell
+from ...model import Cell, Environment, Executor, Need, Spec, Target, single_cell
 from ...text import did_you_mean
 from .. import metrics
 from .grammar import (
@@ -124,6 +124,9 @@ def _check_where(contract: Contract, spec: Spec, name: Name, where: Where) -> No
         if word not in variables:
             known = f"there are {_and(variables)}" if variables else "environment= is no list of several"
             fail(f"no cell has {word}{did_you_mean(word, variables)}: {known}", f"variable {word}")
+    for hand in spec.environments if where.variables else ():
+        if sum(_has_variables(each, where, hand) for each in spec.environments) > 1:
+            fail("several environments have these variables: name another one", f"variable {where.variables[0]}")
 
 
 def _check_program(
@@ -245,7 +248,7 @@ def fits(cell: Cell, where: Where | None, hand: Cell) -> bool:
         and where.method in (None, cell.executor.qualifier)
         and _has_workers(cell, where, hand)
         and _is_on(cell, where, hand)
-        and _has_variables(cell, where, hand)
+        and _has_variables(cell.environment, where, hand.environment)
         and cell.params == hand.params
     )
 
@@ -264,12 +267,14 @@ def _has_workers(cell: Cell, where: Where, hand: Cell) -> bool:
     return len(cell.roles) - len(open_ones) == len(where.roles) and all(role in hand.roles for role in open_ones)
 
 
-def _has_variables(cell: Cell, where: Where, hand: Cell) -> bool:
-    """Whether it has the named variables, and the environment of the cell at hand as far as none are named."""
+def _has_variables(environment: Environment, where: Where, hand: Environment) -> bool:
+    """Whether it has the named variables, and else nothing that the environment of the cell at hand has differently."""
     if not where.variables:
-        return cell.environment == hand.environment
-    words, named = set(cell.environment.words), set(where.variables)
-    return named <= words and words - named <= set(hand.environment.words)
+        return environment == hand
+    words, at_hand = (dict(word.split(":", 1) for word in each.words) for each in (environment, hand))
+    named = dict(word.split(":", 1) for word in where.variables)
+    rest = {name: value for name, value in words.items() if name not in named}
+    return named.items() <= words.items() and all(at_hand.get(name, value) == value for name, value in rest.items())
 
 
 def _is_on(cell: Cell, where: Where, hand: Cell) -> bool:

@@ -141,7 +141,7 @@ _NAME = re.compile(r"[^\W\d]\w*")
 _SIGN = re.compile(r"<=|>=|==|[-+*/()<>%.]")
 _WORKERS = re.compile(r"w([0-9]+|cores)")
 _ROLE = re.compile(r"[^\W\d]\w*[0-9]")
-_VARIABLE = re.compile(r"([A-Za-z_]\w+)[:=](.*)", re.ASCII)
+_VARIABLE = re.compile(r"([A-Za-z_]\w*)[:=](?!\\)(.*)", re.ASCII)
 _TARGET = re.compile(r"[0-9]|.*[/\\]|~", re.DOTALL)
 VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc)[0-9]+)?t?(?:\[.*\])?|.*[/\\].*|~.*", re.DOTALL)
 """A word that can only be a target: a program may be called `2x5`."""
