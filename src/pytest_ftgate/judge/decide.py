@@ -170,7 +170,7 @@ def refused(metric: str, cost: Interval | None, limit: float) -> MetricVerdict |
     """
     if cost is None or cost.level < COST_LEVEL or cost.low <= 1 + limit:
         return None
-    probe, figure, fix = _PROBES[row(metric).need]
+    probe, figure, fix = _PROBES.get(row(metric).need, _PROBES["time"])
     slowed, most = apart(cost.value, 1 + limit, lambda each, more: f"{each:.{2 + more}f}x")
     slower = f"{probe} slowed it {slowed} (limit {most}, --ftgate-probe-cost)"
     reason = f"{slower}: {figure} not the workload's alone; {fix}"
