@@ -113,8 +113,7 @@ def _is_workload(cell: Cell) -> bool:
 
 
 def _is_counted(cell: Cell) -> bool:
-    program = cell.executor.program
-    return program is None or program.counted
+    return cell.counted
 
 
 def _is_no_command(cell: Cell) -> bool:
@@ -203,10 +202,21 @@ TABLE: Final[Mapping[str, MetricRow]] = {
 }
 _DERIVED: Final[Mapping[str, MetricRow]] = {
     Metric.RATIO: MetricRow(Metric.RATIO, "ratio", "ratio", lambda _: {}, explains=True),
+    Metric.CEILING: MetricRow(
+        Metric.CEILING,
+        "ceiling",
+        "ratio",
+        time_figures.ceiling_values,
+        "control",
+        "gain",
+        applies=_is_workload,
+        explains=True,
+    ),
     Metric.CONTRACT: MetricRow(Metric.CONTRACT, "requires", "number", lambda _: {}),
 }
 """Metrics that comparisons derive: the time over that of the reference executor (in place of the time if the baseline
-is of another machine), and the amount by which a contract is broken."""
+is of another machine), what scaling can be at most on this machine (of contracts alone), and the amount by which a
+contract is broken."""
 GATING: Final = tuple(row.name for row in TABLE.values() if row.gates)
 """What gates by default; `declare.options.DEFAULT_METRICS` repeats it so that plain runs need not import this."""
 NAMES: Final = (*TABLE, Metric.RATIO)

@@ -16,8 +16,6 @@ import numpy as np
 from ..model import Launch, Spec, Struct, iteration_value
 from ..stats import rank_tests
 
-WINDOW_S = 0.2
-"""The window of an iteration of a test with a duration, where the test sets none."""
 PILOT_ITERATIONS = 5
 """The first iterations of the first launch: their spread decides how many iterations a launch has."""
 LEAST_ITERATIONS = 2
@@ -85,9 +83,7 @@ class IterationPlan:
     @property
     def window_ns(self) -> int:
         """The window of one iteration; 0 for a test without a duration."""
-        if self.spec.duration_s is None:
-            return 0
-        return max(1, round(min(self.spec.window_s or WINDOW_S, self.spec.duration_s) * 1e9))
+        return self.spec.window_ns
 
     @property
     def warmups(self) -> int:
