@@ -146,7 +146,7 @@ class Load(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     `headers` and a `body` of text may hold the test's parameters as placeholders; bytes are sent as they are.
     """
 
-    # Stored baselines hold a digest of its repr: it leaves out a field that is its default itself, as None is and 0.0 not.
+    # Stored baselines hold a digest of its repr, which leaves out a field that is its default itself: None, no 0.0.
     path: str | tuple[tuple[str, int], ...]
     connections: int
     generator: Generator | None
