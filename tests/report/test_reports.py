@@ -36,7 +36,7 @@ from pytest_ftgate.model import (
     WaitFigures,
     WorkloadError,
 )
-from pytest_ftgate.report import json, terminal, units
+from pytest_ftgate.report import json, lines, terminal, units
 from pytest_ftgate.report.baselines import render_diff, update_lines
 from pytest_ftgate.report.details import detail_lines as block_of
 from pytest_ftgate.report.lines import Style, phrases, shortened
@@ -687,6 +687,12 @@ def test_memory_by_role_replaces_what_phases_say_of_it() -> None:
     assert detail_lines(1, **fields) == "RSS 21.0 MiB; USS peak >= 12.7 MiB"
     peak = RoleFigures(processes=1, peak_uss=12.7 * MIB)
     assert detail_lines(1, memory={"tree": peak}, **fields) == "memory   USS peak >= 12.7 MiB"
+
+
+def test_a_long_name_covers_nothing_of_its_text() -> None:
+    style = Style(40, color=False, unicode=True, verbosity=0)
+    assert lines.entry("wall time", "20 ms", style, 2, 11) == ["  wall time  20 ms"]
+    assert lines.entry("mean latency", "20 ms", style, 2, 11) == ["  mean latency 20 ms"]
 
 
 def test_phrases_are_broken_between_parts() -> None:
