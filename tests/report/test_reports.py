@@ -513,6 +513,11 @@ def test_lock_wait_that_was_not_measured_is_an_empty_place() -> None:
     assert [line.split("w8")[1].strip() for line in lines] == ["passed", "0  passed", "<0.1 %  passed"]
 
 
+def test_a_lock_launch_that_failed_says_why_there_are_no_figures() -> None:
+    lines = detail_lines(no_locks="with the lock probe, it raised TypeError: no lock")
+    assert lines == "lock     no figures: with the lock probe, it raised TypeError: no lock"
+
+
 def test_worst_sites_are_shown_and_the_rest_counted() -> None:
     sites = tuple(site("app.py", line, "Lock", line / 1000) for line in range(1, 60, 10))
     short = detail_lines(sites=sites, lock_wait_share=0.156)

@@ -155,6 +155,11 @@ def settled(verdict: MetricVerdict) -> bool:
     return verdict.decision is not Decision.INCONCLUSIVE
 
 
+def without_figures(metric: str, reason: str) -> MetricVerdict:
+    """An inconclusive verdict on a metric that has no figures for this reason, which more launches cannot change."""
+    return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason, more=0)
+
+
 def refused(metric: str, cost: Interval | None, limit: float) -> MetricVerdict | None:
     """An inconclusive verdict on a metric whose probe slowed the workload too much; None if it did not.
 
@@ -164,7 +169,7 @@ def refused(metric: str, cost: Interval | None, limit: float) -> MetricVerdict |
     """
     if cost is None or cost.level < COST_LEVEL or cost.low <= 1 + limit:
         return None
-    probe, figure, fix = _PROBES[row(metric).need]
+    probe, figure, fix = _PROBES.get(row(metric).need, _PROBES["time"])
     slowed, most = apart(cost.value, 1 + limit, lambda each, more: f"{each:.{2 + more}f}x")
     slower = f"{probe} slowed it {slowed} (limit {most}, --ftgate-probe-cost)"
     reason = f"{slower}: {figure} not the workload's alone; {fix}"

@@ -148,6 +148,8 @@ def _whole(per_s: float) -> str:
 
 def _sites(figures: Figures, style: Style) -> list[str]:
     """One line per site, the worst first, locks before queues; the first line has the overhead of the probe."""
+    if figures.no_locks:
+        return _line("lock", [f"no figures: {figures.no_locks}"], style)
     if figures.lock_wait_share is None and not figures.sites:
         return []
     cost = _cost("probe", figures.lock_cost, style)

@@ -7,6 +7,7 @@
     metric     = word | ("timer" | "counter" | "peak") "." name of the workload's
     cell       = executor ["[" qualifier {"," qualifier} "]"] "."
     qualifier  = start method | "w" worker count | role with its worker count | program's name | target
+               | variable (":" | "=") value
 
 Nothing is ever evaluated as Python. Pure.
 """
