@@ -178,6 +178,8 @@ def _attach(item: pytest.Function) -> None:
         executor=choice.executor,
         workers=choice.workers,
         roles=choice.roles,
+        environment=choice.environment,
+        cores=choice.cores,
         params=tuple(declaration.param_of(declared, spec.source, name, value) for name, value in params.items()),
         body=declaration.body_kind(declared, choice.executor),
     )
