@@ -164,7 +164,7 @@ def test_change(value: float, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("p", "text"),
-    [(0.0, "p < 0.0001"), (0.00009, "p < 0.0001"), (0.00016, "p = 0.0002"), (0.0344, "p = 0.034"), (1.0, "p = 1")],
+    [(0.0, "p < 0.0001"), (0.00009, "p < 0.0001"), (0.00016, "p = 0.00016"), (0.0344, "p = 0.034"), (1.0, "p = 1")],
 )
 def test_p_value(p: float, text: str) -> None:
     assert units.p_value(p) == text
@@ -323,7 +323,7 @@ def test_levels_that_differ_leave_the_heading_without_one() -> None:
 def test_regressed_cell_says_what_by_how_much_and_how_to_rerun_it() -> None:
     text = shown(report_by_hand.report())
     block = text.partition("  regressed: 3.14-fork-w8\n")[2].partition("  regressed:")[0]
-    assert "wall time  3.12 ms, +31.2 % (99.2 % CI +28.1 % to +34.3 %), p = 0.0002" in block
+    assert "wall time  3.12 ms, +31.2 % (99.2 % CI +28.1 % to +34.3 %), p = 0.00016" in block
     assert "USS" not in block
     assert "against    the baseline's commit (1a2b3c4d5e)\n" in block
     assert "judged by  paired launches (it missed its baseline" in block
@@ -513,6 +513,11 @@ def test_lock_wait_that_was_not_measured_is_an_empty_place() -> None:
     assert [line.split("w8")[1].strip() for line in lines] == ["passed", "0  passed", "<0.1 %  passed"]
 
 
+def test_a_lock_launch_that_failed_says_why_there_are_no_figures() -> None:
+    lines = detail_lines(no_locks="with the lock probe, it raised TypeError: no lock")
+    assert lines == "lock     no figures: with the lock probe, it raised TypeError: no lock"
+
+
 def test_worst_sites_are_shown_and_the_rest_counted() -> None:
     sites = tuple(site("app.py", line, "Lock", line / 1000) for line in range(1, 60, 10))
     short = detail_lines(sites=sites, lock_wait_share=0.156)
@@ -700,7 +705,7 @@ def test_phrases_are_broken_between_parts() -> None:
 def test_share_changes_by_points_and_scaling_by_percent() -> None:
     eight = report_by_hand.cache().rows[1]
     text = terminal.verdict_lines(eight, width=100, color=False, unicode=True)
-    assert "  lock wait  31.2 %, +4.1 points (99.2 % CI +2.0 to +6.2), p = 0.0002\n" in text
+    assert "  lock wait  31.2 %, +4.1 points (99.2 % CI +2.0 to +6.2), p = 0.00018\n" in text
     assert "  scaling    1.72x, -12.3 % (99.2 % CI -15.3 % to -9.3 %), p = 0.0003\n" in text
 
 

@@ -176,10 +176,10 @@ class Notes:
         return tuple(values)
 
     def _executors(self, note: Note, token: Any, spec: Spec) -> list[Executor]:
-        """The executors of the test that a token names; `processes` without a start method names all of them."""
+        """The executors of the test that a token names; one without a start method or name names all of its kind."""
         if not isinstance(token, ExecutorToken):
             self.fail(note, f"{shown(token)} is not an executor; use {listed((*KINDS, 'command'))} from pytest_ftgate")
-        found = [each for each in spec.executors if token.names(each.kind, each.method, each.label)]
+        found = [each for each in spec.executors if token.names(each.kind, each.qualifier)]
         if not found:
             self.fail(note, f"{token!r} is not among the executors of the test: add it there or remove it here")
         return found

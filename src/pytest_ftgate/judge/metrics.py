@@ -22,7 +22,8 @@ Reader: TypeAlias = Callable[[Sample], Mapping[int, float]]
 PAGE_BYTES = 4096
 TAIL_QUANTILE = 0.9
 TAIL_SPREAD = 0.12
-"""The spread of figures that few iterations decide."""
+"""The spread of figures that few iterations decide. Of the latencies of 66 pairs of launches of the same server it is
+what their windows do not show: with it none of 3600 draws of three to eight pairs was a regression."""
 LEAST_TAIL_ITERATIONS = 10
 """The 90 % quantile of fewer iterations would be their maximum."""
 
@@ -150,7 +151,7 @@ def _answer(name: str, label: str, of: Callable[[Latency], float]) -> MetricRow:
         return of(iteration.latency) if iteration.latency else None
 
     row = MetricRow(name, label, "time", _latency(of), applies=is_server, in_window=in_window)
-    return row._replace(paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD, between=TAIL_SPREAD)
+    return row._replace(paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD)
 
 
 TABLE: Final[Mapping[str, MetricRow]] = {

@@ -19,6 +19,8 @@ from ..stats import rank_tests
 PILOT_ITERATIONS = 5
 """The first iterations of the first launch: their spread decides how many iterations a launch has."""
 LEAST_ITERATIONS = 2
+LATENCY_WINDOWS = 4
+"""The least windows of a launch whose latencies gate: their scatter counts, which that of the rate does not show."""
 SPREAD_BETWEEN = 0.03
 """The assumed standard deviation, between launches, of the log of a launch's value; the least, once it is estimated."""
 ESTIMATED_FROM = 4
@@ -101,7 +103,9 @@ class IterationPlan:
     @property
     def least(self) -> int:
         """The fewest iterations of a launch."""
-        return min(1 if self.long else LEAST_ITERATIONS, self.limits.iterations or self.most)
+        latencies = any(name.startswith("latency_") for name in self.spec.gated)
+        fewest = LATENCY_WINDOWS if latencies else 1 if self.long else LEAST_ITERATIONS
+        return min(fewest, self.limits.iterations or self.most)
 
     def pilot(self, iteration_ns: float) -> int:
         """The iterations after which the number of iterations is decided: fewer where one of each launch is long.

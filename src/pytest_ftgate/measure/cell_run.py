@@ -17,6 +17,14 @@ FloorKey: TypeAlias = tuple[str, str, str, int, str, tuple[tuple[str, str], ...]
 
 Family: TypeAlias = tuple[str, str, Environment]
 
+ROLES: dict[LaunchRole, str] = {
+    "own": "",
+    "control": "its control workload ",
+    "locks": "with the lock probe, it ",
+    "empty": "an empty workload in its place ",
+}
+"""The roles in the order in which they start, and what a reason begins with where such a launch failed."""
+
 
 class PreparedTarget(Struct, frozen=True, kw_only=True):
     """A target that can run: its description, the python of its environment, and its baseline key."""
@@ -61,6 +69,7 @@ class CellRun:
         self.growth: list[Launch] = []
         self.growth_floor: list[Launch] = []
         self.error: WorkloadError | None = None
+        self.locks_error: WorkloadError | None = None
         self.unsupported: str | None = None
 
     @property
@@ -126,18 +135,45 @@ class CellRun:
         return max(1.0, statistics.median(calls or [1e6]))
 
     def require(self, needs: frozenset[Need]) -> None:
-        """Set the kinds of launches that are still needed; a program has no lock launches."""
+        """Set the kinds of launches that are still needed.
+
+        A program has no lock launches, nor has a cell of which one failed, its own or its reference's.
+        """
         self.needs = needs if self.probed else needs - {"locks"}
+        self.without_locks()
+
+    def without_locks(self) -> None:
+        """Need no more lock launches if one has failed."""
+        if any(side.locks_error for side in self.with_reference):
+            self.needs -= {"locks"}
 
     @contextlib.contextmanager
-    def attribute_errors(self, prefix: str = "") -> Iterator[None]:
-        """Record the failure of a launch as this cell's, with `prefix` before its reason; the other cells go on."""
+    def attribute_errors(self, role: LaunchRole = "own") -> Iterator[None]:
+        """Record the failure of a launch as this cell's; the other cells go on.
+
+        A failure of a lock launch voids the cell's figures of locks alone.
+        """
         try:
             yield
         except CellUnsupported as reason:
-            self.unsupported = str(reason)
+            if role == "locks":
+                self._void_locks(WorkloadError(reason=f"{ROLES[role]}is unsupported: {reason}"))
+            else:
+                self.unsupported = str(reason)
         except LaunchFailed as failure:
-            self.error = WorkloadError(reason=prefix + failure.error.reason, detail=failure.error.detail)
+            error = WorkloadError(reason=ROLES[role] + failure.error.reason, detail=failure.error.detail)
+            if role == "locks":
+                self._void_locks(error)
+            else:
+                self.error = error
+
+    def _void_locks(self, error: WorkloadError) -> None:
+        self.locks_error = error
+        self.locks.clear()
+
+    def usable(self, role: LaunchRole) -> bool:
+        """Whether a launch of this role can still be measured."""
+        return self.alive and not (role == "locks" and self.locks_error)
 
     def launches_of(self, role: LaunchRole) -> list[Launch]:
         """The launches of a role that is interleaved."""
@@ -165,6 +201,7 @@ class CellRun:
             single=tuple(single.launches) if single else (),
             single_control=tuple(single.control) if single else (),
             error=self.error,
+            locks_error=self.locks_error,
             unsupported=self.unsupported,
             reference=reference,
         )

@@ -168,7 +168,7 @@ class CommandHandle:
 
     def finish(self) -> Launch:
         """The record; raises LaunchFailed when runs left processes behind."""
-        left = left_behind(0, self.mark)
+        left = left_behind(self.mark, "A program has to end what it started before it ends itself.")
         if left:
             raise LaunchFailed(left)
         self._let_go()
