@@ -221,6 +221,11 @@ class Spec(Struct, frozen=True, kw_only=True):
     cpus: Literal["each"] | None = None
 
     @property
+    def numbers(self) -> tuple[int, ...]:
+        """The worker counts that were written as numbers."""
+        return tuple(count for count in self.workers if not (self.cores_named and count == self.cores))
+
+    @property
     def window_ns(self) -> int:
         """The window of one iteration; 0 without a duration."""
         if self.duration_s is None:
