@@ -168,10 +168,12 @@ class LockWaits(Struct, frozen=True, kw_only=True):
     """What the lock probe of one launch recorded in its measured iterations.
 
     `work_ns` (from the workers' common release until the last has finished) and `ops` are sums over the measured
-    iterations, `counted_ops` are the body calls of the iterations that count acquisitions (0: none does).
+    iterations, `counted_ops` are the body calls of the iterations that count acquisitions (0: none does). `thread_ns`
+    is the part of that time that each thread lived, summed over threads; 0 where only the workers' is known.
     """
 
     work_ns: Natural
+    thread_ns: Natural = 0
     ops: Natural
     counted_ops: Natural = 0
     sites: tuple[LockSite, ...] = ()

@@ -55,13 +55,18 @@ LEFT_FIX = "End what the workload starts in its `@<test>.teardown`, or in an exi
 
 
 class _Result(msgspec.Struct):
-    """The file that the runner writes at the end of a launch. `warmed_ops` are the body calls of the warm-ups."""
+    """The file that the runner writes at the end of a launch.
+
+    `warmed_ops` are the body calls of the warm-ups; `spans` is when the workers of each measured iteration were at
+    work, in ns on the runner's clock.
+    """
 
     protocol: int
     launch: Launch
     error: WorkloadError | None = None
     unsupported: str | None = None
     warmed_ops: int = 0
+    spans: list[tuple[int, int]] = []
 
 
 def job_of(request: Request, result: Path, control: tuple[int, int]) -> dict[str, Any]:
@@ -409,15 +414,17 @@ class WorkloadHandle:
     def _locks(self, result: _Result) -> LockWaits:
         """The waits of all processes and interpreters of this launch; each wrote its file as it ended."""
         try:
-            sites = lock_waits.read(self.folder / LOCKS)
+            recorded = lock_waits.read(self.folder / LOCKS)
         except FtgateError as error:
             raise LaunchFailed(WorkloadError(reason=str(error))) from error
         iterations = result.launch.iterations
         # Roles that do not lead are at work until they are joined.
         joined_ns = sum(iteration.join_ns for iteration in iterations) if self.request.cell.roles else 0
+        work_ns = sum(iteration.work_ns for iteration in iterations) + joined_ns
         return LockWaits(
-            work_ns=sum(iteration.work_ns for iteration in iterations) + joined_ns,
+            work_ns=work_ns,
+            thread_ns=lock_waits.thread_ns(self.request.cell, work_ns, recorded.lived_ns(result.spans)),
             ops=sum(iteration.ops for iteration in iterations),
             counted_ops=result.warmed_ops,
-            sites=sites,
+            sites=recorded.sites,
         )
