@@ -32,7 +32,7 @@ demo: setup ## measure an example on both builds and show the verdicts (some 4 m
 	@sed -i.orig 's/^ROUNDS = 80$$/ROUNDS = 120/' .ftgate/demo/test_checksum.py
 	$(DEMO) || test $$? -eq 1
 
-EXAMPLES := scenario1_overhead scenario2_shared_set scenario3_sharded_writers granian mod_wsgi trading_pipeline
+EXAMPLES := scenario1_overhead scenario2_shared_set scenario3_sharded_writers granian mod_wsgi trading_pipeline own_executors
 
 examples: setup ## every example at full length, against its stored baselines
 	$(PY) -m pytest --ftgate --ftgate-test-time 8m $(EXAMPLES:%=examples/%)

@@ -4,6 +4,6 @@ This module is imported in the measured interpreter too, so it holds a few light
 the standard library.
 """
 
-from .runner.api import command, ftgate, interpreters, load, processes, serial, tasks, threads
+from .runner.api import command, executor, ftgate, interpreters, load, processes, serial, tasks, threads
 
-__all__ = ["command", "ftgate", "interpreters", "load", "processes", "serial", "tasks", "threads"]
+__all__ = ["command", "executor", "ftgate", "interpreters", "load", "processes", "serial", "tasks", "threads"]

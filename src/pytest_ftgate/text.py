@@ -37,6 +37,12 @@ def listed(words: Sequence[str]) -> str:
     return " or ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
 
 
+def matches(pattern: str, text: str) -> bool:
+    """Whether a text is what a pattern with `*` and `?` says; brackets are plain text."""
+    regex = "".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in pattern)
+    return re.fullmatch(regex, text, re.DOTALL) is not None
+
+
 def did_you_mean(word: Any, known: Sequence[str]) -> str:
     """A hint in brackets where a known word is close, else nothing."""
     import difflib  # only a mistake needs it

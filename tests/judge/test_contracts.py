@@ -331,7 +331,7 @@ def test_targets_that_the_options_choose_are_not_checked() -> None:
     [
         ("wall < serial.wall", 7, "the test does not run under serial: it has threads, processes[spawn] and processes"),
         ("threads.wall < processes.wall", 15, "which processes? it has threads, processes[spawn] and processes[fork]"),
-        ("wall < processes[w8, forkserver].wall", 21, "the test does not forkserver: it has threads, processes[spawn]"),
+        ("wall < processes[w8, forkserver].wall", 21, "the test has no processes[forkserver]: it has threads,"),
         ("wall < threads[w2].wall", 15, "no cell has 2 workers: there are 1 and 8"),
         ("wall < threads[3.13].wall", 15, "the test is not measured on 3.13: it is on 3.14 and 3.14t"),
         ("threads[w1].scaling > 1", 8, "scaling is of cells with more than one worker"),
@@ -437,6 +437,28 @@ def test_programs_that_the_test_has_not(text: str, caret: int, problem: str) -> 
         check(parse(text), spec(THREADS, RUST, GEN, TWO_FIVE, FREE))
     assert problem in caught.value.problem
     assert caught.value.column == caret
+
+
+LOKY = Executor(kind="executor", name="loky", in_processes=True)
+UVLOOP = Executor(kind="tasks", name="uvloop")
+
+
+@pytest.mark.parametrize("text", ["executor[loky].wall < threads.wall", "tasks[uvloop, w8].wall < executor.wall"])
+def test_contracts_of_factories(text: str) -> None:
+    check(parse(text), spec(THREADS, LOKY, UVLOOP))
+
+
+@pytest.mark.parametrize(
+    ("text", "caret", "problem"),
+    [
+        ("executor[dask].wall < 1 s", 9, "the test has no executor[dask]: it has threads, executor[loky], tasks"),
+        ("tasks.wall < 1 s", 0, "which tasks? it has threads, executor[loky], tasks[uvloop] and tasks"),
+    ],
+)
+def test_factories_that_the_test_has_not(text: str, caret: int, problem: str) -> None:
+    with pytest.raises(ContractError) as caught:
+        check(parse(text), spec(THREADS, LOKY, UVLOOP, Executor(kind="tasks")))
+    assert (caught.value.column, problem in caught.value.problem) == (caret, True), caught.value.problem
 
 
 def test_a_figure_that_no_cell_of_the_test_has() -> None:

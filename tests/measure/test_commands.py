@@ -333,6 +333,13 @@ def test_a_run_that_fails_says_what_it_printed(bench: Bench, text: str, reason: 
     assert "so it is" in error.detail or "yes" in text
 
 
+def test_a_python_program_that_crashes_shows_its_line(bench: Bench) -> None:
+    handle = bench.shell(f'exec "{sys.executable}" -c "import ctypes; ctypes.string_at(0)"')
+    error = fails(lambda: handle.iteration(MEASURED, 1, 0))
+    assert error.reason == "was killed by SIGSEGV"
+    assert '"<string>", line 1 in <module>' in error.detail
+
+
 def test_what_takes_too_long_is_ended_at_once_with_all_it_started(bench: Bench) -> None:
     hang = 'setsid sleep 60 & sh -c "echo going on; sleep 60"'
     handle = bench.shell(hang, timeout_s=0.3)

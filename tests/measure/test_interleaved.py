@@ -31,7 +31,7 @@ from pytest_ftgate.measure.budget import LEAST_ITERATIONS, PILOT_ITERATIONS, Lim
 from pytest_ftgate.measure.cell_run import PreparedTarget, Reference
 from pytest_ftgate.measure.conditions import ConditionsMonitor
 from pytest_ftgate.measure.interleaved import InterleavedRun, StoppingRule
-from pytest_ftgate.measure.launch import LaunchFailed, LaunchRole
+from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed, LaunchRole
 from pytest_ftgate.measure.memory_round import (
     BARE_HOLDS,
     BARRIERS,
@@ -681,12 +681,29 @@ def test_a_failing_control_workload_is_named() -> None:
     assert threads.error is None
 
 
-def test_a_failure_that_only_the_lock_probe_meets_says_so() -> None:
+@pytest.mark.parametrize(
+    ("trouble", "reason"),
+    [
+        (failed("hung"), "with the lock probe, it hung"),
+        (CellUnsupported("no locks here"), "with the lock probe, it is unsupported: no locks here"),
+    ],
+)
+@pytest.mark.parametrize("moment", ["start", COLD, MEASURED, "finish"])
+def test_a_failure_that_only_the_lock_probe_meets_voids_the_figures_of_locks(
+    moment: str, trouble: BaseException, reason: str
+) -> None:
     launcher = FakeLauncher()
-    launcher.trouble = at_moment(MEASURED, failed("hung"), start=1, side="locks")
-    _, fork, _ = run_of(launcher).measure()
-    assert fork.error is not None
-    assert fork.error.reason == "with the lock probe, it hung"
+    launcher.trouble = at_moment(moment, trouble, start=1, side="locks")
+    threads, fork, _ = run_of(launcher).measure()
+    assert fork.locks_error is not None
+    assert fork.locks_error.reason == fork.no_locks == reason
+    assert not fork.failed
+    assert fork.locks == ()
+    assert (len(fork.launches), len(fork.memory)) == (len(threads.launches), len(threads.memory))
+    assert [len(launch.iterations) for launch in fork.launches] == [len(each.iterations) for each in threads.launches]
+    assert len(threads.locks) == len(threads.launches)
+    assert launcher.starts[LABELS[1], "locks", False] == 2  # that of the first round, and the one that failed
+    assert not launcher.alive
 
 
 def test_nothing_is_measured_on_when_every_cell_failed() -> None:
@@ -814,7 +831,7 @@ def paired(
     group = group_of(*executors)
     old = msgspec.structs.replace(group.spec, source=msgspec.structs.replace(group.spec.source, path="old.py"))
     there = msgspec.structs.replace(READY, python="/opt/reference/bin/python")
-    references = {cell.nodeid: Reference(spec=old, target=there) for cell in group.cells}
+    references = {cell.nodeid: Reference(cell=cell, spec=old, target=there) for cell in group.cells}
     return InterleavedRun(
         group,
         TARGETS,
@@ -870,6 +887,18 @@ def test_a_reference_that_fails_leaves_its_cell_measured() -> None:
     assert sample.reference.error is not None
     assert not sample.reference.launches
     assert not [event for event in launcher.of(MEASURED) if event.at.reference]
+
+
+def test_a_lock_launch_of_the_reference_that_fails_voids_the_comparison_of_locks() -> None:
+    launcher = FakeLauncher()
+    launcher.trouble = lambda at: failed("hung") if at.reference and (at.side, at.event) == ("locks", COLD) else None
+    (sample,) = paired(launcher).measure()
+    assert sample.no_locks == "the reference: with the lock probe, it hung"
+    assert sample.locks_error is None
+    assert not sample.failed
+    assert sample.reference is not None
+    assert [len(sample.launches)] * 2 == [len(sample.reference.launches), 3]
+    assert len(sample.locks) <= 1
 
 
 def test_other_results_of_a_reference_are_no_error() -> None:

@@ -382,6 +382,19 @@ def test_a_slowdown_common_to_all_executors_is_not_cancelled(project: Project) -
 # -- alpha ---------------------------------------------------------------------------------------------------------
 
 
+def test_a_metric_that_a_test_names_gates_there_alone(project: Project) -> None:
+    cold = group_of(spec=msgspec.structs.replace(spec_of("threads"), gated=("cold",)))
+    other = group_of(spec=spec_of("threads", nodeid="test_other.py::test_other"))
+    project.record(None, cold, other)
+    outcome = project.run(None, cold, other)
+    of_test = {nodeid: {each.metric for each in row.verdict.metrics} for nodeid, row in outcome.rows.items()}
+    assert {nodeid: "cold" in found for nodeid, found in of_test.items()} == {
+        THREADS: True,
+        other.cells[0].nodeid: False,
+    }
+    assert hypotheses_of(outcome.session.plan, outcome.session.config, outcome.session.stored) == 4 + 1 + 4
+
+
 def test_alpha_is_split_over_what_gates_in_the_run(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     one = group_of(spec=spec_of("threads", nodeid="test_other.py::test_other"))
     project.record(None, TWO, one)

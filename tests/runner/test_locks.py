@@ -684,6 +684,149 @@ def test_locks_behave_as_without_the_probe(probe: Probe) -> None:
         assert wrapped.out.splitlines() == plain.out.splitlines()
 
 
+TYPES = dedented("""
+    import abc, asyncio, contextlib, copy, copyreg, functools, inspect, io, pickle, queue, re, sys, threading, _thread
+    if "pytest_ftgate.runner.locks" in sys.modules:
+        sys.modules["pytest_ftgate.runner.locks"].sync()
+
+    def say(*told):
+        print(re.sub("0x[0-9a-f]+", "0x", " ".join(map(str, told))))
+
+    def attempt(action):
+        try: return action()
+        except Exception as error: return repr(error)
+
+    RAW = {"Lock": _thread.LockType, "RLock": _thread.RLock}
+    for name, raw in RAW.items():
+        lock = getattr(threading, name)()
+        kind = type(lock)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(lock)
+            say(name, lock.locked())
+        say(name, lock.locked())
+        with contextlib.ExitStack() as stack:
+            stack.push(lock)
+            stack.callback(lambda: say("callback", lock.locked()))
+            kind.acquire(lock)
+        async def main():
+            async with contextlib.AsyncExitStack() as stack: stack.enter_context(lock)
+        asyncio.run(main())
+        kind.__enter__(lock)
+        kind.__exit__(lock, None, None, None)
+        kind.acquire(lock, blocking=True, timeout=1)
+        kind.release(lock)
+        say(name, lock.locked(), attempt(lambda: kind.release(lock)))
+        say(kind == raw, raw == kind, hash(kind) == hash(raw), kind != raw, kind is type(getattr(threading, name)()))
+        say(issubclass(raw, kind), issubclass(int, kind), kind == int, kind == None, isinstance(lock, kind | None))
+        say([each for each in dir(raw) if not hasattr(lock, each)])
+        say([hasattr(lock, each) for each in ("_release_save", "_acquire_restore", "_is_owned", "_recursion_count")])
+        for method in (lock.acquire, lock.release, lock.locked, lock.__enter__): say(inspect.signature(method))
+
+        @functools.singledispatch
+        def by_kind(thing): return "other"
+        by_kind.register(kind, lambda thing: "kind")
+        @functools.singledispatch
+        def by_raw(thing): return "other"
+        by_raw.register(raw, lambda thing: "raw")
+        for each in (lock, raw(), 1): say(by_kind(each), by_raw(each))
+
+        for registered in (kind, raw):
+            copyreg.pickle(registered, lambda lock: (getattr(threading, name), ()))
+            for each in (lock, raw()):
+                for made in (pickle.loads(pickle.dumps(each)), copy.copy(each), copy.deepcopy([each])[0]):
+                    say(isinstance(made, kind), made is each)
+            del copyreg.dispatch_table[registered]
+
+        class Pickler(pickle._Pickler):  # as dill's
+            dispatch = {**pickle._Pickler.dispatch,
+                        raw: lambda self, lock: self.save_reduce(getattr(threading, name), (), obj=lock)}
+        for each in (lock, raw(), [lock, lock]):
+            file = io.BytesIO()
+            Pickler(file).dump(each)
+            made = pickle.loads(file.getvalue())
+            say(isinstance(made, kind), type(made) is list and made[0] is made[1])
+        file = io.BytesIO()
+        Pickler(file).dump(threading.Condition(lock))
+        made = pickle.loads(file.getvalue())
+        with made: say(type(made), made.wait(0.001))
+        made.acquire(); made.notify(); made.release()
+        say(made.locked(), made._lock.locked(), lock.locked())
+    match threading.Lock():
+        case threading.Lock(): say("a lock")
+
+    class Mine(type(threading.RLock()), abc.ABC):
+        def __init__(self, *named): self._raw = self._acquire = self._wait = self.named = named
+        def acquire(self, *how, **hows): say("acquire"); return super().acquire(*how, **hows)
+        def release(self): say("release"); super().release()
+        def __enter__(self): say("enter"); return super().__enter__()
+        def __exit__(self, *error): say("exit"); super().__exit__(*error)
+        def locked(self): say("locked"); return super().locked()
+        def _release_save(self): say("save"); return super()._release_save()
+    mine = Mine("a", 1)
+    mine.acquire(); mine.release(); mine.locked()
+    with mine: say(repr(mine).partition(" owner")[0])
+    with contextlib.ExitStack() as stack: stack.enter_context(mine)
+    condition = threading.Condition(mine)
+    with condition: condition.wait(0.001)
+    condition.acquire(); condition.notify(); condition.release()
+    say(mine.named, type(mine) is Mine, mine.__class__ is Mine, isinstance(mine, threading._CRLock))
+    say(Mine == _thread.RLock, isinstance(_thread.RLock(), Mine), issubclass(Mine, type(threading.RLock())))
+
+    class WithState(type(threading.RLock())):
+        def __getstate__(self): return {}
+    class WithReduce(type(threading.RLock())):
+        def __reduce__(self): return WithReduce, ()
+    class Bare(type(threading.RLock())): pass
+    class Waiting(queue.SimpleQueue): pass
+    for kind in (WithState, WithReduce, Bare, queue.SimpleQueue, Waiting):
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            say(str(attempt(lambda: type(pickle.loads(pickle.dumps(kind(), protocol))))).partition("(")[0])
+""")
+
+
+def test_code_that_looks_at_the_type_of_a_lock_finds_what_it_finds_without_the_probe(probe: Probe) -> None:
+    """Methods taken from the type, as an ExitStack does, dispatch by type, as dill does, and subclasses' overrides."""
+    plain = probe.good(TYPES, window=None)
+    assert len(plain.out.splitlines()) > 100
+    for window in (RECORD, COUNT):
+        assert probe.good(TYPES, window=window).out.splitlines() == plain.out.splitlines()
+
+
+GREENLETS = dedented("""
+    import _thread, gc, threading
+
+    class GreenletLock:  # gevent's replaces these, then asks that no lock of another kind is left
+        def __init__(self): self.held = 0
+        def acquire(self, blocking=True, timeout=-1):
+            if self.held and not blocking: return False
+            self.held += 1
+            return True
+        def release(self): self.held -= 1
+        def locked(self): return self.held > 0
+        def __enter__(self): return self.acquire()
+        def __exit__(self, *error): self.release()
+
+    threading.Lock = threading._allocate_lock = _thread.allocate_lock = GreenletLock
+    threading._CRLock = None
+    kind = type(threading.RLock())
+    assert kind is threading._RLock, kind
+    for found in gc.get_objects():
+        assert not isinstance(found, kind) or hasattr(found, "_owner"), found
+    condition = threading.Condition()
+    assert type(condition._lock) is kind, type(condition._lock)
+    with condition: condition.notify()
+    event = threading.Event()
+    event.set()
+    assert event.wait(1)
+""")
+
+
+def test_locks_that_another_library_puts_in_place_of_the_raw_ones_are_its_own(probe: Probe) -> None:
+    """`gevent.monkey.patch_all` crashed."""
+    for window in (None, RECORD):
+        probe.good(GREENLETS, window=window)
+
+
 STANDARD_LIBRARY = dedented("""
     import queue, threading, _thread
     from concurrent.futures import ThreadPoolExecutor, Future

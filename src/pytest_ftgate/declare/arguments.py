@@ -7,15 +7,14 @@ import re
 from collections.abc import Sequence
 from typing import Any, get_args
 
-from ..model import Generator, Load, Reuse, RoleCounts, Service
-from ..runner.api import LoadToken
+from ..model import Reuse, RoleCounts, Service
 from ..text import did_you_mean, listed
-from .reader import KINDS, SERVE_EXAMPLE, Reader
+from .loads import load_of
+from .reader import KINDS, SERVE_EXAMPLE, Reader, is_count
 
 REUSES: tuple[str, ...] = get_args(Reuse)
 BOTH = ("workers", "pythons", "duration", "window", "warmup", "timeout", "requires", "needs")
 KNOWN = {"compare": ("reuse", "iterations", *BOTH, *KINDS), "serve": ("ready", "load", *BOTH)}
-CONNECTIONS = 10
 DEFAULT_WORKERS = 2
 ROLE = re.compile(r"[A-Za-z_]*[A-Za-z_]")
 
@@ -37,7 +36,7 @@ class Arguments(Reader):
         if any(isinstance(count, dict) for count in counts):
             role_counts = tuple(dict.fromkeys(self._role_counts(count, counts) for count in counts))
             return tuple(sum(number for _, number in role_count) for role_count in role_counts), role_counts
-        if not counts or not all(_is_count(count) for count in counts):
+        if not counts or not all(is_count(count) for count in counts):
             self.fail(f"workers= takes a whole number from 1, or a list of them, not {value!r}")
         return tuple(dict.fromkeys(counts)), ()
 
@@ -51,7 +50,7 @@ class Arguments(Reader):
                 f"workers= takes two or more roles whose names are letters, such as {{'producer': 8, 'writer': 4}}: "
                 f"{roles!r}"
             )
-        if not all(_is_count(count) for count in roles.values()):
+        if not all(is_count(count) for count in roles.values()):
             self.fail(f"workers= takes a whole number from 1 for each role, not {roles!r}")
         return tuple(roles.items())
 
@@ -104,22 +103,7 @@ class Arguments(Reader):
 
     def service(self) -> Service:
         """When a server is ready, and the load on it."""
-        ready, load = self.kwargs.get("ready"), self.kwargs.get("load")
-        if not isinstance(ready, str) or not ready.startswith("http://"):
+        ready = self.kwargs.get("ready")
+        if not isinstance(ready, str) or not ready.startswith(("http://", "https://")):
             self.fail(f"ready= takes the URL that answers once the server is ready, not {ready!r}: {SERVE_EXAMPLE}")
-        if not isinstance(load, LoadToken) or not isinstance(load.path, str) or not load.path:
-            self.fail(f"load= takes load(path, connections=...), not {load!r}: {SERVE_EXAMPLE}")
-        for option in load.options:
-            if option not in ("connections", "generator"):
-                self.fail(f"load(): unknown argument {option!r}; it takes connections and generator")
-        connections = load.options.get("connections", CONNECTIONS)
-        if not _is_count(connections):
-            self.fail(f"load(): connections= takes a whole number from 1, not {connections!r}")
-        generator = load.options.get("generator")
-        if generator not in (None, *get_args(Generator)):
-            self.fail(f"load(): generator= takes {listed(get_args(Generator))}, not {generator!r}")
-        return Service(ready=ready, load=Load(path=load.path, connections=connections, generator=generator))
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        return Service(ready=ready, load=load_of(self))

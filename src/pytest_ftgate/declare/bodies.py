@@ -31,9 +31,15 @@ class Bodies(Reader):
                 )
         for executor in executors:
             if executor.program is None:
-                self._body(executor, self.declared.body_for(executor.kind, executor.method))
+                self._body(executor, self.declared.body_for(executor.kind, executor.qualifier))
 
     def _body(self, executor: Executor, function: Callable[..., Any]) -> None:
+        if executor.kind == "executor" and shape_of(function) != "executor":
+            self.fail(
+                f"{function.__name__} takes `worker`: only our own workers can be released together; for "
+                f"{executor.label} make a body that takes `executor` and submits to it, or add one with "
+                f"@{self.declared.body.__name__}.variant(...)"
+            )
         is_async = inspect.iscoroutinefunction(function)
         if executor.kind == "tasks" and not (is_async and shape_of(function) == "worker"):
             self.fail(
@@ -75,10 +81,10 @@ class Bodies(Reader):
             self.fail("serial runs one worker after another: roles that wait for each other need another executor")
         if executor.kind == "command":
             self.fail("a command has no roles; remove it, or give it its own test")
-        if shape_of(self.declared.body_for(executor.kind, executor.method)) != "worker":
+        if shape_of(self.declared.body_for(executor.kind, executor.qualifier)) != "worker":
             self.fail("workers= with roles needs a body that takes `worker`; a body that takes `executor` has no roles")
         for role in names[1:]:
-            body = self.declared.role_for(role, executor.kind, executor.method)
+            body = self.declared.role_for(role, executor.kind, executor.qualifier)
             if body is None:
                 self.fail(f"the role {role!r} has no body for {executor.label}; write one with @{name}.role({role!r})")
             if (executor.kind == "tasks") != inspect.iscoroutinefunction(body):

@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import text as text_module
 from ..model import PLACEHOLDERS, Executor, Program, Service, Spec, StartMethod
-from ..runner.api import CommandToken, ExecutorToken
+from ..runner.api import CommandToken, ExecutorToken, FactoryToken
 from ..text import did_you_mean, listed
 from .reader import KINDS, METHODS, SERVE_EXAMPLE, Reader, shown
 
@@ -29,9 +29,15 @@ class Executors(Reader):
         found: list[Executor] = []
         for token in self.declared.args:
             if not isinstance(token, ExecutorToken):
-                self.fail(f"{shown(token)} is not an executor; use {listed((*KINDS, 'command'))} from pytest_ftgate")
+                self.fail(
+                    f"{shown(token)} is not an executor; use {listed((*KINDS, 'executor', 'command'))} "
+                    "from pytest_ftgate"
+                )
             if isinstance(token, CommandToken):
                 found.append(Executor(kind="command", program=self.program(token)))
+                continue
+            if isinstance(token, FactoryToken):
+                found.append(self._made(token))
                 continue
             found += self._expand(token.kind, token.methods or True)
         for kind in KINDS:
@@ -46,7 +52,7 @@ class Executors(Reader):
         once = tuple(dict.fromkeys(found))
         for label in (executor.label for executor in once):
             if sum(other.label == label for other in once) > 1:
-                self.fail(f"two executors are named {label!r}; give each command its own name")
+                self.fail(f"two executors are named {label!r}; give each its own name")
         return once
 
     def _expand(self, kind: Any, value: Any) -> list[Executor]:
@@ -54,7 +60,8 @@ class Executors(Reader):
             return []
         if kind != "processes":
             if value is not True:
-                self.fail(f"{kind}= takes True or False, not {value!r}")
+                loop = " (an event loop of another kind is written tasks(name, loop_factory))" * (kind == "tasks")
+                self.fail(f"{kind}= takes True or False, not {value!r}{loop}")
             return [Executor(kind=kind)]
         if value is True:
             return [Executor(kind="processes", method=default_method())]
@@ -62,6 +69,29 @@ class Executors(Reader):
         if not isinstance(methods, (list, tuple)) or not methods:
             self.fail(f"processes= takes True, a start method or a list of them ({listed(METHODS)}), not {value!r}")
         return [Executor(kind="processes", method=self._method(method)) for method in methods]
+
+    def _made(self, token: FactoryToken) -> Executor:
+        """An executor or an event loop of the user's own."""
+        (name,), word = token.methods, token.kind
+        self._name(name, word)
+        if not callable(token.factory):
+            given = "the number of workers and returns an Executor" if word == "executor" else "nothing, returns a loop"
+            self.fail(f"{word}({name!r}) takes a function that gets {given}, not {token.factory!r}")
+        for option in token.options:
+            if option != "processes":
+                hint = did_you_mean(option, ["processes"])
+                self.fail(f"executor({name!r}): unknown argument {option!r}{hint}; it takes processes")
+        in_processes = token.options.get("processes", False)
+        if not isinstance(in_processes, bool):
+            self.fail(f"executor({name!r}): processes= takes True or False, not {in_processes!r}")
+        return Executor(kind=word, name=name, in_processes=in_processes)  # type: ignore[arg-type]
+
+    def _name(self, name: Any, word: str) -> None:
+        if not isinstance(name, str) or not NAME.fullmatch(name) or name in (*KINDS, *METHODS):
+            self.fail(
+                f"{word}(...) takes a name made of letters, digits, '.', '_' and '-' "
+                f"that is not an executor's: {name!r}"
+            )
 
     def _method(self, method: Any) -> StartMethod:
         if method not in METHODS:
@@ -79,11 +109,7 @@ class Executors(Reader):
     def program(self, token: CommandToken) -> Program:
         """The program of a token, its arguments checked."""
         name, options = token.name, token.options
-        if not isinstance(name, str) or not NAME.fullmatch(name) or name in (*KINDS, *METHODS):
-            self.fail(
-                f"command(...) takes a name made of letters, digits, '.', '_' and '-' that is not an "
-                f"executor's: {name!r}"
-            )
+        self._name(name, "command")
         for option in options:
             if option not in PROGRAM_OPTIONS:
                 hint = did_you_mean(option, PROGRAM_OPTIONS)
@@ -118,7 +144,9 @@ class Executors(Reader):
         known = [name for name in PLACEHOLDERS if name not in foreign] + list(parametrized)
         programs = [executor.program for executor in spec.executors if executor.program]
         texts = [word for program in programs for word in (*_texts(program), *program.build)]
-        texts += [spec.service.ready, spec.service.load.path] if spec.service else []
+        if spec.service is not None:
+            load = spec.service.load  # braces in its body may be its own
+            texts += [spec.service.ready, *(path for path, _ in load.mix), *(value for _, value in load.headers)]
         for text in texts:
             for name in text_module.placeholders(text):
                 if name not in known:

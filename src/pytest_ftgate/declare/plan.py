@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from ..errors import FtgateError
 from ..model import Cell, Executor, Group, Param, Plan, RoleCounts, Spec, Struct, Target
 
-INTERPRETERS_SINCE = (3, 14)
-
 
 class PlanError(FtgateError):
     """A combination that is impossible; the text names the test and a fix."""
@@ -39,7 +37,7 @@ class Choice(Struct, frozen=True, kw_only=True):
 
 
 def choices(spec: Spec, targets: Sequence[Target]) -> tuple[Choice, ...]:
-    """The cells of a test, by number of workers. Raises PlanError if a target does not have an executor."""
+    """The cells of a test, by number of workers. Raises PlanError for two that would have one name."""
     role_counts = spec.role_counts or ((),) * len(spec.workers)
     found = [
         Choice(target=target, executor=executor, workers=workers, roles=roles)
@@ -48,13 +46,6 @@ def choices(spec: Spec, targets: Sequence[Target]) -> tuple[Choice, ...]:
         for executor in spec.executors
         if _is_for(executor, target, targets)
     ]
-    for choice in found:
-        if choice.executor.kind == "interpreters" and _too_old(choice.target):
-            raise PlanError(
-                f"{spec.source.path}:{spec.source.line}: @ftgate.compare of {spec.source.qualname}: "
-                f"target {choice.target.spec} has no "
-                "concurrent.interpreters (new in 3.14); remove the target or the executor `interpreters`"
-            )
     chosen: dict[str, Choice] = {}
     for choice in found:
         if chosen.get(choice.id, choice).executor != choice.executor:
@@ -72,13 +63,6 @@ def _is_for(executor: Executor, target: Target, targets: Sequence[Target]) -> bo
         return target == targets[0]
     program = executor.program
     return program is None or program.pythons is None or target.spec in program.pythons
-
-
-def _too_old(target: Target) -> bool:
-    parts = target.request.removesuffix("t").split(".")
-    if len(parts) < 2 or not (parts[0].isdecimal() and parts[1].isdecimal()):
-        return False  # a path: its version is known only once it runs
-    return (int(parts[0]), int(parts[1])) < INTERPRETERS_SINCE
 
 
 def group_key(cells: Sequence[Cell]) -> str:

@@ -10,7 +10,7 @@ from ..model import ExecutorKind, StartMethod
 from ..model.targets import TargetError, parse_target
 from ..runner.api import Declaration
 
-KINDS: tuple[str, ...] = tuple(kind for kind in get_args(ExecutorKind) if kind not in ("command", "server"))
+KINDS: tuple[str, ...] = tuple(kind for kind in get_args(ExecutorKind) if kind not in ("executor", "command", "server"))
 METHODS: tuple[str, ...] = get_args(StartMethod)
 SERVE_EXAMPLE = (
     "@ftgate.serve(['gunicorn', '--bind', '127.0.0.1:{port}', 'app:app'], "
@@ -54,3 +54,8 @@ class Reader:
 def shown(value: Any) -> str:
     """A value as its author would know it: a function by its name."""
     return value.__name__ if isinstance(value, Callable) and hasattr(value, "__name__") else repr(value)  # type: ignore[arg-type]
+
+
+def is_count(value: Any) -> bool:
+    """Whether it is a whole number from 1."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1

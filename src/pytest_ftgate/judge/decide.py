@@ -154,6 +154,11 @@ def settled(verdict: MetricVerdict) -> bool:
     return verdict.decision is not Decision.INCONCLUSIVE
 
 
+def without_figures(metric: str, reason: str) -> MetricVerdict:
+    """An inconclusive verdict on a metric that has no figures for this reason, which more launches cannot change."""
+    return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason, more=0)
+
+
 def refused(metric: str, cost: Interval | None, limit: float) -> MetricVerdict | None:
     """An inconclusive verdict on a metric whose probe slowed the workload too much; None if it did not.
 

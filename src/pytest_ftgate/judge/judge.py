@@ -257,8 +257,11 @@ class Judge:
         # Against another machine's baseline, the ratio to the reference executor is judged in place of the time.
         ratio = (Metric.RATIO,) if Metric.WALL in self.policy.metrics else ()
         for metric in (*self.policy.metrics, *ratio):
-            if metric in numbers and (numbers[metric].new or metrics.row(metric).absent):
-                refused = decide.refused(metric, costs.get(metrics.row(metric).need), self.policy.probe_cost)
+            need = metrics.row(metric).need
+            if need == "locks" and sample.no_locks and sample.launches and self._compared(sample):
+                found.append(decide.without_figures(metric, sample.no_locks))
+            elif metric in numbers and (numbers[metric].new or metrics.row(metric).absent):
+                refused = decide.refused(metric, costs.get(need), self.policy.probe_cost)
                 found.append(refused or self._judged(metric, numbers[metric], compared_with.basis, sample, final))
         if sample.reference is not None and sample.reference.failed:  # keeps what was decided before it failed
             return [each for each in found if each.launches and each.decision is not Decision.INCONCLUSIVE]

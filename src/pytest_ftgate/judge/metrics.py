@@ -44,7 +44,7 @@ class MetricRow(NamedTuple):
     have beyond what their own iterations show, `between` the same of recordings beyond what their launches show.
     `explains` says that it is derived from times: it fails a cell only if the cell's own time is worse too. `absent`
     says why a cell may lack values that its reference has; empty: it is not judged then. `applies` says whether a cell
-    can have such a value.
+    can have such a value. `in_window` is its value in one window of load: pairs are then of neighbouring windows.
     """
 
     name: str
@@ -62,6 +62,7 @@ class MetricRow(NamedTuple):
     may_be_zero: bool = False
     explains: bool = False
     between: float = 0.04
+    in_window: Callable[[Iteration], float | None] | None = None
 
     @property
     def portable(self) -> bool:
@@ -145,9 +146,12 @@ def _time(name: str, label: str, ns_of: Callable[[Iteration], int]) -> MetricRow
     return MetricRow(name, label, "time", _phase(ns_of))
 
 
-def _answer(name: str, label: str, of: Callable[[Latency], float], *, tail: bool = False) -> MetricRow:
-    row = MetricRow(name, label, "time", _latency(of), applies=is_server)
-    return row._replace(paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD) if tail else row
+def _answer(name: str, label: str, of: Callable[[Latency], float]) -> MetricRow:
+    def in_window(iteration: Iteration) -> float | None:
+        return of(iteration.latency) if iteration.latency else None
+
+    row = MetricRow(name, label, "time", _latency(of), applies=is_server, in_window=in_window)
+    return row._replace(paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD, between=TAIL_SPREAD)
 
 
 TABLE: Final[Mapping[str, MetricRow]] = {
@@ -181,8 +185,8 @@ TABLE: Final[Mapping[str, MetricRow]] = {
         MetricRow("ops_per_s", "operations", "number", time_figures.rate_values, "time", "gain"),
         _answer("latency_mean", "mean latency", lambda latency: latency.mean_ns),
         _answer("latency_p50", "p50 latency", lambda latency: latency.p50_ns),
-        _answer("latency_p95", "p95 latency", lambda latency: latency.p95_ns, tail=True),
-        _answer("latency_p99", "p99 latency", lambda latency: latency.p99_ns, tail=True),
+        _answer("latency_p95", "p95 latency", lambda latency: latency.p95_ns),
+        _answer("latency_p99", "p99 latency", lambda latency: latency.p99_ns),
         MetricRow("errors", "errors", "number", time_figures.error_values, may_be_zero=True, applies=is_server),
         MetricRow(
             "gil_wait_p95",

@@ -15,6 +15,14 @@ from .launch import CellUnsupported, LaunchFailed, LaunchRole
 FloorKey: TypeAlias = tuple[str, str, str, int, str]
 """The interpreter of an environment, the target, the executor, the number of workers, and their reuse."""
 
+ROLES: dict[LaunchRole, str] = {
+    "own": "",
+    "control": "its control workload ",
+    "locks": "with the lock probe, it ",
+    "empty": "an empty workload in its place ",
+}
+"""The roles in the order in which they start, and what a reason begins with where such a launch failed."""
+
 
 class PreparedTarget(Struct, frozen=True, kw_only=True):
     """A target that can run: its description, the python of its environment, and its baseline key."""
@@ -27,8 +35,12 @@ class PreparedTarget(Struct, frozen=True, kw_only=True):
 
 
 class Reference(Struct, frozen=True, kw_only=True):
-    """What a cell is paired with: the test as the reference has it, and the target with the reference installed."""
+    """What a cell is paired with: the test as the reference has it, and the target with the reference installed.
 
+    `cell` is the cell itself, but for the target of a reference that has another interpreter.
+    """
+
+    cell: Cell
     spec: Spec
     target: PreparedTarget
 
@@ -44,7 +56,7 @@ class CellRun:
         self.started_first: CellRun | None = None
         self.reference: CellRun | None = None
         if reference is not None:
-            self.reference = CellRun(cell, reference.target, reference.spec)
+            self.reference = CellRun(reference.cell, reference.target, reference.spec)
             self.reference.is_reference = True
         self.needs: frozenset[Need] = EVERYTHING
         self.launches: list[Launch] = []
@@ -55,6 +67,7 @@ class CellRun:
         self.growth: list[Launch] = []
         self.growth_floor: list[Launch] = []
         self.error: WorkloadError | None = None
+        self.locks_error: WorkloadError | None = None
         self.unsupported: str | None = None
 
     @property
@@ -75,7 +88,8 @@ class CellRun:
     @property
     def can_grow(self) -> bool:
         """Whether memory can stay from one iteration to the next: a worker process that ends returns all of it."""
-        ends = self.cell.executor.kind == "processes" and self.spec.reuse == "fresh"
+        executor = self.cell.executor
+        ends = (executor.kind == "processes" or executor.in_processes) and self.spec.reuse == "fresh"
         return self.probed and not ends
 
     @property
@@ -111,18 +125,45 @@ class CellRun:
         return max(1.0, statistics.median(calls or [1e6]))
 
     def require(self, needs: frozenset[Need]) -> None:
-        """Set the kinds of launches that are still needed; a program has no lock launches."""
+        """Set the kinds of launches that are still needed.
+
+        A program has no lock launches, nor has a cell of which one failed, its own or its reference's.
+        """
         self.needs = needs if self.probed else needs - {"locks"}
+        self.without_locks()
+
+    def without_locks(self) -> None:
+        """Need no more lock launches if one has failed."""
+        if any(side.locks_error for side in self.with_reference):
+            self.needs -= {"locks"}
 
     @contextlib.contextmanager
-    def attribute_errors(self, prefix: str = "") -> Iterator[None]:
-        """Record the failure of a launch as this cell's, with `prefix` before its reason; the other cells go on."""
+    def attribute_errors(self, role: LaunchRole = "own") -> Iterator[None]:
+        """Record the failure of a launch as this cell's; the other cells go on.
+
+        A failure of a lock launch voids the cell's figures of locks alone.
+        """
         try:
             yield
         except CellUnsupported as reason:
-            self.unsupported = str(reason)
+            if role == "locks":
+                self._void_locks(WorkloadError(reason=f"{ROLES[role]}is unsupported: {reason}"))
+            else:
+                self.unsupported = str(reason)
         except LaunchFailed as failure:
-            self.error = WorkloadError(reason=prefix + failure.error.reason, detail=failure.error.detail)
+            error = WorkloadError(reason=ROLES[role] + failure.error.reason, detail=failure.error.detail)
+            if role == "locks":
+                self._void_locks(error)
+            else:
+                self.error = error
+
+    def _void_locks(self, error: WorkloadError) -> None:
+        self.locks_error = error
+        self.locks.clear()
+
+    def usable(self, role: LaunchRole) -> bool:
+        """Whether a launch of this role can still be measured."""
+        return self.alive and not (role == "locks" and self.locks_error)
 
     def launches_of(self, role: LaunchRole) -> list[Launch]:
         """The launches of a role that is interleaved."""
@@ -149,6 +190,7 @@ class CellRun:
             growth_floor=tuple(self.growth_floor),
             single=tuple(single.launches) if single else (),
             error=self.error,
+            locks_error=self.locks_error,
             unsupported=self.unsupported,
             reference=reference,
         )

@@ -86,6 +86,8 @@ def setup_of(cell: Cell, spec: Spec, *, stand_in: str = "") -> dict[str, Any]:
         "sys_path": list(spec.source.sys_path),
         "kind": cell.executor.kind,
         "method": cell.executor.method,
+        "name": cell.executor.name,
+        "processes": cell.executor.in_processes,
         "workers": cell.workers,
         "roles": [] if stand_in else [list(role) for role in cell.roles],
         "shape": cell.body,
@@ -93,6 +95,7 @@ def setup_of(cell: Cell, spec: Spec, *, stand_in: str = "") -> dict[str, Any]:
         "switch_s": switch_ns / 1e9 if switch_ns else None,
         "control": stand_in,
         "gil_note": None,
+        "stacks": None,
     }
 
 

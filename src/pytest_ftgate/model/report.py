@@ -79,7 +79,8 @@ class Figures(Struct, frozen=True, kw_only=True):
     USS is the part of it that was written to, where the platform reports that: psutil's USS is in the sample's points.
     `memory_samples` and `memory_dropped` count the looks at held workers that gave a sample, and those that fell on a
     process that ended or was being replaced.
-    `latency` has medians over launches of the median window; its maximum and errors are over all launches.
+    `no_locks` says why there are no figures of locks: a lock launch failed. `latency` has medians over launches of the
+    median window; its maximum and errors are over all launches.
     """
 
     wall_ns: Interval | None = None
@@ -103,6 +104,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     lock_wait_share: float | None = None
     queue_wait_share: float | None = None
     sites: tuple[SiteFigures, ...] = ()
+    no_locks: str = ""
     lock_cost: Interval | None = None
     memory_cost: Interval | None = None
     waits: WaitFigures | None = None

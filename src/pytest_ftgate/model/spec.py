@@ -6,8 +6,9 @@ from typing import Literal
 
 from .base import Struct
 from .metric import Threshold
+from .verdict import Expected
 
-ExecutorKind = Literal["serial", "threads", "processes", "interpreters", "tasks", "command", "server"]
+ExecutorKind = Literal["serial", "threads", "processes", "interpreters", "tasks", "executor", "command", "server"]
 StartMethod = Literal["fork", "forkserver", "spawn"]
 Reuse = Literal["fresh", "pool"]
 BodyKind = Literal["worker", "executor", "server"]
@@ -34,16 +35,27 @@ class Program(Struct, frozen=True, kw_only=True):
 
 
 class Executor(Struct, frozen=True, kw_only=True):
-    """What runs the workers; `method` is the start method and is set for processes alone, `program` for programs."""
+    """What runs the workers; `method` is the start method and is set for processes alone, `program` for programs.
+
+    `name` is that of a factory in the test: of the user's own executor (`executor`), whose workers are processes if
+    `in_processes`, or of an event loop (`tasks`).
+    """
 
     kind: ExecutorKind
     method: StartMethod | None = None
     program: Program | None = None
+    name: str | None = None
+    in_processes: bool = False
+
+    @property
+    def qualifier(self) -> str | None:
+        """What tells it from others of its kind: a start method or a name."""
+        return self.program.name if self.program else self.method or self.name
 
     @property
     def label(self) -> str:
-        """The word in a cell's id: a program's name, the start method for processes, else the kind."""
-        return self.program.name if self.program else self.method or self.kind
+        """The word in a cell's id: a program's or a factory's name, the start method for processes, else the kind."""
+        return self.qualifier or self.kind
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -113,15 +125,27 @@ class Source(Struct, frozen=True, kw_only=True):
     sys_path: tuple[str, ...] = ()
 
 
-class Load(Struct, frozen=True, kw_only=True):
-    """The load on a server: requests for `path` over this many connections; None takes an installed generator.
+class Load(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
+    """The load on a server: requests over this many connections; None takes an installed generator.
 
-    `path` may hold the test's parameters as placeholders.
+    `path` is one path, or several with how often each comes. With a `rate` (requests per second) they are sent at that
+    rate whatever the answers take, else each connection sends its next request after an answer. Paths, the values of
+    `headers` and a `body` of text may hold the test's parameters as placeholders; bytes are sent as they are.
     """
 
-    path: str
+    # Stored baselines hold a digest of its repr: a new field has a default, which the repr leaves out.
+    path: str | tuple[tuple[str, int], ...]
     connections: int
-    generator: Generator | None = None
+    generator: Generator | None
+    method: str = "GET"
+    body: str | bytes = b""
+    headers: tuple[tuple[str, str], ...] = ()
+    rate: float = 0.0
+
+    @property
+    def mix(self) -> tuple[tuple[str, int], ...]:
+        """All paths, each with how often it comes."""
+        return ((self.path, 1),) if isinstance(self.path, str) else self.path
 
 
 class Service(Struct, frozen=True, kw_only=True):
@@ -135,11 +159,24 @@ RoleCounts = tuple[tuple[str, int], ...]
 """Names of roles with their numbers of workers; the first one leads: its calls are the operations."""
 
 
+class Expectation(Expected, frozen=True, kw_only=True):
+    """A known failure of some cells: of these executors, targets, worker counts and labels; empty: of all.
+
+    A label may hold `*` and `?`.
+    """
+
+    executors: tuple[Executor, ...] = ()
+    pythons: tuple[str, ...] = ()
+    workers: tuple[int, ...] = ()
+    cells: tuple[str, ...] = ()
+
+
 class Spec(Struct, frozen=True, kw_only=True):
     """What a decorated test declares, checked; durations in seconds.
 
     If workers have roles, `role_counts` has the roles of each worker count in `workers`; else it is empty. `requires`
-    are requirements installed next to the project, `needs` are programs with the command that installs each.
+    are requirements installed next to the project, `needs` are programs with the command that installs each. `gated`
+    are metrics that gate in this test beyond those of the run.
     """
 
     nodeid: str
@@ -156,7 +193,9 @@ class Spec(Struct, frozen=True, kw_only=True):
     warmup: float | None = None
     timeout_s: float | None = None
     thresholds: tuple[Threshold, ...] = ()
+    gated: tuple[str, ...] = ()
     requirements: tuple[Requirement, ...] = ()
+    expectations: tuple[Expectation, ...] = ()
     service: Service | None = None
     requires: tuple[str, ...] = ()
     needs: tuple[tuple[str, str], ...] = ()

@@ -15,7 +15,7 @@ import pytest
 from ..declare import declaration, plan, reader
 from ..errors import FtgateError
 from ..judge import thresholds
-from ..model import Cell, Source, Spec, Target
+from ..model import Cell, Metric, Source, Spec, Target
 from ..model.targets import parse_target
 from ..runner.api import Declaration
 from .options import thresholds_of, value_of
@@ -57,7 +57,24 @@ def _spec(metafunc: pytest.Metafunc, declared: Declaration) -> Spec:
     parametrized = _parametrized(metafunc)
     declaration.check_arguments(declared, source, parametrized, requested)
     declaration.check_placeholders(declared, spec, parametrized)
-    return msgspec.structs.replace(spec, timeout_s=value_of(metafunc.config, "timeout", spec.timeout_s))
+    timeout_s = value_of(metafunc.config, "timeout", spec.timeout_s)
+    known = () if metafunc.config.getoption("runxfail") else spec.expectations
+    return msgspec.structs.replace(spec, timeout_s=timeout_s, gated=gated_by(metafunc.config, spec), expectations=known)
+
+
+AT_A_RATE = "latency_p50"
+"""What gates at a constant rate: the rate itself stays the same until the server cannot keep it."""
+
+
+def gated_by(config: pytest.Config, spec: Spec) -> tuple[str, ...]:
+    """The metrics that a test lets gate itself; the command line and the environment select without them."""
+    named = [each.metric for each in spec.thresholds if each.metric != Metric.RATIO]  # which replaces the time
+    if spec.service is not None and spec.service.load.rate:
+        named = list(dict.fromkeys([*named, AT_A_RATE]))
+    if not named:
+        return ()
+    selected = value_of(config, "metrics")
+    return tuple(name for name in named if name not in selected and name in value_of(config, "metrics", named))
 
 
 def targets(config: pytest.Config, spec: Spec) -> list[Target]:

@@ -20,7 +20,9 @@ import filelock
 import msgspec
 
 from .. import pythons
+from ..errors import FtgateError
 from ..model import Spec, Struct
+from ..model.targets import is_path, parse_target
 from ..pythons import prune_environments
 from ..store import unused
 from .git import (
@@ -39,10 +41,11 @@ from .git import (
 
 KEPT_WORKTREES: Final = 6
 """Worktrees that stay for the next run; a comparison uses two."""
+PYTHON: Final = "python:"
 IN_USE_S: Final = 3600.0
 """A worktree used more recently may be another run's, and stays."""
 FOLDER_DIGITS: Final = 12
-_HOW: Final = f"{OPTION} takes a branch, a tag, a commit, merge-base or dist:NAME==VERSION"
+_HOW: Final = f"{OPTION} takes a branch, a tag, a commit, merge-base, dist:NAME==VERSION or python:TARGET"
 _BASES: Final = ("GITHUB_BASE_REF", "CI_MERGE_REQUEST_TARGET_BRANCH_NAME")
 _DISTRIBUTION: Final = re.compile(
     r"(?P<name>[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?)(?:\[[a-z0-9._, -]*\])?"  # PEP 508
@@ -67,7 +70,9 @@ class Pair(Struct, frozen=True, kw_only=True):
 
 
 def pair(root: Path, against: str, folder: Path, *, environ: Mapping[str, str] = os.environ) -> Pair:
-    """Both sides of `--ftgate-against`, checked out: `against` is a revision, `merge-base` or `dist:NAME==VERSION`.
+    """Both sides of `--ftgate-against`, checked out.
+
+    `against` is a revision, `merge-base`, `dist:NAME==VERSION` or `python:TARGET`.
 
     `root` is the project's, `folder` its `.ftgate`; worktrees are in `<folder>/worktrees`. Concurrent runs wait for
     each other. If HEAD is the merge base itself and nothing was edited, the reference is the commit before. Raises
@@ -75,6 +80,8 @@ def pair(root: Path, against: str, folder: Path, *, environ: Mapping[str, str] =
     """
     if against.startswith("dist:"):
         return _distributions(root, against.removeprefix("dist:"))
+    if against.startswith(PYTHON):
+        return _interpreters(root, against.removeprefix(PYTHON))
     repository = Repository(root)
     label, commit = _reference(repository, against, environ)
     try:
@@ -202,6 +209,23 @@ def _distributions(root: Path, wanted: str) -> Pair:
     requirement, here = "".join(wanted.split()), str(root.resolve())
     return Pair(
         reference=Checkout(label=requirement, commit="", root=here, install=(requirement,)),
+        changed=Checkout(label="as installed", commit="", root=here),
+    )
+
+
+def _interpreters(root: Path, wanted: str) -> Pair:
+    """The same files on both sides; the reference's run with one interpreter, whatever the target of a cell."""
+    try:
+        target = parse_target(wanted)
+        interpreter = pythons.find_interpreter(target)
+    except FtgateError as error:
+        raise AgainstError(f"{OPTION} {PYTHON}{wanted}: {error}") from error
+    if unsupported := pythons.settings_unsupported(interpreter, target.settings):
+        raise AgainstError(f"{OPTION} {PYTHON}{wanted}: {unsupported}")
+    place, settings = f" ({target.request})" if is_path(target.request) else "", target.spec[len(target.request) :]
+    here = str(root.resolve())
+    return Pair(
+        reference=Checkout(label=f"{interpreter.name}{settings}{place}", commit="", root=here, python=target.spec),
         changed=Checkout(label="as installed", commit="", root=here),
     )
 

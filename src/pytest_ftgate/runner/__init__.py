@@ -15,5 +15,6 @@ __all__ = [
     "protocol",
     "reads",
     "record",
+    "stacks",
     "worker",
 ]

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from .api import Declaration
 
     # What a worker needs to find its body; plain values, which can be sent to any worker.
-    # Keys: module, path, qualname, import_mode, sys_path, kind, method, workers, shape, params (name -> literal),
+    # Keys: module, path, qualname, import_mode, sys_path, kind, method, name (of the user's factory), processes
+    # (whether the workers of his own executor are), workers, shape, params (name -> literal),
     # roles (pairs of a name and a number of workers, whose sum is `workers`; the first leads; empty: none),
     # switch_s, control (what replaces the workload: "burn" or "empty", else ""), gil_note (a file that a pool's
-    # worker writes if it ends with the GIL, or None), held (a file for held iterations; only where they are asked for).
+    # worker writes if it ends with the GIL, or None), stacks (a folder for files of stacks and the signal that asks for
+    # them, or None), held (a file for held iterations; only where they are asked for).
     Setup = dict[str, Any]
 
 
@@ -148,7 +150,7 @@ def body(setup: Setup, role: str = "") -> Body:
         setup["module"],
         setup["qualname"],
         setup["kind"],
-        setup["method"],
+        setup["method"] or setup["name"],
         setup["control"],
         tuple(setup["params"].items()),
         role if serves(setup, role) else "",
@@ -161,6 +163,12 @@ def body(setup: Setup, role: str = "") -> Body:
 def serves(setup: Setup, role: str) -> bool:
     """Whether a role does not lead: its body is called once per iteration and may run until the leaders have ended."""
     return bool(setup["roles"]) and role not in ("", setup["roles"][0][0])
+
+
+def factory(setup: Setup) -> Callable[..., Any]:
+    """What makes the executor or the event loop of this cell; for a cell whose executor has a name."""
+    declared, _ = declaration(setup)
+    return declared.factory_for(setup["kind"], setup["name"])
 
 
 def stopper(setup: Setup) -> Callable[[Any], Any]:
@@ -187,9 +195,9 @@ def _load_control(setup: Setup) -> Body:
 
 def _load_body(setup: Setup, role: str) -> Body:
     declared, instance = declaration(setup)
-    function = declared.body_for(setup["kind"], setup["method"])
+    function = declared.body_for(setup["kind"], setup["method"] or setup["name"])
     if role:
-        body_of_role = declared.role_for(role, setup["kind"], setup["method"])
+        body_of_role = declared.role_for(role, setup["kind"], setup["method"] or setup["name"])
         if body_of_role is None:
             raise Failure(f"the role {role!r} has no body: write one with @{declared.body.__name__}.role({role!r})")
         function = body_of_role

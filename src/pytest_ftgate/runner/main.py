@@ -7,7 +7,7 @@ import marshal
 import os
 import sys
 
-from . import loading
+from . import loading, stacks
 from .clock import resolution_ns
 from .executors.base import Observer
 from .executors.factory import make_workers
@@ -266,6 +266,7 @@ def _interleave(cell: MeasuredCell, control: ControlPipes, settled: bool) -> Non
 def main(argv: list[str]) -> int:
     """Run the launch that the job file describes. Exit code 0 unless the job itself cannot be read."""
     job = _read_job(argv[0])
+    stacks.install(job["setup"], stacks.stack_file(job["setup"], "main"))
     control = ControlPipes(*job["control"])
     result: dict[str, Any] = {"protocol": PROTOCOL, "error": None, "unsupported": None}
     cell = None
@@ -281,7 +282,11 @@ def main(argv: list[str]) -> int:
     launch = cell.record.as_json() if cell is not None else {}
     result["launch"] = {**launch, "gil_enabled": gil_enabled()}
     result["warmed_ops"] = cell.record.warmed_ops if cell is not None else 0
-    _write_result(job["result"], result)
+    try:
+        _write_result(job["result"], result)
+    except ValueError as error:  # a figure of the workload that is no plain value
+        reason = f"its figures cannot be written: {error}"
+        _write_result(job["result"], {**result, "error": {"reason": reason, "detail": ""}, "launch": {}})
     control.send({"event": "closed"})
     sys.stdout.flush()
     return 0

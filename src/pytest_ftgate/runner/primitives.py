@@ -117,7 +117,9 @@ def context_of(kind: str, method: str | None) -> Any:
 
 def make_shared_objects(setup: Setup, context: Any = None) -> SharedObjects:
     """The shared objects of a cell's executor; `context` is the multiprocessing context of a processes cell."""
-    shared = _of_executor(setup["kind"], setup["method"], context)
+    shared = (
+        SharedObjects(setup["name"]) if setup["processes"] else _of_executor(setup["kind"], setup["method"], context)
+    )
     shared.workers, shared.counts = setup["workers"], dict(setup["roles"])
     return shared
 

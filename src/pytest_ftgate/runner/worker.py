@@ -30,8 +30,15 @@ STOP = 4
 HOLDING = 8
 AT_BARRIER = 16
 """Flags of an order: check the result; return it whole; end; memory and threads are sampled; wait at a barrier."""
+REPORT_BYTES = 64 << 20
 BATCH_AT_LEAST_NS = 50_000
 BATCH_AT_MOST_NS = 1_000_000
+
+LARGEST = sys.float_info.max
+NOT_PICKLED = (
+    "A worker in another process or interpreter hands its result over pickled: return what can be pickled (numbers, "
+    "text, lists, dicts, arrays), or assert in the body itself."
+)
 
 SKIPS = ("Skipped", "SkipTest")  # of pytest, when a cell runs as a functional test, and of unittest
 
@@ -51,20 +58,36 @@ class Order:
         self.tally = tally
 
 
+class Counter:
+    """A counter of a worker: its total in this iteration, and the exact type, int or float, that it is added up in."""
+
+    __slots__ = ("kind", "total")
+
+    def __init__(self, n: float) -> None:
+        self.total = n
+        self.kind = type(n)
+
+
 class Stopwatch:
     """`with worker.timed(name):` adds the time inside to the worker's timer. Not re-entrant."""
 
-    __slots__ = ("count", "max_ns", "since", "total_ns")
+    __slots__ = ("count", "max_ns", "name", "since", "total_ns")
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "") -> None:
+        self.name = name
         self.reset()
 
     def reset(self) -> None:
         """Set all figures to zero."""
         self.count = self.total_ns = self.max_ns = self.since = 0
 
-    def add(self, spent_ns: int) -> None:
-        """Add a time that the workload measured itself, in ns."""
+    def add(self, spent_ns: float) -> None:
+        """Add a time that the workload measured itself, in ns, rounded to whole ones.
+
+        Raises TypeError for what is no number, ValueError for one that is not finite.
+        """
+        if type(spent_ns) is not int:
+            spent_ns = round(finite("add", self.name, spent_ns))
         self.count += 1
         self.total_ns += spent_ns
         if spent_ns > self.max_ns:
@@ -74,7 +97,48 @@ class Stopwatch:
         self.since = now_ns()
 
     def __exit__(self, *_: object) -> None:
-        self.add(now_ns() - self.since)
+        spent_ns = now_ns() - self.since
+        self.count += 1  # as `add`, without the cost of another call
+        self.total_ns += spent_ns
+        if spent_ns > self.max_ns:
+            self.max_ns = spent_ns
+
+
+def finite(method: str, name: str, value: Any) -> float:
+    """What a workload gave `worker.METHOD(name, value)` as an exact int or float.
+
+    Raises TypeError for what is no number, ValueError for one that is not finite, with the line that gave it.
+    """
+    number: float = 0
+    for read, exact in (("__index__", int), ("__float__", float)):
+        try:
+            number = exact(getattr(value, read)())
+            break
+        except Exception:
+            continue
+    else:
+        from .explain import refuse
+
+        refuse(TypeError, method, name, f"takes a number, not a {_type_of(value)}")
+    if not _finite(number):
+        from .explain import refuse
+
+        refuse(ValueError, method, name, f"takes finite numbers, not {number} (a {_type_of(value)})")
+    return number
+
+
+def text(method: str, name: Any) -> str:
+    """The name of a counter, timer or peak as exact text. Raises TypeError for anything else."""
+    if not isinstance(name, str):
+        from .explain import refuse
+
+        refuse(TypeError, method, name, f"takes a name first, not a {_type_of(name)}")
+    return str.__str__(name)
+
+
+def _type_of(value: Any) -> str:
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 class Local:
@@ -109,33 +173,64 @@ class Worker:
         self.role = role
         self.counts: dict[str, int] = {}
         self.local = Local()
-        self.counters: dict[str, float] = {}
+        self.counters: dict[str, Counter] = {}
         self.timers: dict[str, Stopwatch] = {}
         self.peaks: dict[str, float] = {}
         self._batch = 1
         self._cpu_ns = 0
 
     def count(self, name: str, n: float = 1) -> None:
-        """Add `n` to the counter `name`; reported per second of the measured window."""
-        self.counters[name] = self.counters.get(name, 0) + n
+        """Add `n` to the counter `name`; reported per second of the measured window.
+
+        Raises TypeError for what is no number, ValueError for one that is not finite.
+        """
+        try:
+            counter = self.counters[name]
+            if type(n) is counter.kind:
+                counter.total += n
+                return
+        except KeyError:
+            pass
+        self._count(name, n)
+
+    def _count(self, name: str, n: float) -> None:
+        """As `count`, for the first number of a counter and for one of another type than the last."""
+        n = finite("count", name, n)
+        counter = self.counters.get(name)
+        if counter is None:
+            self.counters[text("count", name)] = Counter(n)
+        else:
+            counter.total += n
+            counter.kind = type(n)
 
     def timed(self, name: str) -> Stopwatch:
         """The timer `name`, as a context manager; keep it in a variable in a hot loop."""
         watch = self.timers.get(name)
         if watch is None:
-            watch = self.timers[name] = Stopwatch()
+            name = text("timed", name)
+            watch = self.timers[name] = Stopwatch(name)
         return watch
 
     def peak(self, name: str, value: float) -> None:
-        """Keep the largest `value` of `name`, such as a queue's depth, over all workers and iterations of a launch."""
+        """Keep the largest `value` of `name`, such as a queue's depth, over all workers and iterations of a launch.
+
+        Raises TypeError for what is no number, ValueError for one that is not finite.
+        """
         known = self.peaks.get(name)
+        try:
+            if known is not None and value <= known:
+                return
+        except Exception:
+            pass
+        value = float(finite("peak", name, value))
         if known is None or value > known:
-            self.peaks[name] = float(value)
+            self.peaks[text("peak", name)] = value
 
     def forget(self) -> None:
         """Start an iteration with empty counters, peaks and timers; the timer objects stay, as a body may hold them."""
-        self.counters.clear()
         self.peaks.clear()
+        for counter in self.counters.values():
+            counter.total = 0
         for timer in self.timers.values():
             timer.reset()
 
@@ -148,6 +243,12 @@ def place(setup: Setup, index: int) -> tuple[str, int, int]:
             return role, left, count
         left -= count
     return "", index, setup["workers"]
+
+
+def worker_name(setup: Setup, index: int) -> str:
+    """`worker 3 of 8`, or with its role; the name of its thread or process, and of its file of stacks."""
+    role, within, count = place(setup, index)
+    return f"{role or 'worker'} {within} of {count}"
 
 
 def make_worker(setup: Setup, index: int, shared: Any) -> Worker:
@@ -183,49 +284,49 @@ def run(body: Body, worker: Worker, order: Order, own_cpu: bool) -> dict[str, An
 
 
 def close_report(report: dict[str, Any], worker: Worker, order: Order, result: Any, own_cpu: bool) -> dict[str, Any]:
-    """Add all but the times to a report, after the clock has stopped."""
+    """Add all but the times to a report, after the clock has stopped. Nothing that the workload raises escapes."""
+    try:
+        _fill(report, worker, order, result, own_cpu)
+    except BaseException as error:
+        report["error"] = report["error"] or explain(error)
+    return report
+
+
+def _fill(report: dict[str, Any], worker: Worker, order: Order, result: Any, own_cpu: bool) -> None:
     cpu_ns = process_time_ns() + ended_cpu_ns() if own_cpu else 0
     report["cpu_ns"] = cpu_ns - worker._cpu_ns
     worker._cpu_ns = cpu_ns
     report["gil"] = gil_enabled()
     report["gil_module"] = watch.module
-    report["counters"] = dict(worker.counters)
+    report["counters"] = counters = {name: counter.total for name, counter in worker.counters.items()}
     report["peaks"] = dict(worker.peaks)
     if report["error"] is None:
-        report["error"] = next((_uncountable("counter", *each) for each in worker.counters.items() if _odd(each)), None)
-    if report["error"] is None:
-        report["error"] = next((_uncountable("peak", *each) for each in worker.peaks.items() if _odd(each)), None)
+        report["error"] = next((_uncountable(*each) for each in counters.items() if not _finite(each[1])), None)
     report["timers"] = {name: (t.count, t.total_ns, t.max_ns) for name, t in worker.timers.items() if t.count}
     if report["error"] is None:
         try:
             _add_result(report, order, result)
-        except Failure as failure:
-            report["error"] = (failure.reason, failure.detail)
-    return report
+        except BaseException as error:
+            reason, detail = explain(error)
+            said = isinstance(error, Failure)
+            report["error"] = (reason if said else f"the result cannot be compared: {reason}", detail)
 
 
-def _odd(named: tuple[str, float]) -> bool:
-    return named[1] - named[1] != 0  # not finite
+def _finite(n: float) -> bool:
+    return -LARGEST <= n <= LARGEST
 
 
-def _uncountable(what: str, name: str, n: float) -> tuple[str, str]:
-    takes = "worker.count" if what == "counter" else "worker.peak"
-    return (f"the {what} {name!r} is {n}", f"{takes} takes finite numbers.")
+def _uncountable(name: str, n: float) -> tuple[str, str]:
+    return (f"the counter {name!r} is {n}", "worker.count takes finite numbers.")
 
 
 def _add_result(report: dict[str, Any], order: Order, result: Any) -> None:
     if order.flags & CHECKING and not order.window_ns:
-        from .results import digest
-
         if order.flags & VALUES:
-            try:
-                marshal.dumps(result)
-            except ValueError:
-                raise Failure(
-                    "@test.check of a worker body only gets plain values: return numbers, text, lists, dicts"
-                ) from None
             report["value"] = result
         else:
+            from .results import digest
+
             report["result"] = digest(result)
 
 
@@ -302,25 +403,46 @@ def explain(error: BaseException) -> tuple[str, str]:
         return error.reason, error.detail
     if isinstance(error, Unsupported) or type(error).__name__ in SKIPS:
         return "unsupported", str(error)
-    import traceback
+    from .explain import detail, headline
 
-    here = os.path.dirname(os.path.abspath(__file__)) + os.sep
-    trace = error.__traceback__
-    while trace is not None and os.path.abspath(trace.tb_frame.f_code.co_filename).startswith(here):
-        trace = trace.tb_next
-    detail = "".join(traceback.format_exception(type(error), error, trace))
-    text = str(error).strip().partition("\n")[0]
-    return f"raised {type(error).__name__}" + (f": {text}" if text else ""), detail
+    try:
+        return headline(error), detail(error)
+    except BaseException:  # of the exception's own methods
+        from traceback import format_tb
+
+        return f"raised {type(error).__name__}", "".join(format_tb(error.__traceback__))
+
+
+def packed(report: dict[str, Any]) -> bytes:
+    """A report, marshalled; one that cannot be sent is replaced by an error that names the cause."""
+    try:
+        payload = marshal.dumps(report)
+        if len(payload) <= REPORT_BYTES:
+            return payload
+        most = f"of which at most {REPORT_BYTES >> 20} MiB can be sent"
+        reason = f"its report has {len(payload) >> 20} MiB, {most}: return less, or a digest of it"
+    except Exception:
+        reason = "its report cannot be sent"
+        for name, part in report.items():
+            try:
+                marshal.dumps(part)
+            except Exception as unsent:
+                reason = f"its {name} cannot be sent: {unsent}"
+    error = report["error"] or (reason, "")
+    return marshal.dumps({"index": report["index"], "role": report["role"], "error": error})
 
 
 class Port:
     """A worker's ends of the pipes. Two `go` pipes alternate, so that a fast worker cannot take another's order."""
 
-    def __init__(self, go: tuple[int, int], report: int, words: list[int] | None = None) -> None:
-        """`words` are those of held iterations, if they are in this process: see `held`."""
+    def __init__(
+        self, go: tuple[int, int], report: int, words: list[int] | None = None, values: list[Any] | None = None
+    ) -> None:
+        """In this process: `words` are those of held iterations (see `held`), `values` takes results (see `Hub`)."""
         self.go = go
         self.report = report
         self.words = words
+        self.values = values
         self.iteration = 0
 
     def wait(self) -> Order | None:
@@ -333,29 +455,49 @@ class Port:
         return None if flags & STOP else Order(loops, window_ns, flags)
 
     def send(self, report: dict[str, Any]) -> None:
-        """Write one report."""
-        payload = marshal.dumps(report)
+        """Write one report. The result that `@test.check` gets is handed over as it is, or pickled."""
+        if "value" in report and self.values is not None:
+            self.values.append(report.pop("value"))
+        elif "value" in report:
+            _pickle_value(report)
+        payload = packed(report)
         left = LENGTH.pack(len(payload)) + payload
         while left:
             left = left[os.write(self.report, left) :]
 
 
+def _pickle_value(report: dict[str, Any]) -> None:
+    import pickle
+
+    value = report.pop("value")
+    try:
+        report["pickled"] = pickle.dumps(value)
+    except Exception as error:
+        reason = f"@test.check cannot get the result, a {_type_of(value)}: {type(error).__name__}: {error}"
+        report["error"] = (reason, NOT_PICKLED)
+
+
 def serve(setup: Setup, index: int, port: Port, shared: Any, fresh: bool, own_cpu: bool) -> None:
-    """The worker loop: load the body, report that it is loaded, carry out orders until there are no more."""
+    """The worker loop: load the body, report that it is loaded, carry out orders until there are no more.
+
+    It never ends in silence: what fails here is reported as well.
+    """
+    worker = make_worker(setup, index, shared)
+    try:
+        _serve(setup, index, worker, port, shared, fresh, own_cpu)
+    except BaseException as error:
+        port.send({"index": worker.index, "role": worker.role, "error": explain(error)})
+
+
+def _serve(setup: Setup, index: int, worker: Worker, port: Port, shared: Any, fresh: bool, own_cpu: bool) -> None:
     from . import loading
 
-    worker = make_worker(setup, index, shared)
-    place_of = {"index": worker.index, "role": worker.role}
-    try:
-        loading.prepare(setup)
-        watch.install()
-        body = loading.body(setup, worker.role)
-    except BaseException as error:
-        port.send({**place_of, "error": explain(error)})
-        return
+    loading.prepare(setup)
+    watch.install()
+    body = loading.body(setup, worker.role)
     state.shared = shared
     serving = loading.serves(setup, worker.role)
-    port.send({**place_of, "error": None})
+    port.send({"index": worker.index, "role": worker.role, "error": None})
     while True:
         order = port.wait()
         if order is None:
@@ -400,8 +542,14 @@ def call_probe(name: str) -> None:
         getattr(probe, name)()
 
 
-def serve_process(setup: Setup, index: int, go: tuple[Any, Any], report: Any, shared: Any, fresh: bool) -> None:
-    """A worker process; its pipes are connections, which every start method can hand over."""
+def serve_process(
+    setup: Setup, index: int, go: tuple[Any, Any], report: Any, stack_file: Any, shared: Any, fresh: bool
+) -> None:
+    """A worker process; its pipes and its file are connections, which every start method can hand over."""
+    if stack_file is not None:
+        from .stacks import install
+
+        install(setup, stack_file.fileno())
     serve(setup, index, Port((go[0].fileno(), go[1].fileno()), report.fileno()), shared, fresh, True)
 
 
@@ -414,6 +562,10 @@ def start_pool_worker(setup: Setup, shared: Any) -> None:
     """Initializer of the pools that `executor` bodies get; a pool unpickles tasks only after it."""
     from . import loading
 
+    if setup["kind"] == "processes" and setup["method"] != "fork" and setup["stacks"]:
+        from .stacks import install, stack_file
+
+        install(setup, stack_file(setup, f"process {os.getpid()}"))
     loading.prepare(setup)
     watch.install()
     if not setup["control"]:

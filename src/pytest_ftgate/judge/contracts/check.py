@@ -49,6 +49,16 @@ def _check_metric(contract: Contract, name: Name, cells: Sequence[Cell]) -> None
     raise ContractError(f"{whose} no {name.metric}: {_why_none(name.metric)}", contract.text, name.at)
 
 
+def lacking(metric: str, spec: Spec) -> str:
+    """Why no cell of a test can have a metric; empty where one can."""
+    target = Target(spec="", request="")
+    cells = [
+        Cell(nodeid=spec.nodeid, target=target, executor=executor, workers=spec.workers[0])
+        for executor in spec.executors
+    ]
+    return "" if any(_has(cell, metric) for cell in cells) else _why_none(metric)
+
+
 def _why_none(metric: str) -> str:
     if metric in METRICS and metric != "gil" and metrics.row(metric).applies is metrics.is_server:
         return "it is of the answers of a server, see @ftgate.serve"
@@ -75,9 +85,9 @@ def _check_where(contract: Contract, spec: Spec, name: Name, where: Where) -> No
     if where.kind in PROGRAMS:
         _check_program([executor.program for executor in of_kind if executor.program], spec, where, there, fail)
     elif where.method is None and len(of_kind) > 1:
-        fail(f"which processes? {there}", "kind")
-    if where.method is not None and where.method not in [executor.method for executor in of_kind]:
-        fail(f"the test does not {where.method}: {there}", "method")
+        fail(f"which {where.kind}? {there}", "kind")
+    if where.method is not None and where.method not in [executor.qualifier for executor in of_kind]:
+        fail(f"the test has no {where.kind}[{where.method}]: {there}", "method")
     if where.workers is not None and spec.workers.count(where.workers) > 1:
         fail(f"several cells have {where.workers} workers: name a role with its number", "workers")
     if where.workers is not None and where.workers not in spec.workers:
@@ -206,7 +216,7 @@ def fits(cell: Cell, where: Where | None, hand: Cell) -> bool:
         return cell == hand
     return (
         cell.executor.kind == where.kind
-        and where.method in (None, cell.executor.method)
+        and where.method in (None, cell.executor.qualifier)
         and _has_workers(cell, where, hand)
         and _is_on(cell, where, hand)
         and cell.params == hand.params

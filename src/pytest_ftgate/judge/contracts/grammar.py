@@ -38,6 +38,8 @@ METRICS: Final[Mapping[str, Dimension]] = {row.name: _DIMENSIONS[row.unit] for r
 }
 OWN: Final[Mapping[str, Dimension]] = {kind: _DIMENSIONS[own.unit] for kind, own in metrics.OWN.items()}
 PROGRAMS = ("command", "server")
+NAMED_KINDS = ("executor", "tasks")
+"""Their brackets may hold the name of a factory in the test."""
 """Kinds of executors whose cells have a program's name."""
 SHARES = tuple(row.name for row in metrics.TABLE.values() if row.unit == "share")
 SCALINGS = ("scaling", "efficiency")
@@ -358,6 +360,8 @@ class _Parser:
             return "method", item
         if kind in PROGRAMS and item:
             return f"word {item}", item.replace(" ", "")
+        if kind in NAMED_KINDS and item and not _TARGET.match(item) and not (kind == "tasks" and _ROLE.fullmatch(item)):
+            return "method", item
         if _ROLE.fullmatch(item):
             return f"role {item}", item
         if not _TARGET.match(item):

@@ -10,6 +10,7 @@ from pathlib import Path
 from ...model import WorkloadError
 from ..watch.processes import leftovers
 
+C_CALL = '  Binary file "'
 FLOOD_BYTES = 4 << 20
 TAIL_BYTES = 16 << 10
 
@@ -78,9 +79,14 @@ class FileOutput:
 
 def tail_of(outputs: Sequence[PipeOutput | FileOutput]) -> str:
     """The last lines of outputs under a heading; empty where nothing was printed."""
-    tails = ("\n".join(output.text.splitlines()[-output.shown_lines :]) for output in outputs)
+    tails = ("\n".join(_lines(output.text)[-output.shown_lines :]) for output in outputs)
     printed = "\n".join(filter(None, tails))
     return f"the last lines it printed:\n{printed}" if printed else ""
+
+
+def _lines(text: str) -> list[str]:
+    """The lines without the C stack of a Python that crashed, which is longer than what is shown."""
+    return [line for line in text.splitlines() if not line.startswith(C_CALL)]
 
 
 def exit_text(code: int) -> str:

@@ -150,9 +150,9 @@ class Process:
         self._drain_rest()
         return tail_of(self.outputs)
 
-    def failure(self, reason: str, detail: str = "") -> LaunchFailed:
-        """The error of a process that failed, with the last lines that it printed."""
-        return LaunchFailed(WorkloadError(reason=reason, detail="\n".join(filter(None, (detail, self.tail())))))
+    def failure(self, reason: str, detail: str = "", last: str = "") -> LaunchFailed:
+        """The error of a process that failed: `detail`, the last lines that it printed, `last`."""
+        return LaunchFailed(WorkloadError(reason=reason, detail="\n".join(filter(None, (detail, self.tail(), last)))))
 
     def kill(self) -> None:
         """End it and everything that it started. Safe at any time, also twice."""

@@ -26,21 +26,25 @@ from ...model import (
 from ...runner.locks.sites import FOLDER, OFF, WINDOW
 from ...runner.protocol import BARRIER, HOLD, LENGTH_BYTES, MARSHAL, PROTOCOL, framed
 from ...runner.reads import READS
+from .. import stacks
 from ..launch import CellUnsupported, Held, LaunchFailed, Request, setup_of
 from ..watch import lock_waits
 from ..watch.memory import barrier_point, hold_needed_s
 from ..watch.process_map import ProcessMap
-from ..watch.processes import MARK, marks
+from ..watch.processes import MARK, marked, marks
 from ..watch.sampling import SAMPLED, sample_cost_s, sample_tree
 from .output import FLOOD_BYTES, PipeOutput, exit_text, left_behind
 from .process import Process
 
 START_TIMEOUT_S = 120.0
 LOCKS = "locks"
+STACKS = "stacks"
 SETTLED = {"MIMALLOC_PURGE_DELAY": "0"}
 """Else the allocator of free-threaded builds keeps freed pages for a while, which hides a leak or looks like one."""
 HELD_CALLS = 1.25
 """Calls of a body that a hold is long enough for at least, so that every part of one can be sampled."""
+THREADS_S = 5.0
+"""What threads of the workload get to end by themselves, once all else has ended."""
 TOGETHER = 0
 """The loops of an iteration whose workers stop together, once its window has passed."""
 STARTHOOK = "pytest_ftgate/runner/starthook"
@@ -60,9 +64,10 @@ class _Result(msgspec.Struct):
 def job_of(request: Request, result: Path, control: tuple[int, int]) -> dict[str, Any]:
     """The job file's content, plain values."""
     setup = setup_of(request.cell, request.spec, stand_in=request.stand_in)
+    setup |= {"gil_note": None if request.expect_gil else f"{result}.gil", "held": f"{result}.held"}
     return {
         "protocol": PROTOCOL,
-        "setup": {**setup, "gil_note": None if request.expect_gil else f"{result}.gil", "held": f"{result}.held"},
+        "setup": {**setup, "stacks": [str(result.with_name(STACKS)), stacks.SIGNAL]},
         "fresh": request.spec.reuse == "fresh",
         "expect_gil": request.expect_gil,
         "control": list(control),
@@ -82,12 +87,16 @@ def launch_environment(request: Request, mark: str, runner: Path, inherited: Map
 
 
 def bare_environment(request: Request, mark: str, inherited: Mapping[str, str]) -> dict[str, str]:
-    """The environment of any launch: no PYTHON* variable of the caller, but a hash seed, padding, the launch's mark."""
+    """The environment of any launch: no PYTHON* variable of the caller, but a hash seed, padding, the launch's mark.
+
+    Any Python in it that crashes prints its stack.
+    """
     kept = {name: value for name, value in inherited.items() if not name.startswith(("PYTHON", "PYTEST_"))}
     return {
         **kept,
         **request.environment,
         "PYTHONHASHSEED": str(request.hash_seed),
+        "PYTHONFAULTHANDLER": "1",
         "FTGATE_PADDING": "x" * request.padding,
         MARK: mark,
     }
@@ -127,7 +136,7 @@ class WorkloadLauncher:
         environment = launch_environment(request, mark, self.runner, os.environ)
         channel, (to_child, from_child) = ControlChannel.open()
         try:
-            folder.mkdir(parents=True)
+            (folder / STACKS).mkdir(parents=True)
             if request.settled:
                 environment |= SETTLED
             if request.role == "locks":
@@ -220,6 +229,7 @@ class WorkloadHandle:
         self.sample_costs_s = sample_costs_s
         self.sample_cost_s = 0.0
         self.result: _Result | None = None
+        self.closed_s = 0.0
 
     @property
     def mark(self) -> str:
@@ -281,6 +291,7 @@ class WorkloadHandle:
         self.channel.send({"do": "finish"})
         self._await("closed", self.timeout_s, "ending its workers")
         self.result = self._result()
+        self.closed_s = self.clock()
         self.process.wake_no_more_on(self.channel.reader)
 
     def finish(self) -> Launch:
@@ -288,11 +299,11 @@ class WorkloadHandle:
         self.close()
         assert self.result is not None
         try:
-            if not self.process.over(self.timeout_s):
-                reason = (
-                    f"did not exit within {self.timeout_s:g} s: a thread or an exit handler of the workload holds it"
-                )
-                raise self.process.failure(reason)
+            waited_s = self.clock() - self.closed_s
+            if not self.process.over(THREADS_S - waited_s):
+                self._look_for_threads()
+            if not self.process.over(self.timeout_s - waited_s):
+                raise self._hung(f"did not exit within {self.timeout_s:g} s: an exit handler of the workload holds it")
             if left := left_behind(self.mark, LEFT_FIX):
                 raise LaunchFailed(left)
             locks = self._locks(self.result) if self.request.role == "locks" else None
@@ -335,12 +346,11 @@ class WorkloadHandle:
                     self._result()  # says why
                     raise self.process.failure("ended early")
             elif self.process.exit is not None:
-                raise self.process.failure(f"{exit_text(self.process.exit.code)} during {doing}")
+                raise self._crashed(f"{exit_text(self.process.exit.code)} during {doing}")
             elif self.process.flooded:
                 raise self.process.failure(f"printed more than {FLOOD_BYTES >> 20} MiB")
             elif self.clock() > deadline:
-                reason = f"did not end {doing} within {timeout_s:g} s (its whole process tree was ended)"
-                raise self.process.failure(reason)
+                raise self._hung(f"did not end {doing} within {timeout_s:g} s (its whole process tree was ended)")
             else:
                 self.process.drain(0.1)
 
@@ -356,8 +366,41 @@ class WorkloadHandle:
         if result.unsupported is not None:
             raise CellUnsupported(result.unsupported)
         if result.error is not None:
-            raise self.process.failure(result.error.reason, result.error.detail)
+            raise self._crashed(result.error.reason, result.error.detail)
         return result
+
+    # -- where it was ------------------------------------------------------------------------------------------
+
+    def _look_for_threads(self) -> None:
+        """Raise LaunchFailed where nothing but threads of the workload keeps the process from ending."""
+        found = self._stacks()
+        if stacks.awaits_threads(found):
+            held = stacks.at_work(found)
+            named = ", ".join(f"{stack.thread} at {stack.line}" if stack.line else stack.thread for stack in held)
+            reason = f"its process did not end within {THREADS_S:g} s: a thread of the workload still runs ({named})"
+            raise self.process.failure(reason, last=stacks.shown(held))
+
+    def _stacks(self) -> list[stacks.Stack]:
+        main = self.process.pid
+        others = [process.pid for process in marked(self.mark) if process.pid != main]
+        setup = setup_of(self.request.cell, self.request.spec, stand_in=self.request.stand_in)
+        return stacks.asked([main, *others], self.folder / STACKS, setup)
+
+    def _hung(self, reason: str) -> LaunchFailed:
+        """The error of a launch that takes too long, with the stacks of all its threads."""
+        found = stacks.at_work(self._stacks())
+        first = next((stack for stack in found if stack.line), None)
+        where = f"; {first.thread} was at {first.line}" if first else ""
+        return self.process.failure(reason + where, last=stacks.shown(found))
+
+    def _crashed(self, reason: str, detail: str = "") -> LaunchFailed:
+        """The error of a launch that ended early; of a crash, such as a segmentation fault, with its Python line."""
+        fatal, found = stacks.crashed(self.folder / STACKS)
+        if not fatal:
+            return self.process.failure(reason, detail)
+        line = next((stack.line for stack in found if stack.line), "")
+        where = f", at {line}" if line else ""
+        return self.process.failure(reason + where, detail, last=f"{fatal}\n{stacks.shown(found)}")
 
     def _locks(self, result: _Result) -> LockWaits:
         """The waits of all processes and interpreters of this launch; each wrote its file as it ended."""

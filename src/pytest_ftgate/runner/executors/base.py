@@ -56,15 +56,15 @@ class IterationResult:
         self.led = reports if led is None else led
 
 
-def raise_first_error(reports: list[dict[str, Any]]) -> None:
-    """Raise the first error among the reports as Failure or Unsupported, if there is one."""
+def raise_first_error(reports: list[dict[str, Any]], of: int = 0) -> None:
+    """Raise the first error among the reports, of `of` workers, as Failure or Unsupported, if there is one."""
     for report in reports:
-        if report["error"]:
+        if report.get("error"):
             reason, detail = report["error"]
             if reason == "unsupported":
                 raise Unsupported(detail)
             role = report.get("role", "")
-            named = role or len(reports) > 1
+            named = role or max(of, len(reports)) > 1
             raise Failure(f"{role or 'worker'} {report['index']}: {reason}" if named else reason, detail)
 
 
@@ -109,6 +109,18 @@ def process_map(workers: Iterable[int | None], main_works: bool = False, own_gil
     pids = list(workers)
     servers = {str(child.pid): child.name for child in _children(pids) if "Manager" in child.name}
     return {"workers": pids, "servers": servers, "main_works": main_works, "own_gils": own_gils}
+
+
+def own_workers() -> list[int]:
+    """The processes that an executor of the user's own has started, in the order of their pids; no resource tracker."""
+    return [pid for pid in sorted(_below(os.getpid())) if not _tracks_resources(pid)]
+
+
+def _tracks_resources(pid: int) -> bool:
+    try:
+        return b"resource_tracker" in _read(f"/proc/{pid}/cmdline")
+    except OSError:  # it has ended
+        return True
 
 
 def others_cpu_ns(without: Iterable[int | None] = (), *, with_ended: bool = True) -> int:

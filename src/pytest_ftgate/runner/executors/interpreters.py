@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import Thread
 
 from ..gil import gil_enabled
-from ..worker import explain, place, serve_interpreter
+from ..worker import explain, place, serve_interpreter, worker_name
 from .base import process_map
 from .pipes import Hub, PipeWorkers
 
@@ -22,7 +22,8 @@ class InterpreterWorkers(PipeWorkers):
 
         Creating and closing are part of the executor's start-up and join times.
         """
-        return Thread(target=self._run, args=(index, hub), daemon=bool(self.setup["roles"]))
+        name = worker_name(self.setup, index)
+        return Thread(target=self._run, args=(index, hub), name=name, daemon=bool(self.setup["roles"]))
 
     def process_map(self) -> dict[str, Any]:
         """The workers are threads of this process; with the GIL, each interpreter has its own."""

@@ -12,7 +12,7 @@ from time import process_time_ns
 from .. import loading
 from ..clock import ended_cpu_ns, now_ns
 from ..protocol import Failure
-from ..worker import AT_BARRIER, LENGTH, ORDER, STOP, Order, Port, place
+from ..worker import AT_BARRIER, LENGTH, NOT_PICKLED, ORDER, STOP, Order, Port, place
 from .base import GRACE_S, IterationResult, Observer, leaders, others_cpu_ns, process_map, raise_first_error
 
 TYPE_CHECKING = False
@@ -34,12 +34,14 @@ class Hub:
         self.iteration = 0
         self.words: list[int] = []
         """Of held iterations of workers in this process, which share it; a list, so that a worker sees it change."""
+        self.values: list[list[Any]] = [[] for _ in self.reports]
+        """Results for `@test.check`, by worker, of workers in this process: the objects themselves."""
         self.dead: Callable[[int], str] = lambda index: ""
         self.sentinels: list[int] = []
 
     def port(self, index: int) -> Port:
         """The ends of worker `index`, for workers that share this process's descriptors."""
-        return Port((self.go[0][0], self.go[1][0]), self.reports[index][1], self.words)
+        return Port((self.go[0][0], self.go[1][0]), self.reports[index][1], self.words, self.values[index])
 
     def release(self, order: Order) -> None:
         """Let all workers go with one write, so that none is released before the others wait for the same GIL."""
@@ -49,25 +51,27 @@ class Hub:
         while message:
             message = message[os.write(pipe, message) :]
 
-    def collect(self) -> list[dict[str, Any]]:
-        """One report of each worker, by index. Raises Failure where a worker died without one."""
-        return [self._receive(index) for index in range(len(self.reports))]
-
-    def gather(self, first: int) -> None:
-        """Wait for the reports of the workers below `first`; reports of others go to `gathered` as well.
+    def gather(self, first: int) -> list[dict[str, Any]]:
+        """Wait for the reports of the workers below `first`; all that came, by index, are kept in `gathered` as well.
 
         Raises Failure or Unsupported as soon as any worker reports an error or dies: others may wait for that worker.
         """
-        while any(index not in self.gathered for index in range(first)):
-            for index in self._readable(None):
+        poll, owners = self._poll()
+        missing = sum(index not in self.gathered for index in range(first))
+        while missing:
+            for index in self._readable(poll, owners, None):
                 self.gathered[index] = report = self._receive(index)
-                raise_first_error([report])
+                missing -= index < first
+                for number in (self.reports[index][0], *self.sentinels[index : index + 1]) if poll else ():
+                    poll.unregister(number)
+                raise_first_error([report], len(self.reports))
+        return [report for _, report in sorted(self.gathered.items())]
 
     def ended_within(self, seconds: float, first: int) -> bool:
         """Whether one of the workers below `first` has a report ready or has died; waits for it at most so long."""
         self.gathered = {index: {} for index in range(first, len(self.reports))}
         try:
-            return bool(self._readable(seconds))
+            return bool(self._readable(*self._poll(), seconds))
         finally:
             self.gathered = {}
 
@@ -75,33 +79,44 @@ class Hub:
         """After an error: take the reports that still come within `seconds`."""
         deadline = time.monotonic() + (seconds if hasattr(select, "poll") else 0.0)
         while len(self.gathered) < len(self.reports) and (left := deadline - time.monotonic()) > 0:
-            for index in self._readable(left):
+            for index in self._readable(*self._poll(), left):
                 self.gathered[index] = {}
                 try:
                     self.gathered[index] = self._receive(index)
                 except Failure:
                     pass
 
-    def _readable(self, seconds: float | None) -> list[int]:
-        """The workers that have a report ready or have died; waits for one, at most `seconds`."""
+    def _poll(self) -> tuple[Any, dict[int, int]]:
+        """What waits for the reports that are missing, or for a worker's death, and whose each descriptor is."""
+        owners: dict[int, int] = {}
         if not hasattr(select, "poll"):  # Windows cannot poll a pipe: the workers are read in order
-            return [next(index for index in range(len(self.reports)) if index not in self.gathered)]
-        poll, owners = select.poll(), {}
+            return None, owners
+        poll = select.poll()
         for index, (descriptor, _) in enumerate(self.reports):
             if index not in self.gathered:
                 for number in (descriptor, *self.sentinels[index : index + 1]):
                     owners[number] = index
                     poll.register(number, select.POLLIN)
+        return poll, owners
+
+    def _readable(self, poll: Any, owners: dict[int, int], seconds: float | None) -> list[int]:
+        """The workers that have a report ready or have died; waits for one, at most `seconds`."""
+        if poll is None:
+            return [next(index for index in range(len(self.reports)) if index not in self.gathered)]
         return sorted({owners[number] for number, _ in poll.poll(None if seconds is None else 1000 * seconds)})
 
     def _receive(self, index: int) -> dict[str, Any]:
         length = LENGTH.unpack(self._read(index, LENGTH.size))[0]
         report: dict[str, Any] = marshal.loads(self._read(index, length))
+        if self.values[index]:
+            report["value"] = self.values[index].pop()
+        elif "pickled" in report:
+            report["value"] = _unpickled(report.pop("pickled"))
         return report
 
-    def _read(self, index: int, size: int) -> bytes:
+    def _read(self, index: int, size: int) -> bytearray:
         descriptor = self.reports[index][0]
-        read = b""
+        read = bytearray()  # a long report comes in many parts
         while len(read) < size:
             self._await(index, descriptor)
             chunk = os.read(descriptor, size - len(read))
@@ -134,6 +149,16 @@ class Hub:
                     os.close(descriptor)
                 except OSError:
                     pass
+
+
+def _unpickled(pickled: bytes) -> Any:
+    import pickle
+
+    try:
+        return pickle.loads(pickled)
+    except Exception as error:
+        reason = f"@test.check cannot get the result: unpickling it raised {type(error).__name__}: {error}"
+        raise Failure(reason, NOT_PICKLED) from None
 
 
 class PipeWorkers:
@@ -188,7 +213,7 @@ class PipeWorkers:
             observer.released(self)
         else:
             self._hold(hub, order, observer)
-        reports = self._collect_by_role(hub) if self.setup["roles"] else hub.collect()
+        reports = self._collect(hub)
         if order.flags & AT_BARRIER:
             self._at_barrier(hub, observer)
         cpu_ns += ended_cpu_ns()  # before new workers are waited for, too: each reports its own
@@ -225,25 +250,30 @@ class PipeWorkers:
         if isinstance(words, FileWords):
             words.close()
 
-    def _collect_by_role(self, hub: Hub) -> list[dict[str, Any]]:
+    def _collect(self, hub: Hub) -> list[dict[str, Any]]:
         hub.gathered.clear()
-        stopped = False
+        stopped = not self.setup["roles"]
         try:
-            hub.gather(leaders(self.setup))
-            stopped = True
-            self.stop(self.shared)
-            hub.gather(len(hub.reports))
-        except BaseException:
+            if not stopped:
+                hub.gather(leaders(self.setup))
+                stopped = True
+                self.stop(self.shared)
+            return hub.gather(len(hub.reports))
+        except Exception:
             self.broken = True
             self._let_end(hub, stopped)
+            if not self.setup["roles"]:
+                raise_first_error([report for _, report in sorted(hub.gathered.items())], len(hub.reports))
             raise
-        return [report for _, report in sorted(hub.gathered.items())]
+        except BaseException:
+            self.broken = True
+            raise
 
     def _let_end(self, hub: Hub, stopped: bool) -> None:
         """After an error: give the workers that do not wait for a failed one the time to return."""
-        from threading import Thread
-
         if not stopped:  # in a thread: `@test.stop` may block on a worker that has died
+            from threading import Thread
+
             thread = Thread(target=self._stop_quietly, daemon=True)
             thread.start()
             thread.join(GRACE_S)
@@ -269,7 +299,8 @@ class PipeWorkers:
         for worker in self.workers:
             worker.start()
         self.started(hub)
-        raise_first_error(hub.collect())
+        hub.gathered.clear()
+        hub.gather(len(hub.reports))
 
     def _drop(self) -> None:
         if self.hub is not None:

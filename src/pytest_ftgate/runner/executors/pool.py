@@ -9,7 +9,15 @@ from .. import loading
 from ..clock import ended_cpu_ns, now_ns
 from ..gil import gil_enabled
 from ..worker import HOLDING, Order, Worker, run
-from .base import IterationResult, Observer, observe_barrier, others_cpu_ns, process_map, raise_first_error
+from .base import (
+    IterationResult,
+    Observer,
+    observe_barrier,
+    others_cpu_ns,
+    own_workers,
+    process_map,
+    raise_first_error,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +34,9 @@ class PoolWorkers:
         self.shared = shared
         self.fresh = fresh
         self.context = context
+        self.opened: Any = None
         self.pool: Any = None
+        """What `with` gives of `opened`: for executors of concurrent.futures, the same."""
         self.caller = Worker(0, setup["workers"], shared)
 
     def iteration(self, order: Order, observer: Observer) -> IterationResult:
@@ -36,7 +46,8 @@ class PoolWorkers:
         before += ended_cpu_ns() + process_time_ns()
         begin_ns = now_ns()
         if self.pool is None:
-            self.pool = make_pool(self.setup, self.shared, self.context)
+            self.opened = make_pool(self.setup, self.shared, self.context)
+            self.pool = self.opened.__enter__()
         body = loading.body(self.setup)
         if order.flags & HOLDING:
             body.call(self.pool)  # starts the pool's workers, so that they can be sampled
@@ -57,31 +68,36 @@ class PoolWorkers:
     def process_map(self) -> dict[str, Any]:
         """The main thread drives the pool and mostly waits, except for a serial cell, where it works itself."""
         kind = self.setup["kind"]
-        processes = getattr(self.pool, "_processes", None) or ()
+        processes = own_workers() if self.setup["processes"] else getattr(self.pool, "_processes", None) or ()
         return process_map(processes, main_works=kind == "serial", own_gils=kind == "interpreters" and gil_enabled())
 
     def close(self) -> None:
         """Shut the pool down and wait for its workers."""
         if self.pool is not None:
-            self.pool.shutdown()
-            self.pool = None
+            opened, self.opened, self.pool = self.opened, None, None
+            opened.__exit__(None, None, None)
 
 
 def make_pool(setup: Setup, shared: Any, context: Any) -> Any:
-    """The cell's `concurrent.futures.Executor`. Raises Unsupported where the interpreter has none."""
+    """A context manager that gives the cell's `concurrent.futures.Executor`.
+
+    Raises Unsupported where the interpreter has none.
+    """
     from concurrent import futures
 
     from .. import state, worker
 
     kind, workers = setup["kind"], setup["workers"]
     state.shared = shared
+    if kind == "executor":
+        return loading.factory(setup)(workers)
     start: dict[str, Any] = {"initializer": worker.start_pool_worker, "initargs": (setup, shared)}
     if kind == "processes":
         return futures.ProcessPoolExecutor(workers, mp_context=context, **start)
     if kind == "interpreters":
         return futures.InterpreterPoolExecutor(workers, **start)  # type: ignore[attr-defined, unused-ignore]
     if kind == "threads":
-        return futures.ThreadPoolExecutor(workers)
+        return futures.ThreadPoolExecutor(workers, "pool")
     from .inline import InlineExecutor
 
     return InlineExecutor()

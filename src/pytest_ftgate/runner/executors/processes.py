@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from signal import Signals
 
-from ..worker import serve_process
+from ..stacks import stack_file
+from ..worker import serve_process, worker_name
 from .base import others_cpu_ns, process_map
 from .pipes import Hub, PipeWorkers
 
@@ -22,6 +23,9 @@ class ProcessWorkers(PipeWorkers):
     def __init__(self, setup: Setup, shared: Any, fresh: bool, context: Any) -> None:
         super().__init__(setup, shared, fresh)
         self.context = context
+        self.go: tuple[Any, ...] = ()
+        self.writers: list[Any] = []
+        self.stack_files: list[Any] = []
 
     def build(self) -> Hub:
         """As in the base class, with the pipes wrapped as connections, which every start method can hand over."""
@@ -31,13 +35,17 @@ class ProcessWorkers(PipeWorkers):
         # A connection closes its descriptor when it goes: workers get duplicates, the hub keeps its own.
         self.go = tuple(Connection(os.dup(pipe[0]), writable=False) for pipe in hub.go)
         self.writers = [Connection(os.dup(pipe[1]), readable=False) for pipe in hub.reports]
+        if self.setup["stacks"]:  # opened here, where nothing is timed
+            names = [worker_name(self.setup, index) for index in range(self.setup["workers"])]
+            self.stack_files = [Connection(stack_file(self.setup, name), readable=False) for name in names]
         self.workers = [self.make(index, hub) for index in range(self.setup["workers"])]
         return hub
 
     def make(self, index: int, hub: Hub) -> Any:
         """A process that runs the worker loop."""
-        args = (self.setup, index, self.go, self.writers[index], self.shared, self.fresh)
-        return self.context.Process(target=serve_process, args=args)
+        stack_file = self.stack_files[index] if self.stack_files else None
+        args = (self.setup, index, self.go, self.writers[index], stack_file, self.shared, self.fresh)
+        return self.context.Process(target=serve_process, args=args, name=worker_name(self.setup, index))
 
     def started(self, hub: Hub) -> None:
         """From here on the hub notices a worker that dies."""
@@ -68,7 +76,7 @@ class ProcessWorkers(PipeWorkers):
         return f"exited with code {code} before it had reported"
 
     def _drop(self) -> None:
-        for connection in (*getattr(self, "go", ()), *getattr(self, "writers", ())):
+        for connection in (*self.go, *self.writers, *self.stack_files):
             connection.close()
-        self.go, self.writers = (), []
+        self.go, self.writers, self.stack_files = (), [], []
         super()._drop()

@@ -7,7 +7,7 @@ from time import process_time_ns
 
 from .. import loading
 from ..clock import ended_cpu_ns, now_ns
-from ..worker import Order, Worker, call_async, close_report, explain, make_worker, once
+from ..worker import Order, Worker, call_async, close_report, explain, make_worker, once, worker_name
 from .base import (
     GRACE_S,
     IterationResult,
@@ -40,8 +40,12 @@ class TaskWorkers:
         self.shared = shared
         self.fresh = fresh
         self.workers: list[Worker] = []
+        self.running: list[Any] = []
+        self.given_up = False
         self.stop = loading.stopper(setup)
-        self.runner = asyncio.Runner()
+        self.runner = asyncio.Runner(loop_factory=loading.factory(setup) if setup["name"] else None)
+        if setup["stacks"]:
+            self._answer()
 
     def iteration(self, order: Order, observer: Observer) -> IterationResult:
         """One iteration: start the tasks, release them together, gather them."""
@@ -64,7 +68,7 @@ class TaskWorkers:
         cpu_ns = -others_cpu_ns() - ended_cpu_ns() - process_time_ns()
         begin_ns = now_ns()
         words, orders = (_together if not order.loops else _alike)(order, self.setup)
-        running = [
+        self.running = running = [
             asyncio.create_task(self._run(worker, own, ready, go))
             for worker, own in zip(self.workers, orders, strict=True)
         ]
@@ -138,9 +142,40 @@ class TaskWorkers:
         try:
             report["ops"], result = await call_async(body, worker, order)
         except BaseException as error:
-            report["error"] = explain(error)
+            if not self.given_up:
+                report["error"] = explain(error)
+                self._give_up_later()
         report["end_ns"] = now_ns()
         return close_report(report, worker, order, result, False)
+
+    def _give_up_later(self) -> None:
+        """After an error: give the tasks that do not wait for the failed one the time to return, then cancel them."""
+        import asyncio
+
+        def give_up() -> None:
+            self.given_up = True
+            for task in self.running:
+                task.cancel()
+
+        if not self.setup["roles"]:
+            asyncio.get_running_loop().call_later(GRACE_S, give_up)
+
+    def _answer(self) -> None:
+        """From now on write what each task awaits where the controller asks for it."""
+        import asyncio
+        import os
+        import signal
+
+        from ..stacks import TASKS, stack_file, task_stacks
+
+        file = stack_file(self.setup, "tasks")
+
+        def answer(*_: object) -> None:
+            names = {task: worker_name(self.setup, index) for index, task in enumerate(self.running)}
+            others = {task: task.get_name() for task in asyncio.all_tasks(self.runner.get_loop())}
+            os.write(file, task_stacks({**others, **names}))
+
+        signal.signal(self.setup["stacks"][1] + TASKS, answer)
 
     def close(self) -> None:
         """Close the event loop."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from threading import Thread
 
-from ..worker import serve
+from ..worker import serve, worker_name
 from .pipes import Hub, PipeWorkers
 
 TYPE_CHECKING = False
@@ -20,4 +20,5 @@ class ThreadWorkers(PipeWorkers):
     def make(self, index: int, hub: Hub) -> Any:
         """A thread that runs the worker loop."""
         args = (self.setup, index, hub.port(index), self.shared, self.fresh, False)
-        return Thread(target=serve, args=args, daemon=bool(self.setup["roles"]))
+        name = worker_name(self.setup, index)
+        return Thread(target=serve, args=args, name=name, daemon=bool(self.setup["roles"]))

@@ -108,6 +108,10 @@ class Site:
         self.tallies: list[Tally] = []
         self.forget()
 
+    def __reduce__(self) -> Any:
+        """None in the copy of an object whose line this is."""
+        return type(None), ()
+
     def forget(self) -> None:
         """Drop all waits: in a forked child, because the parent writes those. Locks keep their tallies."""
         for tally in self.tallies:

@@ -10,7 +10,9 @@ import _thread
 import threading
 import time
 from _thread import allocate_lock
+from abc import ABCMeta
 from sys import _getframe
+from types import FunctionType
 
 from .sites import COUNT, RECORD, STATE, Site, Tally, book
 
@@ -18,11 +20,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
-    from typing import Any, NoReturn, SupportsIndex
+    from typing import Any, SupportsIndex
 
 _clock = time.perf_counter_ns
 _RawLock: type = type(allocate_lock())
-_RawRLock = _thread.RLock
+_RawRLock: Any = _thread.RLock
+_raw_acquire = _RawRLock.acquire
 _rlock_factory = threading.RLock
 
 
@@ -42,119 +45,147 @@ def _tally(lock: Any) -> Tally:
     return tally
 
 
-class _Posing(type):
-    """Metaclass: raw locks, which code of the standard library gets, are instances too."""
+class _Posing(ABCMeta):
+    """Metaclass of what replaces a C type `_ftgate_raw`: equal to it where types are compared or looked up.
 
-    def __instancecheck__(cls, instance: object) -> bool:
-        return type.__instancecheck__(cls, instance) or type(instance) is cls.__dict__.get("_ftgate_raw")
+    Code of the standard library gets raw locks, so these are instances too. Pickle, copy, dill and singledispatch find
+    by type what was registered for the raw type. It is an ABCMeta so that users may mix a lock type with an ABC.
+    """
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return type(instance) is cls.__dict__.get("_ftgate_raw") or super().__instancecheck__(instance)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return subclass is cls.__dict__.get("_ftgate_raw") or super().__subclasscheck__(subclass)
+
+    def __eq__(cls, other: object) -> bool:
+        return cls is other or cls.__dict__.get("_ftgate_raw", cls) is other
+
+    def __hash__(cls) -> int:
+        return type.__hash__(cls.__dict__.get("_ftgate_raw", cls))
 
 
-class _Timed(metaclass=_Posing):
-    """A wrapped raw lock. Slots hold its bound C methods: a call that needs no timing costs no Python frame."""
+def _ftgate_release(self: Any) -> None:
+    self.release()
 
-    __slots__ = ("__exit__", "__weakref__", "_acquire", "_ftgate_site", "_ftgate_tally", "release")
-    _ftgate_raw: type
-    _acquire: Callable[..., bool]
+
+def _exit(self: Any, *exc_info: object) -> None:
+    self.release()
+
+
+class _PosingSlots(_Posing):
+    """Metaclass of a class that holds `release` and `__exit__` in slots: `type(lock).release(lock)` is a call too.
+
+    An ExitStack and other code that takes methods from the type find these; an instance still has its slots.
+    """
+
+    release = property(lambda cls: _ftgate_release)
+    __exit__ = property(lambda cls: _exit)
+
+
+def _wait(lock: Any, acquire: Callable[..., bool], timeout: float = -1) -> bool:
+    """Block; keep the wait, also one that times out, if the window is open and still the same at its end.
+
+    `acquire` is the raw lock's bound method.
+    """
+    window = book.window
+    opened = window[0]
+    if opened & STATE != RECORD:
+        return acquire(True, timeout)
+    start = _clock()
+    got = acquire(True, timeout)
+    waited_ns = _clock() - start
+    if window[0] == opened:
+        (lock._ftgate_tally or _tally(lock)).waits.append(waited_ns)
+    return got
+
+
+def _ftgate_acquire_now(self: Any, blocking: bool = True, timeout: float = -1) -> bool:
+    """For a Condition, which keeps a bound method: this one changes when acquisitions are counted."""
+    return bool(self.acquire(blocking, timeout))
+
+
+def _reduced(thing: Any, protocol: SupportsIndex) -> Any:
+    """As an object of the raw type: TypeError, except where a subclass says how it is pickled."""
+    kind: Any = type(thing)
+    raw = kind._ftgate_raw
+    if kind.__reduce__ is not object.__reduce__ or kind.__getstate__ is not object.__getstate__:
+        return object.__reduce_ex__(thing, protocol)
+    whole = f"{raw.__module__}.{raw.__name__}" if "_ftgate_raw" in kind.__dict__ else kind.__name__
+    raise TypeError(f"cannot pickle {raw.__name__ if int(protocol) < 2 else whole!r} object")
+
+
+class Lock(metaclass=_PosingSlots):
+    """Replaces `threading.Lock`: a wrapped raw lock, whose type cannot be subclassed.
+
+    Slots hold its bound C methods: a call that needs no timing costs no Python frame.
+    """
+
+    __slots__ = ("__exit__", "__weakref__", "_ftgate_acquire", "_ftgate_site", "_ftgate_tally", "release")
+    _ftgate_raw = _RawLock
+    _ftgate_acquire: Callable[..., bool]
     _ftgate_site: Site
     _ftgate_tally: Tally | None
-    release: Callable[[], None]
+    if TYPE_CHECKING:
+        release: Callable[[], None]
 
-    @classmethod
-    def _at(cls, raw: Any, site: Site) -> Any:
-        """Wrap the lock `raw`, with its waits kept at `site`."""
+    def __new__(cls) -> Any:
+        """A wrapped lock with the caller's line as its site; a raw lock for code of the standard library."""
+        site = book.site(_getframe(1), "Lock", "lock")
+        raw = allocate_lock()
+        if site is None:
+            return raw
         lock: Any = object.__new__(cls)
-        lock._acquire = raw.acquire
+        lock._ftgate_acquire = raw.acquire
         lock.__exit__ = raw.__exit__
         lock.release = raw.release
         lock._ftgate_site = site
         lock._ftgate_tally = None
         return lock
 
+    def __init_subclass__(cls) -> None:
+        raise TypeError("type '_thread.lock' is not an acceptable base type")
+
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         # isinstance() asks the type first and this next: for code that checks whether it has a raw lock.
-        kind = type(self)
-        return kind._ftgate_raw if "_ftgate_raw" in kind.__dict__ else kind
+        return _RawLock
 
     def __enter__(self) -> bool:
-        if self._acquire(False):
-            return True
-        return self._wait()
+        return self._ftgate_acquire(False) or _wait(self, self._ftgate_acquire)
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """As for a raw lock, with the same errors; a wait is timed."""
         if timeout == -1:
-            return self._acquire(False) or (self._wait() if blocking else False)
+            return self._ftgate_acquire(False) or (_wait(self, self._ftgate_acquire) if blocking else False)
         allocate_lock().acquire(blocking, timeout)  # Raises what a raw lock would raise.
-        return self._acquire(False) or (self._wait(timeout) if timeout else False)
+        return self._ftgate_acquire(False) or (_wait(self, self._ftgate_acquire, timeout) if timeout else False)
 
-    def _wait(self, timeout: float = -1) -> bool:
-        """Block; keep the wait, also one that times out, if the window is open and still the same at its end."""
-        window = book.window
-        opened = window[0]
-        if opened & STATE != RECORD:
-            return self._acquire(True, timeout)
-        start = _clock()
-        got = self._acquire(True, timeout)
-        waited_ns = _clock() - start
-        if window[0] == opened:
-            (self._ftgate_tally or _tally(self)).waits.append(waited_ns)
-        return got
+    _ftgate_acquire_now = _ftgate_acquire_now
 
-    def _acquire_now(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """For a Condition, which keeps a bound method: this one changes when acquisitions are counted."""
-        return self.acquire(blocking, timeout)
+    def _ftgate_reacquire(self, state: object) -> None:
+        """For a Condition: acquiring the lock again in Condition.wait() is part of that wait, not another."""
+        self._ftgate_acquire()
+
+    _ftgate_release = _ftgate_release  # for a Condition: a copy of it must not release another lock
 
     @property
-    def _raw(self) -> Any:
-        return self._acquire.__self__  # type: ignore[attr-defined]
+    def _ftgate_lock(self) -> Any:
+        return self._ftgate_acquire.__self__  # type: ignore[attr-defined]
 
     def locked(self) -> bool:
         """As for a raw lock."""
-        return bool(self._raw.locked())
+        return bool(self._ftgate_lock.locked())
 
     def _at_fork_reinit(self) -> None:
-        self._raw._at_fork_reinit()
+        self._ftgate_lock._at_fork_reinit()
 
     def __repr__(self) -> str:
-        raw = self._raw
-        own = repr(raw).replace(f" at {id(raw):#x}", f" at {id(self):#x}")
-        kind = type(self)
-        return own if "_ftgate_raw" in kind.__dict__ else own.replace("_thread.RLock", kind.__name__)
+        raw = self._ftgate_lock
+        return repr(raw).replace(f" at {id(raw):#x}", f" at {id(self):#x}")
 
-    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
-        raw = type(self)._ftgate_raw
-        name = raw.__name__ if int(protocol) < 2 else f"{raw.__module__}.{raw.__name__}"
-        raise TypeError(f"cannot pickle {name!r} object")
-
-
-class Lock(_Timed):
-    """Replaces `threading.Lock`."""
-
-    __slots__ = ()
-    _ftgate_raw = _RawLock
-
-    def __new__(cls) -> Any:
-        """A wrapped lock with the caller's line as its site; a raw lock for code of the standard library."""
-        site = book.site(_getframe(1), "Lock", "lock")
-        return allocate_lock() if site is None else cls._at(allocate_lock(), site)
-
-    def __init_subclass__(cls) -> None:
-        raise TypeError("type '_thread.lock' is not an acceptable base type")
-
-    # The methods that a Condition uses: acquiring the lock again in Condition.wait() is part of that wait, not another.
-
-    def _release_save(self) -> None:
-        self.release()
-
-    def _acquire_restore(self, state: object) -> None:
-        self._acquire()
-
-    def _is_owned(self) -> bool:
-        if self._acquire(False):
-            self.release()
-            return False
-        return True
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        return _reduced(self, protocol)
 
     # Obsolete names that a raw lock still has.
 
@@ -166,78 +197,114 @@ class Lock(_Timed):
         """As `release`."""
         self.release()
 
-    locked_lock = _Timed.locked
+    locked_lock = locked
 
 
-class RLock(_Timed):
-    """Replaces `threading.RLock`; to acquire it again never waits, and is not counted."""
+class RLock(_RawRLock, metaclass=_Posing):  # type: ignore[misc]
+    """Replaces `threading.RLock`; to acquire it again never waits, and is not counted.
 
-    __slots__ = ()
+    It is a raw lock, so what is not timed, and what a user's subclass overrides or inherits, is as without the probe.
+    """
+
+    __slots__ = ("_ftgate_site", "_ftgate_tally")
     _ftgate_raw = _RawRLock
+    _ftgate_site: Site
+    _ftgate_tally: Tally | None
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """As for Lock."""
-        if args or kwargs:
-            _rlock_factory(*args, **kwargs)  # Warns or raises as this Python version does.
+        """As for Lock. Where somebody has replaced the raw type (gevent does), what `threading` makes of it."""
+        if cls is RLock and (args or kwargs or not _native()):
+            made = _rlock_factory(*args, **kwargs)  # Warns or raises as this Python version does.
+            if type(made) is not _RawRLock:
+                return made
         site = book.site(_getframe(1), "RLock", "lock")
         if site is None and cls is RLock:
             return _RawRLock()
-        return cls._at(_RawRLock(), site or Site("", 0, "RLock", "lock"))
+        return cls._ftgate_at(site or Site("", 0, "RLock", "lock"))
+
+    @classmethod
+    def _ftgate_at(cls, site: Site) -> Any:
+        """A new lock with its waits kept at `site`."""
+        lock: Any = _RawRLock.__new__(cls)
+        lock._ftgate_site = site
+        lock._ftgate_tally = None
+        return lock
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        kind = type(self)
+        return _RawRLock if kind is RLock else kind
+
+    def __enter__(self) -> bool:
+        return _raw_acquire(self, False) or _wait(self, super().acquire)
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """As for a raw lock, with the same errors; a wait is timed."""
+        if timeout == -1:
+            return _raw_acquire(self, False) or (_wait(self, super().acquire) if blocking else False)
+        allocate_lock().acquire(blocking, timeout)  # Raises what a raw lock would raise.
+        return _raw_acquire(self, False) or (_wait(self, super().acquire, timeout) if timeout else False)
+
+    _ftgate_acquire_now = _ftgate_acquire_now
+
+    def __repr__(self) -> str:
+        own: str = super().__repr__()
+        return own.replace(" RLock object", " _thread.RLock object", 1) if type(self) is RLock else own
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        return _reduced(self, protocol)
 
 
-def _of_raw(name: str) -> property:
-    """The raw lock's own bound method: a Condition takes it when it is created, and calls it without a Python frame."""
-    return property(lambda self: getattr(self._raw, name))
-
-
-for _name in ("_release_save", "_acquire_restore", "_is_owned", "_recursion_count"):
-    setattr(RLock, _name, _of_raw(_name))
+def _native() -> bool:
+    """Whether `threading` makes its locks of the raw type."""
+    return threading._CRLock is _RawRLock  # type: ignore[attr-defined]
 
 
 # Each checks the window byte: a process that is not notified when it changes keeps these methods.
 
 
-def _counting_enter(self: Lock) -> bool:
+def _counting_enter(self: Any) -> bool:
     if book.window[0] & STATE != COUNT:
-        return _Timed.__enter__(self)
-    self._acquire()
+        return _enter(self)
+    self._ftgate_acquire()
     (self._ftgate_tally or _tally(self)).acquired += 1
     return True
 
 
-def _counting_acquire(self: Lock, blocking: bool = True, timeout: float = -1) -> bool:
+def _counting_acquire(self: Any, blocking: bool = True, timeout: float = -1) -> bool:
     if book.window[0] & STATE != COUNT:
-        return _Timed.acquire(self, blocking, timeout)
-    got = self._acquire(blocking, timeout)
+        return _acquire(self, blocking, timeout)
+    got: bool = self._ftgate_acquire(blocking, timeout)
     if got:
         (self._ftgate_tally or _tally(self)).acquired += 1
     return got
 
 
-def _counting_rlock_acquire(self: RLock, blocking: bool = True, timeout: float = -1) -> bool:
+def _counting_rlock_acquire(self: Any, blocking: bool = True, timeout: float = -1) -> bool:
     if book.window[0] & STATE != COUNT:
-        return _Timed.acquire(self, blocking, timeout)
-    got = self._acquire(blocking, timeout)
-    if got and self._raw._recursion_count() == 1:
+        return _rlock_acquire(self, blocking, timeout)
+    got: bool = _raw_acquire(self, blocking, timeout)
+    if got and _RawRLock._recursion_count(self) == 1:
         (self._ftgate_tally or _tally(self)).acquired += 1
     return got
 
 
-def _counting_rlock_enter(self: RLock) -> bool:
+def _counting_rlock_enter(self: Any) -> bool:
     return _counting_rlock_acquire(self)
 
 
-_VARIANTS: tuple[tuple[type, Any, Any], ...] = (
-    (Lock, _counting_enter, _counting_acquire),
-    (RLock, _counting_rlock_enter, _counting_rlock_acquire),
+_enter, _acquire, _rlock_enter, _rlock_acquire = Lock.__enter__, Lock.acquire, RLock.__enter__, RLock.acquire
+_VARIANTS: tuple[tuple[Any, Any, Any, Any, Any], ...] = (
+    (Lock, _counting_enter, _counting_acquire, _enter, _acquire),
+    (RLock, _counting_rlock_enter, _counting_rlock_acquire, _rlock_enter, _rlock_acquire),
 )
 
 
 def _count(counting: bool) -> None:
     """Install the methods that count acquisitions, or restore the others."""
-    for cls, enter, acquire in _VARIANTS:
-        cls.__enter__ = enter if counting else _Timed.__enter__  # type: ignore[attr-defined]
-        cls.acquire = acquire if counting else _Timed.acquire  # type: ignore[attr-defined]
+    for cls, counting_enter, counting_acquire, enter, acquire in _VARIANTS:
+        cls.__enter__ = counting_enter if counting else enter
+        cls.acquire = counting_acquire if counting else acquire
 
 
 # The classes below are patched in place: other code may have subclassed them, or pickle them by name.
@@ -257,13 +324,15 @@ _barrier_wait = threading.Barrier.wait
 def _condition_init_at(self: Any, lock: Any = None) -> None:
     frame = _getframe(1)
     site = book.site(frame, "Condition", "queue")
-    if site is not None and lock is None:
-        lock = RLock._at(_RawRLock(), book.site(frame, "Condition", "lock") or site)
+    if site is not None and lock is None and _native():
+        lock = RLock._ftgate_at(book.site(frame, "Condition", "lock") or site)
     _condition_init(self, lock)
     if site is not None:
         self._ftgate_site = site
-    if type(lock) is Lock or type(lock) is RLock:
-        self.acquire = lock._acquire_now
+    if hasattr(lock, "_ftgate_acquire_now"):
+        self.acquire = lock._ftgate_acquire_now
+    if type(lock) is Lock:
+        self.release, self._acquire_restore = lock._ftgate_release, lock._ftgate_reacquire
 
 
 def _condition_wait_timed(self: Any, timeout: float | None = None) -> bool:
@@ -370,6 +439,10 @@ def _pose(cls: type, raw: type, name: str, module: str = "threading") -> None:
     cls.__module__ = module
     cls.__name__ = cls.__qualname__ = name
     cls.__doc__ = raw.__doc__
+    counting = (method for row in _VARIANTS if row[0] is cls for method in row[1:])
+    for method in (*vars(cls).values(), *counting):
+        if isinstance(method, FunctionType):
+            method.__annotations__ = {}
 
 
 def _replace(cls: Any, **methods: Any) -> None:
@@ -444,6 +517,9 @@ def _simple_queue(raw: Any, empty: type[Exception]) -> Any:
                 return get_raw(self, True, timeout)
             finally:
                 keep(self, _clock() - start, opened)
+
+        def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+            return _reduced(self, protocol)
 
     _pose(SimpleQueue, raw, "SimpleQueue", "queue")
     SimpleQueue.get.__doc__ = raw.get.__doc__

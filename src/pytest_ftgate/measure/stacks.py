@@ -1,0 +1,248 @@
+"""Where the threads of a launch are: asked for before it is killed, or read from what a crash left.
+
+`runner/stacks.py` lets its processes write them to files; here they are asked for, read, and shortened for people.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ..runner.stacks import TASKS
+from ..runner.worker import worker_name
+
+SIGNAL: Final = int(signal.SIGRTMAX) - 1 if hasattr(signal, "SIGRTMAX") else int(getattr(signal, "SIGINFO", 0))
+"""What asks a process for its stacks; 0 where the system has no signal that workloads do without."""
+MAIN: Final = "main thread"
+SHUTDOWN: Final = "_shutdown"
+"""The function of `threading` that waits for threads at the end of a process."""
+MOST_S: Final = 5.0
+ONE_S: Final = 0.5
+SETTLED_S: Final = 0.02
+MOST_STACKS: Final = 8
+MOST_FRAMES: Final = 12
+_COMM: Final = 15  # bytes of a thread's name that the kernel keeps
+_HEADER: Final = re.compile(r"(?:(Current thread|Thread) 0x\w+(?: \[(.*)\])?|Stack) \(most recent call first\):$")
+_FRAME: Final = re.compile(r'  File "(.*)", line (\d+|\?\?\?) in (.*)$')
+_FATAL: Final = "Fatal Python error: "
+_STANDARD: Final = re.compile(r"/lib(?:64)?/python3\.\d+t?/(?!site-packages|dist-packages)|^<frozen ")
+_STARTING: Final = re.compile(r"/(?:threading|runpy|concurrent/futures/thread|multiprocessing/\w+)\.py$|^<string>$")
+_OURS: Final = "pytest_ftgate" + os.sep + "runner" + os.sep
+
+
+class Frame(NamedTuple):
+    """One call: where it stands, innermost."""
+
+    path: str
+    line: str
+    function: str
+
+    @property
+    def place(self) -> str:
+        """`path:line in function`, which terminals make a link of."""
+        return f"{self.path}:{self.line} in {self.function}"
+
+    @property
+    def standard(self) -> bool:
+        """Whether it is code of the standard library."""
+        return bool(_STANDARD.search(self.path))
+
+
+class Stack(NamedTuple):
+    """A thread with its calls, innermost first, without those that start it and without the runner's."""
+
+    thread: str
+    frames: tuple[Frame, ...]
+
+    @property
+    def line(self) -> str:
+        """`path:line` of the innermost call that is not the standard library's; empty where there is none."""
+        return next((f"{frame.path}:{frame.line}" for frame in self.frames if not frame.standard), "")
+
+
+# ---- asked for
+
+
+def can_be_asked() -> bool:
+    """Whether this system lets a process be asked for its stacks."""
+    return bool(SIGNAL) and os.name == "posix"
+
+
+def asked(pids: Sequence[int], folder: Path, setup: dict[str, object]) -> list[Stack]:
+    """The stacks of these processes, which write to files in `folder`; the first is the launch's own.
+
+    Threads of the runner that wait for the workload have none. It takes `MOST_S` at most.
+    """
+    names = [worker_name(setup, index) for index in range(int(str(setup["workers"])))]
+    deadline = time.monotonic() + MOST_S
+    stacks = []
+    if setup["kind"] == "tasks" and _listens(pids[0], SIGNAL + TASKS):
+        _, text = _written(folder, pids[0], pids[0], SIGNAL + TASKS)
+        stacks += [Stack(name, _own(frames)) for _, name, frames in _parsed(text)]
+    for pid in pids:
+        for thread in _threads(pid):
+            if time.monotonic() > deadline or not _listens(pid):
+                break
+            comm = _comm(pid, thread)  # first: the signal ends a wait in C, and perhaps the thread
+            file, text = _written(folder, pid, thread)
+            for _, name, frames in _parsed(text):
+                label = _label(pid, thread, pids[0], file, name or comm, names)
+                stacks.append(Stack(label, _own(frames)))
+    return [stack for stack in stacks if stack.frames]
+
+
+def _threads(pid: int) -> list[int]:
+    """The threads to ask, one after another; the process itself where it writes those of all."""
+    try:
+        return sorted(map(int, os.listdir(f"/proc/{pid}/task")))
+    except OSError:
+        return [] if sys.platform == "linux" else [pid]
+
+
+def _listens(pid: int, number: int = SIGNAL) -> bool:
+    """Whether the signal would not kill it: no other program listens to it."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+            caught = next(line for line in file if line.startswith("SigCgt:"))
+    except (OSError, StopIteration):
+        return sys.platform != "linux"  # there the signal is ignored by default
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
+
+
+def _send(pid: int, thread: int, number: int) -> None:
+    send = getattr(ctypes.CDLL(None), "tgkill", None) if sys.platform == "linux" else None
+    if send is not None:
+        send(pid, thread, number)
+        return
+    with contextlib.suppress(OSError):  # it has just ended
+        os.kill(pid, number)
+
+
+def _written(folder: Path, pid: int, thread: int, number: int = SIGNAL) -> tuple[str, str]:
+    """What a process writes when a thread of it is asked, and the name of the file; empty where none answers."""
+    before = _sizes(folder)
+    _send(pid, thread, number)
+    ends = time.monotonic() + ONE_S
+    latest, since = before, 0.0
+    while time.monotonic() < ends:
+        sizes = _sizes(folder)
+        if sizes != latest:
+            latest, since = sizes, time.monotonic()
+        elif since and time.monotonic() - since > SETTLED_S:
+            break
+        time.sleep(0.001)
+    for name, size in latest.items():
+        if size > before.get(name, 0):
+            with (folder / name).open("rb") as file:
+                file.seek(before.get(name, 0))
+                return name, file.read().decode("utf-8", "replace")
+    return "", ""
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    with os.scandir(folder) as entries:
+        return {entry.name: entry.stat().st_size for entry in entries}
+
+
+def _label(pid: int, thread: int, main: int, file: str, comm: str, names: Sequence[str]) -> str:
+    known = [each for each in names if each.encode()[:_COMM].decode("utf-8", "replace") == comm]
+    if pid == main:
+        if thread == pid and not known:
+            return MAIN
+        return known[0] if len(known) == 1 else f"thread {comm or thread}"
+    process = file if file != "main" else f"process {pid}"
+    return process if thread == pid else f"{process}, thread {comm or thread}"
+
+
+def _comm(pid: int, thread: int) -> str:
+    """The name of a thread; empty where it has none of its own."""
+    try:
+        own, whole = (Path(f"/proc/{pid}/{place}comm").read_text().strip() for place in (f"task/{thread}/", ""))
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return own if own != whole else ""
+
+
+# ---- read
+
+
+def crashed(folder: Path) -> tuple[str, list[Stack]]:
+    """What a crash left: the error in Python's words, and the stacks of the threads that crashed."""
+    reason, stacks = "", []
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        text = path.read_text(encoding="utf-8", errors="replace")
+        _, fatal, text = text.rpartition(_FATAL)
+        if fatal:
+            reason = text.partition("\n")[0].strip()
+            whose = path.name if path.name != "main" else ""
+            for current, name, frames in _parsed(text):
+                if current:
+                    thread = MAIN if name.startswith("python") else name or "the thread that crashed"
+                    stacks.append(Stack(whose or thread, _own(frames)))
+    return reason, [stack for stack in stacks if stack.frames]
+
+
+def _parsed(text: str) -> Iterable[tuple[bool, str, list[Frame]]]:
+    """Each thread in what faulthandler wrote: whether it is the one that wrote it, its name, its calls."""
+    current, name = False, ""
+    frames: list[Frame] | None = None
+    for line in text.splitlines():
+        header, frame = _HEADER.match(line), _FRAME.match(line)
+        if frame and frames is not None:
+            frames.append(Frame(*frame.groups()))
+        elif header:
+            if frames is not None:
+                yield current, name, frames
+            current, name, frames = header[1] != "Thread", header[2] or "", []
+        elif frames is not None and not line.startswith("  "):  # of C code, of extension modules
+            yield current, name, frames
+            frames = None
+    if frames is not None:
+        yield current, name, frames
+
+
+def _own(frames: Sequence[Frame]) -> tuple[Frame, ...]:
+    """The workload's calls: up to the runner's, without those that start a thread or process."""
+    ours = next((index for index, frame in enumerate(frames) if _OURS in frame.path), len(frames))
+    kept = list(frames[:ours])
+    while kept and _STARTING.search(kept[-1].path) and kept[-1].function != SHUTDOWN:
+        kept.pop()
+    return tuple(kept)
+
+
+def at_work(stacks: Iterable[Stack]) -> list[Stack]:
+    """Without a main thread that waits for the others."""
+    return [stack for stack in stacks if stack.thread != MAIN or not all(frame.standard for frame in stack.frames)]
+
+
+def awaits_threads(stacks: Iterable[Stack]) -> bool:
+    """Whether the main thread has done all it had to, and other threads keep the process from ending."""
+    return any(frame.function == SHUTDOWN for stack in stacks if stack.thread == MAIN for frame in stack.frames)
+
+
+# ---- shown
+
+
+def shown(stacks: Sequence[Stack]) -> str:
+    """The stacks as text: threads with the same one together, of bounded length."""
+    together: dict[tuple[Frame, ...], list[str]] = {}
+    for stack in stacks:
+        together.setdefault(stack.frames, []).append(stack.thread)
+    lines = []
+    for frames, threads in list(together.items())[:MOST_STACKS]:
+        more = f" and {len(threads) - MOST_STACKS} more" if len(threads) > MOST_STACKS else ""
+        lines.append(f"{', '.join(threads[:MOST_STACKS])}{more} (innermost call first):")
+        lines += [f"  {frame.place}" for frame in frames[:MOST_FRAMES]]
+        if len(frames) > MOST_FRAMES:
+            lines.append(f"  and {len(frames) - MOST_FRAMES} more calls")
+    if len(together) > MOST_STACKS:
+        lines.append(f"and {len(together) - MOST_STACKS} more stacks")
+    return "\n".join(lines)
