@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from example import Example, assert_collection_error
 
-from pytest_ftgate import command, ftgate, interpreters, processes, serial, tasks, threads
+from pytest_ftgate import command, executor, ftgate, interpreters, processes, serial, tasks, threads
 from pytest_ftgate.declare import declaration
 from pytest_ftgate.declare.declaration import param_of, spec_of
 from pytest_ftgate.declare.executors import default_method
@@ -278,6 +278,18 @@ def test_known_failures() -> None:
             line=line + 1,
         ),
     )
+
+
+def test_a_known_failure_of_an_executor_of_the_users_own() -> None:
+    def marked(token: Any) -> Any:
+        def pool(executor: Any) -> None: ...
+
+        compared = ftgate.compare(executor("loky", list), executor("dask", list))(pool)
+        return ftgate.expect("regressed", token, reason="issue 7")(compared)
+
+    (known,) = spec_with_notes(marked(executor("loky", list))).expectations
+    assert [each.label for each in known.executors] == ["loky"]
+    assert "tasks is not among the executors of the test" in refused(marked(tasks))
 
 
 def test_a_bad_expression_points_at_its_column() -> None:

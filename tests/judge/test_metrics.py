@@ -232,6 +232,8 @@ def test_the_p99_of_a_pair_is_that_of_neighbouring_windows() -> None:
     scattered = sample_of(side(1.0, [20.0, 10.0, 80.0, 40.0, 30.0]), SERVER)
     of = msgspec.structs.replace(of, reference=scattered)
     assert comparisons.paired(of, ["latency_p99"])["latency_p99"].errors[0] > 0.1
+    lone = sample_of(side(1.3, [20.0]), SERVER, reference=sample_of(side(1.0, [20.0]), SERVER))
+    assert comparisons.paired(lone, ["latency_p99"])["latency_p99"].errors == (comparisons.LONE_WINDOW_ERROR,)
 
 
 def test_every_figure_of_a_row_that_is_a_number_has_a_metric() -> None:

@@ -41,7 +41,7 @@ from pytest_ftgate.measure.memory_round import (
 )
 from pytest_ftgate.measure.run_context import Floors
 from pytest_ftgate.measure.time_round import BARE_LOCKS, LOCK_ITERATIONS
-from pytest_ftgate.model import Executor, Group, Program, Sample, Settings, WorkloadError
+from pytest_ftgate.model import Environment, Executor, Group, Program, Sample, Settings, WorkloadError
 from pytest_ftgate.model.launch import EVERYTHING, Need
 from pytest_ftgate.runner.protocol import BARRIER, CHECK, CHECKED_COLD, COLD, HOLD, MEASURED, WARMUP
 
@@ -193,6 +193,36 @@ def of_counts(*counts: int) -> Group:
     """Threads and fork at each of these worker counts."""
     groups = [group_of(spec=spec_of("threads", "fork", workers=count)) for count in counts]
     return Group(key="k", spec=groups[0].spec, cells=tuple(cell for group in groups for cell in group.cells))
+
+
+def of_environments(*words: str) -> Group:
+    """Threads with one and four workers in each of these environments."""
+    found = []
+    for word in words:
+        environment = Environment(variables=(("NAME", word),), words=(f"NAME:{word}",))
+        for cell in of_counts(1, 4).cells:
+            nodeid = f"{cell.nodeid.removesuffix(']')}-NAME:{word}]"
+            if cell.executor.kind == "threads":
+                found.append(msgspec.structs.replace(cell, nodeid=nodeid, environment=environment))
+    return Group(key="k", spec=spec_of("threads"), cells=tuple(found))
+
+
+def test_environments_are_interleaved_and_each_scales_by_its_own_single_worker() -> None:
+    launcher = FakeLauncher()
+    samples = {sample.cell.label: sample for sample in run_of(launcher, of_environments("a", "b")).measure()}
+    for word in "ab":
+        four, alone = samples[f"3.14-threads-w4-NAME:{word}"], samples[f"3.14-threads-w1-NAME:{word}"]
+        assert four.single == alone.launches
+        assert alone.single == ()
+    assert {event.at.label for event in rounds(launcher)[0]} == set(samples)
+
+
+def test_another_environment_may_give_another_result_and_has_a_memory_floor_of_its_own() -> None:
+    launcher = FakeLauncher()
+    launcher.results = lambda at: (at.label.rpartition(":")[2],)
+    samples = run_of(launcher, of_environments("a", "b")).measure()
+    assert [sample.error for sample in samples] == [None] * 4
+    assert len([request for request in launcher.requests if request.role == "empty"]) >= 4
 
 
 def chunks(events: list[Event], size: int) -> Iterator[list[Event]]:

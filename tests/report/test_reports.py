@@ -164,7 +164,7 @@ def test_change(value: float, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("p", "text"),
-    [(0.0, "p < 0.0001"), (0.00009, "p < 0.0001"), (0.00016, "p = 0.0002"), (0.0344, "p = 0.034"), (1.0, "p = 1")],
+    [(0.0, "p < 0.0001"), (0.00009, "p < 0.0001"), (0.00016, "p = 0.00016"), (0.0344, "p = 0.034"), (1.0, "p = 1")],
 )
 def test_p_value(p: float, text: str) -> None:
     assert units.p_value(p) == text
@@ -323,7 +323,7 @@ def test_levels_that_differ_leave_the_heading_without_one() -> None:
 def test_regressed_cell_says_what_by_how_much_and_how_to_rerun_it() -> None:
     text = shown(report_by_hand.report())
     block = text.partition("  regressed: 3.14-fork-w8\n")[2].partition("  regressed:")[0]
-    assert "wall time  3.12 ms, +31.2 % (99.2 % CI +28.1 % to +34.3 %), p = 0.0002" in block
+    assert "wall time  3.12 ms, +31.2 % (99.2 % CI +28.1 % to +34.3 %), p = 0.00016" in block
     assert "USS" not in block
     assert "against    the baseline's commit (1a2b3c4d5e)\n" in block
     assert "judged by  paired launches (it missed its baseline" in block
@@ -712,7 +712,7 @@ def test_phrases_are_broken_between_parts() -> None:
 def test_share_changes_by_points_and_scaling_by_percent() -> None:
     eight = report_by_hand.cache().rows[1]
     text = terminal.verdict_lines(eight, width=100, color=False, unicode=True)
-    assert "  lock wait  31.2 %, +4.1 points (99.2 % CI +2.0 to +6.2), p = 0.0002\n" in text
+    assert "  lock wait  31.2 %, +4.1 points (99.2 % CI +2.0 to +6.2), p = 0.00018\n" in text
     assert "  scaling    1.72x, -12.3 % (99.2 % CI -15.3 % to -9.3 %), p = 0.0003\n" in text
 
 

@@ -632,6 +632,26 @@ def test_a_distribution_is_one_more_install_on_the_same_files(tmp_path: Path, wa
 
 
 @pytest.mark.parametrize(
+    ("requires", "installed", "label"),
+    [
+        (["numpy>=2.2"], ["numpy==2.1.0"], "numpy==2.1.0 in place of numpy>=2.2 (requires=)"),
+        (["NumPy[a]==2.2", "x>=1"], ["x>=1", "numpy[a]==2.1.0"], "numpy==2.1.0 in place of NumPy[a]==2.2 (requires=)"),
+        (["numpy-stl", "./numpy"], ["numpy-stl", "./numpy", "numpy==2.1.0"], "numpy==2.1.0"),
+        ([], ["numpy==2.1.0"], "numpy==2.1.0"),
+    ],
+)
+def test_the_version_asked_for_takes_the_place_of_what_a_test_requires(
+    tmp_path: Path, requires: list[str], installed: list[str], label: str
+) -> None:
+    found = worktrees.pair(tmp_path, "dist:numpy==2.1.0", tmp_path / ".ftgate")
+    usual = ("-e", ".", "numpy", "-e", "numpy")
+    assert worktrees.install_of(usual, tmp_path, found.reference, requires) == ("-e", ".", "-e", "numpy", *installed)
+    assert worktrees.described(found.reference, requires) == label
+    assert worktrees.install_of(usual, tmp_path, found.changed, requires) == (*usual, *requires)
+    assert worktrees.described(found.changed, requires) == "as installed"
+
+
+@pytest.mark.parametrize(
     "wanted",
     ["", "numpy", "numpy==", "==1.0", "numpy>=2", "numpy==2.*", "num py==2", "numpy==2 --pre", "-x==1", "x==y"],
 )

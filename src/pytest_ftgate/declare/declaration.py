@@ -176,10 +176,10 @@ class Notes:
         return tuple(values)
 
     def _executors(self, note: Note, token: Any, spec: Spec) -> list[Executor]:
-        """The executors of the test that a token names; `processes` without a start method names all of them."""
+        """The executors of the test that a token names; one without a start method or name names all of its kind."""
         if not isinstance(token, ExecutorToken):
             self.fail(note, f"{shown(token)} is not an executor; use {listed((*KINDS, 'command'))} from pytest_ftgate")
-        found = [each for each in spec.executors if token.names(each.kind, each.method, each.label)]
+        found = [each for each in spec.executors if token.names(each.kind, each.qualifier)]
         if not found:
             self.fail(note, f"{token!r} is not among the executors of the test: add it there or remove it here")
         return found
@@ -260,6 +260,11 @@ def _compared(arguments: Arguments, executors: Executors, bodies: Bodies, source
         timeout_s=arguments.positive("timeout"),
         requires=arguments.requires(),
         needs=arguments.needs(),
+        environments=arguments.environments(),
+        cores=arguments.cores(),
+        cores_named=arguments.cores_named(),
+        needs_cores=arguments.positive("needs_cores", whole=True),
+        cpus=arguments.cpus(chosen),
     )
 
 
@@ -277,8 +282,9 @@ def _served(arguments: Arguments, executors: Executors, source: Source, nodeid: 
     workers, role_counts = arguments.workers()
     if role_counts:
         arguments.fail("workers= of a server takes whole numbers, the values of {workers}")
-    if "workers" in arguments.kwargs and not any(each.program and each.program.counted for each in chosen):
-        arguments.fail("workers= is the value of {workers}, which no command line has")
+    environments = arguments.environments()
+    if "workers" in arguments.kwargs and not any(each.counted(other) for each in chosen for other in environments):
+        arguments.fail("workers= is the value of {workers}, which no command line has, nor environment=")
     duration, window = arguments.positive("duration"), arguments.positive("window")
     return Spec(
         nodeid=nodeid,
@@ -295,6 +301,10 @@ def _served(arguments: Arguments, executors: Executors, source: Source, nodeid: 
         service=arguments.service(),
         requires=arguments.requires(),
         needs=arguments.needs(),
+        environments=environments,
+        cores=arguments.cores(),
+        cores_named=arguments.cores_named(),
+        needs_cores=arguments.positive("needs_cores", whole=True),
     )
 
 
@@ -311,7 +321,7 @@ def check_arguments(
     for name in requested:
         checked.fixture(name)
     for name, indirect in parametrized.items():
-        if name in OWN or (name in PLACEHOLDERS and _has_programs(declared)):
+        if name in OWN or (name in PLACEHOLDERS and _has_placeholders(declared)):
             checked.fail(f"{name!r} is an argument of the cell itself; rename the parameter")
         if indirect:
             checked.fixture(name, "the indirect parameter")
@@ -328,8 +338,9 @@ def check_placeholders(declared: Declaration, spec: Spec, parametrized: Iterable
     Executors(declared, spec.source.path, spec.source.qualname).placeholders(spec, parametrized)
 
 
-def _has_programs(declared: Declaration) -> bool:
-    return declared.decorator == "serve" or any(isinstance(token, CommandToken) for token in declared.args)
+def _has_placeholders(declared: Declaration) -> bool:
+    programs = declared.decorator == "serve" or any(isinstance(token, CommandToken) for token in declared.args)
+    return programs or bool(declared.kwargs.get("environment"))
 
 
 def body_kind(declared: Declaration, executor: Executor) -> BodyKind:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..errors import FtgateError
-from ..model import Cell, Executor, Group, Param, Plan, RoleCounts, Spec, Struct, Target
+from ..model import Cell, Environment, Executor, Group, Param, Plan, RoleCounts, Spec, Struct, Target
 
 
 class PlanError(FtgateError):
@@ -13,35 +13,47 @@ class PlanError(FtgateError):
 
 
 class Choice(Struct, frozen=True, kw_only=True):
-    """One cell before parametrization: its target, executor and workers."""
+    """One cell before parametrization: its target, executor and workers; `cores` and `named` as in its Spec."""
 
     target: Target
     executor: Executor
     workers: int
     roles: RoleCounts = ()
+    environment: Environment = Environment()
+    cores: bool = False
+    named: bool = False
 
     @property
     def id(self) -> str:
         """`3.14t-threads-w8`, the cell's part of a node id.
 
-        With roles `3.14t-threads-producer8-writer4`; without the number of workers for a program that does not get it.
+        With roles `3.14t-threads-producer8-writer4`; without the number of workers for a program that does not get it;
+        with `-OMP_NUM_THREADS:1` if the test has several environments. `wcores` is the same on every machine.
         """
-        program = self.executor.program
         words = [] if self.executor.kind == "command" else [self.target.spec]
         words.append(self.executor.label)
         if self.roles:
             words += [f"{role}{count}" for role, count in self.roles]
-        elif program is None or program.counted:
-            words.append(f"w{self.workers}")
-        return "-".join(words)
+        elif self.executor.counted(self.environment):
+            words.append("wcores" if self.named else f"w{self.workers}")
+        return "-".join((*words, *self.environment.words))
 
 
 def choices(spec: Spec, targets: Sequence[Target]) -> tuple[Choice, ...]:
     """The cells of a test, by number of workers. Raises PlanError for two that would have one name."""
     role_counts = spec.role_counts or ((),) * len(spec.workers)
     found = [
-        Choice(target=target, executor=executor, workers=workers, roles=roles)
+        Choice(
+            target=target,
+            executor=executor,
+            workers=workers,
+            roles=roles,
+            environment=environment,
+            cores=workers == spec.cores,
+            named=workers == spec.cores and spec.cores_named,
+        )
         for workers, roles in zip(spec.workers, role_counts, strict=True)
+        for environment in spec.environments
         for target in targets
         for executor in spec.executors
         if _is_for(executor, target, targets)
@@ -80,9 +92,7 @@ def _counts(cells: Sequence[Cell]) -> list[str]:
             for role, count in cell.roles:
                 counts.setdefault(role, set()).add(count)
         return [_numbered(sorted(count), role) for role, count in counts.items()]
-    counts_given = sorted(
-        {cell.workers for cell in cells if cell.executor.program is None or cell.executor.program.counted}
-    )
+    counts_given = sorted({cell.workers for cell in cells if cell.counted})
     return [_numbered(counts_given, "worker")] if counts_given else []
 
 

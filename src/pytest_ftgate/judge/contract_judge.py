@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ..model import Metric, MetricVerdict, Sample, Spec, TestSamples
+from ..text import apart
 from . import decide, metrics
 from .contracts import check, grammar, values
 from .contracts.grammar import Contract
@@ -53,7 +54,7 @@ class ContractJudge:
         left, right = values.sides(contract, sample, samples)
         if left is None or right is None or not final:
             return held
-        shown = f"{values.value_text(contract, left)} against {values.value_text(contract, right)}"
+        shown = " against ".join(apart(left, right, lambda value, more: values.value_text(contract, value, more)))
         return msgspec.structs.replace(held, reason=f"{shown}; {held.reason}" if held.reason else shown)
 
 

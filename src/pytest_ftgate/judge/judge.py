@@ -98,10 +98,11 @@ class Judge:
 
     def first(self) -> frozenset[Need]:
         """The kinds of launches of the first round: those that may gate, or all if any cell has no comparison."""
+        held = set[Need]().union(*(check.metrics_needed(each) for each in self.contracts.contracts))
         if not all(compared_with.basis for compared_with in self.all_compared.values()):
-            return EVERYTHING
+            return EVERYTHING | held
         gating = {metrics.row(metric).need for metric in self.policy.metrics}
-        return frozenset(gating.union({"time"}, *(check.metrics_needed(each) for each in self.contracts.contracts)))
+        return frozenset(gating | held | {"time"})
 
     def needs(self, samples: Iterable[Sample]) -> dict[str, frozenset[Need]]:
         """Node id -> the kinds of launches that a cell still needs, also for the verdicts of other cells."""
@@ -391,8 +392,7 @@ def missed(verdict: MetricVerdict) -> bool:
 
 def hypotheses(spec: Spec, names: Sequence[str], cell: Cell, cells: Sequence[Cell], compared: bool) -> int:
     """The number of hypothesis tests that may raise a false alarm on one cell; `cells` are those of its test."""
-    program = cell.executor.program
-    scales = cell.workers > 1 and 1 in spec.workers and (program is None or program.counted)
+    scales = cell.workers > 1 and 1 in spec.workers and cell.counted
     absent: dict[str, bool] = {
         Metric.SCALING: not scales,
         Metric.TAIL: spec.window_s is not None

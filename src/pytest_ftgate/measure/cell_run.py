@@ -9,11 +9,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from ..model import EVERYTHING, Cell, Interpreter, Launch, Need, Sample, Spec, Struct, WorkloadError
+from ..model import EVERYTHING, Cell, Environment, Interpreter, Launch, Need, Sample, Spec, Struct, WorkloadError
 from .launch import CellUnsupported, LaunchFailed, LaunchRole
 
-FloorKey: TypeAlias = tuple[str, str, str, int, str]
-"""The interpreter of an environment, the target, the executor, the number of workers, and their reuse."""
+FloorKey: TypeAlias = tuple[str, str, str, int, str, tuple[tuple[str, str], ...]]
+"""The interpreter, the target, the executor, the number of workers, their reuse, and the environment variables."""
+
+Family: TypeAlias = tuple[str, str, Environment]
 
 ROLES: dict[LaunchRole, str] = {
     "own": "",
@@ -100,7 +102,15 @@ class CellRun:
     @property
     def floor_key(self) -> FloorKey:
         """Cells that have this in common have the same memory without a workload."""
-        return self.target.python, self.cell.target.spec, self.cell.executor.label, self.cell.workers, self.spec.reuse
+        cell = self.cell
+        return (
+            self.target.python,
+            cell.target.spec,
+            cell.executor.label,
+            cell.workers,
+            self.spec.reuse,
+            cell.environment.variables,
+        )
 
     @property
     def with_reference(self) -> list[CellRun]:
@@ -108,9 +118,9 @@ class CellRun:
         return [self] if self.reference is None else [self, self.reference]
 
     @property
-    def family(self) -> tuple[str, str]:
-        """What the cells of one executor and target share, whatever their worker count."""
-        return self.cell.target.spec, self.cell.executor.label
+    def family(self) -> Family:
+        """What the cells of one executor, target and environment share, whatever their worker count."""
+        return self.cell.target.spec, self.cell.executor.label, self.cell.environment
 
     @property
     def longest_ns(self) -> float:
@@ -189,6 +199,7 @@ class CellRun:
             growth=tuple(self.growth),
             growth_floor=tuple(self.growth_floor),
             single=tuple(single.launches) if single else (),
+            single_control=tuple(single.control) if single else (),
             error=self.error,
             locks_error=self.locks_error,
             unsupported=self.unsupported,
@@ -205,11 +216,12 @@ def disagreements(cell_runs: Sequence[CellRun]) -> list[tuple[CellRun, WorkloadE
     """Cells whose results differ from the other cells', or from one iteration to the next.
 
     The result of most cells counts as right; in a tie, the result of the first cell. Cells with another number of
-    workers may give another result.
+    workers or another environment may give another result.
     """
-    counts = dict.fromkeys((each.cell.workers, each.cell.roles) for each in cell_runs)
-    groups = ([each for each in cell_runs if (each.cell.workers, each.cell.roles) == count] for count in counts)
-    return [disagreement for group in groups for disagreement in _disagreements(group)]
+    groups: dict[object, list[CellRun]] = {}
+    for each in cell_runs:
+        groups.setdefault((each.cell.workers, each.cell.roles, each.cell.environment), []).append(each)
+    return [disagreement for group in groups.values() for disagreement in _disagreements(group)]
 
 
 def _disagreements(cell_runs: Sequence[CellRun]) -> list[tuple[CellRun, WorkloadError]]:
@@ -233,10 +245,14 @@ def _disagreements(cell_runs: Sequence[CellRun]) -> list[tuple[CellRun, Workload
 def measures(cell: Cell, spec: Spec) -> str:
     """A short digest of what a cell's program is asked to do and with what; empty for a body without requirements.
 
-    Another command line, load or requirement is another measurement, so its figures cannot be compared.
+    Another command line, load, requirement, environment or pinning is another measurement, so its figures cannot be
+    compared.
     """
-    program = cell.executor.program
-    if program is None and not spec.requires:
+    program, environment = cell.executor.program, cell.environment.variables
+    if program is None and not (spec.requires or environment or spec.cpus):
         return ""
-    requested = [program and (program.argv, program.environment), spec.service, spec.requires, spec.window_s]
+    requested: list[object] = [program and (program.argv, program.environment)]
+    requested += [spec.service, spec.requires, spec.window_s]
+    if environment or spec.cpus:  # left out where there is neither: digests that are stored stay valid
+        requested += [environment, spec.cpus]
     return hashlib.sha256(repr(requested).encode()).hexdigest()[:16]

@@ -7,10 +7,10 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 
-from ..model import iteration_value
+from ..model import WINDOW_S, iteration_value
 from ..runner.protocol import CHECK, CHECKED_COLD, COLD, MEASURED, WARMUP
 from . import budget
-from .cell_run import ROLES, CellRun
+from .cell_run import ROLES, CellRun, Family
 from .launch import LaunchRole
 from .memory_round import MemoryRound
 from .run_context import LONG_NS, RunContext, RunningLaunch
@@ -218,7 +218,7 @@ class TimeRound:
     def _window_ns(self, launch: RunningLaunch) -> int:
         """The control workload is as steady in a short window, where the test asks for a long one."""
         window_ns = self.iterations.window_ns
-        return min(window_ns, round(budget.WINDOW_S * 1e9)) if launch.role == "control" else window_ns
+        return min(window_ns, round(WINDOW_S * 1e9)) if launch.role == "control" else window_ns
 
     # -- measured iterations -----------------------------------------------------------------------------------
 
@@ -249,7 +249,7 @@ class TimeRound:
         Neighbours in time see the same machine: its speed changes within milliseconds. So the worker counts of one
         executor are neighbours, and the launch with the lock probe comes right before or after its bare one.
         """
-        families: dict[tuple[str, str], list[CellRun]] = {}
+        families: dict[Family, list[CellRun]] = {}
         for cell_run in self.context.cell_runs:
             families.setdefault(cell_run.family, []).append(cell_run)
         shuffled = self.context.shuffled
@@ -306,13 +306,14 @@ def _bare(launches: Sequence[RunningLaunch]) -> list[RunningLaunch]:
 def _roles(cell_run: CellRun, side: CellRun) -> list[LaunchRole]:
     """The launches of a cell or its reference (`side`): a cell without a reference is paired with a control workload.
 
-    The first launches with the lock probe are paired with a bare one, which shows the overhead of the probe.
+    With a reference it has one beside it where a contract compares with that. The first launches with the lock probe
+    are paired with a bare one, which shows the overhead of the probe.
     """
     if not (cell_run.alive and side.alive):
         return []
     bare = "time" in cell_run.needs or ("locks" in cell_run.needs and len(cell_run.locks) < BARE_LOCKS)
     timed: list[LaunchRole] = ["own"] if bare else []
-    if timed and cell_run.reference is None:
+    if timed and (cell_run.reference is None or ("control" in cell_run.needs and side is cell_run)):
         timed.append("control")
     return timed + (["locks"] if "locks" in cell_run.needs else [])
 

@@ -57,8 +57,10 @@ from .samples import (
 )
 from .spec import (
     PLACEHOLDERS,
+    WINDOW_S,
     BodyKind,
     Cell,
+    Environment,
     Executor,
     ExecutorKind,
     Expectation,
@@ -94,6 +96,7 @@ __all__ = [
     "EVERYTHING",
     "NS_PER_S",
     "PLACEHOLDERS",
+    "WINDOW_S",
     "Barrier",
     "Basis",
     "BodyKind",
@@ -102,6 +105,7 @@ __all__ = [
     "Conditions",
     "Count",
     "Decision",
+    "Environment",
     "Executor",
     "ExecutorKind",
     "Expectation",

@@ -8,8 +8,9 @@ from typing import Literal
 from .base import Count, Natural, Rate, Struct
 from .spec import Cell, Interpreter, Reuse
 
-Need = Literal["time", "locks", "memory"]
-"""A kind of launch: a decision names the kinds that it still needs."""
+Need = Literal["time", "control", "locks", "memory"]
+"""A kind of launch: a decision names the kinds that it still needs. Timing launches that are not paired with a
+reference have a control workload beside them without being asked."""
 EVERYTHING: frozenset[Need] = frozenset(("time", "locks", "memory"))
 NS_PER_S = 1e9
 
@@ -216,7 +217,8 @@ class Sample(Struct, frozen=True, kw_only=True):
     """All launches of one cell in this run, with those of the control workload.
 
     Launches of the same `order` were interleaved: `launches` (bare), `control`, `locks` (with the lock probe) and
-    `single` (bare, the same cell with one worker; empty for the one-worker cell itself). `floor` are memory launches of
+    `single` (bare, the same cell with one worker; empty for the one-worker cell itself), with its `single_control`.
+    `floor` are memory launches of
     an empty workload in the same cell. `growth` are launches of many barriers in which the allocator returns freed
     memory at once, `growth_floor` the same of an empty workload; there are none if workers end with each iteration.
     `reuse` and `duration_s` are the spec's: they decide which stored launches these can be compared with. `measures`
@@ -236,6 +238,7 @@ class Sample(Struct, frozen=True, kw_only=True):
     growth: tuple[Launch, ...] = ()
     growth_floor: tuple[Launch, ...] = ()
     single: tuple[Launch, ...] = ()
+    single_control: tuple[Launch, ...] = ()
     error: WorkloadError | None = None
     locks_error: WorkloadError | None = None
     unsupported: str | None = None

@@ -15,6 +15,17 @@ BodyKind = Literal["worker", "executor", "server"]
 Generator = Literal["wrk", "oha"]
 
 
+class Environment(Struct, frozen=True, kw_only=True):
+    """Environment variables of a cell; their values may hold the placeholders of `PLACEHOLDERS` and of parameters.
+
+    `words` are those of the cell's id, such as `OMP_NUM_THREADS:1`: the variables in which it differs from the test's
+    other environments.
+    """
+
+    variables: tuple[tuple[str, str], ...] = ()
+    words: tuple[str, ...] = ()
+
+
 class Program(Struct, frozen=True, kw_only=True):
     """A program to start in place of a Python body, under its name in the test.
 
@@ -27,11 +38,6 @@ class Program(Struct, frozen=True, kw_only=True):
     build: tuple[str, ...] = ()
     pythons: tuple[str, ...] | None = None
     environment: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def counted(self) -> bool:
-        """Whether it takes the number of workers."""
-        return any("{workers}" in word for word in (*self.argv, *(value for _, value in self.environment)))
 
 
 class Executor(Struct, frozen=True, kw_only=True):
@@ -56,6 +62,13 @@ class Executor(Struct, frozen=True, kw_only=True):
     def label(self) -> str:
         """The word in a cell's id: a program's or a factory's name, the start method for processes, else the kind."""
         return self.qualifier or self.kind
+
+    def counted(self, environment: Environment) -> bool:
+        """Whether its cells have a number of workers: a program may not take it."""
+        if self.program is None:
+            return True
+        values = [value for _, value in (*self.program.environment, *environment.variables)]
+        return any("{workers}" in word for word in (*self.program.argv, *values))
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -176,7 +189,9 @@ class Spec(Struct, frozen=True, kw_only=True):
 
     If workers have roles, `role_counts` has the roles of each worker count in `workers`; else it is empty. `requires`
     are requirements installed next to the project, `needs` are programs with the command that installs each. `gated`
-    are metrics that gate in this test beyond those of the run.
+    are metrics that gate in this test beyond those of the run. `cores` is the count in `workers` that was written as
+    "cores" (0: none), `cores_named` whether it was written so alone: then the id of its cells is `wcores`. A cell needs
+    `needs_cores`; with `cpus` each worker has a core of its own.
     """
 
     nodeid: str
@@ -199,10 +214,22 @@ class Spec(Struct, frozen=True, kw_only=True):
     service: Service | None = None
     requires: tuple[str, ...] = ()
     needs: tuple[tuple[str, str], ...] = ()
+    environments: tuple[Environment, ...] = (Environment(),)
+    cores: int = 0
+    cores_named: bool = False
+    needs_cores: int | None = None
+    cpus: Literal["each"] | None = None
+
+    @property
+    def window_ns(self) -> int:
+        """The window of one iteration; 0 without a duration."""
+        if self.duration_s is None:
+            return 0
+        return max(1, round(min(self.window_s or WINDOW_S, self.duration_s) * 1e9))
 
 
 class Cell(Struct, frozen=True, kw_only=True):
-    """One executor x one target x one set of parameters of one test."""
+    """One executor x one target x one set of parameters of one test; `cores`: as many workers as there are cores."""
 
     nodeid: str
     target: Target
@@ -211,6 +238,13 @@ class Cell(Struct, frozen=True, kw_only=True):
     params: tuple[Param, ...] = ()
     body: BodyKind = "worker"
     roles: RoleCounts = ()
+    environment: Environment = Environment()
+    cores: bool = False
+
+    @property
+    def counted(self) -> bool:
+        """Whether it takes a number of workers."""
+        return self.executor.counted(self.environment)
 
     @property
     def label(self) -> str:
@@ -240,6 +274,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     unsupported: tuple[Unsupported, ...] = ()
 
 
+WINDOW_S = 0.2
+"""The window of an iteration of a test with a duration, where the test sets none."""
 PLACEHOLDERS = ("python", "folder", "workers", "seconds", "port", "scratch")
 """Placeholders in a program's words: the target's python, the test file's folder, the number of workers, the length of
 an iteration in seconds (commands), a free port and an empty folder for this launch (servers)."""

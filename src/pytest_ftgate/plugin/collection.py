@@ -8,6 +8,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -20,7 +21,11 @@ from ..model.targets import parse_target
 from ..runner.api import Declaration
 from .options import thresholds_of, value_of
 
+if TYPE_CHECKING:
+    from ..pythons import DefaultPair
+
 CELL = pytest.StashKey[tuple[Spec, Cell]]()
+DEFAULT = pytest.StashKey["DefaultPair"]()
 
 
 @contextlib.contextmanager
@@ -79,8 +84,17 @@ def gated_by(config: pytest.Config, spec: Spec) -> tuple[str, ...]:
 
 def targets(config: pytest.Config, spec: Spec) -> list[Target]:
     """The targets of a test by precedence: command line, environment, decorator, ini, default. Each once."""
-    names: Iterable[str] = value_of(config, "python", spec.pythons)
+    names: Iterable[str] = value_of(config, "python", spec.pythons) or default_pair(config).targets
     return list(dict.fromkeys(parse_target(name) for name in names))
+
+
+def default_pair(config: pytest.Config) -> DefaultPair:
+    """The targets of a run that names none, looked for once."""
+    if DEFAULT not in config.stash:
+        from .. import pythons  # only a run that names no target needs it
+
+        config.stash[DEFAULT] = pythons.default_pair(pythons.required_python(config.rootpath))
+    return config.stash[DEFAULT]
 
 
 def _parametrized(metafunc: pytest.Metafunc) -> dict[str, bool]:
@@ -164,6 +178,8 @@ def _attach(item: pytest.Function) -> None:
         executor=choice.executor,
         workers=choice.workers,
         roles=choice.roles,
+        environment=choice.environment,
+        cores=choice.cores,
         params=tuple(declaration.param_of(declared, spec.source, name, value) for name, value in params.items()),
         body=declaration.body_kind(declared, choice.executor),
     )

@@ -21,7 +21,7 @@ from ..report import json, terminal
 from ..run.config import RunConfig
 from ..run.session import Session
 from . import xdist
-from .collection import CELL
+from .collection import CELL, default_pair
 from .options import thresholds_of, value_of
 from .progress import Progress, mode_of
 
@@ -82,9 +82,13 @@ class Run:
         self.session.collect(planned)
         self.progress.start(len(planned.groups), value_of(self.config, "time"))
 
-    def pytest_report_header(self) -> str:
-        """The seed, with which a run can be repeated."""
-        return f"ftgate: measuring, seed {self.seed} (repeat with --ftgate-seed {self.seed})"
+    def pytest_report_header(self) -> list[str]:
+        """The seed, with which a run can be repeated, and the targets of tests that name none."""
+        lines = [f"ftgate: measuring, seed {self.seed} (repeat with --ftgate-seed {self.seed})"]
+        if not value_of(self.config, "python"):
+            pair = default_pair(self.config)
+            lines.append(f"ftgate: targets {' and '.join(pair.targets)} by default: {pair.why}")
+        return lines
 
     def gate(self, item: pytest.Function) -> None:
         """Measure the item's group unless that is done; fail, skip or pass by its verdict."""

@@ -227,7 +227,9 @@ def _scaling(row: Row, style: Style) -> list[str]:
         aside.append("more than linear: does the body split its work?")
     elif figures.serial_fraction is not None and figures.serial_fraction >= 0:
         aside.append(f"serial fraction {units.whole_share(figures.serial_fraction)}")
-    text = f"{units.ratio(figures.scaling.value)}{ends} of {row.cell.workers}"
+    value = figures.scaling.value
+    times = units.ratio_below(value, 1) if value < 1 else units.ratio(value)
+    text = f"{times}{ends} of {row.cell.workers}"
     return _line("scaling", [text + (f" ({', '.join(aside)})" if aside else "")], style)
 
 

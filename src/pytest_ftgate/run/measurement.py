@@ -7,6 +7,7 @@ import msgspec
 from ..errors import FtgateError
 from ..judge import disturbance, expectations, figures
 from ..judge.judge import ComparedWith, Judge, doubted, missed, unchanged
+from ..measure import cores
 from ..measure.cell_run import PreparedTarget
 from ..measure.conditions import ConditionsMonitor
 from ..model import (
@@ -119,7 +120,9 @@ class Measurement:
     # -- phases ------------------------------------------------------------------------------------------------
 
     def _row_unmeasured(self, cell: Cell, pair: worktrees.Pair | None) -> Row | None:
-        """The row of a cell without an interpreter, or with a baseline that cannot be read; None for all others."""
+        """The row of a cell without its cores, its interpreter or a readable baseline; None for all others."""
+        if reason := cores.lacking(cell, self.group.spec):
+            return _unsupported_row(cell, reason)
         checkout = pair.changed if pair else None
         lookup = self.resources.targets.lookup(cell, self.group.spec.requires, checkout)
         if lookup.target is None:

@@ -133,7 +133,7 @@ class PhaseStarter:
         return ComparedWith(
             basis="paired",
             why=self.phase.why,
-            baseline=reference.label,
+            baseline=worktrees.described(reference, self.group.spec.requires),
             commit=reference.commit,
             judged=cell.nodeid in self.phase.judged,
         )

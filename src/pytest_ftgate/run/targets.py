@@ -78,10 +78,11 @@ class Targets:
         root = self.folder.root
         project = root if checkout is None else checkout.project
         install = pythons.default_install(project) if self.install is None else self.install
+        everything = (*install, *requires)
         if checkout is not None:
-            install = worktrees.install_of(install, root, checkout)
+            everything = worktrees.install_of(install, root, checkout, requires)
         return pythons.ensure_environment(
-            interpreter, root=self.folder.path / "envs", project=project, install=(*install, *requires)
+            interpreter, root=self.folder.path / "envs", project=project, install=everything
         )
 
     def _waits_unavailable(self, prepared: PreparedTarget, gil: str | None) -> str:

@@ -55,9 +55,9 @@ class ExecutorToken:
         """The same executor with the given start methods."""
         return ExecutorToken(self.kind, methods)
 
-    def names(self, kind: str, method: str | None, label: str = "") -> bool:
-        """Whether it stands for an executor; `label` is the name of a program."""
-        return self.kind == kind and (not self.methods or method in self.methods)
+    def names(self, kind: str, qualifier: str | None) -> bool:
+        """Whether it stands for an executor, which has a start method or a name to tell it from others of its kind."""
+        return self.kind == kind and (not self.methods or qualifier in self.methods)
 
     def __repr__(self) -> str:
         inner = ", ".join(map(repr, self.methods))
@@ -117,9 +117,9 @@ class CommandToken(ExecutorToken):
         self.argv = argv
         self.options = options
 
-    def names(self, kind: str, method: str | None, label: str = "") -> bool:
+    def names(self, kind: str, qualifier: str | None) -> bool:
         """Whether it stands for an executor: a program of this name."""
-        return kind in ("command", "server") and self.name == label
+        return kind in ("command", "server") and self.name == qualifier
 
     def __repr__(self) -> str:
         return f"command({self.name!r})"

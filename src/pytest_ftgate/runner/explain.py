@@ -8,24 +8,14 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import CodeType, FrameType
-    from typing import Any, NoReturn
+    from types import CodeType
+    from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 SHORT = 200
 """Characters of a value, or of an assert, that are shown."""
 NAMES = 12
 """Names of an assert whose values are shown."""
-
-
-def refuse(kind: type[Exception], method: str, name: Any, why: str) -> NoReturn:
-    """Raise an error about `worker.METHOD(name, ...)` that names the line of the workload that called it."""
-    call = f"worker.timed({name!r}).add" if method == "add" else f"worker.{method}({name!r})"
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _is_ours(frame.f_code):
-        frame = frame.f_back
-    line = "" if frame is None else f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}: "
-    raise kind(f"{line}{call} {why}")
 
 
 def headline(error: BaseException) -> str:
@@ -41,7 +31,7 @@ def detail(error: BaseException) -> str:
     import traceback
 
     trace = error.__traceback__
-    while trace is not None and _is_ours(trace.tb_frame.f_code):
+    while trace is not None and is_ours(trace.tb_frame.f_code):
         trace = trace.tb_next
     written = traceback.TracebackException(type(error), error, trace)
     while len(written.stack) > 1 and _is_path_of_ours(written.stack[-1].filename):
@@ -50,7 +40,8 @@ def detail(error: BaseException) -> str:
     return "".join([*written.format(), *(["where\n"] if values else []), *values])
 
 
-def _is_ours(code: CodeType) -> bool:
+def is_ours(code: CodeType) -> bool:
+    """Whether code is the runner's."""
     return _is_path_of_ours(code.co_filename)
 
 

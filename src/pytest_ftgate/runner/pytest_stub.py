@@ -95,11 +95,12 @@ def _real(name: str) -> Callable[..., Any]:
 
 def _version() -> str:
     """The version of the pytest that is installed for the target; without one the oldest that the plugin runs with."""
+    import importlib
+
     try:
-        from _pytest._version import version
+        return str(importlib.import_module("_pytest._version").version)
     except ImportError:
         return STANDS_FOR
-    return str(version)
 
 
 def _nothing(*_: Any, **__: Any) -> None:

@@ -87,6 +87,8 @@ class Stopwatch:
         Raises TypeError for what is no number, ValueError for one that is not finite.
         """
         if type(spent_ns) is not int:
+            from .given import finite
+
             spent_ns = round(finite("add", self.name, spent_ns))
         self.count += 1
         self.total_ns += spent_ns
@@ -104,41 +106,9 @@ class Stopwatch:
             self.max_ns = spent_ns
 
 
-def finite(method: str, name: str, value: Any) -> float:
-    """What a workload gave `worker.METHOD(name, value)` as an exact int or float.
-
-    Raises TypeError for what is no number, ValueError for one that is not finite, with the line that gave it.
-    """
-    number: float = 0
-    for read, exact in (("__index__", int), ("__float__", float)):
-        try:
-            number = exact(getattr(value, read)())
-            break
-        except Exception:
-            continue
-    else:
-        from .explain import refuse
-
-        refuse(TypeError, method, name, f"takes a number, not a {_type_of(value)}")
-    if not _finite(number):
-        from .explain import refuse
-
-        refuse(ValueError, method, name, f"takes finite numbers, not {number} (a {_type_of(value)})")
-    return number
-
-
-def text(method: str, name: Any) -> str:
-    """The name of a counter, timer or peak as exact text. Raises TypeError for anything else."""
-    if not isinstance(name, str):
-        from .explain import refuse
-
-        refuse(TypeError, method, name, f"takes a name first, not a {_type_of(name)}")
-    return str.__str__(name)
-
-
-def _type_of(value: Any) -> str:
-    kind = type(value)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+def _unusual(n: Any) -> bool:
+    """Whether a number is of another type than int and float, or not finite."""
+    return (type(n) is not int and type(n) is not float) or not -LARGEST <= n <= LARGEST
 
 
 class Local:
@@ -189,16 +159,19 @@ class Worker:
             if type(n) is counter.kind:
                 counter.total += n
                 return
-        except KeyError:
+        except (KeyError, TypeError):
             pass
         self._count(name, n)
 
     def _count(self, name: str, n: float) -> None:
         """As `count`, for the first number of a counter and for one of another type than the last."""
-        n = finite("count", name, n)
+        if type(name) is not str or _unusual(n):
+            from .given import exact, finite
+
+            name, n = exact("count", name), finite("count", name, n)
         counter = self.counters.get(name)
         if counter is None:
-            self.counters[text("count", name)] = Counter(n)
+            self.counters[name] = Counter(n)
         else:
             counter.total += n
             counter.kind = type(n)
@@ -207,7 +180,10 @@ class Worker:
         """The timer `name`, as a context manager; keep it in a variable in a hot loop."""
         watch = self.timers.get(name)
         if watch is None:
-            name = text("timed", name)
+            if type(name) is not str:
+                from .given import exact
+
+                name = exact("timed", name)
             watch = self.timers[name] = Stopwatch(name)
         return watch
 
@@ -222,9 +198,12 @@ class Worker:
                 return
         except Exception:
             pass
-        value = float(finite("peak", name, value))
+        if type(name) is not str or _unusual(value):
+            from .given import exact, finite
+
+            name, value = exact("peak", name), finite("peak", name, value)
         if known is None or value > known:
-            self.peaks[text("peak", name)] = value
+            self.peaks[name] = float(value)
 
     def forget(self) -> None:
         """Start an iteration with empty counters, peaks and timers; the timer objects stay, as a body may hold them."""
@@ -301,7 +280,7 @@ def _fill(report: dict[str, Any], worker: Worker, order: Order, result: Any, own
     report["counters"] = counters = {name: counter.total for name, counter in worker.counters.items()}
     report["peaks"] = dict(worker.peaks)
     if report["error"] is None:
-        report["error"] = next((_uncountable(*each) for each in counters.items() if not _finite(each[1])), None)
+        report["error"] = next((_uncountable(*each) for each in counters.items() if _unusual(each[1])), None)
     report["timers"] = {name: (t.count, t.total_ns, t.max_ns) for name, t in worker.timers.items() if t.count}
     if report["error"] is None:
         try:
@@ -310,10 +289,6 @@ def _fill(report: dict[str, Any], worker: Worker, order: Order, result: Any, own
             reason, detail = explain(error)
             said = isinstance(error, Failure)
             report["error"] = (reason if said else f"the result cannot be compared: {reason}", detail)
-
-
-def _finite(n: float) -> bool:
-    return -LARGEST <= n <= LARGEST
 
 
 def _uncountable(name: str, n: float) -> tuple[str, str]:
@@ -469,11 +444,13 @@ class Port:
 def _pickle_value(report: dict[str, Any]) -> None:
     import pickle
 
+    from .given import type_of
+
     value = report.pop("value")
     try:
         report["pickled"] = pickle.dumps(value)
     except Exception as error:
-        reason = f"@test.check cannot get the result, a {_type_of(value)}: {type(error).__name__}: {error}"
+        reason = f"@test.check cannot get the result, a {type_of(value)}: {type(error).__name__}: {error}"
         report["error"] = (reason, NOT_PICKLED)
 
 

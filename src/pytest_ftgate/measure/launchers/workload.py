@@ -27,12 +27,14 @@ from ...runner.locks.sites import FOLDER, OFF, WINDOW
 from ...runner.protocol import BARRIER, HOLD, LENGTH_BYTES, MARSHAL, PROTOCOL, framed
 from ...runner.reads import READS
 from .. import stacks
+from ..cores import pinned
 from ..launch import CellUnsupported, Held, LaunchFailed, Request, setup_of
 from ..watch import lock_waits
 from ..watch.memory import barrier_point, hold_needed_s
 from ..watch.process_map import ProcessMap
 from ..watch.processes import MARK, marked, marks
 from ..watch.sampling import SAMPLED, sample_cost_s, sample_tree
+from . import program_words
 from .output import FLOOD_BYTES, PipeOutput, exit_text, left_behind
 from .process import Process
 
@@ -65,6 +67,7 @@ def job_of(request: Request, result: Path, control: tuple[int, int]) -> dict[str
     """The job file's content, plain values."""
     setup = setup_of(request.cell, request.spec, stand_in=request.stand_in)
     setup |= {"gil_note": None if request.expect_gil else f"{result}.gil", "held": f"{result}.held"}
+    setup |= {"cpus": pinned(request.cell, request.spec)}
     return {
         "protocol": PROTOCOL,
         "setup": {**setup, "stacks": [str(result.with_name(STACKS)), stacks.SIGNAL]},
@@ -83,7 +86,8 @@ def launch_environment(request: Request, mark: str, runner: Path, inherited: Map
     With -P and -s it isolates as -I does, which would also ignore the hash seed. PYTHONPATH holds the light copy of
     the package alone, which spawned workers, the forkserver and every sub-interpreter find there.
     """
-    return {**bare_environment(request, mark, inherited), "PYTHONPATH": str(runner)}
+    variables = program_words.workload_variables(request.cell, request.spec, request.python)
+    return {**bare_environment(request, mark, inherited), **variables, "PYTHONPATH": str(runner)}
 
 
 def bare_environment(request: Request, mark: str, inherited: Mapping[str, str]) -> dict[str, str]:

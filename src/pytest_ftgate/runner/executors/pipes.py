@@ -207,7 +207,10 @@ class PipeWorkers:
         begin_ns = now_ns()
         if new:
             self._start(hub)
-        released_ns = now_ns()
+        released_ns = started_ns = now_ns()
+        if new and self.setup["cpus"]:
+            self._pin()
+            released_ns = now_ns()
         if order.loops:
             hub.release(order)
             observer.released(self)
@@ -230,7 +233,7 @@ class PipeWorkers:
         if order.flags & AT_BARRIER:
             gc.unfreeze()
         raise_first_error(reports)
-        return IterationResult(released_ns - begin_ns, end_ns - released_ns, joined_ns - end_ns, cpu_ns, reports, led)
+        return IterationResult(started_ns - begin_ns, end_ns - released_ns, joined_ns - end_ns, cpu_ns, reports, led)
 
     def _hold(self, hub: Hub, order: Order, observer: Observer) -> None:
         """Keep the leading workers at work from the end of their first calls on, until the window has passed."""
@@ -301,6 +304,19 @@ class PipeWorkers:
         self.started(hub)
         hub.gathered.clear()
         hub.gather(len(hub.reports))
+
+    def _pin(self) -> None:
+        """Tie each worker to its CPU while it waits for its first order, so that no time of it is measured."""
+        for worker, cpu in zip(self.workers, self.setup["cpus"], strict=True):
+            try:
+                os.sched_setaffinity(self.thread_of(worker), (cpu,))
+            except ProcessLookupError:
+                pass  # it has died; what waits for its report says so
+
+    def thread_of(self, worker: Any) -> int:
+        """The system's number of the thread that runs a worker."""
+        number: int = worker.native_id
+        return number
 
     def _drop(self) -> None:
         if self.hub is not None:
