@@ -676,6 +676,13 @@ def test_memory_of_one_process_is_a_line_and_of_several_a_grid() -> None:
     assert detail_lines(memory=several) == ""
 
 
+def test_looks_at_memory_that_gave_no_sample_are_counted() -> None:
+    alone = {"tree": role(1, 12.3), "main": role(1, 12.3)}
+    lines = detail_lines(1, memory=alone, memory_samples=41, memory_dropped=16)
+    assert lines == "memory   USS steady 12.3 MiB (peak >= 12.7 MiB); 41 of 57 samples hold"
+    assert "hold" not in detail_lines(1, memory=alone, memory_samples=41)
+
+
 def test_floor_shows_the_share_of_the_workload() -> None:
     text = detail_lines(1, 200, floor_uss_bytes=8.1 * MIB, floor_pss_bytes=9 * MIB, memory={"tree": role(1, 12.3, 8.9)})
     assert "; USS floor 8.10 MiB, workload 4.20 MiB above it; PSS floor 9.00 MiB, workload 0 B above it" in text

@@ -21,7 +21,6 @@ from ...model import (
     Launch,
     LockWaits,
     MemoryPoint,
-    Waits,
     WorkloadError,
 )
 from ...runner.locks.sites import FOLDER, OFF, WINDOW
@@ -268,16 +267,17 @@ class WorkloadHandle:
         self.channel.send({"do": "iteration", "kind": HOLD, "loops": loops, "window_ns": window_ns})
         released = self._await("released", self.timeout_s, "starting its workers and their first calls")
         memory: tuple[MemoryPoint, ...] = ()
-        waits: Waits | None = None
+        dropped, waits = 0, None
         if sampled:
             if loops != TOGETHER:  # workers that have only just begun
                 time.sleep(seconds * (1 - SAMPLED) / 2)
             refused = self.request.waits_unavailable
-            memory, waits = sample_tree(
+            memory, dropped, waits = sample_tree(
                 self._process_map(released), seconds * SAMPLED, refused=refused, over=self.channel.waiting
             )
         timeout_s = max(self.timeout_s, 2 * one_ns / 1e9) + seconds
-        return Held(iteration=self._iteration(timeout_s, "a held iteration"), memory=memory, waits=waits)
+        iteration = self._iteration(timeout_s, "a held iteration")
+        return Held(iteration=iteration, memory=memory, dropped=dropped, waits=waits)
 
     def barrier(self, loops: int, window_ns: int) -> Barrier:
         """One iteration, and a sample of the memory that is left after it; see Handle."""
