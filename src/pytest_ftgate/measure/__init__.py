@@ -12,5 +12,6 @@ __all__ = [
     "launchers",
     "machine",
     "run_context",
+    "stacks",
     "watch",
 ]

@@ -391,18 +391,14 @@ class WorkloadHandle:
     def _hung(self, reason: str) -> LaunchFailed:
         """The error of a launch that takes too long, with the stacks of all its threads."""
         found = stacks.at_work(self._stacks())
-        first = next((stack for stack in found if stack.line), None)
-        where = f"; {first.thread} was at {first.line}" if first else ""
-        return self.process.failure(reason + where, last=stacks.shown(found))
+        return self.process.failure(reason + stacks.where(found), last=stacks.shown(found))
 
     def _crashed(self, reason: str, detail: str = "") -> LaunchFailed:
         """The error of a launch that ended early; of a crash, such as a segmentation fault, with its Python line."""
         fatal, found = stacks.crashed(self.folder / STACKS)
         if not fatal:
             return self.process.failure(reason, detail)
-        line = next((stack.line for stack in found if stack.line), "")
-        where = f", at {line}" if line else ""
-        return self.process.failure(reason + where, detail, last=f"{fatal}\n{stacks.shown(found)}")
+        return self.process.failure(reason + stacks.at_line(found), detail, last=f"{fatal}\n{stacks.shown(found)}")
 
     def _locks(self, result: _Result) -> LockWaits:
         """The waits of all processes and interpreters of this launch; each wrote its file as it ended."""
