@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 _PLACEHOLDER = r"\{([^\W\d]\w*)\}"
@@ -26,6 +26,29 @@ def expanded(words: Iterable[str], values: Mapping[str, str]) -> list[str]:
 # ---- words
 
 
+MOST_DIGITS = 12
+"""More than the usual ones, at most, that a figure and its limit are written with."""
+
+
+def apart(value: float, limit: float, written: Callable[[float, int], str]) -> tuple[str, str]:
+    """A figure and the limit beside it, with as many digits as it takes to tell them apart, if they are not equal.
+
+    `written(number, more)` is a number with `more` digits than usual. Rounding keeps an order, so texts that differ are
+    in that of the numbers, and `+5 % is beyond +5 %` cannot be said.
+    """
+    texts = (written(value, 0), written(limit, 0))
+    for more in range(1, MOST_DIGITS):
+        if texts[0] != texts[1] or value == limit:
+            break
+        texts = (written(value, more), written(limit, more))
+    return texts
+
+
+def p_value(p: float, limit: float) -> str:
+    """`p = 0.00021, limit 0.0016`: both with the same digits, so that none that is within its limit exceeds it."""
+    return f"p = {p:.2g}, limit {limit:.2g}"
+
+
 def percent(fraction: float) -> str:
     """`2 %` of 0.02."""
     return f"{100 * fraction:.6g} %"
@@ -35,6 +58,12 @@ def listed(words: Sequence[str]) -> str:
     """`a, b or c`."""
     texts = list(map(str, words))
     return " or ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Whether a text is what a pattern with `*` and `?` says; brackets are plain text."""
+    regex = "".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in pattern)
+    return re.fullmatch(regex, text, re.DOTALL) is not None
 
 
 def did_you_mean(word: Any, known: Sequence[str]) -> str:

@@ -196,22 +196,6 @@ def test_where_there_is_no_place_the_lines_are_given(folder: Path, text: str) ->
 
 
 @pytest.mark.parametrize(
-    ("requires", "expected"),
-    [
-        ("", ("3.14", "3.14t")),
-        (">=3.10", ("3.14", "3.14t")),
-        (">=3.14.1", ("3.14", "3.14t")),
-        (">=3.11,<3.14", ("3.13", "3.13t")),
-        (">=3.15", ("3.15", "3.15t")),
-        ("<3.13", ()),
-        ("nonsense", ("3.14", "3.14t")),
-    ],
-)
-def test_targets_follow_requires_python(requires: str, expected: tuple[str, ...]) -> None:
-    assert project.targets_for(requires) == expected
-
-
-@pytest.mark.parametrize(
     ("testpaths", "there", "expected"),
     [
         ([], [], "tests"),

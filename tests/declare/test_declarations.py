@@ -343,11 +343,33 @@ WRONG_SERVERS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: served(["x"], ready=None),
         "ready= takes the URL that answers once the server is ready, not None",
     ),
-    "https": (lambda: served(["x"], ready="https://x/"), "ready= takes the URL"),
+    "scheme": (lambda: served(["x"], ready="ftp://x/"), "ready= takes the URL"),
     "no load": (lambda: served(["x"], load="/"), "load= takes load(path, connections=...), not '/'"),
     "connections": (lambda: served(["x"], load=load("/", connections=0)), "connections= takes a whole number from 1"),
     "generator": (lambda: served(["x"], load=load("/", generator="ab")), "generator= takes wrk or oha, not 'ab'"),
-    "load's words": (lambda: served(["x"], load=load("/", rate=5)), "load(): unknown argument 'rate'"),
+    "load's words": (
+        lambda: served(["x"], load=load("/", header={})),
+        "load(): unknown argument 'header' (did you mean 'headers'?); it takes method, body",
+    ),
+    "no path": (lambda: served(["x"], load=load([])), "load() takes a path, a list of paths, or a dict such as"),
+    "a path": (lambda: served(["x"], load=load({"/a b": 1})), "a path is a text without spaces such as"),
+    "path of": (lambda: served(["x"], load=load([b"/a"])), "a path is a text without spaces such as"),
+    "path twice": (lambda: served(["x"], load=load(["/a", "/a"])), "a path is twice in ['/a', '/a']; a dict says"),
+    "times": (lambda: served(["x"], load=load({"/a": 0.5})), "each path comes a whole number of times from 1"),
+    "many": (lambda: served(["x"], load=load({"/a": 999, "/b": 2})), "add up to more than 1000; make them smaller"),
+    "method": (lambda: served(["x"], load=load("/", method="post")), "method= takes GET, POST, PUT, PATCH, DELETE"),
+    "body": (lambda: served(["x"], load=load("/", body={"a": 1})), "{'a': 1}; json.dumps(...) makes a text of it"),
+    "headers": (lambda: served(["x"], load=load("/", headers=["a: b"])), "headers= takes a dict such as"),
+    "header": (lambda: served(["x"], load=load("/", headers={"a b": "c"})), "takes names of headers such as"),
+    "value": (
+        lambda: served(["x"], load=load("/", headers={"a": "b\r\nc: d"})),
+        "header a takes one line of ASCII text",
+    ),
+    "rate": (lambda: served(["x"], load=load("/", rate=0)), "rate= takes requests per second above 0, not 0"),
+    "rate of wrk": (
+        lambda: served(["x"], load=load("/", rate=5, generator="wrk")),
+        "wrk cannot send at a constant rate=; take generator='oha', or drop rate=",
+    ),
     "roles": (lambda: served(["x"], workers=ROLES), "workers= of a server takes whole numbers"),
     "reuse": (lambda: served(["x"], reuse="pool"), "unknown argument 'reuse'"),
     "build": (lambda: served(command("x", ["x"], build=["make"])), "a server has no build step"),
@@ -406,6 +428,9 @@ def test_what_a_program_is_asked_to_do_tells_baselines_apart() -> None:
         served(["x", "{port}"]),
         served(["x", "--fast", "{port}"]),
         served(["x", "{port}"], load=load("/", connections=128)),
+        served(["x", "{port}"], load=load("/", rate=128)),
+        served(["x", "{port}"], load=load("/", body="x")),
+        served(["x", "{port}"], load=load(["/", "/b"])),
         served(["x", "{port}"], requires=["granian==2.9"]),
         served(["x", "{port}"], window=2),
         compared(threads, requires=["numpy"]),
@@ -413,6 +438,27 @@ def test_what_a_program_is_asked_to_do_tells_baselines_apart() -> None:
     assert len(set(map(measured, kinds))) == len(kinds)
     assert measured(served(["x", "{port}"])) == measured(kinds[0])
     assert measured(compared(threads)) == ""
+
+
+def test_what_a_load_sends() -> None:
+    def sent(*args: Any, **kwargs: Any) -> Load:
+        service = spec(served(["x", "{port}"], load=load(*args, **kwargs))).service
+        assert service is not None
+        return service.load
+
+    assert sent("/a").mix == (("/a", 1),)
+    assert sent(["/a", "/b"]).mix == (("/a", 1), ("/b", 1))
+    assert sent({"/a": 6, "/b": 2}).mix == (("/a", 3), ("/b", 1))
+    posted = sent("/a", body=b"\xff", headers={"Content-Type": "image/gif"})
+    assert (posted.method, posted.body, posted.headers) == ("POST", b"\xff", (("Content-Type", "image/gif"),))
+    assert sent("/a", method="PUT", body="{a}").method == "PUT"
+    steady = sent("/a", rate=500)
+    assert (steady.rate, steady.generator) == (500.0, "oha")
+
+
+def test_what_is_not_asked_of_a_load_does_not_change_its_digest() -> None:
+    plain = repr(Load(path="/", connections=10, generator=None))
+    assert plain == "Load(path='/', connections=10, generator=None)"  # stored baselines hold a digest of this text
 
 
 def test_a_server_s_test_takes_the_server() -> None:

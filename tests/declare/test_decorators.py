@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from example import Example, assert_collection_error
 
-from pytest_ftgate import ftgate, interpreters, processes, serial, tasks, threads
+from pytest_ftgate import command, executor, ftgate, interpreters, processes, serial, tasks, threads
 from pytest_ftgate.declare import declaration
 from pytest_ftgate.declare.declaration import param_of, spec_of
 from pytest_ftgate.declare.executors import default_method
 from pytest_ftgate.declare.reader import DeclarationError
-from pytest_ftgate.model import Executor, Metric, Requirement, Source, Spec, Threshold
+from pytest_ftgate.model import Decision, Executor, Expectation, Metric, Requirement, Source, Spec, Threshold
 from pytest_ftgate.runner.api import Declaration
 
 SOURCE = Source(path="/project/test_a.py", line=3, module="test_a", qualname="test_it")
@@ -248,6 +248,50 @@ def refused(function: Any) -> str:
     return str(caught.value)
 
 
+def test_known_failures() -> None:
+    native = command("native", ["./native"])
+
+    @ftgate.expect("broken", processes("fork"), native, reason=" one lock\n for all ", workers=[1, 8])
+    @ftgate.expect("regressed", processes, reason="issue 7", strict=False, pythons="3.14t", cells="*-w8")
+    @ftgate.require("wall < 1 s")
+    @ftgate.compare(threads, native, processes=["fork", "spawn"], workers=[1, 8])
+    def known(worker: Any) -> None: ...
+
+    line = line_of(known, '@ftgate.expect("broken"')
+    found = spec_with_notes(known)
+    labels = {executor.label: executor for executor in found.executors}
+    assert found.expectations == (
+        Expectation(
+            decision=Decision.BROKEN,
+            reason="one lock for all",
+            executors=(labels["fork"], labels["native"]),
+            workers=(1, 8),
+            line=line,
+        ),
+        Expectation(
+            decision=Decision.REGRESSED,
+            reason="issue 7",
+            strict=False,
+            executors=(labels["fork"], labels["spawn"]),
+            pythons=("3.14t",),
+            cells=("*-w8",),
+            line=line + 1,
+        ),
+    )
+
+
+def test_a_known_failure_of_an_executor_of_the_users_own() -> None:
+    def marked(token: Any) -> Any:
+        def pool(executor: Any) -> None: ...
+
+        compared = ftgate.compare(executor("loky", list), executor("dask", list))(pool)
+        return ftgate.expect("regressed", token, reason="issue 7")(compared)
+
+    (known,) = spec_with_notes(marked(executor("loky", list))).expectations
+    assert [each.label for each in known.executors] == ["loky"]
+    assert "tasks is not among the executors of the test" in refused(marked(tasks))
+
+
 def test_a_bad_expression_points_at_its_column() -> None:
     @ftgate.require("wall < 1 s")
     @ftgate.require("wall < 1 s", " threads.wal\n  < 2 s")
@@ -294,11 +338,23 @@ def decorated(decorator: Any) -> Any:
             "'wal' is not a metric that gates (did you mean 'wall'?); use wall, tail, cold",
         ),
         (ftgate.gate(["wall"], margin=0.1), "['wall'] is not a metric that gates"),  # type: ignore[arg-type]
-        (ftgate.gate("wall"), "wall is given neither margin, effect nor floor"),
+        (ftgate.gate("latency_p99"), "the cells of this test have no latency_p99: it is of the answers of a server"),
         (ftgate.gate("wall", margin="much"), "margin of wall takes a share such as 5% or 0.05, not 'much'"),
         (ftgate.gate("wall", margin=True), "margin of wall takes a share such as 5% or 0.05, not True"),
         (ftgate.gate("wall", floor="3"), "floor of wall takes a time with its unit such as 1ms"),
         (ftgate.gate("uss", margin=0.2, effect=0.1), "effect 10 % is not above margin 20 %"),
+        (ftgate.expect, "it needs parentheses and arguments: @ftgate.expect('broken', threads, reason="),
+        (ftgate.expect("slow", reason="x"), "it takes regressed or broken, not 'slow'"),
+        (ftgate.expect("regressed"), "it needs a reason, such as an issue"),
+        (ftgate.expect("regressed", reason=" "), "it needs a reason, such as an issue"),
+        (ftgate.expect("broken", reason="x"), "the test has no contract that could be broken: add @ftgate.require("),
+        (ftgate.expect("regressed", reason="x", strict="no"), "strict= takes True or False, not 'no'"),
+        (ftgate.expect("regressed", "threads", reason="x"), "'threads' is not an executor"),  # type: ignore[arg-type]
+        (ftgate.expect("regressed", processes, reason="x"), "processes is not among the executors of the test"),
+        (ftgate.expect("regressed", reason="x", workers=8), "workers=8 is no number of workers of the test: it has 2"),
+        (ftgate.expect("regressed", reason="x", workers="2"), "workers= takes whole numbers, one or a list of them"),
+        (ftgate.expect("regressed", reason="x", pythons=[3.14]), "pythons= takes texts such as '3.14t', one or a list"),
+        (ftgate.expect("regressed", reason="x", cells=[]), "cells= takes texts such as '3.14t', one or a list"),
     ],
 )
 def test_notes_that_say_nothing_of_use(decorator: Any, problem: str) -> None:

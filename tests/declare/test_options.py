@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from example import Example, assert_usage_error
 
@@ -12,9 +13,10 @@ from pytest_ftgate.declare import option_types
 from pytest_ftgate.declare import options as options_table
 from pytest_ftgate.declare.option_types import OptionError
 from pytest_ftgate.declare.options import OPTIONS, Option, resolve
+from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.judge import metrics as table
 from pytest_ftgate.judge import thresholds
-from pytest_ftgate.model import Decision, Metric, Threshold
+from pytest_ftgate.model import Decision, Load, Metric, Service, Source, Spec, Threshold
 from pytest_ftgate.model.targets import TargetError
 from pytest_ftgate.plugin import collection, options
 
@@ -203,7 +205,8 @@ def test_what_to_compare_with(pytester: pytest.Pytester) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["main", "origin/main", "HEAD~3^", "@{u}", "1a2b3c", "feature/x.y", "dist:a-b.c==1!2+x"]
+    "text",
+    ["main", "origin/main", "HEAD~3^", "@{u}", "1a2b3c", "feature/x.y", "dist:a-b.c==1!2+x", "python:3.14t[gil=on]"],
 )
 def test_revisions(text: str) -> None:
     assert option_types.revision(f" {text} ") == text
@@ -211,8 +214,14 @@ def test_revisions(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "-x", "a..b", "tests/", "a b", "x:y", "dist:", "dist:a", "dist:a==", "dist:a=1"])
 def test_no_revisions(text: str) -> None:
-    with pytest.raises(ValueError, match=r"a branch, tag or commit, merge-base, or dist:NAME==VERSION"):
+    with pytest.raises(ValueError, match=r"a branch, tag or commit, merge-base, dist:NAME==VERSION or python:TARGET"):
         option_types.revision(text)
+
+
+def test_an_interpreter_to_compare_with_is_a_target() -> None:
+    for text, problem in (("python:", "names no interpreter"), ("python:3.14[gli=on]", "unknown setting 'gli=on'")):
+        with pytest.raises(FtgateError, match=problem):
+            option_types.revision(text)
 
 
 def test_thresholds_of_each_place() -> None:
@@ -240,6 +249,22 @@ def test_thresholds_of_each_place() -> None:
         options_table.threshold_layers({"gate": ["wal:margin=1%"]}, {}, {})
     with pytest.raises(OptionError, match=r"ini option ftgate_margin=much: takes a share"):
         options_table.threshold_layers({}, {}, {"margin": "much"})
+
+
+def test_what_a_test_lets_gate(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Source(path="test_a.py", line=1, module="test_a", qualname="test_a")
+    named = tuple(Threshold(metric=name, margin=0.1) for name in ("wall", "latency_p99", "ratio"))
+    spec = Spec(nodeid="", source=source, body="worker", executors=(), workers=(1,), reuse="fresh", thresholds=named)
+    assert collection.gated_by(pytester.parseconfig(), spec) == ("latency_p99",)
+    assert collection.gated_by(pytester.parseconfig("--ftgate-metrics=uss"), spec) == ()
+    assert collection.gated_by(pytester.parseconfig("--ftgate-metrics=latency_p99"), spec) == ()
+    pytester.makeini("[pytest]\nftgate_metrics = uss")
+    assert collection.gated_by(pytester.parseconfig(), spec) == ("wall", "latency_p99")
+    load = Load(path="/", connections=1, generator="oha", rate=5.0)
+    steady = msgspec.structs.replace(spec, service=Service(ready="", load=load))
+    assert collection.gated_by(pytester.parseconfig(), steady) == ("wall", "latency_p99", "latency_p50")
+    monkeypatch.setenv("FTGATE_METRICS", "uss")
+    assert collection.gated_by(pytester.parseconfig(), steady) == ()
 
 
 def test_units() -> None:

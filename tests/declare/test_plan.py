@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from pytest_ftgate.declare.plan import PlanError, choices, group_key, plan_of
+from pytest_ftgate.declare.plan import choices, group_key, plan_of
 from pytest_ftgate.model import Cell, Executor, Param, Source, Spec, Target
 from pytest_ftgate.model.targets import parse_target
 
@@ -34,18 +34,8 @@ def test_cells_stand_tandem_by_tandem() -> None:
     ]
 
 
-@pytest.mark.parametrize("target", ["3.13", "3.13t", "3.13.5", "3.13[switchinterval=1ms]"])
-def test_no_sub_interpreters_before_3_14(target: str) -> None:
-    assert len(choices(spec(THREADS), [parse_target(target)])) == 1
-    with pytest.raises(PlanError) as caught:
-        choices(spec(THREADS, INTERPRETERS), [parse_target("3.14"), parse_target(target)])
-    text = str(caught.value)
-    assert text.startswith("test_a.py:3: @ftgate.compare of test_it: ")
-    assert f"target {target} has no concurrent.interpreters (new in 3.14); remove the target" in text
-
-
-@pytest.mark.parametrize("target", ["3.14", "3.14.2t", "3.15", "/usr/bin/python3.13"])
-def test_a_path_says_later_what_it_is(target: str) -> None:
+@pytest.mark.parametrize("target", ["3.13", "3.14.2t", "3.15", "/usr/bin/python3.13"])
+def test_sub_interpreters_are_planned_on_every_target_as_its_version_is_known_once_it_runs(target: str) -> None:
     assert [choice.target.spec for choice in choices(spec(INTERPRETERS), [parse_target(target)])] == [target]
 
 

@@ -20,6 +20,7 @@ from pytest_ftgate.judge.thresholds import SIZES_BYTES
 from pytest_ftgate.model import (
     Cell,
     Decision,
+    Environment,
     Executor,
     Iteration,
     Latency,
@@ -494,7 +495,7 @@ def cells_with(
             for one in executors:
                 of = one.program
                 here = target == "3.14" if one.kind == "command" else of is None or target in (of.pythons or (target,))
-                told = [f"{role}{n}" for role, n in role_count] or ([f"w{count}"] if of is None or of.counted else [])
+                told = [f"{role}{n}" for role, n in role_count] or ([f"w{count}"] if one.counted(Environment()) else [])
                 label = "-".join([*([] if one.kind == "command" else [target]), one.label, *told])
                 if here:
                     found[label] = Cell(
@@ -805,6 +806,40 @@ def test_scaling_is_that_of_the_figures_by_order() -> None:
     assert len(numbers("scaling * serial.wall < 1 s", of, other)) == 2
 
 
+def test_the_ceiling_is_the_scaling_of_the_control_workload_by_order() -> None:
+    single = tuple(launch(order, *(5 * wall for wall in DRIFT)) for order in (0, 2, 3))
+    control = tuple(launch(order, *((order + 5) * wall for wall in DRIFT)) for order in (3, 1, 2))
+    own = tuple(launch(order, 10.0, 10.0, 10.0) for order in (1, 2, 3))
+    of = sample(
+        "3.14-threads-w4", *own, control=control, single=(launch(2, 5.0), launch(3, 5.0)), single_control=single
+    )
+    assert time_figures.ceiling_values(of) == pytest.approx({2: 4 * 5 / 7, 3: 4 * 5 / 8})
+    assert numbers("ceiling > 1", of) == pytest.approx([-math.log(4 * 5 / 7), -math.log(4 * 5 / 8)])
+    # By pairs: in each round, how far its scaling of 2 is below what the machine gave in that round.
+    expected = [-math.log(2 / (0.8 * ceiling)) for ceiling in (4 * 5 / 7, 4 * 5 / 8)]
+    assert numbers("scaling >= 0.8 * ceiling", of) == pytest.approx(expected)
+    assert numbers(grammar.keyword_text("scaling", ">= 0.8 * ceiling"), of) == pytest.approx(expected)
+
+
+def test_the_ceiling_of_windows_counts_operations_and_a_pool_has_a_task_for_each_worker() -> None:
+    four, alone = (launch(0, 5.0, 5.0, rate=rate, window_ns=1) for rate in (3000.0, 1000.0))
+    windowed = sample("3.14-threads-w4", launch(0, 5.0, window_ns=1), control=(four,), single_control=(alone,))
+    assert time_figures.ceiling_values(windowed) == pytest.approx({0: 3.0})
+    pooled = msgspec.structs.replace(windowed, cell=msgspec.structs.replace(windowed.cell, body="executor"))
+    assert time_figures.ceiling_values(pooled) == pytest.approx({0: 12.0})
+    assert time_figures.ceiling_values(sample("3.14-threads-w1", control=(four,))) == {}
+
+
+def test_a_contract_on_the_ceiling_needs_one_worker_and_a_workload_in_python() -> None:
+    check(parse("scaling >= 0.8 * ceiling"), spec())
+    with pytest.raises(ContractError, match="ceiling compares with the same cell with one worker"):
+        check(parse("ceiling > 2"), spec(workers=(2,)))
+    with pytest.raises(ContractError, match=r"command.* has no ceiling: it is that of a workload in Python"):
+        check(parse("command[rust].ceiling > 2"), spec(THREADS, program("command", "rust", counted=True)))
+    assert concerned("scaling >= 0.8 * ceiling", cells_with(THREADS)) == ["3.14-threads-w8", "3.14t-threads-w8"]
+    assert not absolute(parse("scaling >= 0.8 * ceiling"))
+
+
 def test_a_division_by_nothing_leaves_the_round_out() -> None:
     of = sample("3.14-threads-w2", locks=(locked(0, 4, 2), locked(1, 4)))
     assert numbers("lock_wait_share / queue_wait_share < 1", of) == pytest.approx([apart(2, 1)])
@@ -866,6 +901,9 @@ def test_nothing_measured_has_no_values() -> None:
 def test_the_launches_that_are_needed() -> None:
     assert metrics_needed(parse("wall < 1 s")) == {"time"}
     assert metrics_needed(parse("gil == off")) == {"time"}
+    assert (
+        metrics_needed(parse("scaling >= 0.8 * ceiling")) == {"time", "control"} == metrics_needed(parse("ceiling > 2"))
+    )
     assert metrics_needed(parse("uss + pss < rss")) == {"memory"}
     assert metrics_needed(parse("lock_wait_share * wall < 1 ms")) == {"time", "locks"}
     assert metrics_needed(parse("latency_p95 + timer.x < 1 ms")) == {"time"}
@@ -919,3 +957,61 @@ def test_the_gil_is_told_of_every_launch() -> None:
 )
 def test_values_in_words(contract: str, value: float, text: str) -> None:
     assert value_text(parse(contract), value) == text
+
+
+# ---- environments
+
+
+def in_environments(workers: Sequence[int] = (1, 8)) -> list[Cell]:
+    """Threads and spawn in two environments that differ in two variables."""
+    environments = [
+        Environment(variables=(("A1", value), ("B1", value)), words=(f"A1:{value}", f"B1:{value}")) for value in "xy"
+    ]
+    return [
+        msgspec.structs.replace(
+            cell,
+            nodeid=f"{cell.nodeid.removesuffix(']')}-{'-'.join(environment.words)}]",
+            environment=environment,
+        )
+        for environment in environments
+        for cell in cells_with(executor("threads"), executor("spawn"), workers=workers)
+        if cell.target.spec == "3.14"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "labels"),
+    [
+        ("threads[A1=x, B1=x, w8].wall < 2 * threads[A1:y, B1=y, w8].wall", ["3.14-threads-w8-A1:x-B1:x"]),
+        ("threads[A1=x, B1=x].wall < 2 * threads[A1=y, B1=y].wall", [f"3.14-threads-w{n}-A1:x-B1:x" for n in (1, 8)]),
+        ("threads[A1=x, w8].wall < 1 s", ["3.14-threads-w8-A1:x-B1:x"]),
+        ("threads[w8].wall < processes[w8].wall", [f"3.14-threads-w8-A1:{v}-B1:{v}" for v in "xy"]),
+        ("threads[w8].scaling > 2", [f"3.14-threads-w8-A1:{v}-B1:{v}" for v in "xy"]),
+    ],
+)
+def test_the_environments_that_are_concerned(text: str, labels: list[str]) -> None:
+    assert concerned(text, in_environments()) == labels
+
+
+def test_a_scaling_refers_to_one_worker_in_the_same_environment() -> None:
+    cells = in_environments()
+    eight = next(cell for cell in cells if cell.label == "3.14-threads-w8-A1:y-B1:y")
+    found = involved(parse("scaling > 2"), eight, cells)
+    assert sorted(cell.label for cell in found) == ["3.14-threads-w1-A1:y-B1:y", "3.14-threads-w8-A1:y-B1:y"]
+
+
+def test_environments_that_the_test_has_not() -> None:
+    environments = tuple(Environment(variables=(("A1", v),), words=(f"A1:{v}",)) for v in ("1", "2"))
+    several = msgspec.structs.replace(spec(), environments=environments)
+    check(parse("threads[A1=1].wall < threads[A1=2].wall"), several)
+    with pytest.raises(ContractError, match=r"no cell has A1:3.*: there are A1:1 and A1:2") as caught:
+        check(parse("threads[A1=3].wall < 1 s"), several)
+    assert caught.value.column == 8
+    uneven = [("A:x",), ("A:y", "B:1"), ("A:z", "B:1"), ("A:z", "B:2")]
+    several = msgspec.structs.replace(spec(), environments=tuple(Environment(words=words) for words in uneven))
+    check(parse("threads[A=x].wall < threads[A=y].wall"), several)
+    check(parse("threads[A=x].wall < threads[A=z, B=2].wall"), several)
+    with pytest.raises(ContractError, match="several environments have these variables: name another one"):
+        check(parse("threads[A=x].wall < threads[A=z].wall"), several)
+    with pytest.raises(ContractError, match="no cell has A1:1: environment= is no list of several"):
+        check(parse("threads[A1=1].wall < 1 s"), spec())

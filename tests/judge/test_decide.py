@@ -84,7 +84,7 @@ class TestCompare:
         assert verdict.ratio.value == pytest.approx(1.3)
         assert verdict.ratio.level == 0.95
         level = alpha_spending.plan(ALPHA, BETA, at_most=80)[1].alpha
-        assert verdict.reason == f"+30 % is beyond +2 %: p = {verdict.p_fail:.1g}, limit {level:.2g}"
+        assert verdict.reason == f"+30 % is beyond +2 %: p = {verdict.p_fail:.2g}, limit {level:.2g}"
 
     def test_faster_improves(self) -> None:
         verdict = decide.compare(constant(0.8, 8))
@@ -504,7 +504,7 @@ class TestSuspect:
         assert decide.settled(verdict)
         level = decide.suspect_level(0.01 / 20)
         assert re.match(r"\+\S+ % is beyond \+2 %: p = ", verdict.reason)
-        assert f" p = {verdict.p_fail:.1g}, limit {level:.2g}; " in verdict.reason
+        assert f" p = {verdict.p_fail:.2g}, limit {level:.2g}; " in verdict.reason
         assert verdict.more is not None
         assert 3 + verdict.more in LOOKS
         assert verdict.reason.endswith(f"; about {verdict.more} more pairs would settle it")

@@ -486,6 +486,36 @@ class TestVerdict:
             is Decision.REGRESSED
         )
 
+    @pytest.mark.parametrize("basis", ["paired", "stored"])
+    def test_a_lock_launch_that_failed_leaves_the_other_metrics_judged(self, basis: Basis) -> None:
+        error = WorkloadError(reason="with the lock probe, it hung")
+        sample = msgspec.structs.replace(
+            measured(rounds=26, uss=1.5, locks=0, control=basis == "stored"), locks_error=error
+        )
+        if basis == "paired":
+            sample = with_reference(sample, locks=26)
+        named: dict[str, Any] = {}
+        if basis == "stored":
+            named["compared_with"] = stored(measured(seed="old", control=True))
+        found = by_metric(verdict(sample, **named))
+        assert found[Metric.LOCK_WAIT].decision is Decision.INCONCLUSIVE
+        assert found[Metric.LOCK_WAIT].reason == error.reason
+        assert Metric.WALL in found
+        assert found[Metric.USS].decision is not Decision.PASSED
+        gone = msgspec.structs.replace(measured(rounds=26, locks=0), locks_error=error)
+        other = msgspec.structs.replace(measured(rounds=26), reference=gone)
+        assert by_metric(verdict(other))[Metric.LOCK_WAIT].reason == f"the reference: {error.reason}"
+
+    def test_a_contract_about_lock_wait_says_that_a_lock_launch_failed(self) -> None:
+        error = WorkloadError(reason="with the lock probe, it hung")
+        sample = msgspec.structs.replace(measured(locks=0), locks_error=error)
+        texts = ("lock_wait_share < 20 %", "wall < 1 s")
+        spec = msgspec.structs.replace(declared(), requirements=tuple(Requirement(text=text) for text in texts))
+        waits, wall = verdict(sample, spec=spec).metrics
+        assert (waits.decision, waits.more) == (Decision.INCONCLUSIVE, 0)
+        assert waits.reason == f"{sample.cell.label}: {error.reason}"
+        assert wall.decision is Decision.PASSED
+
     def test_thresholds_of_the_decorator_hold_below_those_of_the_command_line(self) -> None:
         sample = with_reference(measured(rounds=26, wall=1.08))
         lenient = Threshold(metric=Metric.WALL, margin=0.10, effect=0.15)

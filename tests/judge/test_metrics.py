@@ -13,7 +13,7 @@ from stored_values import COMMIT, change_of
 from values import sample_of, timed
 
 from pytest_ftgate.declare.option_types import metric as metric_option
-from pytest_ftgate.judge import decide, metrics, thresholds
+from pytest_ftgate.judge import comparisons, decide, metrics, thresholds
 from pytest_ftgate.judge.contracts import check, grammar
 from pytest_ftgate.judge.contracts import values as contract_values
 from pytest_ftgate.judge.figures import figures
@@ -214,6 +214,26 @@ def test_a_servers_p99_is_one_row_and_one_reader() -> None:
     latency = figures(sample(SERVER), reference=None).latency
     assert latency is not None
     assert latency.p99_ns == metrics.middle("latency_p99", sample(SERVER))
+
+
+def test_the_p99_of_a_pair_is_that_of_neighbouring_windows() -> None:
+    def side(factor: float, machine: list[float]) -> list[Launch]:
+        windows = (
+            Latency(mean_ns=MS, p50_ns=MS, p95_ns=MS, p99_ns=round(factor * at * MS), max_ns=MS) for at in machine
+        )
+        iterations = tuple(Iteration(wall_ns=MS, work_ns=MS, ops=1, rate=1.0, latency=window) for window in windows)
+        return [Launch(order=0, window_ns=MS, iterations=iterations)]
+
+    drift = [10.0, 20.0, 40.0, 80.0, 30.0]  # the machine is slower in some windows than in others
+    of = sample_of(side(1.3, drift), SERVER, reference=sample_of(side(1.0, drift), SERVER))
+    found = comparisons.paired(of, ["latency_p99"])["latency_p99"]
+    assert found.new[0] / found.reference[0] == pytest.approx(1.3, rel=0.01)
+    assert found.errors[0] < 0.01
+    scattered = sample_of(side(1.0, [20.0, 10.0, 80.0, 40.0, 30.0]), SERVER)
+    of = msgspec.structs.replace(of, reference=scattered)
+    assert comparisons.paired(of, ["latency_p99"])["latency_p99"].errors[0] > 0.1
+    lone = sample_of(side(1.3, [20.0]), SERVER, reference=sample_of(side(1.0, [20.0]), SERVER))
+    assert comparisons.paired(lone, ["latency_p99"])["latency_p99"].errors == (comparisons.LONE_WINDOW_ERROR,)
 
 
 def test_every_figure_of_a_row_that_is_a_number_has_a_metric() -> None:

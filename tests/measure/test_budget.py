@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import numpy as np
 import pytest
 
 from pytest_ftgate.measure.budget import (
     SPREAD_BETWEEN,
     Costs,
+    IterationPlan,
+    Limits,
     calibrated_loops,
     iterations_wanted,
     launches_wanted,
 )
+from pytest_ftgate.model import Source, Spec
 
 MS = 1e6
 COSTS = Costs(launch_ns=500 * MS, iteration_ns=100 * MS)
@@ -171,3 +175,15 @@ class TestLoops:
             assert loops * wall >= 100_000
             assert loops == 1 or loops * wall <= 2.5 * 100_000
             assert str(loops).rstrip("0") in {"1", "2", "5"}
+
+
+def test_launches_whose_latencies_gate_have_windows_enough_for_their_scatter() -> None:
+    source = Source(path="test_a.py", line=1, module="test_a", qualname="test_a")
+    served = Spec(
+        nodeid="", source=source, body="server", executors=(), workers=(1,), reuse="pool", duration_s=6.0, window_s=1.0
+    )
+    gated = msgspec.structs.replace(served, gated=("latency_p50",))
+    assert IterationPlan(served, Limits()).least == 2
+    assert IterationPlan(gated, Limits()).least == 4
+    assert IterationPlan(msgspec.structs.replace(gated, duration_s=3.0), Limits()).least == 3
+    assert IterationPlan(gated, Limits(iterations=1)).least == 1

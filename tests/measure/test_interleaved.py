@@ -31,7 +31,7 @@ from pytest_ftgate.measure.budget import LEAST_ITERATIONS, PILOT_ITERATIONS, Lim
 from pytest_ftgate.measure.cell_run import PreparedTarget, Reference
 from pytest_ftgate.measure.conditions import ConditionsMonitor
 from pytest_ftgate.measure.interleaved import InterleavedRun, StoppingRule
-from pytest_ftgate.measure.launch import LaunchFailed, LaunchRole
+from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed, LaunchRole
 from pytest_ftgate.measure.memory_round import (
     BARE_HOLDS,
     BARRIERS,
@@ -41,7 +41,7 @@ from pytest_ftgate.measure.memory_round import (
 )
 from pytest_ftgate.measure.run_context import Floors
 from pytest_ftgate.measure.time_round import BARE_LOCKS, LOCK_ITERATIONS
-from pytest_ftgate.model import Executor, Group, Program, Sample, Settings, WorkloadError
+from pytest_ftgate.model import Environment, Executor, Group, Program, Sample, Settings, WorkloadError
 from pytest_ftgate.model.launch import EVERYTHING, Need
 from pytest_ftgate.runner.protocol import BARRIER, CHECK, CHECKED_COLD, COLD, HOLD, MEASURED, WARMUP
 
@@ -193,6 +193,36 @@ def of_counts(*counts: int) -> Group:
     """Threads and fork at each of these worker counts."""
     groups = [group_of(spec=spec_of("threads", "fork", workers=count)) for count in counts]
     return Group(key="k", spec=groups[0].spec, cells=tuple(cell for group in groups for cell in group.cells))
+
+
+def of_environments(*words: str) -> Group:
+    """Threads with one and four workers in each of these environments."""
+    found = []
+    for word in words:
+        environment = Environment(variables=(("NAME", word),), words=(f"NAME:{word}",))
+        for cell in of_counts(1, 4).cells:
+            nodeid = f"{cell.nodeid.removesuffix(']')}-NAME:{word}]"
+            if cell.executor.kind == "threads":
+                found.append(msgspec.structs.replace(cell, nodeid=nodeid, environment=environment))
+    return Group(key="k", spec=spec_of("threads"), cells=tuple(found))
+
+
+def test_environments_are_interleaved_and_each_scales_by_its_own_single_worker() -> None:
+    launcher = FakeLauncher()
+    samples = {sample.cell.label: sample for sample in run_of(launcher, of_environments("a", "b")).measure()}
+    for word in "ab":
+        four, alone = samples[f"3.14-threads-w4-NAME:{word}"], samples[f"3.14-threads-w1-NAME:{word}"]
+        assert four.single == alone.launches
+        assert alone.single == ()
+    assert {event.at.label for event in rounds(launcher)[0]} == set(samples)
+
+
+def test_another_environment_may_give_another_result_and_has_a_memory_floor_of_its_own() -> None:
+    launcher = FakeLauncher()
+    launcher.results = lambda at: (at.label.rpartition(":")[2],)
+    samples = run_of(launcher, of_environments("a", "b")).measure()
+    assert [sample.error for sample in samples] == [None] * 4
+    assert len([request for request in launcher.requests if request.role == "empty"]) >= 4
 
 
 def chunks(events: list[Event], size: int) -> Iterator[list[Event]]:
@@ -681,12 +711,29 @@ def test_a_failing_control_workload_is_named() -> None:
     assert threads.error is None
 
 
-def test_a_failure_that_only_the_lock_probe_meets_says_so() -> None:
+@pytest.mark.parametrize(
+    ("trouble", "reason"),
+    [
+        (failed("hung"), "with the lock probe, it hung"),
+        (CellUnsupported("no locks here"), "with the lock probe, it is unsupported: no locks here"),
+    ],
+)
+@pytest.mark.parametrize("moment", ["start", COLD, MEASURED, "finish"])
+def test_a_failure_that_only_the_lock_probe_meets_voids_the_figures_of_locks(
+    moment: str, trouble: BaseException, reason: str
+) -> None:
     launcher = FakeLauncher()
-    launcher.trouble = at_moment(MEASURED, failed("hung"), start=1, side="locks")
-    _, fork, _ = run_of(launcher).measure()
-    assert fork.error is not None
-    assert fork.error.reason == "with the lock probe, it hung"
+    launcher.trouble = at_moment(moment, trouble, start=1, side="locks")
+    threads, fork, _ = run_of(launcher).measure()
+    assert fork.locks_error is not None
+    assert fork.locks_error.reason == fork.no_locks == reason
+    assert not fork.failed
+    assert fork.locks == ()
+    assert (len(fork.launches), len(fork.memory)) == (len(threads.launches), len(threads.memory))
+    assert [len(launch.iterations) for launch in fork.launches] == [len(each.iterations) for each in threads.launches]
+    assert len(threads.locks) == len(threads.launches)
+    assert launcher.starts[LABELS[1], "locks", False] == 2  # that of the first round, and the one that failed
+    assert not launcher.alive
 
 
 def test_nothing_is_measured_on_when_every_cell_failed() -> None:
@@ -814,7 +861,7 @@ def paired(
     group = group_of(*executors)
     old = msgspec.structs.replace(group.spec, source=msgspec.structs.replace(group.spec.source, path="old.py"))
     there = msgspec.structs.replace(READY, python="/opt/reference/bin/python")
-    references = {cell.nodeid: Reference(spec=old, target=there) for cell in group.cells}
+    references = {cell.nodeid: Reference(cell=cell, spec=old, target=there) for cell in group.cells}
     return InterleavedRun(
         group,
         TARGETS,
@@ -870,6 +917,18 @@ def test_a_reference_that_fails_leaves_its_cell_measured() -> None:
     assert sample.reference.error is not None
     assert not sample.reference.launches
     assert not [event for event in launcher.of(MEASURED) if event.at.reference]
+
+
+def test_a_lock_launch_of_the_reference_that_fails_voids_the_comparison_of_locks() -> None:
+    launcher = FakeLauncher()
+    launcher.trouble = lambda at: failed("hung") if at.reference and (at.side, at.event) == ("locks", COLD) else None
+    (sample,) = paired(launcher).measure()
+    assert sample.no_locks == "the reference: with the lock probe, it hung"
+    assert sample.locks_error is None
+    assert not sample.failed
+    assert sample.reference is not None
+    assert [len(sample.launches)] * 2 == [len(sample.reference.launches), 3]
+    assert len(sample.locks) <= 1
 
 
 def test_other_results_of_a_reference_are_no_error() -> None:

@@ -7,14 +7,17 @@ import shutil
 import socket
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_ftgate.measure.launchers import load_generators
 from pytest_ftgate.measure.launchers.load_generators import (
     LoadError,
+    Requests,
     argv_of,
     parse,
+    round_of,
     seconds_of,
     split,
     split_note,
@@ -51,24 +54,44 @@ def test_windows_are_as_long_as_asked_or_longer(generator: Generator, window_ns:
     assert seconds_of(generator, window_ns) == pytest.approx(seconds)
 
 
-def told(generator: Generator, *, connections: int = 10, seconds: float = 2.0, cpus: int = 1) -> list[str]:
-    program = f"/usr/bin/{generator}"
-    return argv_of(generator, program, URL, connections=connections, seconds=seconds, cpus=cpus, script="wrk.lua")
+def told(
+    generator: Generator, *urls: str, connections: int = 10, seconds: float = 2.0, cpus: int = 1, **requests: Any
+) -> list[str]:
+    program, sent = f"/usr/bin/{generator}", Requests(urls or (URL,), **requests)
+    return argv_of(generator, program, sent, connections=connections, seconds=seconds, cpus=cpus, script="wrk.lua")
+
+
+WRK = ["/usr/bin/wrk", "-t", "2", "-c", "10", "-d", "2s", "--timeout", "10s"]
+OHA = ["/usr/bin/oha", "--no-tui", "--output-format", "json", "-c", "10", "-z", "250ms", "-t", "10s", "--redirect", "0"]
+POST: dict[str, Any] = {"method": "POST", "body": "/x/body", "headers": (("X-A", "1"), ("Content-Type", "text/plain"))}
+HEADERS = ["-H", "X-A: 1", "-H", "Content-Type: text/plain"]
 
 
 def test_what_wrk_is_told() -> None:
-    assert told("wrk", cpus=4) == [
-        *("/usr/bin/wrk", "-t", "2", "-c", "10", "-d", "2s", "--timeout", "10s", "-s", "wrk.lua", URL)
+    assert told("wrk", cpus=4) == [*WRK, "-s", "wrk.lua", URL]
+    assert told("wrk", cpus=4, **POST) == [*WRK, *HEADERS, "-s", "wrk.lua", URL, "--", "POST", "/x/body"]
+    assert told("wrk", URL, "http://localhost:8000", "http://localhost:8000/b?q=1", cpus=4) == [
+        *(*WRK, "-s", "wrk.lua", URL, "--", "GET", "", "/json", "/", "/b?q=1")
     ]
 
 
 def test_what_oha_is_told() -> None:
-    assert told("oha", seconds=0.25) == [
-        *("/usr/bin/oha", "--no-tui", "--output-format", "json"),
-        *("-c", "10", "-z", "250ms", "-t", "10s", "--redirect", "0", URL),
+    assert told("oha", seconds=0.25) == [*OHA, URL]
+    assert told("oha", seconds=0.25, **POST) == [*OHA, *HEADERS, "-m", "POST", "-D", "/x/body", URL]
+    assert told("oha", URL, "http://localhost:8000/b", seconds=0.25, listed="/x/urls") == [
+        *(*OHA, "--urls-from-file", "/x/urls")
     ]
+    assert told("oha", "https://localhost:8000/b", seconds=0.25) == [*OHA, "--insecure", "https://localhost:8000/b"]
+    assert told("oha", seconds=0.25, rate=500.0) == [*OHA, "-q", "500", "--latency-correction", URL]
+    assert told("oha", seconds=0.25, rate=0.5) == [*OHA, "-q", "0.5", "--latency-correction", URL]
     assert load_generators.environment_of("oha", 3) == {"TOKIO_WORKER_THREADS": "3"}
     assert load_generators.environment_of("wrk", 3) == {}
+
+
+def test_a_mix_is_spread_evenly() -> None:
+    assert round_of((("/a", 1),)) == ("/a",)
+    assert round_of((("/a", 1), ("/b", 1))) == ("/a", "/b")
+    assert round_of((("/a", 4), ("/b", 2), ("/c", 1))) == ("/a", "/b", "/a", "/c", "/a", "/b", "/a")
 
 
 @pytest.mark.parametrize(
@@ -130,6 +153,14 @@ def test_answers_of_oha_that_are_errors_are_none() -> None:
     assert (heard.answers, heard.errors) == (answers + 1, {"connection error": 2, "status": 5})
 
 
+def test_oha_at_a_rate_that_is_not_kept_counts_from_when_requests_were_due() -> None:
+    heard = parse("oha", golden("oha_behind.json"))  # 40 in a second over one connection, answers of 50 ms
+    assert heard.errors == {}
+    assert 15 <= heard.answers <= 20
+    assert heard.latency is not None
+    assert heard.latency.max_ns > 400e6
+
+
 def test_oha_without_an_answer() -> None:
     heard = parse("oha", golden("oha_refused.json"))
     assert (heard.answers, heard.latency, heard.share_failed) == (0, None, 1)
@@ -151,7 +182,7 @@ def test_the_script_of_wrk_makes_json_of_no_answer(tmp_path: Path) -> None:
         mute.bind(("127.0.0.1", 0))
         mute.listen()
         url = f"http://127.0.0.1:{mute.getsockname()[1]}/"
-        words = argv_of("wrk", program, url, connections=2, seconds=1, cpus=1, script=str(SCRIPT))
+        words = argv_of("wrk", program, Requests((url,)), connections=2, seconds=1, cpus=1, script=str(SCRIPT))
         done = subprocess.run(words, capture_output=True, text=True)
     heard = parse("wrk", done.stdout)
     assert (heard.answers, heard.errors, heard.latency) == (0, {}, None)

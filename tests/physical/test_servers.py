@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from pytest_ftgate.measure.launchers.cpus import cpus_note
 from pytest_ftgate.measure.launchers.server import Server, ServerHandle, ServerLauncher, check_here, tool_for
 from pytest_ftgate.measure.watch import sampling
 from pytest_ftgate.measure.watch.processes import MARK, marked, tree
-from pytest_ftgate.model import Cell, Executor, Load, Param, Program, Service, Source, Spec, Target
+from pytest_ftgate.model import Cell, Executor, Generator, Load, Param, Program, Service, Source, Spec, Target
 from pytest_ftgate.runner.protocol import CHECK, COLD, MEASURED, WARMUP
 
 HERE = Path(__file__).parent
@@ -613,16 +614,19 @@ def test_what_is_missing_is_unsupported_here() -> None:
 # -- for real ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("generator", ["wrk", "oha"])
-def test_with_a_real_generator(
-    launcher: ServerLauncher, tmp_path: Path, generator: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def real_tool(name: str, monkeypatch: pytest.MonkeyPatch) -> Generator:
+    """The load generator itself in place of the stand-in; skips without it."""
     monkeypatch.setenv("PATH", os.environ["PATH"].split(os.pathsep, 1)[1])
     try:
-        tool = tool_for(generator)  # type: ignore[arg-type]
+        return tool_for(name).name  # type: ignore[arg-type]
     except CellUnsupported as reason:
         pytest.skip(str(reason))
-    service = Service(ready="http://127.0.0.1:{port}/", load=Load(path="/", connections=4, generator=tool.name))
+
+
+@pytest.mark.parametrize("generator", ["wrk", "oha"])
+def test_with_a_real_generator(launcher: ServerLauncher, generator: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = real_tool(generator, monkeypatch)
+    service = Service(ready="http://127.0.0.1:{port}/", load=Load(path="/", connections=4, generator=tool))
     handle = launcher.start(request_of(spec_of(service=service)))
     try:
         handle.ready()
@@ -643,3 +647,90 @@ def test_with_a_real_generator(
         handle.finish()
     finally:
         handle.kill()
+
+
+def certificate(folder: Path) -> Path:
+    """A key and a certificate that it signed itself, for another host than ours."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl")
+    made = [folder / name for name in ("key.pem", "certificate.pem")]
+    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=elsewhere"]
+    subprocess.run([*words, "-keyout", made[0], "-out", made[1]], check=True, capture_output=True)
+    both = folder / "both.pem"
+    both.write_text("".join(path.read_text(encoding="ascii") for path in made), encoding="ascii")
+    return both
+
+
+def check_a_post(server: Server, kind: str) -> None:
+    assert server.post("/a", "h\u00e9", {"X-Kind": kind}) == "ok"
+    assert json.loads(server.get("/seen")) == [["POST", "/a", "h\u00c3\u00a9", kind, 1]]
+    with pytest.raises(AssertionError, match="POST /bad was answered with 503"):
+        server.request("POST", "/bad")
+
+
+@pytest.mark.parametrize("generator", ["wrk", "oha"])
+def test_a_mix_of_posts_over_tls(
+    launcher: ServerLauncher, tmp_path: Path, generator: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = real_tool(generator, monkeypatch)
+    load = Load(
+        path=(("/a", 2), ("/{kind}?q=1", 1)),
+        connections=4,
+        generator=tool,
+        method="POST",
+        body="x{kind}{y}",
+        headers=(("X-Kind", "k-{kind}"),),
+    )
+    service = Service(ready="https://127.0.0.1:{port}/", load=load)
+    program = Program(
+        name="server",
+        argv=tuple("encrypts" if word == "plain" else word for word in ARGV),
+        environment=(("CERTIFICATE", str(certificate(tmp_path))),),
+    )
+    spec = spec_of(check="check_a_post", service=service, executors=(Executor(kind="server", program=program),))
+    handle = launcher.start(request_of(spec, Param(name="kind", literal="'b'")))
+    try:
+        handle.ready()
+        iteration = handle.iteration(MEASURED, 1, 1_000_000_000)
+        seen = {tuple(request): times for *request, times in json.loads(Server(handle.server.url).get("/seen"))}
+        handle.finish()
+    finally:
+        handle.kill()
+    assert iteration.latency is not None
+    assert iteration.latency.errors == 0
+    del seen["POST", "/a", "h\u00c3\u00a9", "b"], seen["POST", "/bad", "", ""]
+    assert set(seen) == {("POST", "/a", "xb{y}", "k-b"), ("POST", "/b?q=1", "xb{y}", "k-b")}
+    first, second = (times for _, times in sorted(seen.items()))
+    assert iteration.ops <= first + second
+    assert first == pytest.approx(2 * second, rel=0.3, abs=20)  # oha draws its paths
+
+
+def test_a_body_of_bytes_is_sent_as_it_is(launcher: ServerLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = real_tool("wrk", monkeypatch)
+    load = Load(path="/a", connections=1, generator=tool, method="POST", body=b"\x00\xff{port}")
+    handle = launcher.start(request_of(spec_of(service=Service(ready="http://127.0.0.1:{port}/", load=load))))
+    try:
+        handle.ready()
+        handle.iteration(MEASURED, 1, 1_000_000_000)
+        ((*seen, times),) = json.loads(Server(handle.server.url).get("/seen"))
+    finally:
+        handle.kill()
+    assert seen == ["POST", "/a", "\x00\u00ff{port}", ""]
+    assert times > 1
+
+
+def test_a_constant_rate_counts_from_when_a_request_was_due(
+    launcher: ServerLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = real_tool("oha", monkeypatch)
+    load = Load(path="/slow", connections=1, generator=tool, rate=40.0)  # an answer takes 50 ms: 20 in a second
+    handle = launcher.start(request_of(spec_of(service=Service(ready="http://127.0.0.1:{port}/", load=load))))
+    try:
+        handle.ready()
+        iteration = handle.iteration(MEASURED, 1, 2_000_000_000)
+    finally:
+        handle.kill()
+    assert iteration.rate < 21
+    assert iteration.latency is not None
+    assert iteration.latency.asked_per_s == 40
+    assert iteration.latency.max_ns > 500e6  # the last ones waited for half of the window

@@ -455,10 +455,9 @@ def test_a_wrong_declaration_ends_the_run(pytester: pytest.Pytester) -> None:
     assert_collection_error(example.run_pytest(), "test_a.py:2: @ftgate.compare of test_it: fixture 'tmp_path'")
 
 
-def test_interpreters_on_an_old_target_of_the_command_line(pytester: pytest.Pytester) -> None:
+def test_interpreters_on_an_old_target_are_cells_which_the_run_finds_unsupported(pytester: pytest.Pytester) -> None:
     example = Example(pytester, {"test_a.py": "@ftgate.compare(interpreters)\ndef test_it(worker): ..."})
-    result = example.run_pytest("--ftgate-python=3.13", "--collect-only")
-    assert_collection_error(result, "test_a.py:2: ", "target 3.13 has no concurrent.interpreters")
+    assert example.collect("--ftgate-python=3.13") == ["test_a.py::test_it[3.13-interpreters-w2]"]
 
 
 def test_one_error_does_not_hide_other_modules(pytester: pytest.Pytester) -> None:
@@ -479,3 +478,38 @@ def test_without_the_plugin_a_decorated_test_is_still_a_function(pytester: pytes
             assert test_it(1) == 2
     """
     Example(pytester, {"test_a.py": source}).run_pytest("-k", "plain").assert_outcomes(passed=1, deselected=2)
+
+
+@pytest.mark.parametrize("declared", ["['NoSuchOne>=3', 'other']", "NEEDED"])
+def test_a_module_of_requires_that_is_missing_here_says_what_to_install_where(
+    pytester: pytest.Pytester, declared: str
+) -> None:
+    pytester.makepyfile(
+        test_one=f"""
+        from pytest_ftgate import ftgate, threads
+        NEEDED = ("NoSuchOne>=3",)
+        import nosuchone.inner
+
+        @ftgate.compare(threads, requires={declared})
+        def test_it(worker):
+            pass
+        """,
+        test_two="import nosuchtwo",
+        test_three="""
+        import no_such_three
+        from pytest_ftgate import ftgate, threads
+
+        @ftgate.compare(threads, requires=["a>=1", "b"])
+        def test_it(worker):
+            pass
+        """,
+    )
+    said = pytester.runpytest("--tb=short").stdout.str()
+    one, three = (part for part in said.split("requires= installs ")[1:])
+    assert one.startswith("NoSuchOne>=3 for the targets alone.")
+    assert "an environment that has no nosuchone" in one
+    assert f"    {sys.executable} -m " in one
+    assert "install" in one
+    assert "'NoSuchOne>=3'\nor import nosuchone where the measured code runs: in the body" in one
+    assert three.startswith("a>=1, b for the targets alone.")
+    assert "No module named 'nosuchtwo'" in said

@@ -29,6 +29,7 @@ DECLARING = {
     "pytest_ftgate.declare.bodies",
     "pytest_ftgate.declare.declaration",
     "pytest_ftgate.declare.executors",
+    "pytest_ftgate.declare.loads",
     "pytest_ftgate.declare.plan",
     "pytest_ftgate.declare.reader",
     "pytest_ftgate.judge",

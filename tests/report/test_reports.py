@@ -18,6 +18,7 @@ from golden import check_golden
 from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.model import (
     Decision,
+    Expected,
     Figures,
     Interval,
     Latency,
@@ -163,7 +164,7 @@ def test_change(value: float, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("p", "text"),
-    [(0.0, "p < 0.0001"), (0.00009, "p < 0.0001"), (0.00016, "p = 0.0002"), (0.0344, "p = 0.034"), (1.0, "p = 1")],
+    [(0.0, "p < 0.0001"), (0.00009, "p < 0.0001"), (0.00016, "p = 0.00016"), (0.0344, "p = 0.034"), (1.0, "p = 1")],
 )
 def test_p_value(p: float, text: str) -> None:
     assert units.p_value(p) == text
@@ -292,6 +293,27 @@ def test_columns_without_a_value_are_left_out() -> None:
     assert "ratio" not in text
 
 
+def known(decision: Decision, reason: str) -> Row:
+    expected = Expected(decision=Decision.BROKEN, reason=reason, line=7)
+    return row(verdict=Verdict(decision=decision, reason="scaling: 1.1 against 2", expected=expected))
+
+
+def test_known_failures_have_a_line_for_each_reason() -> None:
+    cells = [known(Decision.XFAILED, reason) for reason in ("one lock", "issue 7", "one lock")]
+    text = shown(one_table(*cells))
+    label = cells[0].cell.label
+    assert f"  xfailed: {label}, {label}\n      broken, as expected: one lock\n" in text
+    assert f"  xfailed: {label}\n      broken, as expected: issue 7\n" in text
+    assert "1.1 against 2" not in text
+    assert "1.1 against 2" in shown(one_table(*cells), verbosity=1)
+
+
+def test_a_mended_cell_names_the_mark_to_remove() -> None:
+    text = shown(one_table(known(Decision.XPASSED, "one lock")))
+    assert "xpassed: " in text
+    assert "expected broken, passed: remove the mark in line 7 (one lock)\n" in text
+
+
 def test_levels_that_differ_leave_the_heading_without_one() -> None:
     rows = [row(figures=Figures(wall_ns=interval(1e6, 9e5, 1.1e6, level))) for level in (0.9, 0.95)]
     head = next(line for line in shown(one_table(*rows)).splitlines() if "verdict" in line)
@@ -301,7 +323,7 @@ def test_levels_that_differ_leave_the_heading_without_one() -> None:
 def test_regressed_cell_says_what_by_how_much_and_how_to_rerun_it() -> None:
     text = shown(report_by_hand.report())
     block = text.partition("  regressed: 3.14-fork-w8\n")[2].partition("  regressed:")[0]
-    assert "wall time  3.12 ms, +31.2 % (99.2 % CI +28.1 % to +34.3 %), p = 0.0002" in block
+    assert "wall time  3.12 ms, +31.2 % (99.2 % CI +28.1 % to +34.3 %), p = 0.00016" in block
     assert "USS" not in block
     assert "against    the baseline's commit (1a2b3c4d5e)\n" in block
     assert "judged by  paired launches (it missed its baseline" in block
@@ -456,6 +478,12 @@ def test_the_answers_of_a_server_are_shown_unasked() -> None:
     assert detail_lines(latency=once).endswith("max 21 ms; 1 error")
 
 
+def test_a_constant_rate_is_shown_with_what_was_kept_of_it() -> None:
+    asked = msgspec.structs.replace(LATENCY, asked_per_s=500.0)
+    assert detail_lines(latency=asked, ops_per_s=499.2).startswith("load     499 of 500 req/s; mean")
+    assert detail_lines(latency=asked, ops_per_s=431.0).startswith("load     431 of 500 req/s: behind; mean")
+
+
 def test_a_window_of_load_has_no_phases() -> None:
     phases: dict[str, Any] = {"start_ns": 0.0, "work_ns": 1e9, "join_ns": 0.0, "cold_ns": 4e5}
     assert detail_lines(1, latency=LATENCY, **phases).startswith("cold 400 µs\nload")
@@ -483,6 +511,11 @@ def test_lock_wait_that_was_not_measured_is_an_empty_place() -> None:
     rows = [row(figures=Figures(lock_wait_share=share)) for share in (None, 0.0, 0.0001)]
     lines = [line for line in shown(one_table(*rows)).splitlines() if line.startswith("  3.14t")]
     assert [line.split("w8")[1].strip() for line in lines] == ["passed", "0  passed", "<0.1 %  passed"]
+
+
+def test_a_lock_launch_that_failed_says_why_there_are_no_figures() -> None:
+    lines = detail_lines(no_locks="with the lock probe, it raised TypeError: no lock")
+    assert lines == "lock     no figures: with the lock probe, it raised TypeError: no lock"
 
 
 def test_worst_sites_are_shown_and_the_rest_counted() -> None:
@@ -672,7 +705,7 @@ def test_phrases_are_broken_between_parts() -> None:
 def test_share_changes_by_points_and_scaling_by_percent() -> None:
     eight = report_by_hand.cache().rows[1]
     text = terminal.verdict_lines(eight, width=100, color=False, unicode=True)
-    assert "  lock wait  31.2 %, +4.1 points (99.2 % CI +2.0 to +6.2), p = 0.0002\n" in text
+    assert "  lock wait  31.2 %, +4.1 points (99.2 % CI +2.0 to +6.2), p = 0.00018\n" in text
     assert "  scaling    1.72x, -12.3 % (99.2 % CI -15.3 % to -9.3 %), p = 0.0003\n" in text
 
 

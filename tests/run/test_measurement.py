@@ -49,6 +49,7 @@ from pytest_ftgate.model import (
     Verdict,
     executor_cell,
 )
+from pytest_ftgate.model.targets import parse_target
 from pytest_ftgate.run import git as git_module
 from pytest_ftgate.run import worktrees
 from pytest_ftgate.run.folder import RunFolder
@@ -56,7 +57,7 @@ from pytest_ftgate.run.measurement import Measurement
 from pytest_ftgate.run.references import References
 from pytest_ftgate.run.resources import Resources, RunTime
 from pytest_ftgate.run.stored import StoredBaselines
-from pytest_ftgate.run.targets import TargetLookup, Targets
+from pytest_ftgate.run.targets import TargetLookup, Targets, target_of
 from pytest_ftgate.run.unchanged import UnchangedCells
 from pytest_ftgate.stats import alpha_spending
 
@@ -736,6 +737,92 @@ class TestBudget:
         assert sample is not None
         assert len(sample.launches) == 7
         assert rows[FORK].verdict.decision is Decision.PASSED
+
+
+# -- another interpreter as the reference --------------------------------------------------------------------------
+
+
+def build(spec: str) -> TargetLookup:
+    """A target of the fake machine: its version and settings are what it is called."""
+    parsed = parse_target(spec)
+    threaded = parsed.request.endswith("t")
+    interpreter = msgspec.structs.replace(
+        GIL,
+        executable=f"/opt/{parsed.request}/bin/python",
+        version=f"{parsed.request.removesuffix('t')}.7",
+        free_threaded=threaded,
+        gil_enabled=not threaded or parsed.settings.gil == "on",
+    )
+    return TargetLookup(
+        target=PreparedTarget(interpreter=interpreter, python=f"/env/{spec}", key=spec, environment={"SPEC": spec})
+    )
+
+
+class Builds(ScriptedTargets):
+    """Every target is there."""
+
+    def lookup(
+        self, cell: Cell, requires: tuple[str, ...], checkout: git_module.Checkout | None = None
+    ) -> TargetLookup:
+        return build(target_of(cell, checkout).spec)
+
+
+class AnotherInterpreter(ScriptedReferences):
+    """The same files, run by another interpreter."""
+
+    def __init__(self, python: str) -> None:
+        super().__init__()
+        self.python = python
+
+    def requested(self) -> worktrees.Pair:
+        here = git_module.Checkout(label="as installed", commit="", root="/project")
+        return worktrees.Pair(
+            reference=msgspec.structs.replace(here, label=self.python, python=self.python), changed=here
+        )
+
+
+def against_python(python: str, group: Group) -> tuple[FakeLauncher, dict[str, Row]]:
+    desk = Desk(day())
+    desk.targets, desk.references, desk.launches = Builds(), AnotherInterpreter(python), 5
+    return desk.launcher, run(desk.measurement(group, against=f"python:{python}"))
+
+
+def test_each_target_is_paired_with_the_reference_interpreter_but_for_that_itself() -> None:
+    group = group_of("threads", targets=("3.14", "3.14t", "3.14t[gil=on]"))
+    launcher, rows = against_python("3.14t[gil=on]", group)
+    plain, threaded, itself = (rows[cell.nodeid] for cell in group.cells)
+    assert itself.verdict.decision is Decision.UNSUPPORTED
+    assert itself.verdict.reason == "3.14t[gil=on] is 3.14t[gil=on] itself, with which the targets are compared"
+    for row in (plain, threaded):
+        assert (row.verdict.basis, row.verdict.baseline, row.verdict.commit) == ("paired", "3.14t[gil=on]", "")
+        assert row.verdict.decision is Decision.PASSED
+        assert row.sample is not None
+        assert row.sample.reference is not None
+        assert row.sample.reference.cell.target == parse_target("3.14t[gil=on]")
+        assert row.sample.reference.memory
+        assert row.sample.reference.locks
+    requests = [request for request in launcher.requests if request.reference]
+    assert {request.python for request in requests} == {"/env/3.14t[gil=on]"}
+    assert {(request.expect_gil, request.environment["SPEC"]) for request in requests} == {(True, "3.14t[gil=on]")}
+    own = {request.python: request.expect_gil for request in launcher.requests if not request.reference}
+    assert own == {"/env/3.14": True, "/env/3.14t": False}
+
+
+def test_a_reference_without_sub_interpreters_is_no_reference_for_them() -> None:
+    group = group_of("interpreters", targets=("3.14",))
+    _, rows = against_python("3.13", group)
+    (row,) = rows.values()
+    assert row.verdict.decision is Decision.NO_BASELINE
+    assert "3.13 cannot run it: sub-interpreters need CPython 3.14 or newer, and this is 3.13.7" in row.verdict.reason
+
+
+def test_a_target_without_sub_interpreters_is_unsupported() -> None:
+    group = group_of("threads", "interpreters", targets=("3.13t",))
+    desk = Desk(day())
+    desk.targets, desk.launches = Builds(), 1
+    rows = run(desk.measurement(group))
+    decisions = [rows[cell.nodeid].verdict.decision for cell in group.cells]
+    assert decisions == [Decision.NO_BASELINE, Decision.UNSUPPORTED]
 
 
 # -- neighbours ----------------------------------------------------------------------------------------------------

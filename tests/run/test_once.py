@@ -536,3 +536,27 @@ def test_importing_the_plugin_in_a_target_is_light(executables: dict[str, str], 
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.split(",")) < 6, done.stdout
+
+
+def test_the_environment_of_a_cell_is_set_around_it(pytester: pytest.Pytester) -> None:
+    source = """
+        import os
+
+        @ftgate.compare(threads, processes=["spawn"], pythons=["3.14"], workers=[1, 2],
+            environment=[{"FLAVOUR": "{workers}"}, {"FLAVOUR": "x", "MORE": "{python}"}])
+        def test_it(worker):
+            return os.environ["FLAVOUR"], os.environ.get("MORE")
+
+        @test_it.check
+        def right(results):
+            import sys
+            workers, flavour, more = len(results), os.environ["FLAVOUR"], os.environ.get("MORE")
+            assert (flavour, more) in [(str(workers), None), ("x", sys.executable)]
+            assert results == [(flavour, more)] * workers
+
+        def test_after():
+            assert "FLAVOUR" not in os.environ and "MORE" not in os.environ
+    """
+    example = Example(pytester, {"test_a.py": source})
+    example.run_fresh().assert_outcomes(passed=9)
+    example.run_fresh("-k", "FLAVOUR:workers and threads").assert_outcomes(passed=2, deselected=7)

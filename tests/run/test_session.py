@@ -34,6 +34,7 @@ from stored_values import MACHINE, ratios_of
 from pytest_ftgate.declare import plan
 from pytest_ftgate.judge import disturbance, metrics, prediction, thresholds
 from pytest_ftgate.measure import conditions as conditions_module
+from pytest_ftgate.measure import cores
 from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.model import (
     Cell,
@@ -382,6 +383,19 @@ def test_a_slowdown_common_to_all_executors_is_not_cancelled(project: Project) -
 # -- alpha ---------------------------------------------------------------------------------------------------------
 
 
+def test_a_metric_that_a_test_names_gates_there_alone(project: Project) -> None:
+    cold = group_of(spec=msgspec.structs.replace(spec_of("threads"), gated=("cold",)))
+    other = group_of(spec=spec_of("threads", nodeid="test_other.py::test_other"))
+    project.record(None, cold, other)
+    outcome = project.run(None, cold, other)
+    of_test = {nodeid: {each.metric for each in row.verdict.metrics} for nodeid, row in outcome.rows.items()}
+    assert {nodeid: "cold" in found for nodeid, found in of_test.items()} == {
+        THREADS: True,
+        other.cells[0].nodeid: False,
+    }
+    assert hypotheses_of(outcome.session.plan, outcome.session.config, outcome.session.stored) == 4 + 1 + 4
+
+
 def test_alpha_is_split_over_what_gates_in_the_run(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     one = group_of(spec=spec_of("threads", nodeid="test_other.py::test_other"))
     project.record(None, TWO, one)
@@ -550,6 +564,47 @@ def test_a_target_that_is_not_there_is_unsupported_and_the_others_run(project: P
     assert (missing.verdict.decision, missing.verdict.reason) == (Decision.UNSUPPORTED, project.missing["3.15"])
     assert outcome.decision() is Decision.NO_BASELINE
     assert {request.cell.target.spec for request in outcome.launcher.requests} == {"3.14"}
+
+
+def test_a_machine_with_too_few_cores_cannot_run_a_test_and_installs_nothing(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cores, "available", lambda *_: 2)
+    monkeypatch.setattr(cores, "for_workers", lambda *_: [0])
+    project.missing["3.14"] = "nobody looked"
+    for declared, reason in (
+        ({"needs_cores": 4}, "needs 4 cores, 2 are available to this process"),
+        ({"cpus": "each"}, "cpus='each' needs 2 cores, 1 is available to this process"),
+    ):
+        group = group_of(spec=spec_of("threads", requirements=(Requirement(text="scaling >= 3"),), **declared))
+        outcome = project.run(None, group)
+        assert outcome.decision() is Decision.UNSUPPORTED
+        assert outcome.reason().startswith(reason)
+        assert not outcome.launcher.requests
+
+
+def test_as_many_workers_as_cores_are_compared_with_as_many_alone(project: Project) -> None:
+    def group(workers: int) -> Group:
+        spec = spec_of("threads", workers=workers, cores=workers, cores_named=True)
+        found = group_of(spec=spec)
+        (cell,) = found.cells
+        return msgspec.structs.replace(
+            found, cells=(msgspec.structs.replace(cell, nodeid=f"{TEST}[3.14-threads-wcores]", cores=True),)
+        )
+
+    nodeid = f"{TEST}[3.14-threads-wcores]"
+    project.record(None, group(2))
+    assert project.run(None, group(2)).rows[nodeid].verdict.basis == "stored"
+    project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-8c-99999999", cores=8)
+    eight = project.record(None, group(8)).rows[nodeid].verdict
+    assert (eight.decision, eight.basis) == (Decision.NO_BASELINE, "")
+    assert eight.reason.startswith("nothing is stored for it with 8 workers, the cores of this machine")
+    project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-8c-12345678", cores=8)
+    another = project.run(None, group(8)).rows[nodeid].verdict
+    assert another.basis == "portable"
+    assert "linux-x86_64-8c-99999999" in another.why
+    project.machine = MACHINE
+    assert project.run(None, group(2)).rows[nodeid].verdict.basis == "stored"
 
 
 def test_an_executor_that_cannot_do_it_is_unsupported(project: Project) -> None:
@@ -986,6 +1041,30 @@ def test_a_contract_needs_no_baseline(project: Project) -> None:
     (verdict,) = broken.rows[THREADS].verdict.metrics
     assert (verdict.metric, verdict.contract) == (Metric.CONTRACT, "threads.wall < 0.9 * processes[fork].wall")
     assert broken.launches() < 30
+
+
+@pytest.mark.parametrize("against", ["", "main"])
+def test_scaling_is_held_against_what_the_machine_gives(project: Project, against: str) -> None:
+    """Four workers take 1.6 times the time of one in the control workload: this machine scales by 2.5."""
+
+    def scaled(own: float) -> FakeLauncher:
+        def slower(at: At) -> float:
+            return (1.6 if at.control else own) if "w4" in at.label else 1.0
+
+        return day(slower)
+
+    four = f"{TEST}[3.14-threads-w4]"
+    group = of_counts(1, 4)
+    contract = Requirement(text="scaling >= 0.8 * ceiling")
+    group = msgspec.structs.replace(group, spec=msgspec.structs.replace(group.spec, requirements=(contract,)))
+    holds = project.run(scaled(1.7), group, against=against)
+    assert holds.metric(Metric.CONTRACT, four).decision is Decision.PASSED
+    assert holds.metric(Metric.CONTRACT, four).reason.startswith(("2.34 against", "2.35 against", "2.36 against"))
+    broken = project.run(scaled(3.0), group, against=against)
+    assert broken.decision(four) is Decision.BROKEN
+    assert broken.decision(f"{TEST}[3.14-threads-w1]") is not Decision.BROKEN
+    if against:  # a control workload beside each side of the scaling, and none beside the reference
+        assert not [request for request in broken.launcher.requests if request.role == "control" and request.reference]
 
 
 def test_a_contract_is_judged_together_with_what_is_stored(project: Project) -> None:

@@ -285,6 +285,9 @@ def test_two_environments_differ_by_distributions_and_by_what_runs_at_the_start(
     write(sides[0], "lib/python3.14/site-packages/mine.pth", f"{sides[0].bases['top']}/src", "environment")
     assert differing() == "mine.pth"
     write(sides[1], "lib/python3.14/site-packages/mine.pth", f"{sides[1].bases['top']}/src", "environment")
+    write(sides[0], "lib/python3.14/site-packages/mine.start", "mine:begin\n", "environment")
+    assert differing() == "mine.start"
+    write(sides[1], "lib/python3.14/site-packages/mine.start", "mine:begin\n", "environment")
     install(sides[0], "dep", "1.0", record="mod.py,sha256=2,1")
     assert differing() == "dep"
     install(sides[0], "dep", "1.0")

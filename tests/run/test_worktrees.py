@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -407,7 +408,9 @@ def test_an_unknown_revision_names_close_ones_or_says_what_is_taken(repo: Path) 
     with pytest.raises(AgainstError, match=r"feature-y: git knows no such revision; did you mean feature-x\?"):
         against(repo, "feature-y")
     for wrong in ("", "-rf", "--all", "zzzzzz", "HEAD:a", "0" * 40, "HEAD~99", "a"):
-        with pytest.raises(AgainstError, match="takes a branch, a tag, a commit, merge-base or dist:NAME==VERSION"):
+        with pytest.raises(
+            AgainstError, match="takes a branch, a tag, a commit, merge-base, dist:NAME==VERSION or python:TARGET"
+        ):
             against(repo, wrong)
 
 
@@ -629,12 +632,62 @@ def test_a_distribution_is_one_more_install_on_the_same_files(tmp_path: Path, wa
 
 
 @pytest.mark.parametrize(
+    ("requires", "installed", "label"),
+    [
+        (["numpy>=2.2"], ["numpy==2.1.0"], "numpy==2.1.0 in place of numpy>=2.2 (requires=)"),
+        (["NumPy[a]==2.2", "x>=1"], ["x>=1", "numpy[a]==2.1.0"], "numpy==2.1.0 in place of NumPy[a]==2.2 (requires=)"),
+        (["numpy-stl", "./numpy"], ["numpy-stl", "./numpy", "numpy==2.1.0"], "numpy==2.1.0"),
+        ([], ["numpy==2.1.0"], "numpy==2.1.0"),
+    ],
+)
+def test_the_version_asked_for_takes_the_place_of_what_a_test_requires(
+    tmp_path: Path, requires: list[str], installed: list[str], label: str
+) -> None:
+    found = worktrees.pair(tmp_path, "dist:numpy==2.1.0", tmp_path / ".ftgate")
+    usual = ("-e", ".", "numpy", "-e", "numpy")
+    assert worktrees.install_of(usual, tmp_path, found.reference, requires) == ("-e", ".", "-e", "numpy", *installed)
+    assert worktrees.described(found.reference, requires) == label
+    assert worktrees.install_of(usual, tmp_path, found.changed, requires) == (*usual, *requires)
+    assert worktrees.described(found.changed, requires) == "as installed"
+
+
+@pytest.mark.parametrize(
     "wanted",
     ["", "numpy", "numpy==", "==1.0", "numpy>=2", "numpy==2.*", "num py==2", "numpy==2 --pre", "-x==1", "x==y"],
 )
 def test_a_distribution_without_one_exact_version_is_an_error(tmp_path: Path, wanted: str) -> None:
     with pytest.raises(AgainstError, match=r"is not NAME==VERSION with one exact version, as in dist:numpy==2\.1\.0"):
         worktrees.pair(tmp_path, f"dist:{wanted}", tmp_path / ".ftgate")
+
+
+# ---- another interpreter
+
+
+def test_another_interpreter_runs_the_same_files(tmp_path: Path, executables: dict[str, str]) -> None:
+    found = worktrees.pair(tmp_path, "python:3.14t[gil=on]", tmp_path / ".ftgate")
+    assert (found.reference.python, found.reference.install, found.reference.commit) == ("3.14t[gil=on]", (), "")
+    assert re.fullmatch(r"3\.14\.\d+t\[gil=on\]", found.reference.label)
+    assert (found.changed.python, found.changed.commit) == ("", "")
+    assert found.reference.root == found.changed.root == str(tmp_path)
+    path = executables["3.14"]
+    assert worktrees.pair(tmp_path, f"python:{path}", tmp_path).reference.label.endswith(f" ({path})")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "fix"),
+    [
+        ("3.14.99t", "no interpreter found (?s:.*)fix: run `ftgate pythons --target 3.14.99t`"),
+        ("/no/such/python", "no such file: /no/such/python; give the path of an executable"),
+        ("3.12", "is too old: targets are CPython 3.13 and newer"),
+        ("3.14[gil=off]", "gil=off needs a free-threaded build .*: use the target 3.14t"),
+        ("3.14[jit=on]", "was built without the JIT"),
+    ],
+)
+def test_an_interpreter_that_cannot_be_the_reference_is_an_error_with_a_fix(
+    tmp_path: Path, wanted: str, fix: str
+) -> None:
+    with pytest.raises(AgainstError, match=f"--ftgate-against python:{re.escape(wanted)}: (?s:.)*{fix}"):
+        worktrees.pair(tmp_path, f"python:{wanted}", tmp_path / ".ftgate")
 
 
 def test_their_environments_have_names_of_one_length(repo: Path, interpreter: Interpreter) -> None:

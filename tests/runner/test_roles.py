@@ -403,7 +403,7 @@ def test_a_role_without_a_body(bench: Bench) -> None:
 
 def test_a_peak_that_is_no_number() -> None:
     worker = Worker(0, 1, None)
-    with pytest.raises(ValueError, match="could not convert"):
+    with pytest.raises(TypeError, match="takes a number, not a str"):
         worker.peak("depth", cast(Any, "deep"))
     assert worker.peaks == {}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from bench import BUILDS, FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, 
 from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed
 from pytest_ftgate.measure.launchers.runner_copy import install_runner
 from pytest_ftgate.measure.launchers.workload import WorkloadHandle
-from pytest_ftgate.measure.watch import proc, processes
+from pytest_ftgate.measure.watch import processes
 from pytest_ftgate.model import Executor, Param, Settings
 from pytest_ftgate.runner.protocol import CHECK, CHECKED_COLD, COLD, MEASURED, WARMUP
 
@@ -279,7 +278,7 @@ def test_the_target_sees_a_stub_of_pytest(bench: Bench) -> None:
         @ftgate.compare(threads)
         def test_it(worker):
             heavy = {"_pytest", "psutil", "scipy", "numpy", "msgspec", "dataclasses", "inspect"} & set(sys.modules)
-            return sorted(heavy), hasattr(pytest, "__version__")
+            return sorted(heavy), hasattr(pytest, "__path__")
     """)
     for executor in (THREADS, FORK, SPAWN):
         handle = bench.start(executor, workers=1)
@@ -591,55 +590,6 @@ def test_a_hang_ends_with_its_whole_tree(bench: Bench, executor: Executor) -> No
     assert "waiting for ever" in failed.value.error.detail
     handle.kill()
     assert processes.marked(handle.mark) == []
-
-
-def test_children_left_behind_are_an_error_and_are_ended(bench: Bench) -> None:
-    bench.write("""
-        import os, subprocess, sys
-
-        @ftgate.compare(threads)
-        def test_it(worker):
-            if worker.index == 0:
-                # A daemon as they are written: a session of its own, its parent gone.
-                subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
-    """)
-    handle = bench.start(THREADS)
-    assert isinstance(handle, WorkloadHandle)
-    handle.ready()
-    handle.iteration(COLD)
-    with pytest.raises(LaunchFailed, match="left 1 process behind") as failed:
-        handle.finish()
-    assert "time.sleep(600)" in failed.value.error.detail
-    handle.kill()
-    assert processes.marked(handle.mark) == []
-
-
-def test_the_environment_of_a_process_in_the_middle_of_its_exec_is_waited_for() -> None:
-    # It is empty for a moment after `Popen` returns: that of some percent of those that are asked at once.
-    for _ in range(60):
-        with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as child:
-            try:
-                assert proc.environment_bytes(child.pid)
-            finally:
-                child.kill()
-
-
-@pytest.mark.parametrize("executor", [FORK, FORKSERVER, SPAWN], ids=lambda executor: executor.label)
-def test_multiprocessings_own_servers_are_no_leftovers(bench: Bench, executor: Executor) -> None:
-    bench.write("""
-        @ftgate.compare(threads)
-        def test_it(worker):
-            with worker.shared[1]:
-                worker.shared[0]["x"] = 1
-
-        @test_it.shared
-        def state(shared):
-            return shared.dict(), shared.Lock()
-    """)
-    handle = bench.start(executor, reuse="pool")
-    handle.ready()
-    handle.iteration(COLD)
-    handle.finish()
 
 
 def test_a_flood_is_an_error_that_shows_its_end(bench: Bench) -> None:

@@ -265,7 +265,10 @@ def test_a_mismatch_says_what_changed() -> None:
     windows = msgspec.structs.replace(make_sample(), duration_s=5.0)
     assert "body was iterations=, is duration=" in recording.mismatch(entry, windows)
     asked = stored_of(msgspec.structs.replace(make_sample(), measures="0123"))
-    assert "another command line, load, window or requirement" in recording.mismatch(asked, make_sample())
+    said = "another command line, load, window, requirement, environment or pinning"
+    assert said in recording.mismatch(asked, make_sample())
+    # A plain workload that gets an environment is another measurement too.
+    assert said in recording.mismatch(entry, msgspec.structs.replace(make_sample(), measures="0123"))
     assert recording.mismatch(asked, msgspec.structs.replace(make_sample(), measures="0123")) == ""
 
 

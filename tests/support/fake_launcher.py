@@ -320,6 +320,7 @@ EXECUTORS = {
     "threads": Executor(kind="threads"),
     "fork": Executor(kind="processes", method="fork"),
     "spawn": Executor(kind="processes", method="spawn"),
+    "interpreters": Executor(kind="interpreters"),
 }
 
 

@@ -7,8 +7,10 @@ import json
 import os
 import signal
 import socket
+import ssl
 import sys
 import time
+from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,15 +22,23 @@ GIL_WARNING = (
     "which has not declared that it can run safely without the GIL."
 )
 asked = itertools.count(1)
+seen: Counter[tuple[str, str, str, str]] = Counter()
 
 
 class Answers(BaseHTTPRequestHandler):
-    """`/` says ok, `/about` what the server knows of itself; `/burn` takes CPU, `/bad` is an error, `/die` ends it."""
+    """`/` says ok, `/about` what the server knows of itself.
+
+    `/burn` takes CPU, `/slow` 50 ms, `/bad` is an error, `/die` ends it. `/seen` says which requests came how often,
+    with their bodies and one of their headers, but for those of `/`.
+    """
 
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
         number = next(asked)
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode("latin-1")
+        if self.path not in ("/", "/seen"):
+            seen[self.command, self.path, body, self.headers.get("X-Kind", "")] += 1
         if MODE == "dies under load" and number > 3:
             print("out of luck", flush=True)
             os._exit(5)
@@ -38,11 +48,17 @@ class Answers(BaseHTTPRequestHandler):
             os.write(1, b"x" * 10_000 + b"\n")
         self.answer(*self.said(number))
 
+    do_POST = do_GET
+
     def said(self, number: int) -> tuple[int, str]:
         if self.path == "/bad" or (MODE == "late" and number < 3) or (MODE == "fails" and number % 10 == 0):
             return 503, "not yet"
+        if self.path == "/slow":
+            time.sleep(0.05)
         if self.path == "/burn":
             return 200, str(sum(range(100_000)))
+        if self.path == "/seen":
+            return 200, json.dumps([(*request, times) for request, times in sorted(seen.items())])
         if self.path == "/about":
             about = {"argv": sys.argv, "environ": dict(os.environ), "cwd": os.getcwd(), "pid": os.getpid()}
             return 200, json.dumps(about)
@@ -76,6 +92,10 @@ def listening() -> socket.socket:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     bound.bind(("127.0.0.1", PORT))
     bound.listen(64)
+    if MODE == "encrypts":
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(os.environ["CERTIFICATE"])
+        return context.wrap_socket(bound, server_side=True)
     return bound
 
 

@@ -18,15 +18,13 @@ from ..declare.option_types import seconds
 from ..errors import FtgateError
 from ..model import Interpreter, Report, Row
 from ..model.targets import parse_target
-from ..pythons import InterpreterNotFound, find_interpreter
+from ..pythons import InterpreterNotFound, default_pair, find_interpreter
 from ..report import json, units
 from .templates import fill
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-FIRST: Final = ("3.14", "3.14t")
-OTHERS: Final = ("3.15", "3.15t", "3.13", "3.13t")
 METHODS: Final = ("fork", "forkserver", "spawn")
 WORKERS: Final = 8
 TIME: Final = "60s"
@@ -86,18 +84,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def interpreters(asked: Sequence[str] | None) -> dict[str, Interpreter]:
-    """The targets to measure: those asked for, else 3.14 in both builds as far as they are here, else what there is.
+    """The targets to measure: those asked for, else both builds of the newest version here, else this interpreter.
 
     Says which of the usual two is missing. Raises InterpreterNotFound, TargetError for one that was asked for, and
     FtgateError where there is no interpreter that can be measured.
     """
     if asked:
         return {spec: find_interpreter(parse_target(spec)) for spec in asked}
-    found = _here(FIRST)
-    missing = [spec for spec in FIRST if spec not in found]
+    pair = default_pair().targets
+    found = _here(pair)
+    missing = [spec for spec in pair if spec not in found]
     if missing:
         print(f"not installed: {', '.join(missing)}; `ftgate pythons` installs them")
-    found = found or _here(OTHERS) or _this_one()
+    found = found or _this_one()
     if len(found) == 1:
         print(f"only {next(iter(found))} is installed: builds cannot be compared")
     return found

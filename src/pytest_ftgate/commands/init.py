@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
-from ..declare.options import DEFAULT_TARGETS
 from ..errors import FtgateError
 from ..model import Struct
 from ..model.targets import is_path, parse_target
-from ..pythons import InterpreterNotFound, find_interpreter
+from ..pythons import InterpreterNotFound, default_pair, find_interpreter
 from . import inifile
 from .project import REQUIREMENTS, Project, ci_of, has_workload, look, name_for
 from .templates import fill
@@ -223,7 +222,8 @@ def ci_commands(project: Project) -> tuple[tuple[str, ...], str]:
 def _versions(project: Project) -> list[str]:
     """The versions of the targets, without settings and paths: a path is valid on this machine only."""
     requests = [parse_target(spec).request for spec in project.targets]
-    return list(dict.fromkeys(request for request in requests if not is_path(request))) or [*DEFAULT_TARGETS]
+    named = dict.fromkeys(request for request in requests if not is_path(request))
+    return list(named) or [*default_pair(project.requires_python).targets]
 
 
 def _host(project: Project) -> str:
@@ -309,7 +309,7 @@ def _print_facts(project: Project) -> list[str]:
     print(f"{'project':<9} {project.name or project.root.name} in {project.root}{asked}; {installed}")
     if project.packaged and project.install == ():
         print(f"{'':<9} requires-python rules out every version that can be measured: it cannot be installed")
-    print(f"{'measured':<9} {', '.join(found)}")
+    print(f"{'measured':<9} {', '.join(found)}{f': {project.why}' if project.why else ''}")
     if project.git is not None:
         print(f"{'git':<9} changes go to {project.git.branch}")
     return missing

@@ -9,18 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
-from ..declare.options import DEFAULT_TARGETS
 from ..model import Struct
-from ..pythons import default_install
+from ..pythons import default_install, default_pair
 from ..run.git import AgainstError, Repository
 from . import inifile
 from .inifile import IniFile
 
 MARKS: Final = ("pyproject.toml", "setup.py", "setup.cfg", "tox.ini", "pytest.ini", "pytest.toml")
-SERIES: Final = ("3.14", "3.15", "3.13")
-"""Versions that can be measured, the preferred one first."""
 REQUIREMENTS: Final = "requirements.txt"
 FILES: Final = ("test_*.py", "*_test.py")
 """What pytest collects where nothing is said."""
@@ -41,9 +36,9 @@ class Project(Struct, frozen=True, kw_only=True):
     """A project as it is. Folders are absolute; `tests` is where its first workload goes, and may not be there yet.
 
     `name` is the distribution's, "" where there is none; `targets` are those of the configuration, else both builds of
-    one version that `requires-python` allows; `install` what `ftgate_install` should say, None where its
-    default will do; `extras` and `groups` are the dependencies of its tests; `declares_us` is whether
-    pytest-ftgate is among its dependencies.
+    the newest version here that `requires-python` allows, for the reason `why`; `install` what `ftgate_install` should
+    say, None where its default will do; `extras` and `groups` are the dependencies of its tests; `declares_us` is
+    whether pytest-ftgate is among its dependencies.
     """
 
     root: Path
@@ -52,6 +47,7 @@ class Project(Struct, frozen=True, kw_only=True):
     name: str
     requires_python: str
     targets: tuple[str, ...]
+    why: str
     install: tuple[str, ...] | None
     tests: Path
     files: tuple[str, ...]
@@ -70,7 +66,8 @@ def look(folder: Path) -> Project:
     root, ini = _root(folder, None if git is None else git.top)
     tables = _pyproject(root)
     project = tables.get("project", {})
-    allowed = targets_for(str(project.get("requires-python", "")))
+    named = tuple(inifile.words(ini.values.get("ftgate_python")))
+    usual = default_pair(str(project.get("requires-python", "")))
     tests = tests_folder(root, inifile.words(ini.values.get("testpaths")))
     return Project(
         root=root,
@@ -78,8 +75,9 @@ def look(folder: Path) -> Project:
         git=git,
         name=str(project.get("name", "")),
         requires_python=str(project.get("requires-python", "")),
-        targets=tuple(inifile.words(ini.values.get("ftgate_python"))) or allowed or DEFAULT_TARGETS,
-        install=_install(root, tables, bool(allowed)),
+        targets=named or usual.targets,
+        why="" if named else usual.why,
+        install=_install(root, tables, usual.allowed),
         tests=tests,
         files=tuple(name.rpartition("/")[2] for name in inifile.words(ini.values.get("python_files"))) or FILES,
         functions=tuple(inifile.words(ini.values.get("python_functions")) or ("test",)),
@@ -88,17 +86,6 @@ def look(folder: Path) -> Project:
         locked=(root / "uv.lock").is_file(),
         **_dependencies(tables),
     )
-
-
-def targets_for(requires_python: str) -> tuple[str, ...]:
-    """Both builds of the version to measure under a `requires-python`; nothing where it rules out every one."""
-    try:
-        allowed = SpecifierSet(requires_python)
-    except InvalidSpecifier:
-        return DEFAULT_TARGETS  # the installation will say what is wrong with it
-    # Any release of the series will do: `<3.14.2` and `>=3.14.1` both leave some.
-    chosen = next((each for each in SERIES if any(allowed.contains(f"{each}.{patch}") for patch in range(30))), None)
-    return () if chosen is None else (chosen, f"{chosen}t")
 
 
 def tests_folder(root: Path, testpaths: Sequence[str]) -> Path:

@@ -6,12 +6,12 @@ import argparse
 import os
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TextIO
 
-from ..declare.options import DEFAULT_TARGETS
 from ..measure.machine import usable_cores
 from ..model.targets import parse_target
-from ..pythons import InterpreterSource, Provided, provide
+from ..pythons import InterpreterSource, Provided, default_pair, provide, required_python
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -50,7 +50,7 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Provide each target in turn; 0, or 3 under --strict when one is missing. Raises TargetError."""
-    targets = [parse_target(spec) for spec in args.target or DEFAULT_TARGETS]
+    targets = [parse_target(spec) for spec in args.target or default_targets(Path())]
     missing = []
     for target in targets:
         with Progress(target.spec, sys.stdout) as progress:
@@ -63,6 +63,13 @@ def run(args: argparse.Namespace) -> int:
     if missing:
         print(f"WARNING: no interpreter for {', '.join(missing)}: cells that need it are unsupported", flush=True)
     return 3 if missing and args.strict else 0
+
+
+def default_targets(project: Path) -> tuple[str, ...]:
+    """The targets of a project where none is named; says which these are, and why."""
+    pair = default_pair(required_python(project.resolve()))
+    print(f"targets: {' and '.join(pair.targets)}: {pair.why}", flush=True)
+    return pair.targets
 
 
 def outcome_text(outcome: Provided) -> str:

@@ -12,14 +12,32 @@ import msgspec
 
 from ..judge import thresholds as thresholds_module
 from ..judge.contracts import check, grammar
-from ..model import PLACEHOLDERS, BodyKind, Executor, Param, Requirement, Source, Spec, Threshold
-from ..runner.api import CommandToken, Declaration, Note
+from ..model import (
+    PLACEHOLDERS,
+    BodyKind,
+    Decision,
+    Executor,
+    Expectation,
+    Param,
+    Requirement,
+    Source,
+    Spec,
+    Threshold,
+)
+from ..runner.api import CommandToken, Declaration, ExecutorToken, Note
 from ..runner.loading import shape_of
+from ..text import listed
 from .arguments import Arguments
 from .bodies import Bodies
 from .executors import EXAMPLE, Executors
-from .reader import OWN, DeclarationError, Reader
+from .reader import KINDS, OWN, DeclarationError, Reader, shown
 
+EXPECTED = ("regressed", "broken")
+NOTE_EXAMPLES = {
+    "require": "@ftgate.require(scaling='>= 1.6')",
+    "gate": "@ftgate.gate('wall', margin='3%')",
+    "expect": "@ftgate.expect('broken', threads, reason='one lock for all')",
+}
 SERVE_DURATION_S, SERVE_WINDOW_S = 6.0, 1.0
 
 
@@ -52,7 +70,7 @@ def check_class(cls: type) -> None:
 
 
 def notes_of(function: Any) -> tuple[Note, ...]:
-    """What @ftgate.require and @ftgate.gate attached to a function, in the order of their lines."""
+    """What @ftgate.require, @ftgate.gate and @ftgate.expect attached to a function, in the order of their lines."""
     try:
         kept = vars(function).get("__ftgate_notes__", ())
     except TypeError:  # an object without attributes of its own
@@ -61,7 +79,7 @@ def notes_of(function: Any) -> tuple[Note, ...]:
 
 
 def check_notes(function: Any, path: str) -> None:
-    """Raise DeclarationError for a test that has @ftgate.require or @ftgate.gate and no @ftgate.compare.
+    """Raise DeclarationError for a test that has another decorator of ours and no @ftgate.compare.
 
     `path` is that of its file.
     """
@@ -75,7 +93,7 @@ def check_notes(function: Any, path: str) -> None:
 
 
 class Notes:
-    """Reads @ftgate.require and @ftgate.gate of a declaration; every error names its place."""
+    """Reads @ftgate.require, @ftgate.gate and @ftgate.expect of a declaration; every error names its place."""
 
     def __init__(self, declared: Declaration, source: Source) -> None:
         self.source = source
@@ -90,8 +108,8 @@ class Notes:
             f"{self.source.path}:{note.line}: @ftgate.{note.decorator} of {self.source.qualname}: {text}"
         )
 
-    def thresholds(self) -> tuple[Threshold, ...]:
-        """The thresholds of @ftgate.gate, each metric once."""
+    def thresholds(self, spec: Spec) -> tuple[Threshold, ...]:
+        """The thresholds of @ftgate.gate, checked against the test; each metric once."""
         found: dict[str, Threshold] = {}
         lines: dict[str, int] = {}
         for note in self._of("gate"):
@@ -100,6 +118,8 @@ class Notes:
             except ValueError as error:
                 self.fail(note, str(error))
             metric = threshold.metric
+            if why := check.lacking(metric, spec):
+                self.fail(note, f"the cells of this test have no {metric}: {why}")
             if metric in found:
                 self.fail(note, f"{metric} has a gate in line {lines[metric]} already; merge the two")
             found[metric], lines[metric] = threshold, note.line
@@ -117,12 +137,58 @@ class Notes:
                 found.setdefault(text, Requirement(text=text, line=note.line))
         return tuple(found.values())
 
+    def expectations(self, spec: Spec) -> tuple[Expectation, ...]:
+        """The known failures, checked against the test."""
+        return tuple(self._expectation(note, spec) for note in self._of("expect"))
+
+    def _expectation(self, note: Note, spec: Spec) -> Expectation:
+        decision, *tokens = note.args
+        if decision not in EXPECTED:
+            self.fail(note, f"it takes {listed(EXPECTED)}, not {decision!r}: {NOTE_EXAMPLES['expect']}")
+        if decision == "broken" and not spec.requirements:
+            self.fail(note, f"the test has no contract that could be broken: add {NOTE_EXAMPLES['require']}")
+        reason, strict = note.kwargs["reason"], note.kwargs["strict"]
+        if not isinstance(reason, str) or not reason.strip():
+            self.fail(note, f"it needs a reason, such as an issue: {NOTE_EXAMPLES['expect']}")
+        if not isinstance(strict, bool):
+            self.fail(note, f"strict= takes True or False, not {strict!r}")
+        texts = {name: self._several(note, name, str, "texts such as '3.14t'") for name in ("pythons", "cells")}
+        workers = self._several(note, "workers", int, "whole numbers")
+        if unknown := [each for each in workers if each not in spec.workers]:
+            there = listed([str(each) for each in spec.workers])
+            self.fail(note, f"workers={unknown[0]} is no number of workers of the test: it has {there}")
+        return Expectation(
+            decision=Decision(decision),
+            reason=" ".join(reason.split()),
+            strict=strict,
+            line=note.line,
+            executors=tuple(each for token in tokens for each in self._executors(note, token, spec)),
+            workers=workers,
+            **texts,
+        )
+
+    def _several(self, note: Note, name: str, kind: type, what: str) -> tuple[Any, ...]:
+        """One value or a list of them; nothing where it is not given."""
+        value = note.kwargs[name]
+        values = [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
+        if not all(type(each) is kind and each for each in values) or (value is not None and not values):
+            self.fail(note, f"{name}= takes {what}, one or a list of them, not {value!r}")
+        return tuple(values)
+
+    def _executors(self, note: Note, token: Any, spec: Spec) -> list[Executor]:
+        """The executors of the test that a token names; one without a start method or name names all of its kind."""
+        if not isinstance(token, ExecutorToken):
+            self.fail(note, f"{shown(token)} is not an executor; use {listed((*KINDS, 'command'))} from pytest_ftgate")
+        found = [each for each in spec.executors if token.names(each.kind, each.qualifier)]
+        if not found:
+            self.fail(note, f"{token!r} is not among the executors of the test: add it there or remove it here")
+        return found
+
     def _of(self, decorator: str) -> list[Note]:
         notes = [note for note in self.notes if note.decorator == decorator]
         for note in notes:
             if any(hasattr(value, "__code__") for value in note.args):
-                example = "gate('wall', margin='3%')" if decorator == "gate" else "require(scaling='>= 1.6')"
-                self.fail(note, f"it needs parentheses and arguments: @ftgate.{example}")
+                self.fail(note, f"it needs parentheses and arguments: {NOTE_EXAMPLES[decorator]}")
         return notes
 
     def _expressions(self, note: Note) -> list[str]:
@@ -162,7 +228,8 @@ def spec_of(declared: Declaration, source: Source, nodeid: str) -> Spec:
     else:
         spec = _compared(arguments, Executors(*place), Bodies(*place), source, nodeid)
     notes = Notes(declared, source)
-    return msgspec.structs.replace(spec, thresholds=notes.thresholds(), requirements=notes.requirements(spec))
+    spec = msgspec.structs.replace(spec, thresholds=notes.thresholds(spec), requirements=notes.requirements(spec))
+    return msgspec.structs.replace(spec, expectations=notes.expectations(spec))
 
 
 def _compared(arguments: Arguments, executors: Executors, bodies: Bodies, source: Source, nodeid: str) -> Spec:
@@ -193,6 +260,11 @@ def _compared(arguments: Arguments, executors: Executors, bodies: Bodies, source
         timeout_s=arguments.positive("timeout"),
         requires=arguments.requires(),
         needs=arguments.needs(),
+        environments=arguments.environments(),
+        cores=arguments.cores(),
+        cores_named=arguments.cores_named(),
+        needs_cores=arguments.positive("needs_cores", whole=True),
+        cpus=arguments.cpus(chosen),
     )
 
 
@@ -210,8 +282,9 @@ def _served(arguments: Arguments, executors: Executors, source: Source, nodeid: 
     workers, role_counts = arguments.workers()
     if role_counts:
         arguments.fail("workers= of a server takes whole numbers, the values of {workers}")
-    if "workers" in arguments.kwargs and not any(each.program and each.program.counted for each in chosen):
-        arguments.fail("workers= is the value of {workers}, which no command line has")
+    environments = arguments.environments()
+    if "workers" in arguments.kwargs and not any(each.counted(other) for each in chosen for other in environments):
+        arguments.fail("workers= is the value of {workers}, which no command line has, nor environment=")
     duration, window = arguments.positive("duration"), arguments.positive("window")
     return Spec(
         nodeid=nodeid,
@@ -228,6 +301,10 @@ def _served(arguments: Arguments, executors: Executors, source: Source, nodeid: 
         service=arguments.service(),
         requires=arguments.requires(),
         needs=arguments.needs(),
+        environments=environments,
+        cores=arguments.cores(),
+        cores_named=arguments.cores_named(),
+        needs_cores=arguments.positive("needs_cores", whole=True),
     )
 
 
@@ -244,7 +321,7 @@ def check_arguments(
     for name in requested:
         checked.fixture(name)
     for name, indirect in parametrized.items():
-        if name in OWN or (name in PLACEHOLDERS and _has_programs(declared)):
+        if name in OWN or (name in PLACEHOLDERS and _has_placeholders(declared)):
             checked.fail(f"{name!r} is an argument of the cell itself; rename the parameter")
         if indirect:
             checked.fixture(name, "the indirect parameter")
@@ -261,8 +338,9 @@ def check_placeholders(declared: Declaration, spec: Spec, parametrized: Iterable
     Executors(declared, spec.source.path, spec.source.qualname).placeholders(spec, parametrized)
 
 
-def _has_programs(declared: Declaration) -> bool:
-    return declared.decorator == "serve" or any(isinstance(token, CommandToken) for token in declared.args)
+def _has_placeholders(declared: Declaration) -> bool:
+    programs = declared.decorator == "serve" or any(isinstance(token, CommandToken) for token in declared.args)
+    return programs or bool(declared.kwargs.get("environment"))
 
 
 def body_kind(declared: Declaration, executor: Executor) -> BodyKind:

@@ -143,8 +143,11 @@ class Executors(Reader):
         foreign = ("port", "scratch") if spec.service is None else ("seconds",)
         known = [name for name in PLACEHOLDERS if name not in foreign] + list(parametrized)
         programs = [executor.program for executor in spec.executors if executor.program]
-        texts = [word for program in programs for word in (*_texts(program), *program.build)]
-        texts += [spec.service.ready, spec.service.load.path] if spec.service else []
+        shared = [value for environment in spec.environments for _, value in environment.variables]
+        texts = [*shared, *(word for program in programs for word in (*_texts(program), *program.build))]
+        if spec.service is not None:
+            load = spec.service.load  # braces in its body may be its own
+            texts += [spec.service.ready, *(path for path, _ in load.mix), *(value for _, value in load.headers)]
         for text in texts:
             for name in text_module.placeholders(text):
                 if name not in known:
@@ -155,17 +158,18 @@ class Executors(Reader):
         for program in programs:
             if any("{seconds}" in word for word in program.build):
                 self.fail(f"command {program.name!r}: build= runs once, before any window, so {{seconds}} has no value")
-            if spec.duration_s is None and any("{seconds}" in word for word in _texts(program)):
-                self.fail("{seconds} is the length of an iteration of duration=, which is missing")
+        started = [*shared, *(word for program in programs for word in _texts(program))]
+        if spec.duration_s is None and any("{seconds}" in word for word in started):
+            self.fail("{seconds} is the length of an iteration of duration=, which is missing")
         if spec.service is not None:
-            self._port(spec.service, programs)
+            self._port(spec.service, programs, shared)
 
-    def _port(self, service: Service, programs: Iterable[Program]) -> None:
+    def _port(self, service: Service, programs: Iterable[Program], shared: Sequence[str]) -> None:
         """Refuse a server that does not get its port, and a `ready` URL without it."""
         if "{port}" not in service.ready:
             self.fail(f"ready={service.ready!r} has no {{port}}: a server gets a new free port at each start")
         for program in programs:
-            if not any("{port}" in word for word in _texts(program)):
+            if not any("{port}" in word for word in (*_texts(program), *shared)):
                 self.fail(
                     f"command {program.name!r} does not get its port: put {{port}} into its words or environment="
                 )

@@ -143,16 +143,19 @@ def unchanged(text: str) -> str:
 
 
 MERGE_BASE = "merge-base"
+PYTHON = "python:"
 _DISTRIBUTION = r"dist:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?==[A-Za-z0-9][A-Za-z0-9._+!-]*"
 _REVISION = r"(?!-)(?!.*\.\.)(?!.*//)[^\s:?*\[\\]*[^\s:?*\[\\/.]"
 
 
 def revision(text: str) -> str:
-    """A branch, tag or commit; `merge-base`; or `dist:NAME==VERSION`, a version of a dependency."""
+    """A branch, tag or commit; `merge-base`; `dist:NAME==VERSION`, a version of a dependency; or `python:TARGET`."""
     stripped = text.strip()
+    if stripped.startswith(PYTHON):
+        return PYTHON + target(stripped.removeprefix(PYTHON))
     pattern = _DISTRIBUTION if stripped.startswith("dist:") else _REVISION
     if re.fullmatch(pattern, stripped) is None:
-        raise ValueError(f"a branch, tag or commit, {MERGE_BASE}, or dist:NAME==VERSION")
+        raise ValueError(f"a branch, tag or commit, {MERGE_BASE}, dist:NAME==VERSION or python:TARGET")
     return stripped
 
 

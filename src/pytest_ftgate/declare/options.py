@@ -37,7 +37,6 @@ from .option_types import (
 if TYPE_CHECKING:
     from ..model import Threshold
 
-DEFAULT_TARGETS = ("3.14", "3.14t")
 DEFAULT_METRICS = ("wall", "tail", "uss", "lock_wait_share")
 """Those of `judge.metrics.GATING`, which the help of every pytest run is not to import."""
 
@@ -94,9 +93,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="python",
         help="target to measure, repeatable: 3.14, 3.14t, 3.14t[gil=on], 3.14[switchinterval=0.1ms], 3.14[jit=on], "
-        "or a path; pythons= of @ftgate.compare overrides the ini",
+        "or a path; pythons= of @ftgate.compare overrides the ini (default: both builds of the newest version here)",
         parse=target,
-        default=DEFAULT_TARGETS,
+        default=(),
         ini="args",
         metavar="TARGET",
         many=True,
@@ -135,7 +134,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="against",
         help="compare with a branch, tag or commit, interleaved with the working tree; merge-base (the default value): "
-        "the commit where this branch began; dist:NAME==VERSION: another version of a dependency",
+        "the commit where this branch began; dist:NAME==VERSION: another version of a dependency; python:TARGET: "
+        "another interpreter",
         parse=revision,
         default=None,
         metavar="REV",

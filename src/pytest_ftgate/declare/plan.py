@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..errors import FtgateError
-from ..model import Cell, Executor, Group, Param, Plan, RoleCounts, Spec, Struct, Target
-
-INTERPRETERS_SINCE = (3, 14)
+from ..model import Cell, Environment, Executor, Group, Param, Plan, RoleCounts, Spec, Struct, Target
 
 
 class PlanError(FtgateError):
@@ -15,46 +13,51 @@ class PlanError(FtgateError):
 
 
 class Choice(Struct, frozen=True, kw_only=True):
-    """One cell before parametrization: its target, executor and workers."""
+    """One cell before parametrization: its target, executor and workers; `cores` and `named` as in its Spec."""
 
     target: Target
     executor: Executor
     workers: int
     roles: RoleCounts = ()
+    environment: Environment = Environment()
+    cores: bool = False
+    named: bool = False
 
     @property
     def id(self) -> str:
         """`3.14t-threads-w8`, the cell's part of a node id.
 
-        With roles `3.14t-threads-producer8-writer4`; without the number of workers for a program that does not get it.
+        With roles `3.14t-threads-producer8-writer4`; without the number of workers for a program that does not get it;
+        with `-OMP_NUM_THREADS:1` if the test has several environments. `wcores` is the same on every machine.
         """
-        program = self.executor.program
         words = [] if self.executor.kind == "command" else [self.target.spec]
         words.append(self.executor.label)
         if self.roles:
             words += [f"{role}{count}" for role, count in self.roles]
-        elif program is None or program.counted:
-            words.append(f"w{self.workers}")
-        return "-".join(words)
+        elif self.executor.counted(self.environment):
+            words.append("wcores" if self.named else f"w{self.workers}")
+        return "-".join((*words, *self.environment.words))
 
 
 def choices(spec: Spec, targets: Sequence[Target]) -> tuple[Choice, ...]:
-    """The cells of a test, by number of workers. Raises PlanError if a target does not have an executor."""
+    """The cells of a test, by number of workers. Raises PlanError for two that would have one name."""
     role_counts = spec.role_counts or ((),) * len(spec.workers)
     found = [
-        Choice(target=target, executor=executor, workers=workers, roles=roles)
+        Choice(
+            target=target,
+            executor=executor,
+            workers=workers,
+            roles=roles,
+            environment=environment,
+            cores=workers == spec.cores,
+            named=workers == spec.cores and spec.cores_named,
+        )
         for workers, roles in zip(spec.workers, role_counts, strict=True)
+        for environment in spec.environments
         for target in targets
         for executor in spec.executors
         if _is_for(executor, target, targets)
     ]
-    for choice in found:
-        if choice.executor.kind == "interpreters" and _too_old(choice.target):
-            raise PlanError(
-                f"{spec.source.path}:{spec.source.line}: @ftgate.compare of {spec.source.qualname}: "
-                f"target {choice.target.spec} has no "
-                "concurrent.interpreters (new in 3.14); remove the target or the executor `interpreters`"
-            )
     chosen: dict[str, Choice] = {}
     for choice in found:
         if chosen.get(choice.id, choice).executor != choice.executor:
@@ -74,13 +77,6 @@ def _is_for(executor: Executor, target: Target, targets: Sequence[Target]) -> bo
     return program is None or program.pythons is None or target.spec in program.pythons
 
 
-def _too_old(target: Target) -> bool:
-    parts = target.request.removesuffix("t").split(".")
-    if len(parts) < 2 or not (parts[0].isdecimal() and parts[1].isdecimal()):
-        return False  # a path: its version is known only once it runs
-    return (int(parts[0]), int(parts[1])) < INTERPRETERS_SINCE
-
-
 def group_key(cells: Sequence[Cell]) -> str:
     """The title of a group: what its cells share, that is the test, its worker counts and its parameters."""
     params = [f"{param.name}={param.literal}" for param in cells[0].params]
@@ -96,9 +92,7 @@ def _counts(cells: Sequence[Cell]) -> list[str]:
             for role, count in cell.roles:
                 counts.setdefault(role, set()).add(count)
         return [_numbered(sorted(count), role) for role, count in counts.items()]
-    counts_given = sorted(
-        {cell.workers for cell in cells if cell.executor.program is None or cell.executor.program.counted}
-    )
+    counts_given = sorted({cell.workers for cell in cells if cell.counted})
     return [_numbered(counts_given, "worker")] if counts_given else []
 
 

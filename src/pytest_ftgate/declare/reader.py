@@ -54,3 +54,8 @@ class Reader:
 def shown(value: Any) -> str:
     """A value as its author would know it: a function by its name."""
     return value.__name__ if isinstance(value, Callable) and hasattr(value, "__name__") else repr(value)  # type: ignore[arg-type]
+
+
+def is_count(value: Any) -> bool:
+    """Whether it is a whole number from 1."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1

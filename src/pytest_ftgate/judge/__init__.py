@@ -4,6 +4,7 @@ __all__ = [
     "contracts",
     "decide",
     "disturbance",
+    "expectations",
     "figures",
     "judge",
     "metrics",

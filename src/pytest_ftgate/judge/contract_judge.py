@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from ..model import Decision, Metric, MetricVerdict, Sample, Spec, TestSamples
+from ..model import Metric, MetricVerdict, Sample, Spec, TestSamples
+from ..text import apart
 from . import decide, metrics
 from .contracts import check, grammar, values
 from .contracts.grammar import Contract
@@ -34,13 +35,9 @@ class ContractJudge:
     def _verdict(self, contract: Contract, sample: Sample, samples: TestSamples, final: bool) -> MetricVerdict:
         if contract.is_gil:
             return values.gil_verdict(contract, sample, samples)
-        if failed := _failed(contract, sample, samples):
-            return MetricVerdict(
-                metric=Metric.CONTRACT,
-                decision=Decision.INCONCLUSIVE,
-                reason=f"{failed} could not be measured",
-                contract=contract.text,
-            )
+        missing = _failed(contract, sample, samples)
+        if reason := f"{missing} could not be measured" if missing else _no_locks(contract, sample, samples):
+            return msgspec.structs.replace(decide.without_figures(Metric.CONTRACT, reason), contract=contract.text)
         numbers = values.values(contract, sample, samples)
         held = decide.require(
             numbers,
@@ -57,7 +54,7 @@ class ContractJudge:
         left, right = values.sides(contract, sample, samples)
         if left is None or right is None or not final:
             return held
-        shown = f"{values.value_text(contract, left)} against {values.value_text(contract, right)}"
+        shown = " against ".join(apart(left, right, lambda value, more: values.value_text(contract, value, more)))
         return msgspec.structs.replace(held, reason=f"{shown}; {held.reason}" if held.reason else shown)
 
 
@@ -67,6 +64,14 @@ def _spread(contract: Contract) -> float:
     if all(row.unit == "size" for row in rows):
         return max(row.spread for row in rows)
     return ABSOLUTE_SPREAD if check.absolute(contract) else decide.CONTRACT_SPREAD
+
+
+def _no_locks(contract: Contract, sample: Sample, samples: TestSamples) -> str:
+    """Why a compared cell has no figures of locks, if the contract needs them."""
+    if "locks" not in check.metrics_needed(contract):
+        return ""
+    compared = (samples.cell(cell) for cell in check.involved(contract, sample.cell, samples.cells))
+    return next((f"{each.cell.label}: {each.no_locks}" for each in compared if each is not None and each.no_locks), "")
 
 
 def _failed(contract: Contract, sample: Sample, samples: TestSamples) -> str:

@@ -12,11 +12,13 @@ import numpy as np
 
 from ..model import Basis, Comparison, Decision, Interval, Look, Metric, MetricVerdict, Verdict
 from ..stats import alpha_spending, moderated, rank_tests
+from ..text import apart, p_value
 from . import looks
 from .evidence import Evidence, as_costs, other_side, paired, pairs, seen, weigh, without_values
 from .metrics import is_gain, is_share, row
 from .power import POWER
 from .scale import (
+    beside_limit,
     change_text,
     fail_limit,
     fail_limit_of,
@@ -154,6 +156,11 @@ def settled(verdict: MetricVerdict) -> bool:
     return verdict.decision is not Decision.INCONCLUSIVE
 
 
+def without_figures(metric: str, reason: str) -> MetricVerdict:
+    """An inconclusive verdict on a metric that has no figures for this reason, which more launches cannot change."""
+    return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason, more=0)
+
+
 def refused(metric: str, cost: Interval | None, limit: float) -> MetricVerdict | None:
     """An inconclusive verdict on a metric whose probe slowed the workload too much; None if it did not.
 
@@ -163,8 +170,9 @@ def refused(metric: str, cost: Interval | None, limit: float) -> MetricVerdict |
     """
     if cost is None or cost.level < COST_LEVEL or cost.low <= 1 + limit:
         return None
-    probe, figure, fix = _PROBES[row(metric).need]
-    slower = f"{probe} slowed it {cost.value:.2f}x (limit {1 + limit:.2f}x, --ftgate-probe-cost)"
+    probe, figure, fix = _PROBES.get(row(metric).need, _PROBES["time"])
+    slowed, most = apart(cost.value, 1 + limit, lambda each, more: f"{each:.{2 + more}f}x")
+    slower = f"{probe} slowed it {slowed} (limit {most}, --ftgate-probe-cost)"
     reason = f"{slower}: {figure} not the workload's alone; {fix}"
     return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason)
 
@@ -274,19 +282,19 @@ def _detectable(costs: Comparison, look: Look, evidence: Evidence) -> float | No
 
 def _explain(costs: Comparison, look: Look, evidence: Evidence, decision: Decision, settles: str = "") -> str:
     """The reason in one line; empty for a pass at the requested effect with waits to compare."""
-    metric, change = costs.metric, change_text(costs.metric, evidence.shift.value)
+    metric, shift = costs.metric, evidence.shift.value
     if decision in (Decision.REGRESSED, Decision.SUSPECT):
         level = look.alpha if decision is Decision.REGRESSED else suspect_level(costs.alpha)
-        return (
-            f"{change} is beyond {change_text(metric, fail_limit(costs))}: p = {evidence.p_fail:.1g}, limit {level:.2g}"
-        )
+        change, limit = beside_limit(metric, shift, fail_limit(costs))
+        few = f"{_counted(pairs(costs), 'pair')} at four times the limit or more"
+        return f"{change} is beyond {limit}: {p_value(evidence.p_fail, level) if evidence.p_fail <= level else few}"
     if decision is Decision.IMPROVED:
         side = "above" if is_gain(metric) else "below"
         limits, p, level = moved(costs.new, costs.margin, costs.floor), evidence.p_improve, look.alpha
         if p > level:
             limits, p, level = passing(costs, costs.new, costs.effect), evidence.p_gain, look.beta
-        limit = -fail_limit_of(metric, costs.new, limits)
-        return f"{change} is {side} {change_text(metric, limit)}: p = {p:.1g}, limit {level:.2g}"
+        change, limit = beside_limit(metric, shift, -fail_limit_of(metric, costs.new, limits))
+        return f"{change} is {side} {limit}: {p_value(p, level)}"
     notes = (_widened(costs, evidence), settles, _hardly_waited(costs))
     return "; ".join(note for note in notes if note)
 
@@ -295,7 +303,7 @@ def _widened(costs: Comparison, evidence: Evidence) -> str:
     """The explanation of a widened effect; empty if it was not widened."""
     if evidence.effect <= costs.effect:
         return ""
-    wide, asked = (change_text(costs.metric, pass_limit(costs, effect)) for effect in (evidence.effect, costs.effect))
+    wide, asked = beside_limit(costs.metric, *(pass_limit(costs, each) for each in (evidence.effect, costs.effect)))
     return f"judged at {wide}: the noise hides {asked}"
 
 
@@ -367,7 +375,7 @@ def _required(values: Sequence[float], look: Look, text: str, correlation: float
     if p_fail <= look.alpha:
         against = f"{sum(value > 0 for value in values)} of {_counted(len(values), 'round')}"
         decision = Decision.BROKEN
-        reason = f"it did not hold in {against}: p = {p_fail:.1g}, limit {look.alpha:.2g}"
+        reason = f"it did not hold in {against}: {p_value(p_fail, look.alpha)}"
     elif p_pass <= look.beta:
         decision = Decision.PASSED
     return MetricVerdict(

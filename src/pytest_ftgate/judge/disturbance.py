@@ -76,7 +76,7 @@ def _beyond(conditions: Conditions, limits: Limits) -> list[str]:
     if steal is not None and steal > limits.steal:
         found.append(f"the hypervisor gave {steal:.1%} of the cores' time to others")
     if quota is not None and quota > limits.quota:
-        found.append(f"the CPU quota stopped the run in {quota:.0%} of its periods")
+        found.append(f"the CPU quota stopped the run in {max(quota, 0.01):.0%} of its periods")
     if throttles is not None and throttles > limits.throttles:
         found.append(f"the CPU throttled {throttles} time{'' if throttles == 1 else 's'} because of heat")
     change = moved(conditions.calibration_ns)

@@ -55,6 +55,7 @@ def figures(sample: Sample, *, reference: Sample | None, quantile: float = QUANT
         latency=_latency(sample),
         gil_enabled=_gil(sample.launches) if sample.cell.executor.program is None else None,
         sites=site_figures(sample),
+        no_locks="" if sample.locks_error is None else sample.locks_error.reason,
         lock_cost=_cost(paired_values(sample.locks, sample.launches)),
         memory_cost=_cost([_sampled_and_bare(launch) for launch in sample.memory]),
         waits=waits_of(sample),
@@ -94,6 +95,7 @@ def _latency(sample: Sample) -> Latency | None:
         p99_ns=p99,
         max_ns=max(latency.max_ns for latency in every),
         errors=sum(latency.errors for latency in every),
+        asked_per_s=every[0].asked_per_s,
     )
 
 

@@ -98,10 +98,11 @@ class Judge:
 
     def first(self) -> frozenset[Need]:
         """The kinds of launches of the first round: those that may gate, or all if any cell has no comparison."""
+        held = set[Need]().union(*(check.metrics_needed(each) for each in self.contracts.contracts))
         if not all(compared_with.basis for compared_with in self.all_compared.values()):
-            return EVERYTHING
+            return EVERYTHING | held
         gating = {metrics.row(metric).need for metric in self.policy.metrics}
-        return frozenset(gating.union({"time"}, *(check.metrics_needed(each) for each in self.contracts.contracts)))
+        return frozenset(gating | held | {"time"})
 
     def needs(self, samples: Iterable[Sample]) -> dict[str, frozenset[Need]]:
         """Node id -> the kinds of launches that a cell still needs, also for the verdicts of other cells."""
@@ -257,8 +258,11 @@ class Judge:
         # Against another machine's baseline, the ratio to the reference executor is judged in place of the time.
         ratio = (Metric.RATIO,) if Metric.WALL in self.policy.metrics else ()
         for metric in (*self.policy.metrics, *ratio):
-            if metric in numbers and (numbers[metric].new or metrics.row(metric).absent):
-                refused = decide.refused(metric, costs.get(metrics.row(metric).need), self.policy.probe_cost)
+            need = metrics.row(metric).need
+            if need == "locks" and sample.no_locks and sample.launches and self._compared(sample):
+                found.append(decide.without_figures(metric, sample.no_locks))
+            elif metric in numbers and (numbers[metric].new or metrics.row(metric).absent):
+                refused = decide.refused(metric, costs.get(need), self.policy.probe_cost)
                 found.append(refused or self._judged(metric, numbers[metric], compared_with.basis, sample, final))
         if sample.reference is not None and sample.reference.failed:  # keeps what was decided before it failed
             return [each for each in found if each.launches and each.decision is not Decision.INCONCLUSIVE]
@@ -388,8 +392,7 @@ def missed(verdict: MetricVerdict) -> bool:
 
 def hypotheses(spec: Spec, names: Sequence[str], cell: Cell, cells: Sequence[Cell], compared: bool) -> int:
     """The number of hypothesis tests that may raise a false alarm on one cell; `cells` are those of its test."""
-    program = cell.executor.program
-    scales = cell.workers > 1 and 1 in spec.workers and (program is None or program.counted)
+    scales = cell.workers > 1 and 1 in spec.workers and cell.counted
     absent: dict[str, bool] = {
         Metric.SCALING: not scales,
         Metric.TAIL: spec.window_s is not None

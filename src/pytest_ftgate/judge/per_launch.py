@@ -59,6 +59,10 @@ def median_of(values: Iterable[float | None]) -> float | None:
 # ---- paired iterations
 
 
+def _iteration_values(launch: Launch) -> list[float]:
+    return [iteration_value(iteration, launch.loops, launch.window_ns > 0) for iteration in launch.iterations]
+
+
 def paired_values(launches: Iterable[Launch], other: Iterable[Launch]) -> Sides:
     """The iteration values of interleaved launches, in the order of launches.
 
@@ -68,14 +72,15 @@ def paired_values(launches: Iterable[Launch], other: Iterable[Launch]) -> Sides:
 
 
 def sides_by_order(
-    launches: Iterable[Launch], other: Iterable[Launch]
+    launches: Iterable[Launch],
+    other: Iterable[Launch],
+    values_of: Callable[[Launch], list[float]] = _iteration_values,
 ) -> dict[int, tuple[tuple[float, ...], tuple[float, ...]]]:
-    """The same as `paired_values`, as launch order -> both sides; orders ascend."""
-    others = {launch.order: _iteration_values(launch) for launch in other}
-    own = {launch.order: _iteration_values(launch) for launch in launches}
+    """The same as `paired_values`, as launch order -> both sides; orders ascend.
+
+    `values_of` gives a launch's value in each iteration, NaN for none.
+    """
+    others = {launch.order: values_of(launch) for launch in other}
+    own = {launch.order: values_of(launch) for launch in launches}
     pairs = {order: rank_tests.neighbours(own[order], others[order]) for order in sorted(own.keys() & others.keys())}
     return {order: (first, second) for order, (first, second) in pairs.items() if first and second}
-
-
-def _iteration_values(launch: Launch) -> list[float]:
-    return [iteration_value(iteration, launch.loops, launch.window_ns > 0) for iteration in launch.iterations]

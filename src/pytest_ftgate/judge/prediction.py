@@ -12,7 +12,7 @@ import msgspec
 from ..model import Comparison, Decision, Interval, MetricVerdict
 from .evidence import INTERVAL_LEVEL, as_costs, without_values
 from .metrics import is_gain, row
-from .scale import change_text, least_share, moved_log, passing, points, ratio, shown_shift
+from .scale import beside_limit, least_share, moved_log, passing, points, ratio, shown_shift
 
 PRIOR_FREEDOM = 8
 """Weight of the prior deviation of a metric (`MetricRow.between`): that of PRIOR_FREEDOM + 1 recordings. Otherwise two
@@ -150,9 +150,8 @@ def _student(probability: float, freedom: int) -> float:
 def _foretold(costs: Comparison, decision: Decision, spread: _Spread, recordings: int) -> str:
     """The reason of a prediction, in one line; empty for a pass."""
     limit = moved_log(costs, spread.middle) + spread.reach(costs.alpha)
-    change, beyond = (
-        change_text(costs.metric, shown_shift(costs, centre, spread.middle)) for centre in (spread.own, limit)
-    )
+    shifts = (shown_shift(costs, centre, spread.middle) for centre in (spread.own, limit))
+    change, beyond = beside_limit(costs.metric, *shifts)
     stored = f"{recordings} stored recording" + ("" if recordings == 1 else "s")
     if decision is Decision.REGRESSED:
         return f"{change} is beyond {beyond}, the limit predicted from {stored} (needs p <= {costs.alpha:.2g})"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from ..model import Comparison, Interval
+from ..text import apart
 from .metrics import is_gain, is_share
 
 LEAST_SHARE = 0.01
@@ -92,11 +93,16 @@ def points(metric: str, shift: Interval) -> Interval | None:
     return shift if is_share(metric) else None
 
 
-def change_text(metric: str, shift: float) -> str:
-    """A shift of the costs as the change of the metric: `+7 %`; of a share `+1.2 points`."""
+def change_text(metric: str, shift: float, more: int = 0) -> str:
+    """A shift of the costs as the change of the metric: `+7 %`; of a share `+1.2 points`; `more` are further digits."""
     if is_share(metric):
-        return _percent(shift).removesuffix(" %") + " points"
-    return _percent(math.expm1(_bounded(-shift if is_gain(metric) else shift)))
+        return _percent(shift, more).removesuffix(" %") + " points"
+    return _percent(math.expm1(_bounded(-shift if is_gain(metric) else shift)), more)
+
+
+def beside_limit(metric: str, shift: float, limit: float) -> tuple[str, str]:
+    """As `change_text`, a shift and its limit, which differ in the text if they do."""
+    return apart(shift, limit, lambda each, more: change_text(metric, each, more))
 
 
 def _bounded(log: float) -> float:
@@ -105,7 +111,7 @@ def _bounded(log: float) -> float:
     return max(-700.0, min(log, 700.0))
 
 
-def _percent(fraction: float) -> str:
-    """`+7.0 %`: signed; whole percents lose their decimal."""
-    text = f"{100 * fraction:+.1f}".removesuffix(".0")
+def _percent(fraction: float, more: int) -> str:
+    """`+7.1 %`: signed; whole percents lose their decimals."""
+    text = f"{100 * fraction:+.{1 + more}f}".rstrip("0").removesuffix(".")
     return ("0" if text in {"+0", "-0"} else text) + " %"

@@ -77,6 +77,8 @@ def parse(text: str) -> Threshold:
         given[field[1]] = field[2]
         position = field.end()
     try:
+        if not given and metrics.known(match[1]):
+            raise ValueError(f"{match[1]} is given neither margin, effect nor floor")
         return threshold(match[1], given)
     except ValueError as error:
         raise ValueError(f"{FORM}; {error}") from None
@@ -86,14 +88,12 @@ def threshold(metric: Any, given: Mapping[str, Any]) -> Threshold:
     """A Threshold from a metric's name and its fields as written: texts with units, or numbers in the metric's unit.
 
     Fields that are None count as not given. Raises ValueError for a metric that cannot gate, an unknown field, a
-    value that is none, for no field at all, and for an effect that is not above its margin.
+    value that is none, and for an effect that is not above its margin.
     """
     if not isinstance(metric, str) or not metrics.known(metric):
         raise ValueError(metrics.no_metric(metric))
     of = str(metric)
     values = {name: _value(of, name, value) for name, value in given.items() if value is not None}
-    if not values:
-        raise ValueError(f"{of} is given neither margin, effect nor floor")
     found = Threshold(metric=of, **values)
     if found.margin is not None and found.effect is not None and found.effect <= found.margin:
         raise ValueError(f"effect {percent(found.effect)} is not above margin {percent(found.margin)}")

@@ -76,6 +76,18 @@ def timer_values(launches: Iterable[Launch], name: str) -> dict[int, float]:
     return by_order(launches, mean)
 
 
+def ceiling_values(sample: Sample) -> dict[int, float]:
+    """Launch order -> the scaling of the control workload in the same launches: what this machine gives at most.
+
+    It is the control's throughput over that of the control beside the one-worker cell, under the same executor.
+    """
+    # In a body that drives a pool, the control has a task for each worker, in windows too.
+    windows = any(launch.window_ns > 0 for launch in sample.control)
+    times = 1 if windows and sample.cell.body == "worker" else sample.cell.workers
+    sides = sides_by_order(sample.single_control, sample.control)
+    return {order: times * rank_tests.iterations_ratio(*pair, rank_tests.PAIRED) for order, pair in sides.items()}
+
+
 def scaling_values(sample: Sample) -> dict[int, float]:
     """Launch order -> throughput over that of the interleaved one-worker cell.
 

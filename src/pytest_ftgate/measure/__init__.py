@@ -7,6 +7,7 @@ __all__ = [
     "budget",
     "cell_run",
     "conditions",
+    "cores",
     "interleaved",
     "launch",
     "launchers",

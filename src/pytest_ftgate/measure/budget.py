@@ -16,11 +16,11 @@ import numpy as np
 from ..model import Launch, Spec, Struct, iteration_value
 from ..stats import rank_tests
 
-WINDOW_S = 0.2
-"""The window of an iteration of a test with a duration, where the test sets none."""
 PILOT_ITERATIONS = 5
 """The first iterations of the first launch: their spread decides how many iterations a launch has."""
 LEAST_ITERATIONS = 2
+LATENCY_WINDOWS = 4
+"""The least windows of a launch whose latencies gate: their scatter counts, which that of the rate does not show."""
 SPREAD_BETWEEN = 0.03
 """The assumed standard deviation, between launches, of the log of a launch's value; the least, once it is estimated."""
 ESTIMATED_FROM = 4
@@ -83,9 +83,7 @@ class IterationPlan:
     @property
     def window_ns(self) -> int:
         """The window of one iteration; 0 for a test without a duration."""
-        if self.spec.duration_s is None:
-            return 0
-        return max(1, round(min(self.spec.window_s or WINDOW_S, self.spec.duration_s) * 1e9))
+        return self.spec.window_ns
 
     @property
     def warmups(self) -> int:
@@ -105,7 +103,9 @@ class IterationPlan:
     @property
     def least(self) -> int:
         """The fewest iterations of a launch."""
-        return min(1 if self.long else LEAST_ITERATIONS, self.limits.iterations or self.most)
+        latencies = any(name.startswith("latency_") for name in self.spec.gated)
+        fewest = LATENCY_WINDOWS if latencies else 1 if self.long else LEAST_ITERATIONS
+        return min(fewest, self.limits.iterations or self.most)
 
     def pilot(self, iteration_ns: float) -> int:
         """The iterations after which the number of iterations is decided: fewer where one of each launch is long.

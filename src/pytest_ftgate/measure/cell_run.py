@@ -9,11 +9,21 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from ..model import EVERYTHING, Cell, Interpreter, Launch, Need, Sample, Spec, Struct, WorkloadError
+from ..model import EVERYTHING, Cell, Environment, Interpreter, Launch, Need, Sample, Spec, Struct, WorkloadError
 from .launch import CellUnsupported, LaunchFailed, LaunchRole
 
-FloorKey: TypeAlias = tuple[str, str, str, int, str]
-"""The interpreter of an environment, the target, the executor, the number of workers, and their reuse."""
+FloorKey: TypeAlias = tuple[str, str, str, int, str, tuple[tuple[str, str], ...]]
+"""The interpreter, the target, the executor, the number of workers, their reuse, and the environment variables."""
+
+Family: TypeAlias = tuple[str, str, Environment]
+
+ROLES: dict[LaunchRole, str] = {
+    "own": "",
+    "control": "its control workload ",
+    "locks": "with the lock probe, it ",
+    "empty": "an empty workload in its place ",
+}
+"""The roles in the order in which they start, and what a reason begins with where such a launch failed."""
 
 
 class PreparedTarget(Struct, frozen=True, kw_only=True):
@@ -27,8 +37,12 @@ class PreparedTarget(Struct, frozen=True, kw_only=True):
 
 
 class Reference(Struct, frozen=True, kw_only=True):
-    """What a cell is paired with: the test as the reference has it, and the target with the reference installed."""
+    """What a cell is paired with: the test as the reference has it, and the target with the reference installed.
 
+    `cell` is the cell itself, but for the target of a reference that has another interpreter.
+    """
+
+    cell: Cell
     spec: Spec
     target: PreparedTarget
 
@@ -44,7 +58,7 @@ class CellRun:
         self.started_first: CellRun | None = None
         self.reference: CellRun | None = None
         if reference is not None:
-            self.reference = CellRun(cell, reference.target, reference.spec)
+            self.reference = CellRun(reference.cell, reference.target, reference.spec)
             self.reference.is_reference = True
         self.needs: frozenset[Need] = EVERYTHING
         self.launches: list[Launch] = []
@@ -55,6 +69,7 @@ class CellRun:
         self.growth: list[Launch] = []
         self.growth_floor: list[Launch] = []
         self.error: WorkloadError | None = None
+        self.locks_error: WorkloadError | None = None
         self.unsupported: str | None = None
 
     @property
@@ -87,7 +102,15 @@ class CellRun:
     @property
     def floor_key(self) -> FloorKey:
         """Cells that have this in common have the same memory without a workload."""
-        return self.target.python, self.cell.target.spec, self.cell.executor.label, self.cell.workers, self.spec.reuse
+        cell = self.cell
+        return (
+            self.target.python,
+            cell.target.spec,
+            cell.executor.label,
+            cell.workers,
+            self.spec.reuse,
+            cell.environment.variables,
+        )
 
     @property
     def with_reference(self) -> list[CellRun]:
@@ -95,9 +118,9 @@ class CellRun:
         return [self] if self.reference is None else [self, self.reference]
 
     @property
-    def family(self) -> tuple[str, str]:
-        """What the cells of one executor and target share, whatever their worker count."""
-        return self.cell.target.spec, self.cell.executor.label
+    def family(self) -> Family:
+        """What the cells of one executor, target and environment share, whatever their worker count."""
+        return self.cell.target.spec, self.cell.executor.label, self.cell.environment
 
     @property
     def longest_ns(self) -> float:
@@ -112,18 +135,45 @@ class CellRun:
         return max(1.0, statistics.median(calls or [1e6]))
 
     def require(self, needs: frozenset[Need]) -> None:
-        """Set the kinds of launches that are still needed; a program has no lock launches."""
+        """Set the kinds of launches that are still needed.
+
+        A program has no lock launches, nor has a cell of which one failed, its own or its reference's.
+        """
         self.needs = needs if self.probed else needs - {"locks"}
+        self.without_locks()
+
+    def without_locks(self) -> None:
+        """Need no more lock launches if one has failed."""
+        if any(side.locks_error for side in self.with_reference):
+            self.needs -= {"locks"}
 
     @contextlib.contextmanager
-    def attribute_errors(self, prefix: str = "") -> Iterator[None]:
-        """Record the failure of a launch as this cell's, with `prefix` before its reason; the other cells go on."""
+    def attribute_errors(self, role: LaunchRole = "own") -> Iterator[None]:
+        """Record the failure of a launch as this cell's; the other cells go on.
+
+        A failure of a lock launch voids the cell's figures of locks alone.
+        """
         try:
             yield
         except CellUnsupported as reason:
-            self.unsupported = str(reason)
+            if role == "locks":
+                self._void_locks(WorkloadError(reason=f"{ROLES[role]}is unsupported: {reason}"))
+            else:
+                self.unsupported = str(reason)
         except LaunchFailed as failure:
-            self.error = WorkloadError(reason=prefix + failure.error.reason, detail=failure.error.detail)
+            error = WorkloadError(reason=ROLES[role] + failure.error.reason, detail=failure.error.detail)
+            if role == "locks":
+                self._void_locks(error)
+            else:
+                self.error = error
+
+    def _void_locks(self, error: WorkloadError) -> None:
+        self.locks_error = error
+        self.locks.clear()
+
+    def usable(self, role: LaunchRole) -> bool:
+        """Whether a launch of this role can still be measured."""
+        return self.alive and not (role == "locks" and self.locks_error)
 
     def launches_of(self, role: LaunchRole) -> list[Launch]:
         """The launches of a role that is interleaved."""
@@ -149,7 +199,9 @@ class CellRun:
             growth=tuple(self.growth),
             growth_floor=tuple(self.growth_floor),
             single=tuple(single.launches) if single else (),
+            single_control=tuple(single.control) if single else (),
             error=self.error,
+            locks_error=self.locks_error,
             unsupported=self.unsupported,
             reference=reference,
         )
@@ -164,11 +216,12 @@ def disagreements(cell_runs: Sequence[CellRun]) -> list[tuple[CellRun, WorkloadE
     """Cells whose results differ from the other cells', or from one iteration to the next.
 
     The result of most cells counts as right; in a tie, the result of the first cell. Cells with another number of
-    workers may give another result.
+    workers or another environment may give another result.
     """
-    counts = dict.fromkeys((each.cell.workers, each.cell.roles) for each in cell_runs)
-    groups = ([each for each in cell_runs if (each.cell.workers, each.cell.roles) == count] for count in counts)
-    return [disagreement for group in groups for disagreement in _disagreements(group)]
+    groups: dict[object, list[CellRun]] = {}
+    for each in cell_runs:
+        groups.setdefault((each.cell.workers, each.cell.roles, each.cell.environment), []).append(each)
+    return [disagreement for group in groups.values() for disagreement in _disagreements(group)]
 
 
 def _disagreements(cell_runs: Sequence[CellRun]) -> list[tuple[CellRun, WorkloadError]]:
@@ -192,10 +245,14 @@ def _disagreements(cell_runs: Sequence[CellRun]) -> list[tuple[CellRun, Workload
 def measures(cell: Cell, spec: Spec) -> str:
     """A short digest of what a cell's program is asked to do and with what; empty for a body without requirements.
 
-    Another command line, load or requirement is another measurement, so its figures cannot be compared.
+    Another command line, load, requirement, environment or pinning is another measurement, so its figures cannot be
+    compared.
     """
-    program = cell.executor.program
-    if program is None and not spec.requires:
+    program, environment = cell.executor.program, cell.environment.variables
+    if program is None and not (spec.requires or environment or spec.cpus):
         return ""
-    requested = [program and (program.argv, program.environment), spec.service, spec.requires, spec.window_s]
+    requested: list[object] = [program and (program.argv, program.environment)]
+    requested += [spec.service, spec.requires, spec.window_s]
+    if environment or spec.cpus:  # left out where there is neither: digests that are stored stay valid
+        requested += [environment, spec.cpus]
     return hashlib.sha256(repr(requested).encode()).hexdigest()[:16]

@@ -152,7 +152,7 @@ class InterleavedRun:
         """For the rounds to come: by what the last one took, and all launches so far."""
         budget = self.budget
         timing_ns = budget.round_ns - budget.extra_ns - budget.iteration_ns * self.iterations.taken
-        more = any(cell_run.alive and cell_run.needs - {"time"} for cell_run in self.cell_runs)
+        more = any(cell_run.alive and cell_run.needs - {"time", "control"} for cell_run in self.cell_runs)
         costs = Costs(
             launch_ns=max(0.0, timing_ns),
             iteration_ns=budget.iteration_ns,

@@ -94,6 +94,7 @@ def setup_of(cell: Cell, spec: Spec, *, stand_in: str = "") -> dict[str, Any]:
         "params": {param.name: param.literal for param in cell.params},
         "switch_s": switch_ns / 1e9 if switch_ns else None,
         "control": stand_in,
+        "cpus": [],
         "gil_note": None,
         "stacks": None,
     }

@@ -90,7 +90,7 @@ class MemoryRound:
         """Growth, where the memory launch has not shown it, and the interpreter's own memory."""
         if not cell_run.frees_at_once and self._growth_is_due(cell_run):
             cell_run.growth.append(self._growth_launch(cell_run, "own"))
-        with cell_run.attribute_errors("an empty workload in its place "):
+        with cell_run.attribute_errors("empty"):
             if not cell_run.floor and self.context.spares(BARRIERS[0] * cell_run.longest_ns, 0.15):
                 cell_run.floor.append(self._shared(cell_run, settled=False))
             if cell_run.growth and not cell_run.growth_floor:

@@ -7,10 +7,10 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 
-from ..model import iteration_value
+from ..model import WINDOW_S, iteration_value
 from ..runner.protocol import CHECK, CHECKED_COLD, COLD, MEASURED, WARMUP
 from . import budget
-from .cell_run import CellRun
+from .cell_run import ROLES, CellRun, Family
 from .launch import LaunchRole
 from .memory_round import MemoryRound
 from .run_context import LONG_NS, RunContext, RunningLaunch
@@ -19,8 +19,6 @@ LOCK_ITERATIONS = 5, 2, 1
 """Iterations of the launch with the lock probe, the first of a round: as many of them as take a part of it."""
 BARE_LOCKS = 6
 """Launches with the lock probe that have a bare one beside them even where the time is decided."""
-ROLES: dict[LaunchRole, str] = {"own": "", "control": "its control workload ", "locks": "with the lock probe, it "}
-"""The roles in the order in which they start, and what a reason begins with where such a launch failed."""
 
 
 class TimeRound:
@@ -58,7 +56,11 @@ class TimeRound:
         """The launches that count although the time was over: of a cell all or none, with as many iterations each."""
         counted: list[RunningLaunch] = []
         for cell_run in self.context.cell_runs:
-            own = [each for each in launches if each.cell_run in cell_run.with_reference and each.cell_run.alive]
+            own = [
+                each
+                for each in launches
+                if each.cell_run in cell_run.with_reference and each.cell_run.usable(each.role)
+            ]
             shared = min((len(launch.values) for launch in _bare(own)), default=0)
             if shared >= self.iterations.least and all(each.values for each in own):
                 counted += own
@@ -69,6 +71,8 @@ class TimeRound:
     @contextlib.contextmanager
     def _started(self) -> Iterator[list[RunningLaunch]]:
         """All launches of the round; none is left when the round ends, however it ends."""
+        for cell_run in self.context.cell_runs:
+            cell_run.without_locks()
         wanted = [
             (side, role)
             for cell_run in self.context.cell_runs
@@ -81,7 +85,7 @@ class TimeRound:
             # The workload first: if it fails by itself, its control workload or the lock probe must not be named.
             for cell_run, role in sorted(self._balanced(wanted), key=lambda each: order.index(each[1])):
                 if cell_run.alive:
-                    with cell_run.attribute_errors(ROLES[role]):
+                    with cell_run.attribute_errors(role):
                         launch = self.context.start(cell_run, role)
                         stack.callback(launch.handle.kill)
                         launches.append(launch)
@@ -112,13 +116,18 @@ class TimeRound:
         *,
         late: bool = False,
     ) -> None:
-        """One launch after the other; one that fails ends its own cell alone. Raises TimeIsUp unless `late`."""
+        """One launch after the other; one that fails ends its own cell, or its figures of locks, alone.
+
+        Raises TimeIsUp unless `late`.
+        """
         for launch in launches if late else self.context.in_time(launches):
-            if launch.cell_run.alive:
+            if launch.cell_run.usable(launch.role):
                 self.context.report(launch.cell_run, phase)
                 timing = contextlib.nullcontext() if launch.role != "locks" else self.context.budget.extra()
-                with timing, launch.cell_run.attribute_errors(ROLES[launch.role]):
+                with timing, launch.cell_run.attribute_errors(launch.role):
                     act(launch)
+                if not launch.cell_run.usable(launch.role):
+                    launch.handle.kill()  # else its threads may run beside the cell's other launches
 
     def _ready(self, launch: RunningLaunch) -> None:
         self.resolution_ns = max(self.resolution_ns, launch.handle.ready())
@@ -209,7 +218,7 @@ class TimeRound:
     def _window_ns(self, launch: RunningLaunch) -> int:
         """The control workload is as steady in a short window, where the test asks for a long one."""
         window_ns = self.iterations.window_ns
-        return min(window_ns, round(budget.WINDOW_S * 1e9)) if launch.role == "control" else window_ns
+        return min(window_ns, round(WINDOW_S * 1e9)) if launch.role == "control" else window_ns
 
     # -- measured iterations -----------------------------------------------------------------------------------
 
@@ -240,7 +249,7 @@ class TimeRound:
         Neighbours in time see the same machine: its speed changes within milliseconds. So the worker counts of one
         executor are neighbours, and the launch with the lock probe comes right before or after its bare one.
         """
-        families: dict[tuple[str, str], list[CellRun]] = {}
+        families: dict[Family, list[CellRun]] = {}
         for cell_run in self.context.cell_runs:
             families.setdefault(cell_run.family, []).append(cell_run)
         shuffled = self.context.shuffled
@@ -297,13 +306,14 @@ def _bare(launches: Sequence[RunningLaunch]) -> list[RunningLaunch]:
 def _roles(cell_run: CellRun, side: CellRun) -> list[LaunchRole]:
     """The launches of a cell or its reference (`side`): a cell without a reference is paired with a control workload.
 
-    The first launches with the lock probe are paired with a bare one, which shows the overhead of the probe.
+    With a reference it has one beside it where a contract compares with that. The first launches with the lock probe
+    are paired with a bare one, which shows the overhead of the probe.
     """
     if not (cell_run.alive and side.alive):
         return []
     bare = "time" in cell_run.needs or ("locks" in cell_run.needs and len(cell_run.locks) < BARE_LOCKS)
     timed: list[LaunchRole] = ["own"] if bare else []
-    if timed and cell_run.reference is None:
+    if timed and (cell_run.reference is None or ("control" in cell_run.needs and side is cell_run)):
         timed.append("control")
     return timed + (["locks"] if "locks" in cell_run.needs else [])
 

@@ -8,8 +8,9 @@ from typing import Literal
 from .base import Count, Natural, Rate, Struct
 from .spec import Cell, Interpreter, Reuse
 
-Need = Literal["time", "locks", "memory"]
-"""A kind of launch: a decision names the kinds that it still needs."""
+Need = Literal["time", "control", "locks", "memory"]
+"""A kind of launch: a decision names the kinds that it still needs. Timing launches that are not paired with a
+reference have a control workload beside them without being asked."""
 EVERYTHING: frozenset[Need] = frozenset(("time", "locks", "memory"))
 NS_PER_S = 1e9
 
@@ -20,8 +21,11 @@ WaitsFor = Literal["lock", "queue"]
 
 
 class Latency(Struct, frozen=True, kw_only=True):
-    """Response times of the requests of a window in ns, as the load generator measured them; `errors` are requests that
-    failed or were answered with an error."""
+    """Response times of the requests of a window in ns, as the load generator measured them.
+
+    `errors` are requests that failed or were answered with an error. `asked_per_s` is the constant rate of the load:
+    times then count from when a request was due. 0: there was none.
+    """
 
     mean_ns: float
     p50_ns: float
@@ -29,6 +33,7 @@ class Latency(Struct, frozen=True, kw_only=True):
     p99_ns: float
     max_ns: float
     errors: int = 0
+    asked_per_s: float = 0.0
 
 
 class Iteration(Struct, frozen=True, kw_only=True):
@@ -210,11 +215,13 @@ class Sample(Struct, frozen=True, kw_only=True):
     """All launches of one cell in this run, with those of the control workload.
 
     Launches of the same `order` were interleaved: `launches` (bare), `control`, `locks` (with the lock probe) and
-    `single` (bare, the same cell with one worker; empty for the one-worker cell itself). `floor` are memory launches of
+    `single` (bare, the same cell with one worker; empty for the one-worker cell itself), with its `single_control`.
+    `floor` are memory launches of
     an empty workload in the same cell. `growth` are launches of many barriers in which the allocator returns freed
     memory at once, `growth_floor` the same of an empty workload; there are none if workers end with each iteration.
     `reuse` and `duration_s` are the spec's: they decide which stored launches these can be compared with. `measures`
-    identifies the request to programs and servers, see `plan.measures`. `reference` is the same cell of the other
+    identifies the request to programs and servers, see `plan.measures`. `locks_error` says why there are no lock
+    launches although the cell was measured: one of them failed. `reference` is the same cell of the other
     revision, interleaved with this one.
     """
 
@@ -229,7 +236,9 @@ class Sample(Struct, frozen=True, kw_only=True):
     growth: tuple[Launch, ...] = ()
     growth_floor: tuple[Launch, ...] = ()
     single: tuple[Launch, ...] = ()
+    single_control: tuple[Launch, ...] = ()
     error: WorkloadError | None = None
+    locks_error: WorkloadError | None = None
     unsupported: str | None = None
     reuse: Reuse = "fresh"
     duration_s: float | None = None
@@ -240,6 +249,13 @@ class Sample(Struct, frozen=True, kw_only=True):
     def failed(self) -> bool:
         """Whether the cell could not be measured, or not be run at all."""
         return self.error is not None or self.unsupported is not None
+
+    @property
+    def no_locks(self) -> str:
+        """Why it or its reference has no figures of locks, because a lock launch failed; empty if none did."""
+        if self.locks_error is not None:
+            return self.locks_error.reason
+        return f"the reference: {self.reference.no_locks}" if self.reference and self.reference.no_locks else ""
 
 
 def iteration_value(iteration: Iteration, loops: int, per_op: bool) -> float:

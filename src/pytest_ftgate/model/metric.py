@@ -15,6 +15,7 @@ class Metric(StrEnum):
     USS = "uss"
     LOCK_WAIT = "lock_wait_share"
     SCALING = "scaling"
+    CEILING = "ceiling"
     RATIO = "ratio"
     CONTRACT = "contract"
 

@@ -77,7 +77,8 @@ class Figures(Struct, frozen=True, kw_only=True):
     """The figures of a row of the table; None where not measured.
 
     USS is the part of it that was written to, where the platform reports that: psutil's USS is in the sample's points.
-    `latency` has medians over launches of the median window; its maximum and errors are over all launches.
+    `no_locks` says why there are no figures of locks: a lock launch failed. `latency` has medians over launches of the
+    median window; its maximum and errors are over all launches.
     """
 
     wall_ns: Interval | None = None
@@ -101,6 +102,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     lock_wait_share: float | None = None
     queue_wait_share: float | None = None
     sites: tuple[SiteFigures, ...] = ()
+    no_locks: str = ""
     lock_cost: Interval | None = None
     memory_cost: Interval | None = None
     waits: WaitFigures | None = None

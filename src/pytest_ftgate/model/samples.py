@@ -9,11 +9,13 @@ from .spec import Cell, Executor
 
 
 def single_cell(cell: Cell, cells: Iterable[Cell]) -> Cell | None:
-    """The cell with one worker that a cell's scaling refers to: of the same executor, target and parameters."""
-    family = (cell.executor, cell.target, cell.params, 1)
-    return next(
-        (other for other in cells if (other.executor, other.target, other.params, other.workers) == family), None
-    )
+    """The cell with one worker that a cell's scaling refers to: of the same executor, target, parameters and
+    environment."""
+
+    def family(of: Cell) -> tuple[object, ...]:
+        return of.executor, of.target, of.params, of.environment
+
+    return next((other for other in cells if family(other) == family(cell) and other.workers == 1), None)
 
 
 def executor_cell(cell: Cell, cells: Iterable[Cell], executor: Executor) -> Cell | None:
@@ -26,10 +28,9 @@ def executor_cell(cell: Cell, cells: Iterable[Cell], executor: Executor) -> Cell
 
 
 def _serves(first: Cell, cell: Cell) -> bool:
-    program = first.executor.program
-    counted = program is None or program.counted
-    same_target = program is not None or first.target == cell.target
-    return same_target and (not counted or (first.workers, first.roles) == (cell.workers, cell.roles))
+    same_target = first.executor.program is not None or first.target == cell.target
+    same_count = not first.counted or (first.workers, first.roles) == (cell.workers, cell.roles)
+    return same_target and same_count and first.environment == cell.environment
 
 
 class TestSamples(tuple[Sample, ...]):

@@ -6,12 +6,24 @@ from typing import Literal
 
 from .base import Struct
 from .metric import Threshold
+from .verdict import Expected
 
 ExecutorKind = Literal["serial", "threads", "processes", "interpreters", "tasks", "executor", "command", "server"]
 StartMethod = Literal["fork", "forkserver", "spawn"]
 Reuse = Literal["fresh", "pool"]
 BodyKind = Literal["worker", "executor", "server"]
 Generator = Literal["wrk", "oha"]
+
+
+class Environment(Struct, frozen=True, kw_only=True):
+    """Environment variables of a cell; their values may hold the placeholders of `PLACEHOLDERS` and of parameters.
+
+    `words` are those of the cell's id, such as `OMP_NUM_THREADS:1`: the variables in which it differs from the test's
+    other environments.
+    """
+
+    variables: tuple[tuple[str, str], ...] = ()
+    words: tuple[str, ...] = ()
 
 
 class Program(Struct, frozen=True, kw_only=True):
@@ -26,11 +38,6 @@ class Program(Struct, frozen=True, kw_only=True):
     build: tuple[str, ...] = ()
     pythons: tuple[str, ...] | None = None
     environment: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def counted(self) -> bool:
-        """Whether it takes the number of workers."""
-        return any("{workers}" in word for word in (*self.argv, *(value for _, value in self.environment)))
 
 
 class Executor(Struct, frozen=True, kw_only=True):
@@ -55,6 +62,13 @@ class Executor(Struct, frozen=True, kw_only=True):
     def label(self) -> str:
         """The word in a cell's id: a program's or a factory's name, the start method for processes, else the kind."""
         return self.qualifier or self.kind
+
+    def counted(self, environment: Environment) -> bool:
+        """Whether its cells have a number of workers: a program may not take it."""
+        if self.program is None:
+            return True
+        values = [value for _, value in (*self.program.environment, *environment.variables)]
+        return any("{workers}" in word for word in (*self.program.argv, *values))
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -124,15 +138,27 @@ class Source(Struct, frozen=True, kw_only=True):
     sys_path: tuple[str, ...] = ()
 
 
-class Load(Struct, frozen=True, kw_only=True):
-    """The load on a server: requests for `path` over this many connections; None takes an installed generator.
+class Load(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
+    """The load on a server: requests over this many connections; None takes an installed generator.
 
-    `path` may hold the test's parameters as placeholders.
+    `path` is one path, or several with how often each comes. With a `rate` (requests per second) they are sent at that
+    rate whatever the answers take, else each connection sends its next request after an answer. Paths, the values of
+    `headers` and a `body` of text may hold the test's parameters as placeholders; bytes are sent as they are.
     """
 
-    path: str
+    # Stored baselines hold a digest of its repr: a new field has a default, which the repr leaves out.
+    path: str | tuple[tuple[str, int], ...]
     connections: int
-    generator: Generator | None = None
+    generator: Generator | None
+    method: str = "GET"
+    body: str | bytes = b""
+    headers: tuple[tuple[str, str], ...] = ()
+    rate: float = 0.0
+
+    @property
+    def mix(self) -> tuple[tuple[str, int], ...]:
+        """All paths, each with how often it comes."""
+        return ((self.path, 1),) if isinstance(self.path, str) else self.path
 
 
 class Service(Struct, frozen=True, kw_only=True):
@@ -146,11 +172,26 @@ RoleCounts = tuple[tuple[str, int], ...]
 """Names of roles with their numbers of workers; the first one leads: its calls are the operations."""
 
 
+class Expectation(Expected, frozen=True, kw_only=True):
+    """A known failure of some cells: of these executors, targets, worker counts and labels; empty: of all.
+
+    A label may hold `*` and `?`.
+    """
+
+    executors: tuple[Executor, ...] = ()
+    pythons: tuple[str, ...] = ()
+    workers: tuple[int, ...] = ()
+    cells: tuple[str, ...] = ()
+
+
 class Spec(Struct, frozen=True, kw_only=True):
     """What a decorated test declares, checked; durations in seconds.
 
     If workers have roles, `role_counts` has the roles of each worker count in `workers`; else it is empty. `requires`
-    are requirements installed next to the project, `needs` are programs with the command that installs each.
+    are requirements installed next to the project, `needs` are programs with the command that installs each. `gated`
+    are metrics that gate in this test beyond those of the run. `cores` is the count in `workers` that was written as
+    "cores" (0: none), `cores_named` whether it was written so alone: then the id of its cells is `wcores`. A cell needs
+    `needs_cores`; with `cpus` each worker has a core of its own.
     """
 
     nodeid: str
@@ -167,14 +208,28 @@ class Spec(Struct, frozen=True, kw_only=True):
     warmup: float | None = None
     timeout_s: float | None = None
     thresholds: tuple[Threshold, ...] = ()
+    gated: tuple[str, ...] = ()
     requirements: tuple[Requirement, ...] = ()
+    expectations: tuple[Expectation, ...] = ()
     service: Service | None = None
     requires: tuple[str, ...] = ()
     needs: tuple[tuple[str, str], ...] = ()
+    environments: tuple[Environment, ...] = (Environment(),)
+    cores: int = 0
+    cores_named: bool = False
+    needs_cores: int | None = None
+    cpus: Literal["each"] | None = None
+
+    @property
+    def window_ns(self) -> int:
+        """The window of one iteration; 0 without a duration."""
+        if self.duration_s is None:
+            return 0
+        return max(1, round(min(self.window_s or WINDOW_S, self.duration_s) * 1e9))
 
 
 class Cell(Struct, frozen=True, kw_only=True):
-    """One executor x one target x one set of parameters of one test."""
+    """One executor x one target x one set of parameters of one test; `cores`: as many workers as there are cores."""
 
     nodeid: str
     target: Target
@@ -183,6 +238,13 @@ class Cell(Struct, frozen=True, kw_only=True):
     params: tuple[Param, ...] = ()
     body: BodyKind = "worker"
     roles: RoleCounts = ()
+    environment: Environment = Environment()
+    cores: bool = False
+
+    @property
+    def counted(self) -> bool:
+        """Whether it takes a number of workers."""
+        return self.executor.counted(self.environment)
 
     @property
     def label(self) -> str:
@@ -212,6 +274,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     unsupported: tuple[Unsupported, ...] = ()
 
 
+WINDOW_S = 0.2
+"""The window of an iteration of a test with a duration, where the test sets none."""
 PLACEHOLDERS = ("python", "folder", "workers", "seconds", "port", "scratch")
 """Placeholders in a program's words: the target's python, the test file's folder, the number of workers, the length of
 an iteration in seconds (commands), a free port and an empty folder for this launch (servers)."""

@@ -13,7 +13,8 @@ class Decision(StrEnum):
     """The verdict on one metric of one cell, or on the cell.
 
     BROKEN is a contract that does not hold. SUSPECT is probably regressed, but the time ended before that was decided.
-    UNCHANGED was not measured, because nothing that the cell reads has changed.
+    UNCHANGED was not measured, because nothing that the cell reads has changed. XFAILED regressed or is broken, as
+    @ftgate.expect says; XPASSED is not, although it says so.
     """
 
     PASSED = "passed"
@@ -21,6 +22,8 @@ class Decision(StrEnum):
     REGRESSED = "regressed"
     SUSPECT = "suspect"
     BROKEN = "broken"
+    XFAILED = "xfailed"
+    XPASSED = "xpassed"
     IMPROVED = "improved"
     INCONCLUSIVE = "inconclusive"
     NO_BASELINE = "no baseline"
@@ -92,6 +95,18 @@ class MetricVerdict(Struct, frozen=True, kw_only=True):
     contract: str = ""
 
 
+class Expected(Struct, frozen=True, kw_only=True):
+    """A known failure (REGRESSED or BROKEN), as @ftgate.expect in line `line` of the test's file says.
+
+    If it is `strict`, a pass fails the test.
+    """
+
+    decision: Decision
+    reason: str
+    strict: bool = True
+    line: int = 0
+
+
 Basis = Literal["", "stored", "predicted", "portable", "paired"]
 """What a cell was judged by: the stored launches of this machine, a prediction from stored recordings, the
 machine-independent metrics of another machine's recordings, or its interleaved reference."""
@@ -100,7 +115,8 @@ machine-independent metrics of another machine's recordings, or its interleaved 
 class Verdict(Struct, frozen=True, kw_only=True):
     """The decision on one cell: the worst of its metrics; its basis, and why it is that one.
 
-    `same_code` says that the code has not changed since its baseline's commit.
+    `same_code` says that the code has not changed since its baseline's commit. `expected` is the known failure that
+    made the decision XFAILED or XPASSED.
     """
 
     decision: Decision
@@ -111,3 +127,4 @@ class Verdict(Struct, frozen=True, kw_only=True):
     basis: Basis = ""
     why: str = ""
     same_code: bool = False
+    expected: Expected | None = None

@@ -8,6 +8,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -15,12 +16,16 @@ import pytest
 from ..declare import declaration, plan, reader
 from ..errors import FtgateError
 from ..judge import thresholds
-from ..model import Cell, Source, Spec, Target
+from ..model import Cell, Metric, Source, Spec, Target
 from ..model.targets import parse_target
 from ..runner.api import Declaration
 from .options import thresholds_of, value_of
 
+if TYPE_CHECKING:
+    from ..pythons import DefaultPair
+
 CELL = pytest.StashKey[tuple[Spec, Cell]]()
+DEFAULT = pytest.StashKey["DefaultPair"]()
 
 
 @contextlib.contextmanager
@@ -57,13 +62,39 @@ def _spec(metafunc: pytest.Metafunc, declared: Declaration) -> Spec:
     parametrized = _parametrized(metafunc)
     declaration.check_arguments(declared, source, parametrized, requested)
     declaration.check_placeholders(declared, spec, parametrized)
-    return msgspec.structs.replace(spec, timeout_s=value_of(metafunc.config, "timeout", spec.timeout_s))
+    timeout_s = value_of(metafunc.config, "timeout", spec.timeout_s)
+    known = () if metafunc.config.getoption("runxfail") else spec.expectations
+    return msgspec.structs.replace(spec, timeout_s=timeout_s, gated=gated_by(metafunc.config, spec), expectations=known)
+
+
+AT_A_RATE = "latency_p50"
+"""What gates at a constant rate: the rate itself stays the same until the server cannot keep it."""
+
+
+def gated_by(config: pytest.Config, spec: Spec) -> tuple[str, ...]:
+    """The metrics that a test lets gate itself; the command line and the environment select without them."""
+    named = [each.metric for each in spec.thresholds if each.metric != Metric.RATIO]  # which replaces the time
+    if spec.service is not None and spec.service.load.rate:
+        named = list(dict.fromkeys([*named, AT_A_RATE]))
+    if not named:
+        return ()
+    selected = value_of(config, "metrics")
+    return tuple(name for name in named if name not in selected and name in value_of(config, "metrics", named))
 
 
 def targets(config: pytest.Config, spec: Spec) -> list[Target]:
     """The targets of a test by precedence: command line, environment, decorator, ini, default. Each once."""
-    names: Iterable[str] = value_of(config, "python", spec.pythons)
+    names: Iterable[str] = value_of(config, "python", spec.pythons) or default_pair(config).targets
     return list(dict.fromkeys(parse_target(name) for name in names))
+
+
+def default_pair(config: pytest.Config) -> DefaultPair:
+    """The targets of a run that names none, looked for once."""
+    if DEFAULT not in config.stash:
+        from .. import pythons  # only a run that names no target needs it
+
+        config.stash[DEFAULT] = pythons.default_pair(pythons.required_python(config.rootpath))
+    return config.stash[DEFAULT]
 
 
 def _parametrized(metafunc: pytest.Metafunc) -> dict[str, bool]:
@@ -147,6 +178,8 @@ def _attach(item: pytest.Function) -> None:
         executor=choice.executor,
         workers=choice.workers,
         roles=choice.roles,
+        environment=choice.environment,
+        cores=choice.cores,
         params=tuple(declaration.param_of(declared, spec.source, name, value) for name, value in params.items()),
         body=declaration.body_kind(declared, choice.executor),
     )

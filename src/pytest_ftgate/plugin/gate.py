@@ -16,16 +16,20 @@ import pytest
 
 from ..declare import plan
 from ..errors import FtgateError
-from ..model import Decision, Plan, Report, RowMessage
+from ..model import Decision, Plan, Report, RowMessage, Verdict
 from ..report import json, terminal
 from ..run.config import RunConfig
 from ..run.session import Session
 from . import xdist
-from .collection import CELL
+from .collection import CELL, default_pair
 from .options import thresholds_of, value_of
 from .progress import Progress, mode_of
 
 STRICT = (Decision.INCONCLUSIVE, Decision.UNSUPPORTED, Decision.NO_BASELINE)
+
+
+FAILED = "failed"
+"""In place of the decision of a cell whose pass fails the test: pytest counts and shows it as any other failure."""
 
 
 class Run:
@@ -78,9 +82,13 @@ class Run:
         self.session.collect(planned)
         self.progress.start(len(planned.groups), value_of(self.config, "time"))
 
-    def pytest_report_header(self) -> str:
-        """The seed, with which a run can be repeated."""
-        return f"ftgate: measuring, seed {self.seed} (repeat with --ftgate-seed {self.seed})"
+    def pytest_report_header(self) -> list[str]:
+        """The seed, with which a run can be repeated, and the targets of tests that name none."""
+        lines = [f"ftgate: measuring, seed {self.seed} (repeat with --ftgate-seed {self.seed})"]
+        if not value_of(self.config, "python"):
+            pair = default_pair(self.config)
+            lines.append(f"ftgate: targets {' and '.join(pair.targets)} by default: {pair.why}")
+        return lines
 
     def gate(self, item: pytest.Function) -> None:
         """Measure the item's group unless that is done; fail, skip or pass by its verdict."""
@@ -100,6 +108,10 @@ class Run:
         )
         if row.verdict.decision in self.failing:
             pytest.fail(text, pytrace=False)
+        if row.verdict.decision is Decision.XFAILED:
+            pytest.xfail(terminal.known_text(row.verdict))
+        if _is_strict(row.verdict):
+            pytest.fail(f"[XPASS(strict)] {terminal.known_text(row.verdict)}", pytrace=False)
         if row.verdict.decision is Decision.UNSUPPORTED:
             pytest.skip(row.verdict.reason)
 
@@ -112,7 +124,10 @@ class Run:
         message = item.stash.get(ROW_MESSAGE, None)
         if message is not None and report.when == "call":
             report.__dict__["ftgate"] = msgspec.json.encode(message).decode()
-            report.__dict__["ftgate_decision"] = message.row.verdict.decision.value
+            verdict = message.row.verdict
+            report.__dict__["ftgate_decision"] = FAILED if _is_strict(verdict) else verdict.decision.value
+            if verdict.decision is Decision.XPASSED and report.passed:
+                report.__dict__["wasxfail"] = terminal.known_text(verdict)
         return report
 
     @pytest.hookimpl(tryfirst=True)
@@ -123,6 +138,8 @@ class Run:
         decision = getattr(report, "ftgate_decision", None)
         if decision is None or report.when != "call":
             return None
+        if decision == FAILED:
+            return "failed", "F", ("XPASS(strict)", {"red": True})
         category, letter, word, markup = terminal.STATUS[Decision(decision)]
         return category, letter, (word, markup)
 
@@ -238,6 +255,11 @@ def run_config(config: pytest.Config, seed: int) -> RunConfig:
         test_budget_s=value_of(config, "test_time"),
         timeout_s=value_of(config, "timeout"),
     )
+
+
+def _is_strict(verdict: Verdict) -> bool:
+    """Whether a cell passed although a strict mark says that it does not."""
+    return verdict.decision is Decision.XPASSED and verdict.expected is not None and verdict.expected.strict
 
 
 def _stream(config: pytest.Config) -> Any:

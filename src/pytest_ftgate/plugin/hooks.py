@@ -18,6 +18,7 @@ from .options import check_given, check_values, pytest_addoption, value_of
 __all__ = [
     "pytest_addoption",
     "pytest_configure",
+    "pytest_exception_interact",
     "pytest_generate_tests",
     "pytest_ignore_collect",
     "pytest_pycollect_makeitem",
@@ -81,6 +82,15 @@ def pytest_pycollect_makeitem(name: str, obj: object) -> Generator[None, object,
 
             complete(item)
     return found
+
+
+def pytest_exception_interact(node: object, call: pytest.CallInfo[object], report: object) -> None:
+    """Say what to install where a file cannot be imported here, but only for its targets."""
+    if isinstance(report, pytest.CollectReport) and isinstance(node, pytest.Module) and call.excinfo is not None:
+        from .missing import hint
+
+        if said := hint(node.path, call.excinfo.value.__cause__):
+            report.sections.append(("ftgate", said))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from ..model import Cell, Spec
@@ -14,12 +16,24 @@ def _own_traceback(error: pytest.ExceptionInfo[BaseException]) -> bool:
     return not error.errisinstance((pytest.fail.Exception, pytest.skip.Exception))
 
 
+def _variables(spec: Spec, cell: Cell) -> dict[str, str]:
+    """The environment variables of a cell that runs in this process; a program gets its own when it is started."""
+    if not cell.environment.variables or cell.executor.program is not None:
+        return {}
+    from ..measure.launchers import program_words  # plain runs of other cells do without
+
+    return program_words.workload_variables(cell, spec, sys.executable)
+
+
 def run_once(spec: Spec, cell: Cell) -> None:
     """Pass, skip where the cell is not supported here, or fail with the workload's own traceback."""
     __tracebackhide__ = _own_traceback
     reason = failed = ""
     try:
-        once.once(cell, spec)
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in _variables(spec, cell).items():
+                patch.setenv(name, value)
+            once.once(cell, spec)
     except Unsupported as unsupported:
         reason = str(unsupported)
     except Failure as failure:

@@ -23,11 +23,13 @@ from .environments import (
     prune_environments,
 )
 from .find import InterpreterNotFound, cache_folder, find_interpreter
+from .newest import DefaultPair, default_pair, required_python
 from .provide import InterpreterSource, Provided, provide
 from .uv_tool import UvMissing, find_uv, run_uv
 
 __all__ = [
     "BuildError",
+    "DefaultPair",
     "EnvironmentBroken",
     "InstallError",
     "InterpreterBroken",
@@ -39,6 +41,7 @@ __all__ = [
     "build_key",
     "cache_folder",
     "default_install",
+    "default_pair",
     "describe",
     "ensure_environment",
     "environment_folder",
@@ -50,6 +53,7 @@ __all__ = [
     "hide_from_git",
     "provide",
     "prune_environments",
+    "required_python",
     "run_uv",
     "scrubbed_environment",
     "settings_unsupported",

@@ -26,6 +26,8 @@ GROWTH_LEVEL = 0.9
 """Growth of at least a page per iteration, at this confidence level, is shown by default."""
 WORKERS = 4
 """Up to this many workers' cores are listed one by one."""
+KEPT = 0.95
+"""The share of a constant rate that must be answered: requests under way at the end of a window are not counted."""
 MANY = {"worker": "workers", "child": "children"}
 ROLES = ("tree", "main", "workers", "servers", "others")
 WAITED: dict[WaitsFor, str] = {"lock": "contended", "queue": "waited"}
@@ -110,7 +112,10 @@ def _phases(figures: Figures, style: Style) -> Iterator[str]:
 
 
 def _load(figures: Figures, style: Style) -> list[str]:
-    """`2841 req/s; mean 3.5 ms, p50 3.2 ms, p95 6.1 ms, p99 9.0 ms, max 21 ms; no errors`, of a server."""
+    """`2841 req/s; mean 3.5 ms, p50 3.2 ms, p95 6.1 ms, p99 9.0 ms, max 21 ms; no errors`, of a server.
+
+    Of a constant rate it is `500 of 500 req/s`, or `431 of 500 req/s: behind`.
+    """
     latency = figures.latency
     if latency is None:
         return []
@@ -122,9 +127,15 @@ def _load(figures: Figures, style: Style) -> list[str]:
         ("max", latency.max_ns),
     )
     times = [f"{name} {units.time(ns, unicode=style.unicode, digits=2)}" for name, ns in spans]
-    rate = [] if figures.ops_per_s is None else [f"{_whole(figures.ops_per_s)} req/s"]
+    rate = [] if figures.ops_per_s is None else [_rate(figures.ops_per_s, latency.asked_per_s)]
     errors = f"{latency.errors or 'no'} error{'' if latency.errors == 1 else 's'}"
     return _line("load", grouped(rate, times, [errors]), style)
+
+
+def _rate(per_s: float, asked_per_s: float) -> str:
+    if not asked_per_s:
+        return f"{_whole(per_s)} req/s"
+    return f"{_whole(per_s)} of {_whole(asked_per_s)} req/s{': behind' if per_s < KEPT * asked_per_s else ''}"
 
 
 def _whole(per_s: float) -> str:
@@ -137,6 +148,8 @@ def _whole(per_s: float) -> str:
 
 def _sites(figures: Figures, style: Style) -> list[str]:
     """One line per site, the worst first, locks before queues; the first line has the overhead of the probe."""
+    if figures.no_locks:
+        return _line("lock", [f"no figures: {figures.no_locks}"], style)
     if figures.lock_wait_share is None and not figures.sites:
         return []
     cost = _cost("probe", figures.lock_cost, style)
@@ -214,7 +227,9 @@ def _scaling(row: Row, style: Style) -> list[str]:
         aside.append("more than linear: does the body split its work?")
     elif figures.serial_fraction is not None and figures.serial_fraction >= 0:
         aside.append(f"serial fraction {units.whole_share(figures.serial_fraction)}")
-    text = f"{units.ratio(figures.scaling.value)}{ends} of {row.cell.workers}"
+    value = figures.scaling.value
+    times = units.ratio_below(value, 1) if value < 1 else units.ratio(value)
+    text = f"{times}{ends} of {row.cell.workers}"
     return _line("scaling", [text + (f" ({', '.join(aside)})" if aside else "")], style)
 
 

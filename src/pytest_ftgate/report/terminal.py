@@ -48,6 +48,8 @@ STATUS: dict[Decision, Status] = {
     Decision.REGRESSED: Status("regressed", "R", "REGRESSED", {"red": True}),
     Decision.SUSPECT: Status("suspect", "S", "SUSPECT", {"red": True}),
     Decision.BROKEN: Status("broken", "B", "BROKEN", {"red": True}),
+    Decision.XFAILED: Status("xfailed", "x", "XFAIL", {"yellow": True}),
+    Decision.XPASSED: Status("xpassed", "X", "XPASS", {"yellow": True}),
     Decision.IMPROVED: Status("improved", "I", "IMPROVED", {"green": True}),
     Decision.INCONCLUSIVE: Status("inconclusive", "?", "INCONCLUSIVE", {"yellow": True}),
     Decision.NO_BASELINE: Status("no baseline", "n", "NO BASELINE", {"yellow": True}),
@@ -68,13 +70,17 @@ WORST_FIRST = (
     Decision.BROKEN,
     Decision.SUSPECT,
     Decision.ERROR,
+    Decision.XPASSED,
     Decision.INCONCLUSIVE,
+    Decision.XFAILED,
     Decision.IMPROVED,
     Decision.PASSED,
     Decision.UNCHANGED,
     Decision.NO_BASELINE,
     Decision.UNSUPPORTED,
 )
+TOGETHER = (Decision.UNSUPPORTED, Decision.XFAILED)
+"""Cells of these decisions have one line for each reason."""
 LAYOUTS = tuple(
     tuple(layout.split())
     for layout in (
@@ -224,8 +230,8 @@ def _table(table: Table, style: Style) -> list[str]:
     findings: list[str] = []
     for decision in WORST_FIRST:
         rows = [row for row in table.rows if row.verdict.decision is decision]
-        if decision is Decision.UNSUPPORTED:
-            findings += _unsupported(rows, style)
+        if decision in TOGETHER and (style.verbosity <= 0 or decision is Decision.UNSUPPORTED):
+            findings += _by_reason(rows, style)
         else:
             findings += [line for row in rows for line in _finding(row, style)]
     named = (
@@ -388,7 +394,9 @@ def _finding(row: Row, style: Style) -> list[str]:
         case Decision.INCONCLUSIVE | Decision.IMPROVED:
             return _measured(row, style)
         case Decision.UNSUPPORTED:
-            return _unsupported([row], style)
+            return _by_reason([row], style)
+        case Decision.XPASSED | Decision.XFAILED:
+            return _known(row, style)
         case Decision.PASSED if style.verbosity > 0:
             return _measured(row, style)
     return []
@@ -485,16 +493,34 @@ def _failed(row: Row, style: Style) -> list[str]:
     return lines + [f"      {style.paint(bar, 'dim')} {line}" for line in kept]
 
 
-def _unsupported(rows: Sequence[Row], style: Style) -> list[str]:
+def _by_reason(rows: Sequence[Row], style: Style) -> list[str]:
     """A line for each reason, with the cells it holds for."""
-    cells: dict[str, list[str]] = {}
+    cells: dict[tuple[Decision, str], list[str]] = {}
     for row in rows:
-        cells.setdefault(row.verdict.reason or "it cannot run here", []).append(row.cell.label)
+        reason = known_text(row.verdict) or row.verdict.reason or "it cannot run here"
+        cells.setdefault((row.verdict.decision, reason), []).append(row.cell.label)
     lines: list[str] = []
-    for reason, labels in cells.items():
-        lines += _worded(Decision.UNSUPPORTED, ", ".join(labels), style)
+    for (decision, reason), labels in cells.items():
+        lines += _worded(decision, ", ".join(labels), style)
         lines += wrapped(plain(reason), style, indent=6)
     return lines
+
+
+def _known(row: Row, style: Style) -> list[str]:
+    """A known failure: what was expected, and with -v what was measured."""
+    heading, *measured = _measured(row, style)
+    return [heading, *wrapped(known_text(row.verdict), style, indent=6), *(measured if style.verbosity > 0 else [])]
+
+
+def known_text(verdict: Verdict) -> str:
+    """`broken, as expected: the reason`; empty for a cell of which nothing was expected."""
+    expected = verdict.expected
+    if expected is None:
+        return ""
+    if verdict.decision is Decision.XFAILED:
+        return plain(f"{expected.decision}, as expected: {expected.reason}")
+    mended = f"expected {expected.decision}, passed: remove the mark in line {expected.line}"
+    return plain(f"{mended} ({expected.reason})")
 
 
 # ---- lines

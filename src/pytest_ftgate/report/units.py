@@ -6,6 +6,7 @@ import math
 from typing import NamedTuple
 
 from ..model import Interval
+from ..text import apart
 
 DIGITS = 3
 
@@ -112,6 +113,12 @@ def ratio(value: float) -> str:
     return f"{_fixed(value, _ratio_decimals(value))}x"
 
 
+def ratio_below(value: float, limit: float) -> str:
+    """A ratio that is said to be below a limit, with the digits that show it: `0.997x` of 1 and not `1.00x`."""
+    decimals = _ratio_decimals(value)
+    return apart(value, limit, lambda each, more: f"{_fixed(each, decimals + more)}x")[0]
+
+
 def ratio_ends(interval: Interval) -> str:
     """The ends of an interval of ratios with the decimals of its value: `[1.01, 1.05]`."""
     decimals = _ratio_decimals(interval.value)
@@ -171,10 +178,8 @@ def level(value: float) -> str:
 
 
 def p_value(p: float) -> str:
-    """`p = 0.0002`, `p = 0.034`; below one in ten thousand `p < 0.0001`."""
-    if p < 0.0001:
-        return "p < 0.0001"
-    return f"p = {p:.4f}" if p < 0.001 else f"p = {p:.2g}"
+    """`p = 0.00021`, `p = 0.034`, with the digits of a reason's; below one in ten thousand `p < 0.0001`."""
+    return "p < 0.0001" if p < 0.0001 else f"p = {p:.2g}"
 
 
 def span(seconds: float) -> str:

@@ -34,8 +34,9 @@ def interpreters_of(tables: Iterable[Table]) -> tuple[Interpreter, ...]:
     by_key: dict[str, Interpreter] = {}
     for table in tables:
         for row in table.rows:
-            if row.sample is not None:
-                by_key.setdefault(row.sample.key, row.sample.interpreter)
+            for sample in (row.sample, row.sample and row.sample.reference):
+                if sample is not None:
+                    by_key.setdefault(sample.key, sample.interpreter)
     return tuple(by_key.values())
 
 

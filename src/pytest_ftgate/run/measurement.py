@@ -5,8 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from ..errors import FtgateError
-from ..judge import disturbance, figures
+from ..judge import disturbance, expectations, figures
 from ..judge.judge import ComparedWith, Judge, doubted, missed, unchanged
+from ..measure import cores
+from ..measure.cell_run import PreparedTarget
 from ..measure.conditions import ConditionsMonitor
 from ..model import (
     Cell,
@@ -25,6 +27,7 @@ from ..store import names
 from . import git, worktrees
 from .phase import ActivePhase, Phase, PhaseStarter
 from .resources import Resources
+from .targets import same, unavailable
 from .unchanged import Checked
 
 
@@ -100,27 +103,45 @@ class Measurement:
         self.phases = []
 
     def rows(self) -> list[Row]:
-        """All cells' rows, in their order, with the conditions; what these may explain is in doubt."""
+        """All cells' rows, in their order, with the conditions; what these may explain is in doubt.
+
+        What is known to fail is marked as such.
+        """
         rows = (self.by_nodeid[cell.nodeid] for cell in self.group.cells)
-        return [
+        judged = [
             row if row.sample is None else msgspec.structs.replace(self._doubted(row), conditions=self.conditions)
             for row in rows
+        ]
+        known = self.group.spec.expectations
+        return [
+            msgspec.structs.replace(row, verdict=expectations.applied(row.verdict, row.cell, known)) for row in judged
         ]
 
     # -- phases ------------------------------------------------------------------------------------------------
 
     def _row_unmeasured(self, cell: Cell, pair: worktrees.Pair | None) -> Row | None:
-        """The row of a cell without an interpreter, or with a baseline that cannot be read; None for all others."""
+        """The row of a cell without its cores, its interpreter or a readable baseline; None for all others."""
+        if reason := cores.lacking(cell, self.group.spec):
+            return _unsupported_row(cell, reason)
         checkout = pair.changed if pair else None
         lookup = self.resources.targets.lookup(cell, self.group.spec.requires, checkout)
         if lookup.target is None:
             if lookup.failed:
                 return failed_row(cell, first_line(lookup.reason), lookup.reason)
             return _unsupported_row(cell, lookup.reason)
-        if cell.executor.kind == "interpreters" and lookup.target.interpreter.version.startswith("3.13"):
-            return _unsupported_row(cell, "sub-interpreters need CPython 3.14 or newer")
+        if reason := unavailable(cell, lookup.target.interpreter) or self._is_reference(cell, lookup.target, pair):
+            return _unsupported_row(cell, reason)
         stored = None if pair else self.resources.stored.entry(self.group, cell)
         return failed_row(cell, "its baseline cannot be read", str(stored)) if isinstance(stored, FtgateError) else None
+
+    def _is_reference(self, cell: Cell, target: PreparedTarget, pair: worktrees.Pair | None) -> str:
+        """Why there is nothing to compare a cell with: its target is the reference itself; empty if it is not."""
+        if pair is None or not pair.reference.python:
+            return ""
+        other = self.resources.targets.lookup(cell, self.group.spec.requires, pair.reference).target
+        if other is None or not same(cell, target, pair.reference, other):
+            return ""
+        return f"{cell.target.spec} is {pair.reference.label} itself, with which the targets are compared"
 
     @property
     def _own_left_s(self) -> float:

@@ -19,6 +19,7 @@ from ..store import names
 from . import git, worktrees
 from .cells import one_per_target
 from .resources import Resources
+from .targets import target_of, unavailable
 
 LEAST_ROUNDS = 5
 """Rounds for which iterations are given up if the budget is small."""
@@ -112,7 +113,13 @@ class PhaseStarter:
         targets = self._targets(pair.reference)
         _check_versions(pair, targets, changed)
         cells = (cell for cell in self.phase.cells if self._compared_with(cell).basis)
-        return {cell.nodeid: Reference(spec=spec, target=targets[cell.target.spec]) for cell in cells}
+        replace, there = msgspec.structs.replace, pair.reference
+        return {
+            cell.nodeid: Reference(
+                cell=replace(cell, target=target_of(cell, there)), spec=spec, target=targets[cell.target.spec]
+            )
+            for cell in cells
+        }
 
     def _compared_with(self, cell: Cell) -> ComparedWith:
         if self.phase.pair is None:
@@ -120,10 +127,13 @@ class PhaseStarter:
         reference = self.phase.pair.reference
         if worktrees.lacks(reference, names.split_nodeid(cell.nodeid)[0]):
             return ComparedWith(why=f"{reference.label} has no such test")
+        there = self.resources.targets.prepared(cell, self.group.spec.requires, reference)
+        if why := unavailable(cell, there.interpreter):
+            return ComparedWith(why=f"{reference.label} cannot run it: {why}")
         return ComparedWith(
             basis="paired",
             why=self.phase.why,
-            baseline=reference.label,
+            baseline=worktrees.described(reference, self.group.spec.requires),
             commit=reference.commit,
             judged=cell.nodeid in self.phase.judged,
         )
@@ -131,12 +141,13 @@ class PhaseStarter:
     def _policy(self) -> Policy:
         """After a screen only the metrics that missed are judged: no other kind of launch is needed."""
         policy, wanted = self.resources.policy, self.phase.metrics
+        names = (*policy.metrics, *self.group.spec.gated)
         if wanted is None:
-            return policy
+            return msgspec.structs.replace(policy, metrics=names)
         # On another machine the time was screened by its ratio.
         if Metric.RATIO in wanted:
             wanted |= {Metric.WALL}
-        return msgspec.structs.replace(policy, metrics=tuple(each for each in policy.metrics if each in wanted))
+        return msgspec.structs.replace(policy, metrics=tuple(each for each in names if each in wanted))
 
 
 def _check_versions(

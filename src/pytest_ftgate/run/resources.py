@@ -73,8 +73,9 @@ class Resources(NamedTuple):
 def hypotheses_of(plan: Plan, config: RunConfig, stored: StoredBaselines) -> int:
     """How many tests may raise a false alarm in a run: whatever gates of every cell that is compared."""
     return sum(
-        hypotheses(group.spec, config.metrics, cell, group.cells, bool(config.against) or stored.has_any(group, cell))
+        hypotheses(group.spec, names, cell, group.cells, bool(config.against) or stored.has_any(group, cell))
         for group in plan.groups
+        for names in [(*config.metrics, *group.spec.gated)]
         for cell in group.cells
     )
 

@@ -22,7 +22,7 @@ ABSENT: Final = "absent"
 IS_FOLDER: Final = "folder"
 _PLACED: Final = frozenset((reads.FILE, reads.FOLDER, reads.MODULE, reads.WRITTEN))
 _BYTECODE: Final = re.compile(r"(?:(.*)/)?__pycache__/([^/]+?)\.[^/.]+(?:\.opt-\d)?\.pyc(?:\.\d+)?")
-_AT_START: Final = ("*.pth", "__editable__*", "*customize.py")
+_AT_START: Final = ("*.pth", "*.start", "__editable__*", "*customize.py")  # .start: since 3.15, PEP 829
 _LOADED: Final = 2
 _ZEROS: Final = 8
 """Of a section of a shared library: a flag, and a kind that has no content in the file."""

@@ -49,7 +49,8 @@ class StoredBaselines:
             key, entry = self._newest_elsewhere(group, cell)
             why = f"recorded on another machine or build ({key}): machine-independent metrics are compared"
         if entry is None:
-            return ComparedWith(why="nothing is stored for it; record it with --ftgate-update")
+            which = f" with {cell.workers} workers, the cores of this machine" if cell.cores else ""
+            return ComparedWith(why=f"nothing is stored for it{which}; record it with --ftgate-update")
         newest = entry.recordings[-1]
         test = names.split_nodeid(cell.nodeid)[0]
         executor = executor_cell(cell, group.cells, group.spec.executors[0])
@@ -128,6 +129,8 @@ class StoredBaselines:
     def _newest_elsewhere(self, group: Group, cell: Cell) -> tuple[str, schema.StoredCell | None]:
         """The newest entry of another machine: of the same build if there is one, else of any."""
         entries, build = self._entries(cell), self._build(group, cell)
+        if cell.cores:  # of a machine with another number of cores nothing can be compared
+            entries = {key: entry for key, entry in entries.items() if entry.recordings[-1].workers == cell.workers}
         same = {key: entry for key, entry in entries.items() if key.partition("/")[2] == build}
         by_age = sorted((same or entries).items(), key=lambda item: item[1].recordings[-1].recorded_at)
         return by_age[-1] if by_age else ("", None)

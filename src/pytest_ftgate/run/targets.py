@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ from ..measure.cell_run import PreparedTarget
 from ..measure.run_context import Listener
 from ..measure.watch import self_test
 from ..model import Cell, Interpreter, Struct, Target
+from ..model.targets import parse_target
 from ..pythons import InterpreterNotFound
 from . import worktrees
 from .folder import RunFolder
@@ -38,10 +40,11 @@ class Targets:
 
     def lookup(self, cell: Cell, requires: tuple[str, ...], checkout: Checkout | None = None) -> TargetLookup:
         """The target of a cell, in an environment with the project, or a checkout of it, and what its test requires."""
-        key = (cell.target.spec, "" if checkout is None else f"{checkout.root} {checkout.install}", requires)
+        target = target_of(cell, checkout)
+        key = (target.spec, "" if checkout is None else f"{checkout.root} {checkout.install}", requires)
         if key not in self._lookups:
             try:
-                self._lookups[key] = self._prepare(cell.target, requires, checkout)
+                self._lookups[key] = self._prepare(target, requires, checkout)
             except FtgateError as error:
                 self._lookups[key] = TargetLookup(reason=str(error), failed=True)
         return self._lookups[key]
@@ -75,10 +78,11 @@ class Targets:
         root = self.folder.root
         project = root if checkout is None else checkout.project
         install = pythons.default_install(project) if self.install is None else self.install
+        everything = (*install, *requires)
         if checkout is not None:
-            install = worktrees.install_of(install, root, checkout)
+            everything = worktrees.install_of(install, root, checkout, requires)
         return pythons.ensure_environment(
-            interpreter, root=self.folder.path / "envs", project=project, install=(*install, *requires)
+            interpreter, root=self.folder.path / "envs", project=project, install=everything
         )
 
     def _waits_unavailable(self, prepared: PreparedTarget, gil: str | None) -> str:
@@ -90,3 +94,23 @@ class Targets:
             self.folder.path / "selftests",
             environment=prepared.environment,
         )
+
+
+def target_of(cell: Cell, checkout: Checkout | None) -> Target:
+    """The target that runs a cell on a side: its own, unless that side has another interpreter."""
+    return parse_target(checkout.python) if checkout is not None and checkout.python else cell.target
+
+
+def unavailable(cell: Cell, interpreter: Interpreter) -> str:
+    """What a cell needs and an interpreter does not have; empty if it has all."""
+    if cell.executor.kind == "interpreters" and interpreter.version.startswith("3.13."):
+        return f"sub-interpreters need CPython 3.14 or newer, and this is {interpreter.name}"
+    return ""
+
+
+def same(cell: Cell, one: PreparedTarget, checkout: Checkout, other: PreparedTarget) -> bool:
+    """Whether a cell's target (`one`) and that of a side (`other`) are one interpreter with the same settings."""
+    executables = (os.path.realpath(each.interpreter.executable) for each in (one, other))
+    switches = [(each.interpreter.gil_enabled, each.interpreter.jit_enabled) for each in (one, other)]
+    intervals = {each.settings.switchinterval_ns for each in (cell.target, target_of(cell, checkout))}
+    return len(set(executables)) == len(set(switches)) == len(intervals) == 1

@@ -18,9 +18,13 @@ from typing import Final
 
 import filelock
 import msgspec
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
 
 from .. import pythons
+from ..errors import FtgateError
 from ..model import Spec, Struct
+from ..model.targets import is_path, parse_target
 from ..pythons import prune_environments
 from ..store import unused
 from .git import (
@@ -39,10 +43,11 @@ from .git import (
 
 KEPT_WORKTREES: Final = 6
 """Worktrees that stay for the next run; a comparison uses two."""
+PYTHON: Final = "python:"
 IN_USE_S: Final = 3600.0
 """A worktree used more recently may be another run's, and stays."""
 FOLDER_DIGITS: Final = 12
-_HOW: Final = f"{OPTION} takes a branch, a tag, a commit, merge-base or dist:NAME==VERSION"
+_HOW: Final = f"{OPTION} takes a branch, a tag, a commit, merge-base, dist:NAME==VERSION or python:TARGET"
 _BASES: Final = ("GITHUB_BASE_REF", "CI_MERGE_REQUEST_TARGET_BRANCH_NAME")
 _DISTRIBUTION: Final = re.compile(
     r"(?P<name>[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?)(?:\[[a-z0-9._, -]*\])?"  # PEP 508
@@ -67,7 +72,9 @@ class Pair(Struct, frozen=True, kw_only=True):
 
 
 def pair(root: Path, against: str, folder: Path, *, environ: Mapping[str, str] = os.environ) -> Pair:
-    """Both sides of `--ftgate-against`, checked out: `against` is a revision, `merge-base` or `dist:NAME==VERSION`.
+    """Both sides of `--ftgate-against`, checked out.
+
+    `against` is a revision, `merge-base`, `dist:NAME==VERSION` or `python:TARGET`.
 
     `root` is the project's, `folder` its `.ftgate`; worktrees are in `<folder>/worktrees`. Concurrent runs wait for
     each other. If HEAD is the merge base itself and nothing was edited, the reference is the commit before. Raises
@@ -75,6 +82,8 @@ def pair(root: Path, against: str, folder: Path, *, environ: Mapping[str, str] =
     """
     if against.startswith("dist:"):
         return _distributions(root, against.removeprefix("dist:"))
+    if against.startswith(PYTHON):
+        return _interpreters(root, against.removeprefix(PYTHON))
     repository = Repository(root)
     label, commit = _reference(repository, against, environ)
     try:
@@ -202,6 +211,23 @@ def _distributions(root: Path, wanted: str) -> Pair:
     requirement, here = "".join(wanted.split()), str(root.resolve())
     return Pair(
         reference=Checkout(label=requirement, commit="", root=here, install=(requirement,)),
+        changed=Checkout(label="as installed", commit="", root=here),
+    )
+
+
+def _interpreters(root: Path, wanted: str) -> Pair:
+    """The same files on both sides; the reference's run with one interpreter, whatever the target of a cell."""
+    try:
+        target = parse_target(wanted)
+        interpreter = pythons.find_interpreter(target)
+    except FtgateError as error:
+        raise AgainstError(f"{OPTION} {PYTHON}{wanted}: {error}") from error
+    if unsupported := pythons.settings_unsupported(interpreter, target.settings):
+        raise AgainstError(f"{OPTION} {PYTHON}{wanted}: {unsupported}")
+    place, settings = f" ({target.request})" if is_path(target.request) else "", target.spec[len(target.request) :]
+    here = str(root.resolve())
+    return Pair(
+        reference=Checkout(label=f"{interpreter.name}{settings}{place}", commit="", root=here, python=target.spec),
         changed=Checkout(label="as installed", commit="", root=here),
     )
 
@@ -396,12 +422,52 @@ def relocated(spec: Spec, old_root: Path, checkout: Checkout) -> Spec:
     return msgspec.structs.replace(spec, source=source)
 
 
-def install_of(arguments: Iterable[str], old_root: Path, checkout: Checkout) -> tuple[str, ...]:
-    """Install arguments for a checkout, with its own last.
+def install_of(
+    arguments: Iterable[str], old_root: Path, checkout: Checkout, requires: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """Install arguments for a checkout and a test's `requires`, with the checkout's own last.
 
-    An absolute path in the repository is moved to the checkout; a relative one that leads out of it is not.
+    An absolute path in the repository is moved to the checkout; a relative one that leads out of it is not. A version
+    that the checkout asks for takes the place of other requirements of the same distribution, and their extras.
     """
-    return (*(revision_argument(argument, old_root.resolve(), checkout) for argument in arguments), *checkout.install)
+    moved = (revision_argument(argument, old_root.resolve(), checkout) for argument in arguments)
+    others = (*moved, *requires)
+    replaced = _replaced(others, checkout.install)
+    kept = [word for number, word in enumerate(others) if number not in replaced]
+    if not replaced:
+        return (*kept, *checkout.install)
+    extras = set().union(*(requirement.extras for requirement in replaced.values()))
+    return (*kept, *(_with_extras(word, extras) for word in checkout.install))
+
+
+def described(checkout: Checkout, requires: Iterable[str]) -> str:
+    """The label of a checkout, with what of a test's `requires` its version takes the place of."""
+    replaced = _replaced(tuple(requires), checkout.install)
+    if not replaced:
+        return checkout.label
+    return f"{checkout.label} in place of {', '.join(map(str, replaced.values()))} (requires=)"
+
+
+def _replaced(words: tuple[str, ...], wanted: tuple[str, ...]) -> dict[int, Requirement]:
+    """Position -> requirement, of the words that require a distribution of which `wanted` names a version."""
+    names = {canonicalize_name(Requirement(word).name) for word in wanted}
+    found = {}
+    for number, word in enumerate(words if names else ()):
+        if number and words[number - 1].startswith("-") and "=" not in words[number - 1]:
+            continue  # the value of an option
+        try:
+            requirement = Requirement(word)
+        except InvalidRequirement:
+            continue
+        if canonicalize_name(requirement.name) in names:
+            found[number] = requirement
+    return found
+
+
+def _with_extras(word: str, extras: set[str]) -> str:
+    requirement = Requirement(word)
+    requirement.extras |= extras
+    return str(requirement)
 
 
 def lacks(checkout: Checkout, test: str) -> bool:

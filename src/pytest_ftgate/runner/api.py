@@ -55,6 +55,10 @@ class ExecutorToken:
         """The same executor with the given start methods."""
         return ExecutorToken(self.kind, methods)
 
+    def names(self, kind: str, qualifier: str | None) -> bool:
+        """Whether it stands for an executor, which has a start method or a name to tell it from others of its kind."""
+        return self.kind == kind and (not self.methods or qualifier in self.methods)
+
     def __repr__(self) -> str:
         inner = ", ".join(map(repr, self.methods))
         return f"{self.kind}({inner})" if inner else self.kind
@@ -113,6 +117,10 @@ class CommandToken(ExecutorToken):
         self.argv = argv
         self.options = options
 
+    def names(self, kind: str, qualifier: str | None) -> bool:
+        """Whether it stands for an executor: a program of this name."""
+        return kind in ("command", "server") and self.name == qualifier
+
     def __repr__(self) -> str:
         return f"command({self.name!r})"
 
@@ -137,10 +145,12 @@ class LoadToken:
         self.options = options
 
 
-def load(path: str, **options: Any) -> LoadToken:
+def load(path: Any, **options: Any) -> LoadToken:
     """The load of `@ftgate.serve`: requests for `path` over `connections` (10) at once.
 
-    `generator` is "wrk" or "oha" (default: the first one that is installed).
+    `path` may be a list of paths, or a dict of paths and how often each comes. `method` is GET, or POST with a `body`
+    (text or bytes); `headers` is a dict. With `rate` that many requests are sent in a second whatever the answers take.
+    `generator` is "wrk" or "oha" (default: the first one that is installed; `rate` needs oha).
     """
     return LoadToken(path, options)
 
@@ -208,7 +218,7 @@ class Declaration:
         """The body that a cell of this executor runs: the last matching variant, else the test itself."""
         body: Callable[..., Any]
         for executors, body in reversed(self.variants):
-            if any(_fits(token, kind, method) for token in executors):
+            if any(token.names(kind, method) for token in executors):
                 return body
         return self.body
 
@@ -224,17 +234,12 @@ class Declaration:
     def role_for(self, name: str, kind: str, method: str | None) -> Callable[..., Any] | None:
         """The body of a role that does not lead: the last one for this executor, else the last one for all."""
         of_role = [(executors, body) for role, executors, body in reversed(self.roles) if role == name]
-        fitting = (body for executors, body in of_role if any(_fits(token, kind, method) for token in executors))
+        fitting = (body for executors, body in of_role if any(token.names(kind, method) for token in executors))
         return next(fitting, next((body for executors, body in of_role if not executors), None))
 
 
-def _fits(token: Any, kind: str, method: str | None) -> bool:
-    fits: bool = token.kind == kind and (not token.methods or method in token.methods)
-    return fits
-
-
 class Note:
-    """The arguments of `@ftgate.require` or `@ftgate.gate` as written, and the line of the decorator."""
+    """The arguments of `@ftgate.require`, `@ftgate.gate` or `@ftgate.expect` as written, and the decorator's line."""
 
     __slots__ = ("args", "decorator", "kwargs", "line")
 
@@ -310,6 +315,29 @@ class Ftgate:
         note = Note("require", expressions, metrics, sys._getframe(1).f_lineno)
         if len(expressions) == 1 and not metrics and hasattr(expressions[0], "__code__"):
             return note(expressions[0])  # type: ignore[type-var,return-value]  # written without parentheses: an error at collection
+        return note
+
+    def expect(
+        self,
+        decision: str,
+        *executors: ExecutorToken,
+        reason: Any = None,
+        strict: Any = True,
+        pythons: Any = None,
+        workers: Any = None,
+        cells: Any = None,
+    ) -> Callable[[Body], Body]:
+        """A known failure: cells of this test are "regressed" or "broken" for the given `reason`, and fail no run.
+
+        The cells are those of the given executors, `pythons` (targets), `workers` (numbers) and `cells` (ids with `*`
+        and `?`, such as "3.14t-threads-*"); all of them by default. A cell that passes all the same fails, unless
+        `strict` is False. May be used several times; of two marks of a cell for one decision the first one counts. A
+        wrong argument is an error at collection.
+        """
+        chosen = {"strict": strict, "pythons": pythons, "workers": workers, "cells": cells}
+        note = Note("expect", (decision, *executors), {"reason": reason, **chosen}, sys._getframe(1).f_lineno)
+        if hasattr(decision, "__code__"):
+            return note(decision)  # type: ignore[type-var,return-value]  # written without parentheses: an error at collection
         return note
 
     def gate(self, metric: str, *, margin: Any = None, effect: Any = None, floor: Any = None) -> Callable[[Body], Body]:

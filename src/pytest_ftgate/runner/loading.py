@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     # roles (pairs of a name and a number of workers, whose sum is `workers`; the first leads; empty: none),
     # switch_s, control (what replaces the workload: "burn" or "empty", else ""), gil_note (a file that a pool's
     # worker writes if it ends with the GIL, or None), stacks (a folder for files of stacks and the signal that asks for
-    # them, or None), held (a file for held iterations; only where they are asked for).
+    # them, or None), held (a file for held iterations; only where they are asked for), cpus (the CPU of each worker;
+    # empty: none is pinned).
     Setup = dict[str, Any]
 
 

@@ -288,7 +288,5 @@ def main(argv: list[str]) -> int:
         reason = f"its figures cannot be written: {error}"
         _write_result(job["result"], {**result, "error": {"reason": reason, "detail": ""}, "launch": {}})
     control.send({"event": "closed"})
-    # Before this process ends, the controller looks for children that were left behind.
-    control.receive()
     sys.stdout.flush()
     return 0

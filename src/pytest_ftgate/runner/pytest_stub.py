@@ -1,7 +1,8 @@
 """A stub of pytest for the measured process, which must not load the real one.
 
-A workload's module may use `pytest.mark`, `pytest.param`, `pytest.fixture`, `pytest.skip` and `pytest.importorskip` at
-import; any other function raises Failure when it is called.
+A workload's module may use `pytest.mark`, `pytest.param` and `pytest.fixture` at import, and `skip`, `importorskip`,
+`fail`, `xfail`, `raises` and `approx` anywhere. Any other function loads the real pytest when it is called, where the
+target's environment has it, and else raises Failure.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ import sys
 from types import ModuleType
 
 from .protocol import Failure, Unsupported
+
+STANDS_FOR = "8.0.0"
+PARTS = ("approx", "fail", "raises")
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,26 +48,59 @@ def _param(*values: Any, **_: Any) -> tuple[Any, ...]:
     return values
 
 
-def _importorskip(name: str, *_: Any, **__: Any) -> ModuleType:
+def _importorskip(name: str, minversion: str | None = None, reason: str | None = None, **_: Any) -> ModuleType:
     import importlib
 
     try:
-        return importlib.import_module(name)
+        module = importlib.import_module(name)
     except ImportError as error:
-        raise Unsupported(f"pytest.importorskip: {error}") from error
+        raise Unsupported(f"pytest.importorskip: {reason or error}") from error
+    version = getattr(module, "__version__", "0")
+    if minversion is not None and _numbers(version) < _numbers(minversion):
+        raise Unsupported(reason or f"pytest.importorskip: {name} {version} is installed, {minversion} is required")
+    return module
+
+
+def _numbers(version: str) -> list[int]:
+    import re
+
+    return [int(number) for number in re.findall(r"\d+", version.partition("+")[0])]
 
 
 def _skip(reason: str = "", **_: Any) -> None:
     raise Unsupported(f"pytest.skip: {reason}")
 
 
-def _missing(name: str) -> Callable[..., Any]:
-    def absent(*args: Any, **kwargs: Any) -> Any:
-        raise Failure(
-            f"pytest.{name} was called inside the measured process, where pytest is not loaded: use plain asserts"
-        )
+def _xfail(reason: str = "") -> None:
+    raise Unsupported(f"pytest.xfail: {reason}")
 
-    return absent
+
+def _real(name: str) -> Callable[..., Any]:
+    """A function of the real pytest, which is loaded when it is called."""
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        from .pytest_parts import load
+
+        try:
+            real = load()
+        except ImportError:
+            raise Failure(
+                f"pytest.{name} was called inside the measured process, whose environment has no pytest: use plain "
+                "asserts, or add requires=['pytest'], which the workload then loads as part of what is measured"
+            ) from None
+        return getattr(real, name)(*args, **kwargs)
+
+    return called
+
+
+def _version() -> str:
+    """The version of the pytest that is installed for the target; without one the oldest that the plugin runs with."""
+    import importlib
+
+    try:
+        return str(importlib.import_module("_pytest._version").version)
+    except ImportError:
+        return STANDS_FOR
 
 
 def _nothing(*_: Any, **__: Any) -> None:
@@ -80,6 +117,8 @@ def install() -> None:
     if "pytest" in sys.modules:
         return
     module = ModuleType("pytest", __doc__)
+    # `find_spec` raises for a module that has none.
+    module.__spec__ = type(sys.__spec__)("pytest", None, origin=__file__)
     module.__dict__.update(
         mark=_Marks(),
         param=_param,
@@ -87,13 +126,26 @@ def install() -> None:
         hookimpl=_identity,
         importorskip=_importorskip,
         skip=_skip,
+        xfail=_xfail,
         register_assert_rewrite=_nothing,
     )
 
     def __getattr__(name: str) -> Any:
+        if name in PARTS:
+            from . import pytest_parts
+
+            return getattr(pytest_parts, name)
+        if name == "__version__":
+            return _version()
+        if name == "version_tuple":
+            return tuple(int(part) if part.isdigit() else part for part in _version().split("."))
         if name.startswith("__"):
             raise AttributeError(name)
-        return _class(name) if name[:1].isupper() else _missing(name)
+        return _class(name) if name[:1].isupper() else _real(name)
 
     module.__dict__["__getattr__"] = __getattr__
     sys.modules["pytest"] = module
+
+
+for _function in (_skip, _xfail):
+    _function.Exception = Unsupported  # type: ignore[attr-defined]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from .protocol import Failure
 
 TYPE_CHECKING = False
@@ -9,13 +11,19 @@ if TYPE_CHECKING:
     from typing import Any
 
 SHORT = 200
+MANY = 1000
+"""Elements of a larger array are compared by the hash of their bytes."""
 
 
 def canonical(value: Any) -> str:
     """A text that is the same for equal plain values in any process, with any hash seed, on any interpreter.
 
-    Raises Failure for a value that is not plain: its repr may hold an address, or its order may vary.
+    Arrays and scalars of numpy are written with their dtype. Raises Failure for a value that is not plain: its repr may
+    hold an address, or its order may vary.
     """
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
+        return _of_numpy(value, numpy)
     if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
         return repr(value) if type(value) in _EXACT else f"{type(value).__name__}:{value!r}"
     if isinstance(value, (list, tuple)):
@@ -32,6 +40,22 @@ def canonical(value: Any) -> str:
         f"the result holds a {type(value).__module__}.{type(value).__qualname__}, which cannot be compared between "
         "cells: return plain values (numbers, text, lists, dicts, sets), or nothing, or assert with @test.check"
     )
+
+
+def _of_numpy(value: Any, numpy: Any) -> str:
+    """`<i8:3` of a scalar, `array(<f8, [1.0, 2.0])` of an array, of a large one its shape and a hash."""
+    kind = value.dtype.descr if value.dtype.names else value.dtype.str
+    if value.dtype.kind in "mM":
+        value = value.astype("i8")
+    if isinstance(value, numpy.generic):
+        item = value.item()
+        return f"{kind}:{repr(item) if isinstance(item, numpy.generic) else canonical(item)}"
+    # Objects, records and long doubles have bytes that say nothing about their values.
+    if value.size > MANY and value.dtype.kind in "biufcSU" and value.dtype.char not in "gG":
+        from hashlib import sha256
+
+        return f"array({kind}, {value.shape}, sha256 {sha256(value.tobytes()).hexdigest()})"
+    return f"array({kind}, {canonical(value.tolist())})"
 
 
 _EXACT = frozenset((type(None), bool, int, float, complex, str, bytes))

@@ -34,6 +34,12 @@ REPORT_BYTES = 64 << 20
 BATCH_AT_LEAST_NS = 50_000
 BATCH_AT_MOST_NS = 1_000_000
 
+LARGEST = sys.float_info.max
+NOT_PICKLED = (
+    "A worker in another process or interpreter hands its result over pickled: return what can be pickled (numbers, "
+    "text, lists, dicts, arrays), or assert in the body itself."
+)
+
 SKIPS = ("Skipped", "SkipTest")  # of pytest, when a cell runs as a functional test, and of unittest
 
 
@@ -52,20 +58,38 @@ class Order:
         self.tally = tally
 
 
+class Counter:
+    """A counter of a worker: its total in this iteration, and the exact type, int or float, that it is added up in."""
+
+    __slots__ = ("kind", "total")
+
+    def __init__(self, n: float) -> None:
+        self.total = n
+        self.kind = type(n)
+
+
 class Stopwatch:
     """`with worker.timed(name):` adds the time inside to the worker's timer. Not re-entrant."""
 
-    __slots__ = ("count", "max_ns", "since", "total_ns")
+    __slots__ = ("count", "max_ns", "name", "since", "total_ns")
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "") -> None:
+        self.name = name
         self.reset()
 
     def reset(self) -> None:
         """Set all figures to zero."""
         self.count = self.total_ns = self.max_ns = self.since = 0
 
-    def add(self, spent_ns: int) -> None:
-        """Add a time that the workload measured itself, in ns."""
+    def add(self, spent_ns: float) -> None:
+        """Add a time that the workload measured itself, in ns, rounded to whole ones.
+
+        Raises TypeError for what is no number, ValueError for one that is not finite.
+        """
+        if type(spent_ns) is not int:
+            from .given import finite
+
+            spent_ns = round(finite("add", self.name, spent_ns))
         self.count += 1
         self.total_ns += spent_ns
         if spent_ns > self.max_ns:
@@ -75,7 +99,16 @@ class Stopwatch:
         self.since = now_ns()
 
     def __exit__(self, *_: object) -> None:
-        self.add(now_ns() - self.since)
+        spent_ns = now_ns() - self.since
+        self.count += 1  # as `add`, without the cost of another call
+        self.total_ns += spent_ns
+        if spent_ns > self.max_ns:
+            self.max_ns = spent_ns
+
+
+def _unusual(n: Any) -> bool:
+    """Whether a number is of another type than int and float, or not finite."""
+    return (type(n) is not int and type(n) is not float) or not -LARGEST <= n <= LARGEST
 
 
 class Local:
@@ -110,33 +143,73 @@ class Worker:
         self.role = role
         self.counts: dict[str, int] = {}
         self.local = Local()
-        self.counters: dict[str, float] = {}
+        self.counters: dict[str, Counter] = {}
         self.timers: dict[str, Stopwatch] = {}
         self.peaks: dict[str, float] = {}
         self._batch = 1
         self._cpu_ns = 0
 
     def count(self, name: str, n: float = 1) -> None:
-        """Add `n` to the counter `name`; reported per second of the measured window."""
-        self.counters[name] = self.counters.get(name, 0) + n
+        """Add `n` to the counter `name`; reported per second of the measured window.
+
+        Raises TypeError for what is no number, ValueError for one that is not finite.
+        """
+        try:
+            counter = self.counters[name]
+            if type(n) is counter.kind:
+                counter.total += n
+                return
+        except (KeyError, TypeError):
+            pass
+        self._count(name, n)
+
+    def _count(self, name: str, n: float) -> None:
+        """As `count`, for the first number of a counter and for one of another type than the last."""
+        if type(name) is not str or _unusual(n):
+            from .given import exact, finite
+
+            name, n = exact("count", name), finite("count", name, n)
+        counter = self.counters.get(name)
+        if counter is None:
+            self.counters[name] = Counter(n)
+        else:
+            counter.total += n
+            counter.kind = type(n)
 
     def timed(self, name: str) -> Stopwatch:
         """The timer `name`, as a context manager; keep it in a variable in a hot loop."""
         watch = self.timers.get(name)
         if watch is None:
-            watch = self.timers[name] = Stopwatch()
+            if type(name) is not str:
+                from .given import exact
+
+                name = exact("timed", name)
+            watch = self.timers[name] = Stopwatch(name)
         return watch
 
     def peak(self, name: str, value: float) -> None:
-        """Keep the largest `value` of `name`, such as a queue's depth, over all workers and iterations of a launch."""
+        """Keep the largest `value` of `name`, such as a queue's depth, over all workers and iterations of a launch.
+
+        Raises TypeError for what is no number, ValueError for one that is not finite.
+        """
         known = self.peaks.get(name)
+        try:
+            if known is not None and value <= known:
+                return
+        except Exception:
+            pass
+        if type(name) is not str or _unusual(value):
+            from .given import exact, finite
+
+            name, value = exact("peak", name), finite("peak", name, value)
         if known is None or value > known:
             self.peaks[name] = float(value)
 
     def forget(self) -> None:
         """Start an iteration with empty counters, peaks and timers; the timer objects stay, as a body may hold them."""
-        self.counters.clear()
         self.peaks.clear()
+        for counter in self.counters.values():
+            counter.total = 0
         for timer in self.timers.values():
             timer.reset()
 
@@ -206,12 +279,10 @@ def _fill(report: dict[str, Any], worker: Worker, order: Order, result: Any, own
     worker._cpu_ns = cpu_ns
     report["gil"] = gil_enabled()
     report["gil_module"] = watch.module
-    report["counters"] = dict(worker.counters)
+    report["counters"] = counters = {name: counter.total for name, counter in worker.counters.items()}
     report["peaks"] = dict(worker.peaks)
     if report["error"] is None:
-        report["error"] = next((_uncountable("counter", *each) for each in worker.counters.items() if _odd(each)), None)
-    if report["error"] is None:
-        report["error"] = next((_uncountable("peak", *each) for each in worker.peaks.items() if _odd(each)), None)
+        report["error"] = next((_uncountable(*each) for each in counters.items() if _unusual(each[1])), None)
     report["timers"] = {name: (t.count, t.total_ns, t.max_ns) for name, t in worker.timers.items() if t.count}
     if report["error"] is None:
         try:
@@ -222,28 +293,17 @@ def _fill(report: dict[str, Any], worker: Worker, order: Order, result: Any, own
             report["error"] = (reason if said else f"the result cannot be compared: {reason}", detail)
 
 
-def _odd(named: tuple[str, float]) -> bool:
-    return named[1] - named[1] != 0  # not finite
-
-
-def _uncountable(what: str, name: str, n: float) -> tuple[str, str]:
-    takes = "worker.count" if what == "counter" else "worker.peak"
-    return (f"the {what} {name!r} is {n}", f"{takes} takes finite numbers.")
+def _uncountable(name: str, n: float) -> tuple[str, str]:
+    return (f"the counter {name!r} is {n}", "worker.count takes finite numbers.")
 
 
 def _add_result(report: dict[str, Any], order: Order, result: Any) -> None:
     if order.flags & CHECKING and not order.window_ns:
-        from .results import digest
-
         if order.flags & VALUES:
-            try:
-                marshal.dumps(result)
-            except ValueError:
-                raise Failure(
-                    "@test.check of a worker body only gets plain values: return numbers, text, lists, dicts"
-                ) from None
             report["value"] = result
         else:
+            from .results import digest
+
             report["result"] = digest(result)
 
 
@@ -320,18 +380,14 @@ def explain(error: BaseException) -> tuple[str, str]:
         return error.reason, error.detail
     if isinstance(error, Unsupported) or type(error).__name__ in SKIPS:
         return "unsupported", str(error)
-    import traceback
+    from .explain import detail, headline
 
-    here = os.path.dirname(os.path.abspath(__file__)) + os.sep
-    trace = error.__traceback__
-    while trace is not None and os.path.abspath(trace.tb_frame.f_code.co_filename).startswith(here):
-        trace = trace.tb_next
     try:
-        detail = "".join(traceback.format_exception(type(error), error, trace))
-        text = str(error).strip().partition("\n")[0]
+        return headline(error), detail(error)
     except BaseException:  # of the exception's own methods
-        detail, text = "".join(traceback.format_tb(trace)), ""
-    return f"raised {type(error).__name__}" + (f": {text}" if text else ""), detail
+        from traceback import format_tb
+
+        return f"raised {type(error).__name__}", "".join(format_tb(error.__traceback__))
 
 
 def packed(report: dict[str, Any]) -> bytes:
@@ -356,11 +412,14 @@ def packed(report: dict[str, Any]) -> bytes:
 class Port:
     """A worker's ends of the pipes. Two `go` pipes alternate, so that a fast worker cannot take another's order."""
 
-    def __init__(self, go: tuple[int, int], report: int, words: list[int] | None = None) -> None:
-        """`words` are those of held iterations, if they are in this process: see `held`."""
+    def __init__(
+        self, go: tuple[int, int], report: int, words: list[int] | None = None, values: list[Any] | None = None
+    ) -> None:
+        """In this process: `words` are those of held iterations (see `held`), `values` takes results (see `Hub`)."""
         self.go = go
         self.report = report
         self.words = words
+        self.values = values
         self.iteration = 0
 
     def wait(self) -> Order | None:
@@ -373,11 +432,28 @@ class Port:
         return None if flags & STOP else Order(loops, window_ns, flags)
 
     def send(self, report: dict[str, Any]) -> None:
-        """Write one report."""
+        """Write one report. The result that `@test.check` gets is handed over as it is, or pickled."""
+        if "value" in report and self.values is not None:
+            self.values.append(report.pop("value"))
+        elif "value" in report:
+            _pickle_value(report)
         payload = packed(report)
         left = LENGTH.pack(len(payload)) + payload
         while left:
             left = left[os.write(self.report, left) :]
+
+
+def _pickle_value(report: dict[str, Any]) -> None:
+    import pickle
+
+    from .given import type_of
+
+    value = report.pop("value")
+    try:
+        report["pickled"] = pickle.dumps(value)
+    except Exception as error:
+        reason = f"@test.check cannot get the result, a {type_of(value)}: {type(error).__name__}: {error}"
+        report["error"] = (reason, NOT_PICKLED)
 
 
 def serve(setup: Setup, index: int, port: Port, shared: Any, fresh: bool, own_cpu: bool) -> None:

@@ -103,8 +103,8 @@ def mismatch(stored: StoredCell, sample: Sample) -> str:
     changed = [f"{name} was {old}, is {now[name]}" for name in named if (old := getattr(newest, name)) != now[name]]
     if newest.windows != now["windows"]:
         changed.append(f"body was {_body(newest.windows)}, is {_body(not newest.windows)}")
-    if newest.measures and newest.measures != sample.measures:
-        changed.append("another command line, load, window or requirement")
+    if newest.measures != sample.measures:
+        changed.append("another command line, load, window, requirement, environment or pinning")
     if not changed:
         return ""
     return f"the baseline measured something else ({'; '.join(changed)}): record it again with --ftgate-update=all"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
+from .. import text
 from ..model import Decision, Machine, MetricVerdict, Row, Sample, Struct, Verdict
 from ..pythons import build_key
 from .file_format import T
@@ -83,8 +83,7 @@ def _not_measured(row: Row) -> str:
 
 def matches(pattern: str, nodeid: str) -> bool:
     """Whether a CELL names a cell: its node id, its test's, or either with `*` and `?`; brackets are plain text."""
-    regex = "".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in pattern)
-    return any(re.fullmatch(regex, name, re.DOTALL) for name in (nodeid, split_nodeid(nodeid)[0]))
+    return any(text.matches(pattern, name) for name in (nodeid, split_nodeid(nodeid)[0]))
 
 
 def update_plan(modes: str | Sequence[str], rows: Sequence[Row], store: Store, *, fingerprint: str) -> list[Update]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn
 
-from ...model import Cell, Executor, Need, Program, Spec, Target, single_cell
+import msgspec
+
+from ...model import Cell, Environment, Executor, Need, Spec, Target, single_cell
 from ...text import did_you_mean
 from .. import metrics
 from .grammar import (
@@ -27,7 +29,8 @@ from .grammar import (
 
 
 def check(contract: Contract, spec: Spec) -> None:
-    """Raise ContractError if the test does not have the cells that the contract is about."""
+    """Raise ContractError if the test does not have the cells that the contract is about, on any machine."""
+    spec = _with_more_cores(spec)
     for name in all_names(contract):
         if name.where is not None:
             _check_where(contract, spec, name, name.where)
@@ -41,6 +44,15 @@ def check(contract: Contract, spec: Spec) -> None:
         raise ContractError("it is about no cell of this test", contract.text, 0)
 
 
+def _with_more_cores(spec: Spec) -> Spec:
+    """The test as on a machine with more cores than it names: whether a contract is right is the same everywhere."""
+    if not spec.cores:
+        return spec
+    numbers = [count for count in spec.workers if not (spec.cores_named and count == spec.cores)]
+    cores = max(numbers, default=1) + 1
+    return msgspec.structs.replace(spec, workers=(*numbers, cores), cores=cores, cores_named=True)
+
+
 def _check_metric(contract: Contract, name: Name, cells: Sequence[Cell]) -> None:
     meant = [cell for cell in cells if name.where is None or fits(cell, name.where, cell)]
     if not meant or any(_has(cell, name.metric) for cell in meant):
@@ -49,11 +61,23 @@ def _check_metric(contract: Contract, name: Name, cells: Sequence[Cell]) -> None
     raise ContractError(f"{whose} no {name.metric}: {_why_none(name.metric)}", contract.text, name.at)
 
 
+def lacking(metric: str, spec: Spec) -> str:
+    """Why no cell of a test can have a metric; empty where one can."""
+    target = Target(spec="", request="")
+    cells = [
+        Cell(nodeid=spec.nodeid, target=target, executor=executor, workers=spec.workers[0])
+        for executor in spec.executors
+    ]
+    return "" if any(_has(cell, metric) for cell in cells) else _why_none(metric)
+
+
 def _why_none(metric: str) -> str:
     if metric in METRICS and metric != "gil" and metrics.row(metric).applies is metrics.is_server:
         return "it is of the answers of a server, see @ftgate.serve"
     if metric.partition(".")[0] in metrics.OWN:
         return "a server has no names of its own for what it does"
+    if metric == "ceiling":
+        return "it is that of a workload in Python, under the same executor"
     if metric in SCALINGS:
         return "it does not take a number of workers"
     return "a program cannot be inspected for it"
@@ -73,15 +97,19 @@ def _check_where(contract: Contract, spec: Spec, name: Name, where: Where) -> No
     if not of_kind:
         fail(f"the test does not run under {where.kind}: {there}", "kind")
     if where.kind in PROGRAMS:
-        _check_program([executor.program for executor in of_kind if executor.program], spec, where, there, fail)
+        _check_program(of_kind, spec, where, there, fail)
     elif where.method is None and len(of_kind) > 1:
         fail(f"which {where.kind}? {there}", "kind")
     if where.method is not None and where.method not in [executor.qualifier for executor in of_kind]:
         fail(f"the test has no {where.kind}[{where.method}]: {there}", "method")
     if where.workers is not None and spec.workers.count(where.workers) > 1:
         fail(f"several cells have {where.workers} workers: name a role with its number", "workers")
-    if where.workers is not None and where.workers not in spec.workers:
-        fail(f"no cell has {where.workers} workers: there are {_and(spec.workers)}", "workers")
+    written = [count for count in spec.workers if count != spec.cores]
+    if where.workers is not None and where.workers not in written:
+        named = [*written, "cores"] if spec.cores else written
+        fail(f"no cell has {where.workers} workers: there are {_and(named)}", "workers")
+    if where.cores and not spec.cores:
+        fail("no cell has wcores: give the test workers=[1, 'cores']", "workers")
     if where.workers == 1 and name.metric in SCALINGS:
         fail(f"{name.metric} is of cells with more than one worker", "workers")
     if where.target is not None and spec.pythons is not None and not _among(where.target, spec.pythons):
@@ -91,12 +119,20 @@ def _check_where(contract: Contract, spec: Spec, name: Name, where: Where) -> No
         if word not in counts:
             known = f"there are {_and(counts)}" if counts else "its workers have no roles; a worker count is w8"
             fail(f"no cell has {word}{did_you_mean(word, counts)}: {known}", f"role {word}")
+    variables = list(dict.fromkeys(word for environment in spec.environments for word in environment.words))
+    for word in where.variables:
+        if word not in variables:
+            known = f"there are {_and(variables)}" if variables else "environment= is no list of several"
+            fail(f"no cell has {word}{did_you_mean(word, variables)}: {known}", f"variable {word}")
+    for hand in spec.environments if where.variables else ():
+        if sum(_has_variables(each, where, hand) for each in spec.environments) > 1:
+            fail("several environments have these variables: name another one", f"variable {where.variables[0]}")
 
 
 def _check_program(
-    programs: Sequence[Program], spec: Spec, where: Where, there: str, fail: Callable[[str, str], NoReturn]
+    executors: Sequence[Executor], spec: Spec, where: Where, there: str, fail: Callable[[str, str], NoReturn]
 ) -> None:
-    names = [program.name for program in programs]
+    names = [executor.label for executor in executors]
     named = [word for word in where.words if word in names]
     others = [word for word in where.words if word not in names]
     for word in others:
@@ -106,14 +142,14 @@ def _check_program(
         fail(f"which {where.kind}? {there}", "kind")
     for second in (*named[1:], *others[1:]):
         fail(f"{second} is a second {'program' if second in named else 'target'}; one is enough", f"word {second}")
-    program = next(each for each in programs if each.name in (named or names))
-    if where.workers is not None and not program.counted:
-        fail(f"{program.name} does not take a number of workers", "workers")
+    executor = next(each for each in executors if each.label in (named or names))
+    if (where.workers is not None or where.cores) and not any(map(executor.counted, spec.environments)):
+        fail(f"{executor.label} does not take a number of workers", "workers")
     if others and where.kind == "command":
         fail("a command has no target: it runs once for all targets", f"word {others[0]}")
-    for known in (program.pythons, spec.pythons):
+    for known in (executor.program.pythons if executor.program else None, spec.pythons):
         if others and known is not None and not _among(others[0], known):
-            fail(f"{program.name} is not measured on {others[0]}: it is on {_and(known)}", f"word {others[0]}")
+            fail(f"{executor.label} is not measured on {others[0]}: it is on {_and(known)}", f"word {others[0]}")
 
 
 def _among(target: str, specs: Iterable[str]) -> bool:
@@ -150,9 +186,12 @@ def _possible(contract: Contract, spec: Spec) -> list[Cell]:
             workers=workers,
             roles=roles,
             body="server" if executor.kind == "server" else "worker",
+            environment=environment,
+            cores=workers == spec.cores,
         )
         for target in dict.fromkeys(targets)
         for workers, roles in zip(spec.workers, role_counts, strict=True)
+        for environment in spec.environments
         for executor in spec.executors
         if executor.program is None or executor.program.pythons is None or _among(target, executor.program.pythons)
     ]
@@ -162,9 +201,9 @@ def concerns(contract: Contract, cell: Cell, cells: Iterable[Cell]) -> bool:
     """Whether the contract is judged at this cell, one of the `cells` of its test.
 
     A metric without a cell belongs to the cell at hand. If every metric names a cell, the first one is the cell at
-    hand. What a name leaves open (workers, target, always the parameters) is taken from the cell at hand; a command
-    serves all targets. A contract is not judged if a cell is missing, if two names mean the same cell, or if a cell has
-    no such figure: a cell with one worker has no scaling, a command no GIL, and only servers have latencies.
+    hand. What a name leaves open (workers, target, variables, always the parameters) is taken from the cell at hand; a
+    command serves all targets. A contract is not judged if a cell is missing, if two names mean the same cell, or if a
+    cell has no such figure: a cell with one worker has no scaling, a command no GIL, and only servers have latencies.
     """
     return bool(involved(contract, cell, cells))
 
@@ -209,21 +248,33 @@ def fits(cell: Cell, where: Where | None, hand: Cell) -> bool:
         and where.method in (None, cell.executor.qualifier)
         and _has_workers(cell, where, hand)
         and _is_on(cell, where, hand)
+        and _has_variables(cell.environment, where, hand.environment)
         and cell.params == hand.params
     )
 
 
 def _has_workers(cell: Cell, where: Where, hand: Cell) -> bool:
     """Whether it has the named workers, and the workers of the cell at hand where none are named."""
-    program = cell.executor.program
     if where.workers is not None:
         return cell.workers == where.workers
-    if program is not None and not program.counted:
+    if where.cores:
+        return cell.cores
+    if not cell.counted:
         return True
     if not where.roles:
         return (cell.workers, cell.roles) == (hand.workers, hand.roles)
     open_ones = [role for role in cell.roles if f"{role[0]}{role[1]}" not in where.roles]
     return len(cell.roles) - len(open_ones) == len(where.roles) and all(role in hand.roles for role in open_ones)
+
+
+def _has_variables(environment: Environment, where: Where, hand: Environment) -> bool:
+    """Whether it has the named variables, and else nothing that the environment of the cell at hand has differently."""
+    if not where.variables:
+        return environment == hand
+    words, at_hand = (dict(word.split(":", 1) for word in each.words) for each in (environment, hand))
+    named = dict(word.split(":", 1) for word in where.variables)
+    rest = {name: value for name, value in words.items() if name not in named}
+    return named.items() <= words.items() and all(at_hand.get(name, value) == value for name, value in rest.items())
 
 
 def _is_on(cell: Cell, where: Where, hand: Cell) -> bool:
@@ -248,4 +299,7 @@ def _found(where: Where | None, hand: Cell, cells: Iterable[Cell]) -> Cell | Non
 
 def metrics_needed(contract: Contract) -> set[Need]:
     """The kinds of launch that the contract needs."""
-    return {"time" if name.metric == "gil" else metrics.row(name.metric).need for name in all_names(contract)}
+    needed: set[Need] = {
+        "time" if name.metric == "gil" else metrics.row(name.metric).need for name in all_names(contract)
+    }
+    return needed | {"time"} if "control" in needed else needed

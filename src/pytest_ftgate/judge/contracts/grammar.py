@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NoReturn, TypeAlias, get_args
 
 from ...errors import FtgateError
-from ...model import ExecutorKind, StartMethod, Struct
+from ...model import ExecutorKind, Metric, StartMethod, Struct
 from ...text import did_you_mean, listed
 from .. import metrics
 from ..thresholds import SIZES_BYTES, TIMES_S
@@ -34,7 +34,8 @@ _DIMENSIONS: Final[Mapping[metrics.Unit, Dimension]] = {
     "number": PLAIN,
 }
 METRICS: Final[Mapping[str, Dimension]] = {row.name: _DIMENSIONS[row.unit] for row in metrics.TABLE.values()} | {
-    "gil": PLAIN
+    Metric.CEILING.value: PLAIN,
+    "gil": PLAIN,
 }
 OWN: Final[Mapping[str, Dimension]] = {kind: _DIMENSIONS[own.unit] for kind, own in metrics.OWN.items()}
 PROGRAMS = ("command", "server")
@@ -42,7 +43,7 @@ NAMED_KINDS = ("executor", "tasks")
 """Their brackets may hold the name of a factory in the test."""
 """Kinds of executors whose cells have a program's name."""
 SHARES = tuple(row.name for row in metrics.TABLE.values() if row.unit == "share")
-SCALINGS = ("scaling", "efficiency")
+SCALINGS = ("scaling", "efficiency", "ceiling")
 KINDS: tuple[str, ...] = get_args(ExecutorKind)
 METHODS: tuple[str, ...] = get_args(StartMethod)
 COMPARISONS = ("<", "<=", ">", ">=", "==")
@@ -68,14 +69,17 @@ class Where(Struct, frozen=True, kw_only=True):
     """The cell that a metric is of; None leaves a part to the cell at hand, and a method to the only one there is.
 
     `roles` are words such as `writer4`. `words` are the words in the brackets of a program: its name, target, or both.
+    `cores` is set by `wcores`. `variables` are environment variables as in the ids of cells: `OMP_NUM_THREADS:1`.
     """
 
     kind: str
     method: str | None = None
     workers: int | None = None
+    cores: bool = False
     target: str | None = None
     roles: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
 
 
 class Number(Struct, frozen=True, kw_only=True):
@@ -135,8 +139,9 @@ class Token(Struct, frozen=True, kw_only=True):
 _NUMBER = re.compile(r"(?:[0-9][0-9_]*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NAME = re.compile(r"[^\W\d]\w*")
 _SIGN = re.compile(r"<=|>=|==|[-+*/()<>%.]")
-_WORKERS = re.compile(r"w([0-9]+)")
+_WORKERS = re.compile(r"w([0-9]+|cores)")
 _ROLE = re.compile(r"[^\W\d]\w*[0-9]")
+_VARIABLE = re.compile(r"([A-Za-z_]\w*)[:=](?!\\)(.*)", re.ASCII)
 _TARGET = re.compile(r"[0-9]|.*[/\\]|~", re.DOTALL)
 VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc)[0-9]+)?t?(?:\[.*\])?|.*[/\\].*|~.*", re.DOTALL)
 """A word that can only be a target: a program may be called `2x5`."""
@@ -351,13 +356,17 @@ class _Parser:
     def qualifier(self, kind: str, item: str, at: int) -> tuple[str, str]:
         workers = _WORKERS.fullmatch(item)
         if workers:
-            if not int(workers[1]):
+            if workers[1].isdigit() and not int(workers[1]):
                 self.fail("a cell has one worker at least", at)
             return "workers", workers[1]
         if item in METHODS:
             if kind != "processes":
                 self.fail(f"{item} is a start method, which {kind} have not; it goes with processes", at)
             return "method", item
+        variable = _VARIABLE.fullmatch(item)
+        if variable:
+            word = f"{variable[1]}:{variable[2]}"
+            return f"variable {word}", word
         if kind in PROGRAMS and item:
             return f"word {item}", item.replace(" ", "")
         if kind in NAMED_KINDS and item and not _TARGET.match(item) and not (kind == "tasks" and _ROLE.fullmatch(item)):
@@ -382,10 +391,12 @@ def _where(kind: str, fields: Mapping[str, str]) -> Where:
     return Where(
         kind=kind,
         method=fields.get("method"),
-        workers=int(fields["workers"]) if "workers" in fields else None,
+        workers=int(fields["workers"]) if fields.get("workers", "cores") != "cores" else None,
+        cores=fields.get("workers") == "cores",
         target=fields.get("target"),
         roles=tuple(value for field, value in fields.items() if field.startswith("role ")),
         words=tuple(value for field, value in fields.items() if field.startswith("word ")),
+        variables=tuple(value for field, value in fields.items() if field.startswith("variable ")),
     )
 
 

@@ -7,6 +7,7 @@
     metric     = word | ("timer" | "counter" | "peak") "." name of the workload's
     cell       = executor ["[" qualifier {"," qualifier} "]"] "."
     qualifier  = start method | "w" worker count | role with its worker count | program's name | target
+               | variable (":" | "=") value
 
 Nothing is ever evaluated as Python. Pure.
 """
@@ -19,7 +20,6 @@ from statistics import median
 
 from ...model import NS_PER_S, Decision, Metric, MetricVerdict, Sample, TestSamples
 from ...stats import rank_tests
-from ...text import percent
 from .. import metrics, per_launch
 from ..thresholds import SIZES_BYTES, TIMES_S
 from .check import fits
@@ -180,27 +180,31 @@ def gil_verdict(contract: Contract, sample: Sample, samples: TestSamples) -> Met
     )
 
 
-def value_text(contract: Contract, value: float) -> str:
-    """A value of one of the contract's sides with its unit: `1.83 ms`, `64 MiB`, `12.5 %`, `1.21`."""
+def value_text(contract: Contract, value: float, more: int = 0) -> str:
+    """A value of one of the contract's sides with its unit: `1.83 ms`, `64 MiB`, `12.5 %`, `1.21`.
+
+    `more` digits are added.
+    """
     dimension = dimension_in(contract, contract.left)
     if dimension == TIME:
-        return _in_units(value, {unit: TIMES_S[unit] for unit in ("s", "ms", "us", "ns")})
+        return _in_units(value, {unit: TIMES_S[unit] for unit in ("s", "ms", "us", "ns")}, more)
     if dimension == SIZE:
-        return _in_units(value, {unit: SIZES_BYTES[unit] for unit in ("GiB", "MiB", "KiB", "B")})
+        return _in_units(value, {unit: SIZES_BYTES[unit] for unit in ("GiB", "MiB", "KiB", "B")}, more)
     if _is_share(contract):
-        return percent(float(f"{value:.3g}"))
-    return _digits(value)
+        return f"{_digits(100 * value, more)} %"
+    return _digits(value, more)
 
 
-def _in_units(value: float, units: Mapping[str, float]) -> str:
+def _in_units(value: float, units: Mapping[str, float], more: int) -> str:
     """In the largest of the units (which descend) in which the rounded value is at least one."""
     unit = next((unit for unit, size in units.items() if float(f"{abs(value) / size:.3g}") >= 1), list(units)[-1])
-    return f"{_digits(value / units[unit])} {unit}"
+    return f"{_digits(value / units[unit], more)} {unit}"
 
 
-def _digits(value: float) -> str:
-    """Three significant digits, without an exponent where the number is large."""
-    return f"{value:,.0f}" if math.isfinite(value) and abs(value) >= 999.5 else f"{value:.3g}"
+def _digits(value: float, more: int) -> str:
+    """Three significant digits and `more`, without an exponent where the number is large."""
+    large = math.isfinite(value) and abs(value) >= 999.5
+    return f"{value:,.{more}f}" if large else f"{value:.{3 + more}g}"
 
 
 def _is_share(contract: Contract) -> bool:

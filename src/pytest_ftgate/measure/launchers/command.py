@@ -74,13 +74,11 @@ def program_output(text: str) -> ProgramOutput | None:
 
 
 def program_environment(request: Request, mark: str, values: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a program: that of any launch, its interpreter's folder first on PATH, and its own."""
-    program = request.cell.executor.program
-    own = dict(program.environment) if program else {}
+    """The environment of a program: that of any launch, its interpreter's folder first on PATH, and its cell's."""
     return {
         **bare_environment(request, mark, os.environ),
         "PATH": program_words.path_with(request.python),
-        **dict(zip(own, expanded(own.values(), values), strict=True)),
+        **program_words.variables_of(request.cell, values),
     }
 
 
@@ -170,7 +168,7 @@ class CommandHandle:
 
     def finish(self) -> Launch:
         """The record; raises LaunchFailed when runs left processes behind."""
-        left = left_behind(0, self.mark)
+        left = left_behind(self.mark, "A program has to end what it started before it ends itself.")
         if left:
             raise LaunchFailed(left)
         self._let_go()
@@ -204,7 +202,7 @@ class CommandHandle:
         return self._ended(self._started(window_ns), window_ns)
 
     def _started(self, window_ns: int) -> Process:
-        values = {**self.values, "seconds": _decimal(window_ns / 1e9)}
+        values = {**self.values, "seconds": program_words.decimal(window_ns / 1e9)}
         return self._begun(expanded(self.program.argv, values), values)
 
     def _begun(self, words: list[str], values: Mapping[str, str]) -> Process:
@@ -275,11 +273,6 @@ def iteration_of(runs: Sequence[ProgramRun]) -> Iteration:
         ops=round(ops),
         rate=ops / seconds if seconds > 0 else 0.0,
     )
-
-
-def _decimal(seconds: float) -> str:
-    """`0.2` or `2`: never an exponent, which not every program reads."""
-    return f"{seconds:.6f}".rstrip("0").rstrip(".")
 
 
 def run_here(cell: Cell, spec: Spec, python: str, window_s: float) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from ...model import Executor
+from ...model import Environment, Executor
 from ..launch import Handle, Launcher, Request
 from .command import CommandLauncher
 from .server import ServerLauncher
@@ -30,5 +30,6 @@ class Launchers:
             return self.workloads.start(request)
         if request.role == "own":
             return self.programs[executor.kind].start(request)
-        cell = msgspec.structs.replace(request.cell, executor=CONTROL, body="worker", roles=())
+        bare = {"executor": CONTROL, "body": "worker", "roles": (), "environment": Environment()}
+        cell = msgspec.structs.replace(request.cell, **bare)
         return self.workloads.start(msgspec.structs.replace(request, cell=cell))

@@ -1,10 +1,13 @@
-"""A first HTTP answer from a server on this machine."""
+"""Single HTTP requests to a server on this machine."""
 
 from __future__ import annotations
 
 import contextlib
 import http.client
+import ssl
 import urllib.parse
+from collections.abc import Mapping
+from functools import cache
 from typing import Final
 
 from .output import shortly
@@ -12,15 +15,31 @@ from .output import shortly
 HOST: Final = "127.0.0.1"
 
 
-def ask(url: str, timeout_s: float) -> tuple[int, str, str]:
+def ask(
+    url: str, timeout_s: float, method: str = "GET", body: bytes = b"", headers: Mapping[str, str] | None = None
+) -> tuple[int, str, str]:
     """Status, its word and the body; no proxy is asked. Raises OSError, http.client.HTTPException."""
     parts = urllib.parse.urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or HOST, parts.port, timeout=timeout_s)
+    host = parts.hostname or HOST
+    connection = (
+        http.client.HTTPSConnection(host, parts.port, timeout=timeout_s, context=_unverified())
+        if parts.scheme == "https"
+        else http.client.HTTPConnection(host, parts.port, timeout=timeout_s)
+    )
     with contextlib.closing(connection):
         path = urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, ""))
-        connection.request("GET", path, headers={"Connection": "close"})
+        connection.request(method, path, body or None, {**(headers or {}), "Connection": "close"})
         response = connection.getresponse()
         return response.status, response.reason, response.read().decode("utf-8", "replace")
+
+
+@cache
+def _unverified() -> ssl.SSLContext:
+    """For servers that the plugin has started on this machine: their certificates are their own."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def below(url: str, path: str) -> str:

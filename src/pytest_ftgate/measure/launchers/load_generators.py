@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import urllib.parse
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -59,19 +60,59 @@ def seconds_of(generator: Generator, window_ns: int) -> float:
     return max(1, math.ceil(window_ns / 1e6)) / 1e3
 
 
+class Requests(NamedTuple):
+    """What a load generator is to send: `urls` are a round of requests, `rate` is in requests per second or 0.
+
+    `body` and `listed` are files or empty: the body of each request, and `urls` by line if there are several.
+    """
+
+    urls: tuple[str, ...]
+    method: str = "GET"
+    headers: tuple[tuple[str, str], ...] = ()
+    body: str = ""
+    listed: str = ""
+    rate: float = 0.0
+
+
+def round_of(mix: Sequence[tuple[str, int]]) -> tuple[str, ...]:
+    """Each path as often as it comes, evenly spread."""
+    places = [((turn + 0.5) / times, path) for path, times in mix for turn in range(times)]
+    return tuple(path for _, path in sorted(places, key=lambda place: place[0]))
+
+
 def argv_of(
-    generator: Generator, program: str, url: str, *, connections: int, seconds: float, cpus: int, script: str
+    generator: Generator, program: str, requests: Requests, *, connections: int, seconds: float, cpus: int, script: str
 ) -> list[str]:
     """The generator's command line for a window of `seconds`; `script` is wrk's, which prints JSON.
 
     `cpus` are those it may use: wrk has a thread on each, as far as its connections can be shared out evenly.
     """
+    headers = [word for name, value in requests.headers for word in ("-H", f"{name}: {value}")]
     if generator == "wrk":
         threads = str(threads_of(connections, cpus))
         options = ["-t", threads, "-c", str(connections), "-d", f"{seconds:.0f}s", "--timeout", f"{PATIENCE_S}s"]
-        return [program, *options, "-s", script, url]
+        return [program, *options, *headers, "-s", script, requests.urls[0], *_for_script(requests)]
     options = ["-c", str(connections), "-z", f"{seconds * 1e3:.0f}ms", "-t", f"{PATIENCE_S}s", "--redirect", "0"]
-    return [program, "--no-tui", "--output-format", "json", *options, url]
+    options += headers
+    if requests.method != "GET":
+        options += ["-m", requests.method]
+    if requests.body:
+        options += ["-D", requests.body]
+    if requests.rate:
+        options += ["-q", f"{requests.rate:.12g}", "--latency-correction"]
+    if requests.urls[0].startswith("https:"):
+        options.append("--insecure")
+    target = ["--urls-from-file", requests.listed] if requests.listed else [requests.urls[0]]
+    return [program, "--no-tui", "--output-format", "json", *options, *target]
+
+
+def _for_script(requests: Requests) -> list[str]:
+    """What wrk's script is told: method, file of the body, a round of paths. Nothing for plain requests of one path."""
+    if requests.method == "GET" and not requests.body and len(requests.urls) == 1:
+        return []
+    parts = [urllib.parse.urlsplit(url) for url in requests.urls]
+    paths = [urllib.parse.urlunsplit(("", "", part.path or "/", part.query, "")) for part in parts]
+    return ["--", requests.method, requests.body, *(paths if len(paths) > 1 else [])]
 
 
 def environment_of(generator: Generator, cpus: int) -> dict[str, str]:

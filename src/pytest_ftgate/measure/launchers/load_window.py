@@ -8,13 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from ...model import Iteration, Load
 from ..launch import LaunchFailed
 from ..watch.processes import MARK
 from . import load_generators
 from .cpus import on, threads_for
 from .http import below
-from .load_generators import GeneratorOutput, Tool
+from .load_generators import GeneratorOutput, Requests, Tool
 from .output import PipeOutput
 from .process import Process
 from .server_process import ServerProcess
@@ -69,7 +71,7 @@ class LoadWindow:
             cpu_ns=round(1e9 * sum(spent - before.get(pid, 0.0) for pid, spent in after.items())),
             ops=output.answers,
             rate=output.answers / output.seconds,
-            latency=output.latency,
+            latency=output.latency and msgspec.structs.replace(output.latency, asked_per_s=self.load.rate),
         )
 
     def kill(self) -> None:
@@ -81,7 +83,7 @@ class LoadWindow:
         words = load_generators.argv_of(
             self.tool.name,
             self.tool.program,
-            below(self.server.url, self.server.filled(self.load.path)),
+            self._requests(),
             connections=self.load.connections,
             seconds=self.seconds,
             cpus=threads_for(self.tool),
@@ -90,6 +92,27 @@ class LoadWindow:
         environment = os.environ | load_generators.environment_of(self.tool.name, threads_for(self.tool))
         with on(self.tool.own_cpus):
             return Process.start(words, environment | {MARK: f"{self.server.mark}-load"}, stdout=PipeOutput(KEPT_BYTES))
+
+    def _requests(self) -> Requests:
+        """What is sent, with its placeholders filled in; a body and several URLs are written to files."""
+        load, server = self.load, self.server
+        body = server.filled(load.body).encode() if isinstance(load.body, str) else load.body
+        urls = tuple(below(server.url, server.filled(path)) for path in load_generators.round_of(load.mix))
+        return Requests(
+            urls,
+            load.method,
+            tuple((name, server.filled(value)) for name, value in load.headers),
+            self._file("body", body),
+            self._file("urls", "\n".join(urls).encode() if len(urls) > 1 else b""),
+            load.rate,
+        )
+
+    def _file(self, name: str, content: bytes) -> str:
+        """The path of a file of the launch with this content; empty without any."""
+        path = self.server.output.path.with_name(name)
+        if content:
+            path.write_bytes(content)
+        return str(path) if content else ""
 
     def _output(self, generator: Process, warming: bool) -> GeneratorOutput:
         """What the generator reports; raises LaunchFailed where that is not of a server at work."""

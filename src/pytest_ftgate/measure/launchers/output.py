@@ -97,16 +97,16 @@ def exit_text(code: int) -> str:
     return f"was killed by {names.get(-code, f'signal {-code}')}"
 
 
-def left_behind(pid: int, mark: str) -> WorkloadError | None:
-    """The error of a launch that left processes behind; `pid` is its own process, which may still be there."""
-    left = leftovers(pid, mark)
-    return left_error(left) if left else None
+def left_behind(mark: str, fix: str) -> WorkloadError | None:
+    """The error of a launch that has exited and left processes behind; `fix` says what to do about it."""
+    left = leftovers(mark)
+    return left_error(left, fix) if left else None
 
 
-def left_error(left: Sequence[str]) -> WorkloadError:
+def left_error(left: Sequence[str], fix: str = "") -> WorkloadError:
     """The error of a launch that left these processes behind."""
     reason = f"left {len(left)} process{'es' if len(left) > 1 else ''} behind"
-    return WorkloadError(reason=reason, detail="\n".join(left))
+    return WorkloadError(reason=reason, detail="\n".join(filter(None, (*left, fix))))
 
 
 def shortly(error: BaseException) -> str:

@@ -1,14 +1,15 @@
-"""Where the programs of a test are, and the words of their command lines."""
+"""Where the programs of a test are, the words of their command lines, and the environment variables of a cell."""
 
 from __future__ import annotations
 
 import ast
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...model import Cell, Spec
+from ...text import expanded
 
 
 def values_of(cell: Cell, spec: Spec, python: str, **more: object) -> dict[str, str]:
@@ -16,6 +17,25 @@ def values_of(cell: Cell, spec: Spec, python: str, **more: object) -> dict[str, 
     params = {param.name: ast.literal_eval(param.literal) for param in cell.params}
     known = {"python": python, "folder": folder_of(spec), "workers": cell.workers}
     return {name: str(value) for name, value in (params | known | more).items()}
+
+
+def variables_of(cell: Cell, values: Mapping[str, str]) -> dict[str, str]:
+    """The environment variables of a cell with these values of placeholders; a program's own come last."""
+    program = cell.executor.program
+    own = dict(cell.environment.variables) | dict(program.environment if program else ())
+    return dict(zip(own, expanded(own.values(), values), strict=True))
+
+
+def workload_variables(cell: Cell, spec: Spec, python: str) -> dict[str, str]:
+    """The environment variables of a cell that is a workload in Python."""
+    if not cell.environment.variables:
+        return {}
+    return variables_of(cell, values_of(cell, spec, python, seconds=decimal(spec.window_ns / 1e9)))
+
+
+def decimal(seconds: float) -> str:
+    """`0.2` or `2`: never an exponent, which not every program reads."""
+    return f"{seconds:.6f}".rstrip("0").rstrip(".")
 
 
 def folder_of(spec: Spec) -> str:

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -69,10 +69,29 @@ class Server:
 
     def get(self, path: str = "/", *, timeout_s: float = 30.0) -> str:
         """The body of its answer as text. Raises AssertionError for an error as an answer, OSError for none at all."""
-        status, reason, body = ask(below(self.url, path), timeout_s)
+        return self.request("GET", path, timeout_s=timeout_s)
+
+    def post(
+        self, path: str, body: str | bytes, headers: Mapping[str, str] | None = None, *, timeout_s: float = 30.0
+    ) -> str:
+        """The same of a POST with this body; a text is sent as UTF-8."""
+        return self.request("POST", path, body, headers, timeout_s=timeout_s)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: str | bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        *,
+        timeout_s: float = 30.0,
+    ) -> str:
+        """The same of any request."""
+        sent = body.encode() if isinstance(body, str) else body
+        status, reason, answer = ask(below(self.url, path), timeout_s, method, sent, headers)
         if status >= 400:
-            raise AssertionError(f"GET {path} was answered with {status} {reason}: {body[:500]}")
-        return body
+            raise AssertionError(f"{method} {path} was answered with {status} {reason}: {answer[:500]}")
+        return answer
 
 
 class ServerLauncher:

@@ -28,12 +28,14 @@ from ...runner.locks.sites import FOLDER, OFF, WINDOW
 from ...runner.protocol import BARRIER, HOLD, LENGTH_BYTES, MARSHAL, PROTOCOL, framed
 from ...runner.reads import READS
 from .. import stacks
+from ..cores import pinned
 from ..launch import CellUnsupported, Held, LaunchFailed, Request, setup_of
 from ..watch import lock_waits
 from ..watch.memory import barrier_point, hold_needed_s
 from ..watch.process_map import ProcessMap
 from ..watch.processes import MARK, marked, marks
 from ..watch.sampling import SAMPLED, sample_cost_s, sample_tree
+from . import program_words
 from .output import FLOOD_BYTES, PipeOutput, exit_text, left_behind
 from .process import Process
 
@@ -49,6 +51,7 @@ THREADS_S = 5.0
 TOGETHER = 0
 """The loops of an iteration whose workers stop together, once its window has passed."""
 STARTHOOK = "pytest_ftgate/runner/starthook"
+LEFT_FIX = "End what the workload starts in its `@<test>.teardown`, or in an exit handler (atexit)."
 
 
 class _Result(msgspec.Struct):
@@ -65,6 +68,7 @@ def job_of(request: Request, result: Path, control: tuple[int, int]) -> dict[str
     """The job file's content, plain values."""
     setup = setup_of(request.cell, request.spec, stand_in=request.stand_in)
     setup |= {"gil_note": None if request.expect_gil else f"{result}.gil", "held": f"{result}.held"}
+    setup |= {"cpus": pinned(request.cell, request.spec)}
     return {
         "protocol": PROTOCOL,
         "setup": {**setup, "stacks": [str(result.with_name(STACKS)), stacks.SIGNAL]},
@@ -83,7 +87,8 @@ def launch_environment(request: Request, mark: str, runner: Path, inherited: Map
     With -P and -s it isolates as -I does, which would also ignore the hash seed. PYTHONPATH holds the light copy of
     the package alone, which spawned workers, the forkserver and every sub-interpreter find there.
     """
-    return {**bare_environment(request, mark, inherited), "PYTHONPATH": str(runner)}
+    variables = program_words.workload_variables(request.cell, request.spec, request.python)
+    return {**bare_environment(request, mark, inherited), **variables, "PYTHONPATH": str(runner)}
 
 
 def bare_environment(request: Request, mark: str, inherited: Mapping[str, str]) -> dict[str, str]:
@@ -228,7 +233,7 @@ class WorkloadHandle:
         self.clock = clock
         self.sample_costs_s = sample_costs_s
         self.sample_cost_s = 0.0
-        self.record: Launch | None = None
+        self.result: _Result | None = None
         self.closed_s = 0.0
 
     @property
@@ -284,34 +289,31 @@ class WorkloadHandle:
         return Barrier(ops=max(1, round(iteration.ops / self.request.callers)), point=point)
 
     def close(self) -> None:
-        """Let its workers end and its interpreter begin to; raises LaunchFailed when it left processes behind."""
-        if self.record is not None:
+        """Let its workers end and its interpreter begin to; its exit handlers may end what the workload started."""
+        if self.result is not None:
             return
         self.channel.send({"do": "finish"})
         self._await("closed", self.timeout_s, "ending its workers")
-        left = left_behind(self.process.pid, self.mark)
-        result = self._result()
-        locks = self._locks(result) if self.request.role == "locks" else None
-        if left:
-            raise LaunchFailed(left)
-        self.channel.send({"do": "exit"})
+        self.result = self._result()
         self.closed_s = self.clock()
         self.process.wake_no_more_on(self.channel.reader)
-        self.record = msgspec.structs.replace(result.launch, locks=locks)
 
     def finish(self) -> Launch:
-        """Let the launch end by itself; see `close`."""
+        """Let the launch end by itself; raises LaunchFailed when it left processes behind."""
         self.close()
-        assert self.record is not None
+        assert self.result is not None
         try:
             waited_s = self.clock() - self.closed_s
             if not self.process.over(THREADS_S - waited_s):
                 self._look_for_threads()
             if not self.process.over(self.timeout_s - waited_s):
                 raise self._hung(f"did not exit within {self.timeout_s:g} s: an exit handler of the workload holds it")
+            if left := left_behind(self.mark, LEFT_FIX):
+                raise LaunchFailed(left)
+            locks = self._locks(self.result) if self.request.role == "locks" else None
         finally:
             self.kill()
-        return self.record
+        return msgspec.structs.replace(self.result.launch, locks=locks)
 
     def kill(self) -> None:
         """End it and everything that it started."""

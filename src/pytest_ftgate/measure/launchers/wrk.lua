@@ -1,8 +1,26 @@
--- What wrk says at its end as one line of JSON: its own text has neither the 95th percentile nor whole numbers.
+-- Makes wrk's requests, and says at its end what it measured as one line of JSON: its own text has neither the 95th
+-- percentile nor whole numbers.
 
 local function known(value)
    if value ~= value then return 0 end -- of no request at all there is no mean
    return value
+end
+
+-- Its arguments are the method, a file with the body (or nothing), and the paths of a round if there are several.
+function init(args)
+   if args[1] then wrk.method = args[1] end
+   if args[2] and args[2] ~= "" then
+      local file = assert(io.open(args[2], "rb"))
+      wrk.body = file:read("*a")
+      file:close()
+   end
+   if not args[3] then return end -- without a function of its own wrk sends one request again and again
+   local round, turn = {}, 0
+   for index = 3, #args do round[index - 2] = wrk.format(nil, args[index]) end
+   function request()
+      turn = turn % #round + 1
+      return round[turn]
+   end
 end
 
 function done(summary, latency)

@@ -13,8 +13,8 @@ import psutil
 
 from .gil_waits import Slices
 
-# As multiprocessing starts its own servers; a word of a workload's may hold the module's name.
-TRACKER: Final = "from multiprocessing.resource_tracker import main"
+# As multiprocessing, and loky as it does, start servers; a word of a workload's may hold the module's name.
+TRACKER: Final = ".resource_tracker import main"
 FORKSERVER: Final = "from multiprocessing.forkserver import main"
 _ENVIRONMENTS: Final = os.path.exists("/proc/self/environ")
 _EXEC_LOOKS: Final = 20
@@ -94,7 +94,7 @@ class ProcReader(Protocol):
         ...
 
     def is_tracker(self, pid: int) -> bool:
-        """Whether it is multiprocessing's resource tracker, which is no part of any workload."""
+        """Whether it is a resource tracker, of multiprocessing or loky, which is no part of any workload."""
         ...
 
     def cpu_s(self, pid: int) -> float | None:

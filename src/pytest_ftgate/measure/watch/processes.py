@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import time
@@ -15,6 +16,8 @@ from .proc import FORKSERVER, TRACKER, environment_bytes
 from .process_map import ProcessMap
 
 MARK = "FTGATE_LAUNCH"
+GRACE_S = 5.0
+"""How long what a launch started may take to end after it: a server that it has told to, a resource tracker."""
 
 
 # -- the tree ----------------------------------------------------------------------------------------------------------
@@ -82,17 +85,27 @@ def _carries(pid: int, mark: str) -> bool:
     return f"\0{MARK}={mark}\0".encode() in b"\0" + environment + b"\0"
 
 
-def leftovers(pid: int, mark: str) -> list[str]:
-    """What a finished launch left behind: `pid: command` of each, multiprocessing's own servers left out."""
-    return [described(process) for process in marked(mark) if process.pid != pid and not _belongs(process, pid)]
+def leftovers(mark: str, wait_s: float = GRACE_S) -> list[str]:
+    """What a launch that has exited left behind: `pid: command` of each that is there `wait_s` later.
+
+    Resource trackers and forkservers end by themselves once no process of the launch holds their pipe any more: they
+    are waited for like all others, but what remains for the sake of another process is not named.
+    """
+    ends = time.monotonic() + wait_s
+    pause_s = 0.002
+    while (left := [process for process in marked(mark) if alive(process)]) and time.monotonic() < ends:
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, 0.1)
+    left = [process for process in left if not _is(process, TRACKER)]
+    # What a forkserver forked has its command line, too: it is older than they.
+    server = min((process for process in left if _is(process, FORKSERVER)), key=_began_s, default=None)
+    return [described(process) for process in left if process != server or len(left) == 1]
 
 
-def _belongs(process: psutil.Process, main: int) -> bool:
+def _began_s(process: psutil.Process) -> float:
     with contextlib.suppress(psutil.Error):
-        if process.status() == psutil.STATUS_ZOMBIE or _is(process, TRACKER):
-            return True
-        return process.ppid() == main and _is(process, FORKSERVER)
-    return True
+        return float(process.create_time())
+    return math.inf
 
 
 def described(process: psutil.Process) -> str:

@@ -12,7 +12,7 @@ from time import process_time_ns
 from .. import loading
 from ..clock import ended_cpu_ns, now_ns
 from ..protocol import Failure
-from ..worker import AT_BARRIER, LENGTH, ORDER, STOP, Order, Port, place
+from ..worker import AT_BARRIER, LENGTH, NOT_PICKLED, ORDER, STOP, Order, Port, place
 from .base import GRACE_S, IterationResult, Observer, leaders, others_cpu_ns, process_map, raise_first_error
 
 TYPE_CHECKING = False
@@ -34,12 +34,14 @@ class Hub:
         self.iteration = 0
         self.words: list[int] = []
         """Of held iterations of workers in this process, which share it; a list, so that a worker sees it change."""
+        self.values: list[list[Any]] = [[] for _ in self.reports]
+        """Results for `@test.check`, by worker, of workers in this process: the objects themselves."""
         self.dead: Callable[[int], str] = lambda index: ""
         self.sentinels: list[int] = []
 
     def port(self, index: int) -> Port:
         """The ends of worker `index`, for workers that share this process's descriptors."""
-        return Port((self.go[0][0], self.go[1][0]), self.reports[index][1], self.words)
+        return Port((self.go[0][0], self.go[1][0]), self.reports[index][1], self.words, self.values[index])
 
     def release(self, order: Order) -> None:
         """Let all workers go with one write, so that none is released before the others wait for the same GIL."""
@@ -106,6 +108,10 @@ class Hub:
     def _receive(self, index: int) -> dict[str, Any]:
         length = LENGTH.unpack(self._read(index, LENGTH.size))[0]
         report: dict[str, Any] = marshal.loads(self._read(index, length))
+        if self.values[index]:
+            report["value"] = self.values[index].pop()
+        elif "pickled" in report:
+            report["value"] = _unpickled(report.pop("pickled"))
         return report
 
     def _read(self, index: int, size: int) -> bytearray:
@@ -143,6 +149,16 @@ class Hub:
                     os.close(descriptor)
                 except OSError:
                     pass
+
+
+def _unpickled(pickled: bytes) -> Any:
+    import pickle
+
+    try:
+        return pickle.loads(pickled)
+    except Exception as error:
+        reason = f"@test.check cannot get the result: unpickling it raised {type(error).__name__}: {error}"
+        raise Failure(reason, NOT_PICKLED) from None
 
 
 class PipeWorkers:
@@ -191,7 +207,10 @@ class PipeWorkers:
         begin_ns = now_ns()
         if new:
             self._start(hub)
-        released_ns = now_ns()
+        released_ns = started_ns = now_ns()
+        if new and self.setup["cpus"]:
+            self._pin()
+            released_ns = now_ns()
         if order.loops:
             hub.release(order)
             observer.released(self)
@@ -214,7 +233,7 @@ class PipeWorkers:
         if order.flags & AT_BARRIER:
             gc.unfreeze()
         raise_first_error(reports)
-        return IterationResult(released_ns - begin_ns, end_ns - released_ns, joined_ns - end_ns, cpu_ns, reports, led)
+        return IterationResult(started_ns - begin_ns, end_ns - released_ns, joined_ns - end_ns, cpu_ns, reports, led)
 
     def _hold(self, hub: Hub, order: Order, observer: Observer) -> None:
         """Keep the leading workers at work from the end of their first calls on, until the window has passed."""
@@ -285,6 +304,19 @@ class PipeWorkers:
         self.started(hub)
         hub.gathered.clear()
         hub.gather(len(hub.reports))
+
+    def _pin(self) -> None:
+        """Tie each worker to its CPU while it waits for its first order, so that no time of it is measured."""
+        for worker, cpu in zip(self.workers, self.setup["cpus"], strict=True):
+            try:
+                os.sched_setaffinity(self.thread_of(worker), (cpu,))
+            except ProcessLookupError:
+                pass  # it has died; what waits for its report says so
+
+    def thread_of(self, worker: Any) -> int:
+        """The system's number of the thread that runs a worker."""
+        number: int = worker.native_id
+        return number
 
     def _drop(self) -> None:
         if self.hub is not None:

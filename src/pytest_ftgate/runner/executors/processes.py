@@ -47,6 +47,11 @@ class ProcessWorkers(PipeWorkers):
         args = (self.setup, index, self.go, self.writers[index], stack_file, self.shared, self.fresh)
         return self.context.Process(target=serve_process, args=args, name=worker_name(self.setup, index))
 
+    def thread_of(self, worker: Any) -> int:
+        """The main thread of its process."""
+        number: int = worker.pid
+        return number
+
     def started(self, hub: Hub) -> None:
         """From here on the hub notices a worker that dies."""
         hub.sentinels = [worker.sentinel for worker in self.workers]

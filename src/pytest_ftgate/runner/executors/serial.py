@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from time import process_time_ns
 
 from .. import loading
@@ -25,6 +26,8 @@ class SerialWorkers:
         self.fresh = fresh
         self.shared = shared
         self.workers: list[Worker] = []
+        if setup["cpus"]:
+            os.sched_setaffinity(0, setup["cpus"])  # of this thread alone, which is the worker
 
     def iteration(self, order: Order, observer: Observer) -> IterationResult:
         """One iteration; a window is split between the workers."""

@@ -1,0 +1,132 @@
+"""The targets where none is named: both builds of the newest version that the project and this machine have."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from ..model import Struct
+from ..model.targets import OLDEST, parse_target
+from .find import InterpreterNotFound, built_folder, cache_folder, find_interpreter, uv_folder
+
+USUAL: Final = ("3.14", "3.15", "3.13")
+"""Versions to install where the project allows none that is here, the preferred one first."""
+_NAME: Final = re.compile(r"python(3\.\d+)(t?)")
+
+
+class DefaultPair(Struct, frozen=True, kw_only=True):
+    """Both builds of one version, and why it is that one; `allowed` is whether the project can be installed for it."""
+
+    targets: tuple[str, str]
+    why: str
+    allowed: bool = True
+
+
+class _Here(NamedTuple):
+    """What is here of a version: whether all of it is released, and the versions of its builds."""
+
+    released: bool
+    builds: tuple[str, ...]
+    series: str
+
+
+def required_python(project: Path) -> str:
+    """`requires-python` of a project; empty without one, and if its file cannot be read (its installation says why)."""
+    try:
+        content = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))
+        return str(content.get("project", {}).get("requires-python", ""))
+    except (OSError, ValueError, AttributeError):
+        return ""
+
+
+def default_pair(requires_python: str = "", *, cache: Path | None = None) -> DefaultPair:
+    """The newest version that `requires_python` allows and of which both builds are here, as uv would choose it.
+
+    A pre-release is taken only if nothing else is allowed, and a version of which one build is here only if there is no
+    other. Where a single version has an executable of its name, no interpreter is started; where none has, it is the
+    usual one.
+    """
+    allows, said = _rule(requires_python), f" that requires-python {requires_python} allows" if requires_python else ""
+    named = sorted(filter(allows, _named(cache or cache_folder())), key=_number, reverse=True)
+    if not named:
+        usual = next(filter(allows, USUAL), None)
+        why = f"no version{said} is here" if usual else f"no version{said} can be measured"
+        return _pair(usual or USUAL[0], why, allowed=usual is not None)
+    if len(named) == 1:
+        return _pair(named[0], f"the only version here{said}")
+    seen: list[_Here] = []
+    for series in named:
+        seen.append(_here(series, cache))
+        if seen[-1].released and len(seen[-1].builds) > 1:
+            break
+    best = max(seen, key=lambda each: (each.released, len(each.builds), _number(each.series)))
+    passed_over = [_refusal(each) for each in seen if _number(each.series) > _number(best.series)]
+    return _pair(best.series, "; ".join([f"the newest version here{said}", *passed_over]))
+
+
+def _pair(series: str, why: str, *, allowed: bool = True) -> DefaultPair:
+    return DefaultPair(targets=(series, f"{series}t"), why=why, allowed=allowed)
+
+
+def _rule(requires_python: str) -> Callable[[str], bool]:
+    """Whether a project allows any release of a version: `<3.14.2` and `>=3.14.1` both leave some of 3.14."""
+    try:
+        allowed = SpecifierSet(requires_python)
+    except InvalidSpecifier:
+        return lambda _series: True  # the installation will say what is wrong with it
+    return lambda series: any(allowed.contains(f"{series}.{patch}") for patch in range(30))
+
+
+def _named(cache: Path) -> set[str]:
+    """The versions that have an executable of their name on PATH, in our cache, or among uv's interpreters."""
+    on_path = (Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder))
+    in_prefixes = (path for folder in _prefixes(cache) for path in folder.glob("[!.]*/bin"))
+    names = {name for folder in (*on_path, *in_prefixes) for name in _files(folder)}
+    versions = {match[1] for match in map(_NAME.fullmatch, names) if match}
+    return {version for version in versions if _number(version) >= OLDEST}
+
+
+def _prefixes(cache: Path) -> Iterator[Path]:
+    data = os.environ.get("XDG_DATA_HOME", "")
+    yield from (built_folder(cache), uv_folder(cache))
+    yield Path(os.environ.get("UV_PYTHON_INSTALL_DIR") or Path(data or Path.home() / ".local/share", "uv/python"))
+
+
+def _files(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _here(series: str, cache: Path | None) -> _Here:
+    found = []
+    for target in _pair(series, "").targets:
+        with contextlib.suppress(InterpreterNotFound):
+            found.append(find_interpreter(parse_target(target), cache=cache).name)
+    return _Here(bool(found) and not any(map(_is_early, found)), tuple(found), series)
+
+
+def _is_early(version: str) -> bool:
+    return re.search(r"\d(a|b|rc)\d", version) is not None
+
+
+def _refusal(seen: _Here) -> str:
+    early = [version for version in seen.builds if _is_early(version)]
+    if early:
+        return f"{early[0]} is a pre-release, which has to be named"
+    if not seen.builds:
+        return f"{seen.series} does not run"
+    return f"of {seen.series} only {seen.builds[0]} is here"
+
+
+def _number(series: str) -> tuple[int, int]:
+    major, minor = series.split(".")
+    return int(major), int(minor)

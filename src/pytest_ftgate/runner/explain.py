@@ -1,0 +1,120 @@
+"""What a workload's error says: imported once there is one, so that a workload without errors does not hold it."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import CodeType
+    from typing import Any
+
+HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+SHORT = 200
+"""Characters of a value, or of an assert, that are shown."""
+NAMES = 12
+"""Names of an assert whose values are shown."""
+
+
+def headline(error: BaseException) -> str:
+    """`raised ValueError: its first line`; of an assert without a text the assert itself."""
+    text = str(error).strip().partition("\n")[0]
+    if not text:
+        text = _failed_assert(error)[0][:SHORT]
+    return f"raised {type(error).__name__}" + (f": {text}" if text else "")
+
+
+def detail(error: BaseException) -> str:
+    """The workload's own traceback, the runner's frames left out, and the values of a failed assert."""
+    import traceback
+
+    trace = error.__traceback__
+    while trace is not None and is_ours(trace.tb_frame.f_code):
+        trace = trace.tb_next
+    written = traceback.TracebackException(type(error), error, trace)
+    while len(written.stack) > 1 and _is_path_of_ours(written.stack[-1].filename):
+        written.stack.pop()  # of a refusal: its last line is the workload's call
+    values = [f"  {name} = {text}\n" for name, text in _values(error)]
+    return "".join([*written.format(), *(["where\n"] if values else []), *values])
+
+
+def is_ours(code: CodeType) -> bool:
+    """Whether code is the runner's."""
+    return _is_path_of_ours(code.co_filename)
+
+
+def _is_path_of_ours(path: str) -> bool:
+    return os.path.abspath(path).startswith(HERE)
+
+
+# ---- a failed assert
+
+
+def _failed_assert(error: BaseException) -> tuple[str, list[Any], Any]:
+    """The text of the assert that failed, its names and attributes as nodes, and its frame; "" where it is unknown.
+
+    Also where pytest has rewritten the module: the error itself says more then.
+    """
+    trace = error.__traceback__ if isinstance(error, AssertionError) else None
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or "@pytest_ar" in trace.tb_frame.f_globals:
+        return "", [], None
+    import ast
+    from linecache import getlines
+
+    frame = trace.tb_frame
+    source = "".join(getlines(frame.f_code.co_filename, frame.f_globals))
+    try:
+        asserts = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Assert)]
+    except (SyntaxError, ValueError, RecursionError):
+        return "", [], None
+    around = [node for node in asserts if node.lineno <= trace.tb_lineno <= (node.end_lineno or node.lineno)]
+    if not around:
+        return "", [], None
+    node = around[-1]
+    named = [each for each in ast.walk(node) if isinstance(each, (ast.Name, ast.Attribute))]
+    return " ".join((ast.get_source_segment(source, node) or "").split()), named, frame
+
+
+def _values(error: BaseException) -> Iterator[tuple[str, str]]:
+    """The names in a failed assert, and attributes of these, with their values; only `__repr__` is called."""
+    _, nodes, frame = _failed_assert(error)
+    known: dict[str, Any] = {}
+    for node in nodes:
+        name = node.id if hasattr(node, "id") else f"{getattr(node.value, 'id', '')}.{node.attr}"
+        base, _, attribute = name.partition(".")
+        if not base or (base not in frame.f_locals and base not in frame.f_globals):
+            continue
+        value = frame.f_locals[base] if base in frame.f_locals else frame.f_globals[base]
+        if attribute:
+            value = _attribute(value, attribute)
+        if not callable(value) and not hasattr(type(value), "__get__") and not isinstance(value, type(sys)):
+            known[name] = value
+    # An object says less than its attributes.
+    bases = {name.partition(".")[0] for name in known if "." in name}
+    for name in [name for name in known if name not in bases][:NAMES]:
+        yield name, _shown(known[name])
+
+
+def _attribute(value: Any, name: str) -> Any:
+    """An attribute without running code of the workload; a descriptor where that is not possible."""
+    from inspect import getattr_static
+    from types import MemberDescriptorType
+
+    found = getattr_static(value, name, getattr_static)
+    return found.__get__(value) if isinstance(found, MemberDescriptorType) else found
+
+
+def _shown(value: Any) -> str:
+    import reprlib
+
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = short.maxlong = SHORT
+    short.maxlist = short.maxtuple = short.maxdict = short.maxset = short.maxfrozenset = 12
+    try:
+        return short.repr(value)
+    except Exception as error:
+        return f"<a {type(value).__name__} whose repr raised {type(error).__name__}>"

@@ -1,0 +1,59 @@
+"""What a workload gives to a counter, timer or peak where it is no plain number: imported for the first of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from .explain import is_ours
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any, NoReturn
+
+
+def finite(method: str, name: str, value: Any) -> float:
+    """What a workload gave `worker.METHOD(name, value)` as an exact int or float.
+
+    Raises TypeError for what is no number, ValueError for one that is not finite, with the line that gave it.
+    """
+    number: float = 0
+    for read, kind in (("__index__", int), ("__float__", float)):
+        try:
+            number = kind(getattr(value, read)())
+            break
+        except Exception:
+            continue
+    else:
+        _refuse(TypeError, method, name, f"takes a number, not a {type_of(value)}")
+    if not -sys.float_info.max <= number <= sys.float_info.max:
+        _refuse(ValueError, method, name, f"takes finite numbers, not {_short(number)} (a {type_of(value)})")
+    return number
+
+
+def exact(method: str, name: Any) -> str:
+    """The name of a counter, timer or peak as exact text. Raises TypeError, with the line, for anything else."""
+    if not isinstance(name, str):
+        _refuse(TypeError, method, name, f"takes a name first, not a {type_of(name)}")
+    return str.__str__(name)
+
+
+def type_of(value: Any) -> str:
+    """The name of a value's type, with its module but for builtins."""
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _refuse(kind: type[Exception], method: str, name: Any, why: str) -> NoReturn:
+    """Raise an error about `worker.METHOD(name, ...)` that names the line of the workload that called it."""
+    call = f"worker.timed({name!r}).add" if method == "add" else f"worker.{method}({name!r})"
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_ours(frame.f_code):
+        frame = frame.f_back
+    line = "" if frame is None else f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}: "
+    raise kind(f"{line}{call} {why}")
+
+
+def _short(number: float) -> str:
+    return "one beyond 1e308" if isinstance(number, int) else repr(number)

@@ -1,0 +1,95 @@
+"""Known failures, end to end: what pytest counts and shows, and what the reports say."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from example import Example, assert_collection_error
+
+QUICK = ("--ftgate", "--ftgate-launches=1", "--ftgate-iterations=2", "--ftgate-python=3.14t")
+WORKLOADS = """
+    @ftgate.expect("broken", threads, reason="one lock for all, issue 7")
+    @ftgate.require(gil="on")
+    @ftgate.compare(threads, serial, workers=1)
+    def test_known(worker):
+        return 1
+
+    @ftgate.expect("broken", reason="was slow")
+    @ftgate.require(gil="off")
+    @ftgate.compare(threads, workers=1)
+    def test_mended(worker):
+        return 1
+
+    @ftgate.expect("broken", reason="now and then", strict=False)
+    @ftgate.expect("regressed", reason="never stored")
+    @ftgate.require(gil="off")
+    @ftgate.compare(threads, workers=1)
+    def test_flaky(worker):
+        return 1
+"""
+
+
+@pytest.fixture
+def example(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, executables: dict[str, str]) -> Example:
+    folders = [str(Path(path).parent) for path in executables.values()]
+    monkeypatch.setenv("PATH", ":".join(dict.fromkeys(folders)), prepend=":")
+    monkeypatch.setenv("COLUMNS", "200")
+    return Example(pytester, {"pytest.ini": "[pytest]\n", "test_a.py": WORKLOADS})
+
+
+def test_known_failures_fail_no_run_and_a_mended_one_does(example: Example) -> None:
+    result = example.run_fresh(*QUICK, "-rxX", "--junitxml=junit.xml")
+    text = result.stdout.str()
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    counted = result.parseoutcomes()
+    assert {name: counted.get(name) for name in ("xfailed", "failed", "xpassed", "broken")} == {
+        "xfailed": 1,
+        "failed": 1,
+        "xpassed": 1,
+        "broken": 1,  # serial, of which nothing is known
+    }
+    assert re.search(
+        r"XFAIL test_a.py::test_known\[3.14t-threads-w1\] - (reason: )?broken, as expected: one lock", text
+    )
+    assert "[XPASS(strict)] expected broken, passed: remove the mark in line 8 (was slow)" in text
+    assert "  xfailed: 3.14t-threads-w1\n      broken, as expected: one lock for all, issue 7\n" in text
+    assert "  xpassed: 3.14t-threads-w1\n      expected broken, passed: remove the mark in line 14 (now and" in text
+    report = json.loads((example.pytester.path / ".ftgate" / "last-run.json").read_text(encoding="utf-8"))
+    rows = {row["cell"]["nodeid"]: row["verdict"] for table in report["tables"] for row in table["rows"]}
+    known = rows["test_a.py::test_known[3.14t-threads-w1]"]
+    assert (known["decision"], known["expected"]["reason"]) == ("xfailed", "one lock for all, issue 7")
+    junit = ElementTree.parse(example.pytester.path / "junit.xml").getroot()
+    found = {
+        case.attrib["name"]: [(each.tag, each.attrib["message"].removeprefix("reason: ")) for each in case]
+        for case in junit.iter("testcase")
+    }
+    assert found["test_known[3.14t-threads-w1]"] == [("skipped", "broken, as expected: one lock for all, issue 7")]
+    assert found["test_mended[3.14t-threads-w1]"][0][0] == "failure"
+    assert found["test_flaky[3.14t-threads-w1]"] == []
+
+
+def test_known_failures_can_be_ignored_as_in_pytest(example: Example) -> None:
+    result = example.run_fresh(*QUICK, "--runxfail")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    counted = result.parseoutcomes()
+    assert (counted.get("broken"), counted.get("passed"), counted.get("xfailed")) == (2, 2, None)
+
+
+def test_a_plain_run_runs_what_is_known_to_fail(example: Example) -> None:
+    result = example.run_fresh("--ftgate-python=3.14t")
+    assert result.parseoutcomes() == {"passed": 4}
+
+
+def test_a_mark_without_a_reason_ends_the_run_at_its_line(pytester: pytest.Pytester) -> None:
+    text = """
+        @ftgate.expect("regressed")
+        @ftgate.compare(threads)
+        def test_it(worker):
+            return 1
+    """
+    result = Example(pytester, {"test_a.py": text}).run_pytest()
+    assert_collection_error(result, "test_a.py:2: @ftgate.expect of test_it: it needs a reason")

@@ -1,0 +1,128 @@
+"""Figures beside their limits: whatever is rounded, the text keeps the relation of the numbers."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pytest_ftgate.judge import decide
+from pytest_ftgate.judge.contracts import grammar, values
+from pytest_ftgate.judge.scale import beside_limit, change_text
+from pytest_ftgate.model import Comparison, Decision, Interval, Metric
+from pytest_ftgate.report import units
+from pytest_ftgate.text import apart, p_value
+
+UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "%": 0.01}
+
+
+def number_of(text: str) -> float:
+    """The number that a text says, in base units."""
+    number, _, unit = text.removesuffix(" points").removesuffix("x").replace(",", "").partition(" ")
+    return float(number) * UNITS.get(unit, 1)
+
+
+def close_pairs(least: float, most: float, *, seed: int) -> Iterator[tuple[float, float]]:
+    """A limit, often a round one, and a value as close to it as a rounding or as far as a factor."""
+    chance = random.Random(seed)
+    for _ in range(3000):
+        limit = math.exp(chance.uniform(math.log(least), math.log(most)))
+        if chance.random() < 0.5:
+            limit = float(f"{limit:.{chance.choice((1, 2, 3))}g}")
+        distance = 10 ** chance.uniform(-7, 0.5)
+        yield limit * (1 + distance) if chance.random() < 0.5 else limit / (1 + distance), limit
+
+
+def assert_in_order(texts: tuple[str, str], value: float, limit: float) -> None:
+    said = tuple(map(number_of, texts))
+    assert (said[0] > said[1], said[0] < said[1]) == (value > limit, value < limit), (texts, value, limit)
+
+
+WRITTEN: dict[str, tuple[float, float, Callable[[float, int], str]]] = {
+    "time": (1e-10, 1e4, lambda x, more: values.value_text(grammar.parse("wall < 2 ms"), x, more)),
+    "size": (1e-3, 1e12, lambda x, more: values.value_text(grammar.parse("uss < 2 MiB"), x, more)),
+    "share": (1e-5, 2, lambda x, more: values.value_text(grammar.parse("lock_wait_share < 2 %"), x, more)),
+    "ratio": (1e-3, 1e7, lambda x, more: values.value_text(grammar.parse("scaling < 2"), x, more)),
+    "change": (1e-4, 3, lambda x, more: change_text(Metric.WALL, math.log1p(x), more)),
+    "gain": (1e-4, 3, lambda x, more: change_text(Metric.SCALING, -math.log1p(x), more)),
+    "points": (1e-4, 3, lambda x, more: change_text(Metric.LOCK_WAIT, x, more)),
+}
+
+
+@pytest.mark.parametrize("kind", WRITTEN)
+def test_a_figure_and_its_limit_are_written_in_their_order(kind: str) -> None:
+    least, most, written = WRITTEN[kind]
+    for value, limit in close_pairs(least, most, seed=len(kind)):
+        assert_in_order(apart(value, limit, written), value, limit)
+
+
+def test_no_more_digits_than_it_takes() -> None:
+    written = WRITTEN["time"][2]
+    assert apart(1.83e-3, 2e-3, written) == ("1.83 ms", "2 ms")
+    assert apart(2.004e-3, 2e-3, written) == ("2.004 ms", "2 ms")
+    assert apart(0.9997, 1.0, written) == ("999.7 ms", "1 s") or apart(0.9997, 1.0, written) == ("0.9997 s", "1 s")
+    assert apart(2e-3, 2e-3, written) == ("2 ms", "2 ms")
+    assert beside_limit(Metric.WALL, math.log(1.0504), math.log(1.05)) == ("+5.04 %", "+5 %")
+    assert beside_limit(Metric.WALL, math.log(1.07), math.log(1.05)) == ("+7 %", "+5 %")
+    assert apart(math.nan, 1.0, lambda x, more: f"{x:.{more}f}") == ("nan", "1")
+
+
+def test_a_p_value_within_its_limit_never_looks_larger() -> None:
+    for value, limit in close_pairs(1e-12, 0.9, seed=1):
+        p, of = p_value(value, limit).removeprefix("p = ").split(", limit ")
+        assert (float(p) - float(of)) * (value - limit) >= 0, (value, limit)
+        if value >= 0.0001:
+            assert units.p_value(value) == f"p = {p}"
+    assert p_value(0.01596, 0.016) == "p = 0.016, limit 0.016"
+
+
+def test_a_slowdown_is_not_written_as_none() -> None:
+    assert units.ratio_below(0.98, 1) == "0.98x"
+    assert units.ratio_below(0.997, 1) == "0.997x"
+    for value, _ in close_pairs(1, 1.0000001, seed=2):
+        if value < 1:
+            assert number_of(units.ratio_below(value, 1)) < 1
+
+
+def test_a_probe_s_slowdown_is_written_above_its_limit() -> None:
+    for value, limit in close_pairs(1.01, 3, seed=3):
+        cost = Interval(value=value, low=value, high=value, level=0.95)
+        refused = decide.refused(Metric.LOCK_WAIT, cost, limit - 1)
+        assert (refused is not None) == (value > 1 + (limit - 1))
+        if refused is not None:
+            slowed, most = re.findall(r"(\S+)x", refused.reason)[:2]
+            assert float(slowed) > float(most), refused.reason
+
+
+def test_whatever_regresses_or_improves_says_so_in_its_figures() -> None:
+    """Decisions on pairs that lie just beyond a limit: no reason may contradict them."""
+    chance = random.Random(4)
+    counted = 0
+    for _ in range(400):
+        beyond = 10 ** chance.uniform(-4, -1)
+        ratio = chance.choice((1.02 * (1 + beyond), (1 - beyond) / 1.02))
+        noise = beyond / 50
+        new = tuple(1e6 * ratio * math.exp(chance.gauss(0, noise)) for _ in range(40))
+        verdict = decide.compare(
+            Comparison(metric=Metric.WALL, new=new, reference=(1e6,) * 40, unit="ns", margin=0.02, effect=0.05)
+        )
+        said = re.match(r"([+-]\S+) % is (beyond|below|above) ([+-]\S+) %: p = (\S+), limit (\S+)", verdict.reason)
+        if verdict.decision in (Decision.REGRESSED, Decision.IMPROVED):
+            assert said is not None
+            counted += 1
+            change, side, limit, p, of = said.groups()
+            assert abs(float(change)) > abs(float(limit)), verdict.reason
+            assert float(p) <= float(of), verdict.reason
+            assert side == ("beyond" if verdict.decision is Decision.REGRESSED else "below")
+    assert counted > 50
+
+
+def test_a_few_pairs_far_beyond_the_limit_are_suspect_without_a_p_value() -> None:
+    verdict = decide.compare(
+        Comparison(metric=Metric.WALL, new=(9e6,), reference=(1e6,), unit="ns", margin=0.02, effect=0.05, alpha=5e-5)
+    )
+    assert verdict.decision is Decision.SUSPECT
+    assert verdict.reason.startswith("+800 % is beyond +2 %: 1 pair at four times the limit or more; ")
