@@ -50,7 +50,7 @@ THREADS_S = 5.0
 TOGETHER = 0
 """The loops of an iteration whose workers stop together, once its window has passed."""
 STARTHOOK = "pytest_ftgate/runner/starthook"
-LEFT_FIX = "End what the workload starts in its `@<test>.teardown`, or in an exit handler (atexit)."
+LEFT_FIX = 'End what the workload starts in `@<test>.teardown("launch")`, or in an exit handler (atexit).'
 
 
 class _Result(msgspec.Struct):
