@@ -51,6 +51,7 @@ THREADS_S = 5.0
 TOGETHER = 0
 """The loops of an iteration whose workers stop together, once its window has passed."""
 STARTHOOK = "pytest_ftgate/runner/starthook"
+THREADS_FIX = "End it in the test's `@<test>.teardown`, or make it a daemon thread."
 LEFT_FIX = "End what the workload starts in its `@<test>.teardown`, or in an exit handler (atexit)."
 
 
@@ -92,16 +93,12 @@ def launch_environment(request: Request, mark: str, runner: Path, inherited: Map
 
 
 def bare_environment(request: Request, mark: str, inherited: Mapping[str, str]) -> dict[str, str]:
-    """The environment of any launch: no PYTHON* variable of the caller, but a hash seed, padding, the launch's mark.
-
-    Any Python in it that crashes prints its stack.
-    """
+    """The environment of any launch: no PYTHON* variable of the caller, but a hash seed, padding, the launch's mark."""
     kept = {name: value for name, value in inherited.items() if not name.startswith(("PYTHON", "PYTEST_"))}
     return {
         **kept,
         **request.environment,
         "PYTHONHASHSEED": str(request.hash_seed),
-        "PYTHONFAULTHANDLER": "1",
         "FTGATE_PADDING": "x" * request.padding,
         MARK: mark,
     }
@@ -382,7 +379,7 @@ class WorkloadHandle:
             held = stacks.at_work(found)
             named = ", ".join(f"{stack.thread} at {stack.line}" if stack.line else stack.thread for stack in held)
             reason = f"its process did not end within {THREADS_S:g} s: a thread of the workload still runs ({named})"
-            raise self.process.failure(reason, last=stacks.shown(held))
+            raise self.process.failure(reason, last="\n".join((stacks.shown(held), THREADS_FIX)))
 
     def _stacks(self) -> list[stacks.Stack]:
         main = self.process.pid
