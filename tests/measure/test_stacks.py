@@ -1,4 +1,4 @@
-"""What faulthandler wrote, read and shortened; real hangs and crashes are in tests/runner/test_stacks.py."""
+"""What faulthandler wrote, read and shortened; real hangs and crashes are in tests/runner/test_hangs.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from pytest_ftgate.measure import stacks
 from pytest_ftgate.measure.stacks import MAIN, Frame, Stack
 
-RUNNER = "/work/.ftgate/runner/1f/pytest_ftgate/runner"
+RUNNER = "/my/.ftgate/runner/1f/pytest_ftgate/runner"
 CRASH = f"""\
 Fatal Python error: Segmentation fault
 

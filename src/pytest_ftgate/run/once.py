@@ -36,8 +36,11 @@ def run_here(cell: Cell, spec: Spec) -> None:
         raise Unsupported(f"sub-interpreters need CPython 3.14 or newer, this is {sys.version.split()[0]}")
     setup = {**setup_of(cell, spec), "switch_s": None}
     check_fork(setup)
-    with time_limit(spec.timeout_s, setup):
-        _run(cell, setup)
+    with warnings.catch_warnings():
+        # The time limit's thread, and pytest-xdist's own, are alive while a cell forks here.
+        warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
+        with time_limit(spec.timeout_s, setup):
+            _run(cell, setup)
 
 
 def _run(cell: Cell, setup: dict[str, Any]) -> None:
@@ -80,18 +83,15 @@ def once(cell: Cell, spec: Spec) -> None:
 
 
 def _iteration(setup: dict[str, Any], shared: Any, context: Any, flags: int) -> Any:
-    with warnings.catch_warnings():
-        # pytest-xdist's own threads are alive while a cell forks here.
-        warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
-        watch.install()  # once, before several threads would
-        executor = make_workers(setup, shared, True, context)
-        try:
-            outcome = executor.iteration(Order(1, 0, CHECKING | flags), Observer())
-        except Exception:
-            executor.close()
-            raise
-        except BaseException:
-            executor.abandon()  # the time is up, or Ctrl-C: nothing is awaited any more
-            raise
+    watch.install()  # once, before several threads would
+    executor = make_workers(setup, shared, True, context)
+    try:
+        outcome = executor.iteration(Order(1, 0, CHECKING | flags), Observer())
+    except Exception:
         executor.close()
-        return outcome
+        raise
+    except BaseException:
+        executor.abandon()  # the time is up, or Ctrl-C: nothing is awaited any more
+        raise
+    executor.close()
+    return outcome
