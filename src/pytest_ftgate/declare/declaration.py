@@ -27,7 +27,7 @@ from ..model import (
 from ..runner.api import CommandToken, Declaration, ExecutorToken, Note
 from ..runner.loading import shape_of
 from ..text import listed
-from .arguments import Arguments
+from .arguments import CORES, Arguments
 from .bodies import Bodies
 from .executors import EXAMPLE, Executors
 from .reader import KINDS, OWN, DeclarationError, Reader, shown
@@ -152,26 +152,32 @@ class Notes:
             self.fail(note, f"it needs a reason, such as an issue: {NOTE_EXAMPLES['expect']}")
         if not isinstance(strict, bool):
             self.fail(note, f"strict= takes True or False, not {strict!r}")
-        texts = {name: self._several(note, name, str, "texts such as '3.14t'") for name in ("pythons", "cells")}
-        workers = self._several(note, "workers", int, "whole numbers")
-        if unknown := [each for each in workers if each not in spec.workers]:
-            there = listed([str(each) for each in spec.workers])
-            self.fail(note, f"workers={unknown[0]} is no number of workers of the test: it has {there}")
+        texts = {name: self._several(note, name, (str,), "texts such as '3.14t'") for name in ("pythons", "cells")}
         return Expectation(
             decision=Decision(decision),
             reason=" ".join(reason.split()),
             strict=strict,
             line=note.line,
             executors=tuple(each for token in tokens for each in self._executors(note, token, spec)),
-            workers=workers,
+            workers=self._workers(note, spec),
             **texts,
         )
 
-    def _several(self, note: Note, name: str, kind: type, what: str) -> tuple[Any, ...]:
+    def _workers(self, note: Note, spec: Spec) -> tuple[int, ...]:
+        """The numbers of workers that a mark names, with that of "cores"."""
+        named = self._several(note, "workers", (int, str), "whole numbers and 'cores'")
+        counts = [spec.cores if each == CORES else each for each in named]
+        for count, written in zip(counts, named, strict=True):
+            if count not in spec.workers:
+                there = listed([str(each) for each in spec.workers])
+                self.fail(note, f"workers={written!r} is no number of workers of the test: it has {there}")
+        return tuple(counts)
+
+    def _several(self, note: Note, name: str, kinds: tuple[type, ...], what: str) -> tuple[Any, ...]:
         """One value or a list of them; nothing where it is not given."""
         value = note.kwargs[name]
         values = [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
-        if not all(type(each) is kind and each for each in values) or (value is not None and not values):
+        if not all(type(each) in kinds and each for each in values) or (value is not None and not values):
             self.fail(note, f"{name}= takes {what}, one or a list of them, not {value!r}")
         return tuple(values)
 
