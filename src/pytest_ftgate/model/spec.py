@@ -146,14 +146,14 @@ class Load(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     `headers` and a `body` of text may hold the test's parameters as placeholders; bytes are sent as they are.
     """
 
-    # Stored baselines hold a digest of its repr: a new field has a default, which the repr leaves out.
+    # Stored baselines hold a digest of its repr, which leaves out a field that is its default itself: None, no 0.0.
     path: str | tuple[tuple[str, int], ...]
     connections: int
     generator: Generator | None
     method: str = "GET"
     body: str | bytes = b""
     headers: tuple[tuple[str, str], ...] = ()
-    rate: float = 0.0
+    rate: float | None = None
 
     @property
     def mix(self) -> tuple[tuple[str, int], ...]:

@@ -346,10 +346,10 @@ class Ftgate:
     def gate(self, metric: str, *, margin: Any = None, effect: Any = None, floor: Any = None) -> Callable[[Body], Body]:
         """What counts as a change of one metric of this test. May be used once per metric.
 
-        `metric` is a name such as wall, uss or timer.NAME. A slowdown up to `margin` is not a regression,
-        a pass rules out one of `effect` (shares: 0.05 or "5%"), and a difference below `floor` is not a change ("1ms",
-        "1MiB", or a number of s, bytes, a share of the time, x). Omitted arguments fall back to the options. A wrong
-        argument is an error at collection.
+        `metric` is a name such as wall, uss or timer.NAME; it gates in this test. A slowdown up to `margin` is not a
+        regression, a pass rules out one of `effect` (shares: 0.05 or "5%"), and a difference below `floor` is no change
+        ("1ms", "1MiB", or a number of s, bytes, a share of the time, x). Omitted arguments fall back to the options. A
+        wrong argument is an error at collection.
         """
         note = Note("gate", (metric,), {"margin": margin, "effect": effect, "floor": floor}, sys._getframe(1).f_lineno)
         if hasattr(metric, "__code__"):

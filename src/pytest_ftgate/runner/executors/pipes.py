@@ -335,8 +335,9 @@ class PipeWorkers:
             self._drop()
 
     def abandon(self) -> None:
-        """After an error among roles: do not join workers that wait for one that has ended."""
+        """After an error: do not join workers that wait for one that has ended."""
         for worker in self.workers:
-            worker.join(0.01)
+            if worker.ident is not None:
+                worker.join(0.01)
         if not any(worker.is_alive() for worker in self.workers):
             self._drop()  # else the pipes stay open: a thread that still runs may write to them

@@ -68,10 +68,11 @@ class ProcessWorkers(PipeWorkers):
         return process_map(worker.pid for worker in self.workers)
 
     def abandon(self) -> None:
-        """After an error among roles: kill the processes, whatever they wait for."""
+        """After an error: kill the processes, whatever they wait for."""
         for worker in self.workers:
-            worker.kill()
-            worker.join()
+            if worker.pid is not None:  # else it has not been started
+                worker.kill()
+                worker.join()
         self._drop()
 
     def _death(self, index: int) -> str:
