@@ -49,6 +49,8 @@ THREADS_S = 5.0
 """What threads of the workload get to end by themselves, once all else has ended."""
 TOGETHER = 0
 """The loops of an iteration whose workers stop together, once its window has passed."""
+RUN = "import sys; from pytest_ftgate.runner.main import main; sys.exit(main(sys.argv[1:]))"
+"""Not a file or folder: that loads runpy, which counts as memory of the workload, and spawned workers import it."""
 STARTHOOK = "pytest_ftgate/runner/starthook"
 THREADS_FIX = 'End it in `@<test>.teardown("launch")`, or make it a daemon thread.'
 LEFT_FIX = 'End what the workload starts in `@<test>.teardown("launch")`, or in an exit handler (atexit).'
@@ -151,7 +153,7 @@ class WorkloadLauncher:
                 environment |= {READS: request.reads, **_start_hook(self.runner)}
             job = folder / "job"
             job.write_bytes(marshal.dumps(job_of(request, folder / "result", (to_child, from_child)), MARSHAL))
-            words = [request.python, "-P", "-s", str(self.runner / "pytest_ftgate" / "runner"), str(job)]
+            words = [request.python, "-P", "-s", "-c", RUN, str(job)]
             process = Process.start(words, environment, stdout=PipeOutput(), pass_fds=(to_child, from_child))
         except BaseException as error:
             channel.close()
