@@ -103,7 +103,6 @@ def test_the_caller_s_python_settings_reach_no_launch(tmp_path: Path) -> None:
         "HOME": "/home/me",
         "PYTHONPATH": str(tmp_path),
         "PYTHONHASHSEED": "7",
-        "PYTHONFAULTHANDLER": "1",
         "FTGATE_PADDING": "x" * 100,
         processes.MARK: "mark",
     }

@@ -15,6 +15,7 @@ from ..runner.gil import watch
 from ..runner.primitives import context_of, make_shared_objects
 from ..runner.protocol import Failure, Unsupported
 from ..runner.worker import CHECKING, VALUES, Order
+from .time_limit import check_fork, time_limit
 
 __all__ = ["Failure", "Unsupported", "once", "run_here"]
 WINDOW_S = 0.2
@@ -26,12 +27,24 @@ READY_S = 60.0
 def run_here(cell: Cell, spec: Spec) -> None:
     """One iteration of the cell's workload here. Raises Failure, Unsupported, and what @shared or @check raise.
 
+    It is a Failure as well where that takes longer than the test's timeout.
+
     The target's settings are left out: a switch interval would hold for all tests that follow.
     """
     __tracebackhide__ = True
     if cell.executor.kind == "interpreters" and sys.version_info < (3, 14):
         raise Unsupported(f"sub-interpreters need CPython 3.14 or newer, this is {sys.version.split()[0]}")
     setup = {**setup_of(cell, spec), "switch_s": None}
+    check_fork(setup)
+    with warnings.catch_warnings():
+        # The time limit's thread, and pytest-xdist's own, are alive while a cell forks here.
+        warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
+        with time_limit(spec.timeout_s, setup):
+            _run(cell, setup)
+
+
+def _run(cell: Cell, setup: dict[str, Any]) -> None:
+    __tracebackhide__ = True
     declared, owner = loading.declaration(setup)
     context = context_of(cell.executor.kind, cell.executor.method)
     objects = make_shared_objects(setup, context)
@@ -70,12 +83,15 @@ def once(cell: Cell, spec: Spec) -> None:
 
 
 def _iteration(setup: dict[str, Any], shared: Any, context: Any, flags: int) -> Any:
-    with warnings.catch_warnings():
-        # pytest-xdist's own threads are alive while a cell forks here.
-        warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
-        watch.install()  # once, before several threads would
-        executor = make_workers(setup, shared, True, context)
-        try:
-            return executor.iteration(Order(1, 0, CHECKING | flags), Observer())
-        finally:
-            executor.close()
+    watch.install()  # once, before several threads would
+    executor = make_workers(setup, shared, True, context)
+    try:
+        outcome = executor.iteration(Order(1, 0, CHECKING | flags), Observer())
+    except Exception:
+        executor.close()
+        raise
+    except BaseException:
+        executor.abandon()  # the time is up, or Ctrl-C: nothing is awaited any more
+        raise
+    executor.close()
+    return outcome

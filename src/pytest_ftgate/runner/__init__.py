@@ -16,5 +16,6 @@ __all__ = [
     "reads",
     "record",
     "stacks",
+    "state",
     "worker",
 ]

@@ -191,7 +191,7 @@ class MeasuredCell:
             raise Failure(
                 f"the GIL came back on: {by}",
                 "The module does not declare that it can run without the GIL (Py_mod_gil). "
-                "Use a version that does, or measure this interpreter as 3.14t[gil=on].",
+                f"Use a version that does, or measure this interpreter as 3.{sys.version_info.minor}t[gil=on].",
             )
 
     def close(self) -> None:

@@ -257,6 +257,8 @@ def run(body: Body, worker: Worker, order: Order, own_cpu: bool) -> dict[str, An
         else:
             report["ops"], result = call(body, worker, order)
     except BaseException as error:
+        if isinstance(error, state.passed):
+            raise
         report["error"] = explain(error)
     report["end_ns"] = now_ns()
     return close_report(report, worker, order, result, own_cpu)

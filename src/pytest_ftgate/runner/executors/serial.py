@@ -39,15 +39,22 @@ class SerialWorkers:
         cpu_ns = -others_cpu_ns() - ended_cpu_ns() - process_time_ns()
         begin_ns = now_ns()
         if not order.loops:  # held: the first calls are over before anybody looks
-            raise_first_error([run(body, worker, Order(1, 0, order.flags), False) for worker in self.workers])
+            self._run(body, Order(1, 0, order.flags))
         observer.released(self)
-        reports = [run(body, worker, part, False) for worker in self.workers]
+        reports = self._run(body, part)
         cpu_ns = max(0, cpu_ns + process_time_ns() + ended_cpu_ns() + others_cpu_ns())
         observe_barrier(order, observer, self)
-        raise_first_error(reports)
         for report in reports:  # rates of workers that run one after another add up only over all of it
             report["begin_ns"], report["end_ns"] = reports[0]["begin_ns"], reports[-1]["end_ns"]
         return IterationResult(0, reports[-1]["end_ns"] - begin_ns, 0, cpu_ns, reports)
+
+    def _run(self, body: loading.Body, order: Order) -> list[dict[str, Any]]:
+        """The workers' reports. Raises the first error: the workers after it do not begin."""
+        reports = []
+        for worker in self.workers:
+            reports.append(run(body, worker, order, False))
+            raise_first_error(reports[-1:], len(self.workers))
+        return reports
 
     def process_map(self) -> dict[str, Any]:
         """The main thread works itself."""
@@ -55,3 +62,5 @@ class SerialWorkers:
 
     def close(self) -> None:
         """Nothing to end."""
+
+    abandon = close
