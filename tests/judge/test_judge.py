@@ -488,7 +488,7 @@ class TestVerdict:
 
     @pytest.mark.parametrize("basis", ["paired", "stored"])
     def test_a_lock_launch_that_failed_leaves_the_other_metrics_judged(self, basis: Basis) -> None:
-        error = WorkloadError(reason="with the lock probe, it hung")
+        error = WorkloadError(reason="with the lock probe: hung")
         sample = msgspec.structs.replace(
             measured(rounds=26, uss=1.5, locks=0, control=basis == "stored"), locks_error=error
         )
@@ -507,7 +507,7 @@ class TestVerdict:
         assert by_metric(verdict(other))[Metric.LOCK_WAIT].reason == f"the reference: {error.reason}"
 
     def test_a_contract_about_lock_wait_says_that_a_lock_launch_failed(self) -> None:
-        error = WorkloadError(reason="with the lock probe, it hung")
+        error = WorkloadError(reason="with the lock probe: hung")
         sample = msgspec.structs.replace(measured(locks=0), locks_error=error)
         texts = ("lock_wait_share < 20 %", "wall < 1 s")
         spec = msgspec.structs.replace(declared(), requirements=tuple(Requirement(text=text) for text in texts))

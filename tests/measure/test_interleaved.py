@@ -714,8 +714,8 @@ def test_a_failing_control_workload_is_named() -> None:
 @pytest.mark.parametrize(
     ("trouble", "reason"),
     [
-        (failed("hung"), "with the lock probe, it hung"),
-        (CellUnsupported("no locks here"), "with the lock probe, it is unsupported: no locks here"),
+        (failed("hung"), "with the lock probe: hung"),
+        (CellUnsupported("no locks here"), "with the lock probe: unsupported: no locks here"),
     ],
 )
 @pytest.mark.parametrize("moment", ["start", COLD, MEASURED, "finish"])
@@ -923,7 +923,7 @@ def test_a_lock_launch_of_the_reference_that_fails_voids_the_comparison_of_locks
     launcher = FakeLauncher()
     launcher.trouble = lambda at: failed("hung") if at.reference and (at.side, at.event) == ("locks", COLD) else None
     (sample,) = paired(launcher).measure()
-    assert sample.no_locks == "the reference: with the lock probe, it hung"
+    assert sample.no_locks == "the reference: with the lock probe: hung"
     assert sample.locks_error is None
     assert not sample.failed
     assert sample.reference is not None

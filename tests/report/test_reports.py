@@ -514,8 +514,8 @@ def test_lock_wait_that_was_not_measured_is_an_empty_place() -> None:
 
 
 def test_a_lock_launch_that_failed_says_why_there_are_no_figures() -> None:
-    lines = detail_lines(no_locks="with the lock probe, it raised TypeError: no lock")
-    assert lines == "lock     no figures: with the lock probe, it raised TypeError: no lock"
+    lines = detail_lines(no_locks="with the lock probe: raised TypeError: no lock")
+    assert lines == "lock     no figures: with the lock probe: raised TypeError: no lock"
 
 
 def test_worst_sites_are_shown_and_the_rest_counted() -> None:

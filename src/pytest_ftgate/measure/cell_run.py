@@ -20,7 +20,7 @@ Family: TypeAlias = tuple[str, str, Environment]
 ROLES: dict[LaunchRole, str] = {
     "own": "",
     "control": "its control workload ",
-    "locks": "with the lock probe, it ",
+    "locks": "with the lock probe: ",
     "empty": "an empty workload in its place ",
 }
 """The roles in the order in which they start, and what a reason begins with where such a launch failed."""
@@ -157,7 +157,7 @@ class CellRun:
             yield
         except CellUnsupported as reason:
             if role == "locks":
-                self._void_locks(WorkloadError(reason=f"{ROLES[role]}is unsupported: {reason}"))
+                self._void_locks(WorkloadError(reason=f"{ROLES[role]}unsupported: {reason}"))
             else:
                 self.unsupported = str(reason)
         except LaunchFailed as failure:
