@@ -8,7 +8,7 @@ import os
 import select
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from ...model import (
     Launch,
     LockWaits,
     MemoryPoint,
-    Waits,
     WorkloadError,
 )
 from ...runner.locks.sites import FOLDER, OFF, WINDOW
@@ -56,13 +55,18 @@ LEFT_FIX = "End what the workload starts in its `@<test>.teardown`, or in an exi
 
 
 class _Result(msgspec.Struct):
-    """The file that the runner writes at the end of a launch. `warmed_ops` are the body calls of the warm-ups."""
+    """The file that the runner writes at the end of a launch.
+
+    `warmed_ops` are the body calls of the warm-ups; `spans` is when the workers of each measured iteration were at
+    work, in ns on the runner's clock.
+    """
 
     protocol: int
     launch: Launch
     error: WorkloadError | None = None
     unsupported: str | None = None
     warmed_ops: int = 0
+    spans: list[tuple[int, int]] = []
 
 
 def job_of(request: Request, result: Path, control: tuple[int, int]) -> dict[str, Any]:
@@ -260,16 +264,17 @@ class WorkloadHandle:
         self.channel.send({"do": "iteration", "kind": HOLD, "loops": loops, "window_ns": window_ns})
         released = self._await("released", self.timeout_s, "starting its workers and their first calls")
         memory: tuple[MemoryPoint, ...] = ()
-        waits: Waits | None = None
+        dropped, waits = 0, None
         if sampled:
             if loops != TOGETHER:  # workers that have only just begun
                 time.sleep(seconds * (1 - SAMPLED) / 2)
             refused = self.request.waits_unavailable
-            memory, waits = sample_tree(
+            memory, dropped, waits = sample_tree(
                 self._process_map(released), seconds * SAMPLED, refused=refused, over=self.channel.waiting
             )
         timeout_s = max(self.timeout_s, 2 * one_ns / 1e9) + seconds
-        return Held(iteration=self._iteration(timeout_s, "a held iteration"), memory=memory, waits=waits)
+        iteration = self._iteration(timeout_s, "a held iteration")
+        return Held(iteration=iteration, memory=memory, dropped=dropped, waits=waits)
 
     def barrier(self, loops: int, window_ns: int) -> Barrier:
         """One iteration, and a sample of the memory that is left after it; see Handle."""
@@ -374,22 +379,23 @@ class WorkloadHandle:
 
     def _look_for_threads(self) -> None:
         """Raise LaunchFailed where nothing but threads of the workload keeps the process from ending."""
-        found = self._stacks()
+        found = self._stacks([])
         if stacks.awaits_threads(found):
             held = stacks.at_work(found)
             named = ", ".join(f"{stack.thread} at {stack.line}" if stack.line else stack.thread for stack in held)
-            reason = f"its process did not end within {THREADS_S:g} s: a thread of the workload still runs ({named})"
-            raise self.process.failure(reason, last="\n".join((stacks.shown(held), THREADS_FIX)))
+            reason = f"its process did not end within {THREADS_S:g} s: a thread of the workload still runs"
+            text = "\n".join((stacks.shown(held), THREADS_FIX))
+            raise self.process.failure(f"{reason} ({named})" if named else reason, last=text)
 
-    def _stacks(self) -> list[stacks.Stack]:
-        main = self.process.pid
-        others = [process.pid for process in marked(self.mark) if process.pid != main]
+    def _stacks(self, others: Sequence[int]) -> list[stacks.Stack]:
+        """Of the launch's own process and these others."""
         setup = setup_of(self.request.cell, self.request.spec, stand_in=self.request.stand_in)
-        return stacks.asked([main, *others], self.folder / STACKS, setup)
+        return stacks.asked([self.process.pid, *others], self.folder / STACKS, setup)
 
     def _hung(self, reason: str) -> LaunchFailed:
         """The error of a launch that takes too long, with the stacks of all its threads."""
-        found = stacks.at_work(self._stacks())
+        others = [process.pid for process in marked(self.mark) if process.pid != self.process.pid]
+        found = stacks.at_work(self._stacks(others))
         return self.process.failure(reason + stacks.where(found), last=stacks.shown(found))
 
     def _crashed(self, reason: str, detail: str = "") -> LaunchFailed:
@@ -402,15 +408,17 @@ class WorkloadHandle:
     def _locks(self, result: _Result) -> LockWaits:
         """The waits of all processes and interpreters of this launch; each wrote its file as it ended."""
         try:
-            sites = lock_waits.read(self.folder / LOCKS)
+            recorded = lock_waits.read(self.folder / LOCKS)
         except FtgateError as error:
             raise LaunchFailed(WorkloadError(reason=str(error))) from error
         iterations = result.launch.iterations
         # Roles that do not lead are at work until they are joined.
         joined_ns = sum(iteration.join_ns for iteration in iterations) if self.request.cell.roles else 0
+        work_ns = sum(iteration.work_ns for iteration in iterations) + joined_ns
         return LockWaits(
-            work_ns=sum(iteration.work_ns for iteration in iterations) + joined_ns,
+            work_ns=work_ns,
+            thread_ns=lock_waits.thread_ns(self.request.cell, work_ns, recorded.lived_ns(result.spans)),
             ops=sum(iteration.ops for iteration in iterations),
             counted_ops=result.warmed_ops,
-            sites=sites,
+            sites=recorded.sites,
         )

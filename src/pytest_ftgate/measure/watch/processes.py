@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import psutil
 
 from ...model import ProcessGroup
-from .proc import FORKSERVER, TRACKER, environment_bytes
+from .proc import FORKSERVER, TRACKER, children, environment_bytes
 from .process_map import ProcessMap
 
 MARK = "FTGATE_LAUNCH"
@@ -26,11 +26,14 @@ GRACE_S = 5.0
 def tree(pid: int) -> list[psutil.Process]:
     """The live processes of a launch without the resource tracker, which is no part of the workload."""
     try:
-        main = psutil.Process(pid)
-        below = main.children(recursive=True)
+        found = [psutil.Process(pid)]
     except psutil.NoSuchProcess:
         return []
-    return [process for process in (main, *below) if alive(process) and not _is(process, TRACKER)]
+    for process in found:  # it grows meanwhile
+        for child in children(process.pid):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found.append(psutil.Process(child))
+    return [process for process in found if alive(process) and not _is(process, TRACKER)]
 
 
 def _is(process: psutil.Process, server: str) -> bool:
