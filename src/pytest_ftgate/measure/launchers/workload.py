@@ -50,8 +50,8 @@ THREADS_S = 5.0
 TOGETHER = 0
 """The loops of an iteration whose workers stop together, once its window has passed."""
 STARTHOOK = "pytest_ftgate/runner/starthook"
-THREADS_FIX = "End it in the test's `@<test>.teardown`, or make it a daemon thread."
-LEFT_FIX = "End what the workload starts in its `@<test>.teardown`, or in an exit handler (atexit)."
+THREADS_FIX = 'End it in `@<test>.teardown("launch")`, or make it a daemon thread.'
+LEFT_FIX = 'End what the workload starts in `@<test>.teardown("launch")`, or in an exit handler (atexit).'
 
 
 class _Result(msgspec.Struct):
