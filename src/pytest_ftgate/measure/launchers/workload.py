@@ -26,6 +26,7 @@ from ...model import (
 from ...runner.locks.sites import FOLDER, OFF, WINDOW
 from ...runner.protocol import BARRIER, HOLD, LENGTH_BYTES, MARSHAL, PROTOCOL, framed
 from ...runner.reads import READS
+from ...runner.stacks import THREADS_S
 from .. import stacks
 from ..cores import pinned
 from ..launch import CellUnsupported, Held, LaunchFailed, Request, setup_of
@@ -45,8 +46,6 @@ SETTLED = {"MIMALLOC_PURGE_DELAY": "0"}
 """Else the allocator of free-threaded builds keeps freed pages for a while, which hides a leak or looks like one."""
 HELD_CALLS = 1.25
 """Calls of a body that a hold is long enough for at least, so that every part of one can be sampled."""
-THREADS_S = 5.0
-"""What threads of the workload get to end by themselves, once all else has ended."""
 TOGETHER = 0
 """The loops of an iteration whose workers stop together, once its window has passed."""
 STARTHOOK = "pytest_ftgate/runner/starthook"
