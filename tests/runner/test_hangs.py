@@ -177,6 +177,21 @@ def test_a_thread_that_never_ends_is_named_soon(bench: Bench, monkeypatch: pytes
     assert f"thread ticker (innermost call first):\n  {path}:7 in for_ever" in error.detail
 
 
+@pytest.mark.parametrize("reuse", ["fresh", "pool"])
+def test_a_thread_of_a_worker_process_that_never_ends_is_named_soon(bench: Bench, reuse: str) -> None:
+    path = bench.write(STAYS)
+    handle = bench.start(FORK, reuse=reuse, timeout_s=10_000.0)
+    handle.ready()
+    if reuse == "pool":  # it ends with the launch
+        handle.iteration(COLD)
+    with pytest.raises(LaunchFailed) as failed:
+        _ = handle.iteration(COLD) if reuse == "fresh" else handle.finish()
+    error = failed.value.error
+    assert error.reason.startswith("worker 0: its process did not end within 5 s: a thread of the workload still runs")
+    assert error.reason.endswith(" (ticker)")
+    assert f'File "{path}", line 7, in for_ever' in error.detail
+
+
 def test_threads_that_end_by_themselves_and_slow_exit_handlers_are_waited_for(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,10 +11,14 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from threading import Thread
     from typing import Any
 
     from .loading import Setup
 
+THREADS_S = 5.0
+"""What threads of the workload get to end by themselves, once all else of their process has ended."""
 TASKS = -1
 """Added to the signal that asks for stacks: the one that asks for those of asyncio's tasks."""
 
@@ -47,3 +51,23 @@ def task_stacks(tasks: dict[Any, str]) -> bytes:
             awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
         lines += [f"Thread 0x0 [{name}] (most recent call first):", *reversed(calls)]
     return "\n".join([*lines, ""]).encode("utf-8", "backslashreplace")
+
+
+def give_up_later(threads: list[Thread], report: Callable[[tuple[str, str]], None]) -> None:
+    """End this process, which waits for these threads, if they go on: `report` gets the reason and their stacks."""
+    from threading import Thread
+
+    def give_up() -> None:
+        import time
+        import traceback
+
+        time.sleep(THREADS_S)
+        frames = sys._current_frames()
+        held = {thread.name: frames[thread.ident] for thread in threads if thread.ident in frames}
+        if held:
+            reason = f"its process did not end within {THREADS_S:g} s: a thread of the workload still runs"
+            stacks = (f"thread {name}:\n{''.join(traceback.format_stack(frame))}" for name, frame in held.items())
+            report((f"{reason} ({', '.join(held)})", "".join(stacks)))
+            os._exit(1)
+
+    Thread(target=give_up, daemon=True).start()

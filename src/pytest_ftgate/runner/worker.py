@@ -529,7 +529,15 @@ def serve_process(
         from .stacks import install
 
         install(setup, stack_file.fileno())
-    serve(setup, index, Port((go[0].fileno(), go[1].fileno()), report.fileno()), shared, fresh, True)
+    port = Port((go[0].fileno(), go[1].fileno()), report.fileno())
+    serve(setup, index, port, shared, fresh, True)
+    threading = sys.modules["threading"]
+    left = [thread for thread in threading.enumerate() if not (thread.daemon or thread is threading.current_thread())]
+    if left:
+        from .stacks import give_up_later
+
+        role, within, _ = place(setup, index)
+        give_up_later(left, lambda error: port.send({"index": within, "role": role, "error": error}))
 
 
 def serve_interpreter(setup: Setup, index: int, go: tuple[int, int], report: int, shared: Any, fresh: bool) -> None:

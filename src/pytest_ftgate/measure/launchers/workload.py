@@ -8,7 +8,7 @@ import os
 import select
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from ...model import (
 from ...runner.locks.sites import FOLDER, OFF, WINDOW
 from ...runner.protocol import BARRIER, HOLD, LENGTH_BYTES, MARSHAL, PROTOCOL, framed
 from ...runner.reads import READS
+from ...runner.stacks import THREADS_S
 from .. import stacks
 from ..cores import pinned
 from ..launch import CellUnsupported, Held, LaunchFailed, Request, setup_of
@@ -45,8 +46,6 @@ SETTLED = {"MIMALLOC_PURGE_DELAY": "0"}
 """Else the allocator of free-threaded builds keeps freed pages for a while, which hides a leak or looks like one."""
 HELD_CALLS = 1.25
 """Calls of a body that a hold is long enough for at least, so that every part of one can be sampled."""
-THREADS_S = 5.0
-"""What threads of the workload get to end by themselves, once all else has ended."""
 TOGETHER = 0
 """The loops of an iteration whose workers stop together, once its window has passed."""
 RUN = "import sys; from pytest_ftgate.runner.main import main; sys.exit(main(sys.argv[1:]))"
@@ -381,22 +380,23 @@ class WorkloadHandle:
 
     def _look_for_threads(self) -> None:
         """Raise LaunchFailed where nothing but threads of the workload keeps the process from ending."""
-        found = self._stacks()
+        found = self._stacks([])
         if stacks.awaits_threads(found):
             held = stacks.at_work(found)
             named = ", ".join(f"{stack.thread} at {stack.line}" if stack.line else stack.thread for stack in held)
-            reason = f"its process did not end within {THREADS_S:g} s: a thread of the workload still runs ({named})"
-            raise self.process.failure(reason, last="\n".join((stacks.shown(held), THREADS_FIX)))
+            reason = f"its process did not end within {THREADS_S:g} s: a thread of the workload still runs"
+            text = "\n".join((stacks.shown(held), THREADS_FIX))
+            raise self.process.failure(f"{reason} ({named})" if named else reason, last=text)
 
-    def _stacks(self) -> list[stacks.Stack]:
-        main = self.process.pid
-        others = [process.pid for process in marked(self.mark) if process.pid != main]
+    def _stacks(self, others: Sequence[int]) -> list[stacks.Stack]:
+        """Of the launch's own process and these others."""
         setup = setup_of(self.request.cell, self.request.spec, stand_in=self.request.stand_in)
-        return stacks.asked([main, *others], self.folder / STACKS, setup)
+        return stacks.asked([self.process.pid, *others], self.folder / STACKS, setup)
 
     def _hung(self, reason: str) -> LaunchFailed:
         """The error of a launch that takes too long, with the stacks of all its threads."""
-        found = stacks.at_work(self._stacks())
+        others = [process.pid for process in marked(self.mark) if process.pid != self.process.pid]
+        found = stacks.at_work(self._stacks(others))
         return self.process.failure(reason + stacks.where(found), last=stacks.shown(found))
 
     def _crashed(self, reason: str, detail: str = "") -> LaunchFailed:

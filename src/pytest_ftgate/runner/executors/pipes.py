@@ -86,6 +86,13 @@ class Hub:
                 except Failure:
                     pass
 
+    def late(self) -> None:
+        """Raise what a worker has reported after its work, where it could not end."""
+        self.gathered.clear()
+        self.sentinels = []
+        for index in self._readable(*self._poll(), 0):
+            raise_first_error([self._receive(index)], len(self.reports))
+
     def _poll(self) -> tuple[Any, dict[int, int]]:
         """What waits for the reports that are missing, or for a worker's death, and whose each descriptor is."""
         owners: dict[int, int] = {}
@@ -186,6 +193,9 @@ class PipeWorkers:
     def started(self, hub: Hub) -> None:
         """Called once all workers have been started."""
 
+    def ended(self, hub: Hub) -> None:
+        """Called once all workers have been joined, or are kept."""
+
     def others_cpu_ns(self) -> int:
         """CPU time so far of the processes below this one, such as a Manager, in ns."""
         return others_cpu_ns()
@@ -228,6 +238,7 @@ class PipeWorkers:
         cpu_ns = max(0, cpu_ns + self.others_cpu_ns())
         led = reports[: leaders(self.setup)]
         end_ns = max(report.get("end_ns", released_ns) for report in led)
+        self.ended(hub)
         if self.fresh:
             self._drop()
         if order.flags & AT_BARRIER:
@@ -332,6 +343,7 @@ class PipeWorkers:
             for worker in self.workers:
                 if worker.ident is not None:  # a thread that could not be started cannot be joined
                     worker.join()
+            self.ended(self.hub)
             self._drop()
 
     def abandon(self) -> None:

@@ -59,6 +59,11 @@ class ProcessWorkers(PipeWorkers):
         hub.sentinels = [worker.sentinel for worker in self.workers]
         hub.dead = self._death
 
+    def ended(self, hub: Hub) -> None:
+        """Raises Failure where a worker process was ended for a thread that goes on."""
+        if any(worker.exitcode for worker in self.workers):
+            hub.late()
+
     def others_cpu_ns(self) -> int:
         """As in the base class, without the workers: each reports its own, also where the forkserver waits for it."""
         return others_cpu_ns([worker.pid for worker in self.workers], with_ended=False)
