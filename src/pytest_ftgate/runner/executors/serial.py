@@ -8,14 +8,15 @@ from time import process_time_ns
 
 from .. import loading
 from ..clock import ended_cpu_ns, now_ns
-from ..worker import Order, Worker, make_worker, run
-from .base import IterationResult, Observer, observe_barrier, others_cpu_ns, process_map, raise_first_error
+from ..worker import END, SETUP, TEARDOWN, Order, Worker, make_worker, run
+from .base import IterationResult, Observer, carry_out, observe_barrier, others_cpu_ns, process_map, raise_first_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from ..loading import Setup
+    from ..setups import WorkerSetups
 
 
 class SerialWorkers:
@@ -26,6 +27,7 @@ class SerialWorkers:
         self.fresh = fresh
         self.shared = shared
         self.workers: list[Worker] = []
+        self.setups: list[WorkerSetups] = []
         if setup["cpus"]:
             os.sched_setaffinity(0, setup["cpus"])  # of this thread alone, which is the worker
 
@@ -34,17 +36,26 @@ class SerialWorkers:
         body = loading.body(self.setup)
         if self.fresh or not self.workers:
             self.workers = [make_worker(self.setup, index, self.shared) for index in range(self.setup["workers"])]
+            self.setups = [each for worker in self.workers if (each := body.surroundings(worker))]
+        raise_first_error(carry_out(self.setups, observer, SETUP))
+        loops = [each.loop for each in self.setups] or [None] * len(self.workers)
+        working = list(zip(self.workers, loops, strict=True))
         part = Order(order.loops, order.window_ns // len(self.workers), order.flags)
         gc.collect()
         cpu_ns = -others_cpu_ns() - ended_cpu_ns() - process_time_ns()
         begin_ns = now_ns()
         if not order.loops:  # held: the first calls are over before anybody looks
-            raise_first_error([run(body, worker, Order(1, 0, order.flags), False) for worker in self.workers])
+            raise_first_error([run(body, each, Order(1, 0, order.flags), False, loop) for each, loop in working])
         observer.released(self)
-        reports = [run(body, worker, part, False) for worker in self.workers]
+        reports = [run(body, worker, part, False, loop) for worker, loop in working]
         cpu_ns = max(0, cpu_ns + process_time_ns() + ended_cpu_ns() + others_cpu_ns())
+        observer.done(self)
+        ended = carry_out(self.setups, observer, TEARDOWN)
         observe_barrier(order, observer, self)
+        if self.fresh:
+            ended += carry_out(self.setups, observer, END)
         raise_first_error(reports)
+        raise_first_error(ended)
         for report in reports:  # rates of workers that run one after another add up only over all of it
             report["begin_ns"], report["end_ns"] = reports[0]["begin_ns"], reports[-1]["end_ns"]
         return IterationResult(0, reports[-1]["end_ns"] - begin_ns, 0, cpu_ns, reports)
@@ -54,4 +65,5 @@ class SerialWorkers:
         return process_map((), main_works=True)
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Let what has been set up be torn down."""
+        raise_first_error(carry_out(self.setups, Observer(), TEARDOWN | END))
