@@ -342,6 +342,50 @@ def test_the_lock_probe_records_nothing_of_them(bench: Bench, executor: Executor
     assert contended.get(line["setups"], (0, 0))[0] == 0
 
 
+def test_samples_of_a_hold_see_nothing_of_them(bench: Bench) -> None:
+    bench.write(
+        NOTES
+        + LONG
+        + """
+    @ftgate.compare(threads)
+    def test_it(worker):
+        time.sleep(0.15)
+
+    def large(worker):
+        block = bytearray(64 << 20)
+        block[::4096] = b"x" * len(block[::4096])
+        long()
+
+    test_it.setup(large)
+    test_it.teardown(large)
+    """
+    )
+    handle = bench.start(THREADS, one_call=True)
+    handle.ready()
+    held = handle.measure_held(1_000_000, True, 150e6)
+    assert max(point.uss_bytes or 0 for point in held.memory) < 64 << 20
+    assert held.waits is not None
+    if not held.waits.unavailable:
+        assert held.waits.gil_s < 0.2 * held.waits.span_s  # of bodies that sleep; setups wait for each other's GIL
+    short = handle.measure_held(1_000_000, True, 1e6)
+    assert short.memory
+    assert max(point.uss_bytes or 0 for point in short.memory) < 64 << 20
+    assert short.waits is not None
+    assert "too short to be sampled" in short.waits.unavailable
+
+
+def test_a_launch_without_them_does_not_import_their_code(bench: Bench) -> None:
+    bench.write("""
+        import sys
+        @ftgate.compare(threads)
+        def test_it(worker):
+            return "pytest_ftgate.runner.setups" in sys.modules
+    """)
+    handle = bench.start(THREADS)
+    ran(handle, CHECK)
+    assert handle.finish().results == ("False; False",)
+
+
 # -- errors --------------------------------------------------------------------------------------------------------
 
 FAILING = """
