@@ -189,6 +189,20 @@ def test_contracts_are_right_or_wrong_whatever_the_machine(monkeypatch: pytest.M
         spec(ftgate.require("threads[wcores].wall < 1 s")(compared(threads, workers=[1, 2])))
 
 
+def test_known_failures_name_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    for there in (1, 2, 8):
+        monkeypatch.setattr(cores, "available", lambda there=there: there)
+
+        def known(workers: Any, counts: Any) -> tuple[int, ...]:
+            marked = ftgate.expect("regressed", reason="x", workers=workers)(compared(threads, workers=counts))
+            return spec(marked).expectations[0].workers
+
+        assert known("cores", [1, "cores"]) == (there,)
+        assert known([2, "cores"], [1, 2, "cores"]) == (2, there)
+        with pytest.raises(DeclarationError, match="workers=8 is no number of workers of the test: it has 1 or cores"):
+            known(8, [1, "cores"])
+
+
 @pytest.mark.parametrize(
     ("declared", "said"),
     [

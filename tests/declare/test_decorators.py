@@ -352,7 +352,10 @@ def decorated(decorator: Any) -> Any:
         (ftgate.expect("regressed", "threads", reason="x"), "'threads' is not an executor"),  # type: ignore[arg-type]
         (ftgate.expect("regressed", processes, reason="x"), "processes is not among the executors of the test"),
         (ftgate.expect("regressed", reason="x", workers=8), "workers=8 is no number of workers of the test: it has 2"),
-        (ftgate.expect("regressed", reason="x", workers="2"), "workers= takes whole numbers, one or a list of them"),
+        (
+            ftgate.expect("regressed", reason="x", workers="2"),
+            "workers= takes whole numbers or 'cores', one or a list of them",
+        ),
         (ftgate.expect("regressed", reason="x", pythons=[3.14]), "pythons= takes texts such as '3.14t', one or a list"),
         (ftgate.expect("regressed", reason="x", cells=[]), "cells= takes texts such as '3.14t', one or a list"),
     ],

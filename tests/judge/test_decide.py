@@ -934,7 +934,8 @@ class TestJudge:
         assert decide.judge(metrics[::-1]).decision is Decision[worst.upper()]
 
     def test_every_decision_has_its_place(self) -> None:
-        assert [decide.judge([metric(decision)]).decision for decision in Decision] == list(Decision)
+        of_a_metric = [each for each in Decision if each not in (Decision.XFAILED, Decision.XPASSED)]
+        assert [decide.judge([metric(decision)]).decision for decision in of_a_metric] == of_a_metric
 
     def test_the_reason_is_that_of_what_decided(self) -> None:
         metrics = [

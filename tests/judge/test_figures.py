@@ -311,9 +311,17 @@ def site(*waits_ns: int, line: int = 3, waits_for: str = "lock", **fields: Any) 
 
 
 def locked(
-    order: int, *sites: LockSite, wall_ms: float = 10, ops: int = 100, counted: int = 0, **fields: Any
+    order: int,
+    *sites: LockSite,
+    wall_ms: float = 10,
+    ops: int = 100,
+    counted: int = 0,
+    thread_ms: float = 0,
+    **fields: Any,
 ) -> Launch:
-    seen = LockWaits(work_ns=int(wall_ms * MS), ops=ops, counted_ops=counted, sites=sites)
+    seen = LockWaits(
+        work_ns=int(wall_ms * MS), thread_ns=int(thread_ms * MS), ops=ops, counted_ops=counted, sites=sites
+    )
     return Launch(order=order, hash_seed=0, started_at="", locks=seen, **fields)
 
 
@@ -334,17 +342,28 @@ def test_the_lock_wait_share_is_of_the_workers_time_and_apart_from_queues() -> N
     assert (nothing.lock_wait_share, nothing.queue_wait_share, nothing.sites) == (None, None, ())
 
 
+def test_the_waits_of_a_pool_in_a_worker_are_a_share_of_the_time_of_its_threads() -> None:
+    """One worker whose eight threads wait 50 ms of 10 ms each: 500 % of the worker's time."""
+    waits = (site(40 * MS), site(10 * MS, line=9))
+    pool = sample(locks=(locked(0, *waits, thread_ms=100), locked(1, *waits, thread_ms=100)))
+    shown = figures(pool, reference=None)
+    assert shown.lock_wait_share == pytest.approx(0.5)
+    assert [site.share for site in shown.sites] == pytest.approx([0.4, 0.1])
+    unknown = sample(locks=(locked(0, *waits),))  # threads that nobody could follow
+    assert shares_of(unknown, waits_for="lock") == (1.0,)
+
+
 def test_sites_merge_over_launches_and_the_longest_wait_comes_first() -> None:
     rng = np.random.default_rng(51)
     first, second = (sorted(rng.integers(1000, 20_000, 400).tolist()) for _ in range(2))
     launches = (
-        locked(0, site(*first), site(5 * MS, 20 * MS, line=9, name="cache"), site(line=7)),
+        locked(0, site(*first), site(5 * MS, 10 * MS, line=9, name="cache"), site(line=7)),
         locked(1, site(*second), wall_ms=30),
     )
     cache, lock = figures(sample(locks=launches), reference=None).sites
     assert (cache.file, cache.line, cache.kind, cache.name, cache.waits_for) == ("words.py", 9, "Lock", "cache", "lock")
-    assert cache.share == pytest.approx(25 / (2 * 10) / 2)  # the median of a launch with it and one without
-    assert cache.max_ns == 20 * MS >= cache.p99_ns
+    assert cache.share == pytest.approx(15 / (2 * 10) / 2)  # the median of a launch with it and one without
+    assert cache.max_ns == 10 * MS >= cache.p99_ns
     assert lock.contended == 800
     assert lock.contended_per_s == pytest.approx(800 / 0.04)
     assert lock.total_ns == sum(first + second)

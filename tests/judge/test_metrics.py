@@ -250,7 +250,19 @@ def test_every_figure_of_a_row_that_is_a_number_has_a_metric() -> None:
         "lock_cost",
         "memory_cost",
     }
-    inner = {"counters_per_s", "timers_mean", "peaks", "latency", "sites", "waits", "memory", "gil_enabled"}
+    inner = {
+        "no_locks",
+        "memory_samples",
+        "memory_dropped",
+        "counters_per_s",
+        "timers_mean",
+        "peaks",
+        "latency",
+        "sites",
+        "waits",
+        "memory",
+        "gil_enabled",
+    }
     fields = {name.removesuffix("_ns").removesuffix("_bytes") for name in Figures.__struct_fields__}
     assert fields - explain - inner <= set(metrics.TABLE)
 

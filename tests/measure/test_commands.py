@@ -334,7 +334,9 @@ def test_a_run_that_fails_says_what_it_printed(bench: Bench, text: str, reason: 
 
 
 def test_a_python_program_that_crashes_shows_its_line(bench: Bench) -> None:
-    handle = bench.shell(f'exec "{sys.executable}" -c "import ctypes; ctypes.string_at(0)"')
+    handle = bench.shell(
+        f'exec "{sys.executable}" -c "import ctypes; ctypes.string_at(0)"', environment=(("PYTHONFAULTHANDLER", "1"),)
+    )
     error = fails(lambda: handle.iteration(MEASURED, 1, 0))
     assert error.reason == "was killed by SIGSEGV"
     assert '"<string>", line 1 in <module>' in error.detail

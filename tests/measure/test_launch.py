@@ -103,7 +103,6 @@ def test_the_caller_s_python_settings_reach_no_launch(tmp_path: Path) -> None:
         "HOME": "/home/me",
         "PYTHONPATH": str(tmp_path),
         "PYTHONHASHSEED": "7",
-        "PYTHONFAULTHANDLER": "1",
         "FTGATE_PADDING": "x" * 100,
         processes.MARK: "mark",
     }
@@ -252,11 +251,13 @@ def test_a_launch_is_recorded_as_it_was() -> None:
 def test_what_the_runner_keeps_is_a_launch() -> None:
     """Every field of the runner's record is one of the launch's, by its name and with its meaning."""
     record = LaunchRecord()
-    reports = [{"counters": {"n": 1.5}, "timers": {"t": (1, 20, 20)}, "peaks": {"p": 3.0}} for _ in range(2)]
+    figures = {"counters": {"n": 1.5}, "timers": {"t": (1, 20, 20)}, "peaks": {"p": 3.0}}
+    reports = [{**figures, "begin_ns": begin_ns, "end_ns": begin_ns + 9} for begin_ns in (3, 5)]
     plain = to_builtins(ITERATION)
     for kind in (COLD, WARMUP, CHECK, MEASURED, HOLD, BARRIER):
         record.add(kind, plain, reports)
     record.results.add("42")
+    assert record.spans == [(3, 14)] * 2  # of what is measured or held
     launch = msgspec.convert(marshal.loads(marshal.dumps(record.as_json(), MARSHAL)), Launch)
     assert launch == Launch(
         cold=ITERATION,

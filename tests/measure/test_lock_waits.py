@@ -7,9 +7,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from bench import SERIAL, SPAWN, TASKS, THREADS
 
 from pytest_ftgate.errors import FtgateError
-from pytest_ftgate.measure.watch.lock_waits import Written, merged, read
+from pytest_ftgate.measure.watch.lock_waits import Written, merged, read, thread_ns
+from pytest_ftgate.model import BodyKind, Cell, Executor
+from pytest_ftgate.model.targets import parse_target
+from pytest_ftgate.runner.locks.lives import Lives
 from pytest_ftgate.runner.locks.sites import Book, Site, bucket_of
 from pytest_ftgate.stats.histogram import percentile
 
@@ -80,15 +84,16 @@ def test_where_nothing_happened_there_is_no_site() -> None:
 def test_read_takes_what_a_book_wrote(tmp_path: Path) -> None:
     book = Book()
     book.folder = str(tmp_path)
+    book.lives = Lives()
     book.add(1, Site("a.py", 3, "Lock", "lock")).tally().waits.extend([5, 1_000_000])
     book.write()
     (tmp_path / "window").write_bytes(b"\0")
-    (site,) = read(tmp_path)
+    (site,) = read(tmp_path).sites
     assert site.histogram == {bucket_of(5): 1, bucket_of(1_000_000): 1}
     assert (site.total_ns, site.max_ns) == (1_000_005, 1_000_000)
 
 
-@pytest.mark.parametrize("text", [b"", b"[{", b"{}", b'[{"file": 3}]', b"\xff"])
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"sites": [{"file": 3}]}', b'{"lives": [3]}', b"\xff"])
 def test_a_broken_file_is_named(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "12-0.json").write_bytes(text)
     with pytest.raises(FtgateError, match=r"12-0\.json"):
@@ -96,7 +101,37 @@ def test_a_broken_file_is_named(tmp_path: Path, text: bytes) -> None:
 
 
 def test_an_empty_folder_has_no_sites(tmp_path: Path) -> None:
-    assert read(tmp_path) == ()
+    assert read(tmp_path) == ((), ())
+
+
+def test_lives_count_as_far_as_they_lie_in_the_measured_iterations(tmp_path: Path) -> None:
+    (tmp_path / "1-0.json").write_text('{"sites":[],"lives":[[0,100],[12,15]]}', encoding="utf-8")
+    (tmp_path / "2-0.json").write_text('{"sites":[],"lives":[[18,35],[20,30],[40,50]]}', encoding="utf-8")
+    recorded = read(tmp_path)
+    spans = [(10, 20), (30, 40)]
+    assert recorded.lived_ns(spans) == (10 + 10) + 3 + (2 + 5)
+    assert recorded.lived_ns([]) == 0
+
+
+@pytest.mark.parametrize(
+    ("executor", "body", "lived_ns", "expected"),
+    [
+        (THREADS, "worker", 0, 200),
+        (THREADS, "worker", 196, 200),  # the workers' own, one of which ended early
+        (THREADS, "worker", 900, 900),
+        (SPAWN, "worker", 900, 900),
+        (SERIAL, "worker", 300, 500),  # the main thread's life is not noted
+        (TASKS, "worker", 300, 500),
+        (THREADS, "executor", 150, 300),  # the pool's threads, and the one that drives it
+        (THREADS, "executor", 900, 1000),
+        (SERIAL, "executor", 50, 250),
+    ],
+)
+def test_the_time_of_threads_is_the_workers_and_that_of_what_they_start(
+    executor: Executor, body: BodyKind, lived_ns: int, expected: int
+) -> None:
+    cell = Cell(nodeid="t", target=parse_target("3.14"), executor=executor, workers=2, body=body)
+    assert thread_ns(cell, 100, lived_ns) == expected
 
 
 @pytest.mark.parametrize("q", [0.5, 0.95, 0.99])
@@ -122,7 +157,7 @@ def test_percentiles_at_the_ends() -> None:
 
 def test_a_file_that_a_full_disk_cut_is_an_error_and_one_that_was_being_written_is_none(tmp_path: Path) -> None:
     (tmp_path / "12-0.json.part").write_bytes(b"[")
-    assert read(tmp_path) == ()
+    assert read(tmp_path).sites == ()
     (tmp_path / "13-0.json.broken").write_bytes(b"[")
     with pytest.raises(FtgateError, match=r"13-0\.json\.broken: the lock waits of one process are not whole"):
         read(tmp_path)
@@ -136,7 +171,7 @@ def test_what_a_process_writes_is_read_whatever_its_names_hold(tmp_path: Path) -
         site.tally().waits += [1, 100, 5_000_000]
         site.fold()
         sites.append(site.as_json())
-    (tmp_path / "1-0.json").write_text(f"[{','.join(sites)}]", encoding="utf-8")
-    found = read(tmp_path)
+    (tmp_path / "1-0.json").write_text(f'{{"sites":[{",".join(sites)}]}}', encoding="utf-8")
+    found = read(tmp_path).sites
     assert {site.file for site in found} == {site.name for site in found} == set(names)
     assert all(sum(site.histogram.values()) == site.contended == 3 for site in found)

@@ -22,7 +22,7 @@ from bench import (
 from physical import confirm, confirm_near, confirmed
 from pytest_ftgate.measure.launch import Handle, Held, LaunchFailed
 from pytest_ftgate.measure.launchers import workload
-from pytest_ftgate.model import Barrier, Executor, LockSite, LockWaits, Param, Waits
+from pytest_ftgate.model import Barrier, BodyKind, Executor, LockSite, LockWaits, Param, Waits
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
 
 PROCESSES = (FORK, FORKSERVER, SPAWN)
@@ -146,6 +146,86 @@ def test_workers_that_share_a_lock_wait_as_theory_says(
         return site.total_ns / (2 * 3 * held.total_ns / held.count)
 
     confirm_near(over_theory, pytest.approx(1.0, rel=0.1))
+
+
+POOL_INSIDE = """
+    import threading
+    import time
+
+    @ftgate.compare(threads)
+    def test_it(worker):
+        lock = threading.Lock()
+        started = [threading.Thread(target=hold, args=(worker, lock)) for _ in range(8)]
+        for thread in started:
+            thread.start()
+        for thread in started:
+            thread.join()
+
+    def hold(worker, lock):
+        with lock, worker.timed("held"):
+            time.sleep(0.02)
+
+    @test_it.variant(tasks)
+    async def as_tasks(worker):
+        import asyncio
+        lock = asyncio.Lock()
+
+        async def hold():
+            async with lock:
+                with worker.timed("held"):
+                    await asyncio.sleep(0.02)
+
+        await asyncio.gather(*[hold() for _ in range(8)])
+"""
+
+
+@each_on_a_build(ALL)
+def test_waits_are_a_share_of_the_time_of_all_threads(bench: Bench, executor: Executor, build: str) -> None:
+    """Eight threads of one worker hold a lock in turn: they wait 0 + 1 + ... + 7 times as long, in 1 + 2 + ... + 8.
+
+    As a share of the worker's time that is 350 %. A task that did not wait is not followed.
+    """
+    bench.write(POOL_INSIDE)
+    lived = 36 - (executor is TASKS)
+
+    def over_theory() -> float:
+        waits, _ = lock_launch(bench, executor, build, workers=1)
+        share = site_of(waits).total_ns / waits.thread_ns
+        assert site_of(waits).total_ns > 3 * waits.work_ns
+        return share / (28 / (lived + 8))
+
+    confirm_near(over_theory, pytest.approx(1.0, rel=0.1))
+
+
+@each_on_a_build(ALL)
+@pytest.mark.parametrize("body", ["worker", "executor"])
+def test_workers_without_threads_of_their_own_have_all_of_the_time(
+    bench: Bench, executor: Executor, build: str, body: BodyKind
+) -> None:
+    if body == "executor" and executor is TASKS:
+        pytest.skip("a body of tasks drives no executor")
+    sleeping = "list(it.map(time.sleep, [0.05] * 2))" if body == "executor" else "time.sleep(0.05)"
+    parameter = "executor" if body == "executor" else "worker"
+    bench.write(f"""
+        import time
+
+        @ftgate.compare(threads)
+        def test_it({parameter}):
+            {sleeping.replace("it.", f"{parameter}.")}
+
+        if {body == "worker"}:
+            @test_it.variant(tasks)
+            async def as_task(worker):
+                time.sleep(0.05)
+    """)
+    handle = bench.start(executor, build=build, side="locks", workers=2, body=body)
+    handle.ready()
+    for kind in (COLD, WARMUP, MEASURED, MEASURED):
+        handle.iteration(kind)
+    waits = handle.finish().locks
+    assert waits is not None
+    drives = body == "executor" and executor is not SERIAL
+    assert waits.thread_ns == (2 + drives) * waits.work_ns
 
 
 @pytest.mark.parametrize("build", BUILDS)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import psutil
 import pytest
@@ -161,6 +161,7 @@ def trees(monkeypatch: pytest.MonkeyPatch) -> Script:
             return found[min(len(taken), len(found)) - 1]
 
         monkeypatch.setattr(processes_module, "tree", tree)
+        monkeypatch.setattr(proc, "children_of", lambda pids: set())
         return taken
 
     return script
@@ -230,6 +231,42 @@ def test_a_look_at_a_process_that_ended_is_dropped_whole(state: str) -> None:
 
 def test_nothing_to_look_at_is_no_look_of_zero_bytes() -> None:
     assert point_of() is None
+
+
+def test_the_main_process_is_never_a_look_of_zero_bytes() -> None:
+    assert point_of(FakeProcess(uss=0), FakeProcess(pid=PID + 1)) is None
+    assert point_of(FakeProcess(), FakeProcess(pid=PID + 1, uss=0)) is not None
+
+
+@pytest.mark.parametrize(
+    ("family", "known", "holds"),
+    [
+        (proc.Family(0.01, True), {}, False),  # forked, perhaps to run a program
+        (proc.Family(0.01, False), {}, True),  # runs one
+        (proc.Family(0.2, True), {}, True),  # would run it by now
+        (None, {}, True),  # another system
+        (proc.Family(0.01, True), {"workers": (PID + 1,)}, True),
+        (proc.Family(0.01, True), {"servers": {PID + 1: "Manager"}}, True),
+        (proc.Family(0.01, True), {"workers": (PID + 1,), "all_work": True}, False),
+    ],
+)
+def test_a_look_at_a_process_that_may_be_replaced_is_dropped(
+    monkeypatch: pytest.MonkeyPatch, family: proc.Family | None, known: dict[str, Any], holds: bool
+) -> None:
+    monkeypatch.setattr(proc, "family", lambda pid: family if pid == PID + 1 else proc.Family(60.0, False))
+    point = point_of(FakeProcess(), FakeProcess(pid=PID + 1), roles=ProcessMap(main=PID, **known))
+    assert (point is not None) is holds
+
+
+@pytest.mark.parametrize(("shared", "holds"), [(0, True), (PAGE, False)])
+def test_a_look_that_shares_with_a_child_that_came_meanwhile_is_dropped(
+    monkeypatch: pytest.MonkeyPatch, shared: int, holds: bool
+) -> None:
+    footprint = Footprint(rss_bytes=3 * MIB, uss_bytes=MIB, pss_bytes=MIB, processes=1, written_bytes=MIB)
+    monkeypatch.setattr(memory, "_footprint", lambda process: (footprint, shared))
+    monkeypatch.setattr(proc, "children_of", lambda pids: {PID + 1})
+    monkeypatch.setattr(proc, "family", lambda pid: proc.Family(0.0 if pid == PID + 1 else 60.0, False))
+    assert (point_of(FakeProcess()) is not None) is holds
 
 
 # -- a look at rest ------------------------------------------------------------------------------------------------
@@ -307,6 +344,16 @@ def test_a_tree_that_is_gone_gives_no_look_and_the_watch_ends(trees: Script, mon
     looks = Looks(monkeypatch)
     assert looks.watched(1.0).points == []
     assert looks.time.now == pytest.approx(1.0)
+
+
+def test_a_look_that_is_dropped_is_counted_and_soon_repeated(trees: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    trees(*[[FakeProcess(looks=0)] for _ in range(6)], [FakeProcess()])
+    looks = Looks(monkeypatch, lambda look: 0.001)
+    sampler = looks.watched(1.0)
+    assert sampler.dropped == 6
+    assert looks.gaps[:6] == pytest.approx([0.001] * 6)  # until there is one sample; then 2 % of the time
+    assert len(sampler.points) == 14
+    assert sampler.share <= 0.02
 
 
 @pytest.mark.parametrize(("cost_s", "apart_s"), [(0.0001, 0.02), (0.001, 0.05), (0.008, 0.4)])
@@ -396,8 +443,7 @@ class Ticking:
         self.ticks += 1
 
 
-@pytest.mark.parametrize("grows", [False, True])
-def test_a_tree_that_grows_is_taken_again(trees: Script, monkeypatch: pytest.MonkeyPatch, grows: bool) -> None:
+def test_a_tree_that_grows_is_taken_again(trees: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     main, late = FakeProcess(), FakeProcess(pid=PID + 1)
     trees([main], [main, late])
     taken, tree = [], processes_module.tree
@@ -410,12 +456,12 @@ def test_a_tree_that_grows_is_taken_again(trees: Script, monkeypatch: pytest.Mon
     children = iter([set(), set(), {PID + 1, PID + 2}])  # of the two that come one is left out, as a tracker is
     monkeypatch.setattr(proc, "children_of", lambda pids: next(children, {PID + 1, PID + 2}))
     fake = FakeTime()
-    sampler = memory.MemorySampler(ProcessMap(main=PID), grows=grows, clock=fake.clock, cost_clock=fake.clock)
+    sampler = memory.MemorySampler(ProcessMap(main=PID), clock=fake.clock, cost_clock=fake.clock)
     sampler.start()
     for _ in range(6):
         sampler.step()
-    assert [point.processes for point in sampler.points] == ([1, 1, 2, 2, 2, 2] if grows else [1] * 6)
-    assert len(taken) == (2 if grows else 1)
+    assert [point.processes for point in sampler.points] == [1, 1, 2, 2, 2, 2]
+    assert len(taken) == 2
 
 
 def test_samplers_share_one_loop(trees: Script, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -690,6 +736,45 @@ def one_of(pid: int) -> MemoryPoint:
 def unique(look: Footprint) -> int:
     assert look.written_bytes is not None
     return look.written_bytes
+
+
+STARTING = """
+import os, subprocess, sys, threading
+kept = bytearray(b"x") * (16 << 20)
+
+def work():
+    while True:
+        subprocess.run(["true"], preexec_fn=PREEXEC)
+
+for _ in range(3):
+    threading.Thread(target=work, daemon=True).start()
+print(flush=True)
+input()
+"""
+
+
+@both_builds
+@needs_rollup
+@pytest.mark.parametrize("preexec", ["None", "int"], ids=["vfork", "fork"])
+def test_looks_at_threads_that_start_programs_see_neither_twice_nor_nothing(
+    executables: dict[str, str], build: str, preexec: str, start: Start
+) -> None:
+    main = start(
+        "import warnings; warnings.simplefilter('ignore')" + STARTING.replace("PREEXEC", preexec),
+        python=executables[build],
+    )
+    sampler = memory.MemorySampler(ProcessMap(main=main.pid), 0.001)
+    sampler.start()
+    ends = time.monotonic() + 20
+    while len(sampler.points) < 30 and time.monotonic() < ends:
+        sampler.step()
+        time.sleep(0.002)
+    seen = sorted(unique(point) for point in sampler.points)
+    assert len(seen) >= 10
+    assert sampler.dropped
+    # On a busy machine a fork may take longer to its exec than we wait for.
+    assert seen[len(seen) // 10] > 16 * MIB
+    assert seen[-1 - len(seen) // 10] < 28 * MIB
 
 
 FAMILY = """

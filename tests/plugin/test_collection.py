@@ -235,7 +235,7 @@ ARGUMENTS = {
     "processes('frok')": "'frok' is not a start method",
     "processes=[]": "processes= takes True, a start method or a list of them",
     "threads='fork'": "threads= takes True or False, not 'fork'",
-    "threads, workers=[2, 0]": "workers= takes a whole number from 1, or a list of them, not [2, 0]",
+    "threads, workers=[2, 0]": "workers= takes a whole number from 1, 'cores', or a list of them, not [2, 0]",
     "threads, workers=[]": "workers= takes a whole number",
     "threads, workers=True": "workers= takes a whole number",
     "threads, reuse='never'": "reuse= takes fresh or pool, not 'never'",
@@ -250,7 +250,6 @@ ARGUMENTS = {
     "threads, pythons=['pypy']": "pythons=['pypy']: target 'pypy'",
     "threads, pythons='3.14[gil=maybe]'": "write gil=on or gil=off",
     "threads, tasks": "tasks run coroutines: make the body `async def ...(worker)`, or add one with @test_it.variant",
-    "interpreters, pythons=['3.13']": "target 3.13 has no concurrent.interpreters (new in 3.14)",
 }
 OTHERS = {
     "bare": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,33 @@ def test_an_interpreter_that_is_not_there_ends_the_run_with_a_fix(example: Examp
     assert_usage_error(
         result, "--ftgate-against python:3.14.99: no interpreter found", "ftgate pythons --target 3.14.99"
     )
+
+
+@pytest.mark.parametrize(
+    ("requires", "said"),
+    [
+        (">=3.11", r"targets 3\.14 and 3\.14t by default: the (only|newest) version here that requires-python >=3\.11"),
+        (
+            ">=3.99",
+            r"targets 3\.14 and 3\.14t by default: no version that requires-python >=3\.99 allows can be measured",
+        ),
+    ],
+)
+def test_a_run_says_which_targets_it_takes_where_none_is_named(
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    executables: dict[str, str],
+    tmp_path: Path,
+    requires: str,
+    said: str,
+) -> None:
+    for name, path in executables.items():
+        (tmp_path / f"python{name}").symlink_to(path)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(tmp_path / "uv"))
+    project = f'[project]\nname = "a"\nversion = "1"\nrequires-python = "{requires}"\n[tool.pytest.ini_options]\n'
+    example = Example(pytester, {"pyproject.toml": project, "test_a.py": WORKLOAD})
+    result = example.run_fresh("--ftgate", "--deselect=test_a.py")
+    assert re.search(f"ftgate: {said}", result.stdout.str())
+    assert example.run_fresh("--ftgate", "--ftgate-python=3.14", "-k", "none").stdout.str().count("by default") == 0

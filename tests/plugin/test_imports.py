@@ -63,9 +63,11 @@ DECLARING = {
 RUNNING = {
     "pytest_ftgate.measure",
     "pytest_ftgate.measure.launch",
+    "pytest_ftgate.measure.stacks",
     "pytest_ftgate.plugin.plain",
     "pytest_ftgate.run",
     "pytest_ftgate.run.once",
+    "pytest_ftgate.run.time_limit",
     "pytest_ftgate.runner.clock",
     "pytest_ftgate.runner.control",
     "pytest_ftgate.runner.executors",
@@ -76,6 +78,7 @@ RUNNING = {
     "pytest_ftgate.runner.gil",
     "pytest_ftgate.runner.primitives",
     "pytest_ftgate.runner.results",
+    "pytest_ftgate.runner.stacks",
     "pytest_ftgate.runner.worker",
 }
 """What it adds when it runs once, in a run without --ftgate."""

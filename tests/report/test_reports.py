@@ -36,7 +36,7 @@ from pytest_ftgate.model import (
     WaitFigures,
     WorkloadError,
 )
-from pytest_ftgate.report import json, terminal, units
+from pytest_ftgate.report import json, lines, terminal, units
 from pytest_ftgate.report.baselines import render_diff, update_lines
 from pytest_ftgate.report.details import detail_lines as block_of
 from pytest_ftgate.report.lines import Style, phrases, shortened
@@ -676,6 +676,13 @@ def test_memory_of_one_process_is_a_line_and_of_several_a_grid() -> None:
     assert detail_lines(memory=several) == ""
 
 
+def test_looks_at_memory_that_gave_no_sample_are_counted() -> None:
+    alone = {"tree": role(1, 12.3), "main": role(1, 12.3)}
+    lines = detail_lines(1, memory=alone, memory_samples=41, memory_dropped=16)
+    assert lines == "memory   USS steady 12.3 MiB (peak >= 12.7 MiB); 41 of 57 samples hold"
+    assert "hold" not in detail_lines(1, memory=alone, memory_samples=41)
+
+
 def test_floor_shows_the_share_of_the_workload() -> None:
     text = detail_lines(1, 200, floor_uss_bytes=8.1 * MIB, floor_pss_bytes=9 * MIB, memory={"tree": role(1, 12.3, 8.9)})
     assert "; USS floor 8.10 MiB, workload 4.20 MiB above it; PSS floor 9.00 MiB, workload 0 B above it" in text
@@ -687,6 +694,12 @@ def test_memory_by_role_replaces_what_phases_say_of_it() -> None:
     assert detail_lines(1, **fields) == "RSS 21.0 MiB; USS peak >= 12.7 MiB"
     peak = RoleFigures(processes=1, peak_uss=12.7 * MIB)
     assert detail_lines(1, memory={"tree": peak}, **fields) == "memory   USS peak >= 12.7 MiB"
+
+
+def test_a_long_name_covers_nothing_of_its_text() -> None:
+    style = Style(40, color=False, unicode=True, verbosity=0)
+    assert lines.entry("wall time", "20 ms", style, 2, 11) == ["  wall time  20 ms"]
+    assert lines.entry("mean latency", "20 ms", style, 2, 11) == ["  mean latency 20 ms"]
 
 
 def test_phrases_are_broken_between_parts() -> None:

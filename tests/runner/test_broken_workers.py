@@ -33,10 +33,11 @@ WORKLOAD = """
         return result
 
     def odd_count(worker):
-        worker.counters["n"] = sys
+        worker.count("n", sys)
 
     def odd_name(worker):
-        worker.counters[sys] = 1
+        worker.count("n")
+        worker.counters[sys] = worker.counters["n"]
 
     def interrupted(worker):
         raise KeyboardInterrupt
@@ -115,8 +116,7 @@ def test_a_worker_that_fails_is_named_though_another_waits_for_it(bench: Bench, 
         handle.iteration(COLD)
 
 
-@pytest.mark.parametrize("executor", [THREADS, FORK], ids=lambda executor: executor.label)
-def test_a_result_that_is_too_large_is_refused(bench: Bench, executor: Executor) -> None:
+def test_a_result_that_is_too_large_is_refused(bench: Bench) -> None:
     bench.write("""
         @ftgate.compare(threads)
         def test_it(worker):
@@ -125,7 +125,7 @@ def test_a_result_that_is_too_large_is_refused(bench: Bench, executor: Executor)
         @test_it.check
         def right(results): ...
     """)
-    handle = bench.start(executor)
+    handle = bench.start(FORK)
     handle.ready()
     with pytest.raises(LaunchFailed, match="worker 0: its report has 65 MiB, of which at most 64 MiB can be sent"):
         handle.iteration(CHECK)
@@ -137,7 +137,8 @@ def test_figures_that_cannot_be_written_are_the_error(bench: Bench) -> None:
 
         @ftgate.compare(tasks)
         async def test_it(worker):
-            worker.counters[sys] = 1
+            worker.count("n")
+            worker.counters[sys] = worker.counters["n"]
     """)
     handle = bench.start(TASKS)
     handle.ready()

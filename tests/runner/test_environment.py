@@ -90,6 +90,26 @@ def test_held_workers_and_every_kind_of_launch_are_pinned_alike(bench: Bench, si
 
 
 @CAN_PIN
+@pytest.mark.parametrize("executor", [FORKSERVER, SPAWN], ids=lambda executor: executor.label)
+def test_all_threads_of_a_worker_process_have_its_core(bench: Bench, executor: Executor) -> None:
+    bench.write("""
+        import os, threading
+
+        STARTED = threading.Thread(target=threading.Event().wait, daemon=True)
+        STARTED.start()
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            return sorted(os.sched_getaffinity(STARTED.native_id))
+    """)
+    handle = bench.start(executor, cpus="each")
+    handle.ready()
+    handle.iteration(CHECK)
+    (result,) = handle.finish().results
+    assert [json.loads(worker) for worker in result.split("; ")] == [[cpu] for cpu in cores.for_workers()[:2]]
+
+
+@CAN_PIN
 def test_a_serial_worker_is_the_main_thread(bench: Bench) -> None:
     bench.write(PINNED)
     handle = bench.start(SERIAL, cpus="each")

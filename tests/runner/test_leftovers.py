@@ -44,7 +44,7 @@ def test_children_left_behind_are_an_error_and_are_ended(bench: Bench) -> None:
     with pytest.raises(LaunchFailed, match="left 1 process behind") as failed:
         handle.finish()
     assert "time.sleep(600)" in failed.value.error.detail
-    assert "@<test>.teardown" in failed.value.error.detail
+    assert '@<test>.teardown("launch")' in failed.value.error.detail
     handle.kill()
     assert processes.marked(handle.mark) == []
 

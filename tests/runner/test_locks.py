@@ -30,12 +30,13 @@ HOOK = SOURCE / "pytest_ftgate" / "runner" / "starthook"
 
 
 class Ran(NamedTuple):
-    """One process that ended: what it said, and the sites by process-interpreter."""
+    """One process that ended: what it said, and by process-interpreter the sites and the threads' lives in ns."""
 
     code: int
     out: str
     err: str
     files: dict[str, list[dict[str, Any]]]
+    lives: dict[str, list[tuple[int, int]]]
 
     @property
     def sites(self) -> list[dict[str, Any]]:
@@ -73,8 +74,10 @@ class Probe:
         ended = subprocess.run(
             [self.python, str(path)], env=environment, capture_output=True, text=True, timeout=120, cwd=self.folder
         )
-        files = {found.stem: json.loads(found.read_text("utf-8")) for found in locks.glob("*.json")}
-        return Ran(ended.returncode, ended.stdout, ended.stderr, files)
+        written = {found.stem: json.loads(found.read_text("utf-8")) for found in locks.glob("*.json")}
+        files = {stem: each["sites"] for stem, each in written.items() if each["sites"]}
+        lives = {stem: each["lives"] for stem, each in written.items()}
+        return Ran(ended.returncode, ended.stdout, ended.stderr, files, lives)
 
     def good(self, script: str, *, window: int | None = RECORD, behind: tuple[Path, ...] = ()) -> Ran:
         """The same, of a script that must succeed and say nothing amiss."""
@@ -885,6 +888,83 @@ def test_the_interpreters_own_lock_tests_pass(probe: Probe) -> None:
     if ran.out.startswith("skip:"):
         pytest.skip(f"{probe.python} does not ship the standard library's tests: {ran.out[5:].strip()}")
     assert "OK" in ran.out
+
+
+# Whose time the waits are a share of
+
+
+def test_the_life_of_each_thread_that_may_wait_is_noted(probe: Probe) -> None:
+    script = dedented("""
+        import _thread, concurrent.futures, multiprocessing, queue, threading, time
+        from multiprocessing.pool import ThreadPool
+        from pytest_ftgate.runner.locks import book
+
+        def alive():
+            return len(book.lives.noted()) - len(book.lives.ended)
+
+        assert alive() == 1  # the main thread
+        book.lives.leave_out_main()
+        assert alive() == 0
+        thread = threading.Thread(target=time.sleep, args=(0.02,))
+        thread.start()
+        assert alive() == 1
+        thread.join()
+        (life,) = book.lives.ended
+        assert life[1] - life[0] > 15e6 and alive() == 0
+
+        class Mine(threading.Thread):
+            def run(self): raise SystemExit
+        mine = Mine()
+        mine.start(); mine.join()
+        threading.Timer(0, print).start()
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            list(pool.map(time.sleep, [0.05] * 3))
+        with ThreadPool(2) as pool: pool.map(abs, range(4))
+        assert len(book.lives.ended) == 1 + 1 + 1 + 3 + 2, book.lives.ended
+
+        # A pool of processes and a queue have threads of their own, which run nothing of the workload.
+        context = multiprocessing.get_context("fork")
+        with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as pool: assert pool.submit(abs, -1).result()
+        items = context.Queue()
+        items.put(1)
+        assert items.get() == 1
+        items.close(); items.join_thread()
+        assert len(book.lives.ended) == 8 and alive() == 0
+
+        # A thread that threading does not know is noted when it first waits.
+        lock, over = threading.Lock(), threading.Event()
+        lock.acquire()
+        def foreign():
+            with lock: pass
+            with lock: pass
+            over.set()
+        _thread.start_new_thread(foreign, ())
+        time.sleep(0.02)
+        assert alive() == 1
+        lock.release()
+        over.wait()
+        assert alive() == 1
+    """)
+    ran = probe.good(script)
+    assert len(ran.lives) == 2  # this process and the pool's
+
+
+def test_threads_that_lived_while_nothing_was_recorded_are_forgotten(probe: Probe) -> None:
+    script = dedented("""
+        import threading
+        from pytest_ftgate.runner import locks
+        over = threading.Event()
+        for state in (locks.OFF, locks.COUNT, locks.RECORD):
+            locks.set_window(state)
+            started = [threading.Thread(target=print), threading.Thread(target=over.wait)]
+            for thread in started: thread.start()
+            started[0].join()
+            locks.set_window(locks.OFF)
+        print(len(locks.book.lives.ended), len(locks.book.lives.noted()))
+        over.set()
+    """)
+    # The main thread, those that waited before the window opened, and both that were started in it.
+    assert probe.good(script, window=OFF).out.split() == ["1", "5"]
 
 
 # Every process and interpreter

@@ -470,7 +470,7 @@ def whole(text: str) -> Damage:
 WALLS = '"wall":[2050,2050,null,null]'
 CELL = r'\$\.cells\["3\.14t-threads-w2"\]'
 WALL = CELL + r"\.values\.wall"
-NO_CELLS = '{"schema": 3, "statistic": 2, "test": "t"}'
+NO_CELLS = '{"schema": 3, "statistic": 3, "test": "t"}'
 BROKEN: dict[str, tuple[Damage, str]] = {
     "empty": (whole(""), r"line 1, column 1: the file is cut off"),
     "truncated": (lambda text: text[: len(text) // 2].rstrip(" ,"), r"line \d+, column \d+: .*; restore"),
@@ -483,8 +483,8 @@ BROKEN: dict[str, tuple[Damage, str]] = {
     "a list": (whole("[]"), r"\$\.schema: a version number is missing"),
     "newer": (swap('"schema": 3', '"schema": 4'), r"\$\.schema: version 4 is newer.*upgrade"),
     "older": (swap('"schema": 3', '"schema": 0'), r"\$\.schema: version 0 is older.*record it again"),
-    "newer statistic": (swap('"statistic": 2', '"statistic": 7'), r"\$\.statistic: version 7 is newer"),
-    "older statistic": (swap('"statistic": 2', '"statistic": 1'), r"\$\.statistic: version 1 is older"),
+    "newer statistic": (swap('"statistic": 3', '"statistic": 7'), r"\$\.statistic: version 7 is newer"),
+    "older statistic": (swap('"statistic": 3', '"statistic": 1'), r"\$\.statistic: version 1 is older"),
     "true": (swap('"schema": 3', '"schema": true'), r"\$\.schema: a version number"),
     "nan": (swap(WALLS, '"wall":[2050,NaN,null,null]'), WALL + r"\[1\]: NaN is not a number"),
     "infinity": (swap(WALLS, '"wall":[-Infinity,2050,null,null]'), WALL + r"\[0\]: -Infinity is not"),

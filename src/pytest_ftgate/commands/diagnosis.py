@@ -17,10 +17,12 @@ from ..pythons import (
     InterpreterNotFound,
     UvMissing,
     cache_folder,
+    default_pair,
     environment_variables,
     find_environments,
     find_interpreter,
     find_uv,
+    required_python,
     settings_unsupported,
 )
 
@@ -65,12 +67,17 @@ class Diagnosis(Struct, frozen=True):
     cache: str
     load_1min: float | None
     problems: tuple[Problem, ...]
+    default: str = ""
 
 
-def diagnose(specs: Sequence[str], project: Path) -> Diagnosis:
-    """Examine the machine and each target that `specs` name. Raises TargetError for a spec that is not a target."""
+def diagnose(specs: Sequence[str] | None, project: Path) -> Diagnosis:
+    """Examine the machine and each target that `specs` name, else the project's default ones.
+
+    Raises TargetError for a spec that is not a target.
+    """
     problems: list[Problem] = []
-    targets = tuple(_target_state(spec, project, problems) for spec in specs)
+    pair = default_pair(required_python(project))
+    targets = tuple(_target_state(spec, project, problems) for spec in specs or pair.targets)
     machine = read_machine()
     probes = read_probes()
     uv = _uv(problems)
@@ -84,6 +91,7 @@ def diagnose(specs: Sequence[str], project: Path) -> Diagnosis:
         cache=str(cache_folder()),
         load_1min=load,
         problems=tuple(problems),
+        default=f"{' and '.join(pair.targets)}: {pair.why}",
     )
 
 
@@ -109,7 +117,7 @@ def to_text(diagnosis: Diagnosis) -> str:
         ("machine", _machine_rows(machine, diagnosis.load_1min)),
         *((f"target {state.spec}", _target_rows(state)) for state in diagnosis.targets),
         ("observing", _probe_rows(diagnosis.probes)),
-        ("tools", [("uv", diagnosis.uv or "not found"), ("cache", diagnosis.cache)]),
+        ("tools", [("uv", diagnosis.uv or "not found"), ("cache", diagnosis.cache), ("default", diagnosis.default)]),
     ]
     width = max(len(name) for _, rows in sections for name, _ in rows)
     lines: list[str] = []

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..pythons import default_pair, required_python
 from .diagnosis import diagnose, to_text
 
 if TYPE_CHECKING:
@@ -31,8 +30,7 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the diagnosis; 0, or 3 when no target has an interpreter. Raises TargetError."""
-    root = args.rootdir.resolve()
-    diagnosis = diagnose(args.python or default_pair(required_python(root)).targets, root)
+    diagnosis = diagnose(args.python, args.rootdir.resolve())
     if args.json:
         print(msgspec.json.format(msgspec.json.encode(diagnosis), indent=2).decode())
     else:

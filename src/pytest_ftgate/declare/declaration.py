@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 import msgspec
@@ -27,7 +27,7 @@ from ..model import (
 from ..runner.api import CommandToken, Declaration, ExecutorToken, Note
 from ..runner.loading import shape_of
 from ..text import listed
-from .arguments import Arguments
+from .arguments import CORES, Arguments
 from .bodies import Bodies
 from .executors import EXAMPLE, Executors
 from .reader import KINDS, OWN, DeclarationError, Reader, shown
@@ -152,26 +152,31 @@ class Notes:
             self.fail(note, f"it needs a reason, such as an issue: {NOTE_EXAMPLES['expect']}")
         if not isinstance(strict, bool):
             self.fail(note, f"strict= takes True or False, not {strict!r}")
-        texts = {name: self._several(note, name, str, "texts such as '3.14t'") for name in ("pythons", "cells")}
-        workers = self._several(note, "workers", int, "whole numbers")
-        if unknown := [each for each in workers if each not in spec.workers]:
-            there = listed([str(each) for each in spec.workers])
-            self.fail(note, f"workers={unknown[0]} is no number of workers of the test: it has {there}")
+        texts = {name: self._several(note, name, _is_text, "texts such as '3.14t'") for name in ("pythons", "cells")}
         return Expectation(
             decision=Decision(decision),
             reason=" ".join(reason.split()),
             strict=strict,
             line=note.line,
             executors=tuple(each for token in tokens for each in self._executors(note, token, spec)),
-            workers=workers,
+            workers=self._workers(note, spec),
             **texts,
         )
 
-    def _several(self, note: Note, name: str, kind: type, what: str) -> tuple[Any, ...]:
+    def _workers(self, note: Note, spec: Spec) -> tuple[int, ...]:
+        """The worker counts of the test that a known failure names, as numbers or as "cores"."""
+        known = [*spec.numbers, *([CORES] if spec.cores else [])]
+        given = self._several(note, "workers", _is_workers, "whole numbers or 'cores'")
+        if unknown := [each for each in given if each not in known]:
+            there = listed([str(each) for each in known])
+            self.fail(note, f"workers={unknown[0]} is no number of workers of the test: it has {there}")
+        return tuple(spec.cores if each == CORES else each for each in given)
+
+    def _several(self, note: Note, name: str, fits: Callable[[Any], bool], what: str) -> tuple[Any, ...]:
         """One value or a list of them; nothing where it is not given."""
         value = note.kwargs[name]
         values = [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
-        if not all(type(each) is kind and each for each in values) or (value is not None and not values):
+        if not all(map(fits, values)) or (value is not None and not values):
             self.fail(note, f"{name}= takes {what}, one or a list of them, not {value!r}")
         return tuple(values)
 
@@ -199,6 +204,14 @@ class Notes:
         if not found:
             self.fail(note, "it requires nothing; for example @ftgate.require(scaling='>= 1.6')")
         return [" ".join(text.split()) for text in found]  # in one line, as reports show it
+
+
+def _is_text(value: Any) -> bool:
+    return type(value) is str and bool(value)
+
+
+def _is_workers(value: Any) -> bool:
+    return value == CORES or (type(value) is int and value > 0)
 
 
 def check_function(declared: Declaration, source: Source, function: object, name: str, cls: type | None) -> None:

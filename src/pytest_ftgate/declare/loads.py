@@ -83,16 +83,15 @@ def _headers(reader: Reader, headers: Any) -> tuple[tuple[str, str], ...]:
     return tuple(headers.items())
 
 
-def _rate(reader: Reader, rate: Any) -> float:
-    """Requests per second; 0 where none is given."""
+def _rate(reader: Reader, rate: Any) -> float | None:
     if rate is None:
-        return 0.0
+        return None
     if not isinstance(rate, (int, float)) or isinstance(rate, bool) or not 0 < rate < math.inf:
         reader.fail(f"load(): rate= takes requests per second above 0, not {rate!r}")
     return float(rate)
 
 
-def _generator(reader: Reader, generator: Any, rate: float) -> Generator | None:
+def _generator(reader: Reader, generator: Any, rate: float | None) -> Generator | None:
     if generator not in (None, *get_args(Generator)):
         reader.fail(f"load(): generator= takes {listed(get_args(Generator))}, not {generator!r}")
     if rate and generator == "wrk":

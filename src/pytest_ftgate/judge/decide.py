@@ -19,7 +19,6 @@ from .metrics import is_gain, is_share, row
 from .power import POWER
 from .scale import (
     beside_limit,
-    change_text,
     fail_limit,
     fail_limit_of,
     from_tested,
@@ -97,7 +96,7 @@ def compare(comparison: Comparison) -> MetricVerdict:
             return _verdict(part, look, evidence, decision, _explain(part, look, evidence, decision))
     look = alpha_spending.last(costs.alpha, costs.beta, there)
     evidence = weigh(costs, look, last=costs.final)
-    prospect = _what_settles(costs, evidence)
+    prospect = _what_settles(costs, look, evidence)
     if costs.final and _suspect(costs, evidence):
         reason = _explain(costs, look, evidence, Decision.SUSPECT)
         return _verdict(costs, look, evidence, Decision.SUSPECT, f"{reason}; {prospect.text}", prospect.more)
@@ -320,7 +319,7 @@ def _hardly_waited(costs: Comparison) -> str:
 # ---- what would settle it
 
 
-def _what_settles(costs: Comparison, evidence: Evidence) -> _Prospect:
+def _what_settles(costs: Comparison, look: Look, evidence: Evidence) -> _Prospect:
     """Why it is inconclusive, and about how many pairs would decide."""
     there = pairs(costs)
     fail, effect, value = fail_limit(costs), pass_limit(costs, evidence.effect), evidence.shift.value
@@ -334,13 +333,28 @@ def _what_settles(costs: Comparison, evidence: Evidence) -> _Prospect:
     shift = own - other if is_share(costs.metric) else value
     gap = abs(shift - limit) / (evidence.bound if fails else evidence.deviation)
     prospect = _enough(there, _planned(costs.alpha, costs.beta, fails=fails), gap, 0.0, "pair")
-    low, high = evidence.shift.low, evidence.shift.high
+    return _Prospect(f"{_why_open(costs, look, evidence)}; {prospect.text}", prospect.more)
+
+
+def _why_open(costs: Comparison, look: Look, evidence: Evidence) -> str:
+    """`+1 % .. +6 % is not surely below +5 %, nor above +2 %`, or what an interval beyond a limit still lacks."""
+    shift = evidence.shift
+    low, fails = beside_limit(costs.metric, shift.low, fail_limit(costs))
+    high, passes = beside_limit(costs.metric, shift.high, pass_limit(costs, evidence.effect))
     # A gain is judged by its inverse, so its ends and both directions are exchanged.
-    first, last = (high, low) if is_gain(costs.metric) else (low, high)
-    stays, lies = ("above", "below") if is_gain(costs.metric) else ("below", "above")
-    texts = [change_text(costs.metric, shift) for shift in (first, last, effect, fail)]
-    why = f"{texts[0]} .. {texts[1]} is not surely {stays} {texts[2]}, nor {lies} {texts[3]}"
-    return _Prospect(f"{why}; {prospect.text}", prospect.more)
+    span, stays, lies = f"{low} .. {high}", "below", "above"
+    if is_gain(costs.metric):
+        span, stays, lies = f"{high} .. {low}", "above", "below"
+    for beyond, where, p, level in (
+        (shift.low > fail_limit(costs), f"{lies} {fails}", evidence.p_fail, look.alpha),
+        (shift.high < pass_limit(costs, evidence.effect), f"{stays} {passes}", evidence.p_pass, look.beta),
+    ):
+        if beyond:
+            lacks = (
+                f"not surely enough: {p_value(p, level)}" if p > level else f"of {_counted(pairs(costs), 'pair')} only"
+            )
+            return f"{span} is {where}, but {lacks}"
+    return f"{span} is not surely {stays} {passes}, nor {lies} {fails}"
 
 
 def _enough(there: int, levels: Iterable[tuple[int, float]], gap: float, correlation: float, what: str) -> _Prospect:

@@ -24,7 +24,7 @@ loop."""
 
 
 def shares_by_order(sample: Sample, waits_for: WaitsFor, but: tuple[str, ...] = ()) -> dict[int, float]:
-    """Launch order -> time waited for locks, or in queues, over workers x time at work.
+    """Launch order -> time waited for locks, or in queues, over the time of the threads at work.
 
     Kinds of lock that start with one of `but` are left out.
     """
@@ -33,8 +33,13 @@ def shares_by_order(sample: Sample, waits_for: WaitsFor, but: tuple[str, ...] = 
         waited = sum(
             site.total_ns for site in locks.sites if site.waits_for == waits_for and not site.kind.startswith(but)
         )
-        shares[order] = waited / (sample.cell.workers * locks.work_ns)
+        shares[order] = _share(waited, locks, sample.cell.workers)
     return shares
+
+
+def _share(waited_ns: int, locks: LockWaits, workers: int) -> float:
+    """Never above 1: threads that the probe cannot follow, such as tasks of a foreign event loop, may wait too."""
+    return waited_ns / max(waited_ns, locks.thread_ns or workers * locks.work_ns)
 
 
 def shares_of(sample: Sample, *, waits_for: WaitsFor, but: tuple[str, ...] = ()) -> tuple[float, ...]:
@@ -77,7 +82,7 @@ def _site(seen: Sequence[tuple[LockWaits, LockSite]], launches: Sequence[LockWai
         kind=first.kind,
         waits_for=first.waits_for,
         name=first.name,
-        share=float(median(waited.get(id(locks), 0) / (workers * locks.work_ns) for locks in launches)),
+        share=float(median(_share(waited.get(id(locks), 0), locks, workers) for locks in launches)),
         contended_per_s=contended / (sum(locks.work_ns for locks in launches) / NS_PER_S),
         contended_ratio=_contended_ratio(seen),
         p50_ns=p50,

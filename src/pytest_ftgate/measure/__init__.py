@@ -13,5 +13,6 @@ __all__ = [
     "launchers",
     "machine",
     "run_context",
+    "stacks",
     "watch",
 ]

@@ -101,10 +101,14 @@ def setup_of(cell: Cell, spec: Spec, *, stand_in: str = "") -> dict[str, Any]:
 
 
 class Held(Struct, frozen=True, kw_only=True):
-    """An iteration in which the workers were held at work, and the samples of it; none where it was not sampled."""
+    """An iteration in which the workers were held at work, and the samples of it; none where it was not sampled.
+
+    `dropped` is how often a look at its memory gave no sample.
+    """
 
     iteration: Iteration
     memory: tuple[MemoryPoint, ...] = ()
+    dropped: int = 0
     waits: Waits | None = None
 
 

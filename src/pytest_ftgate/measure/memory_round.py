@@ -133,6 +133,7 @@ class MemoryRound:
         held = {sampled: handle.measure_held(hold_ns, sampled, call_ns) for sampled in self.context.in_time(ways)}
         launch.sampled = {
             "memory": held[True].memory,
+            "dropped": held[True].dropped,
             "waits": held[True].waits,
             "barriers": barriers,
             "sampling_cost": _sampling_cost(held),
@@ -149,7 +150,7 @@ class MemoryRound:
         if record.memory:  # without a sample it says nothing of memory
             launch.cell_run.memory.append(record)
         if launch.grown:
-            nothing = {"memory": (), "waits": None, "sampling_cost": None}
+            nothing = {"memory": (), "dropped": 0, "waits": None, "sampling_cost": None}
             launch.cell_run.growth.append(msgspec.structs.replace(record, barriers=launch.grown, **nothing))
 
     def _warm_up(self, cell_run: CellRun, handle: Handle) -> tuple[Barrier, ...]:

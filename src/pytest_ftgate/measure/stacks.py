@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import re
 import signal
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -34,8 +33,11 @@ _HEADER: Final = re.compile(r"(?:(Current thread|Thread) 0x\w+(?: \[(.*)\])?|Sta
 _FRAME: Final = re.compile(r'  File "(.*)", line (\d+|\?\?\?) in (.*)$')
 _FATAL: Final = "Fatal Python error: "
 _STANDARD: Final = re.compile(r"/lib(?:64)?/python3\.\d+t?/(?!site-packages|dist-packages)|^<frozen ")
-_STARTING: Final = re.compile(r"/(?:threading|runpy|concurrent/futures/thread|multiprocessing/\w+)\.py$|^<string>$")
-_OURS: Final = "pytest_ftgate" + os.sep + "runner" + os.sep
+_ENTRY: Final = re.compile(
+    r"(concurrent/futures/(?:thread|process)\.py:(?:run|_worker|_process_worker)$|multiprocessing/queues\.py:_feed$)|/threading\.py:(?:run|_bootstrap\w*)$"
+    r"|/multiprocessing/\w+\.py:(?:run|_bootstrap|main|_main|spawn_main)$|/runpy\.py:|^<string>:"
+)
+_OURS: Final = tuple(os.path.join("pytest_ftgate", wing, "") for wing in ("runner", "run"))
 
 
 class Frame(NamedTuple):
@@ -71,15 +73,13 @@ class Stack(NamedTuple):
 # ---- asked for
 
 
-def can_be_asked() -> bool:
-    """Whether this system lets a process be asked for its stacks."""
-    return bool(SIGNAL) and os.name == "posix"
+def asked(
+    pids: Sequence[int], folder: Path, setup: dict[str, object], threads: Mapping[int, str] | None = None
+) -> list[Stack]:
+    """The stacks of these processes, which write to files in `folder`; the first is the one that started the workers.
 
-
-def asked(pids: Sequence[int], folder: Path, setup: dict[str, object]) -> list[Stack]:
-    """The stacks of these processes, which write to files in `folder`; the first is the launch's own.
-
-    Threads of the runner that wait for the workload have none. It takes `MOST_S` at most.
+    Of it only `threads`, by number, are asked, if they are given, with their names. Threads of the runner that wait for
+    the workload have no stack. It takes `MOST_S` at most.
     """
     names = [worker_name(setup, index) for index in range(int(str(setup["workers"])))]
     deadline = time.monotonic() + MOST_S
@@ -88,15 +88,28 @@ def asked(pids: Sequence[int], folder: Path, setup: dict[str, object]) -> list[S
         _, text = _written(folder, pids[0], pids[0], SIGNAL + TASKS)
         stacks += [Stack(name, _own(frames)) for _, name, frames in _parsed(text)]
     for pid in pids:
-        for thread in _threads(pid):
+        for thread in _threads(pid) if threads is None or pid != pids[0] else sorted(threads):
             if time.monotonic() > deadline or not _listens(pid):
                 break
-            comm = _comm(pid, thread)  # first: the signal ends a wait in C, and perhaps the thread
+            # First: the signal ends a wait in C, and perhaps the thread.
+            comm = _comm(pid, thread) if threads is None else threads.get(thread, "")
             file, text = _written(folder, pid, thread)
             for _, name, frames in _parsed(text):
                 label = _label(pid, thread, pids[0], file, name or comm, names)
                 stacks.append(Stack(label, _own(frames)))
     return [stack for stack in stacks if stack.frames]
+
+
+def below(pid: int) -> list[int]:
+    """All processes that this one and its children have started; none where the system has no list of them."""
+    from .watch.proc import children_of  # brings psutil, which a plain run does without
+
+    found: list[int] = []
+    latest = {pid}
+    while latest:
+        latest = children_of(sorted(latest)) or set()
+        found += sorted(latest)
+    return found
 
 
 def _threads(pid: int) -> list[int]:
@@ -118,10 +131,13 @@ def _listens(pid: int, number: int = SIGNAL) -> bool:
 
 
 def _send(pid: int, thread: int, number: int) -> None:
-    send = getattr(ctypes.CDLL(None), "tgkill", None) if sys.platform == "linux" else None
-    if send is not None:
-        send(pid, thread, number)
-        return
+    if sys.platform == "linux":
+        import ctypes
+
+        send = getattr(ctypes.CDLL(None), "tgkill", None)
+        if send is not None:
+            send(pid, thread, number)
+            return
     with contextlib.suppress(OSError):  # it has just ended
         os.kill(pid, number)
 
@@ -153,7 +169,7 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 
 def _label(pid: int, thread: int, main: int, file: str, comm: str, names: Sequence[str]) -> str:
-    known = [each for each in names if each.encode()[:_COMM].decode("utf-8", "replace") == comm]
+    known = [each for each in names if comm in (each, each.encode()[:_COMM].decode("utf-8", "replace"))]
     if pid == main:
         if thread == pid and not known:
             return MAIN
@@ -210,12 +226,14 @@ def _parsed(text: str) -> Iterable[tuple[bool, str, list[Frame]]]:
 
 
 def _own(frames: Sequence[Frame]) -> tuple[Frame, ...]:
-    """The workload's calls: up to the runner's, without those that start a thread or process."""
-    ours = next((index for index, frame in enumerate(frames) if _OURS in frame.path), len(frames))
-    kept = list(frames[:ours])
-    while kept and _STARTING.search(kept[-1].path) and kept[-1].function != SHUTDOWN:
-        kept.pop()
-    return tuple(kept)
+    """The workload's calls up to the runner's or what starts a thread or process; an idle pool's worker has none."""
+    for index, frame in enumerate(frames):
+        entry = _ENTRY.search(f"{frame.path}:{frame.function}")
+        if entry and entry[1] and all(each.standard for each in frames[:index]):
+            return ()
+        if entry or any(ours in frame.path for ours in _OURS):
+            return tuple(frames[:index])
+    return tuple(frames)
 
 
 def at_work(stacks: Iterable[Stack]) -> list[Stack]:
@@ -229,6 +247,16 @@ def awaits_threads(stacks: Iterable[Stack]) -> bool:
 
 
 # ---- shown
+
+
+def where(stacks: Iterable[Stack]) -> str:
+    """`; worker 0 of 2 was at path:line`, of the first thread that has a line; empty where none has."""
+    return next((f"; {stack.thread} was at {stack.line}" for stack in stacks if stack.line), "")
+
+
+def at_line(stacks: Iterable[Stack]) -> str:
+    """`, at path:line` of a crash; empty where no Python code crashed."""
+    return next((f", at {stack.line}" for stack in stacks if stack.line), "")
 
 
 def shown(stacks: Sequence[Stack]) -> str:

@@ -168,10 +168,12 @@ class LockWaits(Struct, frozen=True, kw_only=True):
     """What the lock probe of one launch recorded in its measured iterations.
 
     `work_ns` (from the workers' common release until the last has finished) and `ops` are sums over the measured
-    iterations, `counted_ops` are the body calls of the iterations that count acquisitions (0: none does).
+    iterations, `counted_ops` are the body calls of the iterations that count acquisitions (0: none does). `thread_ns`
+    is the part of that time that each thread lived, summed over threads; 0 where only the workers' is known.
     """
 
     work_ns: Natural
+    thread_ns: Natural = 0
     ops: Natural
     counted_ops: Natural = 0
     sites: tuple[LockSite, ...] = ()
@@ -182,7 +184,8 @@ class Launch(Struct, frozen=True, kw_only=True):
 
     `window_ns` is set if iterations are windows of a duration: their value is then the time of one operation.
     A timing launch has `iterations` only. A lock launch has `iterations` and `locks`. A memory launch has `memory`
-    (samples while all workers are held at work), `barriers`, `sampling_cost` and `waits`.
+    (samples while all workers are held at work), `dropped` (how often a look at its memory fell on a process that ended
+    or was being replaced, and gave no sample), `barriers`, `sampling_cost` and `waits`.
     """
 
     order: int = 0
@@ -196,6 +199,7 @@ class Launch(Struct, frozen=True, kw_only=True):
     timers: dict[str, Timer] = {}
     peaks: dict[str, float] = {}
     memory: tuple[MemoryPoint, ...] = ()
+    dropped: Natural = 0
     barriers: tuple[Barrier, ...] = ()
     sampling_cost: SamplingCost | None = None
     waits: Waits | None = None

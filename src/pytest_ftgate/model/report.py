@@ -77,6 +77,8 @@ class Figures(Struct, frozen=True, kw_only=True):
     """The figures of a row of the table; None where not measured.
 
     USS is the part of it that was written to, where the platform reports that: psutil's USS is in the sample's points.
+    `memory_samples` and `memory_dropped` count the looks at held workers that gave a sample, and those that fell on a
+    process that ended or was being replaced.
     `no_locks` says why there are no figures of locks: a lock launch failed. `latency` has medians over launches of the
     median window; its maximum and errors are over all launches.
     """
@@ -107,6 +109,8 @@ class Figures(Struct, frozen=True, kw_only=True):
     memory_cost: Interval | None = None
     waits: WaitFigures | None = None
     memory: dict[str, RoleFigures] = {}
+    memory_samples: int = 0
+    memory_dropped: int = 0
     floor_uss_bytes: float | None = None
     floor_pss_bytes: float | None = None
     growth_bytes: Interval | None = None

@@ -146,14 +146,14 @@ class Load(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     `headers` and a `body` of text may hold the test's parameters as placeholders; bytes are sent as they are.
     """
 
-    # Stored baselines hold a digest of its repr: a new field has a default, which the repr leaves out.
+    # Stored baselines hold a digest of its repr, which leaves out a field that is its default itself: None, no 0.0.
     path: str | tuple[tuple[str, int], ...]
     connections: int
     generator: Generator | None
     method: str = "GET"
     body: str | bytes = b""
     headers: tuple[tuple[str, str], ...] = ()
-    rate: float = 0.0
+    rate: float | None = None
 
     @property
     def mix(self) -> tuple[tuple[str, int], ...]:
@@ -221,6 +221,11 @@ class Spec(Struct, frozen=True, kw_only=True):
     cores_named: bool = False
     needs_cores: int | None = None
     cpus: Literal["each"] | None = None
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The worker counts that were written as numbers."""
+        return tuple(count for count in self.workers if not (self.cores_named and count == self.cores))
 
     @property
     def window_ns(self) -> int:

@@ -70,7 +70,7 @@ def build_from_source(
     """
     package = known_package(version)
     if package is None:
-        raise BuildError(f"no source package of CPython {version} is known; 3.14 is")
+        raise BuildError(f"no source package of CPython {version} is known; 3.14 and 3.13 are")
     recipe = Recipe(package=package, free_threaded=free_threaded, pgo=pgo, jobs=jobs)
     prefix = built_folder(cache) / recipe.name
     work = cache / "build"

@@ -43,6 +43,12 @@ KNOWN: Final = (
         sha256="3b48dac8fb59f62eaa67ac83c1eb12bda1b7a08406dd286e252c11a66be27f81",
         folder="Python-3.14.7",
     ),
+    SourcePackage(
+        version="3.13.5",
+        pool="pool/main/p/python3.13/python3.13_3.13.5.orig.tar.xz",
+        sha256="93e583f243454e6e9e4588ca2c2662206ad961659863277afcdb96801647d640",
+        folder="Python-3.13.5",
+    ),
 )
 
 

@@ -328,8 +328,14 @@ def _memory(figures: Figures, style: Style) -> list[str]:
     parts = [*alone, *_floor(figures)]
     if not (lines or parts):
         return []
-    groups = [[part] for part in (*parts, *_cost("sampled", figures.memory_cost, style))]
+    groups = [[part] for part in (*parts, *_held(figures), *_cost("sampled", figures.memory_cost, style))]
     return lines + (_line("" if lines else "memory", grouped(*groups), style) if groups else [])
+
+
+def _held(figures: Figures) -> list[str]:
+    """`41 of 57 samples hold`, where some fell on a process that ended or was being replaced."""
+    looks = figures.memory_samples + figures.memory_dropped
+    return [f"{figures.memory_samples} of {looks} samples hold"] if figures.memory_dropped else []
 
 
 def _alone(role: RoleFigures) -> Iterator[str]:

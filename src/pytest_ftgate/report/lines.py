@@ -39,7 +39,8 @@ class Style(NamedTuple):
 
 
 def entry(name: str, text: str, style: Style, indent: int, column: int) -> list[str]:
-    """A dim name and its text, wrapped in a column of its own."""
+    """A dim name and its text, wrapped in a column of its own; a name as long as the column moves it."""
+    column = max(column, len(name) + 1)
     first, *rest = wrapped(plain(text), style, indent=indent + column) or [" " * (indent + column)]
     return [" " * indent + style.paint(name, "dim") + first[indent + len(name) :], *rest]
 

@@ -519,8 +519,9 @@ def known_text(verdict: Verdict) -> str:
         return ""
     if verdict.decision is Decision.XFAILED:
         return plain(f"{expected.decision}, as expected: {expected.reason}")
-    mended = f"expected {expected.decision}, passed: remove the mark in line {expected.line}"
-    return plain(f"{mended} ({expected.reason})")
+    mark = f"the mark in line {expected.line}"
+    meant = f": remove {mark}" if expected.strict else f", as {mark} allows"
+    return plain(f"expected {expected.decision}, passed{meant} ({expected.reason})")
 
 
 # ---- lines

@@ -17,6 +17,7 @@ from ..runner.gil import watch
 from ..runner.primitives import context_of, make_shared_objects
 from ..runner.protocol import Failure, Unsupported
 from ..runner.worker import CHECKING, VALUES, Order
+from .time_limit import check_fork, time_limit
 
 __all__ = ["Failure", "Unsupported", "once", "run_here"]
 WINDOW_S = 0.2
@@ -28,12 +29,24 @@ READY_S = 60.0
 def run_here(cell: Cell, spec: Spec) -> None:
     """One iteration of the cell's workload here. Raises Failure, Unsupported, and what @shared or @check raise.
 
+    It is a Failure as well where that takes longer than the test's timeout.
+
     The target's settings are left out: a switch interval would hold for all tests that follow.
     """
     __tracebackhide__ = True
     if cell.executor.kind == "interpreters" and sys.version_info < (3, 14):
         raise Unsupported(f"sub-interpreters need CPython 3.14 or newer, this is {sys.version.split()[0]}")
     setup = {**setup_of(cell, spec), "switch_s": None}
+    check_fork(setup)
+    with warnings.catch_warnings():
+        # The time limit's thread, and pytest-xdist's own, are alive while a cell forks here.
+        warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
+        with time_limit(spec.timeout_s, setup):
+            _run(cell, setup)
+
+
+def _run(cell: Cell, setup: dict[str, Any]) -> None:
+    __tracebackhide__ = True
     loading.forget()
     declared, owner = loading.declaration(setup)
     context = context_of(cell.executor.kind, cell.executor.method)
@@ -73,29 +86,29 @@ def once(cell: Cell, spec: Spec) -> None:
 
 def _iteration(setup: dict[str, Any], shared: Any, context: Any, flags: int, stack: contextlib.ExitStack) -> Any:
     """One iteration; workers and setups end with `stack`."""
-    with warnings.catch_warnings():
-        # pytest-xdist's own threads are alive while a cell forks here.
-        warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
-        watch.install()  # once, before several threads would
-        executor = make_workers(setup, shared, True, context)
-        setups = loading.body(setup).setups
-        if setups is not None:
-            from ..runner.setups import LaunchSetups
+    watch.install()  # once, before several threads would
+    executor = make_workers(setup, shared, True, context)
+    setups = loading.body(setup).setups
+    if setups is not None:
+        from ..runner.setups import LaunchSetups
 
-            launch = LaunchSetups(setups, shared, getattr(executor, "runner", None))
-            stack.enter_context(_ended_by(launch.end))
-            launch.begin()
-        stack.enter_context(_ended_by(executor.close))
-        return executor.iteration(Order(1, 0, CHECKING | flags), Observer())
+        launch = LaunchSetups(setups, shared, getattr(executor, "runner", None))
+        stack.enter_context(_ended_by(launch.end))
+        launch.begin()
+    stack.enter_context(_ended_by(executor.close, executor.abandon))
+    return executor.iteration(Order(1, 0, CHECKING | flags), Observer())
 
 
 @contextlib.contextmanager
-def _ended_by(end: Callable[[], None]) -> Iterator[None]:
+def _ended_by(end: Callable[[], None], abandon: Callable[[], None] | None = None) -> Iterator[None]:
     """Call `end` at the end; of several errors the first is the one to report."""
     try:
         yield
-    except BaseException:
+    except Exception:
         with contextlib.suppress(Exception):
             end()
+        raise
+    except BaseException:
+        (abandon or end)()  # the time is up, or Ctrl-C: nothing is awaited any more
         raise
     end()

@@ -17,5 +17,6 @@ __all__ = [
     "record",
     "setups",
     "stacks",
+    "state",
     "worker",
 ]

@@ -315,11 +315,13 @@ class Ftgate:
         """Run the decorated body under every given executor, on every target interpreter.
 
         Arguments: executors as tokens (`threads`, `processes("fork")`, `executor(...)`, `command(...)`) or by keyword
-        (`threads=True`, `processes=["fork", "spawn"]`); `workers` (int or list), `reuse` ("fresh" or "pool"), `pythons`
-        (list of targets), `iterations` (per launch) or `duration` (s per launch, in windows of `window` s), `warmup`
-        (iterations, or s with `duration`), `timeout` (s per iteration), `requires` (requirements to install), `needs`
-        (program -> command that installs it). `workers` may give roles: `{"producer": 8, "writer": 4}`, the first of
-        which leads. A wrong argument is an error at collection.
+        (`threads=True`, `processes=["fork", "spawn"]`); `workers` (int, "cores" or a list), `reuse` ("fresh" or
+        "pool"), `pythons` (list of targets), `iterations` (per launch) or `duration` (s per launch, in windows of
+        `window` s), `warmup` (iterations, or s with `duration`), `timeout` (s per iteration), `requires` (requirements
+        to install), `needs` (program -> command that installs it), `environment` (variables, or a list of such dicts,
+        which multiplies the cells), `cpus` ("each": workers on cores of their own), `needs_cores` (int). `workers` may
+        give roles: `{"producer": 8, "writer": 4}`, the first of which leads. A wrong argument is an error at
+        collection.
         """
 
         def decorate(body: Callable[..., Any]) -> Workload:
@@ -336,10 +338,11 @@ class Ftgate:
         """Start a server on every target interpreter, put load on it, and measure its responses and its processes.
 
         Arguments: a command line (a list of words, see `command`) or several as `command(name, words)`; `ready` (the
-        URL that answers when it is ready), `load` (see `load`), `workers` (int or list, for `{workers}`), `pythons`,
-        `duration` (s of load per launch, in windows of `window` s), `warmup` (s), `timeout` (s until it is ready),
-        `requires` (requirements to install), `needs` (program -> command that installs it). The decorated test takes
-        `server` and checks a response before anything is measured. A wrong argument is an error at collection.
+        URL that answers when it is ready), `load` (see `load`), `workers` (int, "cores" or a list, for `{workers}`),
+        `pythons`, `duration` (s of load per launch, in windows of `window` s), `warmup` (s), `timeout` (s until it is
+        ready), `requires` (requirements to install), `needs` (program -> command that installs it), `environment`
+        (variables, or a list of such dicts), `needs_cores` (int). The decorated test takes `server` and checks a
+        response before anything is measured. A wrong argument is an error at collection.
         """
 
         def decorate(body: Body) -> Body:
@@ -389,10 +392,10 @@ class Ftgate:
     def gate(self, metric: str, *, margin: Any = None, effect: Any = None, floor: Any = None) -> Callable[[Body], Body]:
         """What counts as a change of one metric of this test. May be used once per metric.
 
-        `metric` is a name such as wall, uss or timer.NAME. A slowdown up to `margin` is not a regression,
-        a pass rules out one of `effect` (shares: 0.05 or "5%"), and a difference below `floor` is not a change ("1ms",
-        "1MiB", or a number of s, bytes, a share of the time, x). Omitted arguments fall back to the options. A wrong
-        argument is an error at collection.
+        `metric` is a name such as wall, uss or timer.NAME; it gates in this test. A slowdown up to `margin` is not a
+        regression, a pass rules out one of `effect` (shares: 0.05 or "5%"), and a difference below `floor` is no change
+        ("1ms", "1MiB", or a number of s, bytes, a share of the time, x). Omitted arguments fall back to the options. A
+        wrong argument is an error at collection.
         """
         note = Note("gate", (metric,), {"margin": margin, "effect": effect, "floor": floor}, sys._getframe(1).f_lineno)
         if hasattr(metric, "__code__"):

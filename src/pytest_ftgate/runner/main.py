@@ -227,7 +227,7 @@ class MeasuredCell:
             raise Failure(
                 f"the GIL came back on: {by}",
                 "The module does not declare that it can run without the GIL (Py_mod_gil). "
-                "Use a version that does, or measure this interpreter as 3.14t[gil=on].",
+                f"Use a version that does, or measure this interpreter as 3.{sys.version_info.minor}t[gil=on].",
             )
 
     def close(self) -> None:
@@ -297,6 +297,7 @@ def _lock_probe() -> Any:
 
     if not locks.active():
         raise Failure("the lock probe is not active: something keeps this interpreter from importing sitecustomize")
+    locks.book.lives.leave_out_main()
     return locks
 
 
@@ -337,6 +338,7 @@ def main(argv: list[str]) -> int:
     launch = cell.record.as_json() if cell is not None else {}
     result["launch"] = {**launch, "gil_enabled": gil_enabled()}
     result["warmed_ops"] = cell.record.warmed_ops if cell is not None else 0
+    result["spans"] = cell.record.spans if cell is not None else []
     try:
         _write_result(job["result"], result)
     except ValueError as error:  # a figure of the workload that is no plain value

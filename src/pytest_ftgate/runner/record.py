@@ -6,7 +6,7 @@ from .protocol import CHECKED_COLD, COLD, HOLD, MEASURED, WARMUP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
 
@@ -20,9 +20,11 @@ class LaunchRecord:
         self.timers: dict[str, list[int]] = {}
         self.peaks: dict[str, float] = {}
         self.results: set[str] = set()
+        self.spans: list[tuple[int, int]] = []
+        """Of each measured iteration: when the first worker began and the last one ended, on the clock of `now_ns`."""
         self.warmed_ops = 0
 
-    def add(self, kind: str, iteration: Mapping[str, Any], reports: Iterable[Mapping[str, Any]]) -> None:
+    def add(self, kind: str, iteration: Mapping[str, Any], reports: Sequence[Mapping[str, Any]]) -> None:
         """Keep a cold or measured iteration; warm-ups, checks and barriers leave no figures.
 
         Each report has `counters`, `timers` (count, total and maximum in ns) and `peaks` by name.
@@ -34,6 +36,7 @@ class LaunchRecord:
         if kind not in (MEASURED, HOLD):
             return
         self.iterations.append(iteration)
+        self.spans.append((min(each["begin_ns"] for each in reports), max(each["end_ns"] for each in reports)))
         for report in reports:
             for name, n in report["counters"].items():
                 self.counters[name] = self.counters.get(name, 0) + n

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from time import process_time_ns
 
+from . import state
 from .clock import ended_cpu_ns
 from .worker import END, SETUP, TEARDOWN, explain
 
@@ -46,6 +47,8 @@ class Setups:
                 if hasattr(result, "__await__"):
                     await result
             except BaseException as error:
+                if isinstance(error, state.passed):
+                    raise
                 reason, detail = explain(error)
                 named = reason if reason == "unsupported" else f"{what} {function.__name__!r} {reason}"
                 first = first or (named, detail)

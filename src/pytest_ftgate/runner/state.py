@@ -1,7 +1,9 @@
-"""What `@test.shared` made, in each process and interpreter that runs workers."""
+"""State of each process and interpreter that runs workers: what `@test.shared` made, and what workers let through."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 shared: "Any" = None
+passed: "tuple[type[BaseException], ...]" = ()
+"""What a body in the main thread may raise through its worker: in a plain test run, what ends the run."""

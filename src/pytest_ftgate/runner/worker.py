@@ -262,6 +262,8 @@ def run(body: Body, worker: Worker, order: Order, own_cpu: bool, loop: Any = Non
         else:
             report["ops"], result = call(body, worker, order)
     except BaseException as error:
+        if isinstance(error, state.passed):
+            raise
         report["error"] = explain(error)
     report["end_ns"] = now_ns()
     return close_report(report, worker, order, result, own_cpu)

@@ -8,7 +8,7 @@ from ..errors import FtgateError
 from ..model import BodyKind, Count, Machine, Natural, Rate, Reuse, Struct
 
 SCHEMA = 3
-STATISTIC = 2
+STATISTIC = 3
 """The way in which a launch's values are computed: values of another way cannot be compared."""
 LONGEST_NAME = 180
 """Bytes of one file name; most file systems end at 255, and a suffix and a temporary name must fit."""

@@ -48,9 +48,8 @@ def _with_more_cores(spec: Spec) -> Spec:
     """The test as on a machine with more cores than it names: whether a contract is right is the same everywhere."""
     if not spec.cores:
         return spec
-    numbers = [count for count in spec.workers if not (spec.cores_named and count == spec.cores)]
-    cores = max(numbers, default=1) + 1
-    return msgspec.structs.replace(spec, workers=(*numbers, cores), cores=cores, cores_named=True)
+    cores = max(spec.numbers, default=1) + 1
+    return msgspec.structs.replace(spec, workers=(*spec.numbers, cores), cores=cores, cores_named=True)
 
 
 def _check_metric(contract: Contract, name: Name, cells: Sequence[Cell]) -> None:
@@ -104,10 +103,9 @@ def _check_where(contract: Contract, spec: Spec, name: Name, where: Where) -> No
         fail(f"the test has no {where.kind}[{where.method}]: {there}", "method")
     if where.workers is not None and spec.workers.count(where.workers) > 1:
         fail(f"several cells have {where.workers} workers: name a role with its number", "workers")
-    written = [count for count in spec.workers if count != spec.cores]
-    if where.workers is not None and where.workers not in written:
-        named = [*written, "cores"] if spec.cores else written
-        fail(f"no cell has {where.workers} workers: there are {_and(named)}", "workers")
+    if where.workers is not None and where.workers not in spec.numbers:
+        there = _and([*spec.numbers, "cores"] if spec.cores else spec.numbers)
+        fail(f"no cell has {where.workers} workers: there are {there}", "workers")
     if where.cores and not spec.cores:
         fail("no cell has wcores: give the test workers=[1, 'cores']", "workers")
     if where.workers == 1 and name.metric in SCALINGS:

@@ -71,7 +71,7 @@ class LoadWindow:
             cpu_ns=round(1e9 * sum(spent - before.get(pid, 0.0) for pid, spent in after.items())),
             ops=output.answers,
             rate=output.answers / output.seconds,
-            latency=output.latency and msgspec.structs.replace(output.latency, asked_per_s=self.load.rate),
+            latency=output.latency and msgspec.structs.replace(output.latency, asked_per_s=self.load.rate or 0.0),
         )
 
     def kill(self) -> None:
@@ -104,7 +104,7 @@ class LoadWindow:
             tuple((name, server.filled(value)) for name, value in load.headers),
             self._file("body", body),
             self._file("urls", "\n".join(urls).encode() if len(urls) > 1 else b""),
-            load.rate,
+            load.rate or 0.0,
         )
 
     def _file(self, name: str, content: bytes) -> str:

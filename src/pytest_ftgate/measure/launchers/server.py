@@ -184,7 +184,7 @@ class ServerHandle:
         if not self.sample_cost_s:  # once it is at work, and then the same for all holds of a launch
             self.sample_cost_s = sample_cost_s(self.server.process_map)
         needed_ns = 1e9 * hold_needed_s(self.sample_cost_s) / SAMPLED
-        samples: list[tuple[tuple[MemoryPoint, ...], Waits]] = []
+        samples: list[tuple[tuple[MemoryPoint, ...], int, Waits]] = []
 
         def sample(seconds: float, over: Callable[[], bool]) -> None:
             time.sleep(seconds * (1 - SAMPLED) / 2)
@@ -192,8 +192,8 @@ class ServerHandle:
             samples.append(sample_tree(self.server.process_map, seconds * SAMPLED, refused=refused, over=over))
 
         iteration = self._drive(max(window_ns, round(needed_ns)), sample if sampled else None)
-        memory, waits = samples[-1] if samples else ((), None)
-        return Held(iteration=iteration, memory=memory, waits=waits)
+        memory, dropped, waits = samples[-1] if samples else ((), 0, None)
+        return Held(iteration=iteration, memory=memory, dropped=dropped, waits=waits)
 
     def barrier(self, loops: int, window_ns: int) -> Barrier:
         """A window of load, and a sample of the memory that is left once it is over."""

@@ -162,7 +162,8 @@ class ServerProcess:
         """
         named = None if self.request.expect_gil else GIL_ON.search(self.output.text)
         if named:
-            fix = "Use a version of it that can run without the GIL, or measure this interpreter as 3.14t[gil=on]."
+            target = self.request.cell.target.request
+            fix = f"Use a version of it that can run without the GIL, or measure this interpreter as {target}[gil=on]."
             raise self.process.failure(f"the GIL came back on: module {named[1]!r} turned it on", fix)
 
     # -- its end -----------------------------------------------------------------------------------------------

@@ -22,7 +22,6 @@ from ...model import (
     Launch,
     LockWaits,
     MemoryPoint,
-    Waits,
     WorkloadError,
 )
 from ...runner.locks.sites import FOLDER, OFF, WINDOW
@@ -56,17 +55,23 @@ THREADS_S = 5.0
 TOGETHER = 0
 """The loops of an iteration whose workers stop together, once its window has passed."""
 STARTHOOK = "pytest_ftgate/runner/starthook"
-LEFT_FIX = "End what the workload starts in its `@<test>.teardown`, or in an exit handler (atexit)."
+THREADS_FIX = 'End it in `@<test>.teardown("launch")`, or make it a daemon thread.'
+LEFT_FIX = 'End what the workload starts in `@<test>.teardown("launch")`, or in an exit handler (atexit).'
 
 
 class _Result(msgspec.Struct):
-    """The file that the runner writes at the end of a launch. `warmed_ops` are the body calls of the warm-ups."""
+    """The file that the runner writes at the end of a launch.
+
+    `warmed_ops` are the body calls of the warm-ups; `spans` is when the workers of each measured iteration were at
+    work, in ns on the runner's clock.
+    """
 
     protocol: int
     launch: Launch
     error: WorkloadError | None = None
     unsupported: str | None = None
     warmed_ops: int = 0
+    spans: list[tuple[int, int]] = []
 
 
 def job_of(request: Request, result: Path, control: tuple[int, int]) -> dict[str, Any]:
@@ -97,16 +102,12 @@ def launch_environment(request: Request, mark: str, runner: Path, inherited: Map
 
 
 def bare_environment(request: Request, mark: str, inherited: Mapping[str, str]) -> dict[str, str]:
-    """The environment of any launch: no PYTHON* variable of the caller, but a hash seed, padding, the launch's mark.
-
-    Any Python in it that crashes prints its stack.
-    """
+    """The environment of any launch: no PYTHON* variable of the caller, but a hash seed, padding, the launch's mark."""
     kept = {name: value for name, value in inherited.items() if not name.startswith(("PYTHON", "PYTEST_"))}
     return {
         **kept,
         **request.environment,
         "PYTHONHASHSEED": str(request.hash_seed),
-        "PYTHONFAULTHANDLER": "1",
         "FTGATE_PADDING": "x" * request.padding,
         MARK: mark,
     }
@@ -270,16 +271,17 @@ class WorkloadHandle:
         self.channel.send({"do": "iteration", "kind": HOLD, "loops": loops, "window_ns": window_ns})
         released = self._await("released", self.timeout_s, "starting its workers and their first calls")
         memory: tuple[MemoryPoint, ...] = ()
-        waits: Waits | None = None
+        dropped, waits = 0, None
         if sampled:
             if loops != TOGETHER:  # workers that have only just begun
                 time.sleep(seconds * (1 - SAMPLED) / 2)
             refused = self.request.waits_unavailable
-            memory, waits = sample_tree(
+            memory, dropped, waits = sample_tree(
                 self._process_map(released), seconds * SAMPLED, refused=refused, over=self.channel.waiting
             )
         timeout_s = max(self.timeout_s, 2 * one_ns / 1e9) + seconds
-        return Held(iteration=self._iteration(timeout_s, "a held iteration"), memory=memory, waits=waits)
+        iteration = self._iteration(timeout_s, "a held iteration")
+        return Held(iteration=iteration, memory=memory, dropped=dropped, waits=waits)
 
     def _held_calls(self, needed_s: float, sampled: bool, one_ns: float) -> Held:
         """Calls that have setups and teardowns of their own, of which nothing is sampled: enough to last `needed_s`."""
@@ -415,7 +417,7 @@ class WorkloadHandle:
             held = stacks.at_work(found)
             named = ", ".join(f"{stack.thread} at {stack.line}" if stack.line else stack.thread for stack in held)
             reason = f"its process did not end within {THREADS_S:g} s: a thread of the workload still runs ({named})"
-            raise self.process.failure(reason, last=stacks.shown(held))
+            raise self.process.failure(reason, last="\n".join((stacks.shown(held), THREADS_FIX)))
 
     def _stacks(self) -> list[stacks.Stack]:
         main = self.process.pid
@@ -426,31 +428,29 @@ class WorkloadHandle:
     def _hung(self, reason: str) -> LaunchFailed:
         """The error of a launch that takes too long, with the stacks of all its threads."""
         found = stacks.at_work(self._stacks())
-        first = next((stack for stack in found if stack.line), None)
-        where = f"; {first.thread} was at {first.line}" if first else ""
-        return self.process.failure(reason + where, last=stacks.shown(found))
+        return self.process.failure(reason + stacks.where(found), last=stacks.shown(found))
 
     def _crashed(self, reason: str, detail: str = "") -> LaunchFailed:
         """The error of a launch that ended early; of a crash, such as a segmentation fault, with its Python line."""
         fatal, found = stacks.crashed(self.folder / STACKS)
         if not fatal:
             return self.process.failure(reason, detail)
-        line = next((stack.line for stack in found if stack.line), "")
-        where = f", at {line}" if line else ""
-        return self.process.failure(reason + where, detail, last=f"{fatal}\n{stacks.shown(found)}")
+        return self.process.failure(reason + stacks.at_line(found), detail, last=f"{fatal}\n{stacks.shown(found)}")
 
     def _locks(self, result: _Result) -> LockWaits:
         """The waits of all processes and interpreters of this launch; each wrote its file as it ended."""
         try:
-            sites = lock_waits.read(self.folder / LOCKS)
+            recorded = lock_waits.read(self.folder / LOCKS)
         except FtgateError as error:
             raise LaunchFailed(WorkloadError(reason=str(error))) from error
         iterations = result.launch.iterations
         # Roles that do not lead are at work until they are joined.
         joined_ns = sum(iteration.join_ns for iteration in iterations) if self.request.cell.roles else 0
+        work_ns = sum(iteration.work_ns for iteration in iterations) + joined_ns
         return LockWaits(
-            work_ns=sum(iteration.work_ns for iteration in iterations) + joined_ns,
+            work_ns=work_ns,
+            thread_ns=lock_waits.thread_ns(self.request.cell, work_ns, recorded.lived_ns(result.spans)),
             ops=sum(iteration.ops for iteration in iterations),
             counted_ops=result.warmed_ops,
-            sites=sites,
+            sites=recorded.sites,
         )

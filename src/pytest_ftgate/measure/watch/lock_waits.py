@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from ...errors import FtgateError
-from ...model import LockSite, Struct, WaitsFor
+from ...model import Cell, LockSite, Struct, WaitsFor
 from ...runner.locks.sites import BROKEN
 
 
@@ -53,16 +54,48 @@ class _Sum:
             self.histogram[bucket] = self.histogram.get(bucket, 0) + count
 
 
-def read(folder: Path) -> tuple[LockSite, ...]:
+class File(Struct, frozen=True, kw_only=True):
+    """What one process and interpreter wrote; `lives` are the begin and end of its threads and of tasks that waited."""
+
+    sites: tuple[Written, ...] = ()
+    lives: tuple[tuple[int, int], ...] = ()
+
+
+class Recorded(NamedTuple):
+    """What all processes of a launch recorded."""
+
+    sites: tuple[LockSite, ...]
+    lives: tuple[tuple[int, int], ...]
+
+    def lived_ns(self, spans: Sequence[tuple[int, int]]) -> int:
+        """The sum of the lives, as far as they lie in these spans."""
+        parts = (min(end, last) - max(begin, first) for begin, end in self.lives for first, last in spans)
+        return sum(part for part in parts if part > 0)
+
+
+def thread_ns(cell: Cell, work_ns: int, lived_ns: int) -> int:
+    """The time of all threads and tasks that can wait in `work_ns` of measured iterations.
+
+    Each worker has all of it. Workers that are threads or processes are among the lives, also the pool's that a body
+    drives; the main thread is not: it is a worker itself, drives the pool, or only waits for workers.
+    """
+    workers_ns = cell.workers * work_ns
+    if cell.executor.kind in ("serial", "tasks"):
+        return workers_ns + lived_ns
+    return max(workers_ns, lived_ns) + (work_ns if cell.body == "executor" else 0)
+
+
+def read(folder: Path) -> Recorded:
     """All `*.json` of a launch's folder, merged. Raises FtgateError that names a file that cannot be understood."""
     for broken in folder.glob("*" + BROKEN):
         raise FtgateError(f"{broken}: the lock waits of one process are not whole; make room on the disk")
-    return merged(_decoded(path) for path in sorted(folder.glob("*.json")))
+    files = [_decoded(path) for path in sorted(folder.glob("*.json"))]
+    return Recorded(merged(file.sites for file in files), tuple(life for file in files for life in file.lives))
 
 
-def _decoded(path: Path) -> list[Written]:
+def _decoded(path: Path) -> File:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=list[Written])
+        return msgspec.json.decode(path.read_bytes(), type=File)
     except (msgspec.DecodeError, UnicodeDecodeError, OSError) as error:
         fix = "run again; a disk that is full leaves such a file"
         raise FtgateError(f"{path}: the lock waits of one process cannot be read: {error}; {fix}") from error

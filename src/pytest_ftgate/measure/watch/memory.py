@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import psutil
 
@@ -12,30 +12,48 @@ from ...model import Footprint, MemoryPoint, ProcessGroup
 from . import proc, processes
 from .process_map import ProcessMap
 
+FORK_S = 0.1
+"""A process that was forked longer ago than this, and runs no program of its own, is not going to."""
 LONGEST_HOLD_S = 5.0  # workers are not held longer than this for the sake of samples
 _SMALL_COST = 0.02  # the share of the time that sampling memory may take
 _ENOUGH_SAMPLES = 3
 _PAGE_BYTES = 4096
 _SAMPLES_AT_REST = 8
+_LOOKS_AT_REST = 64
+_RETRY_S = 0.001  # until another look, after one that gave no sample
+_RETRIES = 128  # whatever they cost, before the first sample
 _REST_S = 0.005
 
 
 def memory_point(live: Iterable[psutil.Process], known: ProcessMap) -> MemoryPoint | None:
-    """RSS, USS and PSS in bytes over `live` and by group; None when there is none or one of them ended meanwhile.
+    """RSS, USS and PSS in bytes over `live` and by group; None where a sample would mean nothing.
 
-    A sum without a process that was there a moment ago would be a minimum that means nothing, so such a sample
-    is dropped whole. Source: Linux's /proc/PID/smaps_rollup; there the part of USS that was written to is known:
-    another process of the same interpreter makes the USS of an idle CPython 4 MiB less. Elsewhere USS and PSS are
-    psutil's; where it may not see them for one process, those of the sum are None.
+    That is so when there is no process, and when one of them ended meanwhile: the sum without it would be a minimum.
+    Nor is there a sample when one was forked a moment ago, perhaps to run another program: until it does, memory
+    counts twice or not at all. Source: Linux's /proc/PID/smaps_rollup; there the part of USS that was written to is
+    known: another process of the same interpreter makes the USS of an idle CPython 4 MiB less. Elsewhere USS and PSS
+    are psutil's; where it may not see them for one process, those of the sum are None.
     """
     live = list(live)
+    pids = {process.pid for process in live}
+    before = {pid: proc.family(pid) for pid in pids}
+    if _forked_lately(before, known):
+        return None
     parts: dict[ProcessGroup, list[Footprint]] = {}
+    shared = 0
     try:
         for process in live:
-            parts.setdefault(processes.group_of(process, known), []).append(_footprint(process))
+            footprint, shared_bytes = _footprint(process)
+            parts.setdefault(processes.group_of(process, known), []).append(footprint)
+            shared += shared_bytes
     except psutil.Error:
         return None
     if not live or not all(map(processes.alive, live)):
+        return None
+    roles: dict[str, Footprint] = {name: _together(group) for name, group in parts.items()}
+    if "main" in roles and roles["main"].steadiest_bytes == 0:
+        return None
+    if shared and _forks(before, known):
         return None
     whole = _together([each for group in parts.values() for each in group])
     return MemoryPoint(
@@ -45,25 +63,50 @@ def memory_point(live: Iterable[psutil.Process], known: ProcessMap) -> MemoryPoi
         pss_bytes=whole.pss_bytes,
         processes=whole.processes,
         written_bytes=whole.written_bytes,
-        roles={name: _together(group) for name, group in parts.items()},
+        roles=roles,
     )
 
 
-def _footprint(process: psutil.Process) -> Footprint:
+def _forked_lately(families: Mapping[int, proc.Family | None], known: ProcessMap) -> bool:
+    """Whether one of these processes was forked lately and has not run a program since.
+
+    Those that are known to be workers or servers of the launch run no other program.
+    """
+    lasting = () if known.all_work else {known.main, *known.workers, *known.servers}
+    others = (family for pid, family in families.items() if family is not None and pid not in lasting)
+    return any(family.forked and family.age_s < FORK_S for family in others)
+
+
+def _forks(before: Mapping[int, proc.Family | None], known: ProcessMap) -> bool:
+    """Whether one of these processes may have forked since: it has a new child, or has waited for one.
+
+    What it shares with such a child is its own again once that runs its program.
+    """
+    pairs = ((then, proc.family(pid)) for pid, then in before.items())
+    if any(then and now and then.waited != now.waited for then, now in pairs):
+        return True
+    lasting = {*before, *known.workers, *known.servers}
+    came = (proc.family(pid) for pid in (proc.children_of(before) or set()) - lasting)
+    return any(family is not None and family.age_s < FORK_S for family in came)
+
+
+def _footprint(process: psutil.Process) -> tuple[Footprint, int]:
+    """The memory of a process, and the bytes of it that it has written and shares; 0 where that is unknown."""
     try:
         kib = proc.memory_kib(process.pid)
     except ProcessLookupError as ended:
         raise psutil.NoSuchProcess(process.pid) from ended
     except OSError:
-        return _portable(process)
+        return _portable(process), 0
     written = kib["Private_Dirty"] + kib.get("Private_Hugetlb", 0)
-    return Footprint(
+    footprint = Footprint(
         rss_bytes=kib["Rss"] << 10,
         uss_bytes=(written + kib["Private_Clean"]) << 10,
         pss_bytes=kib["Pss"] << 10,
         processes=1,
         written_bytes=written << 10,
     )
+    return footprint, kib["Shared_Dirty"] << 10
 
 
 def _portable(process: psutil.Process) -> Footprint:
@@ -95,15 +138,20 @@ def barrier_point(known: ProcessMap, *, sleep: Callable[[float], None] = time.sl
     """The memory of a tree at a barrier: samples until two in a row agree within a page per process.
 
     The stack of a thread that has just ended goes a moment after it was joined; at rest samples agree. After eight
-    samples the last one stands. Raises ProcessLookupError when the tree is gone.
+    samples, without those that were dropped, the last one stands. Raises ProcessLookupError when the tree is gone.
     """
     last: MemoryPoint | None = None
-    for _ in range(_SAMPLES_AT_REST):
-        point = memory_point(processes.tree(known.main), known)
+    taken = 0
+    for _ in range(_LOOKS_AT_REST):
+        live = processes.tree(known.main)
+        point = memory_point(live, known)
         if point is not None and last is not None and _agree(point, last):
             return point
         last = point or last
+        taken += point is not None
         sleep(_REST_S)
+        if not live or taken == _SAMPLES_AT_REST:
+            break
     if last is None:
         raise ProcessLookupError(f"process {known.main} of the launch cannot be sampled: it has ended")
     return last
@@ -125,8 +173,8 @@ class MemorySampler:
     thread (`cost_clock`), if it costs what the dearest of the last three did: so samples become rarer where they cost
     more, also in the middle of a window, and an outlier is paid back by a pause. The first sample alone is free of
     that: without it nothing is known. The highest sample is a lower bound of the peak. The tree is taken at the start,
-    when the workers are all there, and again after a sample in which one of its processes had ended; where it `grows`
-    meanwhile, also when there are new ones.
+    when the workers are all there, and again when there are new processes or one of them had ended. A look that falls
+    on a process that ends or is being replaced gives no sample: it is counted as `dropped`, and the next comes soon.
     """
 
     def __init__(
@@ -134,16 +182,15 @@ class MemorySampler:
         known: ProcessMap,
         interval_s: float = 0.02,
         *,
-        grows: bool = False,
         clock: Callable[[], float] = time.monotonic,
         cost_clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self.known = known
         self.interval_s = interval_s
-        self.grows = grows
         self.clock = clock
         self.cost_clock = cost_clock
         self.points: list[MemoryPoint] = []
+        self.dropped = 0
         self.spent_s = 0.0
         self._costs: tuple[float, ...] = ()
         self._live: list[psutil.Process] = []
@@ -174,24 +221,27 @@ class MemorySampler:
     def step(self) -> None:
         """One sample, and the time of the next."""
         began, cost_began = self.clock(), self.cost_clock()
-        if self.grows:
-            self._take_new_children()
+        self._take_new_children()
         point = memory_point(self._live, self.known)
         if point is None:
-            self._live = processes.tree(self.known.main)
+            self.dropped += 1
+            self._live = []
         else:
             self.points.append(point)
         cost_s = self.cost_clock() - cost_began
         self._costs = (*self._costs[-2:], cost_s)
         self.spent_s += cost_s
         affordable = self._began + (self.spent_s + self.cost_s) / _SMALL_COST - self.cost_s
-        self._due = max(began + self.interval_s, affordable)
+        if point is None and not self.points and self.dropped <= _RETRIES:
+            affordable = 0.0
+        self._due = max(began + (_RETRY_S if point is None else self.interval_s), affordable)
 
     def _take_new_children(self) -> None:
         """Take the tree again where there is a child that was not there before, be it one that the tree leaves out."""
         pids = [process.pid for process in self._live]
         children = proc.children_of(pids)
-        if children is None or not children <= self._pids:
+        changed = proc.on_linux() if children is None else not children <= self._pids
+        if changed or not pids:
             self._live = processes.tree(self.known.main)
             self._pids.update(pids, children or ())
 

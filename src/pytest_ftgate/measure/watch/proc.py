@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import Final, NamedTuple, Protocol
 
 import psutil
@@ -19,6 +19,7 @@ FORKSERVER: Final = "from multiprocessing.forkserver import main"
 _ENVIRONMENTS: Final = os.path.exists("/proc/self/environ")
 _EXEC_LOOKS: Final = 20
 _EXEC_S: Final = 0.001
+_FORKED: Final = 0x40  # PF_FORKNOEXEC
 _OPEN_FILES: Final = 256
 PRIVATE: Final = 0x80  # FUTEX_PRIVATE_FLAG
 STACK_BYTES: Final = 16 << 10  # how far above the stack pointer a frame stands in which a thread waits in a futex
@@ -170,16 +171,8 @@ class Proc:
         return os.pread(descriptor, 256, 0)
 
     def children(self, pid: int) -> list[int]:
-        """See ProcReader. Where the kernel does not list them by thread (CONFIG_PROC_CHILDREN), psutil's."""
-        if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
-            with contextlib.suppress(psutil.Error):
-                return [child.pid for child in psutil.Process(pid).children()]
-            return []
-        children: list[int] = []
-        for thread in self.threads(pid):
-            with _gone():  # of a thread that ended: it has handed its children on to another one
-                children += _children(pid, thread)
-        return children
+        """See ProcReader."""
+        return children(pid)
 
     def title(self, pid: int) -> str:
         """See ProcReader."""
@@ -260,7 +253,21 @@ class Proc:
             kept.clear()
 
 
-def children_of(pids: Sequence[int]) -> set[int] | None:
+def children(pid: int) -> list[int]:
+    """The children of a process. Where the kernel does not list them by thread (CONFIG_PROC_CHILDREN), psutil's."""
+    if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+        with contextlib.suppress(psutil.Error):
+            return [child.pid for child in psutil.Process(pid).children()]
+        return []
+    found: list[int] = []
+    with _gone():
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with _gone():  # of a thread that ended: it has handed its children on to another one
+                found += _children(pid, thread)
+    return found
+
+
+def children_of(pids: Collection[int]) -> set[int] | None:
     """The children of all these processes; None where the kernel has no list of them, or one of them is gone.
 
     Source: Linux's /proc/PID/task/TID/children, which takes far less than to go through all processes of the machine.
@@ -297,6 +304,27 @@ def _has_program(pid: int) -> bool:
         return bool(os.readlink(f"/proc/{pid}/exe"))
     except OSError:
         return False
+
+
+class Family(NamedTuple):
+    """How old a process is in s, to 10 ms, and whether it still runs its parent's program: forked, and no exec yet.
+
+    `waited` are the page faults of the children that it has waited for: more after each.
+    """
+
+    age_s: float
+    forked: bool
+    waited: int = 0
+
+
+def family(pid: int) -> Family | None:
+    """Of a process and its children; None of one that is gone, and off Linux."""
+    try:
+        fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    except OSError:
+        return None
+    age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return Family(age_s, bool(int(fields[6]) & _FORKED), int(fields[8]))
 
 
 def memory_kib(pid: int) -> dict[str, int]:

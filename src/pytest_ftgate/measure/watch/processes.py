@@ -12,10 +12,11 @@ from collections.abc import Iterator
 import psutil
 
 from ...model import ProcessGroup
-from .proc import FORKSERVER, TRACKER, environment_bytes
+from .proc import FORKSERVER, TRACKER, children, environment_bytes
 from .process_map import ProcessMap
 
 MARK = "FTGATE_LAUNCH"
+_LOOK_S = 0.003
 GRACE_S = 5.0
 """How long what a launch started may take to end after it: a server that it has told to, a resource tracker."""
 
@@ -26,11 +27,14 @@ GRACE_S = 5.0
 def tree(pid: int) -> list[psutil.Process]:
     """The live processes of a launch without the resource tracker, which is no part of the workload."""
     try:
-        main = psutil.Process(pid)
-        below = main.children(recursive=True)
+        found = [psutil.Process(pid)]
     except psutil.NoSuchProcess:
         return []
-    return [process for process in (main, *below) if alive(process) and not _is(process, TRACKER)]
+    for process in found:  # it grows meanwhile
+        for child in children(process.pid):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found.append(psutil.Process(child))
+    return [process for process in found if alive(process) and not _is(process, TRACKER)]
 
 
 def _is(process: psutil.Process, server: str) -> bool:
@@ -92,10 +96,9 @@ def leftovers(mark: str, wait_s: float = GRACE_S) -> list[str]:
     are waited for like all others, but what remains for the sake of another process is not named.
     """
     ends = time.monotonic() + wait_s
-    pause_s = 0.002
     while (left := [process for process in marked(mark) if alive(process)]) and time.monotonic() < ends:
-        time.sleep(pause_s)
-        pause_s = min(2 * pause_s, 0.1)
+        while any(map(alive, left)) and time.monotonic() < ends:  # to ask those takes less than to look for all again
+            time.sleep(_LOOK_S)
     left = [process for process in left if not _is(process, TRACKER)]
     # What a forkserver forked has its command line, too: it is older than they.
     server = min((process for process in left if _is(process, FORKSERVER)), key=_began_s, default=None)

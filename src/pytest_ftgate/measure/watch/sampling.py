@@ -47,19 +47,19 @@ def run_samplers(
 
 
 def sample_tree(
-    processes: ProcessMap, seconds: float, *, refused: str, over: Callable[[], bool], grows: bool = False
-) -> tuple[tuple[MemoryPoint, ...], Waits]:
-    """Memory and waits of a launch for `seconds` or until what is sampled is `over`.
+    processes: ProcessMap, seconds: float, *, refused: str, over: Callable[[], bool]
+) -> tuple[tuple[MemoryPoint, ...], int, Waits]:
+    """Memory of a launch, how often a look at it gave no sample, and waits, for `seconds` or until it is `over`.
 
-    `refused` is as for ThreadSampler, `grows` as for MemorySampler.
+    `refused` is as for ThreadSampler.
     """
-    memory, threads = MemorySampler(processes, grows=grows), ThreadSampler(processes, refused=refused)
+    memory, threads = MemorySampler(processes), ThreadSampler(processes, refused=refused)
     memory.start()
     threads.start()
     run_samplers(seconds, (memory, threads), over=over)
     # The last sample may be of workers that have ended since: it counts only where it is the only one.
     points = memory.points[:-1] if over() else memory.points
-    return tuple(points or memory.points), threads.finish()
+    return tuple(points or memory.points), memory.dropped, threads.finish()
 
 
 def sample_cost_s(processes: ProcessMap, clock: Callable[[], float] = time.thread_time) -> float:

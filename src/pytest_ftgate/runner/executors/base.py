@@ -108,7 +108,7 @@ def observe_barrier(order: Order, observer: Observer, executor: Any) -> None:
         observer.at_barrier(executor)
 
 
-def _children(without: Iterable[int | None]) -> list[Any]:
+def living_children(without: Iterable[int | None] = ()) -> list[Any]:
     """The living children of multiprocessing, except these pids."""
     if "multiprocessing" not in sys.modules:
         return []
@@ -125,7 +125,7 @@ def process_map(workers: Iterable[int | None], main_works: bool = False, own_gil
     whether workers have GILs of their own.
     """
     pids = list(workers)
-    servers = {str(child.pid): child.name for child in _children(pids) if "Manager" in child.name}
+    servers = {str(child.pid): child.name for child in living_children(pids) if "Manager" in child.name}
     return {"workers": pids, "servers": servers, "main_works": main_works, "own_gils": own_gils}
 
 
@@ -163,7 +163,7 @@ def _below(pid: int) -> set[int]:
             below |= children
             parents += children
     except FileNotFoundError:  # CONFIG_PROC_CHILDREN
-        return {child.pid for child in _children(())}
+        return {child.pid for child in living_children(())}
     return below
 
 

@@ -23,7 +23,7 @@ class InterpreterWorkers(PipeWorkers):
         Creating and closing are part of the executor's start-up and join times.
         """
         name = worker_name(self.setup, index)
-        return Thread(target=self._run, args=(index, hub), name=name, daemon=bool(self.setup["roles"]))
+        return Thread(target=self._run, args=(index, hub), name=name, daemon=True if self.setup["roles"] else None)
 
     def process_map(self) -> dict[str, Any]:
         """The workers are threads of this process; with the GIL, each interpreter has its own."""

@@ -350,15 +350,15 @@ class PipeWorkers:
     def _pin(self) -> None:
         """Tie each worker to its CPU while it waits for its first order, so that no time of it is measured."""
         for worker, cpu in zip(self.workers, self.setup["cpus"], strict=True):
-            try:
-                os.sched_setaffinity(self.thread_of(worker), (cpu,))
-            except ProcessLookupError:
-                pass  # it has died; what waits for its report says so
+            for thread in self.threads_of(worker):
+                try:
+                    os.sched_setaffinity(thread, (cpu,))
+                except ProcessLookupError:
+                    pass  # it has ended; if the worker has, what waits for its report says so
 
-    def thread_of(self, worker: Any) -> int:
-        """The system's number of the thread that runs a worker."""
-        number: int = worker.native_id
-        return number
+    def threads_of(self, worker: Any) -> list[int]:
+        """The system's numbers of the threads that are a worker's."""
+        return [worker.native_id]
 
     def _drop(self) -> None:
         if self.hub is not None:
@@ -388,6 +388,7 @@ class PipeWorkers:
     def abandon(self) -> None:
         """After an error: do not join workers that wait for one that has ended."""
         for worker in self.workers:
-            worker.join(0.01)
+            if worker.ident is not None:
+                worker.join(0.01)
         if not any(worker.is_alive() for worker in self.workers):
             self._drop()  # else the pipes stay open: a thread that still runs may write to them

@@ -105,6 +105,15 @@ class PoolWorkers:
             opened, self.opened, self.pool, self.setups = self.opened, None, None, []
             opened.__exit__(None, None, None)
 
+    def abandon(self) -> None:
+        """Leave the pool without waiting for its workers; those that are processes are killed."""
+        if self.pool is not None:
+            for process in list((getattr(self.pool, "_processes", None) or {}).values()):
+                process.kill()
+            pool, self.opened, self.pool = self.pool, None, None
+            if hasattr(pool, "shutdown"):
+                pool.shutdown(wait=False)
+
 
 def make_pool(setup: Setup, shared: Any, context: Any) -> Any:
     """A context manager that gives the cell's `concurrent.futures.Executor`.

@@ -47,10 +47,12 @@ class ProcessWorkers(PipeWorkers):
         args = (self.setup, index, self.go, self.writers[index], stack_file, self.shared, self.fresh)
         return self.context.Process(target=serve_process, args=args, name=worker_name(self.setup, index))
 
-    def thread_of(self, worker: Any) -> int:
-        """The main thread of its process."""
-        number: int = worker.pid
-        return number
+    def threads_of(self, worker: Any) -> list[int]:
+        """Those of its process: an import may have started some."""
+        try:
+            return [int(number) for number in os.listdir(f"/proc/{worker.pid}/task")]
+        except OSError:  # no such folder on this system, or no such process any more
+            return [worker.pid]
 
     def started(self, hub: Hub) -> None:
         """From here on the hub notices a worker that dies."""
@@ -66,10 +68,11 @@ class ProcessWorkers(PipeWorkers):
         return process_map(worker.pid for worker in self.workers)
 
     def abandon(self) -> None:
-        """After an error among roles: kill the processes, whatever they wait for."""
+        """After an error: kill the processes, whatever they wait for."""
         for worker in self.workers:
-            worker.kill()
-            worker.join()
+            if worker.pid is not None:  # else it has not been started
+                worker.kill()
+                worker.join()
         self._drop()
 
     def _death(self, index: int) -> str:

@@ -38,27 +38,33 @@ class SerialWorkers:
             self.workers = [make_worker(self.setup, index, self.shared) for index in range(self.setup["workers"])]
             self.setups = [each for worker in self.workers if (each := body.surroundings(worker))]
         raise_first_error(carry_out(self.setups, observer, SETUP))
-        loops = [each.loop for each in self.setups] or [None] * len(self.workers)
-        working = list(zip(self.workers, loops, strict=True))
         part = Order(order.loops, order.window_ns // len(self.workers), order.flags)
         gc.collect()
         cpu_ns = -others_cpu_ns() - ended_cpu_ns() - process_time_ns()
         begin_ns = now_ns()
         if not order.loops:  # held: the first calls are over before anybody looks
-            raise_first_error([run(body, each, Order(1, 0, order.flags), False, loop) for each, loop in working])
+            self._run(body, Order(1, 0, order.flags))
         observer.released(self)
-        reports = [run(body, worker, part, False, loop) for worker, loop in working]
+        reports = self._run(body, part)
         cpu_ns = max(0, cpu_ns + process_time_ns() + ended_cpu_ns() + others_cpu_ns())
         observer.done(self)
         ended = carry_out(self.setups, observer, TEARDOWN)
         observe_barrier(order, observer, self)
         if self.fresh:
             ended += carry_out(self.setups, observer, END)
-        raise_first_error(reports)
         raise_first_error(ended)
         for report in reports:  # rates of workers that run one after another add up only over all of it
             report["begin_ns"], report["end_ns"] = reports[0]["begin_ns"], reports[-1]["end_ns"]
         return IterationResult(0, reports[-1]["end_ns"] - begin_ns, 0, cpu_ns, reports)
+
+    def _run(self, body: loading.Body, order: Order) -> list[dict[str, Any]]:
+        """The workers' reports. Raises the first error: the workers after it do not begin."""
+        reports = []
+        loops = [each.loop for each in self.setups] or [None] * len(self.workers)
+        for worker, loop in zip(self.workers, loops, strict=True):
+            reports.append(run(body, worker, order, False, loop))
+            raise_first_error(reports[-1:], len(self.workers))
+        return reports
 
     def process_map(self) -> dict[str, Any]:
         """The main thread works itself."""
@@ -67,3 +73,5 @@ class SerialWorkers:
     def close(self) -> None:
         """Let what has been set up be torn down."""
         raise_first_error(carry_out(self.setups, Observer(), TEARDOWN | END))
+
+    abandon = close

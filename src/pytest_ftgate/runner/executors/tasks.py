@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from time import process_time_ns
 
-from .. import loading
+from .. import loading, state
 from ..clock import ended_cpu_ns, now_ns
 from ..worker import (
     END,
@@ -56,7 +56,7 @@ class TaskWorkers:
         self.workers: list[Worker] = []
         self.setups: list[WorkerSetups] = []
         self.running: list[Any] = []
-        self.given_up = False
+        self.given_up = self.closed = False
         self.stop = loading.stopper(setup)
         self.runner = asyncio.Runner(loop_factory=loading.factory(setup) if setup["name"] else None)
         if setup["stacks"]:
@@ -166,6 +166,8 @@ class TaskWorkers:
         try:
             report["ops"], result = await call_async(body, worker, order)
         except BaseException as error:
+            if isinstance(error, (GeneratorExit, *state.passed)):  # the first: nobody runs this task any more
+                raise
             if not self.given_up:
                 report["error"] = explain(error)
                 self._give_up_later()
@@ -195,19 +197,36 @@ class TaskWorkers:
         file = stack_file(self.setup, "tasks")
 
         def answer(*_: object) -> None:
+            if self.closed:
+                return
             names = {task: worker_name(self.setup, index) for index, task in enumerate(self.running)}
             others = {task: task.get_name() for task in asyncio.all_tasks(self.runner.get_loop())}
-            os.write(file, task_stacks({**others, **names}))
+            os.write(file, task_stacks(names | {task: name for task, name in others.items() if task not in names}))
 
         signal.signal(self.setup["stacks"][1] + TASKS, answer)
 
     def close(self) -> None:
         """Let what has been set up be torn down; close the event loop, unless `LaunchSetups` will do that."""
+        self.closed = True
         try:
             raise_first_error(carry_out(self.setups, Observer(), TEARDOWN | END))
         finally:
             if loading.body(self.setup).setups is None:
                 self.runner.close()
+
+    def abandon(self) -> None:
+        """Cancel all tasks, and close the event loop though some go on."""
+        import asyncio
+
+        self.closed = self.given_up = True
+        loop = self.runner.get_loop()
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            loop.run_until_complete(asyncio.wait(tasks, timeout=GRACE_S))
+        if loading.body(self.setup).setups is None:
+            loop.close()
 
 
 def _alike(order: Order, setup: Setup) -> tuple[list[int], list[Order]]:

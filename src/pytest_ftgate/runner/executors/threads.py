@@ -21,4 +21,4 @@ class ThreadWorkers(PipeWorkers):
         """A thread that runs the worker loop."""
         args = (self.setup, index, hub.port(index), self.shared, self.fresh, False)
         name = worker_name(self.setup, index)
-        return Thread(target=serve, args=args, name=name, daemon=bool(self.setup["roles"]))
+        return Thread(target=serve, args=args, name=name, daemon=True if self.setup["roles"] else None)

@@ -46,12 +46,16 @@ def install(folder: str) -> None:
         return
     import atexit
     import os
+    import threading
 
+    from . import lives
     from .imports import hook
     from .threads import patch
 
     book.open(folder)
+    book.lives = lives.Lives()
     patch()
+    lives.patch(threading)
     hook()
     # Registered first, so called last: waits in the workload's own exit functions are kept.
     atexit.register(book.write)

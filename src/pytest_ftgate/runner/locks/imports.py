@@ -19,6 +19,7 @@ PATCHES = {
     "multiprocessing.queues": f"{HERE}.processes:patch_queues",
     "multiprocessing.pool": f"{HERE}.processes:patch_pool",
     "multiprocessing.util": f"{HERE}.processes:patch_util",
+    "asyncio.base_events": f"{HERE}.tasks:patch_loop",
     "asyncio.locks": f"{HERE}.tasks:patch_locks",
     "asyncio.queues": f"{HERE}.tasks:patch_queues",
 }

@@ -12,6 +12,7 @@ import sys
 from _thread import get_ident
 from functools import partial, wraps
 
+from .lives import seen
 from .recording import ATTRIBUTE, Noted, clock, joined, kind_of
 from .sites import COUNT, RECORD, STATE, book
 
@@ -228,6 +229,7 @@ def _timed_acquire(raw: Callable[..., bool], noted: Noted) -> Callable[..., bool
                 began = clock()
                 got = raw(True, timeout)
                 noted.wait(clock() - began, opened)
+                seen(began)
             else:
                 got = raw(True, timeout)
         if window[0] & STATE == COUNT and got and get_ident() not in reacquiring:
@@ -292,6 +294,7 @@ def _timed_condition_wait(original: Callable[..., Any]) -> Callable[..., Any]:
             reacquiring.discard(thread)
             if opened & STATE == RECORD:
                 noted.wait(clock() - began, opened)
+                seen(began)
 
     return wait
 
@@ -347,6 +350,7 @@ def _patch_wait(cls: Any, name: str, waits: Callable[..., bool]) -> None:
             return original(self, *args, **kwargs)
         finally:
             noted.wait(clock() - began, opened)
+            seen(began)
 
     setattr(cls, name, method)
 

@@ -159,13 +159,15 @@ class Site:
 class Book:
     """All sites of this process and interpreter, and the window byte.
 
-    `counters` are functions, called with True or False when counting of acquisitions starts or ends.
+    `counters` are functions, called with True or False when counting of acquisitions starts or ends. `lives` are those
+    of this process's threads, once the probe is installed.
     """
 
     def __init__(self) -> None:
         self.window: Any = bytearray((OFF,))
         self.folder = ""
         self.counters: list[Callable[[bool], None]] = []
+        self.lives: Any = None
         self._sites: dict[Any, Site] = {}
         self._known: dict[_Key, Site | None] = {}
         self._codes: list[CodeType] = []
@@ -241,9 +243,10 @@ class Book:
             site.fold()
 
     def forget(self) -> None:
-        """Drop all waits, in a forked child: the parent writes them."""
+        """Drop all waits and lives, in a forked child: the parent writes them."""
         for site in self._all():
             site.forget()
+        self.lives.forget()
 
     def _all(self) -> list[Site]:
         """All sites. Other threads may add some: `list` of dict values is atomic on both builds, `tuple` is not."""
@@ -255,14 +258,17 @@ class Book:
         If the disk is full, a file with the suffix BROKEN is left, which the controller reports as an error. A site
         without waits is written too if it has a key: another process may need its line.
         """
+        if not self.folder:
+            return
         self.fold()
         sites = [site.as_json() for site in self._all() if site.contended or site.acquired or site.key]
-        if not (sites and self.folder):
+        lives = [f"[{began_ns},{ended_ns}]" for began_ns, ended_ns in self.lives.noted()]
+        if not (sites or lives):
             return
-        text = f"[{','.join(sites)}]".encode()
-        path = os.path.join(self.folder, f"{os.getpid()}-{_interpreter()}.json")
+        text = '{"sites":[%s],"lives":[%s]}' % (",".join(sites), ",".join(lives))  # noqa: UP031
+        path = os.path.join(self.folder, f"{os.getpid()}-{interpreter()}.json")
         try:
-            os.replace(path + ".part", path if _written(path + ".part", text) else path + BROKEN)
+            os.replace(path + ".part", path if _written(path + ".part", text.encode()) else path + BROKEN)
         except OSError:
             pass
 
@@ -327,7 +333,7 @@ _UNKNOWN: Any = object()
 _FIRST = frozenset(name.partition(".")[0] for name in INNER)
 
 
-def _interpreter() -> int:
+def interpreter() -> int:
     """The number of this interpreter in its process; 0 is the main one."""
     try:
         return int(import_module("_interpreters").get_current()[0])

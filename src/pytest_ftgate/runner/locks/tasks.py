@@ -33,6 +33,21 @@ def patch_locks(module: ModuleType) -> None:
     _patch_wait(patched.Barrier, "wait", _barrier_waits)
 
 
+def patch_loop(module: ModuleType) -> None:
+    """Note when a task is created that runs beside another: not the first of a loop, which is its thread's work."""
+    loop: Any = module.BaseEventLoop  # type: ignore[attr-defined, unused-ignore]
+    original = loop.create_task
+
+    @wraps(original)
+    def create_task(self: Any, *args: Any, **kwargs: Any) -> Any:
+        task = original(self, *args, **kwargs)
+        if self.is_running():
+            task._ftgate_began_ns = clock()
+        return task
+
+    loop.create_task = create_task
+
+
 def patch_queues(module: ModuleType) -> None:
     """Time Queue of asyncio.queues, just executed; PriorityQueue and LifoQueue inherit from it."""
     queue: Any = module.Queue  # type: ignore[attr-defined, unused-ignore]
@@ -82,6 +97,7 @@ def _patch_condition(cls: Any) -> None:
             return await original(self)
         opened, began = book.window[0], clock()
         task = _current_task()
+        _seen(task)
         reacquiring.add(task)
         try:
             return await original(self)
@@ -132,10 +148,23 @@ def _patch_wait(cls: Any, name: str, waits: Callable[[Any], bool]) -> None:
 async def _timed(noted: Noted, waiting: Any, opened: int) -> Any:
     """Time a wait; one that is cancelled is kept too, and the exception passes through."""
     began = clock()
+    _seen(_current_task())
     try:
         return await waiting
     finally:
         noted.wait(clock() - began, opened)
+
+
+def _seen(task: Any) -> None:
+    """Note the life of a task at its first wait; the cell counts the tasks that are its workers."""
+    began_ns = getattr(task, "_ftgate_began_ns", 0)
+    if not began_ns:
+        return
+    task._ftgate_began_ns = 0
+    frame = getattr(task.get_coro(), "cr_frame", None)
+    if frame is None or not frame.f_globals.get("__name__", "").startswith("pytest_ftgate."):
+        life = book.lives.begin(began_ns)
+        task.add_done_callback(lambda _: book.lives.end(life))
 
 
 def _lock_waits(lock: Any) -> bool:

@@ -14,6 +14,7 @@ from abc import ABCMeta
 from sys import _getframe
 from types import FunctionType
 
+from .lives import seen
 from .sites import COUNT, RECORD, STATE, Site, Tally, book
 
 TYPE_CHECKING = False
@@ -35,6 +36,7 @@ def keep(lock: Any, waited_ns: int, opened: int) -> None:
     `opened` is the window byte when the wait began; if it has changed since, the wait is dropped.
     """
     if book.window[0] == opened:
+        seen(_clock() - waited_ns)
         (lock._ftgate_tally or _tally(lock)).waits.append(waited_ns)
 
 
@@ -93,6 +95,7 @@ def _wait(lock: Any, acquire: Callable[..., bool], timeout: float = -1) -> bool:
     if opened & STATE != RECORD:
         return acquire(True, timeout)
     start = _clock()
+    seen(start)
     got = acquire(True, timeout)
     waited_ns = _clock() - start
     if window[0] == opened:

@@ -37,9 +37,10 @@ def error_of(bench: Bench, executor: Executor, **options: object) -> tuple[str, 
 @each_on_a_build([SERIAL, THREADS, FORK, FORKSERVER, SPAWN, INTERPRETERS], both=(THREADS, INTERPRETERS))
 def test_a_hang_shows_the_stack_of_the_worker(bench: Bench, executor: Executor, build: str) -> None:
     path = bench.write(HANG)
-    reason, detail = error_of(bench, executor, build=build, timeout_s=3.0)
+    timeout_s = 10.0 if executor in (FORKSERVER, SPAWN) else 3.0  # they import the workload first
+    reason, detail = error_of(bench, executor, build=build, timeout_s=timeout_s)
     name = "main thread" if executor is SERIAL else "worker 1 of 2"
-    assert "did not end a cold iteration within 3 s" in reason
+    assert f"did not end a cold iteration within {timeout_s:g} s" in reason
     assert f"{name} was at {path}:11" in reason
     assert f"{name} (innermost call first):\n  {path}:11 in wait_for_ever\n  {path}:8 in test_it" in detail
     assert "pytest_ftgate" not in detail
@@ -72,7 +73,7 @@ def test_a_pool_s_task_that_hangs_is_found_in_its_process(bench: Bench) -> None:
         def task():
             time.sleep(600)
     """)
-    _, detail = error_of(bench, SPAWN, body="executor", timeout_s=5.0)
+    _, detail = error_of(bench, SPAWN, body="executor", timeout_s=10.0)
     assert f":\n  {path}:10 in task" in detail.partition("process ")[2]
     assert f"{path}:7 in test_it" in detail.partition("main thread")[2]
 

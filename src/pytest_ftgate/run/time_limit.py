@@ -1,0 +1,172 @@
+"""The time that a cell may take in a plain test run, and what stays of one that hangs.
+
+It runs in pytest's own process, where no thread can be killed. So the main thread is interrupted by a signal; threads
+that go on are left behind as daemons, which keep nothing from ending; processes are killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+from ..measure import stacks
+from ..runner import state
+from ..runner.executors.base import living_children
+from ..runner.protocol import Failure
+from ..runner.stacks import TASKS
+
+AGAIN_S: Final = 1.0
+"""Until the main thread is interrupted again: code that catches everything may have gone on."""
+_INTERRUPT: Final = stacks.SIGNAL - 2 if hasattr(signal, "SIGRTMAX") else int(getattr(signal, "SIGEMT", 0))
+_DEBUGGERS: Final = ("bdb.py", "pdb.py", "pydevd.py")
+
+
+class TimeIsUp(KeyboardInterrupt):
+    """Raised in the main thread; like Ctrl-C, it passes through event loops and `except Exception`."""
+
+
+_left: list[str] = []
+"""Sub-interpreters that hang, each by what it ran for."""
+
+
+def check_fork(setup: dict[str, Any]) -> None:
+    """Raise Failure where this process cannot be forked: CPython crashes beside a sub-interpreter that is at work."""
+    if setup["method"] == "fork" and _left:
+        raise Failure(
+            f"this process cannot fork since a sub-interpreter of {_left[0]} hangs in it: run this test alone"
+        )
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float | None, setup: dict[str, Any]) -> Iterator[None]:
+    """Raise Failure with the stacks of all threads of the cell once it has taken `seconds`.
+
+    Only in the main thread of a POSIX system. A crash of a worker process gets its Python line as well.
+    """
+    here = threading.current_thread()
+    if seconds is None or not _INTERRUPT or here is not threading.main_thread():
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="ftgate-", ignore_cleanup_errors=True) as folder:
+        setup["stacks"] = [folder, stacks.SIGNAL]
+        watch = _Watch(seconds, setup, Path(folder))
+        try:
+            with watch, _leaving_behind():
+                yield
+        except BaseException as error:
+            if not watch.expired:
+                fatal, found = stacks.crashed(Path(folder))
+                if fatal and isinstance(error, Failure):
+                    detail = "\n".join(filter(None, (error.detail, fatal, stacks.shown(found))))
+                    raise Failure(error.reason + stacks.at_line(found), detail) from None
+                raise
+        if watch.expired:
+            if setup["kind"] == "interpreters":
+                _left.append(setup["qualname"])
+            raise Failure(f"did not end within {seconds:g} s{stacks.where(watch.found)}", stacks.shown(watch.found))
+
+
+class _Watch:
+    """A thread that waits for the time to be up, takes the stacks and interrupts the main thread until that is out."""
+
+    def __init__(self, seconds: float, setup: dict[str, Any], folder: Path) -> None:
+        self.seconds = seconds
+        self.setup = setup
+        self.folder = folder
+        self.found: list[stacks.Stack] = []
+        self.expired = False
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._watch, name="ftgate time limit", daemon=True)
+        self._before: set[threading.Thread] = set()
+
+    def __enter__(self) -> None:
+        self._before = set(threading.enumerate())
+        self._handlers = {_INTERRUPT: signal.signal(_INTERRUPT, self._interrupt)}
+        self._handlers[stacks.SIGNAL + TASKS] = signal.getsignal(stacks.SIGNAL + TASKS)
+        self._file = os.open(self.folder / "main", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        faulthandler.register(stacks.SIGNAL, self._file, all_threads=sys.platform != "linux")
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        while not self._over.is_set():
+            with contextlib.suppress(TimeIsUp), self._lock:
+                self._over.set()
+        self._thread.join()
+        faulthandler.unregister(stacks.SIGNAL)
+        os.close(self._file)
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
+    def _interrupt(self, *_: object) -> None:
+        if not self._over.is_set():
+            raise TimeIsUp
+
+    def _watch(self) -> None:
+        while not self._over.wait(self.seconds):
+            if not _debugged():
+                break
+        else:
+            return
+        self.found = stacks.at_work(self._asked())
+        while True:
+            with self._lock:
+                if self._over.is_set():
+                    return
+                self.expired = True
+                signal.pthread_kill(threading.main_thread().ident or 0, _INTERRUPT)
+            self._over.wait(AGAIN_S)
+
+    def _asked(self) -> list[stacks.Stack]:
+        main = threading.main_thread()
+        asked = [
+            main,
+            *(each for each in threading.enumerate() if each not in self._before and each is not self._thread),
+        ]
+        names = {thread.native_id: thread.name if thread is not main else "" for thread in asked if thread.native_id}
+        return stacks.asked([os.getpid(), *stacks.below(os.getpid())], self.folder, self.setup, names)
+
+
+def _debugged() -> bool:
+    """Whether somebody is looking at a thread with a debugger, and may take all the time in the world."""
+    for frame in sys._current_frames().values():
+        caller: FrameType | None = frame
+        while caller is not None:
+            if os.path.basename(caller.f_code.co_filename) in _DEBUGGERS:
+                return True
+            caller = caller.f_back
+    return False
+
+
+@contextlib.contextmanager
+def _leaving_behind() -> Iterator[None]:
+    """Let what is started in here keep neither the following tests nor the end of pytest waiting, if it hangs.
+
+    A thread inherits from the one that starts it whether the interpreter waits for it at its end.
+    """
+    main: Any = threading.current_thread()
+    before, children = set(threading.enumerate()), set(living_children())
+    main._daemonic, state.passed = True, (KeyboardInterrupt,)
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception):
+            for child in set(living_children()) - children:
+                child.kill()
+                child.join(1)
+        pools: Any = sys.modules.get("concurrent.futures.thread")
+        for thread in set(threading.enumerate()) - before:
+            if pools is not None:
+                pools._threads_queues.pop(thread, None)  # else they are awaited at the end
+        raise
+    finally:
+        main._daemonic, state.passed = False, ()
