@@ -28,6 +28,7 @@ from pytest_ftgate.measure.launchers.command import (
     ProgramOutput,
     ProgramRun,
     iteration_of,
+    program_environment,
     program_output,
     run_here,
 )
@@ -340,6 +341,13 @@ def test_a_python_program_that_crashes_shows_its_line(bench: Bench) -> None:
     error = fails(lambda: handle.iteration(MEASURED, 1, 0))
     assert error.reason == "was killed by SIGSEGV"
     assert '"<string>", line 1 in <module>' in error.detail
+
+
+def test_a_server_in_python_prints_its_stack_when_it_crashes_and_a_command_is_left_as_it_is(bench: Bench) -> None:
+    request = bench.shell("true").request
+    server = msgspec.structs.replace(request, cell=msgspec.structs.replace(request.cell, body="server"))
+    assert program_environment(server, "mark", {})["PYTHONFAULTHANDLER"] == "1"
+    assert "PYTHONFAULTHANDLER" not in program_environment(request, "mark", {})
 
 
 def test_what_takes_too_long_is_ended_at_once_with_all_it_started(bench: Bench) -> None:

@@ -62,6 +62,22 @@ def test_a_held_gil_and_a_wait_in_c_have_stacks_too(bench: Bench, build: str) ->
     assert f"  {path}:8 in test_it" in detail
 
 
+@pytest.mark.parametrize("executor", [THREADS, FORK], ids=lambda executor: executor.label)
+def test_a_deadlock_under_the_lock_probe_has_its_stack(bench: Bench, executor: Executor) -> None:
+    path = bench.write("""
+        @ftgate.compare(threads)
+        def test_it(worker):
+            worker.shared.acquire()
+
+        @test_it.shared
+        def state(shared):
+            return shared.Lock()
+    """)
+    _, detail = error_of(bench, executor, side="locks", timeout_s=3.0)
+    assert f"  {path}:5 in test_it" in detail
+    assert "pytest_ftgate" not in detail
+
+
 def test_a_pool_s_task_that_hangs_is_found_in_its_process(bench: Bench) -> None:
     path = bench.write("""
         import time

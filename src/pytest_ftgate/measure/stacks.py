@@ -37,6 +37,7 @@ _ENTRY: Final = re.compile(
     r"(concurrent/futures/(?:thread|process)\.py:(?:run|_worker|_process_worker)$|multiprocessing/queues\.py:_feed$)|/threading\.py:(?:run|_bootstrap\w*)$"
     r"|/multiprocessing/\w+\.py:(?:run|_bootstrap|main|_main|spawn_main)$|/runpy\.py:|^<string>:"
 )
+_WRAPPER: Final = re.compile(r"pytest_ftgate/runner/(?:locks/|primitives\.py|api\.py)")  # called by the workload
 _OURS: Final = tuple(os.path.join("pytest_ftgate", wing, "") for wing in ("runner", "run"))
 
 
@@ -227,6 +228,7 @@ def _parsed(text: str) -> Iterable[tuple[bool, str, list[Frame]]]:
 
 def _own(frames: Sequence[Frame]) -> tuple[Frame, ...]:
     """The workload's calls up to the runner's or what starts a thread or process; an idle pool's worker has none."""
+    frames = [frame for frame in frames if not _WRAPPER.search(frame.path)]
     for index, frame in enumerate(frames):
         entry = _ENTRY.search(f"{frame.path}:{frame.function}")
         if entry and entry[1] and all(each.standard for each in frames[:index]):
