@@ -480,6 +480,13 @@ def test_a_long_iteration_needs_no_loops() -> None:
     assert loops_of(launcher) == {1}
 
 
+def test_with_a_setup_of_its_own_an_iteration_is_one_call() -> None:
+    launcher = FakeLauncher(wall_ns=steady(3_000))
+    measured(launcher, "threads", one_call=True)
+    assert loops_of(launcher) == {1}
+    assert {event.at.loops for event in launcher.of(BARRIER, side="own")} == {1}
+
+
 def test_the_coarsest_clock_of_all_sides_counts() -> None:
     launcher = FakeLauncher(wall_ns=steady(MS))
     launcher.resolution_ns = lambda at: 10_000.0 if at.control and at.label == LABELS[1] else 20.0

@@ -268,15 +268,24 @@ OTHERS = {
         "import pytest\n@ftgate.compare(threads)\n@pytest.mark.usefixtures('tmp_path')\ndef test_it(worker): ...",
         "fixture 'tmp_path' cannot be used",
     ),
-    "parametrized fixture": (
+    "fixture by mark of the class": (
         (
             "import pytest\n"
-            "@pytest.fixture(params=[1, 2], autouse=True)\n"
-            "def size(request): ...\n"
+            "@pytest.mark.usefixtures('tmp_path')\n"
+            "class TestIt:\n"
+            "    @ftgate.compare(threads)\n"
+            "    def test_it(self, worker): ..."
+        ),
+        "fixture 'tmp_path' cannot be used",
+    ),
+    "fixture by mark of the module": (
+        (
+            "import pytest\n"
+            "pytestmark = [pytest.mark.usefixtures('tmp_path')]\n"
             "@ftgate.compare(threads)\n"
             "def test_it(worker): ..."
         ),
-        "the parametrized fixture 'size' cannot be used",
+        "fixture 'tmp_path' cannot be used",
     ),
     "indirect": (
         (
@@ -477,6 +486,58 @@ def test_without_the_plugin_a_decorated_test_is_still_a_function(pytester: pytes
             assert test_it(1) == 2
     """
     Example(pytester, {"test_a.py": source}).run_pytest("-k", "plain").assert_outcomes(passed=1, deselected=2)
+
+
+# -- what pytest would run around a test ---------------------------------------------------------------------------
+
+METHOD = "class TestIt:\n    {}\n    @ftgate.compare(threads)\n    def test_it(self, worker): ...\n"
+FUNCTION = "import pytest\n{}\n@ftgate.compare(threads)\ndef test_it(worker): ...\n"
+SERVER = (
+    "from pytest_ftgate import load\nclass TestIt:\n    {}\n    @ftgate.serve(['x', '{{port}}'], "
+    "ready='http://127.0.0.1:{{port}}/', load=load('/'))\n    def test_it(self, server): ...\n"
+)
+AROUND = {
+    METHOD.format("def setup_method(self): ..."): "setup_method or teardown_method",
+    METHOD.format("def teardown_method(self): ..."): "setup_method or teardown_method",
+    METHOD.format("setup_class = classmethod(lambda cls: None)"): "setup_class or teardown_class",
+    FUNCTION.format("def setup_function(function): ..."): "setup_function or teardown_function",
+    FUNCTION.format("def setup_module(module): ..."): "setup_module or teardown_module",
+    FUNCTION.format("def teardown_module(module): ..."): "setup_module or teardown_module",
+    FUNCTION.format("@pytest.fixture(autouse=True)\ndef fresh(): ..."): "the autouse fixture 'fresh' of its file",
+    SERVER.format("def setup_method(self): ..."): "setup_method or teardown_method",
+}
+
+
+def test_what_pytest_would_run_around_it_in_its_own_process_is_refused(pytester: pytest.Pytester) -> None:
+    files = {f"test_{number}.py": source for number, source in enumerate(AROUND)}
+    result = Example(pytester, files).run_pytest("--collect-only", "--continue-on-collection-errors")
+    text = result.stdout.str()
+    for number, (source, refused) in enumerate(AROUND.items()):
+        (line,) = [each for each in text.splitlines() if f"test_{number}.py:" in each and ": @ftgate." in each]
+        way = "do it in the test itself" if "serve" in source else "use @test_it.setup and @test_it.teardown, or @test_"
+        assert f"{refused} would run in pytest's process, not where the body runs; {way}" in line
+
+
+def test_what_is_for_all_tests_runs_around_the_cell(pytester: pytest.Pytester) -> None:
+    conftest = """
+        import pytest
+        @pytest.fixture(autouse=True)
+        def around(request):
+            print("before", request.node.name)
+            yield
+            print("after", request.node.name)
+    """
+    source = """
+        def setup_function(function):  # of a method pytest does not call it
+            raise AssertionError(function)
+        class TestIt:
+            @ftgate.compare(threads, pythons=["3.14"])
+            def test_it(self, worker):
+                print("body")
+    """
+    result = Example(pytester, {"conftest.py": conftest, "test_a.py": source}).run_pytest("-s", "-q")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["before test_it*", "body", "body", "*after test_it*"])
 
 
 @pytest.mark.parametrize("declared", ["['NoSuchOne>=3', 'other']", "NEEDED"])

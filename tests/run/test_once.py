@@ -296,6 +296,136 @@ def test_nothing_of_a_cell_stays_for_the_tests_that_follow(pytester: pytest.Pyte
     result.assert_outcomes(passed=3, warnings=2)
 
 
+# -- setups and teardowns ------------------------------------------------------------------------------------------
+
+
+def test_setups_and_teardowns_run_around_the_one_iteration(pytester: pytest.Pytester) -> None:
+    source = f"""{NOTE}
+{ALL.replace("serial,", "serial, tasks,")}
+def test_it(worker):
+    assert worker.local.n == worker.index
+    note("body")
+
+@test_it.variant(tasks)
+async def as_task(worker):
+    test_it(worker)
+
+@test_it.setup
+def up(worker):
+    worker.local.n = worker.index
+    note("setup")
+
+@test_it.teardown("worker")
+def down(worker):
+    assert worker.local.n == worker.index
+    note("worker")
+
+@test_it.setup("launch")
+@test_it.teardown("launch")
+def around(state):
+    assert state is None
+    note("launch")
+"""
+    example = Example(pytester, {"test_a.py": source})
+    example.run_fresh().assert_outcomes(passed=6 + (not HERE_TOO_OLD), skipped=HERE_TOO_OLD)
+    here = 6 + (not HERE_TOO_OLD)
+    assert {name: len(pids) for name, pids in ran(example).items()} == dict.fromkeys(
+        ("setup", "body", "worker", "launch"), 2 * here
+    )
+
+
+def test_a_server_of_the_shared_state_does_not_keep_pytest_alive(pytester: pytest.Pytester) -> None:
+    source = """
+        import socketserver, threading, socket
+
+        @ftgate.compare(serial, threads, pythons=["3.14"])
+        def test_it(worker):
+            socket.create_connection(worker.shared.server_address).close()
+
+        @test_it.shared
+        def serve(shared):
+            server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler)
+            threading.Thread(target=server.serve_forever).start()
+            return server
+
+        @test_it.teardown("launch")
+        def stop(server):
+            server.shutdown()
+            server.server_close()
+    """
+    Example(pytester, {"test_a.py": source}).run_fresh().assert_outcomes(passed=2)
+
+
+def test_of_several_errors_the_first_is_shown_and_all_is_torn_down(pytester: pytest.Pytester) -> None:
+    source = f"""{NOTE}
+@ftgate.compare(serial, threads, pythons=["3.14"])
+def test_body(worker):
+    raise KeyError("of the body")
+
+@test_body.teardown
+def down(worker):
+    note("down")
+    raise OSError("of a teardown")
+
+@ftgate.compare(serial, threads, pythons=["3.14"])
+def test_end(worker):
+    pass
+
+@test_body.teardown("launch")
+@test_end.teardown("launch")
+def end(state):
+    note("end")
+    raise ValueError("of the end")
+"""
+    example = Example(pytester, {"test_a.py": source})
+    result = example.run_fresh()
+    result.assert_outcomes(failed=4)
+    text = result.stdout.str()
+    assert text.count("worker 0: raised KeyError: 'of the body'") >= 2
+    assert text.count("teardown 'end' raised ValueError: of the end") >= 2
+    assert "of a teardown" not in text
+    assert {name: len(pids) for name, pids in ran(example).items()} == {"down": 4, "end": 4}
+
+
+def test_a_class_has_one_instance_a_cell(pytester: pytest.Pytester) -> None:
+    source = """
+        class TestIt:
+            seen = ()
+
+            @ftgate.compare(serial, threads, pythons=["3.14"])
+            def test_it(self, worker):
+                assert self.seen == ("shared", "launch", "worker 0", "worker 1")
+
+            @test_it.shared
+            def make(self, shared):
+                self.seen += ("shared",)
+
+            @test_it.setup("launch")
+            def begin(self, state):
+                self.seen += ("launch",)
+
+            @test_it.setup("worker")
+            def up(self, worker):
+                while worker.index and len(self.seen) < 3:
+                    pass
+                self.seen += (f"worker {worker.index}",)
+
+            @test_it.check
+            def right(self, results):
+                assert len(self.seen) == 4
+    """
+    Example(pytester, {"test_a.py": source}).run_fresh().assert_outcomes(passed=2)
+
+
+def test_the_documented_examples(pytester: pytest.Pytester) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "writing.md").read_text(encoding="utf-8")
+    section = page.partition("\n## Setup and teardown\n")[2].partition("\n## ")[0]
+    blocks = [block.partition("```")[0] for block in section.split("```python\n")[1:]]
+    assert len(blocks) == 2
+    example = Example(pytester, {"test_a.py": "\n".join(blocks)})
+    example.run_fresh("--ftgate-python", "3.14").assert_outcomes(passed=4)
+
+
 def test_two_processes_of_xdist(pytester: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
     source = """

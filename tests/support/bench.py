@@ -17,7 +17,7 @@ import pytest
 from pytest_ftgate.measure.launch import Handle, LaunchRole, Request
 from pytest_ftgate.measure.launchers.runner_copy import install_runner
 from pytest_ftgate.measure.launchers.workload import WorkloadLauncher
-from pytest_ftgate.model import BodyKind, Cell, Environment, Executor, Param, Settings, Source, Spec, Target
+from pytest_ftgate.model import BodyKind, Cell, Environment, Executor, Param, RoleCounts, Settings, Source, Spec, Target
 from pytest_ftgate.pythons import environment_variables
 
 BUILDS = ("3.14", "3.14t")
@@ -83,6 +83,8 @@ class Bench:
         import_mode: str = "prepend",
         sys_path: tuple[str, ...] | None = None,
         reads: str = "",
+        one_call: bool = False,
+        roles: RoleCounts = (),
         variables: tuple[tuple[str, str], ...] = (),
         cpus: Literal["each"] | None = None,
     ) -> Handle:
@@ -97,10 +99,12 @@ class Bench:
             sys_path=(str(self.folder),) if sys_path is None else sys_path,
         )
         spec = Spec(nodeid=test, source=source, body=body, executors=(executor,), workers=(workers,), reuse=reuse)  # type: ignore[arg-type]
-        spec = msgspec.structs.replace(spec, cpus=cpus)
+        spec = msgspec.structs.replace(spec, cpus=cpus, one_call=one_call)
         target = Target(spec=build, request=build, settings=settings)
         cell = Cell(nodeid=f"{test}[x]", target=target, executor=executor, workers=workers, params=params, body=body)
         cell = msgspec.structs.replace(cell, environment=Environment(variables=variables))
+        if roles:
+            cell = msgspec.structs.replace(cell, workers=sum(count for _, count in roles), roles=roles)
         request = Request(
             cell=cell,
             spec=spec,

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 
 import pytest
 
-from pytest_ftgate.runner import loading
-
 HEAD = "from pytest_ftgate import ftgate, interpreters, processes, serial, tasks, threads\n"
 
 
@@ -28,7 +26,6 @@ class Example:
 
     def run_pytest(self, *args: str) -> pytest.RunResult:
         """Run in this process: quick, and enough for what happens at collection."""
-        loading._bodies.clear()  # bodies of another example whose module has the same name
         return self.pytester.runpytest_inprocess("-p", "no:cacheprovider", *args)
 
     def run_fresh(self, *args: str, folder: str = ".") -> pytest.RunResult:

@@ -12,6 +12,7 @@ from ..runner.loading import shape_of
 from ..text import listed
 from .reader import KINDS, OWN, Reader, shown
 
+SCOPES = ("iteration", "worker", "launch")
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -93,6 +94,46 @@ class Bodies(Reader):
                     "tasks take an `async def`, other executors a plain function"
                 )
 
+    def setups(self, executors: Sequence[Executor]) -> None:
+        """Check that setups and teardowns fit the bodies, and that no body is left without one that others have."""
+        bodies = [self.declared.body_for(each.kind, each.qualifier) for each in executors if each.program is None]
+        for what, scope, function in self.declared.setups:
+            place = f"@{self.declared.body.__name__}.{what}"
+            if scope not in SCOPES:
+                self.fail(f"{place}({shown(scope)}): no such scope; use {listed([repr(each) for each in SCOPES])}")
+            if not inspect.isfunction(function):
+                self.fail(f"{place}: {shown(function)} is no function")
+            if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+                self.fail(f"{function.__name__} is {place} and has a yield: make what comes after it a teardown")
+            self._around(place, what, scope, function, bodies)
+
+    def _around(
+        self, place: str, what: str, scope: str, function: Callable[..., Any], bodies: Sequence[Callable[..., Any]]
+    ) -> None:
+        name, shape = function.__name__, shape_of(function)
+        if scope == "launch" and shape in ("worker", "executor"):
+            self.fail(f"{name} is {place}('launch'), where there is no {shape}: it takes the shared state")
+        if scope == "worker" and "executor" in (shape, *map(shape_of, bodies)):
+            self.fail(
+                f"{place}('worker') is for bodies that take `worker`: a pool starts its workers by itself; "
+                f"give it an initializer, or do it in {place}, which takes `executor`"
+            )
+        around = [body for body in bodies if scope == "launch" or shape_of(body) == shape]
+        if not around:
+            takes = listed(sorted({f"`{shape_of(body)}`" for body in bodies}))
+            self.fail(f"{name} is {place} and takes what the body does: {takes}")
+        same = {shape_of(each) for *kind, each in self.declared.setups if kind == [what, scope]}
+        for body in bodies:
+            if scope != "launch" and shape_of(body) not in same:
+                self.fail(
+                    f"{body.__name__} takes `{shape_of(body)}`: it needs a {place} of its own that takes that too"
+                )
+        plain = next((body for body in around if not inspect.iscoroutinefunction(body)), None)
+        if inspect.iscoroutinefunction(function) and plain is not None:
+            self.fail(
+                f"{name} is a coroutine, but {plain.__name__} is not and has no event loop: make it a plain function"
+            )
+
     def _variants(self, executors: Sequence[Executor]) -> None:
         named = {executor.kind for executor in executors}
         for tokens, function in self.declared.variants:
@@ -125,12 +166,34 @@ class Bodies(Reader):
             if name not in taken:
                 self.fail(f"{function.__name__} does not take {name!r}, which the test is parametrized with; add it")
 
+    def setup_parameters(
+        self, what: str, scope: str, function: Callable[..., Any], parametrized: Iterable[str], *, method: bool
+    ) -> None:
+        """Check that a setup or teardown takes what it gets first, then parameters of the test."""
+        given = "the shared state" if scope == "launch" else f"`{shape_of(function)}`"
+        parameters = list(inspect.signature(function).parameters.values())[method:]
+        first = next((p.name for p in parameters if p.kind in POSITIONAL), None)
+        if first in (None, *parametrized) or (scope != "launch" and first != shape_of(function)):
+            self.fail(f"{function.__name__} is @{self.declared.body.__name__}.{what}: its first parameter is {given}")
+        for other in parameters[1:]:
+            if other.default is other.empty and other.kind not in VARIADIC and other.name not in parametrized:
+                self.fixture(other.name)
+
     def fixture(self, name: str, what: str = "fixture") -> NoReturn:
         """Refuse a value that a fixture makes: fixtures exist in this interpreter only."""
         self.fail(
             f"{what} {name!r} cannot be used: the workload runs in another interpreter; "
-            "make what it needs in the body or in @test.shared, or pass plain values with pytest.mark.parametrize"
+            "make what it needs in the body, in @test.shared or in @test.setup, or pass plain values with "
+            "pytest.mark.parametrize"
         )
+
+    def surrounded(self, by: str) -> NoReturn:
+        """Refuse what pytest would run around the test, but in this interpreter and with another instance."""
+        name = self.declared.body.__name__
+        ways = f"use @{name}.setup and @{name}.teardown, or @{name}.shared"
+        if self.declared.decorator == "serve":
+            ways = "do it in the test itself"
+        self.fail(f"{by} would run in pytest's process, not where the body runs; {ways} (other tests: another file)")
 
     def takes_one(self, function: Callable[..., Any] | None, role: str, given: str, *, method: bool) -> None:
         """Check that `@test.shared`, `@test.check` or `@test.stop` can be called with one argument."""

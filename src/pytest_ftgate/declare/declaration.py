@@ -250,6 +250,7 @@ def _compared(arguments: Arguments, executors: Executors, bodies: Bodies, source
     bodies.bodies(chosen)
     workers, role_counts = arguments.workers()
     bodies.roles(chosen, role_counts)
+    bodies.setups(chosen)
     duration, window = arguments.positive("duration"), arguments.positive("window")
     iterations = arguments.positive("iterations", whole=True)
     if duration is not None and iterations is not None:
@@ -267,6 +268,7 @@ def _compared(arguments: Arguments, executors: Executors, bodies: Bodies, source
         reuse=arguments.reuse(duration),
         pythons=arguments.pythons(),
         iterations=iterations,
+        one_call=duration is None and any(scope == "iteration" for _, scope, _ in arguments.declared.setups),
         duration_s=None if duration is None else float(duration),
         window_s=None if window is None else float(window),
         warmup=arguments.positive("warmup", whole=duration is None, zero=True),
@@ -286,6 +288,7 @@ def _served(arguments: Arguments, executors: Executors, source: Source, nodeid: 
     declared = arguments.declared
     used = {name: getattr(declared, name) for name in ("shared", "check", "stop")}
     used |= {"role": declared.roles, "variant": declared.variants}
+    used |= {what: True for what, _, _ in declared.setups}
     for name in (name for name, value in used.items() if value):
         arguments.fail(f"@{declared.body.__name__}.{name} is for @ftgate.compare; a server is a program")
     if shape_of(declared.body) != "server":
@@ -327,7 +330,7 @@ def check_arguments(
     """Raise DeclarationError for an argument that is neither an argument of the cell nor a plain parameter.
 
     `parametrized` holds each name that parametrize gives and whether it is indirect; `requested` the fixtures of
-    pytest.mark.usefixtures on the test itself.
+    pytest.mark.usefixtures on the test, its class or its module.
     """
     checked = Bodies(declared, source.path, source.qualname)
     method = "." in source.qualname
@@ -344,6 +347,24 @@ def check_arguments(
     checked.takes_one(declared.stop, "stop", "the shared state", method=method)
     checked.takes_one(declared.shared, "shared", "the shared objects of the executor", method=method)
     checked.takes_one(declared.check, "check", "the results", method=method)
+    for what, scope, function in declared.setups:
+        checked.setup_parameters(what, scope, function, parametrized, method=method)
+
+
+def check_surroundings(declared: Declaration, source: Source, autouse: Iterable[str]) -> None:
+    """Raise DeclarationError for fixtures of the test's file that pytest would run where the body is not.
+
+    `autouse` are their names; pytest's own name for what it makes of `setup_method` is `_xunit_setup_method_fixture_`
+    and more. A class that tests a server may have all but its methods: its test runs where pytest does.
+    """
+    checked = Bodies(declared, source.path, source.qualname)
+    for name in autouse:
+        kind = name.removeprefix("_xunit_setup_").partition("_fixture_")[0] if name.startswith("_xunit_") else ""
+        for_other_tests = kind == "function" and "." in source.qualname
+        if not for_other_tests and (declared.decorator != "serve" or kind in ("method", "class")):
+            checked.surrounded(
+                f"setup_{kind} or teardown_{kind}" if kind else f"the autouse fixture {name!r} of its file"
+            )
 
 
 def check_placeholders(declared: Declaration, spec: Spec, parametrized: Iterable[str]) -> None:

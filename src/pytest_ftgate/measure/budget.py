@@ -73,7 +73,7 @@ class IterationPlan:
     def __init__(self, spec: Spec, limits: Limits, loops: int | None = None) -> None:
         self.spec = spec
         self.limits = limits
-        self.loops = None if spec.duration_s is not None else loops
+        self.loops = 1 if spec.one_call else None if spec.duration_s is not None else loops
         self.count = limits.iterations
         self.taken = 0
         """The iterations of the latest launches."""

@@ -187,9 +187,10 @@ class Expectation(Expected, frozen=True, kw_only=True):
 class Spec(Struct, frozen=True, kw_only=True):
     """What a decorated test declares, checked; durations in seconds.
 
-    If workers have roles, `role_counts` has the roles of each worker count in `workers`; else it is empty. `requires`
-    are requirements installed next to the project, `needs` are programs with the command that installs each. `gated`
-    are metrics that gate in this test beyond those of the run. `cores` is the count in `workers` that was written as
+    If workers have roles, `role_counts` has the roles of each worker count in `workers`; else it is empty. With
+    `one_call` an iteration is one call of the body, as each has a setup or teardown of its own. `requires` are
+    requirements installed next to the project, `needs` are programs with the command that installs each. `gated` are
+    metrics that gate in this test beyond those of the run. `cores` is the count in `workers` that was written as
     "cores" (0: none), `cores_named` whether it was written so alone: then the id of its cells is `wcores`. A cell needs
     `needs_cores`; with `cpus` each worker has a core of its own.
     """
@@ -203,6 +204,7 @@ class Spec(Struct, frozen=True, kw_only=True):
     role_counts: tuple[RoleCounts, ...] = ()
     pythons: tuple[str, ...] | None = None
     iterations: int | None = None
+    one_call: bool = False
     duration_s: float | None = None
     window_s: float | None = None
     warmup: float | None = None

@@ -58,9 +58,10 @@ def _spec(metafunc: pytest.Metafunc, declared: Declaration) -> Spec:
         thresholds.check(cli=given, declared=spec.thresholds, ini=written)
     except FtgateError as error:
         raise reader.DeclarationError(f"{source.path}:{source.line}: {source.qualname}: {error}") from None
-    requested = [name for mark in definition.own_markers if mark.name == "usefixtures" for name in mark.args]
+    requested = [name for mark in definition.iter_markers("usefixtures") for name in mark.args]
     parametrized = _parametrized(metafunc)
     declaration.check_arguments(declared, source, parametrized, requested)
+    declaration.check_surroundings(declared, source, _written_around(metafunc))
     declaration.check_placeholders(declared, spec, parametrized)
     timeout_s = value_of(metafunc.config, "timeout", spec.timeout_s)
     known = () if metafunc.config.getoption("runxfail") else spec.expectations
@@ -80,6 +81,21 @@ def gated_by(config: pytest.Config, spec: Spec) -> tuple[str, ...]:
         return ()
     selected = value_of(config, "metrics")
     return tuple(name for name in named if name not in selected and name in value_of(config, "metrics", named))
+
+
+def _written_around(metafunc: pytest.Metafunc) -> Iterator[str]:
+    """The autouse fixtures that the test's own file defines for it, among them pytest's for `setup_method` and such.
+
+    Those of a conftest.py and of plugins are for all tests, and do no harm: pytest runs them around the cell.
+    """
+    module = metafunc.definition.getparent(pytest.Module)
+    found = metafunc.definition._fixtureinfo
+    for name in found.initialnames:
+        places = [fixture.baseid for fixture in found.name2fixturedefs.get(name, ())[-1:]]
+        if module is not None and any(
+            place == module.nodeid or place.startswith(f"{module.nodeid}::") for place in places
+        ):
+            yield name
 
 
 def targets(config: pytest.Config, spec: Spec) -> list[Target]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import warnings
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..measure.launch import CellUnsupported, LaunchFailed, setup_of
@@ -45,17 +47,17 @@ def run_here(cell: Cell, spec: Spec) -> None:
 
 def _run(cell: Cell, setup: dict[str, Any]) -> None:
     __tracebackhide__ = True
+    loading.forget()
     declared, owner = loading.declaration(setup)
     context = context_of(cell.executor.kind, cell.executor.method)
     objects = make_shared_objects(setup, context)
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_ended_by(objects.close))
         shared = None if declared.shared is None else loading.owned(declared.shared, owner)(objects)
-        outcome = _iteration(setup, shared, context, VALUES if declared.check is not None else 0)
-    finally:
-        objects.close()
-    if declared.check is not None:
-        values = [report["value"] for report in outcome.reports]
-        loading.owned(declared.check, owner)(values[0] if setup["shape"] == "executor" else values)
+        outcome = _iteration(setup, shared, context, VALUES if declared.check is not None else 0, stack)
+        if declared.check is not None:
+            values = [report["value"] for report in outcome.reports]
+            loading.owned(declared.check, owner)(values[0] if setup["shape"] == "executor" else values)
 
 
 def once(cell: Cell, spec: Spec) -> None:
@@ -82,16 +84,31 @@ def once(cell: Cell, spec: Spec) -> None:
         raise Failure(failure.error.reason, failure.error.detail) from None
 
 
-def _iteration(setup: dict[str, Any], shared: Any, context: Any, flags: int) -> Any:
+def _iteration(setup: dict[str, Any], shared: Any, context: Any, flags: int, stack: contextlib.ExitStack) -> Any:
+    """One iteration; workers and setups end with `stack`."""
     watch.install()  # once, before several threads would
     executor = make_workers(setup, shared, True, context)
+    setups = loading.body(setup).setups
+    if setups is not None:
+        from ..runner.setups import LaunchSetups
+
+        launch = LaunchSetups(setups, shared, getattr(executor, "runner", None))
+        stack.enter_context(_ended_by(launch.end))
+        launch.begin()
+    stack.enter_context(_ended_by(executor.close, executor.abandon))
+    return executor.iteration(Order(1, 0, CHECKING | flags), Observer())
+
+
+@contextlib.contextmanager
+def _ended_by(end: Callable[[], None], abandon: Callable[[], None] | None = None) -> Iterator[None]:
+    """Call `end` at the end; of several errors the first is the one to report."""
     try:
-        outcome = executor.iteration(Order(1, 0, CHECKING | flags), Observer())
+        yield
     except Exception:
-        executor.close()
+        with contextlib.suppress(Exception):
+            end()
         raise
     except BaseException:
-        executor.abandon()  # the time is up, or Ctrl-C: nothing is awaited any more
+        (abandon or end)()  # the time is up, or Ctrl-C: nothing is awaited any more
         raise
-    executor.close()
-    return outcome
+    end()

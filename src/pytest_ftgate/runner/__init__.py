@@ -15,6 +15,7 @@ __all__ = [
     "protocol",
     "reads",
     "record",
+    "setups",
     "stacks",
     "state",
     "worker",

@@ -9,7 +9,7 @@ from . import state
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Protocol, TypeVar
+    from typing import Any, Literal, Protocol, TypeVar, overload
 
     Body = TypeVar("Body", bound=Callable[..., Any])
     Named = TypeVar("Named")
@@ -21,6 +21,14 @@ if TYPE_CHECKING:
             """Register `body`."""
             ...
 
+    class ScopedRegistrar(Protocol):
+        """Bare it registers a function for each iteration, with a scope for that: see `Declaration.add_setup`."""
+
+        @overload
+        def __call__(self, body: Body, /) -> Body: ...
+        @overload
+        def __call__(self, scope: Literal["iteration", "worker", "launch"], /) -> Registrar: ...
+
     class Workload(Protocol):
         """A decorated test: the function itself, with further decorators as attributes."""
 
@@ -28,6 +36,8 @@ if TYPE_CHECKING:
         shared: Registrar
         check: Registrar
         stop: Registrar
+        setup: ScopedRegistrar
+        teardown: ScopedRegistrar
 
         def role(self, name: str, *executors: ExecutorToken) -> Registrar:
             """The body of another role."""
@@ -158,7 +168,19 @@ def load(path: Any, **options: Any) -> LoadToken:
 class Declaration:
     """The arguments of `decorator` ("compare" or "serve") as written, and the functions that belong to the test."""
 
-    __slots__ = ("args", "body", "check", "decorator", "kwargs", "line", "roles", "shared", "stop", "variants")
+    __slots__ = (
+        "args",
+        "body",
+        "check",
+        "decorator",
+        "kwargs",
+        "line",
+        "roles",
+        "setups",
+        "shared",
+        "stop",
+        "variants",
+    )
 
     def __init__(
         self, body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], decorator: str = "compare"
@@ -173,6 +195,8 @@ class Declaration:
         self.stop: Callable[..., Any] | None = None
         self.variants: list[tuple[tuple[Any, ...], Callable[..., Any]]] = []
         self.roles: list[tuple[Any, tuple[Any, ...], Callable[..., Any]]] = []
+        self.setups: list[tuple[str, Any, Callable[..., Any]]] = []
+        """"setup" or "teardown", its scope, and the function."""
 
     def attach(self) -> None:
         """Set this declaration and its decorators as attributes of the body."""
@@ -180,6 +204,7 @@ class Declaration:
         body.__ftgate__ = self
         body.shared, body.check, body.stop = self.set_shared, self.set_check, self.set_stop
         body.role, body.variant = self.add_role, self.add_variant
+        body.setup, body.teardown = self.add_setup, self.add_teardown
 
     def set_shared(self, body: Body) -> Body:
         """`@test.shared`: returns the state that the workers share; its argument is the cell's `SharedObjects`."""
@@ -210,6 +235,27 @@ class Declaration:
 
         def register(body: Body) -> Body:
             self.variants.append((executors, _hidden(body)))
+            return body
+
+        return register
+
+    def add_setup(self, scope: Any) -> Any:
+        """`@test.setup` before each iteration, `@test.setup("worker")` and `("launch")` once a worker or launch.
+
+        None is timed. The function gets `worker` or `executor` as the body does, in a launch the shared state.
+        """
+        return self._scoped("setup", scope)
+
+    def add_teardown(self, scope: Any) -> Any:
+        """`@test.teardown`: as `add_setup`, after the iteration, worker or launch, also where it failed."""
+        return self._scoped("teardown", scope)
+
+    def _scoped(self, what: str, scope: Any) -> Any:
+        if hasattr(scope, "__code__"):
+            return self._scoped(what, "iteration")(scope)
+
+        def register(body: Body) -> Body:
+            self.setups.append((what, scope, _hidden(body)))
             return body
 
         return register

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .api import Declaration
+    from .setups import Setups, WorkerSetups
 
     # What a worker needs to find its body; plain values, which can be sent to any worker.
     # Keys: module, path, qualname, import_mode, sys_path, kind, method, name (of the user's factory), processes
@@ -29,14 +30,26 @@ if TYPE_CHECKING:
 
 
 class Body:
-    """A body bound to its parameters; `shape` names its first argument: worker, executor or server."""
+    """A body bound to its parameters; `shape` names its first argument: worker, executor or server.
 
-    __slots__ = ("call", "is_async", "shape")
+    `setups` are its test's setups and teardowns; None where it has none.
+    """
 
-    def __init__(self, call: Callable[..., Any], shape: str, is_async: bool) -> None:
+    __slots__ = ("call", "is_async", "setups", "shape")
+
+    def __init__(self, call: Callable[..., Any], shape: str, is_async: bool, setups: Setups | None = None) -> None:
         self.call = call
         self.shape = shape
         self.is_async = is_async
+        self.setups = setups
+
+    def surroundings(self, given: Any, loop: Any = None) -> WorkerSetups | None:
+        """What runs around the calls with `given`, a worker or an executor; None without setups and teardowns."""
+        if self.setups is None:
+            return None
+        from .setups import WorkerSetups
+
+        return WorkerSetups(self.setups, given, loop)
 
 
 def prepare(setup: Setup) -> None:
@@ -127,14 +140,17 @@ def _load_package(name: str, init: str) -> None:
 
 
 def declaration(setup: Setup) -> tuple[Declaration, Any]:
-    """The test's declaration and its owner: an instance of its class, or None for a plain function."""
+    """The test's declaration and its owner: the instance of its class in this process, or None for a plain function."""
     module = load_module(setup)
     owner: Any = None
     test: Any = module
     for part in setup["qualname"].split("."):
         owner, test = test, getattr(test, part)
-    instance = owner() if isinstance(owner, type) else None
-    return test.__ftgate__, instance
+    if not isinstance(owner, type):
+        return test.__ftgate__, None
+    if owner not in _instances:
+        _instances[owner] = owner()
+    return test.__ftgate__, _instances[owner]
 
 
 def owned(function: Any, instance: Any) -> Any:
@@ -143,6 +159,13 @@ def owned(function: Any, instance: Any) -> Any:
 
 
 _bodies: dict[tuple[Any, ...], Body] = {}
+_instances: dict[type, Any] = {}
+
+
+def forget() -> None:
+    """Drop bodies and instances: where cells run one after another in this process, each has its own."""
+    _bodies.clear()
+    _instances.clear()
 
 
 def body(setup: Setup, role: str = "") -> Body:
@@ -211,7 +234,22 @@ def _load_body(setup: Setup, role: str) -> Body:
         from functools import partial
 
         call = partial(call, **params)
-    return Body(call, shape, is_async)
+    return Body(call, shape, is_async, _setups(declared, instance, shape, is_async, params))
+
+
+def _setups(declared: Declaration, instance: Any, shape: str, is_async: bool, given: dict[str, Any]) -> Setups | None:
+    if not declared.setups:
+        return None
+    from .setups import Setups
+
+    found = Setups(is_async)
+    for what, scope, function in declared.setups:
+        code = function.__code__
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        if scope == "launch" or shape_of(function) == shape:
+            params = {name: value for name, value in given.items() if name in names}
+            found.add(what, scope, owned(function, instance), params)
+    return found
 
 
 def _leads(function: Callable[..., Any], name: str, method: bool) -> bool:

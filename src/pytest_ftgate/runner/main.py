@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from .api import Declaration
     from .executors.base import IterationResult
+    from .setups import LaunchSetups
 
 
 class ControlPipes:
@@ -80,14 +81,24 @@ def _end_launch() -> None:
 
 
 class ReleaseObserver(Observer):
-    """Says when the workers are at work, so that they can be sampled."""
+    """Says when the workers are at work, so that they can be sampled.
 
-    def __init__(self, control: ControlPipes) -> None:
+    With `pauses` also when they have done their part: nothing is torn down until the controller has sampled them.
+    """
+
+    def __init__(self, control: ControlPipes, pauses: bool) -> None:
         self.control = control
+        self.pauses = pauses
 
     def released(self, executor: Any) -> None:
         """The workers go on without waiting."""
         self.control.send({"event": "released", "processes": executor.process_map()})
+
+    def done(self, executor: Any) -> None:
+        """Waits for the controller, if that is asked for."""
+        if self.pauses:
+            self.control.send({"event": "done"})
+            self.control.receive()
 
 
 class BarrierObserver(Observer):
@@ -103,6 +114,18 @@ class BarrierObserver(Observer):
             _settle()
         self.control.send({"event": "at_barrier", "processes": executor.process_map()})
         self.control.receive()
+
+
+class LockObserver(Observer):
+    """Closes the window of the lock probe while setups and teardowns run."""
+
+    def __init__(self, cell: MeasuredCell, kind: str) -> None:
+        self.cell = cell
+        self.kind = kind
+
+    def resting(self, rests: bool) -> None:
+        """Nothing is recorded meanwhile."""
+        self.cell.open_window("" if rests else self.kind)
 
 
 def _settle() -> None:
@@ -140,24 +163,37 @@ class MeasuredCell:
             self.setup = {**self.setup, "shape": body.shape}
         context = context_of(self.setup["kind"], self.setup["method"])
         self.shared_objects = make_shared_objects(self.setup, context)
-        self.executor = make_workers(self.setup, self._share(), job["fresh"], context)
+        shared = self._share()
+        self.executor = make_workers(self.setup, shared, job["fresh"], context)
+        self.launch_setups: LaunchSetups | None = None
+        if body.setups is not None:
+            from .setups import LaunchSetups
+
+            self.launch_setups = LaunchSetups(body.setups, shared, getattr(self.executor, "runner", None))
 
     def _share(self) -> Any:
         if self.declaration is None or self.declaration.shared is None:
             return None
         return loading.owned(self.declaration.shared, self.owner)(self.shared_objects)
 
+    def begin(self) -> None:
+        """Run the launch's own setups."""
+        if self.launch_setups is not None:
+            self.launch_setups.begin()
+
     def iteration(self, message: dict[str, Any], observer: Observer) -> dict[str, Any]:
         """One iteration as the controller asks for it; what it took, in ns."""
         kind = message["kind"]
+        if message["loops"] != 1 and self.launch_setups is not None and self.launch_setups.setups.each_iteration:
+            raise Failure("has a setup for each iteration, which the compared test has not: both need the same setups")
         flags = FLAGS.get(kind, 0)
         checking = bool(flags & CHECKING)
         checks_itself = self.declaration is not None and self.declaration.check is not None
         if checking and checks_itself:
             flags |= VALUES
-        self._open_window(kind)
+        self.open_window(kind)
         outcome = self.executor.iteration(Order(message["loops"], message["window_ns"], flags), observer)
-        self._open_window("")
+        self.open_window("")
         if self.probe is not None:
             self.probe.fold()
         for report in outcome.reports:
@@ -170,7 +206,7 @@ class MeasuredCell:
         self.record.add(kind, iteration, outcome.reports)
         return iteration
 
-    def _open_window(self, kind: str) -> None:
+    def open_window(self, kind: str) -> None:
         """In a lock launch a warm-up counts acquisitions, and a measured iteration records waits: never both."""
         if self.probe is not None:
             states = {WARMUP: self.probe.COUNT, MEASURED: self.probe.RECORD}
@@ -197,6 +233,8 @@ class MeasuredCell:
     def close(self) -> None:
         """End what is kept between iterations."""
         self.executor.close()
+        if self.launch_setups is not None:
+            self.launch_setups.end()
         self.shared_objects.close()
         if self.probe is not None:
             self.probe.book.write()
@@ -204,6 +242,16 @@ class MeasuredCell:
         if note and os.path.exists(note):
             with open(note, encoding="utf-8") as file:
                 self.check_gil(True, file.read())
+
+    def give_up(self) -> None:
+        """After an error: tear down what was set up. The error before is the one to report."""
+        if self.launch_setups is None:
+            return
+        for end in (self.executor.close, self.launch_setups.end, self.shared_objects.close):
+            try:
+                end()
+            except BaseException:
+                pass
 
 
 def _iteration(outcome: IterationResult) -> dict[str, Any]:
@@ -259,8 +307,12 @@ def _interleave(cell: MeasuredCell, control: ControlPipes, settled: bool) -> Non
         if message["do"] == "finish":
             cell.close()
             return
-        observers: dict[str, Observer] = {HOLD: ReleaseObserver(control), BARRIER: BarrierObserver(control, settled)}
-        iteration = cell.iteration(message, observers.get(message["kind"]) or Observer())
+        observers: dict[str, Observer] = {
+            HOLD: ReleaseObserver(control, message.get("pauses", False)),
+            BARRIER: BarrierObserver(control, settled),
+        }
+        observer = observers.get(message["kind"]) or LockObserver(cell, message["kind"])
+        iteration = cell.iteration(message, observer)
         control.send({"event": "iteration", "iteration": iteration})
 
 
@@ -273,6 +325,7 @@ def main(argv: list[str]) -> int:
     cell = None
     try:
         cell = MeasuredCell(job)
+        cell.begin()
         control.send({"event": "ready", "resolution_ns": resolution_ns()})
         _interleave(cell, control, job["settled"])
     except Unsupported as unsupported:
@@ -280,6 +333,8 @@ def main(argv: list[str]) -> int:
     except BaseException as error:
         reason, detail = map(_printable, explain(error))
         result["error"] = {"reason": reason, "detail": detail}
+    if cell is not None and (result["error"] or result["unsupported"]):
+        cell.give_up()
     launch = cell.record.as_json() if cell is not None else {}
     result["launch"] = {**launch, "gil_enabled": gil_enabled()}
     result["warmed_ops"] = cell.record.warmed_ops if cell is not None else 0

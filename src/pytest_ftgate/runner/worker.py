@@ -30,6 +30,10 @@ STOP = 4
 HOLDING = 8
 AT_BARRIER = 16
 """Flags of an order: check the result; return it whole; end; memory and threads are sampled; wait at a barrier."""
+SETUP = 32
+TEARDOWN = 64
+END = 128
+"""Flags of an order for setups and teardowns, of a test that has some: before an iteration, after it, of the worker."""
 REPORT_BYTES = 64 << 20
 BATCH_AT_LEAST_NS = 50_000
 BATCH_AT_MOST_NS = 1_000_000
@@ -243,8 +247,8 @@ def once(order: Order) -> Order:
     return Order(1, 0, order.flags & ~(CHECKING | VALUES) if order.window_ns else order.flags)
 
 
-def run(body: Body, worker: Worker, order: Order, own_cpu: bool) -> dict[str, Any]:
-    """Carry out an order and report it. Nothing that the body raises escapes."""
+def run(body: Body, worker: Worker, order: Order, own_cpu: bool, loop: Any = None) -> dict[str, Any]:
+    """Carry out an order and report it. Nothing that the body raises escapes. `loop` is that of setups."""
     worker.forget()
     report: dict[str, Any] = {"index": worker.index, "role": worker.role, "error": None, "ops": 0}
     report["begin_ns"] = now_ns()
@@ -253,7 +257,8 @@ def run(body: Body, worker: Worker, order: Order, own_cpu: bool) -> dict[str, An
         if body.is_async:
             import asyncio
 
-            report["ops"], result = asyncio.run(call_async(body, worker, order))
+            run_in_loop = asyncio.run if loop is None else loop.run
+            report["ops"], result = run_in_loop(call_async(body, worker, order))
         else:
             report["ops"], result = call(body, worker, order)
     except BaseException as error:
@@ -474,6 +479,7 @@ def _serve(setup: Setup, index: int, worker: Worker, port: Port, shared: Any, fr
     loading.prepare(setup)
     watch.install()
     body = loading.body(setup, worker.role)
+    setups = body.surroundings(worker)
     state.shared = shared
     serving = loading.serves(setup, worker.role)
     port.send({"index": worker.index, "role": worker.role, "error": None})
@@ -484,32 +490,38 @@ def _serve(setup: Setup, index: int, worker: Worker, port: Port, shared: Any, fr
         call_probe("sync")
         if own_cpu and not fresh:
             worker._cpu_ns = process_time_ns() + ended_cpu_ns()
+        if setups is not None and order.flags & (SETUP | TEARDOWN | END):
+            port.send({"index": worker.index, "role": worker.role, "error": setups.carry_out(order.flags, own_cpu)})
+            if order.flags & END:
+                return
+            continue
+        loop = setups and setups.loop
         if order.loops or serving:
-            report = run(body, worker, once(order) if serving else order, own_cpu)
+            report = run(body, worker, once(order) if serving else order, own_cpu, loop)
         else:
-            report = _run_together(body, worker, order, own_cpu, port.words or setup["held"], index)
+            report = _run_together(body, worker, order, own_cpu, port.words or setup["held"], index, loop)
         if order.flags & AT_BARRIER:
             gc.collect()
         port.send(report)
-        if fresh and not order.flags & AT_BARRIER:
+        if fresh and setups is None and not order.flags & AT_BARRIER:
             return
         if own_cpu:
             call_probe("fold")  # threads share the probe of the main thread, which folds it
 
 
 def _run_together(
-    body: Body, worker: Worker, order: Order, own_cpu: bool, words: list[int] | str, index: int
+    body: Body, worker: Worker, order: Order, own_cpu: bool, words: list[int] | str, index: int, loop: Any = None
 ) -> dict[str, Any]:
     """As `run`, until all workers stop; `words` are in this process or in the file of this name."""
     from .held import FileWords, Tally
 
     if not isinstance(words, str):
         order.tally = Tally(words, index)
-        return run(body, worker, order, own_cpu)
+        return run(body, worker, order, own_cpu, loop)
     file = FileWords(words)
     try:
         order.tally = Tally(file, index)
-        return run(body, worker, order, own_cpu)
+        return run(body, worker, order, own_cpu, loop)
     finally:
         file.close()
 

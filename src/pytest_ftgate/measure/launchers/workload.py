@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import marshal
+import math
 import os
 import select
 import shutil
@@ -31,9 +32,9 @@ from .. import stacks
 from ..cores import pinned
 from ..launch import CellUnsupported, Held, LaunchFailed, Request, setup_of
 from ..watch import lock_waits
-from ..watch.memory import barrier_point, hold_needed_s
+from ..watch.memory import barrier_point, hold_needed_s, memory_point
 from ..watch.process_map import ProcessMap
-from ..watch.processes import MARK, marked, marks
+from ..watch.processes import MARK, marked, marks, tree
 from ..watch.sampling import SAMPLED, sample_cost_s, sample_tree
 from . import program_words
 from .output import FLOOD_BYTES, PipeOutput, exit_text, left_behind
@@ -46,6 +47,10 @@ SETTLED = {"MIMALLOC_PURGE_DELAY": "0"}
 """Else the allocator of free-threaded builds keeps freed pages for a while, which hides a leak or looks like one."""
 HELD_CALLS = 1.25
 """Calls of a body that a hold is long enough for at least, so that every part of one can be sampled."""
+MOST_HELD_CALLS = 8
+"""Calls of a hold where each has a setup of its own, which may be long."""
+SHORT_CALL_NS = 50_000_000
+SHORT_CALLS = "each call of the body has a setup of its own, and is too short to be sampled"
 TOGETHER = 0
 """The loops of an iteration whose workers stop together, once its window has passed."""
 RUN = "import sys; from pytest_ftgate.runner.main import main; sys.exit(main(sys.argv[1:]))"
@@ -258,6 +263,8 @@ class WorkloadHandle:
     def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> Held:
         """One held iteration, its end not sampled; of a long body one call, without its first tenth."""
         needed_s = max(window_ns / 1e9, hold_needed_s(self.sample_cost_s) / SAMPLED)
+        if self.request.spec.one_call:
+            return self._held_calls(needed_s, sampled, one_ns)
         seconds = max(needed_s, HELD_CALLS * one_ns / 1e9)
         one_call = one_ns >= needed_s * 1e9  # else one sample of it would be of a moment, such as an import
         loops = 1 if one_call or not one_ns else TOGETHER
@@ -276,6 +283,32 @@ class WorkloadHandle:
         timeout_s = max(self.timeout_s, 2 * one_ns / 1e9) + seconds
         iteration = self._iteration(timeout_s, "a held iteration")
         return Held(iteration=iteration, memory=memory, dropped=dropped, waits=waits)
+
+    def _held_calls(self, needed_s: float, sampled: bool, one_ns: float) -> Held:
+        """Calls that have setups and teardowns of their own, of which nothing is sampled: enough to last `needed_s`."""
+        count = max(1, min(MOST_HELD_CALLS, math.ceil(needed_s * 1e9 / max(1.0, one_ns))))
+        calls = [self._held_call(max(needed_s, HELD_CALLS * one_ns / 1e9), sampled, one_ns) for _ in range(count)]
+        return Held(
+            iteration=sorted((call.iteration for call in calls), key=lambda each: each.rate)[count // 2],
+            memory=tuple(point for call in calls for point in call.memory),
+            waits=max((call.waits for call in calls if call.waits), key=lambda each: each.span_s, default=None),
+        )
+
+    def _held_call(self, seconds: float, sampled: bool, one_ns: float) -> Held:
+        """One of them; its memory also at its end, where it is too short to be sampled before that."""
+        self.channel.send({"do": "iteration", "kind": HOLD, "loops": 1, "window_ns": 0, "pauses": True})
+        processes = self._process_map(self._await("released", self.timeout_s, "its setups"))
+        memory: tuple[MemoryPoint, ...] = ()
+        waits = Waits(unavailable=SHORT_CALLS)
+        if sampled and one_ns >= SHORT_CALL_NS:
+            refused = self.request.waits_unavailable
+            memory, waits = sample_tree(processes, seconds, refused=refused, over=self.channel.waiting)
+        self._await("done", max(self.timeout_s, 2 * one_ns / 1e9), "a held iteration")
+        if sampled and not memory and (point := memory_point(tree(processes.main), processes)):
+            memory = (point,)
+        self.channel.send({"do": "go on"})
+        iteration = self._iteration(self.timeout_s, "its teardowns")
+        return Held(iteration=iteration, memory=memory, waits=waits if sampled else None)
 
     def barrier(self, loops: int, window_ns: int) -> Barrier:
         """One iteration, and a sample of the memory that is left after it; see Handle."""

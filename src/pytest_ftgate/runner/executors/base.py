@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..loading import Setup
+    from ..setups import WorkerSetups
 
 GRACE_S = 1.0
 """After an error in one role: how long to wait for `@test.stop`, and then for the workers that still return."""
@@ -24,8 +25,14 @@ GRACE_S = 1.0
 class Observer:
     """Called when all workers are at work, and at a barrier; this one does nothing."""
 
+    def resting(self, rests: bool) -> None:
+        """Setups or teardowns begin to run, or have ended: nothing of them is recorded."""
+
     def released(self, executor: Any) -> None:
         """All workers have been released."""
+
+    def done(self, executor: Any) -> None:
+        """Every worker has done its part; teardowns wait until this returns."""
 
     def at_barrier(self, executor: Any) -> None:
         """Every worker has done its part and collected its garbage, and waits until this returns."""
@@ -66,6 +73,17 @@ def raise_first_error(reports: list[dict[str, Any]], of: int = 0) -> None:
             role = report.get("role", "")
             named = role or max(of, len(reports)) > 1
             raise Failure(f"{role or 'worker'} {report['index']}: {reason}" if named else reason, detail)
+
+
+def carry_out(setups: list[WorkerSetups], observer: Observer, flags: int) -> list[dict[str, Any]]:
+    """Let workers of this thread run setups or teardowns, one worker after the other; their reports."""
+    if not setups:
+        return []
+    observer.resting(True)
+    errors = [each.carry_out(flags) for each in setups]
+    observer.resting(False)
+    places = [(getattr(each.given, "index", 0), getattr(each.given, "role", "")) for each in setups]
+    return [{"index": index, "role": role, "error": e} for (index, role), e in zip(places, errors, strict=True)]
 
 
 def leaders(setup: Setup) -> int:

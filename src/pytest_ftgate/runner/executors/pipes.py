@@ -12,7 +12,7 @@ from time import process_time_ns
 from .. import loading
 from ..clock import ended_cpu_ns, now_ns
 from ..protocol import Failure
-from ..worker import AT_BARRIER, LENGTH, NOT_PICKLED, ORDER, STOP, Order, Port, place
+from ..worker import AT_BARRIER, END, LENGTH, NOT_PICKLED, ORDER, SETUP, STOP, TEARDOWN, Order, Port, place
 from .base import GRACE_S, IterationResult, Observer, leaders, others_cpu_ns, process_map, raise_first_error
 
 TYPE_CHECKING = False
@@ -181,7 +181,10 @@ class PipeWorkers:
         self.hub: Hub | None = None
         self.workers: list[Any] = []
         self.stop = loading.stopper(setup)
-        self.broken = False
+        self.setups = loading.body(setup).setups
+        self.rested_cpu_ns = 0
+        """CPU time of setups and teardowns in this process and in those that serve the workers."""
+        self.begun = self.interrupted = self.broken = False
 
     shares_memory = False
     """Whether the workers share this process's objects."""
@@ -213,29 +216,34 @@ class PipeWorkers:
         gc.collect()
         if order.flags & AT_BARRIER:
             gc.freeze()  # forked workers collect garbage too: without this they would write to every shared page
+        self.rested_cpu_ns = 0
         cpu_ns = -self.others_cpu_ns() - ended_cpu_ns() - process_time_ns()
         begin_ns = now_ns()
         if new:
             self._start(hub)
-        released_ns = started_ns = now_ns()
+        started_ns = now_ns()
         if new and self.setup["cpus"]:
             self._pin()
-            released_ns = now_ns()
+        self._rest(hub, observer, SETUP)
+        released_ns = now_ns()
         if order.loops:
             hub.release(order)
             observer.released(self)
         else:
             self._hold(hub, order, observer)
         reports = self._collect(hub)
+        observer.done(self)
+        torn_down_ns = self._rest(hub, observer, TEARDOWN)
         if order.flags & AT_BARRIER:
             self._at_barrier(hub, observer)
         cpu_ns += ended_cpu_ns()  # before new workers are waited for, too: each reports its own
         if self.fresh:
+            torn_down_ns += self._rest(hub, observer, END)
             for worker in self.workers:
                 worker.join()
         joined_ns = now_ns()
         cpu_ns += process_time_ns() + sum(report.get("cpu_ns", 0) for report in reports)
-        cpu_ns = max(0, cpu_ns + self.others_cpu_ns())
+        cpu_ns = max(0, cpu_ns + self.others_cpu_ns() - self.rested_cpu_ns)
         led = reports[: leaders(self.setup)]
         end_ns = max(report.get("end_ns", released_ns) for report in led)
         self.ended(hub)
@@ -243,8 +251,42 @@ class PipeWorkers:
             self._drop()
         if order.flags & AT_BARRIER:
             gc.unfreeze()
+        self.interrupted = False
         raise_first_error(reports)
-        return IterationResult(started_ns - begin_ns, end_ns - released_ns, joined_ns - end_ns, cpu_ns, reports, led)
+        join_ns = joined_ns - end_ns - torn_down_ns
+        return IterationResult(started_ns - begin_ns, end_ns - released_ns, join_ns, cpu_ns, reports, led)
+
+    # -- setups and teardowns ----------------------------------------------------------------------------------
+
+    def _rest(self, hub: Hub, observer: Observer, flags: int) -> int:
+        """Let all workers run setups or teardowns; the time that this took, in ns. Raises the first error."""
+        if self.setups is None:
+            return 0
+        self.begun = self.interrupted = True
+        began_ns, cpu_ns = now_ns(), process_time_ns() + ended_cpu_ns() + self.others_cpu_ns()
+        observer.resting(True)
+        hub.release(Order(0, 0, flags))
+        hub.gathered.clear()
+        try:
+            hub.gather(len(hub.reports))
+        except Exception:
+            hub.gather_rest(GRACE_S)
+            raise
+        if flags & SETUP and self.shares_memory:
+            gc.collect()  # else the body's time pays for what the setups have left
+        observer.resting(False)
+        self.rested_cpu_ns += process_time_ns() + ended_cpu_ns() + self.others_cpu_ns() - cpu_ns
+        return now_ns() - began_ns
+
+    def _end_early(self, hub: Hub) -> None:
+        """After an error: the workers tear down; those that have not reported are given some time to do so."""
+        hub.release(Order(0, 0, TEARDOWN | END))
+        deadline = time.monotonic() + GRACE_S
+        for index, worker in enumerate(self.workers):
+            worker.join(None if index in hub.gathered else max(0.0, deadline - time.monotonic()))
+        self.abandon()
+
+    # -- work --------------------------------------------------------------------------------------------------
 
     def _hold(self, hub: Hub, order: Order, observer: Observer) -> None:
         """Keep the leading workers at work from the end of their first calls on, until the window has passed."""
@@ -302,7 +344,7 @@ class PipeWorkers:
     def _at_barrier(self, hub: Hub, observer: Observer) -> None:
         gc.collect()
         observer.at_barrier(self)
-        if self.fresh:  # at a barrier fresh workers wait for another order too
+        if self.fresh and self.setups is None:  # at a barrier fresh workers wait for another order too
             hub.release(Order(0, 0, STOP))
 
     def process_map(self) -> dict[str, Any]:
@@ -332,14 +374,23 @@ class PipeWorkers:
     def _drop(self) -> None:
         if self.hub is not None:
             self.hub.close()
-        self.hub, self.workers = None, []
+        self.hub, self.workers, self.begun = None, [], False
 
     def close(self) -> None:
-        """End the workers that are kept."""
-        if self.broken:
+        """End the workers that are kept. Raises the first error of their teardowns."""
+        if self.hub is not None and self.begun and self.interrupted:
+            self._end_early(self.hub)
+        elif self.broken:
             self.abandon()
         elif self.hub is not None:
-            self.hub.release(Order(0, 0, STOP))
+            if self.begun:
+                try:
+                    self._rest(self.hub, Observer(), END)
+                except BaseException:
+                    self._end_early(self.hub)
+                    raise
+            else:
+                self.hub.release(Order(0, 0, STOP))
             for worker in self.workers:
                 if worker.ident is not None:  # a thread that could not be started cannot be joined
                     worker.join()

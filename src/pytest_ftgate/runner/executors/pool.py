@@ -8,10 +8,11 @@ from time import process_time_ns
 from .. import loading
 from ..clock import ended_cpu_ns, now_ns
 from ..gil import gil_enabled
-from ..worker import HOLDING, Order, Worker, run
+from ..worker import HOLDING, SETUP, TEARDOWN, Order, Worker, run
 from .base import (
     IterationResult,
     Observer,
+    carry_out,
     observe_barrier,
     others_cpu_ns,
     own_workers,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..loading import Setup
+    from ..setups import WorkerSetups
 
 
 class PoolWorkers:
@@ -38,6 +40,7 @@ class PoolWorkers:
         self.pool: Any = None
         """What `with` gives of `opened`: for executors of concurrent.futures, the same."""
         self.caller = Worker(0, setup["workers"], shared)
+        self.setups: list[WorkerSetups] = []
 
     def iteration(self, order: Order, observer: Observer) -> IterationResult:
         """One iteration; reading the CPU time of other processes is not timed."""
@@ -49,20 +52,28 @@ class PoolWorkers:
             self.opened = make_pool(self.setup, self.shared, self.context)
             self.pool = self.opened.__enter__()
         body = loading.body(self.setup)
+        made_ns = now_ns()
+        before += self._set_up(observer)
         if order.flags & HOLDING:
             body.call(self.pool)  # starts the pool's workers, so that they can be sampled
+            if not order.window_ns:  # the next call has a setup of its own
+                raise_first_error(carry_out(self.setups, observer, TEARDOWN))
+                before += self._set_up(observer)
         released_ns = now_ns()
         observer.released(self)
         bound = loading.Body(lambda _: body.call(self.pool), "executor", False)
         report = run(bound, self.caller, order, False)
         cpu_ns = max(0, process_time_ns() + ended_cpu_ns() + others_cpu_ns() - before)
+        observer.done(self)
+        ended = carry_out(self.setups, observer, TEARDOWN)
         observe_barrier(order, observer, self)
         closing_ns = now_ns()
         if self.fresh:
-            self.close()
+            self._shut_down()
         raise_first_error([report])
+        raise_first_error(ended)
         return IterationResult(
-            released_ns - begin_ns, report["end_ns"] - released_ns, now_ns() - closing_ns, cpu_ns, [report]
+            made_ns - begin_ns, report["end_ns"] - released_ns, now_ns() - closing_ns, cpu_ns, [report]
         )
 
     def process_map(self) -> dict[str, Any]:
@@ -71,10 +82,27 @@ class PoolWorkers:
         processes = own_workers() if self.setup["processes"] else getattr(self.pool, "_processes", None) or ()
         return process_map(processes, main_works=kind == "serial", own_gils=kind == "interpreters" and gil_enabled())
 
+    def _set_up(self, observer: Observer) -> int:
+        """Run the test's setups; the CPU time that they took, in ns."""
+        if not self.setups and (setups := loading.body(self.setup).surroundings(self.pool)):
+            self.setups = [setups]
+        if not self.setups:
+            return 0
+        spent_ns = -others_cpu_ns() - ended_cpu_ns() - process_time_ns()
+        raise_first_error(carry_out(self.setups, observer, SETUP))
+        gc.collect()
+        return spent_ns + others_cpu_ns() + ended_cpu_ns() + process_time_ns()
+
     def close(self) -> None:
-        """Shut the pool down and wait for its workers."""
+        """Let what has been set up be torn down; shut the pool down and wait for its workers."""
+        try:
+            raise_first_error(carry_out(self.setups, Observer(), TEARDOWN))
+        finally:
+            self._shut_down()
+
+    def _shut_down(self) -> None:
         if self.pool is not None:
-            opened, self.opened, self.pool = self.opened, None, None
+            opened, self.opened, self.pool, self.setups = self.opened, None, None, []
             opened.__exit__(None, None, None)
 
     def abandon(self) -> None:

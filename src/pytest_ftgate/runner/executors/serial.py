@@ -8,14 +8,15 @@ from time import process_time_ns
 
 from .. import loading
 from ..clock import ended_cpu_ns, now_ns
-from ..worker import Order, Worker, make_worker, run
-from .base import IterationResult, Observer, observe_barrier, others_cpu_ns, process_map, raise_first_error
+from ..worker import END, SETUP, TEARDOWN, Order, Worker, make_worker, run
+from .base import IterationResult, Observer, carry_out, observe_barrier, others_cpu_ns, process_map, raise_first_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from ..loading import Setup
+    from ..setups import WorkerSetups
 
 
 class SerialWorkers:
@@ -26,6 +27,7 @@ class SerialWorkers:
         self.fresh = fresh
         self.shared = shared
         self.workers: list[Worker] = []
+        self.setups: list[WorkerSetups] = []
         if setup["cpus"]:
             os.sched_setaffinity(0, setup["cpus"])  # of this thread alone, which is the worker
 
@@ -34,6 +36,8 @@ class SerialWorkers:
         body = loading.body(self.setup)
         if self.fresh or not self.workers:
             self.workers = [make_worker(self.setup, index, self.shared) for index in range(self.setup["workers"])]
+            self.setups = [each for worker in self.workers if (each := body.surroundings(worker))]
+        raise_first_error(carry_out(self.setups, observer, SETUP))
         part = Order(order.loops, order.window_ns // len(self.workers), order.flags)
         gc.collect()
         cpu_ns = -others_cpu_ns() - ended_cpu_ns() - process_time_ns()
@@ -43,7 +47,12 @@ class SerialWorkers:
         observer.released(self)
         reports = self._run(body, part)
         cpu_ns = max(0, cpu_ns + process_time_ns() + ended_cpu_ns() + others_cpu_ns())
+        observer.done(self)
+        ended = carry_out(self.setups, observer, TEARDOWN)
         observe_barrier(order, observer, self)
+        if self.fresh:
+            ended += carry_out(self.setups, observer, END)
+        raise_first_error(ended)
         for report in reports:  # rates of workers that run one after another add up only over all of it
             report["begin_ns"], report["end_ns"] = reports[0]["begin_ns"], reports[-1]["end_ns"]
         return IterationResult(0, reports[-1]["end_ns"] - begin_ns, 0, cpu_ns, reports)
@@ -51,8 +60,9 @@ class SerialWorkers:
     def _run(self, body: loading.Body, order: Order) -> list[dict[str, Any]]:
         """The workers' reports. Raises the first error: the workers after it do not begin."""
         reports = []
-        for worker in self.workers:
-            reports.append(run(body, worker, order, False))
+        loops = [each.loop for each in self.setups] or [None] * len(self.workers)
+        for worker, loop in zip(self.workers, loops, strict=True):
+            reports.append(run(body, worker, order, False, loop))
             raise_first_error(reports[-1:], len(self.workers))
         return reports
 
@@ -61,6 +71,7 @@ class SerialWorkers:
         return process_map((), main_works=True)
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Let what has been set up be torn down."""
+        raise_first_error(carry_out(self.setups, Observer(), TEARDOWN | END))
 
     abandon = close

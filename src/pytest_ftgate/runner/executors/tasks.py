@@ -7,11 +7,24 @@ from time import process_time_ns
 
 from .. import loading, state
 from ..clock import ended_cpu_ns, now_ns
-from ..worker import Order, Worker, call_async, close_report, explain, make_worker, once, worker_name
+from ..worker import (
+    END,
+    SETUP,
+    TEARDOWN,
+    Order,
+    Worker,
+    call_async,
+    close_report,
+    explain,
+    make_worker,
+    once,
+    worker_name,
+)
 from .base import (
     GRACE_S,
     IterationResult,
     Observer,
+    carry_out,
     end_well,
     leaders,
     observe_barrier,
@@ -25,6 +38,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..loading import Setup
+    from ..setups import WorkerSetups
 
 
 FIRST_CALLS_S = 0.001
@@ -40,6 +54,7 @@ class TaskWorkers:
         self.shared = shared
         self.fresh = fresh
         self.workers: list[Worker] = []
+        self.setups: list[WorkerSetups] = []
         self.running: list[Any] = []
         self.given_up = self.closed = False
         self.stop = loading.stopper(setup)
@@ -49,12 +64,21 @@ class TaskWorkers:
 
     def iteration(self, order: Order, observer: Observer) -> IterationResult:
         """One iteration: start the tasks, release them together, gather them."""
+        body = loading.body(self.setup)
         if self.fresh or not self.workers:
             self.workers = [make_worker(self.setup, index, self.shared) for index in range(self.setup["workers"])]
+            found = (body.surroundings(worker, self.runner) for worker in self.workers)
+            self.setups = [each for each in found if each]
+        raise_first_error(carry_out(self.setups, observer, SETUP))
         gc.collect()
         result: IterationResult = self.runner.run(self._iteration(order, observer))
+        observer.done(self)
+        ended = carry_out(self.setups, observer, TEARDOWN)
         observe_barrier(order, observer, self)
+        if self.fresh:
+            ended += carry_out(self.setups, observer, END)
         raise_first_error(result.reports)
+        raise_first_error(ended)
         return result
 
     def process_map(self) -> dict[str, Any]:
@@ -182,9 +206,13 @@ class TaskWorkers:
         signal.signal(self.setup["stacks"][1] + TASKS, answer)
 
     def close(self) -> None:
-        """Close the event loop."""
+        """Let what has been set up be torn down; close the event loop, unless `LaunchSetups` will do that."""
         self.closed = True
-        self.runner.close()
+        try:
+            raise_first_error(carry_out(self.setups, Observer(), TEARDOWN | END))
+        finally:
+            if loading.body(self.setup).setups is None:
+                self.runner.close()
 
     def abandon(self) -> None:
         """Cancel all tasks, and close the event loop though some go on."""
@@ -197,7 +225,8 @@ class TaskWorkers:
             task.cancel()
         if tasks:
             loop.run_until_complete(asyncio.wait(tasks, timeout=GRACE_S))
-        loop.close()
+        if loading.body(self.setup).setups is None:
+            loop.close()
 
 
 def _alike(order: Order, setup: Setup) -> tuple[list[int], list[Order]]:
