@@ -22,6 +22,7 @@ from ...model import (
     Launch,
     LockWaits,
     MemoryPoint,
+    Waits,
     WorkloadError,
 )
 from ...runner.locks.sites import FOLDER, OFF, WINDOW
@@ -291,6 +292,7 @@ class WorkloadHandle:
         return Held(
             iteration=sorted((call.iteration for call in calls), key=lambda each: each.rate)[count // 2],
             memory=tuple(point for call in calls for point in call.memory),
+            dropped=sum(call.dropped for call in calls),
             waits=max((call.waits for call in calls if call.waits), key=lambda each: each.span_s, default=None),
         )
 
@@ -299,16 +301,16 @@ class WorkloadHandle:
         self.channel.send({"do": "iteration", "kind": HOLD, "loops": 1, "window_ns": 0, "pauses": True})
         processes = self._process_map(self._await("released", self.timeout_s, "its setups"))
         memory: tuple[MemoryPoint, ...] = ()
-        waits = Waits(unavailable=SHORT_CALLS)
+        dropped, waits = 0, Waits(unavailable=SHORT_CALLS)
         if sampled and one_ns >= SHORT_CALL_NS:
             refused = self.request.waits_unavailable
-            memory, waits = sample_tree(processes, seconds, refused=refused, over=self.channel.waiting)
+            memory, dropped, waits = sample_tree(processes, seconds, refused=refused, over=self.channel.waiting)
         self._await("done", max(self.timeout_s, 2 * one_ns / 1e9), "a held iteration")
         if sampled and not memory and (point := memory_point(tree(processes.main), processes)):
             memory = (point,)
         self.channel.send({"do": "go on"})
         iteration = self._iteration(self.timeout_s, "its teardowns")
-        return Held(iteration=iteration, memory=memory, waits=waits if sampled else None)
+        return Held(iteration=iteration, memory=memory, dropped=dropped, waits=waits if sampled else None)
 
     def barrier(self, loops: int, window_ns: int) -> Barrier:
         """One iteration, and a sample of the memory that is left after it; see Handle."""
