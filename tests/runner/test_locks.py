@@ -949,6 +949,27 @@ def test_the_life_of_each_thread_that_may_wait_is_noted(probe: Probe) -> None:
     assert len(ran.lives) == 2  # this process and the pool's
 
 
+def test_the_main_threads_of_multiprocessings_own_processes_are_not_noted(probe: Probe) -> None:
+    script = dedented("""
+        import multiprocessing, os, time
+        def hold(lock):
+            with lock: pass
+        if __name__ == "__main__":
+            context = multiprocessing.get_context("forkserver")
+            with context.Manager() as manager:
+                lock = manager.Lock()
+                process = context.Process(target=hold, args=(lock,))
+                process.start()
+                process.join()
+                time.sleep(0.2)
+                print(os.getpid(), process.pid, manager._process.pid)
+    """)
+    ran = probe.good(script)
+    main, worker, manager = (f"{pid}-0" for pid in ran.out.split())
+    assert set(ran.lives) == {main, worker, manager}  # neither the forkserver nor the resource tracker
+    assert len(ran.lives[main]) == len(ran.lives[worker]) == 1
+
+
 def test_threads_that_lived_while_nothing_was_recorded_are_forgotten(probe: Probe) -> None:
     script = dedented("""
         import threading
