@@ -450,7 +450,7 @@ def test_what_a_load_sends() -> None:
     assert sent(["/a", "/b"]).mix == (("/a", 1), ("/b", 1))
     assert sent({"/a": 6, "/b": 2}).mix == (("/a", 3), ("/b", 1))
     posted = sent("/a", body=b"\xff", headers={"Content-Type": "image/gif"})
-    assert (posted.method, posted.body, posted.headers) == ("POST", b"\xff", (("Content-Type", "image/gif"),))
+    assert (posted.method, posted.body_bytes, posted.headers) == ("POST", b"\xff", (("Content-Type", "image/gif"),))
     assert sent("/a", method="PUT", body="{a}").method == "PUT"
     steady = sent("/a", rate=500)
     assert (steady.rate, steady.generator) == (500.0, "oha")

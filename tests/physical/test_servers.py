@@ -707,7 +707,7 @@ def test_a_mix_of_posts_over_tls(
 
 def test_a_body_of_bytes_is_sent_as_it_is(launcher: ServerLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
     tool = real_tool("wrk", monkeypatch)
-    load = Load(path="/a", connections=1, generator=tool, method="POST", body=b"\x00\xff{port}")
+    load = Load(path="/a", connections=1, generator=tool, method="POST", body_bytes=b"\x00\xff{port}")
     handle = launcher.start(request_of(spec_of(service=Service(ready="http://127.0.0.1:{port}/", load=load))))
     try:
         handle.ready()

@@ -45,7 +45,8 @@ def load_of(reader: Reader) -> Load:
         connections=connections,
         generator=_generator(reader, options.get("generator"), rate),
         method=method,
-        body=body,
+        body=body if isinstance(body, str) else "",
+        body_bytes=body if isinstance(body, bytes) else b"",
         headers=_headers(reader, options.get("headers", {})),
         rate=rate,
     )

@@ -143,7 +143,7 @@ class Load(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
 
     `path` is one path, or several with how often each comes. With a `rate` (requests per second) they are sent at that
     rate whatever the answers take, else each connection sends its next request after an answer. Paths, the values of
-    `headers` and a `body` of text may hold the test's parameters as placeholders; bytes are sent as they are.
+    `headers` and a `body` may hold the test's parameters as placeholders; `body_bytes` instead are sent as they are.
     """
 
     # Stored baselines hold a digest of its repr, which leaves out a field that is its default itself: None, no 0.0.
@@ -151,7 +151,8 @@ class Load(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     connections: int
     generator: Generator | None
     method: str = "GET"
-    body: str | bytes = b""
+    body: str = ""
+    body_bytes: bytes = b""
     headers: tuple[tuple[str, str], ...] = ()
     rate: float | None = None
 

@@ -96,7 +96,7 @@ class LoadWindow:
     def _requests(self) -> Requests:
         """What is sent, with its placeholders filled in; a body and several URLs are written to files."""
         load, server = self.load, self.server
-        body = server.filled(load.body).encode() if isinstance(load.body, str) else load.body
+        body = server.filled(load.body).encode() or load.body_bytes
         urls = tuple(below(server.url, server.filled(path)) for path in load_generators.round_of(load.mix))
         return Requests(
             urls,
