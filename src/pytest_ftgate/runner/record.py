@@ -36,7 +36,8 @@ class LaunchRecord:
         if kind not in (MEASURED, HOLD):
             return
         self.iterations.append(iteration)
-        self.spans.append((min(each["begin_ns"] for each in reports), max(each["end_ns"] for each in reports)))
+        if "begin_ns" in reports[0]:  # a program's runs do not say when they began
+            self.spans.append((min(each["begin_ns"] for each in reports), max(each["end_ns"] for each in reports)))
         for report in reports:
             for name, n in report["counters"].items():
                 self.counters[name] = self.counters.get(name, 0) + n
