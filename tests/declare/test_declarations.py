@@ -102,6 +102,8 @@ def test_an_executor_of_ones_own_needs_a_body_that_drives_it() -> None:
 def test_two_factories_cannot_share_a_name() -> None:
     with pytest.raises(DeclarationError, match="two executors are named 'loky'"):
         spec(ftgate.compare(executor("loky", made), executor("loky", made, processes=True))(driven))
+    with pytest.raises(DeclarationError, match="two executors are named 'loky'"):
+        spec(ftgate.compare(executor("loky", made), executor("loky", len))(driven))  # the second was dropped
 
 
 # ---- roles

@@ -258,6 +258,9 @@ def test_what_the_runner_keeps_is_a_launch() -> None:
         record.add(kind, plain, reports)
     record.results.add("42")
     assert record.spans == [(3, 14)] * 2  # of what is measured or held
+    served = LaunchRecord()
+    served.add(MEASURED, plain, ())  # a server has no workers that report
+    assert (served.iterations, served.spans) == ([plain], [])
     launch = msgspec.convert(marshal.loads(marshal.dumps(record.as_json(), MARSHAL)), Launch)
     assert launch == Launch(
         cold=ITERATION,

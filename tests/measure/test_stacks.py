@@ -93,3 +93,10 @@ def test_what_is_shown_is_bounded() -> None:
     assert lines[1] == "  /my/a.py:0 in f"
     assert lines[1 + stacks.MOST_FRAMES] == f"  and {100 - stacks.MOST_FRAMES} more calls"
     assert lines[-1] == f"and {20 - stacks.MOST_STACKS} more stacks"
+
+
+def test_many_threads_with_one_name_are_counted() -> None:
+    """A thread of every iteration that never ended filled 130 lines of an error."""
+    names = ["thread pump at /x.py:14"] * 196 + ["worker 0 of 2"]
+    assert stacks.counted(names) == "thread pump at /x.py:14 (196 of them), worker 0 of 2"
+    assert stacks.counted(map(str, range(10))) == "0, 1, 2, 3, 4, 5, 6, 7 and 2 more"

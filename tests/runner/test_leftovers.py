@@ -9,6 +9,7 @@ import pytest
 from bench import BUILDS, FORK, FORKSERVER, SERIAL, SPAWN, THREADS, Bench, each_on_a_build
 
 from pytest_ftgate.measure.launch import LaunchFailed
+from pytest_ftgate.measure.launchers.output import left_error
 from pytest_ftgate.measure.launchers.workload import WorkloadHandle
 from pytest_ftgate.measure.watch import proc, processes
 from pytest_ftgate.model import Executor
@@ -25,6 +26,11 @@ def finish(bench: Bench, build: str, executor: Executor = SERIAL) -> None:
     handle.iteration(COLD)
     handle.finish()
     assert processes.marked(handle.mark) == []
+
+
+def test_processes_of_one_command_are_one_line() -> None:
+    error = left_error(["7: sleep 77", "8: sleep 77", "9: sleep 60"], "End them.")
+    assert (error.reason, error.detail) == ("left 3 processes behind", "7 and 1 more: sleep 77\n9: sleep 60\nEnd them.")
 
 
 def test_children_left_behind_are_an_error_and_are_ended(bench: Bench) -> None:

@@ -6,6 +6,7 @@ import pytest
 from bench import BUILDS, Bench
 from example import Example
 
+from pytest_ftgate.measure.launch import LaunchFailed
 from pytest_ftgate.model import Executor
 from pytest_ftgate.runner.protocol import CHECK, MEASURED
 
@@ -62,6 +63,25 @@ def test_a_pool_with_an_initializer(bench: Bench, build: str) -> None:
     handle.ready()
     handle.iteration(CHECK)
     assert handle.finish().results == ("['ThreadPoolExecutor', 3, [7, 7, 7]]",)
+
+
+def test_a_factory_that_returns_no_executor_is_named(bench: Bench) -> None:
+    """It was `'int' object has no attribute '__enter__'`."""
+    bench.write(
+        POOLS
+        + """
+    @ftgate.compare(executor("threaded", int))
+    def test_it(executor): ...
+    """
+    )
+    handle = bench.start(THREADED, body="executor")
+    handle.ready()
+    with pytest.raises(LaunchFailed) as failed:
+        handle.iteration(CHECK)
+    assert failed.value.error.reason == (
+        "the factory of executor('threaded') returned 2: return a concurrent.futures.Executor, "
+        "or a context manager that gives one"
+    )
 
 
 @pytest.mark.parametrize("reuse", ["fresh", "pool"])

@@ -37,7 +37,10 @@ class Executors(Reader):
                 found.append(Executor(kind="command", program=self.program(token)))
                 continue
             if isinstance(token, FactoryToken):
-                found.append(self._made(token))
+                made = self._made(token)
+                if made in found:  # it does not hold its factory, so the second one would be dropped
+                    self.fail(f"two executors are named {made.label!r}; give each its own name")
+                found.append(made)
                 continue
             found += self._expand(token.kind, token.methods or True)
         for kind in KINDS:

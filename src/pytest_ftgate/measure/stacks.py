@@ -11,6 +11,7 @@ import re
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -261,18 +262,30 @@ def at_line(stacks: Iterable[Stack]) -> str:
     return next((f", at {stack.line}" for stack in stacks if stack.line), "")
 
 
+def lines(stacks: Iterable[Stack]) -> str:
+    """`thread pump at path:line, ...` of every thread, of bounded length."""
+    return counted(f"{stack.thread} at {stack.line}" if stack.line else stack.thread for stack in stacks)
+
+
+def counted(names: Iterable[str]) -> str:
+    """`thread pump (3 of them), worker 0`: each name once, of bounded length."""
+    times = Counter(names)
+    each = [name if number == 1 else f"{name} ({number} of them)" for name, number in times.items()]
+    more = f" and {len(each) - MOST_STACKS} more" if len(each) > MOST_STACKS else ""
+    return ", ".join(each[:MOST_STACKS]) + more
+
+
 def shown(stacks: Sequence[Stack]) -> str:
     """The stacks as text: threads with the same one together, of bounded length."""
     together: dict[tuple[Frame, ...], list[str]] = {}
     for stack in stacks:
         together.setdefault(stack.frames, []).append(stack.thread)
-    lines = []
+    text = []
     for frames, threads in list(together.items())[:MOST_STACKS]:
-        more = f" and {len(threads) - MOST_STACKS} more" if len(threads) > MOST_STACKS else ""
-        lines.append(f"{', '.join(threads[:MOST_STACKS])}{more} (innermost call first):")
-        lines += [f"  {frame.place}" for frame in frames[:MOST_FRAMES]]
+        text.append(f"{counted(threads)} (innermost call first):")
+        text += [f"  {frame.place}" for frame in frames[:MOST_FRAMES]]
         if len(frames) > MOST_FRAMES:
-            lines.append(f"  and {len(frames) - MOST_FRAMES} more calls")
+            text.append(f"  and {len(frames) - MOST_FRAMES} more calls")
     if len(together) > MOST_STACKS:
-        lines.append(f"and {len(together) - MOST_STACKS} more stacks")
-    return "\n".join(lines)
+        text.append(f"and {len(together) - MOST_STACKS} more stacks")
+    return "\n".join(text)

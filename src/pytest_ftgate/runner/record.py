@@ -36,7 +36,7 @@ class LaunchRecord:
         if kind not in (MEASURED, HOLD):
             return
         self.iterations.append(iteration)
-        if "begin_ns" in reports[0]:  # a program's runs do not say when they began
+        if reports and "begin_ns" in reports[0]:  # a program's runs do not say when they began; a server has none
             self.spans.append((min(each["begin_ns"] for each in reports), max(each["end_ns"] for each in reports)))
         for report in reports:
             for name, n in report["counters"].items():

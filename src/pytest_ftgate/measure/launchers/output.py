@@ -106,7 +106,12 @@ def left_behind(mark: str, fix: str) -> WorkloadError | None:
 def left_error(left: Sequence[str], fix: str = "") -> WorkloadError:
     """The error of a launch that left these processes behind."""
     reason = f"left {len(left)} process{'es' if len(left) > 1 else ''} behind"
-    return WorkloadError(reason=reason, detail="\n".join(filter(None, (*left, fix))))
+    alike: dict[str, list[str]] = {}
+    for each in left:
+        pid, _, words = each.partition(": ")
+        alike.setdefault(words, []).append(pid)
+    shown = [f"{pids[0]}{f' and {len(pids) - 1} more' * (len(pids) > 1)}: {words}" for words, pids in alike.items()]
+    return WorkloadError(reason=reason, detail="\n".join(filter(None, (*shown, fix))))
 
 
 def shortly(error: BaseException) -> str:

@@ -418,7 +418,7 @@ class WorkloadHandle:
         found = self._stacks([])
         if stacks.awaits_threads(found):
             held = stacks.at_work(found)
-            named = ", ".join(f"{stack.thread} at {stack.line}" if stack.line else stack.thread for stack in held)
+            named = stacks.lines(held)
             reason = f"its process did not end within {THREADS_S:g} s: a thread of the workload still runs"
             text = "\n".join((stacks.shown(held), THREADS_FIX))
             raise self.process.failure(f"{reason} ({named})" if named else reason, last=text)

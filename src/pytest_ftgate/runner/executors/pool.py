@@ -8,6 +8,7 @@ from time import process_time_ns
 from .. import loading
 from ..clock import ended_cpu_ns, now_ns
 from ..gil import gil_enabled
+from ..protocol import Failure
 from ..worker import HOLDING, SETUP, TEARDOWN, Order, Worker, run
 from .base import (
     IterationResult,
@@ -118,7 +119,7 @@ class PoolWorkers:
 def make_pool(setup: Setup, shared: Any, context: Any) -> Any:
     """A context manager that gives the cell's `concurrent.futures.Executor`.
 
-    Raises Unsupported where the interpreter has none.
+    Raises Unsupported where the interpreter has none, Failure where a factory returned something else.
     """
     from concurrent import futures
 
@@ -127,7 +128,13 @@ def make_pool(setup: Setup, shared: Any, context: Any) -> Any:
     kind, workers = setup["kind"], setup["workers"]
     state.shared = shared
     if kind == "executor":
-        return loading.factory(setup)(workers)
+        made = loading.factory(setup)(workers)
+        if not hasattr(made, "__enter__"):
+            raise Failure(
+                f"the factory of executor({setup['name']!r}) returned {made!r}: return a concurrent.futures.Executor, "
+                "or a context manager that gives one"
+            )
+        return made
     start: dict[str, Any] = {"initializer": worker.start_pool_worker, "initargs": (setup, shared)}
     if kind == "processes":
         return futures.ProcessPoolExecutor(workers, mp_context=context, **start)
