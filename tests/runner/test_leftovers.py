@@ -185,7 +185,7 @@ def test_a_child_that_keeps_a_tracker_is_named_and_the_tracker_is_not(bench: Ben
     """)
     with pytest.raises(LaunchFailed, match="left 1 process behind") as failed:
         finish(bench, "3.14")
-    assert "pytest_ftgate/runner" in failed.value.error.detail
+    assert "pytest_ftgate.runner" in failed.value.error.detail
     assert "resource_tracker" not in failed.value.error.detail
 
 
