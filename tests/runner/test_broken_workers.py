@@ -145,3 +145,20 @@ def test_figures_that_cannot_be_written_are_the_error(bench: Bench) -> None:
     handle.iteration(MEASURED)
     with pytest.raises(LaunchFailed, match="its figures cannot be written: unmarshallable object"):
         handle.finish()
+
+
+@pytest.mark.parametrize("executor", [THREADS, INTERPRETERS])
+def test_workers_that_would_be_greenlets_are_refused(bench: Bench, executor: Executor) -> None:
+    """They waited in their pipes for each other until the timeout, and without `--ftgate` for ever."""
+    bench.write("""
+        import sys
+        from types import SimpleNamespace
+        sys.modules["gevent.monkey"] = SimpleNamespace(is_module_patched=lambda name: name == "threading")
+
+        @ftgate.compare(threads, interpreters)
+        def test_it(worker): ...
+    """)
+    handle = bench.start(executor)
+    handle.ready()
+    with pytest.raises(LaunchFailed, match=r"has made greenlets of this process.s threads.*use serial or processes"):
+        handle.iteration(COLD)

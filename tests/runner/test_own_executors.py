@@ -84,6 +84,24 @@ def test_a_factory_that_returns_no_executor_is_named(bench: Bench) -> None:
     )
 
 
+def test_processes_of_a_pool_that_find_no_pytest_say_what_to_do(bench: Bench) -> None:
+    """Their test file says `import pytest`, and they have not the stand-in of the measured process."""
+    bench.write(
+        "    import pytest\n"
+        + POOLS
+        + """
+    @ftgate.compare(executor("cluster", cluster, processes=True))
+    def test_it(executor):
+        return list(executor.map(burn, range(4)))
+    """
+    )
+    handle = bench.start(CLUSTER, body="executor")
+    handle.ready()
+    with pytest.raises(LaunchFailed) as failed:
+        handle.iteration(CHECK)
+    assert "add requires=['pytest'], or move what it runs to a module" in failed.value.error.detail
+
+
 @pytest.mark.parametrize("reuse", ["fresh", "pool"])
 def test_a_context_manager_gives_the_pool_and_is_left(bench: Bench, reuse: str) -> None:
     bench.write(

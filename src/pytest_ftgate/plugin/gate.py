@@ -20,6 +20,7 @@ from ..model import Decision, Plan, Report, RowMessage, Verdict
 from ..report import json, terminal
 from ..run.config import RunConfig
 from ..run.session import Session
+from ..runner.executors.base import threads_are_greenlets
 from . import xdist
 from .collection import CELL, default_pair
 from .options import thresholds_of, value_of
@@ -79,6 +80,12 @@ class Run:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Plan the selected cells."""
         planned: Plan = plan.plan_of(item.stash[CELL] for item in session.items if CELL in item.stash)
+        if planned.groups and threads_are_greenlets():
+            raise pytest.UsageError(
+                "gevent.monkey has patched pytest's own process, from which --ftgate measures: call patch_all() where "
+                'the measured code runs, in the body or in @test.setup("launch"), not where a test file or conftest.py '
+                "is imported"
+            )
         self.session.collect(planned)
         self.progress.start(len(planned.groups), value_of(self.config, "time"))
 

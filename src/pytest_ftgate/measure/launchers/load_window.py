@@ -129,9 +129,11 @@ class LoadWindow:
         # A server that is still warming up may break connections: Apache ends processes that are too many for it.
         most = load_generators.MOST_FAILED_WARMING if warming else load_generators.MOST_FAILED
         if output.share_failed > most:
-            kinds = ", ".join(f"{kind} {count}" for kind, count in output.errors.items())
-            requests = output.failed + output.answers
-            raise self._failure(f"{output.failed} of {requests} requests failed under load ({kinds})")
+            kinds = ", ".join(f"{count} by {kind}" for kind, count in output.errors.items())
+            raise self._failure(
+                f"{output.failed} of {output.failed + output.answers} requests failed under load ({kinds}): "
+                "let the test request one, and see its answer"
+            )
         if not output.answers:
             raise self._failure(f"no request was answered within {output.seconds:.3g} s of load; let window= be longer")
         self.server.must_keep_the_gil_off()

@@ -22,6 +22,21 @@ GRACE_S = 1.0
 """After an error in one role: how long to wait for `@test.stop`, and then for the workers that still return."""
 
 
+def threads_are_greenlets() -> bool:
+    """Whether gevent has patched the threads of this process: one that reads a pipe then keeps all others waiting."""
+    monkey = sys.modules.get("gevent.monkey")
+    return monkey is not None and bool(monkey.is_module_patched("threading"))
+
+
+def require_threads() -> None:
+    """Raise Failure where workers that are threads would be greenlets of one thread, and hang."""
+    if threads_are_greenlets():
+        raise Failure(
+            "gevent.monkey has made greenlets of this process's threads, so workers cannot be threads: "
+            "use serial or processes, or call patch_all(thread=False)"
+        )
+
+
 class Observer:
     """Called when all workers are at work, and at a barrier; this one does nothing."""
 

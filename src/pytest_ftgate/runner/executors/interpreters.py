@@ -6,7 +6,7 @@ from threading import Thread
 
 from ..gil import gil_enabled
 from ..worker import explain, place, serve_interpreter, worker_name
-from .base import process_map
+from .base import process_map, require_threads
 from .pipes import Hub, PipeWorkers
 
 TYPE_CHECKING = False
@@ -22,6 +22,7 @@ class InterpreterWorkers(PipeWorkers):
 
         Creating and closing are part of the executor's start-up and join times.
         """
+        require_threads()
         name = worker_name(self.setup, index)
         return Thread(target=self._run, args=(index, hub), name=name, daemon=True if self.setup["roles"] else None)
 
