@@ -32,6 +32,14 @@ def executables() -> dict[str, str]:
 
 
 @pytest.fixture
+def interpreters_on_path(monkeypatch: pytest.MonkeyPatch, executables: dict[str, str]) -> None:
+    """Runs in this environment take the two interpreters by their paths' folders, as a user's would; wide lines."""
+    folders = [str(Path(path).parent) for path in executables.values()]
+    monkeypatch.setenv("PATH", ":".join(dict.fromkeys(folders)), prepend=":")
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+@pytest.fixture
 def bench(tmp_path: Path, executables: dict[str, str]) -> Iterator[Bench]:
     """A bench whose launches are all ended with the test."""
     made = Bench(tmp_path, executables)

@@ -65,11 +65,8 @@ class Project:
 
 
 @pytest.fixture
-def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, executables: dict[str, str]) -> Project:
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, interpreters_on_path: None) -> Project:
     """A project whose runs take the two interpreters by their paths' folders, as a user's would."""
-    folders = [str(Path(path).parent) for path in executables.values()]
-    monkeypatch.setenv("PATH", ":".join(dict.fromkeys(folders)), prepend=":")
-    monkeypatch.setenv("COLUMNS", "200")
     for name in ("FTGATE_PYTHON", "FTGATE_TIME", "PYTEST_ADDOPTS"):
         monkeypatch.delenv(name, raising=False)
     return Project(pytester)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -34,10 +33,7 @@ WORKLOADS = """
 
 
 @pytest.fixture
-def example(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, executables: dict[str, str]) -> Example:
-    folders = [str(Path(path).parent) for path in executables.values()]
-    monkeypatch.setenv("PATH", ":".join(dict.fromkeys(folders)), prepend=":")
-    monkeypatch.setenv("COLUMNS", "200")
+def example(pytester: pytest.Pytester, interpreters_on_path: None) -> Example:
     return Example(pytester, {"pytest.ini": "[pytest]\n", "test_a.py": WORKLOADS})
 
 

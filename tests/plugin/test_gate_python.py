@@ -18,10 +18,7 @@ WORKLOAD = """
 
 
 @pytest.fixture
-def example(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, executables: dict[str, str]) -> Example:
-    folders = [str(Path(path).parent) for path in executables.values()]
-    monkeypatch.setenv("PATH", ":".join(dict.fromkeys(folders)), prepend=":")
-    monkeypatch.setenv("COLUMNS", "200")
+def example(pytester: pytest.Pytester, interpreters_on_path: None) -> Example:
     return Example(pytester, {"pytest.ini": "[pytest]\n", "test_a.py": WORKLOAD})
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from pathlib import Path
 
 import pytest
 from example import Example
@@ -74,10 +73,7 @@ class Project:
 
 
 @pytest.fixture
-def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, executables: dict[str, str]) -> Project:
-    folders = [str(Path(path).parent) for path in executables.values()]
-    monkeypatch.setenv("PATH", ":".join(dict.fromkeys(folders)), prepend=":")
-    monkeypatch.setenv("COLUMNS", "200")
+def project(pytester: pytest.Pytester, interpreters_on_path: None) -> Project:
     return Project(pytester)
 
 
