@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from fractions import Fraction
 
 import pytest
@@ -102,6 +103,14 @@ def test_what_is_no_disagreement_ends_the_test_at_once() -> None:
 def test_the_machine_is_asked_where_no_monitor_is_given() -> None:
     with pytest.raises((AssertionError, pytest.skip.Exception), match=r"refuted: 0 of 8 samples agreed"):
         confirm(Script("n"))
+
+
+def test_dear_samples_may_decide_sooner_at_a_larger_error() -> None:
+    for answers, taken in (("y", 1), ("n", 4)):
+        script = Script(answers)
+        with contextlib.suppress(AssertionError):
+            confirm(script, decisive=10, monitor=lambda: QUIET)
+        assert script.taken == taken
 
 
 def test_a_figure_and_a_whole_test_are_samples_too() -> None:

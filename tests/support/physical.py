@@ -16,7 +16,9 @@ refute. The exact outcome of at most `TRIES` samples, of which each agrees with 
     0.5    98.9 %      0.65 %     0.48 %      6.4
     0.9    100 %       1e-8       3e-14       2.4
 
-A sample may also raise Inconclusive: it counts as a try alone.
+Where one sample shows many truths at once and takes half a minute, such as a run of an example in which all of its
+contracts hold, a test may ask for less: with `decisive=10` one that agrees confirms, four that disagree refute. A
+sample may also raise Inconclusive: it counts as a try alone.
 
 A test that is undecided when tries or time run out is skipped, and so is one that is refuted while other processes took
 more of the machine than the gate accepts for a regression. The reason of the skip gives the figures.
@@ -51,17 +53,18 @@ class Inconclusive(Exception):
     """This sample tells nothing of the truth; the message says why."""
 
 
-def judge(agreed: int, disagreed: int) -> Judged:
+def judge(agreed: int, disagreed: int, decisive: int = DECISIVE) -> Judged:
     """What so many samples that agree with the truth, and so many that do not, say of it."""
     ratio = (LEAST_IF_TRUE / MOST_IF_FALSE) ** agreed * ((1 - LEAST_IF_TRUE) / (1 - MOST_IF_FALSE)) ** disagreed
-    if ratio >= DECISIVE:
+    if ratio >= decisive:
         return "confirmed"
-    return "refuted" if ratio * DECISIVE <= 1 else "undecided"
+    return "refuted" if ratio * decisive <= 1 else "undecided"
 
 
 def confirm(
     sample: Callable[[], object],
     *,
+    decisive: int = DECISIVE,
     tries: int = TRIES,
     longest_s: float = LONGEST_S,
     clock: Callable[[], float] = time.monotonic,
@@ -85,7 +88,7 @@ def confirm(
             untold.append(f"inconclusive: {error}")
         except AssertionError as error:
             disagreements.append(str(error) or type(error).__name__)
-        judged = judge(agreed, len(disagreements))
+        judged = judge(agreed, len(disagreements), decisive)
     if judged == "confirmed":
         return
     conditions = monitor()
