@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as stdlib_json
 import math
+import random
 import re
 from typing import Any
 
@@ -16,6 +17,7 @@ from values import entry, held, probed, sample_of, timed
 
 from golden import check_golden
 from pytest_ftgate.errors import FtgateError
+from pytest_ftgate.judge import figures
 from pytest_ftgate.model import (
     Decision,
     Expected,
@@ -453,6 +455,48 @@ def test_lines_of_one_cell() -> None:
     assert text.startswith("  regressed: 3.14-fork-w8\n")
     passed = report_by_hand.tokenise().rows[0]
     assert terminal.verdict_lines(passed, width=80, color=False, unicode=True) == ""
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_table_diff_and_accept_print_the_same_figures(seed: int) -> None:
+    draw = random.Random(seed)
+    rounds = range(draw.randint(1, 7))
+
+    def launches(scale: float) -> list[Launch]:
+        def walls() -> list[int]:  # now and then the machine is much slower
+            slow = draw.choice((1, 1, 1, 3))
+            return [round(scale * slow * draw.lognormvariate(0, 0.2)) for _ in range(5)]
+
+        return [timed(number, walls()) for number in rounds]
+
+    sample = sample_of(
+        launches(9e6),
+        control=launches(4e6),
+        single=launches(2e7),
+        memory=[held(number, *(round(2e7 * draw.lognormvariate(0, 0.1)) for _ in range(3))) for number in rounds],
+        locks=[probed(number, draw.random()) for number in rounds],
+    )
+    row = Row(
+        cell=sample.cell,
+        verdict=Verdict(decision=Decision.PASSED),
+        figures=figures.figures(sample, reference=sample),
+        sample=sample,
+    )
+    old = entry(sample_of(launches(9e6), memory=[held(1, 10_000_000)]))
+    difference = Difference(nodeid=row.cell.nodeid, decision=Decision.PASSED, old=old, new=sample)
+    table = shown(one_table(row), 300, verbosity=1)
+    compared = render_diff([difference])
+    (accepted,) = update_lines([Update(nodeid=row.cell.nodeid, action="record", reason="", new=sample)])
+    stored = render_diff([Difference(nodeid=row.cell.nodeid, decision=Decision.PASSED, old=entry(sample))])
+    labelled = next(line for line in table.splitlines() if line.startswith(f"  {row.cell.label}"))
+    figures_of = accepted.removesuffix(" (new)").partition(": ")[2].split(", ")
+    printed = {name: text for each in figures_of for name, text in re.findall(r"^([A-Za-z ]+) ([\d.].*)$", each)}
+    assert set(printed) == {"wall", "to control", "USS", "lock wait", "scaling"}
+    for name, text in printed.items():
+        there = table if name == "to control" else labelled
+        assert f" {text} " in there, name
+        assert f"{text} " in compared, name
+        assert f" {text} " in stored, name
 
 
 # ---- beneath a row
