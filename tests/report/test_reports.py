@@ -325,7 +325,7 @@ def test_levels_that_differ_leave_the_heading_without_one() -> None:
 def test_regressed_cell_says_what_by_how_much_and_how_to_rerun_it() -> None:
     text = shown(report_by_hand.report())
     block = text.partition("  regressed: 3.14-fork-w8\n")[2].partition("  regressed:")[0]
-    assert "wall time  3.12 ms, +31.2 % (99.2 % CI +28.1 % to +34.3 %), p = 0.00016" in block
+    assert "wall time  3.12 ms, +31.2 % (99.2 % CI +28.1 % to +34.3 %)\n" in block
     assert "USS" not in block
     assert "against    the baseline's commit (1a2b3c4d5e)\n" in block
     assert "judged by  paired launches (it missed its baseline" in block
@@ -759,18 +759,62 @@ def test_phrases_are_broken_between_parts() -> None:
 # ---- findings of shares and scaling
 
 
+def undecided(metric: str, more: int | None) -> MetricVerdict:
+    settles = f"about {more} more pairs would settle it" if more else "try a quieter machine"
+    return MetricVerdict(
+        metric=metric,
+        decision=Decision.INCONCLUSIVE,
+        ratio=interval(1.03, 0.98, 1.08),
+        p_fail=0.8,
+        p_pass=0.3,
+        reason=f"-2 % .. +8 % is not surely below +5 %, nor above +2 %; {settles}",
+        launches=3,
+        more=more,
+        detectable=0.2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "settles"),
+    [(14, "about 14 more launches would settle it"), (None, "-2 % .. +8 % is not surely below +5 %")],
+)
+def test_an_open_cell_has_one_figure_and_what_settles_it_unless_all_is_asked_for(
+    more: int | None, settles: str
+) -> None:
+    left = tuple(undecided(metric, more and more - number) for number, metric in enumerate(("wall", "tail", "uss")))
+    measured = row(verdict=Verdict(decision=Decision.INCONCLUSIVE, metrics=left, basis="stored", why="because"))
+    text = terminal.verdict_lines(measured, width=100, color=False, unicode=True)
+    assert text.splitlines()[1] == "      wall time  +3.0 % (95 % CI -2.0 % to +8.0 %); tail and USS too (-v)"
+    assert settles in text
+    assert len(text.splitlines()) <= 4
+    assert "p = " not in text
+    everything = terminal.verdict_lines(measured, width=100, color=False, unicode=True, verbosity=1)
+    assert everything.count("p = 0.8") == 3
+    assert "judged by  the stored launches (because)" in shown(one_table(measured))
+
+
+def test_an_interval_of_nearly_everything_is_unknown() -> None:
+    wide, wider = interval(1.0, 0.4, 4.0), interval(1.0, 0.3, 43.97)
+    assert units.change_and_ends(wide) == "0.0 % (95 % CI -60.0 % to +300 %)"
+    assert units.change_and_ends(wider) == "0.0 % (95 % CI unknown)"
+    assert units.points_and_ends(interval(0.1, -0.5, 0.5)) == "+10.0 points (95 % CI unknown)"
+    assert units.half_width(wider) == units.time_ends(wider) == units.ratio_ends(wider) == "unknown"
+    assert "[unknown] of 8" in detail_lines(verbosity=1, scaling=wider)
+
+
 def test_share_changes_by_points_and_scaling_by_percent() -> None:
     eight = report_by_hand.cache().rows[1]
     text = terminal.verdict_lines(eight, width=100, color=False, unicode=True)
-    assert "  lock wait  31.2 %, +4.1 points (99.2 % CI +2.0 to +6.2), p = 0.00018\n" in text
-    assert "  scaling    1.72x, -12.3 % (99.2 % CI -15.3 % to -9.3 %), p = 0.0003\n" in text
+    assert "  lock wait  31.2 %, +4.1 points (99.2 % CI +2.0 to +6.2)\n" in text
+    assert "  scaling    1.72x, -12.3 % (99.2 % CI -15.3 % to -9.3 %)\n" in text
 
 
 def test_refused_verdict_gives_its_reason_with_the_figure() -> None:
     refused = MetricVerdict(metric=Metric.LOCK_WAIT, decision=Decision.INCONCLUSIVE, reason="the probe cost 1.31x")
     verdict = Verdict(decision=Decision.INCONCLUSIVE, metrics=(refused,), reason=f"lock_wait_share: {refused.reason}")
     measured = row(verdict=verdict, figures=Figures(lock_wait_share=0.4))
-    assert "      lock wait  40.0 %\n                 the probe cost 1.31x\n" in shown(one_table(measured))
+    assert "      lock wait  the probe cost 1.31x\n" in shown(one_table(measured))
+    assert "      lock wait  40.0 %\n                 the probe cost 1.31x\n" in shown(one_table(measured), verbosity=1)
     assert "      lock wait  the probe cost 1.31x\n" in shown(one_table(row(verdict=verdict)))
 
 
