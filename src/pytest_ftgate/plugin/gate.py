@@ -110,9 +110,9 @@ class Run:
             self.progress.clear()
         item.stash[ROW_MESSAGE] = message
         row = message.row
-        text = (
-            terminal.verdict_lines(row, width=100, color=False, unicode=True, verbosity=1).strip() or row.verdict.reason
-        )
+        verbosity = 1 if row.verdict.decision is Decision.ERROR else max(0, self.config.get_verbosity())
+        lines = terminal.verdict_lines(row, width=100, color=False, unicode=True, verbosity=verbosity)
+        text = lines.strip() or row.verdict.reason
         if row.verdict.decision in self.failing:
             pytest.fail(text, pytrace=False)
         if row.verdict.decision is Decision.XFAILED:
