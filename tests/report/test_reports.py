@@ -36,7 +36,7 @@ from pytest_ftgate.model import (
     WaitFigures,
     WorkloadError,
 )
-from pytest_ftgate.report import json, lines, terminal, units
+from pytest_ftgate.report import headlines, json, lines, terminal, units
 from pytest_ftgate.report.baselines import render_diff, update_lines
 from pytest_ftgate.report.details import detail_lines as block_of
 from pytest_ftgate.report.lines import Style, phrases, shortened
@@ -380,17 +380,16 @@ def test_reason_that_a_metric_gives_is_said_once() -> None:
     assert "      other fingerprint\n" in shown(one_table(row(verdict=bare)))
 
 
-def test_error_shows_the_last_lines_without_their_escapes() -> None:
+def test_error_has_one_line_for_all_its_cells_and_refers_to_its_output() -> None:
     said = "\n".join(f"line {number}" for number in range(30)) + "\n\x1b[31mred\x1b[0m\x07 \x1b]0;title\x07end\r\n"
-    fallen = row(decision=Decision.ERROR, error=WorkloadError(reason="exited\nwith 3", detail=said))
-    text = shown(one_table(fallen))
-    assert "exited with 3" in text
-    assert "│ red end\n" in text
-    assert "\x1b" not in text
-    assert "line 18" not in text
-    assert "line 19" in text
-    assert "(19 more lines: -v)" in text
-    assert "line 0\n" in shown(one_table(fallen), verbosity=1)
+    fallen = [
+        row(word, Decision.ERROR, error=WorkloadError(reason="exited\nwith 3", detail=said))
+        for word in ("fork", "tasks")
+    ]
+    text = shown(one_table(*fallen))
+    assert "  error: 3.14t-fork-w8, 3.14t-tasks-w8\n      exited with 3 (see FAILURES)\n" in text
+    assert "line" not in text
+    assert headlines.failure_text(fallen[0]).endswith("line 29\nred end")
 
 
 def test_error_is_found_in_the_sample_and_the_verdict() -> None:
