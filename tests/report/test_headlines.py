@@ -94,6 +94,13 @@ def test_an_error_is_the_same_where_the_same_calls_raised_it() -> None:
     assert origin(WorkloadError(reason="hung")) is None
 
 
+def test_a_line_of_a_checkout_is_that_of_the_project() -> None:
+    there = TRACE.replace("/work/", "/work/.ftgate/worktrees/a7c28424a36a/tests/")
+    error = msgspec.structs.replace(MISSING, detail=there)
+    assert origin(error) == ("tests/t.py", 8)
+    assert '  File "tests/t.py", line 8, in test\n' in failure_text(failed(error, None))
+
+
 def failed(error: WorkloadError | None, reference: Sample | None, **fields: object) -> Row:
     of = Sample(cell=CELL, interpreter=report_by_hand.GIL, key="k", error=error, reference=reference, begun=4)
     verdict = Verdict(decision=Decision.ERROR, reason=error.reason if error else "")
@@ -122,7 +129,7 @@ MOVED = WorkloadError(reason="raised KeyError: 3", detail=TRACE.replace('/work/t
 def test_whose_error_it_is(reference: Sample | None, text: str) -> None:
     row = failed(MISSING, reference)
     assert whose(row) == text
-    assert headline(row) == "KeyError: 'missing'" + (", the reference has it, too" if "it is not" in text else "")
+    assert headline(row) == "KeyError: 'missing'" + (" (the reference, too)" if "it is not" in text else "")
     assert failure_text(row) == "\n".join(filter(None, ["worker 3:", TRACE.rstrip(), text]))
 
 

@@ -37,7 +37,8 @@ class Failures:
                 self._first[key] = report
                 return
             self._others.setdefault(self._first[key].nodeid, []).append(report.nodeid)
-        report.__dict__["_pdbshown"] = True  # pytest's mark of a report that has been shown
+        if row.verdict.decision is not Decision.XPASSED:
+            report.__dict__["_pdbshown"] = True  # pytest's mark of a report that has been shown
 
     def finish(self, width: int) -> None:
         """Say of each error that is shown in which other cells it is the same."""

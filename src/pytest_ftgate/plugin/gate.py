@@ -118,7 +118,8 @@ class Run:
         if row.verdict.decision is Decision.XFAILED:
             pytest.xfail(terminal.known_text(row.verdict))
         if _is_strict(row.verdict):
-            pytest.fail(f"[XPASS(strict)] {terminal.known_text(row.verdict)}", pytrace=False)
+            item.stash[HEADLINE] = f"[XPASS(strict)] {terminal.known_text(row.verdict)}"
+            pytest.fail(item.stash[HEADLINE], pytrace=False)
         if row.verdict.decision is Decision.UNSUPPORTED:
             pytest.skip(row.verdict.reason)
 

@@ -13,6 +13,8 @@ from .lines import plain
 
 RAISED = re.compile(r"(?:^|.*[:,] )raised (\w+)(?:: (.*))?", re.DOTALL)
 FRAME = re.compile(r'^\s*File "(.+?)", line (\d+), in (.+)$', re.MULTILINE)
+CHECKOUT = re.compile(r'[^"\n]*/\.ftgate/worktrees/[^/"\n]+/')
+"""The folder of a checkout in a traceback: the user's own file has the same place in the project."""
 COMMIT_DIGITS = 10
 
 
@@ -23,7 +25,7 @@ def headline(row: Row, *, unicode: bool = True) -> str:
     """
     verdict = row.verdict
     if verdict.decision is Decision.ERROR:
-        too = ", the reference has it, too" if _same_there(row) else ""
+        too = " (the reference, too)" if _same_there(row) else ""
         return f"{exception(error_of(row))}{too}"
     deciding = [each for each in verdict.metrics if each.decision is verdict.decision]
     texts = [_contract(each) if each.contract else _change(each, row, unicode) for each in deciding]
@@ -93,7 +95,7 @@ def exception(error: WorkloadError) -> str:
 def origin(error: WorkloadError) -> tuple[str, int] | None:
     """File and line that raised; None where that is unknown."""
     frames = FRAME.findall(error.detail)
-    return (frames[-1][0], int(frames[-1][1])) if frames else None
+    return (CHECKOUT.sub("", frames[-1][0]), int(frames[-1][1])) if frames else None
 
 
 def same_error(error: WorkloadError) -> tuple[object, ...]:
@@ -111,7 +113,7 @@ def failure_text(row: Row) -> str:
     raised = RAISED.fullmatch(error.reason)
     where = error.reason.partition("raised ")[0].rstrip() if raised is not None and error.detail else error.reason
     lines = [where] if where else []
-    lines += plain(error.detail).rstrip().splitlines()
+    lines += CHECKOUT.sub("", plain(error.detail)).rstrip().splitlines()
     if blame := whose(row):
         lines += [blame]
     if raised is not None and raised[1] == "AssertionError":

@@ -18,6 +18,7 @@ from ..model import (
     Metric,
     MetricVerdict,
     Report,
+    Reuse,
     Row,
     Table,
     Verdict,
@@ -61,6 +62,8 @@ BASES = {
     "paired": "paired launches",
 }
 FAILED = (Decision.REGRESSED, Decision.SUSPECT, Decision.ERROR)
+START_SHARE = 0.9
+"""The share of start and join in the time from which a report says how to leave them out."""
 FEW_CELLS = 4
 """Of more cells the report gives the range of what they would have found."""
 WORST_FIRST = (
@@ -238,6 +241,7 @@ def _table(table: Table, style: Style) -> list[str]:
         ("unchanged", _unchanged(table)),
         ("passed by", _passed_by(table, style)),
         ("power", _power(table)),
+        ("hint", _hints(table)),
         ("machine", _remarks(table)),
     )
     remarks = [
@@ -289,6 +293,23 @@ def _power(table: Table) -> list[str]:
         low, high = (_whole(bound(found.values())) for bound in (min, max))
         changes = low if low == high else f"{low} to {high}"
     return [f"would have found a wall time of {changes} in 4 of 5 runs"]
+
+
+def _hints(table: Table) -> list[str]:
+    """How to measure a body that is short beside the start and the end of its workers."""
+    shares: dict[Reuse, dict[str, float]] = {}
+    for row in table.rows:
+        start, work, join = row.figures.start_ns, row.figures.work_ns, row.figures.join_ns
+        if row.sample is None or row.sample.duration_s or start is None or work is None or join is None:
+            continue
+        if (start + join) >= START_SHARE * (start + work + join) > 0:
+            shares.setdefault(row.sample.reuse, {})[row.cell.label] = (start + join) / (start + work + join)
+    hints = {}
+    for reuse, found in shares.items():
+        more = "" if len(found) == 1 else " or more"
+        fix = 'reuse="pool" or duration=' if reuse == "fresh" else "duration="
+        hints[f"{units.whole_share(min(found.values()))}{more} of the time is start and join: use {fix}"] = [*found]
+    return _with_cells(hints, table)
 
 
 def _whole(fraction: float) -> str:
