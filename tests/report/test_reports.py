@@ -69,6 +69,30 @@ def shown(report: Report, width: int = 100, **options: Any) -> str:
     return terminal.render(report, **{"width": width, "color": False, "unicode": True, **options})
 
 
+def timed_row(word: str, start_ns: float, work_ns: float, join_ns: float, **fields: Any) -> Row:
+    of = cell("t.py::test", "3.14t", word, 8)
+    there = Sample(cell=of, interpreter=report_by_hand.GIL, key="k", **fields)
+    return row(word, sample=there, figures=Figures(start_ns=start_ns, work_ns=work_ns, join_ns=join_ns))
+
+
+def test_a_body_that_is_short_beside_the_start_of_its_workers_has_a_hint() -> None:
+    rows = [timed_row("threads", 700, 10, 290), timed_row("fork", 960, 40, 0), timed_row("spawn", 300, 500, 200)]
+    text = shown(one_table(*rows), 200)
+    assert (
+        "  hint       96 % or more of the time of 3.14t-threads-w8, 3.14t-fork-w8 is start and join: "
+        'use reuse="pool" or duration=\n'
+    ) in text
+    assert "99 % of the time is start and join: use duration=" in shown(
+        one_table(timed_row("threads", 700, 10, 290, reuse="pool")), 200
+    )
+    quiet = [
+        timed_row("threads", 890, 110, 0),
+        timed_row("fork", 0, 0, 0),
+        timed_row("spawn", 99, 1, 0, duration_s=1.0),
+    ]
+    assert "hint" not in shown(one_table(*quiet))
+
+
 # ---- units
 
 

@@ -53,7 +53,7 @@ def summary(keywords: Iterable[str]) -> str:
     others = sorted(target for target in targets if target not in here)
     if not others:
         return ""
-    return f"ftgate: each body ran once on CPython {here[-1]}, not on {' and '.join(others)}: measure with --ftgate"
+    return f"ftgate: plain run on CPython {here[-1]}, not on {' and '.join(others)}; --ftgate uses them"
 
 
 def run_once(spec: Spec, cell: Cell) -> None:

@@ -304,12 +304,13 @@ def _hints(table: Table) -> list[str]:
             continue
         if (start + join) >= START_SHARE * (start + work + join) > 0:
             shares.setdefault(row.sample.reuse, {})[row.cell.label] = (start + join) / (start + work + join)
-    hints = {}
+    hints = []
     for reuse, found in shares.items():
-        more = "" if len(found) == 1 else " or more"
+        share = units.whole_share(min(found.values())) + ("" if len(found) == 1 else " or more")
+        of = "the time" if len(found) == len(table.rows) else f"the time of {', '.join(found)}"
         fix = 'reuse="pool" or duration=' if reuse == "fresh" else "duration="
-        hints[f"{units.whole_share(min(found.values()))}{more} of the time is start and join: use {fix}"] = [*found]
-    return _with_cells(hints, table)
+        hints.append(f"{share} of {of} is start and join: use {fix}")
+    return hints
 
 
 def _whole(fraction: float) -> str:
