@@ -1,5 +1,8 @@
 """Declarations of roles, commands and servers: what they become, and what is said of wrong ones."""
 
+# Type checkers refuse what is refused here.
+# mypy: disable-error-code="arg-type, call-arg, list-item, dict-item"
+
 from __future__ import annotations
 
 from collections.abc import Callable
