@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import time
@@ -663,8 +662,7 @@ def test_a_launch_ends_when_its_controller_is_gone(bench: Bench) -> None:
     handle.ready()
     handle.iteration(COLD)
     there = processes.marked(handle.mark)
-    os.close(handle.channel.writer)
-    handle.channel.writer = os.open(os.devnull, os.O_WRONLY)
+    handle.channel.writer.close()
     gone, alive = psutil.wait_procs(there, timeout=10)
     assert len(gone) == 3
     assert not alive
