@@ -288,7 +288,12 @@ def test_the_target_sees_a_stub_of_pytest(bench: Bench) -> None:
 
 @pytest.mark.parametrize(
     ("executor", "own"),
-    [(SERIAL, ["serial"]), (THREADS, ["pipes", "threads"]), (FORK, ["pipes", "processes"]), (TASKS, ["tasks"])],
+    [
+        (SERIAL, ["main_thread", "serial"]),
+        (THREADS, ["pipes", "threads"]),
+        (FORK, ["pipes", "processes"]),
+        (TASKS, ["main_thread", "tasks"]),
+    ],
     ids=lambda value: value.label if isinstance(value, Executor) else "",
 )
 def test_a_cell_loads_its_own_executor_only(bench: Bench, executor: Executor, own: list[str]) -> None:
