@@ -6,7 +6,12 @@
 from __future__ import annotations
 
 import inspect
+import json as stdlib_json
+import re
+from collections import OrderedDict
 from collections.abc import Callable
+from enum import Enum
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,6 +23,7 @@ from pytest_ftgate.declare.declaration import param_of, spec_of
 from pytest_ftgate.declare.executors import default_method
 from pytest_ftgate.declare.reader import DeclarationError
 from pytest_ftgate.model import Decision, Executor, Expectation, Metric, Requirement, Source, Spec, Threshold
+from pytest_ftgate.runner import loading
 from pytest_ftgate.runner.api import Declaration
 
 SOURCE = Source(path="/project/test_a.py", line=3, module="test_a", qualname="test_it")
@@ -150,6 +156,66 @@ def test_plain_parameters_are_sent_as_literals(value: Any) -> None:
     assert (type(namespace["back"]), namespace["back"]) == (type(value), value)
 
 
+class Color(Enum):
+    RED = 1
+
+
+class Named:
+    class Inner: ...
+
+    @classmethod
+    def make(cls) -> Named:
+        return cls()
+
+    def method(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        (dict, "builtins:dict"),
+        (len, "builtins:len"),
+        (OrderedDict, "collections:OrderedDict"),
+        (str.upper, "builtins:str.upper"),
+        (dict.fromkeys, "builtins:dict.fromkeys"),
+        (Named.Inner, f"{__name__}:Named.Inner"),
+        (Named.make, f"{__name__}:Named.make"),
+        (Named.method, f"{__name__}:Named.method"),
+        (stdlib_json, "json:"),
+    ],
+)
+def test_what_can_be_imported_is_sent_by_its_name(value: Any, name: str) -> None:
+    found = param_of(declared(threads, function=_with("n")), SOURCE, "n", value)
+    assert found.literal == name
+    assert loading.literals({"n": found.literal}) == {"n": value}
+
+
+def test_a_text_that_looks_like_a_name_stays_a_text() -> None:
+    found = param_of(declared(threads, function=_with("n")), SOURCE, "n", "json:loads")
+    assert loading.literals({"n": found.literal}) == {"n": "json:loads"}
+
+
+def _local() -> Any:
+    class Local: ...
+
+    return Local
+
+
+@pytest.mark.parametrize(
+    ("value", "fix"),
+    [
+        (lambda: 1, "a lambda has no name: define a function in a module and pass that"),
+        (_local(), "_local.<locals>.Local is local to a function: define it in a module"),
+        (Named().method, "and make the object in the body"),
+        (partial(len), "and make the object in the body"),
+    ],
+)
+def test_what_cannot_be_imported_is_refused_with_a_fix(value: Any, fix: str) -> None:
+    with pytest.raises(DeclarationError, match=re.escape(fix)) as refused:
+        param_of(declared(threads, function=_with("n")), SOURCE, "n", value)
+    assert str(refused.value).startswith(f"{SOURCE.path}:1: ")
+
+
 class Liar:
     def __repr__(self) -> str:
         return "1"
@@ -157,7 +223,7 @@ class Liar:
 
 @pytest.mark.parametrize(
     "value",
-    [float("nan"), float("inf"), object(), len, int, [object()], Liar(), {"x": float("nan")}, frozenset({1}), range(3)],
+    [float("nan"), float("inf"), object(), [len], Liar(), {"x": float("nan")}, frozenset({1}), range(3), Color.RED],
 )
 def test_other_parameters_cannot_be_sent(value: Any) -> None:
     with pytest.raises(

@@ -140,6 +140,7 @@ class RunContext:
             settled=settled,
             reference=cell_run.is_reference,
         )
+        cell_run.begun += role == "own"
         return RunningLaunch(cell_run, request, self.launcher.start(request))
 
     @contextlib.contextmanager
