@@ -20,7 +20,8 @@ from pytest_ftgate.pythons import run_uv
 
 ROOT = Path(__file__).parents[2]
 CONTROLLERS = ("3.11", "3.12", "3.13", "3.14", "3.14t")
-DEMO = ("ftgate", "demo", "--time", "30s")
+DEMO_TIMES = ("30s", "2m")
+"""The second one where a busy machine did not end a round in the first."""
 SHORT = ("--ftgate-launches", "3", "--ftgate-test-time", "20s")
 TEST = """
 from pytest_ftgate import Worker, ftgate, threads
@@ -94,6 +95,15 @@ def steps(programs: Path, folder: Path) -> Iterator[Step]:
             return
 
 
+def demonstration(programs: Path, folder: Path) -> Step:
+    """`ftgate demo`."""
+    for taken in DEMO_TIMES:
+        step = run("demo", programs, ("ftgate", "demo", "--time", taken), folder, "Summary for this machine", (0,))
+        if "nothing was measured" not in step.error:
+            break
+    return step
+
+
 def run(name: str, programs: Path, words: Sequence[str], cwd: Path, said: str, codes: Sequence[int]) -> Step:
     """Run a program of an environment, outside of ours."""
     ignored = ("FTGATE", "PYTEST", "PYTHON", "VIRTUAL_ENV", "UV_")
@@ -125,14 +135,13 @@ def main() -> int:
                 print(f"{name:6} skipped: there is no such Python here", flush=True)
                 continue
             programs = install(python, wheel, Path(folder) / f"env-{name}")
-            demo = run("demo", programs, DEMO, Path(folder), "Summary for this machine", (0,))
-            done = [demo, *steps(programs, project(Path(folder) / f"project-{name}"))]
+            done = [demonstration(programs, Path(folder)), *steps(programs, project(Path(folder) / f"project-{name}"))]
             failed |= any(step.error for step in done)
             times = ", ".join(f"{step.name} {'FAILED' if step.error else f'{step.seconds:.0f} s'}" for step in done)
             taken = sizes(programs)
             largest = ", ".join(f"{key} {size:.0f}" for key, size in list(taken.items())[:4])
             print(f"{name:6} {times}; {sum(taken.values()):.0f} MB installed ({largest})", flush=True)
-            print("\n".join(step.error for step in done if step.error), end="", flush=True)
+            print("".join(f"{step.error}\n" for step in done if step.error), end="", flush=True)
     return int(failed)
 
 
