@@ -256,17 +256,17 @@ def test_baselines_are_not_taken_for_a_package(folder: Path, files: dict[str, st
         ({"pyproject.toml": PYPROJECT}, None),
         ({"pyproject.toml": PYPROJECT, "uv.lock": ""}, ()),
         ({"pyproject.toml": PYPROJECT + HATCH, "uv.lock": ""}, None),
-        ({"pyproject.toml": PYPROJECT + 'dependencies = ["numpy"]\n', "uv.lock": ""}, ("-r", "pyproject.toml")),
+        ({"pyproject.toml": PYPROJECT + 'dependencies = ["numpy"]\n', "uv.lock": ""}, ("-r pyproject.toml",)),
         (
             {"pyproject.toml": PYPROJECT + 'dependencies = ["numpy"]\n[tool.uv]\npackage = false\n'},
-            ("-r", "pyproject.toml"),
+            ("-r pyproject.toml",),
         ),
-        ({"requirements.txt": "numpy\n"}, ("-r", "requirements.txt")),
+        ({"requirements.txt": "numpy\n"}, "-r requirements.txt"),
         ({"pyproject.toml": PYPROJECT + 'requires-python = "<3.12"\n'}, ()),
         ({}, None),
     ],
 )
-def test_what_is_installed(folder: Path, files: dict[str, str], key: tuple[str, ...] | None) -> None:
+def test_what_is_installed(folder: Path, files: dict[str, str], key: str | tuple[str, ...] | None) -> None:
     lay(folder, files)
     assert init.ini_keys(project.look(folder)).get("ftgate_install") == key
 
