@@ -95,11 +95,11 @@ def test_scenario_1_has_its_shape(tmp_path: Path, executables: dict[str, str]) -
     def sample() -> None:
         assert held(short_run(tmp_path, executables, "-k", cells, OVERHEAD)) == written(OVERHEAD)
 
-    confirm(sample, decisive=100)
+    confirm(sample, decisive=10)
 
 
 def test_scenario_2_has_its_shape(tmp_path: Path, executables: dict[str, str]) -> None:
-    confirm(lambda: has_scenario_2s_shape(short_run(tmp_path, executables, "-k", "w8", SHARED_SET)), decisive=100)
+    confirm(lambda: has_scenario_2s_shape(short_run(tmp_path, executables, "-k", "w8", SHARED_SET)), decisive=10)
 
 
 def has_scenario_2s_shape(report: Report) -> None:

@@ -356,6 +356,9 @@ def _why_open(costs: Comparison, look: Look, evidence: Evidence) -> str:
                 f"not surely enough: {p_value(p, level)}" if p > level else f"of {_counted(pairs(costs), 'pair')} only"
             )
             return f"{span} is {where}, but {lacks}"
+    change = ratio(costs.metric, shift)
+    if change is not None and change.unknown:
+        return f"nearly any change is possible, {stays} {passes} as well as {lies} {fails}"
     return f"{span} is not surely {stays} {passes}, nor {lies} {fails}"
 
 

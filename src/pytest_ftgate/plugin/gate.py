@@ -114,7 +114,7 @@ class Run:
         row = message.row
         if row.verdict.decision in self.failing:
             item.stash[HEADLINE] = headlines.headline(row)
-            pytest.fail(_failure_text(row), pytrace=False)
+            pytest.fail(_failure_text(row, max(0, self.config.get_verbosity())), pytrace=False)
         if row.verdict.decision is Decision.XFAILED:
             pytest.xfail(terminal.known_text(row.verdict))
         if _is_strict(row.verdict):
@@ -225,11 +225,11 @@ HEADLINE = pytest.StashKey[str]()
 """What pytest's summary says of a cell that failed."""
 
 
-def _failure_text(row: Row) -> str:
+def _failure_text(row: Row, verbosity: int) -> str:
     """The text of a failure, as pytest and JUnit show it."""
     if row.verdict.decision is Decision.ERROR:
         return headlines.failure_text(row)
-    text = terminal.verdict_lines(row, width=100, color=False, unicode=True, verbosity=1).strip()
+    text = terminal.verdict_lines(row, width=100, color=False, unicode=True, verbosity=verbosity).strip()
     return text or row.verdict.reason
 
 

@@ -23,6 +23,7 @@ from ..model import (
     Table,
     Verdict,
 )
+from ..text import listed
 from . import headlines, units
 from .details import detail_lines
 from .lines import GAP, Style, entry, plain, wrapped
@@ -239,7 +240,8 @@ def _table(table: Table, style: Style) -> list[str]:
             findings += [line for row in rows for line in _finding(row, style)]
     named = (
         ("unchanged", _unchanged(table)),
-        ("passed by", _passed_by(table, style)),
+        ("passed by", _judged_by(table, Decision.PASSED, style)),
+        ("judged by", _judged_by(table, Decision.INCONCLUSIVE, style)),
         ("power", _power(table)),
         ("hint", _hints(table)),
         ("machine", _remarks(table)),
@@ -250,14 +252,14 @@ def _table(table: Table, style: Style) -> list[str]:
     return [*lines, *([""] if findings or remarks else []), *findings, *remarks]
 
 
-def _passed_by(table: Table, style: Style) -> list[str]:
-    """The basis, and the reason for it, of the passed cells that have no other lines."""
+def _judged_by(table: Table, decision: Decision, style: Style) -> list[str]:
+    """The basis of the cells of a decision that do not name their own, and the reason for it."""
     if style.verbosity > 0:
         return []
     labels: dict[str, list[str]] = {}
     for row in table.rows:
         basis = BASES.get(row.verdict.basis, "")
-        if row.verdict.decision is Decision.PASSED and basis:
+        if row.verdict.decision is decision and basis:
             why = f" ({row.verdict.why})" if row.verdict.why else ""
             labels.setdefault(f"{basis}{why}", []).append(row.cell.label)
     return _with_cells(labels, table)
@@ -413,6 +415,8 @@ def _finding(row: Row, style: Style) -> list[str]:
             return [*_measured(row, style), *_commands(row, style)]
         case Decision.ERROR:
             return _errors([row], style)
+        case Decision.INCONCLUSIVE if style.verbosity <= 0:
+            return _open(row, style)
         case Decision.INCONCLUSIVE | Decision.IMPROVED:
             return _measured(row, style)
         case Decision.UNSUPPORTED:
@@ -442,6 +446,30 @@ def _measured(row: Row, style: Style) -> list[str]:
     return lines + _basis(verdict, style)
 
 
+def _open(row: Row, style: Style) -> list[str]:
+    """An inconclusive cell in few lines: the first open metric, the names of the others, and what would settle them.
+
+    What has no figures, a contract too, says why.
+    """
+    left = [each for each in row.verdict.metrics if each.decision is Decision.INCONCLUSIVE]
+    compared = [each for each in left if each.ratio or each.points]
+    lines = _named(row, style)
+    for each in compared[:1]:
+        others = [metrics.row(other.metric).label for other in compared[1:]]
+        more = f"; {listed(others, 'and')} too (-v)" if others else ""
+        lines += entry(metrics.row(each.metric).label, _metric(each, row, style) + more, style, indent=6, column=11)
+    for each in (each for each in left if each not in compared):
+        told = ": ".join(filter(None, (each.contract, each.reason)))
+        lines += entry(metrics.row(each.metric).label, told, style, indent=6, column=11)
+    settled = [each.more for each in compared if each.more]
+    if len(settled) < len(compared) or not left:
+        reasons = (each.reason for each in compared if not each.more)
+        lines += wrapped(plain(next(reasons, row.verdict.reason)), style, indent=6)
+    elif settled:
+        lines += wrapped(f"about {max(settled)} more launches would settle it", style, indent=6)
+    return lines
+
+
 def _basis(verdict: Verdict, style: Style) -> list[str]:
     """The basis of the verdict, and the reason for it."""
     basis = BASES.get(verdict.basis, "")
@@ -452,11 +480,13 @@ def _basis(verdict: Verdict, style: Style) -> list[str]:
 
 
 def _metric(judged: MetricVerdict, row: Row, style: Style) -> str:
-    """`4.09 ms, +31.2 % (95 % CI +28.1 % to +34.0 %), p = 0.0002`: what it is now and its change.
+    """`4.09 ms, +31.2 % (95 % CI +28.1 % to +34.0 %)`: what it is now and its change; of a contract its text.
 
-    Of a contract its text.
+    With -v also what would have been found, and the p-value.
     """
     parts = [judged.contract or _now(judged.metric, row, style), "" if judged.contract else _change(judged)]
+    if style.verbosity <= 0:  # the reason has what decided
+        return ", ".join(filter(None, parts))
     if judged.detectable is not None and judged.decision in (Decision.PASSED, Decision.INCONCLUSIVE):
         worse = 1 + judged.detectable
         worse = 1 / worse if metrics.is_gain(judged.metric) else worse
@@ -477,12 +507,8 @@ def _now(metric: str, row: Row, style: Style) -> str:
 def _change(judged: MetricVerdict) -> str:
     """The change with its interval: in percent, or in percentage points of a share."""
     if judged.points is not None:
-        return _with_ends(judged.points, units.points, units.signed_points)
-    return _with_ends(judged.ratio, units.change, units.change) if judged.ratio else ""
-
-
-def _with_ends(change: Interval, shown: Callable[[float], str], end: Callable[[float], str]) -> str:
-    return f"{shown(change.value)} ({units.level(change.level)} CI {end(change.low)} to {end(change.high)})"
+        return units.points_and_ends(judged.points)
+    return units.change_and_ends(judged.ratio) if judged.ratio else ""
 
 
 def _commands(row: Row, style: Style) -> list[str]:
