@@ -158,6 +158,11 @@ def test_a_stored_baseline_alone_does_not_tell() -> None:
     assert whose(failed(MISSING, None, paired=beside)).endswith("0 of 2 launches of the reference had this error")
 
 
+def test_a_reason_that_begins_its_own_text_is_said_once() -> None:
+    error = WorkloadError(reason="cannot install it", detail="cannot install it:\n  no such package")
+    assert failure_text(failed(error, None)) == error.detail
+
+
 def test_a_failed_assert_says_how_to_see_it_explained() -> None:
     text = failure_text(failed(WorkloadError(reason="raised AssertionError: assert total == 46"), None))
     assert text.endswith("as a plain test, with pytest's own explanation: pytest 't.py::test[3.14t-threads-w8]'")

@@ -111,7 +111,9 @@ def failure_text(row: Row) -> str:
     """
     error = error_of(row)
     raised = RAISED.fullmatch(error.reason)
-    where = error.reason.partition("raised ")[0].rstrip() if raised is not None and error.detail else error.reason
+    where = "" if error.detail.startswith(error.reason) else error.reason
+    if raised is not None and error.detail:
+        where = error.reason.partition("raised ")[0].rstrip()
     lines = [where] if where else []
     lines += CHECKOUT.sub("", plain(error.detail)).rstrip().splitlines()
     if blame := whose(row):
