@@ -27,13 +27,17 @@ ROLES: dict[LaunchRole, str] = {
 
 
 class PreparedTarget(Struct, frozen=True, kw_only=True):
-    """A target that can run: its description, the python of its environment, and its baseline key."""
+    """A target that can run: its description, the python of its environment, and its baseline key.
+
+    `copies` are the modules of the project that are installed there as copies of its sources.
+    """
 
     interpreter: Interpreter
     python: str
     key: str
     environment: dict[str, str]
     waits_unavailable: str = ""
+    copies: tuple[str, ...] = ()
 
 
 class Reference(Struct, frozen=True, kw_only=True):

@@ -41,6 +41,12 @@ def pytest_configure(config: pytest.Config) -> None:
     check_values(config)
     measuring = value_of(config, "ftgate") or value_of(config, "update") or config.getoption("ftgate_against")
     if measuring and not config.option.collectonly:
+        from ..platforms import unsupported
+
+        if why := unsupported():
+            raise pytest.UsageError(
+                f"--ftgate cannot measure here: {why}. Without --ftgate the tests run as plain tests"
+            )
         from .gate import Run
 
         config.pluginmanager.register(Run(config), RUN)

@@ -221,10 +221,10 @@ class Measurement:
         self.by_nodeid[sample.cell.nodeid] = msgspec.structs.replace(row, verdict=verdict, paired=sample)
 
     def _with_hint(self, phase: Phase, sample: Sample) -> Sample:
-        """The sample with a hint in its error, if a file is missing because git does not have it."""
-        if sample.error is None or phase.pair is None:
+        """The sample with a hint in its error, if a file or an editable install is not what the workload needs."""
+        if sample.error is None:
             return sample
-        hint = self.resources.references.hint(sample.error.detail, phase.pair.changed)
+        hint = self.resources.references.hint(sample.error.detail, None if phase.pair is None else phase.pair.changed)
         if not hint:
             return sample
         error = msgspec.structs.replace(sample.error, detail=f"{sample.error.detail.rstrip()}\n{hint}")
