@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .. import stacks
-from ..launch import LaunchFailed, Request, setup_of
+from ..launch import THREADS_FIX, LaunchFailed, Request, setup_of
 from ..watch.processes import marked
 from .process import Process
-
-THREADS_FIX = 'End it in `@<test>.teardown("launch")`, or make it a daemon thread.'
 
 
 class LaunchErrors:

@@ -26,7 +26,7 @@ from ...runner.reads import READS
 from ...runner.stacks import THREADS_S
 from .. import stacks
 from ..cores import pinned
-from ..launch import CellUnsupported, Held, LaunchFailed, Request, setup_of
+from ..launch import LEFT_FIX, CellUnsupported, Held, LaunchFailed, Request, setup_of
 from ..watch import lock_waits
 from ..watch.memory import barrier_point
 from ..watch.process_map import ProcessMap
@@ -46,8 +46,8 @@ SETTLED = {"MIMALLOC_PURGE_DELAY": "0"}
 """Else the allocator of free-threaded builds keeps freed pages for a while, which hides a leak or looks like one."""
 RUN = "import sys; from pytest_ftgate.runner.main import main; sys.exit(main(sys.argv[1:]))"
 """Not a file or folder: that loads runpy, which counts as memory of the workload, and spawned workers import it."""
+NOT_INHERITED = ("PYTHON", "PYTEST_", "COV_CORE_", "COVERAGE_PROCESS_")
 STARTHOOK = "pytest_ftgate/runner/starthook"
-LEFT_FIX = 'End what the workload starts in `@<test>.teardown("launch")`, or in an exit handler (atexit).'
 
 
 class _Result(msgspec.Struct):
@@ -93,8 +93,11 @@ def launch_environment(request: Request, mark: str, runner: Path, inherited: Map
 
 
 def bare_environment(request: Request, mark: str, inherited: Mapping[str, str]) -> dict[str, str]:
-    """The environment of any launch: no PYTHON* variable of the caller, but a hash seed, padding, the launch's mark."""
-    kept = {name: value for name, value in inherited.items() if not name.startswith(("PYTHON", "PYTEST_"))}
+    """The environment of any launch: no PYTHON* variable of the caller, but a hash seed, padding, the launch's mark.
+
+    Nor those by which coverage.py and pytest-cov (before 7) measure the coverage of child processes, also in a launch.
+    """
+    kept = {name: value for name, value in inherited.items() if not name.startswith(NOT_INHERITED)}
     return {
         **kept,
         **request.environment,
