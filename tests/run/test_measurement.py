@@ -131,8 +131,8 @@ class ScriptedReferences(References):
     def relocated(self, spec: Spec, checkout: git_module.Checkout) -> Spec:
         return msgspec.structs.replace(spec, pythons=(checkout.label,))
 
-    def hint(self, detail: str, checkout: git_module.Checkout) -> str:
-        return self.hinted
+    def hint(self, detail: str, checkout: git_module.Checkout | None) -> str:
+        return self.hinted if checkout else ""
 
 
 class ScriptedStored(StoredBaselines):
