@@ -487,7 +487,7 @@ def test_an_unknown_revision_names_close_ones_or_says_what_is_taken(repo: Path) 
         against(repo, "feature-y")
     for wrong in ("", "-rf", "--all", "zzzzzz", "HEAD:a", "0" * 40, "HEAD~99", "a"):
         with pytest.raises(
-            AgainstError, match="takes a branch, a tag, a commit, merge-base, dist:NAME==VERSION or python:TARGET"
+            AgainstError, match=r"takes a branch, .*dist:NAME==VERSION, dist:PATH\.whl or python:TARGET"
         ):
             against(repo, wrong)
 
@@ -729,6 +729,26 @@ def test_the_version_asked_for_takes_the_place_of_what_a_test_requires(
     assert installs.described(found.reference, requires) == label
     assert installs.steps_of((usual,), tmp_path, found.changed, asked) == ((*usual, *requires),)
     assert installs.described(found.changed, requires) == "as installed"
+
+
+def test_a_wheel_takes_the_place_of_the_project(tmp_path: Path) -> None:
+    write(tmp_path, **{"pyproject.toml": "[project]\nname = 'My.Package'\n"})
+    for build in ("cp314-cp314", "cp314-cp314t"):
+        write(tmp_path, **{f"old__my_package-1.0-{build}-linux_x86_64.whl": ""})
+    pattern = "dist:old/my_package-*.whl"
+    found = worktrees.pair(tmp_path, pattern, tmp_path / ".ftgate")
+    wheel = f"{tmp_path}/old/my_package-*.whl"
+    assert (found.reference.label, found.reference.install) == (pattern.removeprefix("dist:"), (wheel,))
+    assert (found.changed.label, found.changed.install) == ("as installed", ())
+    install = (("build",), ("--no-build-isolation", "-e", ".[fast]"), ("$", "make"))
+    replaced = (("build",), ("--no-build-isolation",), ("$", "make"), (f"{wheel}[fast]",))
+    assert installs.steps_of(install, tmp_path, found.reference) == replaced
+    assert installs.steps_of((("dist/my_package-2.0-py3-none-any.whl",),), tmp_path, found.reference) == ((wheel,),)
+    assert installs.steps_of(install, tmp_path, found.changed) == install
+    release = worktrees.pair(tmp_path, "dist:my-package==1.0", tmp_path / ".ftgate").reference
+    assert installs.steps_of((("-e", "."),), tmp_path, release) == (("my-package==1.0",),)
+    with pytest.raises(AgainstError, match=r"dist:new/x\.whl: .*new/x\.whl is no wheel"):
+        worktrees.pair(tmp_path, "dist:new/x.whl", tmp_path / ".ftgate")
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,9 @@ PYTHON: Final = "python:"
 IN_USE_S: Final = 3600.0
 """A worktree used more recently may be another run's, and stays."""
 FOLDER_DIGITS: Final = 12
-_HOW: Final = f"{OPTION} takes a branch, a tag, a commit, merge-base, dist:NAME==VERSION or python:TARGET"
+_HOW: Final = (
+    f"{OPTION} takes a branch, a tag, a commit, merge-base, dist:NAME==VERSION, dist:PATH.whl or python:TARGET"
+)
 _BASES: Final = ("GITHUB_BASE_REF", "CI_MERGE_REQUEST_TARGET_BRANCH_NAME")
 _DISTRIBUTION: Final = re.compile(
     r"(?P<name>[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?)(?:\[[a-z0-9._, -]*\])?"  # PEP 508
@@ -72,7 +74,7 @@ class Pair(Struct, frozen=True, kw_only=True):
 def pair(root: Path, against: str, folder: Path, *, environ: Mapping[str, str] = os.environ) -> Pair:
     """Both sides of `--ftgate-against`, checked out.
 
-    `against` is a revision, `merge-base`, `dist:NAME==VERSION` or `python:TARGET`.
+    `against` is a revision, `merge-base`, `dist:NAME==VERSION`, `dist:PATH.whl` or `python:TARGET`.
 
     `root` is the project's, `folder` its `.ftgate`; worktrees are in `<folder>/worktrees`. Concurrent runs wait for
     each other. If HEAD is the merge base itself and nothing was edited, the reference is the commit before. Raises
@@ -202,6 +204,8 @@ def _usual_bases(repository: Repository) -> Iterator[str]:
 
 def _distributions(root: Path, wanted: str) -> Pair:
     """The same files on both sides; the reference's environment gets one more distribution."""
+    if wanted.endswith(".whl"):
+        return _wheels(root, wanted)
     if not _DISTRIBUTION.fullmatch(wanted.strip()):
         raise AgainstError(
             f"{OPTION} dist:{wanted}: this is not NAME==VERSION with one exact version, as in dist:numpy==2.1.0"
@@ -209,6 +213,19 @@ def _distributions(root: Path, wanted: str) -> Pair:
     requirement, here = "".join(wanted.split()), str(root.resolve())
     return Pair(
         reference=Checkout(label=requirement, commit="", root=here, install=(requirement,)),
+        changed=Checkout(label="as installed", commit="", root=here),
+    )
+
+
+def _wheels(root: Path, wanted: str) -> Pair:
+    """As `_distributions`, for a wheel, or a pattern of wheels of which each target takes its own."""
+    path, here = root / os.path.expanduser(wanted), str(root.resolve())
+    if not pythons.distribution_of(root, str(path)) or not any(path.parent.glob(path.name)):
+        raise AgainstError(
+            f"{OPTION} dist:{wanted}: {path} is no wheel: build one with `uv build --wheel`, or mend the path"
+        )
+    return Pair(
+        reference=Checkout(label=wanted, commit="", root=here, install=(str(path),)),
         changed=Checkout(label="as installed", commit="", root=here),
     )
 
