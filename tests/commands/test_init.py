@@ -95,6 +95,8 @@ FLAVOURS = {
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_the_keys_go_where_pytest_reads_them_and_all_else_stays(pytester: pytest.Pytester, flavour: str) -> None:
     name, text = FLAVOURS[flavour]
+    if name.endswith("pytest.toml") and pytest.version_tuple < (9, 0):
+        pytest.skip("this pytest does not read it")
     lay(pytester.path, {name: text})
     ini = project.look(pytester.path).ini
     assert ini.path == pytester.path / name

@@ -355,7 +355,7 @@ def test_native_toml(pytester: pytest.Pytester) -> None:
 def test_help_shows_every_option_and_its_ini(pytester: pytest.Pytester) -> None:
     result = Example(pytester, {}).run_pytest("--help")
     assert result.ret == pytest.ExitCode.OK
-    options_part, _, ini_part = result.stdout.str().partition("configuration options in the first")
+    options_part, _, ini_part = result.stdout.str().partition("options in the first")
     for option in OPTIONS:
         assert f"  {option.cli}" in options_part
         assert option.variable in options_part

@@ -72,6 +72,7 @@ class CellRun:
         self.floor: list[Launch] = []
         self.growth: list[Launch] = []
         self.growth_floor: list[Launch] = []
+        self.begun = 0
         self.error: WorkloadError | None = None
         self.locks_error: WorkloadError | None = None
         self.unsupported: str | None = None
@@ -165,7 +166,8 @@ class CellRun:
             else:
                 self.unsupported = str(reason)
         except LaunchFailed as failure:
-            error = WorkloadError(reason=ROLES[role] + failure.error.reason, detail=failure.error.detail)
+            launch = self.begun if role == "own" else 0
+            error = WorkloadError(reason=ROLES[role] + failure.error.reason, detail=failure.error.detail, launch=launch)
             if role == "locks":
                 self._void_locks(error)
             else:
@@ -207,6 +209,7 @@ class CellRun:
             error=self.error,
             locks_error=self.locks_error,
             unsupported=self.unsupported,
+            begun=self.begun,
             reference=reference,
         )
 

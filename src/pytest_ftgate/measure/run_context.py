@@ -141,6 +141,7 @@ class RunContext:
             reference=cell_run.is_reference,
             copies=target.copies,
         )
+        cell_run.begun += role == "own"
         return RunningLaunch(cell_run, request, self.launcher.start(request))
 
     @contextlib.contextmanager

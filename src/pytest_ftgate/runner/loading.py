@@ -59,7 +59,7 @@ def prepare(setup: Setup) -> None:
         if entry not in sys.path:
             sys.path.insert(position, entry)
     sys.path += [entry for entry in setup["behind"] if entry not in sys.path]
-    pytest_stub.install()
+    sys.modules.setdefault("pytest", pytest_stub)  # in a plain run the real one is there
     if setup.get("switch_s"):
         sys.setswitchinterval(setup["switch_s"])
 
@@ -287,9 +287,25 @@ def shape_of(function: Callable[..., Any]) -> str:
 
 
 def literals(params: dict[str, str]) -> dict[str, Any]:
-    """The parameters, evaluated from their literals."""
-    if not params:
-        return {}
+    """The parameters, evaluated from their literals, or imported by their names."""
+    return {name: imported(text) if is_named(text) else _evaluated(text) for name, text in params.items()}
+
+
+def _evaluated(text: str) -> Any:
     from ast import literal_eval
 
-    return {name: literal_eval(text) for name, text in params.items()}
+    return literal_eval(text)
+
+
+def is_named(text: str) -> bool:
+    """Whether a parameter is `module:qualname` and not a literal."""
+    return ":" in text and text.replace(":", "", 1).replace(".", "").isidentifier()
+
+
+def imported(text: str) -> Any:
+    """What a parameter names as `module:qualname`; the module itself where the second part is empty."""
+    module, _, qualname = text.partition(":")
+    found: Any = importlib.import_module(module)
+    for part in filter(None, qualname.split(".")):
+        found = getattr(found, part)
+    return found
