@@ -133,7 +133,7 @@ class ScriptedReferences(References):
         return msgspec.structs.replace(spec, pythons=(checkout.label,))
 
     def hint(self, detail: str, checkout: git_module.Checkout | None) -> str:
-        return self.hinted
+        return self.hinted if checkout else ""
 
 
 class ScriptedStored(StoredBaselines):
