@@ -235,6 +235,16 @@ class ProgressObserver:
         """One step of a group."""
         self.progress.advance(label, phase, done, wanted, left_s=left_s)
 
+    def expect_more(self, why: str) -> None:
+        """The estimate grows, and this is why."""
+        self.progress.expect_more(why)
+
+    def warn(self, text: str) -> None:
+        """A line that stays. A worker of pytest-xdist has no terminal, but its stderr is the controller's."""
+        if self.progress.quiet and xdist.handed_over(self.config) and self.config.get_verbosity() >= 0:
+            sys.stderr.write(f"ftgate: {text}\n")
+        self.progress.warn(text)
+
 
 def run_config(config: pytest.Config, seed: int) -> RunConfig:
     """All options of a run. Raises pytest.UsageError."""

@@ -24,7 +24,7 @@ from ..model import (
     WorkloadError,
 )
 from ..text import listed
-from . import units
+from . import budgets, units
 from .details import detail_lines
 from .lines import GAP, Style, entry, plain, wrapped
 
@@ -240,6 +240,7 @@ def _table(table: Table, style: Style) -> list[str]:
         ("passed by", _judged_by(table, Decision.PASSED, style)),
         ("judged by", _judged_by(table, Decision.INCONCLUSIVE, style)),
         ("power", _power(table)),
+        ("budget", budgets.remarks(table.rows)),
         ("machine", _remarks(table)),
     )
     remarks = [

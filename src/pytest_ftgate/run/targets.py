@@ -57,7 +57,7 @@ class Targets:
         return lookup.target
 
     def _prepare(self, target: Target, requires: tuple[str, ...], checkout: Checkout | None) -> TargetLookup:
-        self.listener.advance(target.spec, "interpreter and environment", 0, 0, None)
+        self.listener.advance(target.spec, "building the project for", 0, 0, None)
         try:
             interpreter = pythons.find_interpreter(target)
         except InterpreterNotFound as missing:
@@ -87,7 +87,7 @@ class Targets:
 
     def _waits_unavailable(self, prepared: PreparedTarget, gil: str | None) -> str:
         """Why the wait states of this target's threads cannot be distinguished; empty if they can."""
-        self.listener.advance(prepared.interpreter.name, "self-test", 0, 0, None)
+        self.listener.advance(prepared.interpreter.name, "checking the interpreter", 0, 0, None)
         return self_test.patterns_hold(
             f"{prepared.key}{'-gil-' + gil if gil else ''}",
             prepared.python,
