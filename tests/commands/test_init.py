@@ -95,6 +95,8 @@ FLAVOURS = {
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_the_keys_go_where_pytest_reads_them_and_all_else_stays(pytester: pytest.Pytester, flavour: str) -> None:
     name, text = FLAVOURS[flavour]
+    if name.endswith("pytest.toml") and pytest.version_tuple < (9, 0):
+        pytest.skip("this pytest does not read it")
     lay(pytester.path, {name: text})
     ini = project.look(pytester.path).ini
     assert ini.path == pytester.path / name
@@ -254,17 +256,17 @@ def test_baselines_are_not_taken_for_a_package(folder: Path, files: dict[str, st
         ({"pyproject.toml": PYPROJECT}, None),
         ({"pyproject.toml": PYPROJECT, "uv.lock": ""}, ()),
         ({"pyproject.toml": PYPROJECT + HATCH, "uv.lock": ""}, None),
-        ({"pyproject.toml": PYPROJECT + 'dependencies = ["numpy"]\n', "uv.lock": ""}, ("-r", "pyproject.toml")),
+        ({"pyproject.toml": PYPROJECT + 'dependencies = ["numpy"]\n', "uv.lock": ""}, ("-r pyproject.toml",)),
         (
             {"pyproject.toml": PYPROJECT + 'dependencies = ["numpy"]\n[tool.uv]\npackage = false\n'},
-            ("-r", "pyproject.toml"),
+            ("-r pyproject.toml",),
         ),
-        ({"requirements.txt": "numpy\n"}, ("-r", "requirements.txt")),
+        ({"requirements.txt": "numpy\n"}, "-r requirements.txt"),
         ({"pyproject.toml": PYPROJECT + 'requires-python = "<3.12"\n'}, ()),
         ({}, None),
     ],
 )
-def test_what_is_installed(folder: Path, files: dict[str, str], key: tuple[str, ...] | None) -> None:
+def test_what_is_installed(folder: Path, files: dict[str, str], key: str | tuple[str, ...] | None) -> None:
     lay(folder, files)
     assert init.ini_keys(project.look(folder)).get("ftgate_install") == key
 

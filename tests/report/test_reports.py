@@ -39,7 +39,7 @@ from pytest_ftgate.model import (
     WaitFigures,
     WorkloadError,
 )
-from pytest_ftgate.report import budgets, json, lines, terminal, units
+from pytest_ftgate.report import budgets, headlines, json, lines, terminal, units
 from pytest_ftgate.report.baselines import render_diff, update_lines
 from pytest_ftgate.report.details import detail_lines as block_of
 from pytest_ftgate.report.lines import Style, phrases, shortened
@@ -70,6 +70,30 @@ def row(word: str = "threads", decision: Decision = Decision.PASSED, **fields: A
 
 def shown(report: Report, width: int = 100, **options: Any) -> str:
     return terminal.render(report, **{"width": width, "color": False, "unicode": True, **options})
+
+
+def timed_row(word: str, start_ns: float, work_ns: float, join_ns: float, **fields: Any) -> Row:
+    of = cell("t.py::test", "3.14t", word, 8)
+    there = Sample(cell=of, interpreter=report_by_hand.GIL, key="k", **fields)
+    return row(word, sample=there, figures=Figures(start_ns=start_ns, work_ns=work_ns, join_ns=join_ns))
+
+
+def test_a_body_that_is_short_beside_the_start_of_its_workers_has_a_hint() -> None:
+    rows = [timed_row("threads", 700, 10, 290), timed_row("fork", 960, 40, 0), timed_row("spawn", 300, 500, 200)]
+    text = shown(one_table(*rows), 200)
+    assert (
+        "  hint       96 % or more of the time of 3.14t-threads-w8, 3.14t-fork-w8 is start and join: "
+        'use reuse="pool" or duration=\n'
+    ) in text
+    assert "99 % of the time is start and join: use duration=" in shown(
+        one_table(timed_row("threads", 700, 10, 290, reuse="pool")), 200
+    )
+    quiet = [
+        timed_row("threads", 890, 110, 0),
+        timed_row("fork", 0, 0, 0),
+        timed_row("spawn", 99, 1, 0, duration_s=1.0),
+    ]
+    assert "hint" not in shown(one_table(*quiet))
 
 
 # ---- units
@@ -383,17 +407,16 @@ def test_reason_that_a_metric_gives_is_said_once() -> None:
     assert "      other fingerprint\n" in shown(one_table(row(verdict=bare)))
 
 
-def test_error_shows_the_last_lines_without_their_escapes() -> None:
+def test_error_has_one_line_for_all_its_cells_and_refers_to_its_output() -> None:
     said = "\n".join(f"line {number}" for number in range(30)) + "\n\x1b[31mred\x1b[0m\x07 \x1b]0;title\x07end\r\n"
-    fallen = row(decision=Decision.ERROR, error=WorkloadError(reason="exited\nwith 3", detail=said))
-    text = shown(one_table(fallen))
-    assert "exited with 3" in text
-    assert "│ red end\n" in text
-    assert "\x1b" not in text
-    assert "line 18" not in text
-    assert "line 19" in text
-    assert "(19 more lines: -v)" in text
-    assert "line 0\n" in shown(one_table(fallen), verbosity=1)
+    fallen = [
+        row(word, Decision.ERROR, error=WorkloadError(reason="exited\nwith 3", detail=said))
+        for word in ("fork", "tasks")
+    ]
+    text = shown(one_table(*fallen))
+    assert "  error: 3.14t-fork-w8, 3.14t-tasks-w8\n      exited with 3 (see FAILURES)\n" in text
+    assert "line" not in text
+    assert headlines.failure_text(fallen[0]).endswith("line 29\nred end")
 
 
 def test_error_is_found_in_the_sample_and_the_verdict() -> None:
@@ -803,7 +826,7 @@ def test_a_time_that_was_too_short_is_a_line_beneath_the_open_cells() -> None:
     said = (
         "30 s allow 2 rounds of these 8 cells, about 7 are needed to decide: use --ftgate-test-time=3m or fewer cells"
     )
-    assert shown(one_table(left, left)).count(f"  budget     {said}\n") == 1
+    assert shown(one_table(left, left), 160).count(f"  budget     {said}\n") == 1
     assert "budget" not in shown(one_table(passed))
     (kept,) = stdlib_json.loads(json.render(one_table(left)))["tables"][0]["rows"]
     assert kept["shortfall"]["wanted_s"] == 180

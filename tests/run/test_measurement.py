@@ -129,7 +129,7 @@ class ScriptedReferences(References):
     def relocated(self, spec: Spec, checkout: git_module.Checkout) -> Spec:
         return msgspec.structs.replace(spec, pythons=(checkout.label,))
 
-    def hint(self, detail: str, checkout: git_module.Checkout) -> str:
+    def hint(self, detail: str, checkout: git_module.Checkout | None) -> str:
         return self.hinted
 
 

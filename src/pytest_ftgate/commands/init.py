@@ -117,7 +117,8 @@ def ini_keys(project: Project) -> inifile.Keys:
     """The ini keys that this project needs and does not have."""
     keys: dict[str, str | tuple[str, ...]] = {"ftgate_python": project.targets}
     if project.install is not None:
-        keys["ftgate_install"] = project.install
+        step = shlex.join(project.install)  # a line of its own, which TOML has in a list
+        keys["ftgate_install"] = step if project.ini.path.suffix != ".toml" else (step,) if step else ()
     if project.baselines:
         keys["ftgate_baselines"] = project.baselines
     return {key: value for key, value in keys.items() if key not in project.ini.values}

@@ -18,6 +18,7 @@ from .evidence import Evidence, as_costs, other_side, paired, pairs, seen, weigh
 from .metrics import is_gain, is_share, row
 from .power import POWER
 from .scale import (
+    allowed,
     beside_limit,
     fail_limit,
     fail_limit_of,
@@ -265,6 +266,7 @@ def _verdict(
         launches=pairs(costs),
         more=more,
         detectable=_detectable(costs, look, evidence),
+        allowed=allowed(costs.metric, fail_limit(costs)),
     )
 
 

@@ -13,7 +13,7 @@ REDRAW_S = 0.2
 PLAIN_EVERY_S = 15.0
 GROWTH, LEAST_GROWTH_S = 0.1, 2.0
 """An estimate that ends later by this share of all the time, and by so many seconds, has grown."""
-Mode = Literal["terminal", "plain", "quiet"]
+Mode = Literal["terminal", "plain", "warnings", "quiet"]
 
 
 def mode_of(stream: TextIO, *, quiet: bool) -> Mode:
@@ -58,11 +58,6 @@ class Progress:
         self._phase = ""
         self._why = self._reason = ""
 
-    @property
-    def quiet(self) -> bool:
-        """Whether nothing is shown."""
-        return self._mode == "quiet"
-
     def start(self, total_groups: int, budget_s: float | None = None) -> None:
         """The run begins and will measure so many groups, in `budget_s` if they share a time."""
         self._total = total_groups
@@ -92,7 +87,7 @@ class Progress:
         still take in s.
         """
         of = f" of about {wanted}" if done else ""  # known once a round has shown what one takes
-        doing = f"{phase} {label}" + (f", round {done + 1}{of}" if wanted > 0 else "")
+        doing = f"{phase} {label}".rstrip() + (f", round {done + 1}{of}" if wanted > 0 else "")
         self._measured = done > 0
         # What has no rounds may take minutes without another event.
         now = wanted <= 0 and (self._mode == "terminal" or phase != self._phase)
@@ -142,7 +137,7 @@ class Progress:
 
     def _show(self, doing: str, left_s: float | None, *, now: bool) -> None:
         """Write the line if it is due, or `now`."""
-        if self._mode == "quiet":
+        if self._mode in ("warnings", "quiet"):
             return
         at = self._clock()
         due = PLAIN_EVERY_S if self._mode == "plain" else REDRAW_S

@@ -18,18 +18,17 @@ from ..model import (
     Metric,
     MetricVerdict,
     Report,
+    Reuse,
     Row,
     Table,
     Verdict,
-    WorkloadError,
 )
 from ..text import listed
-from . import budgets, units
+from . import budgets, headlines, units
 from .details import detail_lines
 from .lines import GAP, Style, entry, plain, wrapped
 
 Value = TypeVar("Value")
-DETAIL_LINES = 12
 COMMIT_DIGITS = 10
 AGAINST = "--ftgate-against "
 
@@ -64,6 +63,8 @@ BASES = {
     "paired": "paired launches",
 }
 FAILED = (Decision.REGRESSED, Decision.SUSPECT, Decision.ERROR)
+START_SHARE = 0.9
+"""The share of start and join in the time from which a report says how to leave them out."""
 FEW_CELLS = 4
 """Of more cells the report gives the range of what they would have found."""
 WORST_FIRST = (
@@ -231,7 +232,9 @@ def _table(table: Table, style: Style) -> list[str]:
     findings: list[str] = []
     for decision in WORST_FIRST:
         rows = [row for row in table.rows if row.verdict.decision is decision]
-        if decision in TOGETHER and (style.verbosity <= 0 or decision is Decision.UNSUPPORTED):
+        if decision is Decision.ERROR:
+            findings += _errors(rows, style)
+        elif decision in TOGETHER and (style.verbosity <= 0 or decision is Decision.UNSUPPORTED):
             findings += _by_reason(rows, style)
         else:
             findings += [line for row in rows for line in _finding(row, style)]
@@ -241,6 +244,7 @@ def _table(table: Table, style: Style) -> list[str]:
         ("judged by", _judged_by(table, Decision.INCONCLUSIVE, style)),
         ("power", _power(table)),
         ("budget", budgets.remarks(table.rows)),
+        ("hint", _hints(table)),
         ("machine", _remarks(table)),
     )
     remarks = [
@@ -292,6 +296,24 @@ def _power(table: Table) -> list[str]:
         low, high = (_whole(bound(found.values())) for bound in (min, max))
         changes = low if low == high else f"{low} to {high}"
     return [f"would have found a wall time of {changes} in 4 of 5 runs"]
+
+
+def _hints(table: Table) -> list[str]:
+    """How to measure a body that is short beside the start and the end of its workers."""
+    shares: dict[Reuse, dict[str, float]] = {}
+    for row in table.rows:
+        start, work, join = row.figures.start_ns, row.figures.work_ns, row.figures.join_ns
+        if row.sample is None or row.sample.duration_s or start is None or work is None or join is None:
+            continue
+        if (start + join) >= START_SHARE * (start + work + join) > 0:
+            shares.setdefault(row.sample.reuse, {})[row.cell.label] = (start + join) / (start + work + join)
+    hints = []
+    for reuse, found in shares.items():
+        share = units.whole_share(min(found.values())) + ("" if len(found) == 1 else " or more")
+        of = "the time" if len(found) == len(table.rows) else f"the time of {', '.join(found)}"
+        fix = 'reuse="pool" or duration=' if reuse == "fresh" else "duration="
+        hints.append(f"{share} of {of} is start and join: use {fix}")
+    return hints
 
 
 def _whole(fraction: float) -> str:
@@ -393,7 +415,7 @@ def _finding(row: Row, style: Style) -> list[str]:
         case Decision.REGRESSED | Decision.SUSPECT | Decision.BROKEN:
             return [*_measured(row, style), *_commands(row, style)]
         case Decision.ERROR:
-            return _failed(row, style)
+            return _errors([row], style)
         case Decision.INCONCLUSIVE if style.verbosity <= 0:
             return _open(row, style)
         case Decision.INCONCLUSIVE | Decision.IMPROVED:
@@ -479,17 +501,8 @@ def _metric(judged: MetricVerdict, row: Row, style: Style) -> str:
 
 def _now(metric: str, row: Row, style: Style) -> str:
     """The current value of a metric with its unit; empty if unknown."""
-    if metric in (Metric.TAIL, Metric.CONTRACT):
-        return ""
-    # A field of Figures has the name of its metric, with the unit as a suffix if it has one.
-    shown = (getattr(row.figures, metric + unit, None) for unit in ("", "_ns", "_bytes"))
-    value = next((each for each in shown if each is not None), None)
-    if value is None and row.sample is not None:
-        value = metrics.middle(metric, row.sample)
-    if value is None:
-        return ""
-    number = value.value if isinstance(value, Interval) else value
-    return units.of(metrics.row(metric).unit, number, unicode=style.unicode)
+    value = headlines.now(metric, row)
+    return "" if value is None else units.of(metrics.row(metric).unit, value, unicode=style.unicode)
 
 
 def _change(judged: MetricVerdict) -> str:
@@ -507,17 +520,18 @@ def _commands(row: Row, style: Style) -> list[str]:
     return lines if asked or not row.verdict.baseline else [*lines, "                 ftgate baseline diff"]
 
 
-def _failed(row: Row, style: Style) -> list[str]:
-    """The reason, and the last lines of the workload's output."""
-    error = row.error or (row.sample.error if row.sample else None) or WorkloadError(reason=row.verdict.reason)
-    lines = [*_named(row, style), *wrapped(plain(error.reason) or "it could not be measured", style, indent=6)]
-    output = plain(error.detail).rstrip().splitlines()
-    kept = output if style.verbosity > 0 else output[-DETAIL_LINES:]
-    bar = "│" if style.unicode else "|"
-    if len(kept) < len(output):
-        left_out = len(output) - len(kept)
-        lines.append("      " + style.paint(f"{bar} ({left_out} more line{'s' if left_out > 1 else ''}: -v)", "dim"))
-    return lines + [f"      {style.paint(bar, 'dim')} {line}" for line in kept]
+def _errors(rows: Sequence[Row], style: Style) -> list[str]:
+    """Each error once, with the cells that have it; pytest's FAILURES show its output."""
+    same: dict[tuple[tuple[object, ...], str], list[Row]] = {}
+    for row in rows:
+        same.setdefault((headlines.same_error(headlines.error_of(row)), headlines.whose(row)), []).append(row)
+    lines: list[str] = []
+    for (_, blame), having in same.items():
+        error = headlines.error_of(having[0])
+        lines += _worded(Decision.ERROR, ", ".join(row.cell.label or row.cell.nodeid for row in having), style)
+        shown = f"{headlines.exception(error)} (see FAILURES)" if error.detail else headlines.exception(error)
+        lines += wrapped(shown, style, indent=6) + wrapped(blame, style, indent=6)
+    return lines
 
 
 def _by_reason(rows: Sequence[Row], style: Style) -> list[str]:
