@@ -229,7 +229,9 @@ def test_revisions(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "-x", "a..b", "tests/", "a b", "x:y", "dist:", "dist:a", "dist:a==", "dist:a=1"])
 def test_no_revisions(text: str) -> None:
-    with pytest.raises(ValueError, match=r"a branch, tag or commit, merge-base, dist:NAME==VERSION or python:TARGET"):
+    with pytest.raises(
+        ValueError, match=r"a branch, tag or commit, merge-base, dist:NAME==VERSION, dist:PATH.whl or python:TARGET"
+    ):
         option_types.revision(text)
 
 

@@ -166,13 +166,15 @@ _REVISION = r"(?!-)(?!.*\.\.)(?!.*//)[^\s:?*\[\\]*[^\s:?*\[\\/.]"
 
 
 def revision(text: str) -> str:
-    """A branch, tag or commit; `merge-base`; `dist:NAME==VERSION`, a version of a dependency; or `python:TARGET`."""
+    """A branch, tag or commit; `merge-base`; `dist:NAME==VERSION` or `dist:PATH.whl`; `python:TARGET`."""
     stripped = text.strip()
     if stripped.startswith(PYTHON):
         return PYTHON + target(stripped.removeprefix(PYTHON))
+    if stripped.startswith("dist:") and stripped.endswith(".whl"):
+        return stripped
     pattern = _DISTRIBUTION if stripped.startswith("dist:") else _REVISION
     if re.fullmatch(pattern, stripped) is None:
-        raise ValueError(f"a branch, tag or commit, {MERGE_BASE}, dist:NAME==VERSION or python:TARGET")
+        raise ValueError(f"a branch, tag or commit, {MERGE_BASE}, dist:NAME==VERSION, dist:PATH.whl or python:TARGET")
     return stripped
 
 

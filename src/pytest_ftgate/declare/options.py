@@ -134,8 +134,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="against",
         help="compare with a branch, tag or commit, interleaved with the working tree; merge-base (the default value): "
-        "the commit where this branch began; dist:NAME==VERSION: another version of a dependency; python:TARGET: "
-        "another interpreter",
+        "the commit where this branch began; dist:NAME==VERSION or dist:PATH.whl: another version of a "
+        "dependency, or of the project; python:TARGET: another interpreter",
         parse=revision,
         default=None,
         metavar="REV",

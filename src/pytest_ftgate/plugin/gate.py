@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
 import random
 import sys
@@ -102,8 +103,14 @@ class Run:
             lines.append(f"ftgate: targets {' and '.join(pair.targets)} by default: {pair.why}")
         return lines
 
+    @pytest.hookimpl(tryfirst=True, optionalhook=True)
+    def pytest_timeout_set_timer(self, item: pytest.Item) -> bool | None:
+        """No timer of pytest-timeout for a cell: the first one of a test takes the time that measures all of them."""
+        return True if CELL in item.stash else None
+
     def gate(self, item: pytest.Function) -> None:
         """Measure the item's group unless that is done; fail, skip or pass by its verdict."""
+        faulthandler.cancel_dump_traceback_later()  # of pytest's `faulthandler_timeout`: for the same reason
         capture = self.config.pluginmanager.get_plugin("capturemanager")
         shown = capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext()
         try:

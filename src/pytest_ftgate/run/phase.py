@@ -161,7 +161,8 @@ def _check_versions(
     pair: worktrees.Pair, reference: Mapping[str, PreparedTarget], changed: Mapping[str, PreparedTarget]
 ) -> None:
     """For two versions of a distribution: raise FtgateError if both sides have the same."""
-    requested = pair.reference.install[-1:] if not pair.reference.commit else ()
+    # Two wheels may be two builds of one version.
+    requested = [word for word in pair.reference.install if not (pair.reference.commit or word.endswith(".whl"))]
     for target in reference if requested else ():
         old, new = (
             worktrees.installed_version(Path(side[target].python), requested[0]) for side in (reference, changed)
