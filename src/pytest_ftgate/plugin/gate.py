@@ -49,7 +49,7 @@ class Run:
             random.SystemRandom().randrange(2**32) if seed is None else seed,
         )
         self.id, self.seed = given or fresh
-        self.progress = Progress(_stream(config), self._mode())
+        self.progress = self._progress()
         self.session = Session(
             run_config(config, self.seed), config.rootpath, self.id, ProgressObserver(self.progress, config)
         )
@@ -70,9 +70,13 @@ class Run:
         except FtgateError as error:
             raise pytest.UsageError(str(error)) from None
 
-    def _mode(self) -> Any:
-        quiet = self.is_worker or self.config.get_verbosity() < 0
-        return mode_of(_stream(self.config), quiet=quiet)
+    def _progress(self) -> Progress:
+        """A worker of pytest-xdist has no terminal, but its stderr is the controller's."""
+        quiet, stderr = self.config.get_verbosity() < 0, sys.__stderr__
+        if self.is_worker and stderr is not None:
+            return Progress(stderr, "quiet" if quiet else "warnings")
+        stream = _stream(self.config)
+        return Progress(stream, mode_of(stream, quiet=quiet))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> None:
@@ -263,6 +267,14 @@ class ProgressObserver:
     def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None) -> None:
         """One step of a group."""
         self.progress.advance(label, phase, done, wanted, left_s=left_s)
+
+    def expect_more(self, why: str) -> None:
+        """The estimate grows, and this is why."""
+        self.progress.expect_more(why)
+
+    def warn(self, text: str) -> None:
+        """A line that stays."""
+        self.progress.warn(text)
 
 
 def run_config(config: pytest.Config, seed: int) -> RunConfig:
