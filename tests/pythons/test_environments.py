@@ -215,9 +215,15 @@ def test_an_interpreter_that_uv_refuses_is_an_error_with_its_message(maker: Make
         ({"pyproject.toml": "[build-system]\nrequires = []\n"}, ("-e", ".")),
         ({"pyproject.toml": "[project]\nname = 'x'\n[tool.uv]\npackage = false\n"}, ()),
         ({"pyproject.toml": "[tool.ruff]\n", "setup.py": ""}, ("-e", ".")),
+        ({"pyproject.toml": "[project]\nname = 'x'\n", "uv.lock": ""}, ()),
+        ({"pyproject.toml": "[project]\nname = 'x'\n[tool.uv]\npackage = true\n", "uv.lock": ""}, ("-e", ".")),
+        ({"pyproject.toml": "[project]\nname = 'x'\n[build-system]\nrequires = []\n", "uv.lock": ""}, ("-e", ".")),
+        ({"pyproject.toml": "[project]\ndependencies = ['y']\n", "uv.lock": ""}, ("-r", "pyproject.toml")),
+        ({"requirements.txt": "y\n"}, ("-r", "requirements.txt")),
+        ({"requirements.txt": "y\n", "setup.py": ""}, ("-e", ".")),
     ],
 )
-def test_default_install_is_the_project_when_it_is_one(
+def test_default_install_is_the_project_or_what_it_requires(
     tmp_path: Path, files: dict[str, str], install: tuple[str, ...]
 ) -> None:
     for name, text in files.items():

@@ -60,6 +60,7 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]]) -> Me
         reason=_foretold(costs, decision, spread, len(stored)),
         launches=len(costs.new),
         more=more if decision is Decision.INCONCLUSIVE else None,
+        beyond=decision is Decision.INCONCLUSIVE and spread.own > _passing_log(costs, spread.middle),
     )
 
 

@@ -79,7 +79,8 @@ class MetricVerdict(Struct, frozen=True, kw_only=True):
 
     `ratio` is new / reference; of a share, which may be zero, it is None and `points` is new - reference. `launches` is
     the number of new launches (pairs) behind the decision, `more` how many more would settle an inconclusive one, None
-    if unknown. `contract` is the text of a contract, of Metric.CONTRACT alone.
+    if unknown, and `beyond` says that its estimate is worse than the effect. `contract` is the text of a contract, of
+    Metric.CONTRACT alone.
     """
 
     metric: str
@@ -93,6 +94,7 @@ class MetricVerdict(Struct, frozen=True, kw_only=True):
     more: int | None = None
     detectable: float | None = None
     contract: str = ""
+    beyond: bool = False
 
 
 class Expected(Struct, frozen=True, kw_only=True):
@@ -128,3 +130,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     why: str = ""
     same_code: bool = False
     expected: Expected | None = None
+
+    @property
+    def beyond(self) -> bool:
+        """Whether it is inconclusive at a change that is worse than the effect."""
+        return self.decision is Decision.INCONCLUSIVE and any(each.beyond for each in self.metrics)

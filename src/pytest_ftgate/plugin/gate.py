@@ -7,7 +7,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -15,12 +15,14 @@ import msgspec
 import pytest
 
 from ..declare import plan
+from ..declare.option_types import BEYOND
 from ..errors import FtgateError
 from ..model import Decision, Plan, Report, RowMessage, Verdict
 from ..report import json, terminal
 from ..run.config import RunConfig
 from ..run.session import Session
 from ..runner.executors.base import threads_are_greenlets
+from ..store.folder import default_folder
 from . import xdist
 from .collection import CELL, default_pair
 from .options import thresholds_of, value_of
@@ -113,7 +115,7 @@ class Run:
         text = (
             terminal.verdict_lines(row, width=100, color=False, unicode=True, verbosity=1).strip() or row.verdict.reason
         )
-        if row.verdict.decision in self.failing:
+        if fails(row.verdict, self.failing):
             pytest.fail(text, pytrace=False)
         if row.verdict.decision is Decision.XFAILED:
             pytest.xfail(terminal.known_text(row.verdict))
@@ -239,7 +241,6 @@ class ProgressObserver:
 def run_config(config: pytest.Config, seed: int) -> RunConfig:
     """All options of a run. Raises pytest.UsageError."""
     names = (
-        "baselines",
         "update",
         "launches",
         "iterations",
@@ -254,6 +255,7 @@ def run_config(config: pytest.Config, seed: int) -> RunConfig:
     given, written = thresholds_of(config)
     return RunConfig(
         **values,
+        baselines=value_of(config, "baselines") or default_folder(config.rootpath),
         thresholds=given,
         ini_thresholds=written,
         against=value_of(config, "against") or "",
@@ -262,6 +264,11 @@ def run_config(config: pytest.Config, seed: int) -> RunConfig:
         test_budget_s=value_of(config, "test_time"),
         timeout_s=value_of(config, "timeout"),
     )
+
+
+def fails(verdict: Verdict, failing: Collection[str]) -> bool:
+    """Whether `failing`, which holds decisions and perhaps BEYOND, makes a test of this verdict fail."""
+    return verdict.decision in failing or (BEYOND in failing and verdict.beyond)
 
 
 def _is_strict(verdict: Verdict) -> bool:

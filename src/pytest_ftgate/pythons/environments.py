@@ -8,10 +8,10 @@ import os
 import shutil
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import filelock
 
@@ -42,21 +42,35 @@ class InstallError(EnvironmentBroken):
 
 
 def default_install(project: Path) -> tuple[str, ...]:
-    """What to install without ftgate_install: the project itself, editable; nothing if it is not a package.
+    """What to install without ftgate_install: the project itself, editable; if it is not a package, what it requires.
 
     Raises FtgateError if pyproject.toml cannot be read.
     """
     pyproject = project / "pyproject.toml"
+    content: dict[str, Any] = {}
     if pyproject.is_file():
         try:
             content = tomllib.loads(pyproject.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise FtgateError(f"{pyproject} cannot be read: {error}; fix it or set ftgate_install") from error
-        if content.get("tool", {}).get("uv", {}).get("package") is False:
-            return ()
-        if "project" in content or "build-system" in content:
-            return ("-e", ".")
-    return ("-e", ".") if (project / "setup.py").is_file() else ()
+    if _is_package(project, content):
+        return ("-e", ".")
+    if content.get("project", {}).get("dependencies"):
+        return ("-r", "pyproject.toml")
+    return ("-r", "requirements.txt") if (project / "requirements.txt").is_file() else ()
+
+
+def _is_package(project: Path, content: Mapping[str, Any]) -> bool:
+    """Whether a project with this pyproject.toml can be installed. One without a build system is a package to pip.
+
+    To uv it is none, and setuptools would often refuse it: uv's lock file says who is asked.
+    """
+    said = content.get("tool", {}).get("uv", {}).get("package")
+    if said is not None:
+        return bool(said)
+    if "build-system" in content or (project / "setup.py").is_file():
+        return True
+    return "project" in content and not (project / "uv.lock").is_file()
 
 
 def ensure_environment(interpreter: Interpreter, *, root: Path, project: Path, install: tuple[str, ...]) -> Path:
