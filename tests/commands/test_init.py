@@ -17,6 +17,7 @@ from pytest_ftgate.commands.project import Git
 from pytest_ftgate.errors import FtgateError
 
 PYPROJECT = '[project]\nname = "my-pkg"\nversion = "0.1"\n'
+MESON = '[build-system]\nrequires = ["meson-python"]\nbuild-backend = "mesonpy"\n'
 HATCH = '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
 
 
@@ -278,6 +279,10 @@ def test_ci_installs_what_the_project_says(
         ),
         ({"pyproject.toml": PYPROJECT + "[project.optional-dependencies]\ntest = []\ndocs = []\n"}, '-e ".[test]"'),
         (
+            {"pyproject.toml": PYPROJECT + MESON + "[project.optional-dependencies]\ntest = []\n"},
+            '".[test]"',
+        ),
+        (
             {"tox.ini": "[testenv]\ndeps =\n  -rdependencies{/}tests.in\n", "dependencies/tests.in": "pytest\n"},
             "-r dependencies/tests.in",
         ),
@@ -374,6 +379,20 @@ def test_what_ci_has_is_left(folder: Path) -> None:
     assert not any("include" in note for note in steps.notes)
 
 
+def test_the_job_takes_the_steps_of_ftgate_install(folder: Path) -> None:
+    steps = '["meson-python pybind11>=2.13", "$ echo \'a: b\'", "--no-build-isolation -e ."]'
+    lay(folder, {"pyproject.toml": f"{PYPROJECT}[tool.pytest.ini_options]\nftgate_install = {steps}\n"})
+    repository(folder)
+    assert init.ci_commands(project.look(folder))[0] == (
+        "uv venv --python 3.14",
+        'uv pip install meson-python "pybind11>=2.13"',
+        "uv run --no-sync sh -c 'echo '\"'\"'a: b'\"'\"''",
+        "uv pip install pytest-ftgate --no-build-isolation -e .",
+    )
+    for ci in ("github", "gitlab"):
+        assert yaml.safe_load(init.plan(project.look(folder), ci).changes[-1].text)
+
+
 @pytest.mark.parametrize("name", ["ftgate.yml", "perf.yaml"])
 def test_a_workflow_that_is_not_ours_stays(folder: Path, name: str) -> None:
     """One under our name whatever it does, any other if it runs the gate."""
@@ -407,9 +426,11 @@ def test_the_workflow_of_github_is_what_github_documents(folder: Path) -> None:
         "github.event.action != 'labeled' && contains(github.event.pull_request.labels.*.name, 'ftgate')"
     )
     assert {**job, "if": None} == {**push["jobs"]["ftgate"], "if": None}
-    checkout, uv, *runs, upload = job["steps"]
+    checkout, uv, cache, *runs, upload = job["steps"]
     assert checkout["with"] == {"fetch-depth": 0, "submodules": "recursive"}
     assert uv["with"] == {"enable-cache": True, "cache-python": True}
+    assert cache["with"]["path"] == ".ftgate/envs"
+    assert cache["with"]["key"] == cache["with"]["restore-keys"] + "${{ github.sha }}"
     assert [set(step) for step in runs] == [{"run"}] * 4
     gate = runs[-1]["run"].split()
     assert "--ftgate-fail-on=regressed,suspect,beyond-effect,broken,unsupported" in gate
@@ -428,7 +449,9 @@ def test_the_job_of_gitlab_is_what_gitlab_documents(folder: Path) -> None:
     assert label["rules"] == [
         {"if": '$CI_PIPELINE_SOURCE == "merge_request_event" && $CI_MERGE_REQUEST_LABELS =~ /(^|,)ftgate(,|$)/'}
     ]
-    for folder_of, path in zip(("UV_CACHE_DIR", "UV_PYTHON_INSTALL_DIR"), push["cache"]["paths"], strict=True):
+    *paths, environments = push["cache"]["paths"]
+    assert environments == ".ftgate/envs"
+    for folder_of, path in zip(("UV_CACHE_DIR", "UV_PYTHON_INSTALL_DIR"), paths, strict=True):
         assert push["variables"][folder_of] == f"$CI_PROJECT_DIR/{path}"
     assert push["artifacts"] == {"when": "always", "paths": ["ftgate.json"]}
     assert "--ftgate-fail-on=regressed,suspect,beyond-effect,broken,unsupported" in push["script"][-1].split()

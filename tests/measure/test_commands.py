@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import stat
@@ -20,7 +21,7 @@ from pytest_ftgate.measure.budget import Limits
 from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.measure.interleaved import InterleavedRun
 from pytest_ftgate.measure.launch import CellUnsupported, Handle, LaunchFailed, Request
-from pytest_ftgate.measure.launchers import program_words
+from pytest_ftgate.measure.launchers import output, program_words
 from pytest_ftgate.measure.launchers.command import (
     WAITS_UNKNOWN,
     CommandHandle,
@@ -372,6 +373,13 @@ def test_who_kills_a_program_may_wait_for_it_first(bench: Bench, monkeypatch: py
     assert (process.exit.code, process.popen.returncode) == (-9, -9)
 
 
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left is an error after half a second."""
+    monkeypatch.setattr(output, "leftovers", functools.partial(processes.leftovers, wait_s=0.5))
+
+
+@pytest.mark.usefixtures("soon")
 def test_what_a_run_leaves_behind_is_an_error(bench: Bench) -> None:
     stays = "setsid sh -c 'echo > up; kill -STOP $$' > seen 2>&1 &"
     handle = bench.shell(f"{stays} while [ ! -e up ]; do sleep 0.01; done")
@@ -381,6 +389,7 @@ def test_what_a_run_leaves_behind_is_an_error(bench: Bench) -> None:
     assert "kill -STOP" in error.detail
 
 
+@pytest.mark.usefixtures("soon")
 def test_a_child_that_keeps_its_output_open_does_not_keep_it_waiting(bench: Bench) -> None:
     handle = bench.shell("sleep 30 & echo '{\"ops\": 2}'")
     assert handle.iteration(MEASURED, 1, 0).ops == 2

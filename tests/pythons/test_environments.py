@@ -17,6 +17,7 @@ from pytest_ftgate.model import Interpreter
 from pytest_ftgate.pythons import (
     EnvironmentBroken,
     InstallError,
+    Steps,
     default_install,
     describe,
     ensure_environment,
@@ -64,6 +65,10 @@ version = "1.0"
 """
 
 
+EDITABLE: Steps = (("-e", "."),)
+COPY: Steps = ((".",),)
+
+
 @pytest.fixture(scope="module")
 def interpreter() -> Interpreter:
     """The interpreter that runs the tests: what is made from it does not hang on its version."""
@@ -88,14 +93,17 @@ class Maker:
         self.project = project
         self.root = project / ".ftgate" / "envs"
 
-    def python(self, *install: str) -> Path:
+    def python(self, *words: str, steps: Steps = ()) -> Path:
+        """Its python; `words` are one step."""
+        install = (words,) if words else steps
         return ensure_environment(self.interpreter, root=self.root, project=self.project, install=install)
 
-    def made(self, *install: str) -> bool:
+    def made(self, *words: str, steps: Steps = ()) -> bool:
         """Whether this call made the environment: its configuration file is a new one."""
+        install = (words,) if words else steps
         folder = environment_folder(self.interpreter, root=self.root, project=self.project, install=install)
         before = _identity(folder / "pyvenv.cfg")
-        self.python(*install)
+        self.python(*words, steps=steps)
         return _identity(folder / "pyvenv.cfg") != before
 
 
@@ -211,20 +219,26 @@ def test_an_interpreter_that_uv_refuses_is_an_error_with_its_message(maker: Make
     [
         ({}, ()),
         ({"pyproject.toml": "[tool.pytest.ini_options]\n"}, ()),
-        ({"pyproject.toml": "[project]\nname = 'x'\n"}, ("-e", ".")),
-        ({"pyproject.toml": "[build-system]\nrequires = []\n"}, ("-e", ".")),
+        ({"pyproject.toml": "[project]\nname = 'x'\n"}, EDITABLE),
+        ({"pyproject.toml": "[build-system]\nrequires = []\n"}, EDITABLE),
         ({"pyproject.toml": "[project]\nname = 'x'\n[tool.uv]\npackage = false\n"}, ()),
-        ({"pyproject.toml": "[tool.ruff]\n", "setup.py": ""}, ("-e", ".")),
+        ({"pyproject.toml": "[tool.ruff]\n", "setup.py": ""}, EDITABLE),
+        ({"pyproject.toml": "[build-system]\nbuild-backend = 'mesonpy'\n"}, COPY),
+        ({"pyproject.toml": "[build-system]\nbuild-backend = 'own'\nrequires = ['meson-python >= 0.18']\n"}, COPY),
+        ({"pyproject.toml": "[build-system]\nbuild-backend = 'sipbuild.api'\n"}, COPY),
+        ({"pyproject.toml": "[build-system]\nbuild-backend = 'maturin'\nrequires = ['maturin']\n"}, EDITABLE),
+        ({"pyproject.toml": "[build-system]\nbuild-backend = 'scikit_build_core.build'\n"}, EDITABLE),
+        ({"pyproject.toml": "[build-system]\n[tool.scikit-build]\neditable.rebuild = true\n"}, COPY),
         ({"pyproject.toml": "[project]\nname = 'x'\n", "uv.lock": ""}, ()),
-        ({"pyproject.toml": "[project]\nname = 'x'\n[tool.uv]\npackage = true\n", "uv.lock": ""}, ("-e", ".")),
-        ({"pyproject.toml": "[project]\nname = 'x'\n[build-system]\nrequires = []\n", "uv.lock": ""}, ("-e", ".")),
-        ({"pyproject.toml": "[project]\ndependencies = ['y']\n", "uv.lock": ""}, ("-r", "pyproject.toml")),
-        ({"requirements.txt": "y\n"}, ("-r", "requirements.txt")),
-        ({"requirements.txt": "y\n", "setup.py": ""}, ("-e", ".")),
+        ({"pyproject.toml": "[project]\nname = 'x'\n[tool.uv]\npackage = true\n", "uv.lock": ""}, EDITABLE),
+        ({"pyproject.toml": "[project]\nname = 'x'\n[build-system]\nrequires = []\n", "uv.lock": ""}, EDITABLE),
+        ({"pyproject.toml": "[project]\ndependencies = ['y']\n", "uv.lock": ""}, (("-r", "pyproject.toml"),)),
+        ({"requirements.txt": "y\n"}, (("-r", "requirements.txt"),)),
+        ({"requirements.txt": "y\n", "setup.py": ""}, EDITABLE),
     ],
 )
 def test_default_install_is_the_project_or_what_it_requires(
-    tmp_path: Path, files: dict[str, str], install: tuple[str, ...]
+    tmp_path: Path, files: dict[str, str], install: Steps
 ) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -247,7 +261,7 @@ def test_an_existing_gitignore_is_left_alone(maker: Maker) -> None:
 def test_the_stamp_is_json_with_the_install_arguments(maker: Maker) -> None:
     python = maker.python("-e", ".")
     stamp = json.loads((python.parent.parent / environments.STAMP).read_text(encoding="utf-8"))
-    assert json.loads(stamp["install"]) == ["-e", "."]
+    assert json.loads(stamp["install"]) == [["-e", "."]]
 
 
 def test_an_environment_whose_project_is_gone_or_that_nobody_used_is_removed(maker: Maker, tmp_path: Path) -> None:

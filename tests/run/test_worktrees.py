@@ -18,7 +18,7 @@ from pytest_ftgate import pythons
 from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.model import Executor, Interpreter, Source, Spec
 from pytest_ftgate.run import git as git_module
-from pytest_ftgate.run import worktrees
+from pytest_ftgate.run import installs, worktrees
 from pytest_ftgate.run.git import AgainstError, Checkout, Repository
 from pytest_ftgate.run.worktrees import NothingToCompare, Pair
 
@@ -626,8 +626,8 @@ def test_a_distribution_is_one_more_install_on_the_same_files(tmp_path: Path, wa
     assert (found.reference.label, found.reference.install, found.reference.commit) == (said, (said,), "")
     assert (found.changed.install, found.changed.commit) == ((), "")
     assert found.reference.root == found.changed.root == str(tmp_path)
-    assert worktrees.install_of(("-e", "."), tmp_path, found.reference) == ("-e", ".", said)
-    assert worktrees.install_of((), tmp_path, found.reference) == (said,)
+    assert installs.steps_of((("-e", "."),), tmp_path, found.reference) == (("-e", ".", said),)
+    assert installs.steps_of((), tmp_path, found.reference) == ((said,),)
     assert not (tmp_path / ".ftgate").exists()
 
 
@@ -645,10 +645,12 @@ def test_the_version_asked_for_takes_the_place_of_what_a_test_requires(
 ) -> None:
     found = worktrees.pair(tmp_path, "dist:numpy==2.1.0", tmp_path / ".ftgate")
     usual = ("-e", ".", "numpy", "-e", "numpy")
-    assert worktrees.install_of(usual, tmp_path, found.reference, requires) == ("-e", ".", "-e", "numpy", *installed)
-    assert worktrees.described(found.reference, requires) == label
-    assert worktrees.install_of(usual, tmp_path, found.changed, requires) == (*usual, *requires)
-    assert worktrees.described(found.changed, requires) == "as installed"
+    asked = tuple(requires)
+    kept = ("-e", ".", "-e", "numpy", *installed)
+    assert installs.steps_of((usual,), tmp_path, found.reference, asked) == (kept,)
+    assert installs.described(found.reference, requires) == label
+    assert installs.steps_of((usual,), tmp_path, found.changed, asked) == ((*usual, *requires),)
+    assert installs.described(found.changed, requires) == "as installed"
 
 
 @pytest.mark.parametrize(
@@ -699,7 +701,7 @@ def test_their_environments_have_names_of_one_length(repo: Path, interpreter: In
                     interpreter,
                     root=repo / ".ftgate" / "envs",
                     project=side.project,
-                    install=worktrees.install_of(("-e", "."), repo, side),
+                    install=installs.steps_of((("-e", "."),), repo, side),
                 )
             )
             for side in (found.reference, found.changed)
@@ -857,10 +859,14 @@ def test_install_arguments_hold_on_a_side(tmp_path: Path) -> None:
         f"--editable={top}/libs",
         "numpy>2",
     )
-    assert worktrees.install_of((*asked, f"a @ file://{top}/libs"), top / "one", side) == (
+    moved = (
         *("-e", ".[fast]", "--no-deps", "../libs", str(tmp_path / "sibling"), f"{tree}/one[x]"),
-        *(f"--editable={tree}/libs", "numpy>2", f"a @ file://{tree}/libs", "x==1"),
+        *(f"--editable={tree}/libs", "numpy>2", f"a @ file://{tree}/libs"),
     )
+    command = ("$", f"make -C {top}")
+    last = (*asked, f"a @ file://{top}/libs")
+    assert installs.steps_of((command, last), top / "one", side) == (command, (*moved, "x==1"))
+    assert installs.steps_of((last, command), top / "one", side) == (moved, command, ("x==1",))
 
 
 def test_whether_a_side_has_the_test(repo: Path) -> None:

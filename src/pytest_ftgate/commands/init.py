@@ -18,7 +18,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from ..errors import FtgateError
 from ..model import Struct
 from ..model.targets import is_path, parse_target
-from ..pythons import InterpreterNotFound, default_pair, find_interpreter
+from ..pythons import InterpreterNotFound, Step, default_pair, find_interpreter, is_command, spelled
 from .project import Project, ci_of, has_workload, look, name_for
 from .templates import fill
 
@@ -205,8 +205,9 @@ def _plan_github(project: Project, trigger: str, changes: list[Change], left: li
         on=on,
         condition=condition,
         folder=f"    defaults:\n      run:\n        working-directory: {below}\n" if below else "",
+        key="-".join(_versions(project)),
         pythons=" ".join(_versions(project)),
-        install="".join(f"      - run: {line}\n" for line in install),
+        install="".join(f"      - run: {_scalar(line)}\n" for line in install),
         run=run,
         options="".join(f" {option}" for option in project.options),
         below=f"{below}/" if below else "",
@@ -240,7 +241,7 @@ def _plan_gitlab(
         key="-".join(_versions(project)),
         folder=f"    - cd {below}\n" if below else "",
         pythons=" ".join(_versions(project)),
-        install="".join(f"    - {line}\n" for line in install),
+        install="".join(f"    - {_scalar(line)}\n" for line in install),
         run=run,
         options="".join(f" {option}" for option in project.options),
         below=f"{below}/" if below else "",
@@ -255,20 +256,36 @@ def ci_commands(project: Project) -> tuple[tuple[str, ...], str]:
     """
     python, needs = _host(project), project.needs
     ours = () if needs.declares_us else ("pytest-ftgate",)
-    editable = project.install[:1] == ("-e",)
     if project.locked:
         words = ["uv run --frozen --python", python]
-        words += [] if editable or not project.install else ["--no-editable"]
+        words += ["--no-editable"] if (".",) in project.install else []
         words += [f"--with {name}" for name in (*ours, *needs.plugins)]
         words += [f"--extra {name}" for name in needs.extras]
         words += [f"--group {name}" for name in needs.groups if name != "dev"]
         return (), " ".join(words)
     extras = f"[{','.join(needs.extras)}]" if needs.extras else ""
-    own = [f"{word}{extras}" if word == "." else word for word in project.install]
-    rest = (*own, *needs.arguments, *needs.plugins)
-    wanted = [*ours, *(word if re.fullmatch(r"[\w./=-]+", word) else json.dumps(word) for word in rest)]
-    wanted += [f"--group {name}" for name in needs.groups]
-    return (f"uv venv --python {python}", f"uv pip install {' '.join(wanted)}"), "uv run --no-sync"
+    steps = [*project.install]
+    last = steps.pop() if steps and not is_command(steps[-1]) else ()
+    groups = [word for name in needs.groups for word in ("--group", name)]
+    lines = [
+        f"uv venv --python {python}",
+        *(_step(step, extras) for step in steps),
+        _step((*ours, *last, *needs.arguments, *needs.plugins, *groups), extras),
+    ]
+    return tuple(lines), "uv run --no-sync"
+
+
+def _step(step: Step, extras: str) -> str:
+    """The command line of a step of `ftgate_install`, with the project's extras."""
+    if is_command(step):
+        return f"uv run --no-sync sh -c {shlex.quote(step[1])}"
+    words = (f"{word}{extras}" if word == "." else word for word in step)
+    return " ".join(["uv pip install", *(w if re.fullmatch(r"[\w./=*-]+", w) else json.dumps(w) for w in words)])
+
+
+def _scalar(line: str) -> str:
+    """A command line as a scalar of YAML, quoted where it would be read as something else."""
+    return json.dumps(line) if re.search(r": |:$| #", line) else line
 
 
 def _versions(project: Project) -> list[str]:
@@ -349,7 +366,7 @@ def _print_facts(project: Project) -> list[str]:
         except InterpreterNotFound:
             missing.append(spec)
             found.append(f"{spec} (not installed)")
-    installed = f"installed for each: {shlex.join(project.install) or 'nothing'}"
+    installed = f"installed for each: {'; '.join(map(spelled, project.install)) or 'nothing'}"
     asked = f", requires-python {project.requires_python}" if project.requires_python else ""
     print(f"{'project':<9} {project.name or project.root.name} in {project.root}{asked}; {installed}")
     print(f"{'measured':<9} {', '.join(found)}{f': {project.why}' if project.why else ''}")

@@ -9,8 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from ..declare.option_types import install_step
+from ..errors import FtgateError
 from ..model import Struct
-from ..pythons import default_install, default_pair, required_python
+from ..pythons import Steps, default_install, default_pair, required_python
 from ..run.git import AgainstError, Repository
 from . import inifile, requirements
 from .requirements import Needs
@@ -48,7 +50,7 @@ class Project(Struct, frozen=True, kw_only=True):
     targets: tuple[str, ...]
     why: str
     allowed: bool
-    install: tuple[str, ...]
+    install: Steps
     tests: Path
     files: tuple[str, ...]
     functions: tuple[str, ...]
@@ -77,7 +79,7 @@ def look(folder: Path) -> Project:
         targets=named or usual.targets,
         why="" if named else usual.why,
         allowed=bool(named) or usual.allowed,
-        install=tuple(inifile.words(ini["ftgate_install"])) if "ftgate_install" in ini else default_install(root),
+        install=_install(root, ini),
         tests=tests,
         files=tuple(name.rpartition("/")[2] for name in inifile.words(ini.get("python_files"))) or FILES,
         functions=tuple(inifile.words(ini.get("python_functions")) or ("test",)),
@@ -173,6 +175,15 @@ def _branch(repository: Repository) -> str:
         return told.partition("/")[2]
     usual = next((name for name in ("main", "master") if repository.named(name)), "")
     return usual or repository.git("symbolic-ref", "--quiet", "--short", "HEAD", allowed=(0, 1)).strip() or "main"
+
+
+def _install(root: Path, ini: Mapping[str, Any]) -> Steps:
+    try:
+        return tuple(install_step(line) for line in inifile.lines(ini["ftgate_install"]) if line)
+    except KeyError:
+        return default_install(root)
+    except ValueError as error:
+        raise FtgateError(f"ini option ftgate_install: takes {error}") from None
 
 
 def _options(ini: Mapping[str, Any]) -> tuple[str, ...]:

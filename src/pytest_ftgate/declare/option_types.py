@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from typing import TYPE_CHECKING, Literal
 
 from ..errors import FtgateError
@@ -94,6 +95,22 @@ def folder(text: str) -> str:
     if not text.strip():
         raise ValueError("the name of a folder")
     return text
+
+
+def install_step(text: str) -> tuple[str, ...]:
+    """The arguments of one `uv pip install`, or `("$", command)` of a shell command."""
+    stripped = text.strip()
+    if stripped == "$" or stripped.startswith("$ "):
+        if not stripped[1:].strip():
+            raise ValueError("a command after $")
+        return "$", stripped[1:].strip()
+    try:
+        words = shlex.split(stripped)
+    except ValueError as error:
+        raise ValueError(f"words quoted as in a shell: {error}") from None
+    if words[-1] in ("-e", "-r", "-c"):
+        raise ValueError(f"a step in a line: what follows {words[-1]} is in the same one")
+    return tuple(words)
 
 
 def report_target(text: str) -> str:

@@ -18,6 +18,7 @@ from .evidence import Evidence, as_costs, other_side, paired, pairs, seen, weigh
 from .metrics import is_gain, is_share, row
 from .power import POWER
 from .scale import (
+    allowed,
     beside_limit,
     fail_limit,
     fail_limit_of,
@@ -274,6 +275,7 @@ def _verdict(
         launches=pairs(costs),
         more=more,
         detectable=_detectable(costs, look, evidence),
+        allowed=allowed(costs.metric, fail_limit(costs)),
     )
 
 
@@ -363,6 +365,9 @@ def _why_open(costs: Comparison, look: Look, evidence: Evidence) -> str:
                 f"not surely enough: {p_value(p, level)}" if p > level else f"of {_counted(pairs(costs), 'pair')} only"
             )
             return f"{span} is {where}, but {lacks}"
+    change = ratio(costs.metric, shift)
+    if change is not None and change.unknown:
+        return f"nearly any change is possible, {stays} {passes} as well as {lies} {fails}"
     return f"{span} is not surely {stays} {passes}, nor {lies} {fails}"
 
 

@@ -169,7 +169,14 @@ class Judge:
         if sample.unsupported is not None:
             return Verdict(decision=Decision.UNSUPPORTED, reason=sample.unsupported)
         if sample.error is not None:
-            return Verdict(decision=Decision.ERROR, reason=sample.error.reason)
+            found = self.all_compared[sample.cell.nodeid]
+            return Verdict(
+                decision=Decision.ERROR,
+                reason=sample.error.reason,
+                baseline=found.baseline,
+                commit=found.commit,
+                basis=found.basis,
+            )
         compared_with = self.compared_with(sample)
         if not sample.launches:
             reason = "the time ended before its first round: increase --ftgate-test-time or --ftgate-time"

@@ -8,6 +8,7 @@ when it is over no iteration begins.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 import statistics
@@ -16,13 +17,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from ..model import EVERYTHING, Group, Need, Sample
-from .budget import Costs, IterationPlan, Limits, RunBudget
+from ..runner.protocol import CHECKED_COLD, COLD, MEASURED
+from .budget import Costs, IterationPlan, Limits, RunBudget, TimeIsUp
 from .cell_run import CellRun, PreparedTarget, Reference, disagreements
 from .conditions import ConditionsMonitor
 from .launch import Launcher
 from .memory_round import MemoryRound
-from .run_context import Floors, Listener, RunContext
+from .run_context import Floors, Listener, RunContext, RunningLaunch
 from .time_round import TimeRound, ratios_of
+
+LEAST_REFERENCES = 3
+"""Launches of a reference before it is said not to have the error of its cell."""
 
 
 class StoppingRule(Protocol):
@@ -95,6 +100,7 @@ class InterleavedRun:
         TimeRound(self.context).measure()
         with self.budget.extra():
             MemoryRound(self.context).measure()
+            self._run_references()
         self.context.calibrate()
         if self.stopping_rule is not None:
             self._require(self.stopping_rule(self.samples_so_far()))
@@ -115,9 +121,13 @@ class InterleavedRun:
             self._plan_rounds()
 
     def samples(self) -> list[Sample]:
-        """All cells, after a comparison of their results."""
+        """All cells, after a comparison of their results; of the references' if their cells differ."""
+        references = [each.reference for each in self.cell_runs if each.reference is not None and each.reference.alive]
+        theirs = {id(reference): error for reference, error in disagreements(references)}
         for cell_run, error in disagreements([each for each in self.cell_runs if each.alive]):
             cell_run.error = error
+            if cell_run.reference is not None:
+                cell_run.reference.error = cell_run.reference.error or theirs.get(id(cell_run.reference))
         return self.samples_so_far()
 
     def samples_so_far(self) -> list[Sample]:
@@ -132,6 +142,28 @@ class InterleavedRun:
                 self.context.report(side, "building")
                 with side.attribute_errors(), self.context.ready(side, "own"):
                     pass
+
+    def _run_references(self) -> None:
+        """Run the reference of a cell that has failed as often as the cell itself: it may have the same error."""
+        for cell_run in self.cell_runs:
+            reference, error = cell_run.reference, cell_run.error
+            if reference is None or error is None:
+                continue
+            with contextlib.suppress(TimeIsUp):
+                while reference.alive and reference.begun < max(LEAST_REFERENCES, error.launch):
+                    self.context.report(reference, "reference, after an error")
+                    with reference.attribute_errors(), self.context.ready(reference, "own") as launch:
+                        self._unmeasured(launch)
+
+    def _unmeasured(self, launch: RunningLaunch) -> None:
+        """The iterations of a launch, of which nothing is kept."""
+        window_ns, handle = self.iterations.window_ns, launch.handle
+        checked = launch.cell_run.probed and not window_ns
+        handle.iteration(CHECKED_COLD if checked else COLD, 1, window_ns)
+        for _ in self.context.in_time(range(self.iterations.taken)):
+            handle.iteration(MEASURED, self.iterations.loops or 1, window_ns)
+        handle.close()
+        handle.finish()
 
     def _require(self, needs: Mapping[str, frozenset[Need]]) -> None:
         for cell_run in self.cell_runs:

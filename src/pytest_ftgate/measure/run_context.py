@@ -139,7 +139,9 @@ class RunContext:
             waits_unavailable=target.waits_unavailable,
             settled=settled,
             reference=cell_run.is_reference,
+            copies=target.copies,
         )
+        cell_run.begun += role == "own"
         return RunningLaunch(cell_run, request, self.launcher.start(request))
 
     @contextlib.contextmanager

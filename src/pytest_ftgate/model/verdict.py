@@ -79,8 +79,8 @@ class MetricVerdict(Struct, frozen=True, kw_only=True):
 
     `ratio` is new / reference; of a share, which may be zero, it is None and `points` is new - reference. `launches` is
     the number of new launches (pairs) behind the decision, `more` how many more would settle an inconclusive one, None
-    if unknown, and `beyond` says that its estimate is worse than the effect. `contract` is the text of a contract, of
-    Metric.CONTRACT alone.
+    if unknown; `beyond` says that its estimate is worse than the effect. `allowed` is the change at which it fails, as
+    `ratio` or `points` is. `contract` is the text of a contract, of Metric.CONTRACT alone.
     """
 
     metric: str
@@ -93,6 +93,7 @@ class MetricVerdict(Struct, frozen=True, kw_only=True):
     launches: int = 0
     more: int | None = None
     detectable: float | None = None
+    allowed: float | None = None
     contract: str = ""
     beyond: bool = False
 

@@ -17,13 +17,13 @@ import pytest
 from ..declare import plan
 from ..declare.option_types import BEYOND
 from ..errors import FtgateError
-from ..model import Decision, Plan, Report, RowMessage, Verdict
-from ..report import json, terminal
+from ..model import Decision, Plan, Report, Row, RowMessage, Verdict
+from ..report import headlines, json, terminal
 from ..run.config import RunConfig
 from ..run.session import Session
 from ..runner.executors.base import threads_are_greenlets
 from ..store.folder import default_folder
-from . import xdist
+from . import failures, xdist
 from .collection import CELL, default_pair
 from .options import thresholds_of, value_of
 from .progress import Progress, mode_of
@@ -57,6 +57,7 @@ class Run:
         self.session.start()
         self.collected: list[str] = []
         self.messages: dict[str, RowMessage] = {}
+        self.failures = failures.Failures()
         self.plain = False
         self.report: Report | None = None
         if not self.is_worker:
@@ -107,20 +108,20 @@ class Run:
             with shown:
                 message = self.session.message(item.nodeid)
         except (FtgateError, OSError) as error:  # the text of an OSError names its file
+            item.stash[HEADLINE] = str(error).partition("\n")[0]
             raise pytest.fail.Exception(str(error), pytrace=False) from None
         finally:
             self.progress.clear()
         item.stash[ROW_MESSAGE] = message
         row = message.row
-        text = (
-            terminal.verdict_lines(row, width=100, color=False, unicode=True, verbosity=1).strip() or row.verdict.reason
-        )
         if fails(row.verdict, self.failing):
-            pytest.fail(text, pytrace=False)
+            item.stash[HEADLINE] = headlines.headline(row)
+            pytest.fail(_failure_text(row, max(0, self.config.get_verbosity())), pytrace=False)
         if row.verdict.decision is Decision.XFAILED:
             pytest.xfail(terminal.known_text(row.verdict))
         if _is_strict(row.verdict):
-            pytest.fail(f"[XPASS(strict)] {terminal.known_text(row.verdict)}", pytrace=False)
+            item.stash[HEADLINE] = f"[XPASS(strict)] {terminal.known_text(row.verdict)}"
+            pytest.fail(item.stash[HEADLINE], pytrace=False)
         if row.verdict.decision is Decision.UNSUPPORTED:
             pytest.skip(row.verdict.reason)
 
@@ -131,6 +132,8 @@ class Run:
         """Attach the row to the item's report: if an xdist worker crashes later, nothing is lost."""
         report = yield
         message = item.stash.get(ROW_MESSAGE, None)
+        if report.when == "call" and report.failed and HEADLINE in item.stash:
+            failures.name(report, item.stash[HEADLINE], _place(item, message))
         if message is not None and report.when == "call":
             report.__dict__["ftgate"] = msgspec.json.encode(message).decode()
             verdict = message.row.verdict
@@ -150,20 +153,23 @@ class Run:
         if decision == FAILED:
             return "failed", "F", ("XPASS(strict)", {"red": True})
         category, letter, word, markup = terminal.STATUS[Decision(decision)]
-        return category, letter, (word, markup)
+        return "failed" if report.failed else category, letter, (word, markup)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect the row of a report, in the controller or in the only process."""
         payload = getattr(report, "ftgate", None)
         if payload is not None and not self.is_worker:
-            self.messages[report.nodeid] = msgspec.json.decode(payload, type=RowMessage)
+            self.messages[report.nodeid] = message = msgspec.json.decode(payload, type=RowMessage)
+            if report.failed:
+                self.failures.add(report, message.row)
         self.plain = self.plain or (payload is None and report.when == "call")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Make the report, update baselines, write the report files."""
         self.progress.end()
+        self.failures.finish(_stream_width(self.config))
         if self.is_worker or not self.messages:
             return
         if session.exitstatus == pytest.ExitCode.OK and self._nothing_measured():
@@ -217,6 +223,22 @@ class Run:
 
 
 ROW_MESSAGE = pytest.StashKey[RowMessage]()
+HEADLINE = pytest.StashKey[str]()
+"""What pytest's summary says of a cell that failed."""
+
+
+def _failure_text(row: Row, verbosity: int) -> str:
+    """The text of a failure, as pytest and JUnit show it."""
+    if row.verdict.decision is Decision.ERROR:
+        return headlines.failure_text(row)
+    text = terminal.verdict_lines(row, width=100, color=False, unicode=True, verbosity=verbosity).strip()
+    return text or row.verdict.reason
+
+
+def _place(item: pytest.Item, message: RowMessage | None) -> tuple[str, int]:
+    """The line that raised, else the test's."""
+    found = headlines.origin(headlines.error_of(message.row)) if message is not None else None
+    return found or (str(item.path), item.stash[CELL][0].source.line)
 
 
 class ProgressObserver:
@@ -274,6 +296,11 @@ def fails(verdict: Verdict, failing: Collection[str]) -> bool:
 def _is_strict(verdict: Verdict) -> bool:
     """Whether a cell passed although a strict mark says that it does not."""
     return verdict.decision is Decision.XPASSED and verdict.expected is not None and verdict.expected.strict
+
+
+def _stream_width(config: pytest.Config) -> int:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    return 80 if reporter is None else int(reporter._tw.fullwidth)
 
 
 def _stream(config: pytest.Config) -> Any:

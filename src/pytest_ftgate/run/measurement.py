@@ -19,7 +19,6 @@ from ..model import (
     Sample,
     TestSamples,
     Verdict,
-    WorkloadError,
     failed_row,
     first_line,
 )
@@ -208,6 +207,12 @@ class Measurement:
     def _judge_again(self, judge: Judge, sample: Sample, samples: TestSamples) -> None:
         """The verdict of a cell that missed its baseline, now that it was paired with the baseline's commit."""
         row = self.by_nodeid[sample.cell.nodeid]
+        if sample.error is not None:  # a race may show in any launch
+            failed = failed_row(sample.cell, sample.error.reason, sample.error.detail)
+            self.by_nodeid[sample.cell.nodeid] = msgspec.structs.replace(
+                row, verdict=failed.verdict, error=sample.error, paired=sample
+            )
+            return
         paired = judge.verdict(sample, samples, figures.figures(sample, reference=None))
         why = paired.reason or paired.why or "the reference has no figures to compare"
         screened = self.samples.cell(sample.cell)
@@ -216,13 +221,13 @@ class Measurement:
         self.by_nodeid[sample.cell.nodeid] = msgspec.structs.replace(row, verdict=verdict, paired=sample)
 
     def _with_hint(self, phase: Phase, sample: Sample) -> Sample:
-        """The sample with a hint in its error, if a file is missing because git does not have it."""
-        if sample.error is None or phase.pair is None:
+        """The sample with a hint in its error, if a file or an editable install is not what the workload needs."""
+        if sample.error is None:
             return sample
-        hint = self.resources.references.hint(sample.error.detail, phase.pair.changed)
+        hint = self.resources.references.hint(sample.error.detail, None if phase.pair is None else phase.pair.changed)
         if not hint:
             return sample
-        error = WorkloadError(reason=sample.error.reason, detail=f"{sample.error.detail.rstrip()}\n{hint}")
+        error = msgspec.structs.replace(sample.error, detail=f"{sample.error.detail.rstrip()}\n{hint}")
         return msgspec.structs.replace(sample, error=error)
 
     def _doubted(self, row: Row) -> Row:

@@ -18,6 +18,7 @@ from ..model import EVERYTHING, Cell, Group, Metric, Struct
 from ..store import names
 from . import git, worktrees
 from .cells import one_per_target
+from .installs import described
 from .resources import Resources
 from .targets import target_of, unavailable
 
@@ -133,7 +134,7 @@ class PhaseStarter:
         return ComparedWith(
             basis="paired",
             why=self.phase.why,
-            baseline=worktrees.described(reference, self.group.spec.requires),
+            baseline=described(reference, self.group.spec.requires),
             commit=reference.commit,
             judged=cell.nodeid in self.phase.judged,
         )

@@ -136,6 +136,7 @@ class UnchangedCells:
                 request_here(cell, spec, target.python, spec.timeout_s or self.config.timeout_s),
                 expect_gil=cell.target.settings.gil == "on" or not target.interpreter.free_threaded,
                 environment=target.environment,
+                copies=target.copies,
                 reads=str(file),
             )
             handle = self.launcher.start(request)

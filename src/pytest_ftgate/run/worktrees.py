@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -18,8 +18,6 @@ from typing import Final
 
 import filelock
 import msgspec
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
 
 from .. import pythons
 from ..errors import FtgateError
@@ -36,7 +34,6 @@ from .git import (
     Repository,
     commit_at,
     mapped,
-    revision_argument,
     shown,
     without_index,
 )
@@ -420,54 +417,6 @@ def relocated(spec: Spec, old_root: Path, checkout: Checkout) -> Spec:
         sys_path=tuple(mapped(entry, old_top, new_top) for entry in spec.source.sys_path),
     )
     return msgspec.structs.replace(spec, source=source)
-
-
-def install_of(
-    arguments: Iterable[str], old_root: Path, checkout: Checkout, requires: Iterable[str] = ()
-) -> tuple[str, ...]:
-    """Install arguments for a checkout and a test's `requires`, with the checkout's own last.
-
-    An absolute path in the repository is moved to the checkout; a relative one that leads out of it is not. A version
-    that the checkout asks for takes the place of other requirements of the same distribution, and their extras.
-    """
-    moved = (revision_argument(argument, old_root.resolve(), checkout) for argument in arguments)
-    others = (*moved, *requires)
-    replaced = _replaced(others, checkout.install)
-    kept = [word for number, word in enumerate(others) if number not in replaced]
-    if not replaced:
-        return (*kept, *checkout.install)
-    extras = set().union(*(requirement.extras for requirement in replaced.values()))
-    return (*kept, *(_with_extras(word, extras) for word in checkout.install))
-
-
-def described(checkout: Checkout, requires: Iterable[str]) -> str:
-    """The label of a checkout, with what of a test's `requires` its version takes the place of."""
-    replaced = _replaced(tuple(requires), checkout.install)
-    if not replaced:
-        return checkout.label
-    return f"{checkout.label} in place of {', '.join(map(str, replaced.values()))} (requires=)"
-
-
-def _replaced(words: tuple[str, ...], wanted: tuple[str, ...]) -> dict[int, Requirement]:
-    """Position -> requirement, of the words that require a distribution of which `wanted` names a version."""
-    names = {canonicalize_name(Requirement(word).name) for word in wanted}
-    found = {}
-    for number, word in enumerate(words if names else ()):
-        if number and words[number - 1].startswith("-") and "=" not in words[number - 1]:
-            continue  # the value of an option
-        try:
-            requirement = Requirement(word)
-        except InvalidRequirement:
-            continue
-        if canonicalize_name(requirement.name) in names:
-            found[number] = requirement
-    return found
-
-
-def _with_extras(word: str, extras: set[str]) -> str:
-    requirement = Requirement(word)
-    requirement.extras |= extras
-    return str(requirement)
 
 
 def lacks(checkout: Checkout, test: str) -> bool:

@@ -78,7 +78,7 @@ class _Result(msgspec.Struct):
 
 def job_of(request: Request, result: Path, control: tuple[int, int]) -> dict[str, Any]:
     """The job file's content, plain values."""
-    setup = setup_of(request.cell, request.spec, stand_in=request.stand_in)
+    setup = setup_of(request.cell, request.spec, stand_in=request.stand_in, copies=request.copies)
     setup |= {"gil_note": None if request.expect_gil else f"{result}.gil", "held": f"{result}.held"}
     setup |= {"cpus": pinned(request.cell, request.spec)}
     return {
