@@ -59,6 +59,7 @@ from pytest_ftgate.run.resources import Resources, RunTime
 from pytest_ftgate.run.stored import StoredBaselines
 from pytest_ftgate.run.targets import TargetLookup, Targets, target_of
 from pytest_ftgate.run.unchanged import UnchangedCells
+from pytest_ftgate.runner.protocol import MEASURED
 from pytest_ftgate.stats import alpha_spending
 
 POLICY = Policy(metrics=metrics.GATING, cli=(), ini=(), alpha=0.01 / 8, beta=alpha_spending.BETA, probe_cost=0.25)
@@ -131,7 +132,7 @@ class ScriptedReferences(References):
     def relocated(self, spec: Spec, checkout: git_module.Checkout) -> Spec:
         return msgspec.structs.replace(spec, pythons=(checkout.label,))
 
-    def hint(self, detail: str, checkout: git_module.Checkout) -> str:
+    def hint(self, detail: str, checkout: git_module.Checkout | None) -> str:
         return self.hinted
 
 
@@ -400,6 +401,29 @@ class TestFollowUp:
         assert sample.reference is None  # what is recorded is the screen's
         assert sample.control
         assert {request.cell.nodeid for request in desk.launcher.requests if request.reference} == {THREADS}
+
+    def test_an_error_beside_the_commit_is_one_of_the_cell(self) -> None:
+        launcher = day(cells_slower(1.3, THREADS))
+        desk = screening(launcher, THREADS_ALONE)
+        paired: list[bool] = []
+
+        def trouble(at: At) -> BaseException | None:
+            paired.append(at.reference)
+            return failed("lost") if any(paired) and not at.reference and at.event == MEASURED else None
+
+        launcher.trouble = trouble
+        row = run(desk.measurement(THREADS_ALONE))[THREADS]
+        assert (row.verdict.decision, row.verdict.reason) == (Decision.ERROR, "lost")
+        assert row.error is not None
+        assert row.paired is not None
+        assert row.paired.reference is not None
+        assert (row.paired.reference.error, row.paired.reference.begun >= 3) == (None, True)
+
+    def test_an_error_of_what_is_stored_names_its_commit(self) -> None:
+        launcher = day()
+        launcher.trouble = lambda at: failed("lost") if at.event == MEASURED else None
+        row = run(screening(launcher, THREADS_ALONE).measurement(THREADS_ALONE))[THREADS]
+        assert (row.verdict.decision, row.verdict.commit, row.verdict.basis) == (Decision.ERROR, "1eb3b87", "stored")
 
     def test_cells_of_two_commits_make_two_phases(self) -> None:
         desk = screening(day(cells_slower(1.3, THREADS, FORK)), commits={THREADS: "aaa", FORK: "bbb"})
