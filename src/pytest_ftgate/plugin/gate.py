@@ -8,7 +8,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -16,12 +16,14 @@ import msgspec
 import pytest
 
 from ..declare import plan
+from ..declare.option_types import BEYOND
 from ..errors import FtgateError
 from ..model import Decision, Plan, Report, Row, RowMessage, Verdict
 from ..report import headlines, json, terminal
 from ..run.config import RunConfig
 from ..run.session import Session
 from ..runner.executors.base import threads_are_greenlets
+from ..store.folder import default_folder
 from . import failures, xdist
 from .collection import CELL, default_pair
 from .options import thresholds_of, value_of
@@ -123,7 +125,7 @@ class Run:
             self.progress.clear()
         item.stash[ROW_MESSAGE] = message
         row = message.row
-        if row.verdict.decision in self.failing:
+        if fails(row.verdict, self.failing):
             item.stash[HEADLINE] = headlines.headline(row)
             pytest.fail(_failure_text(row, max(0, self.config.get_verbosity())), pytrace=False)
         if row.verdict.decision is Decision.XFAILED:
@@ -280,7 +282,6 @@ class ProgressObserver:
 def run_config(config: pytest.Config, seed: int) -> RunConfig:
     """All options of a run. Raises pytest.UsageError."""
     names = (
-        "baselines",
         "update",
         "launches",
         "iterations",
@@ -295,6 +296,7 @@ def run_config(config: pytest.Config, seed: int) -> RunConfig:
     given, written = thresholds_of(config)
     return RunConfig(
         **values,
+        baselines=value_of(config, "baselines") or default_folder(config.rootpath),
         thresholds=given,
         ini_thresholds=written,
         against=value_of(config, "against") or "",
@@ -303,6 +305,11 @@ def run_config(config: pytest.Config, seed: int) -> RunConfig:
         test_budget_s=value_of(config, "test_time"),
         timeout_s=value_of(config, "timeout"),
     )
+
+
+def fails(verdict: Verdict, failing: Collection[str]) -> bool:
+    """Whether `failing`, which holds decisions and perhaps BEYOND, makes a test of this verdict fail."""
+    return verdict.decision in failing or (BEYOND in failing and verdict.beyond)
 
 
 def _is_strict(verdict: Verdict) -> bool:
