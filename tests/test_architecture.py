@@ -32,6 +32,7 @@ WINGS = (
     "stats",
     "runner",
     "model",
+    "platforms",
     "text",
     "errors",
 )

@@ -45,14 +45,14 @@ class Script:
         confirm(self, clock=self.clock, monitor=lambda: conditions, longest_s=longest_s)
 
 
-@pytest.mark.parametrize(("answers", "taken"), [("y", 3), ("nyyyy", 5), ("yyny", 5), ("nnnnnyyyyyy", 10), ("?y", 6)])
+@pytest.mark.parametrize(("answers", "taken"), [("y", 2), ("nyyyy", 4), ("ynyy", 4), ("nnnnnyyyyyy", 9), ("?y", 4)])
 def test_samples_that_agree_confirm(answers: str, taken: int) -> None:
     script = Script(answers)
     script.judged()
     assert script.taken == taken
 
 
-@pytest.mark.parametrize(("answers", "taken"), [("n", 11), ("y" + "n" * 30, 16), ("yyn" + "n" * 30, 20)])
+@pytest.mark.parametrize(("answers", "taken"), [("n", 8), ("y" + "n" * 30, 12), ("nyyn" + "n" * 30, 17)])
 def test_samples_that_disagree_refute(answers: str, taken: int) -> None:
     script = Script(answers)
     with pytest.raises(AssertionError, match=r"^refuted: \d of \d+ samples agreed in \d+.0 s; other .* took 0.10"):
@@ -65,13 +65,13 @@ def test_each_disagreement_is_told_once_and_counted() -> None:
         Script("n").judged()
     lines = str(info.value).splitlines()
     assert [line.strip().partition(" | ")[0] for line in lines[1:]] == [
-        "6x sample 1 disagrees",
-        "5x sample 0 disagrees",
+        "4x sample 1 disagrees",
+        "4x sample 0 disagrees",
     ]
 
 
 def test_a_machine_that_is_too_busy_to_tell_is_a_skip_with_its_figures() -> None:
-    with pytest.raises(pytest.skip.Exception, match=r"refuted: 0 of 11 .*; other processes kept 0.9 of 2 cores busy"):
+    with pytest.raises(pytest.skip.Exception, match=r"refuted: 0 of 8 .*; other processes kept 0.9 of 2 cores busy"):
         Script("n").judged(BUSY)
     Script("y").judged(BUSY)
 
@@ -101,22 +101,20 @@ def test_what_is_no_disagreement_ends_the_test_at_once() -> None:
 
 
 def test_the_machine_is_asked_where_no_monitor_is_given() -> None:
-    with pytest.raises((AssertionError, pytest.skip.Exception), match=r"refuted: 0 of 11 samples agreed"):
+    with pytest.raises((AssertionError, pytest.skip.Exception), match=r"refuted: 0 of 8 samples agreed"):
         confirm(Script("n"))
 
 
 def test_dear_samples_may_decide_sooner_at_a_larger_error() -> None:
-    for answers, taken in (("y", 2), ("n", 8)):
+    for answers, taken in (("y", 1), ("n", 4)):
         script = Script(answers)
         with contextlib.suppress(AssertionError):
-            confirm(script, decisive=100, monitor=lambda: QUIET)
+            confirm(script, decisive=10, monitor=lambda: QUIET)
         assert script.taken == taken
-    assert outcomes(MOST_IF_FALSE, 100)[0]["confirmed"] < Fraction(1, 100)
-    assert outcomes(LEAST_IF_TRUE, 100)[0]["refuted"] < Fraction(1, 100)
 
 
 def test_a_figure_and_a_whole_test_are_samples_too() -> None:
-    figures = iter([0.0, 1.05, 0.96, 0.9, 1.1, 1.0])
+    figures = iter([0.0, 1.05, 0.96, 0.9, 1.0])
     confirm_near(lambda: next(figures), pytest.approx(1.0, rel=0.101))
     assert list(figures) == [1.0]
     calls: list[tuple[int, str]] = []
@@ -126,10 +124,10 @@ def test_a_figure_and_a_whole_test_are_samples_too() -> None:
         calls.append((number, word))
 
     test(1, word="x")
-    assert calls == [(1, "x")] * 3
+    assert calls == [(1, "x")] * 2
 
 
-def outcomes(agrees: Fraction, decisive: int = DECISIVE) -> tuple[dict[str, Fraction], Fraction]:
+def outcomes(agrees: Fraction) -> tuple[dict[str, Fraction], Fraction]:
     """The exact probability of each outcome, and the mean number of samples, where a sample agrees so often."""
     under_way = {(0, 0): Fraction(1)}
     found: dict[str, Fraction] = dict.fromkeys(("confirmed", "refuted", "undecided"), Fraction(0))
@@ -139,7 +137,7 @@ def outcomes(agrees: Fraction, decisive: int = DECISIVE) -> tuple[dict[str, Frac
         after: dict[tuple[int, int], Fraction] = {}
         for (agreed, disagreed), share in under_way.items():
             for tally, chance in (((agreed + 1, disagreed), agrees), ((agreed, disagreed + 1), 1 - agrees)):
-                judged = judge(*tally, decisive)
+                judged = judge(*tally)
                 if judged == "undecided":
                     after[tally] = after.get(tally, Fraction(0)) + share * chance
                 else:
@@ -153,18 +151,18 @@ def test_errors_are_within_what_is_stated() -> None:
     false, _ = outcomes(MOST_IF_FALSE)
     true, _ = outcomes(LEAST_IF_TRUE)
     assert sum(false.values()) == sum(true.values()) == 1
-    assert float(false["confirmed"]) == pytest.approx(0.00049, abs=5e-6)
-    assert float(true["refuted"]) == pytest.approx(0.00076, abs=5e-6)
+    assert float(false["confirmed"]) == pytest.approx(0.0055, abs=5e-5)
+    assert float(true["refuted"]) == pytest.approx(0.0065, abs=5e-5)
     assert max(false["confirmed"], true["refuted"]) < Fraction(1, DECISIVE)
-    assert float(false["undecided"]) == pytest.approx(0.067, abs=5e-4)
-    assert float(true["undecided"]) == pytest.approx(0.021, abs=5e-4)
+    assert float(false["undecided"]) == pytest.approx(0.011, abs=5e-4)
+    assert float(true["undecided"]) == pytest.approx(0.0048, abs=5e-5)
 
 
 def test_a_clear_truth_needs_few_samples_and_is_never_lost() -> None:
     found, samples = outcomes(Fraction(9, 10))
-    assert float(samples) == pytest.approx(3.6, abs=0.05)
-    assert found["refuted"] < Fraction(2, 10**11)
+    assert float(samples) == pytest.approx(2.4, abs=0.05)
+    assert found["refuted"] < Fraction(2, 10**8)
     assert found["undecided"] < Fraction(1, 10**11)
     never, samples = outcomes(Fraction(0))
     assert float(never["refuted"]) == 1
-    assert float(samples) == 11
+    assert float(samples) == 8

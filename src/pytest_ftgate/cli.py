@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from .errors import FtgateError
+from .platforms import unsupported
 
 COMMANDS: Final = ("init", "demo", "doctor", "pythons", "baseline")
 
@@ -23,6 +24,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(args.run(args))
     except FtgateError as error:
         print(f"ftgate: error: {error}", file=sys.stderr)
+        return 2
+    except (ImportError, NotImplementedError):  # the latter is psutil's
+        why = unsupported()
+        if not why:
+            raise
+        print(f"ftgate: error: {why}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("ftgate: interrupted", file=sys.stderr)

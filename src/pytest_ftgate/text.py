@@ -54,10 +54,10 @@ def percent(fraction: float) -> str:
     return f"{100 * fraction:.6g} %"
 
 
-def listed(words: Sequence[str]) -> str:
+def listed(words: Sequence[str], last: str = "or") -> str:
     """`a, b or c`."""
     texts = list(map(str, words))
-    return " or ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
+    return f" {last} ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
 
 
 def matches(pattern: str, text: str) -> bool:

@@ -122,6 +122,46 @@ def test_show_of_an_unknown_test_finds_nothing(
     assert ftgate("show", "*::test_count") == 0
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "test_count",
+        "TestA::test_count",
+        "test_words.py::TestA::test_count",
+        f"{TEST}[3.14t-threads-w2]",
+        "test_count[3.14t-threads-w2]",
+        "test_words.py",
+        "test_words",
+        "tests/test_words.py",
+        "A::test_c",
+        "*count",
+    ],
+)
+def test_a_part_of_a_name_that_is_unique_finds_its_test(
+    ftgate: Ftgate, store: Store, project: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    store.save(TEST, [change()])
+    store.save("tests/test_words_of_others.py::test_counts", [change()])
+    leave_run(project, rows()[0], make_row(make_sample("3.14t-threads-w2", test="other.py::test_o")))
+    assert ftgate("show", name) == 0
+    assert capsys.readouterr().out.partition("\n")[0] == TEST
+    assert ftgate("diff", name) == 0
+    assert "other.py" not in capsys.readouterr().out
+    assert ftgate("accept", name) == 0
+    assert f"recorded {TEST}[3.14t-threads-w2]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["test_count", "test_words.py", "words"])
+def test_a_name_of_several_tests_lists_them(ftgate: Ftgate, store: Store, project: Path, name: str) -> None:
+    others = ("a/test_words.py::test_count", "b/test_words.py::test_count")
+    for test in others:
+        store.save(test, [change()])
+    leave_run(project, *(make_row(make_sample(test=test)) for test in others))
+    for action in ("show", "diff", "accept"):
+        with pytest.raises(FtgateError, match=rf"^{name} fits several, name one of them:\n  a/test_words"):
+            ftgate(action, name)
+
+
 # ---- diff
 
 

@@ -1,9 +1,17 @@
 """Decorator arguments -> Spec."""
 
+# Type checkers refuse what is refused here.
+# mypy: disable-error-code="arg-type, call-arg, list-item, dict-item"
+
 from __future__ import annotations
 
 import inspect
+import json as stdlib_json
+import re
+from collections import OrderedDict
 from collections.abc import Callable
+from enum import Enum
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +23,7 @@ from pytest_ftgate.declare.declaration import param_of, spec_of
 from pytest_ftgate.declare.executors import default_method
 from pytest_ftgate.declare.reader import DeclarationError
 from pytest_ftgate.model import Decision, Executor, Expectation, Metric, Requirement, Source, Spec, Threshold
+from pytest_ftgate.runner import loading
 from pytest_ftgate.runner.api import Declaration
 
 SOURCE = Source(path="/project/test_a.py", line=3, module="test_a", qualname="test_it")
@@ -147,6 +156,66 @@ def test_plain_parameters_are_sent_as_literals(value: Any) -> None:
     assert (type(namespace["back"]), namespace["back"]) == (type(value), value)
 
 
+class Color(Enum):
+    RED = 1
+
+
+class Named:
+    class Inner: ...
+
+    @classmethod
+    def make(cls) -> Named:
+        return cls()
+
+    def method(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        (dict, "builtins:dict"),
+        (len, "builtins:len"),
+        (OrderedDict, "collections:OrderedDict"),
+        (str.upper, "builtins:str.upper"),
+        (dict.fromkeys, "builtins:dict.fromkeys"),
+        (Named.Inner, f"{__name__}:Named.Inner"),
+        (Named.make, f"{__name__}:Named.make"),
+        (Named.method, f"{__name__}:Named.method"),
+        (stdlib_json, "json:"),
+    ],
+)
+def test_what_can_be_imported_is_sent_by_its_name(value: Any, name: str) -> None:
+    found = param_of(declared(threads, function=_with("n")), SOURCE, "n", value)
+    assert found.literal == name
+    assert loading.literals({"n": found.literal}) == {"n": value}
+
+
+def test_a_text_that_looks_like_a_name_stays_a_text() -> None:
+    found = param_of(declared(threads, function=_with("n")), SOURCE, "n", "json:loads")
+    assert loading.literals({"n": found.literal}) == {"n": "json:loads"}
+
+
+def _local() -> Any:
+    class Local: ...
+
+    return Local
+
+
+@pytest.mark.parametrize(
+    ("value", "fix"),
+    [
+        (lambda: 1, "a lambda has no name: define a function in a module and pass that"),
+        (_local(), "_local.<locals>.Local is local to a function: define it in a module"),
+        (Named().method, "and make the object in the body"),
+        (partial(len), "and make the object in the body"),
+    ],
+)
+def test_what_cannot_be_imported_is_refused_with_a_fix(value: Any, fix: str) -> None:
+    with pytest.raises(DeclarationError, match=re.escape(fix)) as refused:
+        param_of(declared(threads, function=_with("n")), SOURCE, "n", value)
+    assert str(refused.value).startswith(f"{SOURCE.path}:1: ")
+
+
 class Liar:
     def __repr__(self) -> str:
         return "1"
@@ -154,7 +223,7 @@ class Liar:
 
 @pytest.mark.parametrize(
     "value",
-    [float("nan"), float("inf"), object(), len, int, [object()], Liar(), {"x": float("nan")}, frozenset({1}), range(3)],
+    [float("nan"), float("inf"), object(), [len], Liar(), {"x": float("nan")}, frozenset({1}), range(3), Color.RED],
 )
 def test_other_parameters_cannot_be_sent(value: Any) -> None:
     with pytest.raises(
@@ -325,9 +394,9 @@ def decorated(decorator: Any) -> Any:
 @pytest.mark.parametrize(
     ("decorator", "problem"),
     [
-        (ftgate.require(scaling=1.6), "it takes texts such as 'threads.wall < 20 ms' or scaling='>= 1.6', not 1.6"),  # type: ignore[arg-type]
+        (ftgate.require(scaling=1.6), "it takes texts such as 'threads.wall < 20 ms' or scaling='>= 1.6', not 1.6"),
         (ftgate.require(" "), "it takes texts such as"),
-        (ftgate.require(None), "it takes texts such as"),  # type: ignore[arg-type]
+        (ftgate.require(None), "it takes texts such as"),
         (ftgate.require(), "it requires nothing; for example @ftgate.require(scaling='>= 1.6')"),
         (ftgate.require, "it needs parentheses and arguments: @ftgate.require(scaling='>= 1.6')"),
         (ftgate.require(scalng=">= 1.6"), "'scalng' is not a metric (did you mean 'scaling'?)"),
@@ -337,7 +406,7 @@ def decorated(decorator: Any) -> Any:
             ftgate.gate("wal", margin=0.1),
             "'wal' is not a metric that gates (did you mean 'wall'?); use wall, tail, cold",
         ),
-        (ftgate.gate(["wall"], margin=0.1), "['wall'] is not a metric that gates"),  # type: ignore[arg-type]
+        (ftgate.gate(["wall"], margin=0.1), "['wall'] is not a metric that gates"),
         (ftgate.gate("latency_p99"), "the cells of this test have no latency_p99: it is of the answers of a server"),
         (ftgate.gate("wall", margin="much"), "margin of wall takes a share such as 5% or 0.05, not 'much'"),
         (ftgate.gate("wall", margin=True), "margin of wall takes a share such as 5% or 0.05, not True"),
@@ -349,7 +418,7 @@ def decorated(decorator: Any) -> Any:
         (ftgate.expect("regressed", reason=" "), "it needs a reason, such as an issue"),
         (ftgate.expect("broken", reason="x"), "the test has no contract that could be broken: add @ftgate.require("),
         (ftgate.expect("regressed", reason="x", strict="no"), "strict= takes True or False, not 'no'"),
-        (ftgate.expect("regressed", "threads", reason="x"), "'threads' is not an executor"),  # type: ignore[arg-type]
+        (ftgate.expect("regressed", "threads", reason="x"), "'threads' is not an executor"),
         (ftgate.expect("regressed", processes, reason="x"), "processes is not among the executors of the test"),
         (ftgate.expect("regressed", reason="x", workers=8), "workers=8 is no number of workers of the test: it has 2"),
         (

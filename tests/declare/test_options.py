@@ -20,7 +20,7 @@ from pytest_ftgate.model import Decision, Load, Metric, Service, Source, Spec, T
 from pytest_ftgate.model.targets import TargetError
 from pytest_ftgate.plugin import collection, options
 
-TEXTS = {
+TEXTS: dict[Callable[[str], Any], tuple[str, str, str]] = {
     option_types.truth: ("true", "0", "on"),
     option_types.target: ("3.14", "3.13", "3.15t[gil=on]"),
     option_types.cells: ("all", "new", "test_a.py::test_it[*]"),
@@ -36,7 +36,7 @@ TEXTS = {
     option_types.unchanged: ("skip", "measure", "skip"),
     option_types.revision: ("merge-base", "v1.0~2", "dist:numpy==2.1"),
     option_types.threshold: ("wall:margin=3%", "tail:effect=80%,margin=.2", "uss:floor=1MiB"),
-    str: ("--pre", "-e", "numpy"),
+    option_types.install_step: ("--pre numpy", "$ make", "-e ."),
 }
 WRONG: dict[Callable[[str], Any], str] = {
     option_types.truth: "maybe",
@@ -143,16 +143,31 @@ def test_timeout_of_a_test(pytester: pytest.Pytester, monkeypatch: pytest.Monkey
     assert timeouts("--ftgate-timeout=4s") == [4, 4]
 
 
-def test_several_words_of_a_value() -> None:
+def test_a_step_of_an_installation_per_line() -> None:
     install = options_table.by_name("install")
-    assert resolve(install, ["-e '.[a b]'", "numpy"], {}, None) == ("-e", ".[a b]", "numpy")
-    assert resolve(install, None, {"FTGATE_INSTALL": "-e '.[a b]'"}, None) == ("-e", ".[a b]")
-    assert resolve(install, None, {}, ["-e", ".[a b]"]) == ("-e", ".[a b]")
+    steps = (("meson-python", "b; python_version < '4'"), ("--no-build-isolation", "-e", ".[a b]"), ("$", "make 'a b'"))
+    lines = ["meson-python \"b; python_version < '4'\"", "--no-build-isolation -e '.[a b]'", "$ make 'a b'"]
+    assert resolve(install, lines, {}, None) == steps
+    assert resolve(install, ["\n".join(lines)], {}, None) == steps
+    assert resolve(install, None, {"FTGATE_INSTALL": "\n ".join(lines)}, None) == steps
+    assert resolve(install, None, {}, lines) == steps
     assert resolve(install, [""], {}, None) == resolve(install, None, {}, []) == ()
+    assert resolve(install, ["$HOME/a.whl"], {}, None) == (("$HOME/a.whl",),)
+    with pytest.raises(OptionError, match=r"FTGATE_INSTALL=.*quoted as in a shell: No closing quotation"):
+        resolve(install, None, {"FTGATE_INSTALL": "'a"}, None)
+    with pytest.raises(
+        OptionError, match=r"ftgate_install=-e \.: takes a step in a line: what follows -e is in the same"
+    ):
+        resolve(install, None, {}, ["-e", "."])
+    with pytest.raises(OptionError, match=r"--ftgate-install=\$: takes a command after \$"):
+        resolve(install, ["$ "], {}, None)
+
+
+def test_several_words_of_a_value() -> None:
     report = options_table.by_name("report")
     assert resolve(report, None, {"FTGATE_REPORT": "json:a json:b"}, None) == ("json:a", "json:b")
-    with pytest.raises(OptionError, match=r"FTGATE_INSTALL=.*No closing quotation; quote it as in a shell"):
-        resolve(install, None, {"FTGATE_INSTALL": "'a"}, None)
+    with pytest.raises(OptionError, match=r"FTGATE_REPORT=.*No closing quotation; quote it as in a shell"):
+        resolve(report, None, {"FTGATE_REPORT": "'a"}, None)
 
 
 def test_lists_with_commas_or_repeated() -> None:
@@ -163,6 +178,7 @@ def test_lists_with_commas_or_repeated() -> None:
     assert resolve(fail_on, None, {"FTGATE_FAIL_ON": "regressed, no-baseline"}, None) == both
     assert resolve(fail_on, None, {}, ["regressed,", "no-baseline"]) == both
     assert resolve(fail_on, [""], {}, None) == ()
+    assert resolve(fail_on, ["suspect,beyond-effect"], {}, None) == ("suspect", "beyond-effect")
     assert resolve(fail_on, None, {}, None) == ("regressed", "suspect", "broken")
     metrics = options_table.by_name("metrics")
     assert options_table.DEFAULT_METRICS == table.GATING
@@ -214,7 +230,9 @@ def test_revisions(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "-x", "a..b", "tests/", "a b", "x:y", "dist:", "dist:a", "dist:a==", "dist:a=1"])
 def test_no_revisions(text: str) -> None:
-    with pytest.raises(ValueError, match=r"a branch, tag or commit, merge-base, dist:NAME==VERSION or python:TARGET"):
+    with pytest.raises(
+        ValueError, match=r"a branch, tag or commit, merge-base, dist:NAME==VERSION, dist:PATH.whl or python:TARGET"
+    ):
         option_types.revision(text)
 
 
@@ -338,7 +356,7 @@ def test_native_toml(pytester: pytest.Pytester) -> None:
 def test_help_shows_every_option_and_its_ini(pytester: pytest.Pytester) -> None:
     result = Example(pytester, {}).run_pytest("--help")
     assert result.ret == pytest.ExitCode.OK
-    options_part, _, ini_part = result.stdout.str().partition("configuration options in the first")
+    options_part, _, ini_part = result.stdout.str().partition("options in the first")
     for option in OPTIONS:
         assert f"  {option.cli}" in options_part
         assert option.variable in options_part

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import stat
@@ -13,14 +14,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from fake_launcher import EXECUTORS, GIL, FakeLauncher, spec_of
+from fake_launcher import EXECUTORS, GIL, FakeLauncher, Quiet, spec_of
 
 from pytest_ftgate.judge.judge import hypotheses
 from pytest_ftgate.measure.budget import Limits
 from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.measure.interleaved import InterleavedRun
 from pytest_ftgate.measure.launch import CellUnsupported, Handle, LaunchFailed, Request
-from pytest_ftgate.measure.launchers import program_words
+from pytest_ftgate.measure.launchers import output, program_words
 from pytest_ftgate.measure.launchers.command import (
     WAITS_UNKNOWN,
     CommandHandle,
@@ -372,6 +373,13 @@ def test_who_kills_a_program_may_wait_for_it_first(bench: Bench, monkeypatch: py
     assert (process.exit.code, process.popen.returncode) == (-9, -9)
 
 
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left is an error after half a second."""
+    monkeypatch.setattr(output, "leftovers", functools.partial(processes.leftovers, wait_s=0.5))
+
+
+@pytest.mark.usefixtures("soon")
 def test_what_a_run_leaves_behind_is_an_error(bench: Bench) -> None:
     stays = "setsid sh -c 'echo > up; kill -STOP $$' > seen 2>&1 &"
     handle = bench.shell(f"{stays} while [ ! -e up ]; do sleep 0.01; done")
@@ -381,6 +389,7 @@ def test_what_a_run_leaves_behind_is_an_error(bench: Bench) -> None:
     assert "kill -STOP" in error.detail
 
 
+@pytest.mark.usefixtures("soon")
 def test_a_child_that_keeps_its_output_open_does_not_keep_it_waiting(bench: Bench) -> None:
     handle = bench.shell("sleep 30 & echo '{\"ops\": 2}'")
     assert handle.iteration(MEASURED, 1, 0).ops == 2
@@ -547,17 +556,12 @@ def test_programs_have_launchers_of_their_own_and_our_candle(
 # -- tandems -------------------------------------------------------------------------------------------------------
 
 
-class Deaf:
-    def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None) -> None:
-        """Hear nothing."""
-
-
 def measured(fake: FakeLauncher, spec: Spec, judge: Any = None, **limits: Any) -> list[Sample]:
     group = Group(key="test", spec=spec, cells=cells_of(spec))
     ready = {"3.14": PreparedTarget(interpreter=GIL, python="python", key="key", environment={})}
     limits = {"launches": 2, "iterations": 3, **limits}
     run = InterleavedRun(
-        group, ready, fake, Limits(**limits), random.Random(1), Deaf(), clock=fake.clock, stopping_rule=judge
+        group, ready, fake, Limits(**limits), random.Random(1), Quiet(), clock=fake.clock, stopping_rule=judge
     )
     return run.measure()
 

@@ -18,6 +18,7 @@ from fake_launcher import (
     At,
     Event,
     FakeLauncher,
+    Quiet,
     failed,
     group_of,
     memory_of,
@@ -61,10 +62,11 @@ ADAPTING = Limits()
 LABELS = ("3.14-threads-w2", "3.14-fork-w2", "3.14-spawn-w2")
 
 
-class Recorder:
+class Recorder(Quiet):
     """A listener that keeps what it is told."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.calls: list[tuple[str, str, int, int, float | None]] = []
 
     def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None) -> None:
@@ -403,7 +405,7 @@ def test_progress_names_every_cell_and_the_time_that_is_left() -> None:
     launcher = FakeLauncher()
     run_of(launcher, listener=listener).measure()
     assert {label for label, *_ in listener.calls} == set(LABELS)
-    assert {phase for _, phase, *_ in listener.calls} >= {"iterations", "memory", "warm-up"}
+    assert {phase for _, phase, *_ in listener.calls} >= {"measuring", "measuring memory of", "warming up"}
     assert {left for _, _, done, _, left in listener.calls if not done} == {None}
     third = [left for _, _, done, _, left in listener.calls if done == 2]
     # The rounds are nearly alike: only the first two measure an empty workload as well.
@@ -926,6 +928,45 @@ def test_a_reference_that_fails_leaves_its_cell_measured() -> None:
     assert not [event for event in launcher.of(MEASURED) if event.at.reference]
 
 
+def test_the_reference_of_a_cell_that_fails_runs_as_often_and_keeps_its_own_error() -> None:
+    launcher = FakeLauncher()
+    launcher.trouble = lambda at: failed("lost") if (at.event, at.start, at.reference) == (COLD, 4, False) else None
+    (sample,) = paired(launcher).measure()
+    assert sample.error is not None
+    assert (sample.error.launch, sample.begun) == (5, 5)
+    assert sample.reference is not None
+    assert (sample.reference.error, sample.reference.begun) == (None, 5)
+
+    launcher = FakeLauncher()
+    launcher.trouble = lambda at: failed("lost") if at.event in ITERATIONS and at.start >= 2 * at.reference else None
+    (sample,) = paired(launcher).measure()
+    assert sample.error is not None
+    assert sample.reference is not None
+    assert sample.reference.error is not None
+    assert (sample.error.launch, sample.reference.error.launch) == (1, 3)
+    assert not launcher.alive
+
+
+def test_the_time_that_is_over_leaves_the_reference_alone() -> None:
+    launcher = FakeLauncher()
+    launcher.trouble = lambda at: failed("slow") if (at.event, at.reference) == ("ready", False) else None
+    launcher.startup_ns = lambda at: 0 if at.reference else 60e9
+    (sample,) = paired(launcher, limits=Limits(launches=3, iterations=4, budget_s=10)).measure()
+    assert sample.reference is not None
+    assert sample.reference.begun <= 1
+
+
+def test_references_that_disagree_have_the_error_of_their_cells() -> None:
+    launcher = FakeLauncher()
+    launcher.results = lambda at: ("41",) if "fork" in at.label else ("42",)
+    _, fork = paired(launcher, executors=("threads", "fork")).measure()
+    assert fork.error is not None
+    assert fork.reference is not None
+    assert fork.reference.error == fork.error
+    launcher.results = lambda at: ("41",) if "fork" in at.label and at.reference else ("42",)
+    assert [each.error for each in paired(launcher, executors=("threads", "fork")).measure()] == [None, None]
+
+
 def test_a_lock_launch_of_the_reference_that_fails_voids_the_comparison_of_locks() -> None:
     launcher = FakeLauncher()
     launcher.trouble = lambda at: failed("hung") if at.reference and (at.side, at.event) == ("locks", COLD) else None
@@ -1144,6 +1185,7 @@ def test_a_build_that_fails_is_an_error_of_its_cells_alone() -> None:
     program = Executor(kind="command", program=Program(name="native", argv=("native",), build=("make",)))
     spec = msgspec.structs.replace(spec_of("threads"), executors=(EXECUTORS["threads"], program))
     threads, native = run_of(launcher, group_of(spec=spec)).measure()
-    assert native.error == broken.error
+    assert native.error is not None
+    assert native.error.reason == broken.error.reason
     assert not native.launches
     assert threads.error is None

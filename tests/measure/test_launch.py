@@ -147,7 +147,7 @@ def test_another_run_that_was_faster_is_no_error(tmp_path: Path, monkeypatch: py
     rename = Path.rename
 
     def late(self: Path, target: Path) -> Path:
-        shutil.copytree(self, target)
+        shutil.copytree(self, target, symlinks=True)
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", late)

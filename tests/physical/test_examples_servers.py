@@ -46,7 +46,7 @@ def test_granian_has_its_shape(tmp_path: Path, executables: dict[str, str]) -> N
         assert all(answered(cell).p50_ns >= WAIT_NS for cell in cells.values())
         assert held(report) == {"server[3.14t].uss < server[3.14].uss"}
 
-    confirm(sample, decisive=100)
+    confirm(sample, decisive=10)
 
 
 @needs_apache
@@ -65,4 +65,4 @@ def test_mod_wsgi_has_its_shape(tmp_path: Path, executables: dict[str, str]) -> 
             "server[free-1x10].ops_per_s > 1.3 * server[1x10].ops_per_s",
         }
 
-    confirm(sample, decisive=100)
+    confirm(sample, decisive=10)

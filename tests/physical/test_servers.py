@@ -20,10 +20,11 @@ import psutil
 import pytest
 
 from physical import confirm, confirmed
+from pytest_ftgate import Server
 from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed, Request
 from pytest_ftgate.measure.launchers import load_generators, load_window, output, server_process
 from pytest_ftgate.measure.launchers.cpus import cpus_note
-from pytest_ftgate.measure.launchers.server import Server, ServerHandle, ServerLauncher, check_here, tool_for
+from pytest_ftgate.measure.launchers.server import ServerHandle, ServerLauncher, check_here, tool_for
 from pytest_ftgate.measure.watch import sampling
 from pytest_ftgate.measure.watch.processes import MARK, marked, tree
 from pytest_ftgate.model import Cell, Executor, Generator, Load, Param, Program, Service, Source, Spec, Target

@@ -320,7 +320,7 @@ OTHERS = {
             "@pytest.mark.parametrize('f', [lambda: 1])\n"
             "def test_it(worker, f): ..."
         ),
-        "cannot be sent to another interpreter; parametrize with plain values",
+        "cannot be sent to another interpreter; a lambda has no name: define a function in a module and pass that",
     ),
     "nan": (
         (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -80,6 +79,37 @@ def right(results):
             assert len({*pids, *here}) == 3, name
         else:
             assert set(pids) == here, name
+
+
+TARGETS = ("--ftgate-python=3.14", "--ftgate-python=3.14t")
+
+
+def test_a_body_runs_once_and_not_once_a_target(pytester: pytest.Pytester) -> None:
+    source = f"""{NOTE}
+import pytest
+@ftgate.compare(serial, workers=1)
+@pytest.mark.parametrize("kind", [dict, list])
+def test_it(worker, kind):
+    note(kind.__name__)
+    assert kind is dict
+"""
+    example = Example(pytester, {"test_a.py": source})
+    result = example.run_fresh(*TARGETS)
+    result.assert_outcomes(passed=2, failed=2)  # what failed is run for each item, which has its own failure
+    assert {name: len(pids) for name, pids in ran(example).items()} == {"dict": 1, "list": 2}
+    here = ".".join(map(str, sys.version_info[:3]))
+    assert f"ftgate: plain run on CPython {here}, not on 3.14 and 3.14t; --ftgate uses them" in result.outlines
+    example.run_fresh(*TARGETS, "-k", "3.14t and dict", "-q").assert_outcomes(passed=1)
+    assert len(ran(example)["dict"]) == 2
+
+
+def test_a_plain_run_says_under_xdist_which_targets_it_did_not_use(pytester: pytest.Pytester) -> None:
+    sources = {"test_a.py": "@ftgate.compare(serial)\ndef test_it(worker): ...", "test_b.py": "def test_b(): ..."}
+    example = Example(pytester, sources)
+    assert "not on 3.14 and 3.14t;" in example.run_fresh(*TARGETS, "-n1").stdout.str()
+    own = "{}.{}".format(*sys.version_info)
+    for options in ((*TARGETS, "test_b.py"), (f"--ftgate-python={own}",)):
+        assert "plain run" not in example.run_fresh(*options).stdout.str()
 
 
 def test_a_body_that_drives_a_pool(pytester: pytest.Pytester) -> None:
@@ -608,15 +638,13 @@ def test_layouts_in_targets(pytester: pytest.Pytester, bench: Bench, layout: str
     Example(pytester, files)
     chosen = cells(pytester.path / ("project" if layout == "outside" else "."), *args, "-k", "spawn and (pool or four)")
     assert [cell.target.spec for _, cell in chosen] == ["3.14", "3.14t"] * 2
-    for handle in [launch(bench, cell, spec) for spec, cell in chosen]:
+    for handle in [launch(bench, cell, spec) for spec, cell in (chosen[0], chosen[3])]:  # each test, and each build
         handle.ready()
         handle.iteration(CHECK)  # @check runs in here
         assert handle.finish().results == ()
 
 
-def test_a_class_is_measured_in_a_target(
-    pytester: pytest.Pytester, executables: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_class_is_measured_in_a_target(pytester: pytest.Pytester, bench: Bench) -> None:
     source = """
         from corpus import work
 
@@ -636,12 +664,12 @@ def test_a_class_is_measured_in_a_target(
                 assert results == [16 * self.FACTOR] * 2
     """
     files = {"pytest.ini": INI, "tests/test_a.py": source, "tests/corpus.py": CORPUS}
-    # The example has a home of its own, where no interpreter of ours is in the cache.
-    monkeypatch.setenv("PATH", str(Path(executables["3.14t"]).parent), prepend=os.pathsep)
-    example = Example(pytester, files)
-    result = example.run_fresh("--ftgate", "--ftgate-launches=1", "--ftgate-iterations=1")
-    assert result.ret == pytest.ExitCode.OK
-    assert "1 no baseline" in result.outlines[-1]
+    Example(pytester, files)
+    ((spec, cell),) = cells(pytester.path)
+    handle = launch(bench, cell, spec)
+    handle.ready()
+    handle.iteration(CHECK)  # @check runs in here
+    assert handle.finish().results == ()
 
 
 # -- the light names -----------------------------------------------------------------------------------------------

@@ -286,8 +286,20 @@ def _error_of(source: str, tmp_path: Any, **given: Any) -> AssertionError:
 
 def test_an_assert_without_a_text_is_its_own_reason(tmp_path: Any) -> None:
     error = _error_of("def f():\n    n = 3\n    assert (n\n        == 4)\n", tmp_path)
-    assert headline(error) == "raised AssertionError: assert (n == 4)"
+    assert headline(error) == "raised AssertionError: assert (n == 4) (n = 3)"
     assert detail(error).endswith("where\n  n = 3\n")
+
+
+@pytest.mark.parametrize(
+    ("other", "shown"),
+    [
+        ("'a' * 300 + 'Y' + 'z' * 9", f"{'a' * 20 + 'x' + 'z' * 9!r} and {'a' * 20 + 'Y' + 'z' * 9!r}"),
+        ("'a' * 300", f"{'a' * 20 + 'x' + 'z' * 9!r} and {'a' * 20!r}"),
+    ],
+)
+def test_of_two_long_texts_the_first_difference_is_shown(tmp_path: Any, other: str, shown: str) -> None:
+    source = f"def f():\n    one = 'a' * 300 + 'x' + 'z' * 9\n    other = {other}\n    assert one == other\n"
+    assert detail(_error_of(source, tmp_path)).endswith(f"\n  from index 300 = {shown}\n")
 
 
 def test_values_are_read_without_running_the_workload_s_code(tmp_path: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 
@@ -9,11 +10,19 @@ import pytest
 from bench import BUILDS, FORK, FORKSERVER, SERIAL, SPAWN, THREADS, Bench, each_on_a_build
 
 from pytest_ftgate.measure.launch import LaunchFailed
+from pytest_ftgate.measure.launchers import output
 from pytest_ftgate.measure.launchers.output import left_error
 from pytest_ftgate.measure.launchers.workload import WorkloadHandle
 from pytest_ftgate.measure.watch import proc, processes
 from pytest_ftgate.model import Executor
 from pytest_ftgate.runner.protocol import COLD
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left is an error after half a second."""
+    monkeypatch.setattr(output, "leftovers", functools.partial(processes.leftovers, wait_s=0.5))
+
 
 both_builds = pytest.mark.parametrize("build", BUILDS)
 
@@ -33,6 +42,7 @@ def test_processes_of_one_command_are_one_line() -> None:
     assert (error.reason, error.detail) == ("left 3 processes behind", "7 and 1 more: sleep 77\n9: sleep 60\nEnd them.")
 
 
+@pytest.mark.usefixtures("soon")
 def test_children_left_behind_are_an_error_and_are_ended(bench: Bench) -> None:
     bench.write("""
         import os, subprocess, sys
@@ -171,6 +181,7 @@ def test_the_resource_tracker_of_loky_ends_by_itself_and_may_clean_up(bench: Ben
     assert (bench.folder / "cleaned").exists()
 
 
+@pytest.mark.usefixtures("soon")
 def test_a_child_that_keeps_a_tracker_is_named_and_the_tracker_is_not(bench: Bench) -> None:
     bench.write("""
         import os
@@ -189,6 +200,7 @@ def test_a_child_that_keeps_a_tracker_is_named_and_the_tracker_is_not(bench: Ben
     assert "resource_tracker" not in failed.value.error.detail
 
 
+@pytest.mark.usefixtures("soon")
 def test_a_child_of_a_forkserver_is_named_and_the_forkserver_is_not(bench: Bench) -> None:
     bench.write("""
         import os, time

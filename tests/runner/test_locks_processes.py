@@ -229,7 +229,7 @@ WORKERS = (
 )
 
 
-@each
+@each_method
 @confirmed
 def test_workers_of_pools_and_children_of_children_leave_their_files(
     tmp_path: Path, executables: dict[str, str], build: str, method: str

@@ -84,22 +84,23 @@ def test_a_factory_that_returns_no_executor_is_named(bench: Bench) -> None:
     )
 
 
-def test_processes_of_a_pool_that_find_no_pytest_say_what_to_do(bench: Bench) -> None:
-    """Their test file says `import pytest`, and they have not the stand-in of the measured process."""
+def test_processes_that_a_library_starts_import_the_test_file_with_the_stub(bench: Bench) -> None:
+    """They import it anew, in environments without pytest."""
     bench.write(
-        "    import pytest\n"
+        "    import pytest, subprocess, sys\n"
         + POOLS
         + """
     @ftgate.compare(executor("cluster", cluster, processes=True))
+    @pytest.mark.skipif(False, reason="never")
     def test_it(executor):
-        return list(executor.map(burn, range(4)))
+        words = [sys.executable, "-c", "from test_workload import burn; print(burn(3))"]
+        return list(executor.map(burn, range(4))), int(subprocess.check_output(words, cwd=os.path.dirname(__file__)))
     """
     )
     handle = bench.start(CLUSTER, body="executor")
     handle.ready()
-    with pytest.raises(LaunchFailed) as failed:
-        handle.iteration(CHECK)
-    assert "add requires=['pytest'], or move what it runs to a module" in failed.value.error.detail
+    handle.iteration(CHECK)
+    assert handle.finish().results == ("([0, 0, 1, 5], 5,)",)
 
 
 @pytest.mark.parametrize("reuse", ["fresh", "pool"])

@@ -7,7 +7,6 @@ import math
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
 from importlib.metadata import requires
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bench import BUILDS, FORK, INTERPRETERS, SPAWN, THREADS, Bench
+from bench import BUILDS, FORK, INTERPRETERS, SPAWN, THREADS, Bench, runner_home
 from packaging.requirements import Requirement
 
 from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed
@@ -26,11 +25,9 @@ from pytest_ftgate.runner.protocol import CHECK, Failure, Unsupported
 
 
 @pytest.fixture
-def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    monkeypatch.delitem(sys.modules, "pytest")
-    pytest_stub.install()
-    yield sys.modules["pytest"]
-    sys.modules["pytest"] = pytest
+def stub(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.setitem(sys.modules, "pytest", pytest_stub)
+    return pytest_stub
 
 
 NUMBERS: tuple[Any, ...] = (
@@ -196,12 +193,22 @@ def test_fail_and_xfail_in_a_body(bench: Bench) -> None:
 def test_the_real_pytest_takes_the_stub_s_place() -> None:
     script = (
         "from pytest_ftgate.runner import pytest_stub, pytest_parts; import sys\n"
-        "sys.modules.pop('pytest', None); pytest_stub.install(); import pytest as stub\n"
+        "sys.modules['pytest'] = pytest_stub; import pytest as stub\n"
         "import warnings\n"
         "with stub.warns(UserWarning): warnings.warn('x')\n"
         "import pytest; assert pytest is not stub and pytest.__path__ and pytest_parts.load() is pytest\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+def test_child_processes_find_the_pytest_of_their_environment_or_else_the_stub(executables: dict[str, str]) -> None:
+    def printed(*words: str) -> str:
+        environment = {"PYTHONPATH": str(runner_home())}
+        return subprocess.run(words, env=environment, check=True, capture_output=True, text=True, timeout=60).stdout
+
+    for python, file in ((sys.executable, pytest.__file__), (executables["3.14t"], "runner/pytest_stub.py")):
+        assert printed(python, "-c", "import pytest; print(pytest.__file__)").rstrip().endswith(file)
+    assert printed(sys.executable, "-m", "pytest", "--version") == f"pytest {pytest.__version__}\n"
 
 
 def test_a_failure_is_what_a_call_without_pytest_raises(stub: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -275,22 +275,22 @@ def test_the_functions_of_a_class_have_one_instance(bench: Bench) -> None:
 
 LONG = """
     def long():
-        until = time.thread_time() + 0.1
+        until = time.thread_time() + 0.07
         while time.thread_time() < until:
             pass
-        time.sleep(0.2)
+        time.sleep(0.13)
 """
-LONG_NS, LONG_CPU_NS = 300_000_000, 100_000_000
+LONG_NS, LONG_CPU_NS = 200_000_000, 70_000_000
 
 
-CASES = [*((executor, "fresh") for executor in ALL), (THREADS, "pool"), (FORK, "pool")]
+CASES = [*((executor, "fresh") for executor in ALL if executor != SPAWN), (THREADS, "pool"), (FORK, "pool")]
 
 
 @pytest.mark.parametrize(("executor", "reuse"), CASES, ids=lambda each: each if isinstance(each, str) else each.label)
 def test_no_figure_has_them_in_it(bench: Bench, executor: Executor, reuse: str) -> None:
     again = BODIES.replace("test_it", "test_bare").replace("as_task", "as_bare_task")
     bench.write(NOTES + LONG + BODIES + again + "    surround(test_it, long)\n")
-    around, bare = (bench.start(executor, reuse=reuse, test=name) for name in ("test_it", "test_bare"))
+    around, bare = (bench.start(executor, reuse=reuse, workers=1, test=name) for name in ("test_it", "test_bare"))
     ran(around)
     ran(bare)
     pairs = [(around.iteration(MEASURED), bare.iteration(MEASURED)) for _ in range(3)]
@@ -299,7 +299,7 @@ def test_no_figure_has_them_in_it(bench: Bench, executor: Executor, reuse: str) 
     assert min(each.cpu_ns for each, _ in pairs) < min(each.cpu_ns for _, each in pairs) + LONG_CPU_NS
     slowest, slowest_bare = (min(each[side].ops / each[side].rate for each in pairs) for side in (0, 1))
     assert slowest * 1e9 < slowest_bare * 1e9 + LONG_NS
-    assert around.finish().timers["body"].total_ns < 6 * LONG_NS
+    assert around.finish().timers["body"].total_ns < 3 * LONG_NS
 
 
 @pytest.mark.parametrize("executor", [THREADS, FORK], ids=lambda executor: executor.label)

@@ -37,10 +37,11 @@ from pytest_ftgate.pythons import build_key
 from pytest_ftgate.store import assembly, file_format, folder, names, recording
 from pytest_ftgate.store import unused as unused_module
 from pytest_ftgate.store.folder import Store
+from pytest_ftgate.store.names import matches
 from pytest_ftgate.store.recording import Change
 from pytest_ftgate.store.schema import BaselineError, StoredCell, TestBaseline
 from pytest_ftgate.store.unused import prunable, prune, source_is_gone
-from pytest_ftgate.store.update import apply_updates, differences, matches, update_plan
+from pytest_ftgate.store.update import apply_updates, differences, update_plan
 
 SOURCE = str(Path(folder.__file__).parents[2])
 

@@ -7,18 +7,18 @@ sample must show, and Wald's sequential probability ratio test decides between t
 * the truth is false: a sample shows it with a probability of at most `MOST_IF_FALSE`.
 
 Samples that agree multiply the likelihood ratio by 10, others by 10/19. The truth is confirmed where the ratio reaches
-`DECISIVE`, and refuted where it falls to 1 / `DECISIVE`: three samples that all agree confirm, eleven that all disagree
+`DECISIVE`, and refuted where it falls to 1 / `DECISIVE`: two samples that all agree confirm, eight that all disagree
 refute. The exact outcome of at most `TRIES` samples, of which each agrees with probability p:
 
     p      confirmed   refuted    undecided   samples on average
-    0      0           100 %      0           11
-    0.05   0.049 %     93.3 %     6.7 %       14.1
-    0.5    97.8 %      0.076 %    2.1 %       9.3
-    0.9    100 %       1e-11      1e-12       3.6
+    0      0           100 %      0           8
+    0.05   0.55 %      98.3 %     1.1 %       10
+    0.5    98.9 %      0.65 %     0.48 %      6.4
+    0.9    100 %       1e-8       3e-14       2.4
 
-Where a sample takes many seconds, a test may ask for less: with `decisive=100` two samples that agree confirm, eight
-that disagree refute, and both errors are below 1 %. A sample may also raise Inconclusive: it counts as a
-try alone.
+Where one sample shows many truths at once and takes half a minute, such as a run of an example in which all of its
+contracts hold, a test may ask for less: with `decisive=10` one that agrees confirms, four that disagree refute. A
+sample may also raise Inconclusive: it counts as a try alone.
 
 A test that is undecided when tries or time run out is skipped, and so is one that is refuted while other processes took
 more of the machine than the gate accepts for a regression. The reason of the skip gives the figures.
@@ -40,7 +40,7 @@ from pytest_ftgate.model import Conditions
 
 LEAST_IF_TRUE: Final = Fraction(1, 2)
 MOST_IF_FALSE: Final = Fraction(1, 20)
-DECISIVE: Final = 1000
+DECISIVE: Final = 100
 """The likelihood ratio that decides: its reciprocal bounds both errors, however many samples are taken."""
 TRIES: Final = 24
 LONGEST_S: Final = 120.0

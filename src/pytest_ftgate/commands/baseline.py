@@ -17,9 +17,10 @@ from ..judge.recorded import stored_values
 from ..model import Decision, Report, Row
 from ..report import json
 from ..report.baselines import render_diff, render_list, render_prune, render_test, update_lines
-from ..store.folder import Store
+from ..store.folder import Store, default_folder
+from ..store.names import named
 from ..store.unused import prunable, prune
-from ..store.update import Update, apply_updates, differences, matches, update_plan
+from ..store.update import Update, apply_updates, differences, update_plan
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -29,6 +30,7 @@ BASELINES = "baselines"
 LAST_RUN = Path(".ftgate") / "last-run.json"
 LOCK = Path(".ftgate") / "baselines.lock"
 ACCEPT = "ftgate baseline accept "
+NAMES = "node ids, their ends, files, or unique parts; * and ? match anything"
 
 
 def register(subparsers: Subparsers) -> None:
@@ -37,11 +39,13 @@ def register(subparsers: Subparsers) -> None:
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     _action(actions, "list", list_baselines, "every stored cell: machine, build, launches, when, commit")
     show = _action(actions, "show", show_test, "the stored figures of one test")
-    show.add_argument("test", metavar="TEST", help="a test's node id, without brackets (* and ? match anything)")
+    show.add_argument("test", metavar="TEST", help=f"a test's name: {NAMES}")
     diff = _action(actions, "diff", diff_run, "the last run next to its baselines; exits with 1 if a cell regressed")
-    diff.add_argument("cells", metavar="CELL", nargs="*", help="node ids (* and ? match anything; default: all)")
+    diff.add_argument("cells", metavar="CELL", nargs="*", help=f"cells or tests: {NAMES} (default: all)")
     accept = _action(actions, "accept", accept_run, "store the last run's new cells as baselines, and the named cells")
-    accept.add_argument("cells", metavar="CELL", nargs="*", help="node ids to store even if they changed or regressed")
+    accept.add_argument(
+        "cells", metavar="CELL", nargs="*", help=f"cells or tests to store even if they changed or regressed: {NAMES}"
+    )
     accept.add_argument("--all", action="store_true", help="store changed cells too; a regressed one must be named")
     drop = _action(actions, "prune", prune_unused, "list baselines of cells that no longer exist")
     drop.add_argument("--yes", action="store_true", help="remove them")
@@ -52,7 +56,7 @@ def _action(
 ) -> argparse.ArgumentParser:
     parser = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     parser.add_argument("--rootdir", type=Path, metavar="DIR", help="the project (default: found from here upwards)")
-    parser.add_argument("--baselines", type=Path, metavar="DIR", help=f"default: {BASELINES} under the rootdir")
+    parser.add_argument("--baselines", type=Path, metavar="DIR", help="default: as in a run")
     parser.set_defaults(run=run)
     return parser
 
@@ -71,7 +75,8 @@ def list_baselines(args: argparse.Namespace) -> int:
 def show_test(args: argparse.Namespace) -> int:
     """Print the figures of the tests named; 3 when there is none. Raises BaselineError."""
     store = _store(args)
-    found = [baseline for baseline in store.baselines() if matches(args.test, baseline.test)]
+    stored = {baseline.test: baseline for baseline in store.baselines()}
+    found = [stored[test] for test in named(args.test, stored)]
     if not found:
         return _nothing(f"no baseline of {args.test} in {store.root}: see ftgate baseline list")
     return _print("\n".join(render_test(baseline, unicode=_unicode()) for baseline in found))
@@ -96,10 +101,11 @@ def accept_run(args: argparse.Namespace) -> int:
     if report is None:
         return _no_run(args)
     store, rows = _store(args), _rows(report)
-    unknown = [cell for cell in args.cells if not _chosen(rows, [cell])]
+    chosen = {name: named(name, [row.cell.nodeid for row in rows]) for name in args.cells}
+    unknown = [name for name, nodeids in chosen.items() if not nodeids]
     if unknown:
         return _nothing(f"the last run has no cell {', '.join(unknown)}; nothing was stored")
-    modes = ["all" if args.all else "new", *args.cells]
+    modes = ["all" if args.all else "new", *(nodeid for nodeids in chosen.values() for nodeid in nodeids)]
     plan = update_plan(modes, rows, store, fingerprint=report.machine.fingerprint)
     _apply(plan, store, report)
     for line in update_lines(plan, naming=ACCEPT, unicode=_unicode()):
@@ -136,8 +142,10 @@ def _rows(report: Report) -> list[Row]:
     return [row for table in report.tables for row in table.rows]
 
 
-def _chosen(rows: Sequence[Row], patterns: Sequence[str]) -> list[Row]:
-    return [row for row in rows if not patterns or any(matches(pattern, row.cell.nodeid) for pattern in patterns)]
+def _chosen(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
+    known = [row.cell.nodeid for row in rows]
+    chosen = {nodeid for name in names for nodeid in named(name, known)}
+    return [row for row in rows if not names or row.cell.nodeid in chosen]
 
 
 def _rootdir(args: argparse.Namespace) -> Path:
@@ -157,7 +165,7 @@ def _store(args: argparse.Namespace) -> Store:
     root = _rootdir(args)
     option = by_name("baselines")
     given = None if args.baselines is None else str(args.baselines.absolute())
-    folder = root / resolve(option, given, os.environ, _ini(root, option.dest))
+    folder = root / (resolve(option, given, os.environ, _ini(root, option.dest)) or default_folder(root))
     if given is not None and not folder.is_dir():
         raise FtgateError(f"--baselines {args.baselines}: no such folder")
     return Store(folder, lock_path=root / LOCK)

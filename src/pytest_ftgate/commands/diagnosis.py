@@ -13,6 +13,7 @@ from ..measure.machine import ROOT, read_machine, read_text
 from ..measure.watch.self_test import self_test
 from ..model import Interpreter, Machine, Struct
 from ..model.targets import parse_target
+from ..platforms import unsupported
 from ..pythons import (
     InterpreterNotFound,
     UvMissing,
@@ -75,7 +76,8 @@ def diagnose(specs: Sequence[str] | None, project: Path) -> Diagnosis:
 
     Raises TargetError for a spec that is not a target.
     """
-    problems: list[Problem] = []
+    why = unsupported()
+    problems = [Problem(what="nothing can be measured here", fix=why)] if why else []
     pair = default_pair(required_python(project))
     targets = tuple(_target_state(spec, project, problems) for spec in specs or pair.targets)
     machine = read_machine()

@@ -25,7 +25,7 @@ from ..model import (
     Threshold,
 )
 from ..runner.api import CommandToken, Declaration, ExecutorToken, Note
-from ..runner.loading import shape_of
+from ..runner.loading import imported, is_named, shape_of
 from ..text import listed
 from .arguments import CORES, Arguments
 from .bodies import Bodies
@@ -386,7 +386,10 @@ def body_kind(declared: Declaration, executor: Executor) -> BodyKind:
 
 
 def param_of(declared: Declaration, source: Source, name: str, value: Any) -> Param:
-    """A parameter as a Python literal. Raises DeclarationError if evaluating the literal gives another value."""
+    """A parameter as a Python literal, or as the name of what can be imported.
+
+    Raises DeclarationError where neither gives the value again.
+    """
     if name not in inspect.signature(declared.body).parameters:
         Bodies(declared, source.path, source.qualname).fixture(name, "the parametrized fixture")
     literal = repr(value)
@@ -395,8 +398,36 @@ def param_of(declared: Declaration, source: Source, name: str, value: Any) -> Pa
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         same = False
     if not same:
-        Reader(declared, source.path, source.qualname).fail(
-            f"parameter {name}={literal[:60]} cannot be sent to another interpreter; "
-            "parametrize with plain values (numbers, text, lists, dicts) and make the object in the body"
+        literal = importable_name(value) or Reader(declared, source.path, source.qualname).fail(
+            f"parameter {name}={literal[:60]} cannot be sent to another interpreter; {_sendable(value)}"
         )
     return Param(name=name, literal=literal)
+
+
+def importable_name(value: Any) -> str:
+    """`module:qualname` of a class, function, method or module that importing it by this name gives; else empty."""
+    if inspect.ismodule(value):
+        return f"{value.__name__}:"
+    owners = (value, getattr(value, "__objclass__", None), getattr(value, "__self__", None))
+    modules = (getattr(owner, "__module__", None) for owner in owners)
+    text = f"{next(filter(None, modules), '')}:{getattr(value, '__qualname__', '')}"
+    if not is_named(text) or text.endswith(":"):
+        return ""
+    try:
+        found = imported(text)
+    except (ImportError, AttributeError):
+        return ""
+    return text if found is value or (inspect.isroutine(value) and found == value) else ""
+
+
+def _sendable(value: Any) -> str:
+    """What to write in place of a value that has neither a literal nor a name to import it by."""
+    name = getattr(value, "__qualname__", "")
+    if isinstance(name, str) and name.endswith("<lambda>"):
+        return "a lambda has no name: define a function in a module and pass that"
+    if isinstance(name, str) and "<locals>" in name:
+        return f"{name} is local to a function: define it in a module, where it can be imported"
+    return (
+        "parametrize with plain values (numbers, text, lists, dicts) or with classes and functions of a module, "
+        "and make the object in the body"
+    )

@@ -22,6 +22,7 @@ from .option_types import (
     decision,
     folder,
     fraction,
+    install_step,
     metric,
     probability,
     report_target,
@@ -47,8 +48,8 @@ class Option:
 
     A `many` option may be given several times and its `default` holds texts, which `parse` reads; any other option
     takes the last of its values and its `default` is the value itself. A `required` option has at least one value.
-    `words` means several values in one text, quoted as in a shell; `commas` several separated by commas; `lines` one
-    value per line. `optional` is the value of an option that is written without one.
+    `commas` means several values in one text, separated by commas; `lines` are the characters that separate them.
+    `optional` is the value of an option that is written without one.
     """
 
     name: str
@@ -60,8 +61,7 @@ class Option:
     many: bool = False
     flag: bool = False
     required: bool = False
-    words: bool = False
-    lines: bool = False
+    lines: str = ""
     commas: bool = False
     optional: str = ""
 
@@ -122,8 +122,9 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="fail_on",
-        help="what fails a test, comma-separated or repeated: regressed, suspect, improved, inconclusive, broken, "
-        "unsupported, no-baseline (default: regressed,suspect,broken); errors always fail",
+        help="what fails a test, comma-separated or repeated: regressed, suspect, beyond-effect (inconclusive, at a "
+        "change worse than the effect), improved, inconclusive, broken, unsupported, no-baseline (default: "
+        "regressed,suspect,broken); errors always fail",
         parse=decision,
         default=("regressed", "suspect", "broken"),
         ini="args",
@@ -134,8 +135,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="against",
         help="compare with a branch, tag or commit, interleaved with the working tree; merge-base (the default value): "
-        "the commit where this branch began; dist:NAME==VERSION: another version of a dependency; python:TARGET: "
-        "another interpreter",
+        "the commit where this branch began; dist:NAME==VERSION or dist:PATH.whl: another version of a "
+        "dependency, or of the project; python:TARGET: another interpreter",
         parse=revision,
         default=None,
         metavar="REV",
@@ -179,13 +180,14 @@ OPTIONS: tuple[Option, ...] = (
         ini="linelist",
         metavar="METRIC:...",
         many=True,
-        lines=True,
+        lines=";\n",
     ),
     Option(
         name="baselines",
-        help="folder of the stored baselines, relative to the rootdir",
+        help="folder of the stored baselines, relative to the rootdir (default: baselines; tests/baselines where "
+        "setuptools would take that for a package)",
         parse=folder,
-        default="baselines",
+        default=None,
         metavar="DIR",
     ),
     Option(
@@ -267,14 +269,14 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="install",
-        help="arguments of `uv pip install` for each target's environment (default: the project itself, editable); "
-        "empty: nothing",
-        parse=str,
+        help="what is installed for each target, a step per line or repeated: arguments of `uv pip install`, or a "
+        "shell command after '$ ' (default: the project itself); empty: nothing",
+        parse=install_step,
         default=None,
-        ini="args",
-        metavar="ARGS",
+        ini="linelist",
+        metavar="STEP",
         many=True,
-        words=True,
+        lines="\n",
     ),
     Option(
         name="report",
@@ -319,8 +321,8 @@ def _from_cli(option: Option, cli: Any) -> Any:
     """The value given on the command line; None where none was."""
     if cli is None or cli == []:
         return None
-    if option.words:
-        cli = [word for text in cli for word in _words(text, option.cli)]
+    if option.lines:
+        cli = [line for text in cli for line in _lines(option, text)]
     return _parsed(option, cli[-1] if isinstance(cli, list) and not option.many else cli, option.cli)
 
 
@@ -330,11 +332,13 @@ def _from_environment(option: Option, environment: Mapping[str, str]) -> Any:
         return None
     place = f"environment variable {option.variable}"
     if option.lines:
-        return _parsed(option, [line.strip() for line in re.split(r"[;\n]", text) if line.strip()], place)
+        return _parsed(option, _lines(option, text), place)
     return _parsed(option, _words(text, place) if option.many else text, place)
 
 
 def _from_ini(option: Option, ini: Any) -> Any:
+    if ini is not None and option.lines:
+        ini = [line for text in ini for line in _lines(option, text)]
     return None if ini is None else _parsed(option, ini, f"ini option {option.dest}")
 
 
@@ -361,6 +365,10 @@ def threshold_layers(
     given = layer(lambda option: _from_cli(option, cli.get(option.name)))
     detail_lines = layer(lambda option: _from_environment(option, environment))
     return (*detail_lines, *given), layer(lambda option: _from_ini(option, ini.get(option.name)))
+
+
+def _lines(option: Option, text: str) -> list[str]:
+    return [line.strip() for line in re.split(f"[{option.lines}]", text) if line.strip()]
 
 
 def _words(text: str, place: str) -> list[str]:

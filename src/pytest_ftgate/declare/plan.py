@@ -79,7 +79,7 @@ def _is_for(executor: Executor, target: Target, targets: Sequence[Target]) -> bo
 
 def group_key(cells: Sequence[Cell]) -> str:
     """The title of a group: what its cells share, that is the test, its worker counts and its parameters."""
-    params = [f"{param.name}={param.literal}" for param in cells[0].params]
+    params = [f"{param.name}={param.literal.removeprefix('builtins:')}" for param in cells[0].params]
     shared = [*_counts(cells), *params]
     return f"{_test(cells[0])} ({', '.join(shared)})" if shared else _test(cells[0])
 

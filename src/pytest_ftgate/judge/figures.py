@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ..model import Figures, Interval, Latency, Launch, Metric, Sample, work_ratio
 from ..stats import moderated, rank_tests
-from . import metrics
+from . import metrics, recorded
 from .memory_figures import TREE, growth, peak, roles, steady
 from .per_launch import INTERVAL_LEVEL, QUANTILE, Sides, interval, launch_values, paired_ratio, paired_values
 from .wait_figures import site_figures, waits_of
@@ -22,7 +22,6 @@ MEDIANS: Final[Mapping[str, str]] = {
     "cold_ns": "cold",
     "cores": "cores",
     "rss_bytes": "rss",
-    "uss_bytes": "uss",
     "pss_bytes": "pss",
     "ops_per_s": "ops_per_s",
     "lock_wait_share": "lock_wait_share",
@@ -40,14 +39,14 @@ def figures(sample: Sample, *, reference: Sample | None, quantile: float = QUANT
     """
     values = launch_values(sample.launches, quantile=quantile)
     against = launch_values(reference.launches, quantile=quantile) if reference else {}
-    control = launch_values(sample.control, quantile=quantile)
     scaling = _scaling(sample)
     workers = sample.cell.workers
     return Figures(
         **_medians(sample),
         wall_ns=interval(values.values()),
         ratio=paired_ratio(values, against),
-        control_ratio=paired_ratio(values, control),
+        control_ratio=recorded.figure_of(recorded.WALL_OF_CONTROL, [sample]),
+        uss_bytes=recorded.figure_of(Metric.USS, [sample]),
         uss_peak_bytes=peak(sample.memory),
         counters_per_s=_own(sample, "counter", [name for launch in sample.launches for name in launch.counters]),
         timers_mean_ns=_own(sample, "timer", [name for launch in sample.launches for name in launch.timers]),
@@ -132,8 +131,9 @@ def _cost(sides: Sides) -> Interval | None:
 
 
 def _scaling(sample: Sample) -> Interval | None:
-    sides = paired_values(sample.single, sample.launches)
-    if not sides:
+    value = recorded.figure_of(Metric.SCALING, [sample])
+    if value is None:
         return None
+    sides = paired_values(sample.single, sample.launches)
     times, ratio = work_ratio(sample), rank_tests.ratio_interval(sides, INTERVAL_LEVEL)
-    return Interval(value=times * ratio.value, low=times * ratio.low, high=times * ratio.high, level=ratio.level)
+    return Interval(value=value, low=times * ratio.low, high=times * ratio.high, level=ratio.level)

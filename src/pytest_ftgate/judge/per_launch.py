@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from statistics import fmean, median
+from statistics import median
 
 from ..model import Interval, Launch, iteration_value
 from ..stats import rank_tests
@@ -35,7 +35,7 @@ def launch_ratios(values: dict[int, float], reference: dict[int, float]) -> tupl
 def paired_ratio(values: dict[int, float], reference: dict[int, float]) -> float | None:
     """The geometric mean of `launch_ratios`; None if no launches were interleaved."""
     ratios = launch_ratios(values, reference)
-    return math.exp(fmean(map(math.log, ratios))) if ratios else None
+    return rank_tests.geometric_mean(ratios) if ratios else None
 
 
 def by_order(launches: Iterable[Launch], value_of: Callable[[Launch], float | None]) -> dict[int, float]:

@@ -12,7 +12,7 @@ import msgspec
 from ..model import Comparison, Decision, Interval, MetricVerdict
 from .evidence import INTERVAL_LEVEL, as_costs, without_values
 from .metrics import is_gain, row
-from .scale import beside_limit, least_share, moved_log, passing, points, ratio, shown_shift
+from .scale import allowed, beside_limit, least_share, moved_log, passing, points, ratio, shown_shift
 
 PRIOR_FREEDOM = 8
 """Weight of the prior deviation of a metric (`MetricRow.between`): that of PRIOR_FREEDOM + 1 recordings. Otherwise two
@@ -60,11 +60,13 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]]) -> Me
         reason=_foretold(costs, decision, spread, len(stored)),
         launches=len(costs.new),
         more=more if decision is Decision.INCONCLUSIVE else None,
+        allowed=allowed(costs.metric, shown_shift(costs, spread.limit(costs), middle)),
+        beyond=decision is Decision.INCONCLUSIVE and spread.own > _passing_log(costs, spread.middle),
     )
 
 
 def _decided(costs: Comparison, spread: _Spread) -> Decision:
-    if spread.own > moved_log(costs, spread.middle) + spread.reach(costs.alpha):
+    if spread.own > spread.limit(costs):
         return Decision.REGRESSED
     if moved_log(costs, spread.own) + spread.reach(costs.alpha) < spread.middle:
         return Decision.IMPROVED
@@ -116,6 +118,10 @@ class _Spread(NamedTuple):
         """How far from the mean the next median lies at most, but for this error."""
         return _student(1 - error, self.freedom) * self.deviation
 
+    def limit(self, costs: Comparison) -> float:
+        """The limit above which the next median is a regression."""
+        return moved_log(costs, self.middle) + self.reach(costs.alpha)
+
     def missing(self, launches: int) -> int:
         """How many more launches it takes until their part of the deviation is small."""
         wanted = (self.launch / (SMALL_PART * self.others)) ** 2
@@ -149,8 +155,7 @@ def _student(probability: float, freedom: int) -> float:
 
 def _foretold(costs: Comparison, decision: Decision, spread: _Spread, recordings: int) -> str:
     """The reason of a prediction, in one line; empty for a pass."""
-    limit = moved_log(costs, spread.middle) + spread.reach(costs.alpha)
-    shifts = (shown_shift(costs, centre, spread.middle) for centre in (spread.own, limit))
+    shifts = (shown_shift(costs, centre, spread.middle) for centre in (spread.own, spread.limit(costs)))
     change, beyond = beside_limit(costs.metric, *shifts)
     stored = f"{recordings} stored recording" + ("" if recordings == 1 else "s")
     if decision is Decision.REGRESSED:

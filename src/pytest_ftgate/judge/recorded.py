@@ -5,6 +5,7 @@ A value of this run and a stored one are read by the same name, so that both are
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Final, TypeAlias
@@ -88,6 +89,33 @@ _BESIDE: Final[Mapping[str, metrics.Reader]] = {
     USS_WRITTEN: _written_uss,
 }
 """The readers of what is stored under another name, or in another way, than the metric table has it."""
+
+
+# ---- what is shown of it
+
+
+def figure_of(name: str, sides: Iterable[Sample | Recording]) -> float | None:
+    """The figure of that name over all launches of these sides, as every table and list prints it; None without any.
+
+    Times are geometric means, scaling is the location of its logs, all else is a median. USS is its written part where
+    that is known.
+    """
+    sources = [source_of(side) for side in sides]
+    names = (USS_WRITTEN, name) if name == Metric.USS else (name,)
+    of_names = ([value for source in sources for value in source(each).values()] for each in names)
+    values = next(filter(None, of_names), [])
+    return _CENTRES.get(name, median)(values) if values else None
+
+
+def _location(ratios: Sequence[float]) -> float:
+    return math.exp(rank_tests.location([math.log(ratio) for ratio in ratios], 0.0).value)
+
+
+_CENTRES: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
+    Metric.WALL: rank_tests.geometric_mean,
+    WALL_OF_CONTROL: rank_tests.geometric_mean,
+    Metric.SCALING: _location,
+}
 
 
 # ---- compared with what is stored

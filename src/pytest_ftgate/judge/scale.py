@@ -93,6 +93,13 @@ def points(metric: str, shift: Interval) -> Interval | None:
     return shift if is_share(metric) else None
 
 
+def allowed(metric: str, limit: float) -> float:
+    """A fail limit as the change of the metric itself: new / reference; of a share new - reference."""
+    if is_share(metric):
+        return limit
+    return math.exp(_bounded(-limit if is_gain(metric) else limit))
+
+
 def change_text(metric: str, shift: float, more: int = 0) -> str:
     """A shift of the costs as the change of the metric: `+7 %`; of a share `+1.2 points`; `more` are further digits."""
     if is_share(metric):

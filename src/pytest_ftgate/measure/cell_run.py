@@ -27,13 +27,17 @@ ROLES: dict[LaunchRole, str] = {
 
 
 class PreparedTarget(Struct, frozen=True, kw_only=True):
-    """A target that can run: its description, the python of its environment, and its baseline key."""
+    """A target that can run: its description, the python of its environment, and its baseline key.
+
+    `copies` are the modules of the project that are installed there as copies of its sources.
+    """
 
     interpreter: Interpreter
     python: str
     key: str
     environment: dict[str, str]
     waits_unavailable: str = ""
+    copies: tuple[str, ...] = ()
 
 
 class Reference(Struct, frozen=True, kw_only=True):
@@ -68,6 +72,7 @@ class CellRun:
         self.floor: list[Launch] = []
         self.growth: list[Launch] = []
         self.growth_floor: list[Launch] = []
+        self.begun = 0
         self.error: WorkloadError | None = None
         self.locks_error: WorkloadError | None = None
         self.unsupported: str | None = None
@@ -161,7 +166,8 @@ class CellRun:
             else:
                 self.unsupported = str(reason)
         except LaunchFailed as failure:
-            error = WorkloadError(reason=ROLES[role] + failure.error.reason, detail=failure.error.detail)
+            launch = self.begun if role == "own" else 0
+            error = WorkloadError(reason=ROLES[role] + failure.error.reason, detail=failure.error.detail, launch=launch)
             if role == "locks":
                 self._void_locks(error)
             else:
@@ -203,6 +209,7 @@ class CellRun:
             error=self.error,
             locks_error=self.locks_error,
             unsupported=self.unsupported,
+            begun=self.begun,
             reference=reference,
         )
 

@@ -8,6 +8,7 @@ when it is over no iteration begins.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 import statistics
@@ -16,13 +17,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from ..model import EVERYTHING, Group, Need, Sample
-from .budget import Costs, IterationPlan, Limits, RunBudget
+from ..runner.protocol import CHECKED_COLD, COLD, MEASURED
+from ..stats import rank_tests
+from ..text import percent
+from .budget import Costs, IterationPlan, Limits, RunBudget, TimeIsUp
 from .cell_run import CellRun, PreparedTarget, Reference, disagreements
 from .conditions import ConditionsMonitor
 from .launch import Launcher
 from .memory_round import MemoryRound
-from .run_context import Floors, Listener, RunContext
+from .run_context import Floors, Listener, RunContext, RunningLaunch
 from .time_round import TimeRound, ratios_of
+
+LEAST_REFERENCES = 3
+"""Launches of a reference before it is said not to have the error of its cell."""
 
 
 class StoppingRule(Protocol):
@@ -95,6 +102,7 @@ class InterleavedRun:
         TimeRound(self.context).measure()
         with self.budget.extra():
             MemoryRound(self.context).measure()
+            self._run_references()
         self.context.calibrate()
         if self.stopping_rule is not None:
             self._require(self.stopping_rule(self.samples_so_far()))
@@ -114,10 +122,19 @@ class InterleavedRun:
         if self.budget.rounds:
             self._plan_rounds()
 
+    def forecast(self, needed: int) -> tuple[int, float]:
+        """How many rounds fit into the budget, and the seconds that `needed` ones would take: see `RunBudget`."""
+        done = max(len(cell_run.launches) for cell_run in self.cell_runs)
+        return self.budget.forecast(self.iterations, done, needed)
+
     def samples(self) -> list[Sample]:
-        """All cells, after a comparison of their results."""
+        """All cells, after a comparison of their results; of the references' if their cells differ."""
+        references = [each.reference for each in self.cell_runs if each.reference is not None and each.reference.alive]
+        theirs = {id(reference): error for reference, error in disagreements(references)}
         for cell_run, error in disagreements([each for each in self.cell_runs if each.alive]):
             cell_run.error = error
+            if cell_run.reference is not None:
+                cell_run.reference.error = cell_run.reference.error or theirs.get(id(cell_run.reference))
         return self.samples_so_far()
 
     def samples_so_far(self) -> list[Sample]:
@@ -133,6 +150,28 @@ class InterleavedRun:
                 with side.attribute_errors(), self.context.ready(side, "own"):
                     pass
 
+    def _run_references(self) -> None:
+        """Run the reference of a cell that has failed as often as the cell itself: it may have the same error."""
+        for cell_run in self.cell_runs:
+            reference, error = cell_run.reference, cell_run.error
+            if reference is None or error is None:
+                continue
+            with contextlib.suppress(TimeIsUp):
+                while reference.alive and reference.begun < max(LEAST_REFERENCES, error.launch):
+                    self.context.report(reference, "trying, after an error, the reference of")
+                    with reference.attribute_errors(), self.context.ready(reference, "own") as launch:
+                        self._unmeasured(launch)
+
+    def _unmeasured(self, launch: RunningLaunch) -> None:
+        """The iterations of a launch, of which nothing is kept."""
+        window_ns, handle = self.iterations.window_ns, launch.handle
+        checked = launch.cell_run.probed and not window_ns
+        handle.iteration(CHECKED_COLD if checked else COLD, 1, window_ns)
+        for _ in self.context.in_time(range(self.iterations.taken)):
+            handle.iteration(MEASURED, self.iterations.loops or 1, window_ns)
+        handle.close()
+        handle.finish()
+
     def _require(self, needs: Mapping[str, frozenset[Need]]) -> None:
         for cell_run in self.cell_runs:
             cell_run.require(needs.get(cell_run.cell.nodeid, frozenset()))
@@ -146,7 +185,11 @@ class InterleavedRun:
         alive = [(cell_run, self._ratios(cell_run)) for cell_run in self.cell_runs if cell_run.alive]
         self._plan_iterations([ratios for cell_run, ratios in alive if "time" in cell_run.needs])
         values = [[statistics.median(map(math.log, each)) for each in ratios if each] for _, ratios in alive]
+        before = self.budget.rounds_wanted
         self.budget.plan_rounds(self.iterations, values, until_settled=self.stopping_rule is not None)
+        if self.stopping_rule is None and self.budget.rounds_wanted > before:
+            vary = math.expm1(max(map(rank_tests.gini_deviation, values)))
+            self.context.listener.expect_more(f"more rounds: the cells vary by {percent(round(vary, 2))}")
 
     def _plan_iterations(self, ratios: Sequence[Sequence[Sequence[float]]]) -> None:
         """For the rounds to come: by what the last one took, and all launches so far."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from ..model import (
@@ -29,6 +31,7 @@ class Request(Struct, frozen=True, kw_only=True):
     `waits_unavailable` says why threads' waits cannot be classified on this interpreter; empty where they can.
     With `settled` the allocator gives back at once what is freed, so that growth is the workload's and not its caches'.
     `reference` marks a launch that a change is compared with; it is started and measured like any other.
+    `copies` are the modules of the project that are installed as copies: a folder of its sources does not hide them.
     `reads` is a file in which the launch's processes note what they read (see runner/reads.py); nothing is timed then.
     """
 
@@ -44,6 +47,7 @@ class Request(Struct, frozen=True, kw_only=True):
     waits_unavailable: str = ""
     settled: bool = False
     reference: bool = False
+    copies: tuple[str, ...] = ()
     reads: str = ""
 
     @property
@@ -74,18 +78,20 @@ def request_here(cell: Cell, spec: Spec, python: str, timeout_s: float) -> Reque
     )
 
 
-def setup_of(cell: Cell, spec: Spec, *, stand_in: str = "") -> dict[str, Any]:
+def setup_of(cell: Cell, spec: Spec, *, stand_in: str = "", copies: tuple[str, ...] = ()) -> dict[str, Any]:
     """What a worker needs to find its body, in plain JSON.
 
     A control or empty workload has no roles: all workers of the cell do the same.
     """
     switch_ns = cell.target.settings.switchinterval_ns
+    behind = [entry for entry in spec.source.sys_path if _hides(Path(entry), copies)]
     return {
         "module": spec.source.module,
         "path": spec.source.path,
         "qualname": spec.source.qualname,
         "import_mode": spec.source.import_mode,
-        "sys_path": list(spec.source.sys_path),
+        "sys_path": [entry for entry in spec.source.sys_path if entry not in behind],
+        "behind": behind,
         "kind": cell.executor.kind,
         "method": cell.executor.method,
         "name": cell.executor.name,
@@ -100,6 +106,11 @@ def setup_of(cell: Cell, spec: Spec, *, stand_in: str = "") -> dict[str, Any]:
         "gil_note": None,
         "stacks": None,
     }
+
+
+def _hides(folder: Path, modules: Sequence[str]) -> bool:
+    """Whether a folder on sys.path has the sources of an installed module."""
+    return any((folder / name).is_dir() or (folder / f"{name}.py").is_file() for name in modules)
 
 
 class Held(Struct, frozen=True, kw_only=True):

@@ -209,10 +209,14 @@ class Launch(Struct, frozen=True, kw_only=True):
 
 
 class WorkloadError(Struct, frozen=True, kw_only=True):
-    """Why a cell could not be measured: a one-line reason, and the workload's own output."""
+    """Why a cell could not be measured: a one-line reason, and the workload's own output.
+
+    `launch` is the number of launches that had begun when one failed so; 0 where it is not the failure of a launch.
+    """
 
     reason: str
     detail: str = ""
+    launch: int = 0
 
 
 class Sample(Struct, frozen=True, kw_only=True):
@@ -225,8 +229,8 @@ class Sample(Struct, frozen=True, kw_only=True):
     memory at once, `growth_floor` the same of an empty workload; there are none if workers end with each iteration.
     `reuse` and `duration_s` are the spec's: they decide which stored launches these can be compared with. `measures`
     identifies the request to programs and servers, see `plan.measures`. `locks_error` says why there are no lock
-    launches although the cell was measured: one of them failed. `reference` is the same cell of the other
-    revision, interleaved with this one.
+    launches although the cell was measured: one of them failed. `begun` counts the launches of the workload itself that
+    have begun, also those that failed. `reference` is the same cell of the other revision, interleaved with this one.
     """
 
     cell: Cell
@@ -247,6 +251,7 @@ class Sample(Struct, frozen=True, kw_only=True):
     reuse: Reuse = "fresh"
     duration_s: float | None = None
     measures: str = ""
+    begun: int = 0
     reference: Sample | None = None
 
     @property

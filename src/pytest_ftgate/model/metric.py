@@ -6,6 +6,9 @@ from enum import StrEnum
 
 from .base import Struct
 
+WIDEST = 10.0
+"""A quantity whose interval ends that many times apart is not even known to its magnitude."""
+
 
 class Metric(StrEnum):
     """The metrics that code refers to by name; all have a row in the metric table (judge/metrics.py)."""
@@ -40,3 +43,8 @@ class Interval(Struct, frozen=True, kw_only=True):
     low: float
     high: float
     level: float
+
+    @property
+    def unknown(self) -> bool:
+        """Whether it says nearly nothing about a quantity that is positive, because its ends are WIDEST times apart."""
+        return self.low > 0 and self.high > WIDEST * self.low

@@ -114,7 +114,7 @@ class Interpreter(Struct, frozen=True, kw_only=True):
 
 
 class Param(Struct, frozen=True, kw_only=True):
-    """One parametrized argument: its name and its value as a Python literal."""
+    """One parametrized argument: its name, and its value as a Python literal, or as `module:qualname` to import."""
 
     name: str
     literal: str

@@ -8,7 +8,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -16,13 +16,15 @@ import msgspec
 import pytest
 
 from ..declare import plan
+from ..declare.option_types import BEYOND
 from ..errors import FtgateError
-from ..model import Decision, Plan, Report, RowMessage, Verdict
-from ..report import json, terminal
+from ..model import Decision, Plan, Report, Row, RowMessage, Verdict
+from ..report import headlines, json, terminal
 from ..run.config import RunConfig
 from ..run.session import Session
 from ..runner.executors.base import threads_are_greenlets
-from . import xdist
+from ..store.folder import default_folder
+from . import failures, xdist
 from .collection import CELL, default_pair
 from .options import thresholds_of, value_of
 from .progress import Progress, mode_of
@@ -49,13 +51,14 @@ class Run:
             random.SystemRandom().randrange(2**32) if seed is None else seed,
         )
         self.id, self.seed = given or fresh
-        self.progress = Progress(_stream(config), self._mode())
+        self.progress = self._progress()
         self.session = Session(
             run_config(config, self.seed), config.rootpath, self.id, ProgressObserver(self.progress, config)
         )
         self.session.start()
         self.collected: list[str] = []
         self.messages: dict[str, RowMessage] = {}
+        self.failures = failures.Failures()
         self.plain = False
         self.report: Report | None = None
         if not self.is_worker:
@@ -69,9 +72,13 @@ class Run:
         except FtgateError as error:
             raise pytest.UsageError(str(error)) from None
 
-    def _mode(self) -> Any:
-        quiet = self.is_worker or self.config.get_verbosity() < 0
-        return mode_of(_stream(self.config), quiet=quiet)
+    def _progress(self) -> Progress:
+        """A worker of pytest-xdist has no terminal, but its stderr is the controller's."""
+        quiet, stderr = self.config.get_verbosity() < 0, sys.__stderr__
+        if self.is_worker and stderr is not None:
+            return Progress(stderr, "quiet" if quiet else "warnings")
+        stream = _stream(self.config)
+        return Progress(stream, mode_of(stream, quiet=quiet))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> None:
@@ -116,20 +123,20 @@ class Run:
             with shown:
                 message = self.session.message(item.nodeid)
         except (FtgateError, OSError) as error:  # the text of an OSError names its file
+            item.stash[HEADLINE] = str(error).partition("\n")[0]
             raise pytest.fail.Exception(str(error), pytrace=False) from None
         finally:
             self.progress.clear()
         item.stash[ROW_MESSAGE] = message
         row = message.row
-        text = (
-            terminal.verdict_lines(row, width=100, color=False, unicode=True, verbosity=1).strip() or row.verdict.reason
-        )
-        if row.verdict.decision in self.failing:
-            pytest.fail(text, pytrace=False)
+        if fails(row.verdict, self.failing):
+            item.stash[HEADLINE] = headlines.headline(row)
+            pytest.fail(_failure_text(row, max(0, self.config.get_verbosity())), pytrace=False)
         if row.verdict.decision is Decision.XFAILED:
             pytest.xfail(terminal.known_text(row.verdict))
         if _is_strict(row.verdict):
-            pytest.fail(f"[XPASS(strict)] {terminal.known_text(row.verdict)}", pytrace=False)
+            item.stash[HEADLINE] = f"[XPASS(strict)] {terminal.known_text(row.verdict)}"
+            pytest.fail(item.stash[HEADLINE], pytrace=False)
         if row.verdict.decision is Decision.UNSUPPORTED:
             pytest.skip(row.verdict.reason)
 
@@ -140,6 +147,8 @@ class Run:
         """Attach the row to the item's report: if an xdist worker crashes later, nothing is lost."""
         report = yield
         message = item.stash.get(ROW_MESSAGE, None)
+        if report.when == "call" and report.failed and HEADLINE in item.stash:
+            failures.name(report, item.stash[HEADLINE], _place(item, message))
         if message is not None and report.when == "call":
             report.__dict__["ftgate"] = msgspec.json.encode(message).decode()
             verdict = message.row.verdict
@@ -158,20 +167,23 @@ class Run:
         if decision == FAILED:
             return "failed", "F", ("XPASS(strict)", {"red": True})
         category, letter, word, markup = terminal.STATUS[Decision(decision)]
-        return category, letter, (word, markup)
+        return "failed" if report.failed else category, letter, (word, markup)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect the row of a report, in the controller or in the only process."""
         payload = getattr(report, "ftgate", None)
         if payload is not None and not self.is_worker:
-            self.messages[report.nodeid] = msgspec.json.decode(payload, type=RowMessage)
+            self.messages[report.nodeid] = message = msgspec.json.decode(payload, type=RowMessage)
+            if report.failed:
+                self.failures.add(report, message.row)
         self.plain = self.plain or (payload is None and report.when == "call")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Make the report, update baselines, write the report files."""
         self.progress.end()
+        self.failures.finish(_stream_width(self.config))
         if self.is_worker or not self.messages:
             return
         if session.exitstatus == pytest.ExitCode.OK and self._nothing_measured():
@@ -225,6 +237,22 @@ class Run:
 
 
 ROW_MESSAGE = pytest.StashKey[RowMessage]()
+HEADLINE = pytest.StashKey[str]()
+"""What pytest's summary says of a cell that failed."""
+
+
+def _failure_text(row: Row, verbosity: int) -> str:
+    """The text of a failure, as pytest and JUnit show it."""
+    if row.verdict.decision is Decision.ERROR:
+        return headlines.failure_text(row)
+    text = terminal.verdict_lines(row, width=100, color=False, unicode=True, verbosity=verbosity).strip()
+    return text or row.verdict.reason
+
+
+def _place(item: pytest.Item, message: RowMessage | None) -> tuple[str, int]:
+    """The line that raised, else the test's."""
+    found = headlines.origin(headlines.error_of(message.row)) if message is not None else None
+    return found or (str(item.path), item.stash[CELL][0].source.line)
 
 
 class ProgressObserver:
@@ -245,11 +273,18 @@ class ProgressObserver:
         """One step of a group."""
         self.progress.advance(label, phase, done, wanted, left_s=left_s)
 
+    def expect_more(self, why: str) -> None:
+        """The estimate grows, and this is why."""
+        self.progress.expect_more(why)
+
+    def warn(self, text: str) -> None:
+        """A line that stays."""
+        self.progress.warn(text)
+
 
 def run_config(config: pytest.Config, seed: int) -> RunConfig:
     """All options of a run. Raises pytest.UsageError."""
     names = (
-        "baselines",
         "update",
         "launches",
         "iterations",
@@ -264,6 +299,7 @@ def run_config(config: pytest.Config, seed: int) -> RunConfig:
     given, written = thresholds_of(config)
     return RunConfig(
         **values,
+        baselines=value_of(config, "baselines") or default_folder(config.rootpath),
         thresholds=given,
         ini_thresholds=written,
         against=value_of(config, "against") or "",
@@ -274,9 +310,19 @@ def run_config(config: pytest.Config, seed: int) -> RunConfig:
     )
 
 
+def fails(verdict: Verdict, failing: Collection[str]) -> bool:
+    """Whether `failing`, which holds decisions and perhaps BEYOND, makes a test of this verdict fail."""
+    return verdict.decision in failing or (BEYOND in failing and verdict.beyond)
+
+
 def _is_strict(verdict: Verdict) -> bool:
     """Whether a cell passed although a strict mark says that it does not."""
     return verdict.decision is Decision.XPASSED and verdict.expected is not None and verdict.expected.strict
+
+
+def _stream_width(config: pytest.Config) -> int:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    return 80 if reporter is None else int(reporter._tw.fullwidth)
 
 
 def _stream(config: pytest.Config) -> Any:

@@ -23,6 +23,7 @@ __all__ = [
     "pytest_ignore_collect",
     "pytest_pycollect_makeitem",
     "pytest_pyfunc_call",
+    "pytest_terminal_summary",
 ]
 
 RUN = "ftgate-run"
@@ -37,10 +38,20 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line(
             "markers", "thread_unsafe: not to be run in several threads at once (pytest-run-parallel)"
         )
+    measuring = value_of(config, "ftgate") or value_of(config, "update") or config.getoption("ftgate_against")
+    if measuring:
+        from .numerics import import_needed
+
+        import_needed(config.rootpath)
     check_given(config)
     check_values(config)
-    measuring = value_of(config, "ftgate") or value_of(config, "update") or config.getoption("ftgate_against")
     if measuring and not config.option.collectonly:
+        from ..platforms import unsupported
+
+        if why := unsupported():
+            raise pytest.UsageError(
+                f"--ftgate cannot measure here: {why}. Without --ftgate the tests run as plain tests"
+            )
         from .gate import Run
 
         config.pluginmanager.register(Run(config), RUN)
@@ -108,7 +119,18 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object:
     if run is not None:
         run.gate(pyfuncitem)
     else:
-        from .plain import run_once
+        from . import plain
 
-        run_once(*pyfuncitem.stash[CELL])
+        plain.run(pyfuncitem, *pyfuncitem.stash[CELL])
     return True
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say of a plain run which targets it did not use."""
+    reports = (report for each in terminalreporter.stats.values() for report in each)
+    keywords = {word for report in reports for word in getattr(report, "keywords", ()) if word.startswith("ftgate ")}
+    if keywords and terminalreporter.config.get_verbosity() >= 0:
+        from .plain import summary
+
+        if said := summary(keywords):
+            terminalreporter.write_line(said)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import sysconfig
+from collections.abc import Iterable
 
 import pytest
 
@@ -23,6 +25,35 @@ def _variables(spec: Spec, cell: Cell) -> dict[str, str]:
     from ..measure.launchers import program_words  # plain runs of other cells do without
 
     return program_words.workload_variables(cell, spec, sys.executable)
+
+
+PASSED = pytest.StashKey[dict[tuple[object, ...], str]]()
+"""What has passed here, whatever its target, and the node id of the first cell that it passed for."""
+TARGET = "ftgate target "
+"""What begins a keyword of an item that ran here: reports have the keywords, also those of xdist's workers."""
+
+
+def run(item: pytest.Function, spec: Spec, cell: Cell) -> None:
+    """Run a cell once here, unless the same has passed here for a cell of another target: nothing differs but that."""
+    __tracebackhide__ = True
+    item.keywords[f"{TARGET}{cell.target.spec}"] = True
+    passed = item.config.stash.setdefault(PASSED, {})
+    same = (spec.nodeid, cell.executor, cell.workers, cell.roles, cell.environment, cell.params)
+    if passed.get(same, item.nodeid) != item.nodeid:
+        return
+    run_once(spec, cell)
+    passed.setdefault(same, item.nodeid)
+
+
+def summary(keywords: Iterable[str]) -> str:
+    """Which targets the run did not use; empty where it ran on all of them."""
+    free_threaded = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
+    here = [".".join(map(str, sys.version_info[:parts])) + free_threaded for parts in (2, 3)]
+    targets = (keyword.removeprefix(TARGET) for keyword in keywords if keyword.startswith(TARGET))
+    others = sorted(target for target in targets if target not in here)
+    if not others:
+        return ""
+    return f"ftgate: plain run on CPython {here[-1]}, not on {' and '.join(others)}; --ftgate uses them"
 
 
 def run_once(spec: Spec, cell: Cell) -> None:

@@ -13,8 +13,7 @@ from .describe import (
 )
 from .environments import (
     EnvironmentBroken,
-    InstallError,
-    default_install,
+    copied_modules,
     ensure_environment,
     environment_folder,
     environment_python,
@@ -25,6 +24,17 @@ from .environments import (
 from .find import InterpreterNotFound, cache_folder, find_interpreter
 from .newest import DefaultPair, default_pair, required_python
 from .provide import InterpreterSource, Provided, provide
+from .steps import (
+    InstallError,
+    Step,
+    Steps,
+    arguments,
+    default_install,
+    distribution_of,
+    is_command,
+    rebuild_hint,
+    spelled,
+)
 from .uv_tool import UvMissing, find_uv, run_uv
 
 __all__ = [
@@ -36,13 +46,18 @@ __all__ = [
     "InterpreterNotFound",
     "InterpreterSource",
     "Provided",
+    "Step",
+    "Steps",
     "UvMissing",
+    "arguments",
     "build_from_source",
     "build_key",
     "cache_folder",
+    "copied_modules",
     "default_install",
     "default_pair",
     "describe",
+    "distribution_of",
     "ensure_environment",
     "environment_folder",
     "environment_python",
@@ -51,10 +66,13 @@ __all__ = [
     "find_interpreter",
     "find_uv",
     "hide_from_git",
+    "is_command",
     "provide",
     "prune_environments",
+    "rebuild_hint",
     "required_python",
     "run_uv",
     "scrubbed_environment",
     "settings_unsupported",
+    "spelled",
 ]

@@ -5,91 +5,96 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import sys
-import tomllib
-from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
+from importlib import metadata
+from pathlib import Path, PurePath
 from typing import Final
 
 import filelock
+from packaging.utils import canonicalize_name
 
 from ..errors import FtgateError
 from ..model import Interpreter
+from .install_inputs import Inputs, inputs_of
+from .steps import OnStep, Steps, project_name, run_steps, with_wheels
 from .uv_tool import run_uv
 
 STAMP: Final = "ftgate-stamp.json"
-STAMP_SCHEMA: Final = 2
+STAMP_SCHEMA: Final = 3
 KEPT_UNUSED_S: Final = 30 * 86400.0
 """An environment unused for this long is removed; it is made again when it is needed."""
 
-_METADATA: Final = ("pyproject.toml", "setup.py", "setup.cfg", "MANIFEST.in", "uv.lock", "poetry.lock", "pdm.lock")
-_NATIVE: Final = (
-    *(".c", ".cc", ".cpp", ".cxx", ".cu", ".h", ".hh", ".hpp", ".hxx", ".pyx", ".pxd", ".pxi", ".rs", ".go"),
-    *(".f", ".f90", ".f95", ".toml", ".lock", ".build", ".cmake", ".in"),
-)
-_PYTHON: Final = (".py", ".pyi")
-_SKIPPED: Final = frozenset({"build", "dist", "target", "node_modules", "__pycache__", "baselines"})
+_HELD_S: Final = 2 * 86400.0
+"""One used more recently stays without its checkout, if it is not bound to that: another may need the same.
+
+A job of CI gets it from a cache, without the checkouts."""
 
 
 class EnvironmentBroken(FtgateError):
     """An environment that uv could not make; has uv's own message."""
 
 
-class InstallError(EnvironmentBroken):
-    """The user's project could not be installed into an environment; has uv's whole message."""
-
-
-def default_install(project: Path) -> tuple[str, ...]:
-    """What to install without ftgate_install: the project itself, editable; nothing if it is not a package.
-
-    Raises FtgateError if pyproject.toml cannot be read.
-    """
-    pyproject = project / "pyproject.toml"
-    if pyproject.is_file():
-        try:
-            content = tomllib.loads(pyproject.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise FtgateError(f"{pyproject} cannot be read: {error}; fix it or set ftgate_install") from error
-        if content.get("tool", {}).get("uv", {}).get("package") is False:
-            return ()
-        if "project" in content or "build-system" in content:
-            return ("-e", ".")
-    return ("-e", ".") if (project / "setup.py").is_file() else ()
-
-
-def ensure_environment(interpreter: Interpreter, *, root: Path, project: Path, install: tuple[str, ...]) -> Path:
+def ensure_environment(
+    interpreter: Interpreter, *, root: Path, project: Path, install: Steps, on_step: OnStep = lambda _: None
+) -> Path:
     """The python of an environment of `interpreter` under `root`, made if it is missing or out of date.
 
-    `install` holds arguments for `uv pip install`, relative to `project`; empty installs nothing. A file lock keeps two
-    runs from making it at once. Raises EnvironmentBroken, InstallError.
+    `install` are steps in `project`'s folder; none installs nothing. One that was made from the same in another
+    checkout does as well, if nothing in it points to that checkout. `on_step` hears what is done while one is made. A
+    file lock keeps two runs from making it at once. Raises EnvironmentBroken, InstallError, and FtgateError for a wheel
+    that is missing.
     """
+    install = with_wheels(install, project, interpreter)
     folder = environment_folder(interpreter, root=root, project=project, install=install)
     hide_from_git(root)
     with filelock.FileLock(f"{folder}.lock"):
-        stamp = _stamp(interpreter, project, install)
-        python = environment_python(folder)
-        if read_stamp(folder) == stamp and python.exists():
-            os.utime(folder / STAMP)  # the time of its last use, for `prune_environments`
-            return python
+        inputs = inputs_of(install, project)
+        stamp = _stamp(interpreter, project, install, inputs)
+        shared = [] if inputs.bound or not install else sorted(path.parent for path in root.glob(f"*/{STAMP}"))
+        for made in (folder, *shared):
+            if _is_made_of(stamp, made):
+                os.utime(made / STAMP)  # the time of its last use, for `prune_environments`
+                return environment_python(made)
         (folder / STAMP).unlink(missing_ok=True)
         _make(folder, interpreter)
-        if install:
-            _install(python, interpreter, project, install)
+        python = environment_python(folder)
+        run_steps(install, python, interpreter, project, inputs.local, on_step)
         _write_stamp(folder, stamp)
         return python
 
 
-def environment_folder(interpreter: Interpreter, *, root: Path, project: Path, install: tuple[str, ...]) -> Path:
-    """The folder of the environment for an interpreter and install arguments, whether it exists or not."""
-    made_of = json.dumps([interpreter.executable, str(project.resolve()), list(install)])
+def environment_folder(interpreter: Interpreter, *, root: Path, project: Path, install: Steps) -> Path:
+    """The folder of the environment for an interpreter and install steps, whether it exists or not."""
+    made_of = json.dumps([interpreter.executable, str(project.resolve()), install])
     return root.absolute() / f"{interpreter.name}-{hashlib.sha256(made_of.encode()).hexdigest()[:8]}"
 
 
 def environment_python(folder: Path) -> Path:
     """The path of the python of an environment."""
     return folder / "Scripts" / "python.exe" if sys.platform == "win32" else folder / "bin" / "python"
+
+
+def copied_modules(python: Path, project: Path) -> tuple[str, ...]:
+    """The importable names of an environment that are copies of the project's sources, or of another local one's.
+
+    An editable install has none: its sources are imported where they are.
+    """
+    own, found = project_name(project), set[str]()
+    environment = python.parent.parent
+    sites = [*environment.glob("lib/python*/site-packages"), environment / "Lib/site-packages"]
+    for distribution in metadata.distributions(path=[str(site) for site in sites]):
+        origin = distribution.read_text("direct_url.json") or ""
+        local = '"file://' in origin or canonicalize_name(distribution.metadata["Name"] or "?") == own
+        if local and not re.search(r'"editable":\s*true', origin):
+            found.update(path.parts[0].partition(".")[0] for path in distribution.files or () if _imported(path))
+    return tuple(sorted(found - {"", "__pycache__"}))
+
+
+def _imported(path: PurePath) -> bool:
+    return path.parts[0] != ".." and not path.parts[0].endswith((".dist-info", ".data", ".pth", ".libs"))
 
 
 def read_stamp(folder: Path) -> dict[str, str] | None:
@@ -130,7 +135,8 @@ def _is_stale(folder: Path, kept_unused_s: float) -> bool:
     if stamp is None or "project" not in stamp:
         return False
     unused_s = datetime.now(UTC).timestamp() - (folder / STAMP).stat().st_mtime
-    return unused_s > kept_unused_s or not Path(stamp["project"]).is_dir()
+    gone = not Path(stamp["project"]).is_dir() and (unused_s > _HELD_S or bool(stamp.get("bound")))
+    return gone or unused_s > kept_unused_s
 
 
 def hide_from_git(root: Path) -> None:
@@ -152,110 +158,27 @@ def _make(folder: Path, interpreter: Interpreter) -> None:
         )
 
 
-def _install(python: Path, interpreter: Interpreter, project: Path, install: tuple[str, ...]) -> None:
-    # Modules are compiled here: a launch would otherwise measure their compilation.
-    arguments = ["pip", "install", "--compile-bytecode", "--python", str(python), *install]
-    done = run_uv(arguments, cwd=project)
-    if done.returncode:
-        output = "\n".join(part.strip() for part in (done.stdout, done.stderr) if part.strip())
-        raise InstallError(
-            f"cannot install {' '.join(install)} (of {project}) for {interpreter.name}; "
-            f"set what to install with ftgate_install, or with requires= of the test. Output of uv:\n{output}"
-        )
-
-
 def _write_stamp(folder: Path, stamp: dict[str, str]) -> None:
     unfinished = folder / f"{STAMP}.{os.getpid()}"
     unfinished.write_text(json.dumps(stamp, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     unfinished.replace(folder / STAMP)
 
 
-def _stamp(interpreter: Interpreter, project: Path, install: tuple[str, ...]) -> dict[str, str]:
+def _stamp(interpreter: Interpreter, project: Path, install: Steps, inputs: Inputs) -> dict[str, str]:
     binary = os.stat(interpreter.executable)
     return {
         "schema": str(STAMP_SCHEMA),
         "executable": interpreter.executable,
         "version": interpreter.name,
         "project": str(project.resolve()),
+        "bound": "bound" if inputs.bound or not install else "",
         "binary": f"{binary.st_mtime_ns} {binary.st_size}",
-        "install": json.dumps(list(install)),
-        "sources": _digest(_inputs(project, install)) if install else "",
+        "install": json.dumps(install),
+        "sources": inputs.digest if install else "",
     }
 
 
-def _digest(paths: Iterable[Path]) -> str:
-    digest = hashlib.sha256()
-    for path in sorted(set(paths)):
-        try:
-            content = path.read_bytes()
-        except OSError:
-            continue
-        digest.update(f"{path}\0{len(content)}\0".encode())
-        digest.update(content)
-    return digest.hexdigest()
-
-
-def _inputs(project: Path, install: tuple[str, ...]) -> Iterator[Path]:
-    """Every file on which the result of `uv pip install` with these arguments depends."""
-    for kind, value in _arguments(install):
-        path = project / os.path.expanduser(value.partition("[")[0])
-        if kind == "requirements":
-            yield from _requirements(path)
-        elif path.is_dir():
-            yield from _project_files(path, editable=kind == "editable")
-        elif path.is_file():
-            yield path
-
-
-def _arguments(arguments: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """(kind, value) of each argument that may name a file; kind is editable, requirements or plain."""
-    options = {
-        "-e": "editable",
-        "--editable": "editable",
-        **dict.fromkeys(("-r", "--requirement", "--requirements", "-c", "--constraint"), "requirements"),
-        **dict.fromkeys(("--constraints", "--override", "--overrides", "--build-constraint"), "requirements"),
-    }
-    following = ""
-    for argument in arguments:
-        name, equals, value = argument.partition("=")
-        if following:
-            yield following, argument
-            following = ""
-        elif argument in options:
-            following = options[argument]
-        elif equals and name in options:
-            yield options[name], value
-        elif argument[:2] in options and not argument.startswith("--"):
-            yield options[argument[:2]], argument[2:]
-        elif not argument.startswith("-"):
-            yield "plain", argument
-
-
-def _requirements(path: Path, seen: frozenset[Path] = frozenset()) -> Iterator[Path]:
-    """A requirements file, the files that it includes, and the files of its local projects."""
-    if path in seen or not path.is_file():
-        return
-    yield path
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        words = tuple(line.split(" #")[0].split())
-        if not words or words[0].startswith("#"):
-            continue
-        if words[0].startswith(("-r", "-c", "--requirement", "--constraint")):
-            for _, value in _arguments(words):
-                yield from _requirements(path.parent / value, seen | {path})
-        else:
-            yield from _inputs(path.parent, words)
-
-
-def _project_files(project: Path, *, editable: bool) -> Iterator[Path]:
-    suffixes = _NATIVE if editable else (*_NATIVE, *_PYTHON)
-    yield from (project / name for name in _METADATA if (project / name).is_file())
-    for folder, names, files in os.walk(project):
-        names[:] = [name for name in names if not _is_skipped(Path(folder, name))]
-        for name in files:
-            if name.endswith(suffixes) and not name.startswith("."):
-                yield Path(folder, name)
-
-
-def _is_skipped(folder: Path) -> bool:
-    return folder.name.startswith(".") or folder.name in _SKIPPED or (folder / "pyvenv.cfg").exists()
+def _is_made_of(stamp: dict[str, str], folder: Path) -> bool:
+    """Whether an environment is finished and made from the same, maybe in another checkout."""
+    found = read_stamp(folder) or {}
+    return "project" in found and found | {"project": stamp["project"]} == stamp and environment_python(folder).exists()

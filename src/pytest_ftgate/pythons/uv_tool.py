@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ..errors import FtgateError
@@ -50,6 +50,36 @@ def run_uv(
         errors="replace",
         timeout=timeout_s,
     )
+
+
+def run_watched(
+    words: Sequence[str], *, cwd: Path, environment: Mapping[str, str], on_wait: Callable[[], None]
+) -> subprocess.CompletedProcess[str]:
+    """Run a program that may take minutes; `on_wait` is called as it begins and every second. Its two outputs are one.
+
+    Raises OSError if it cannot be started.
+    """
+    with subprocess.Popen(
+        words,
+        cwd=cwd,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        try:
+            while True:
+                on_wait()
+                try:
+                    output, _ = process.communicate(timeout=1.0)
+                    return subprocess.CompletedProcess(process.args, process.returncode, output)
+                except subprocess.TimeoutExpired:
+                    continue
+        except BaseException:
+            process.kill()
+            raise
 
 
 def uv_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
-from statistics import median
 from typing import NamedTuple
 
-from ..judge.recorded import USS_WRITTEN, WALL_OF_CONTROL, source_of
+from ..judge.recorded import WALL_OF_CONTROL, figure_of, source_of
 from ..model import Machine, Metric, Sample, Struct
 from ..store.names import split_nodeid
 from ..store.schema import Recording, StoredCell, TestBaseline
@@ -104,12 +103,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     @property
     def launches(self) -> int:
         """The number of timing launches."""
-        return len(self.values(Metric.WALL))
-
-    def values(self, *names: str) -> list[float]:
-        """The values of the first of these names that any launch has, of all launches."""
-        of_names = ([value for side in self.sides for value in source_of(side)(name).values()] for name in names)
-        return next(filter(None, of_names), [])
+        return sum(len(source_of(side)(Metric.WALL)) for side in self.sides)
 
 
 def _summary(side: StoredCell | Sample | None) -> Summary:
@@ -140,22 +134,16 @@ class _Figure(NamedTuple):
 
 def _every_figure(unicode: bool) -> tuple[_Figure, ...]:
     return (
-        _Figure("wall", _middle(Metric.WALL), lambda ns: units.time(ns, unicode=unicode), _relative),
-        _Figure("to control", _middle(WALL_OF_CONTROL), units.ratio, _relative),
-        _Figure("USS", _middle(USS_WRITTEN, Metric.USS), units.size, _relative),
-        _Figure("lock wait", _middle(Metric.LOCK_WAIT), units.share, lambda was, now: units.points(now - was)),
-        _Figure("scaling", _middle(Metric.SCALING), units.ratio, _relative),
+        _Figure("wall", _over_launches(Metric.WALL), lambda ns: units.time(ns, unicode=unicode), _relative),
+        _Figure("to control", _over_launches(WALL_OF_CONTROL), units.ratio, _relative),
+        _Figure("USS", _over_launches(Metric.USS), units.size, _relative),
+        _Figure("lock wait", _over_launches(Metric.LOCK_WAIT), units.share, lambda was, now: units.points(now - was)),
+        _Figure("scaling", _over_launches(Metric.SCALING), units.ratio, _relative),
     )
 
 
-def _middle(*names: str) -> Callable[[Summary], float | None]:
-    """The median over all launches; None without a value."""
-
-    def middle(short: Summary) -> float | None:
-        values = short.values(*names)
-        return median(values) if values else None
-
-    return middle
+def _over_launches(name: str) -> Callable[[Summary], float | None]:
+    return lambda short: figure_of(name, short.sides)
 
 
 def _shown(summaries: Iterable[Summary], unicode: bool) -> list[_Figure]:

@@ -206,7 +206,8 @@ def _cost(name: str, cost: Interval | None, style: Style) -> list[str]:
 
 def _ends(interval: Interval, shown: Callable[[Interval], str]) -> str:
     """The interval behind its value; nothing where one launch gave none."""
-    return f" {shown(interval)}" if interval.level > 0 else ""
+    ends = shown(interval)
+    return "" if interval.level <= 0 else f" [{ends}]" if ends == units.UNKNOWN else f" {ends}"
 
 
 # ---- scaling and growth

@@ -18,17 +18,17 @@ from ..model import (
     Metric,
     MetricVerdict,
     Report,
+    Reuse,
     Row,
     Table,
     Verdict,
-    WorkloadError,
 )
-from . import units
+from ..text import listed
+from . import budgets, headlines, units
 from .details import detail_lines
 from .lines import GAP, Style, entry, plain, wrapped
 
 Value = TypeVar("Value")
-DETAIL_LINES = 12
 COMMIT_DIGITS = 10
 AGAINST = "--ftgate-against "
 
@@ -63,6 +63,8 @@ BASES = {
     "paired": "paired launches",
 }
 FAILED = (Decision.REGRESSED, Decision.SUSPECT, Decision.ERROR)
+START_SHARE = 0.9
+"""The share of start and join in the time from which a report says how to leave them out."""
 FEW_CELLS = 4
 """Of more cells the report gives the range of what they would have found."""
 WORST_FIRST = (
@@ -230,14 +232,19 @@ def _table(table: Table, style: Style) -> list[str]:
     findings: list[str] = []
     for decision in WORST_FIRST:
         rows = [row for row in table.rows if row.verdict.decision is decision]
-        if decision in TOGETHER and (style.verbosity <= 0 or decision is Decision.UNSUPPORTED):
+        if decision is Decision.ERROR:
+            findings += _errors(rows, style)
+        elif decision in TOGETHER and (style.verbosity <= 0 or decision is Decision.UNSUPPORTED):
             findings += _by_reason(rows, style)
         else:
             findings += [line for row in rows for line in _finding(row, style)]
     named = (
         ("unchanged", _unchanged(table)),
-        ("passed by", _passed_by(table, style)),
+        ("passed by", _judged_by(table, Decision.PASSED, style)),
+        ("judged by", _judged_by(table, Decision.INCONCLUSIVE, style)),
         ("power", _power(table)),
+        ("budget", budgets.remarks(table.rows)),
+        ("hint", _hints(table)),
         ("machine", _remarks(table)),
     )
     remarks = [
@@ -246,14 +253,14 @@ def _table(table: Table, style: Style) -> list[str]:
     return [*lines, *([""] if findings or remarks else []), *findings, *remarks]
 
 
-def _passed_by(table: Table, style: Style) -> list[str]:
-    """The basis, and the reason for it, of the passed cells that have no other lines."""
+def _judged_by(table: Table, decision: Decision, style: Style) -> list[str]:
+    """The basis of the cells of a decision that do not name their own, and the reason for it."""
     if style.verbosity > 0:
         return []
     labels: dict[str, list[str]] = {}
     for row in table.rows:
         basis = BASES.get(row.verdict.basis, "")
-        if row.verdict.decision is Decision.PASSED and basis:
+        if row.verdict.decision is decision and basis:
             why = f" ({row.verdict.why})" if row.verdict.why else ""
             labels.setdefault(f"{basis}{why}", []).append(row.cell.label)
     return _with_cells(labels, table)
@@ -289,6 +296,24 @@ def _power(table: Table) -> list[str]:
         low, high = (_whole(bound(found.values())) for bound in (min, max))
         changes = low if low == high else f"{low} to {high}"
     return [f"would have found a wall time of {changes} in 4 of 5 runs"]
+
+
+def _hints(table: Table) -> list[str]:
+    """How to measure a body that is short beside the start and the end of its workers."""
+    shares: dict[Reuse, dict[str, float]] = {}
+    for row in table.rows:
+        start, work, join = row.figures.start_ns, row.figures.work_ns, row.figures.join_ns
+        if row.sample is None or row.sample.duration_s or start is None or work is None or join is None:
+            continue
+        if (start + join) >= START_SHARE * (start + work + join) > 0:
+            shares.setdefault(row.sample.reuse, {})[row.cell.label] = (start + join) / (start + work + join)
+    hints = []
+    for reuse, found in shares.items():
+        share = units.whole_share(min(found.values())) + ("" if len(found) == 1 else " or more")
+        of = "the time" if len(found) == len(table.rows) else f"the time of {', '.join(found)}"
+        fix = 'reuse="pool" or duration=' if reuse == "fresh" else "duration="
+        hints.append(f"{share} of {of} is start and join: use {fix}")
+    return hints
 
 
 def _whole(fraction: float) -> str:
@@ -390,7 +415,9 @@ def _finding(row: Row, style: Style) -> list[str]:
         case Decision.REGRESSED | Decision.SUSPECT | Decision.BROKEN:
             return [*_measured(row, style), *_commands(row, style)]
         case Decision.ERROR:
-            return _failed(row, style)
+            return _errors([row], style)
+        case Decision.INCONCLUSIVE if style.verbosity <= 0:
+            return _open(row, style)
         case Decision.INCONCLUSIVE | Decision.IMPROVED:
             return _measured(row, style)
         case Decision.UNSUPPORTED:
@@ -420,6 +447,30 @@ def _measured(row: Row, style: Style) -> list[str]:
     return lines + _basis(verdict, style)
 
 
+def _open(row: Row, style: Style) -> list[str]:
+    """An inconclusive cell in few lines: the first open metric, the names of the others, and what would settle them.
+
+    What has no figures, a contract too, says why.
+    """
+    left = [each for each in row.verdict.metrics if each.decision is Decision.INCONCLUSIVE]
+    compared = [each for each in left if each.ratio or each.points]
+    lines = _named(row, style)
+    for each in compared[:1]:
+        others = [metrics.row(other.metric).label for other in compared[1:]]
+        more = f"; {listed(others, 'and')} too (-v)" if others else ""
+        lines += entry(metrics.row(each.metric).label, _metric(each, row, style) + more, style, indent=6, column=11)
+    for each in (each for each in left if each not in compared):
+        told = ": ".join(filter(None, (each.contract, each.reason)))
+        lines += entry(metrics.row(each.metric).label, told, style, indent=6, column=11)
+    settled = [each.more for each in compared if each.more]
+    if len(settled) < len(compared) or not left:
+        reasons = (each.reason for each in compared if not each.more)
+        lines += wrapped(plain(next(reasons, row.verdict.reason)), style, indent=6)
+    elif settled:
+        lines += wrapped(f"about {max(settled)} more launches would settle it", style, indent=6)
+    return lines
+
+
 def _basis(verdict: Verdict, style: Style) -> list[str]:
     """The basis of the verdict, and the reason for it."""
     basis = BASES.get(verdict.basis, "")
@@ -430,11 +481,13 @@ def _basis(verdict: Verdict, style: Style) -> list[str]:
 
 
 def _metric(judged: MetricVerdict, row: Row, style: Style) -> str:
-    """`4.09 ms, +31.2 % (95 % CI +28.1 % to +34.0 %), p = 0.0002`: what it is now and its change.
+    """`4.09 ms, +31.2 % (95 % CI +28.1 % to +34.0 %)`: what it is now and its change; of a contract its text.
 
-    Of a contract its text.
+    With -v also what would have been found, and the p-value.
     """
     parts = [judged.contract or _now(judged.metric, row, style), "" if judged.contract else _change(judged)]
+    if style.verbosity <= 0:  # the reason has what decided
+        return ", ".join(filter(None, parts))
     if judged.detectable is not None and judged.decision in (Decision.PASSED, Decision.INCONCLUSIVE):
         worse = 1 + judged.detectable
         worse = 1 / worse if metrics.is_gain(judged.metric) else worse
@@ -448,28 +501,15 @@ def _metric(judged: MetricVerdict, row: Row, style: Style) -> str:
 
 def _now(metric: str, row: Row, style: Style) -> str:
     """The current value of a metric with its unit; empty if unknown."""
-    if metric in (Metric.TAIL, Metric.CONTRACT):
-        return ""
-    # A field of Figures has the name of its metric, with the unit as a suffix if it has one.
-    shown = (getattr(row.figures, metric + unit, None) for unit in ("", "_ns", "_bytes"))
-    value = next((each for each in shown if each is not None), None)
-    if value is None and row.sample is not None:
-        value = metrics.middle(metric, row.sample)
-    if value is None:
-        return ""
-    number = value.value if isinstance(value, Interval) else value
-    return units.of(metrics.row(metric).unit, number, unicode=style.unicode)
+    value = headlines.now(metric, row)
+    return "" if value is None else units.of(metrics.row(metric).unit, value, unicode=style.unicode)
 
 
 def _change(judged: MetricVerdict) -> str:
     """The change with its interval: in percent, or in percentage points of a share."""
     if judged.points is not None:
-        return _with_ends(judged.points, units.points, units.signed_points)
-    return _with_ends(judged.ratio, units.change, units.change) if judged.ratio else ""
-
-
-def _with_ends(change: Interval, shown: Callable[[float], str], end: Callable[[float], str]) -> str:
-    return f"{shown(change.value)} ({units.level(change.level)} CI {end(change.low)} to {end(change.high)})"
+        return units.points_and_ends(judged.points)
+    return units.change_and_ends(judged.ratio) if judged.ratio else ""
 
 
 def _commands(row: Row, style: Style) -> list[str]:
@@ -480,17 +520,18 @@ def _commands(row: Row, style: Style) -> list[str]:
     return lines if asked or not row.verdict.baseline else [*lines, "                 ftgate baseline diff"]
 
 
-def _failed(row: Row, style: Style) -> list[str]:
-    """The reason, and the last lines of the workload's output."""
-    error = row.error or (row.sample.error if row.sample else None) or WorkloadError(reason=row.verdict.reason)
-    lines = [*_named(row, style), *wrapped(plain(error.reason) or "it could not be measured", style, indent=6)]
-    output = plain(error.detail).rstrip().splitlines()
-    kept = output if style.verbosity > 0 else output[-DETAIL_LINES:]
-    bar = "│" if style.unicode else "|"
-    if len(kept) < len(output):
-        left_out = len(output) - len(kept)
-        lines.append("      " + style.paint(f"{bar} ({left_out} more line{'s' if left_out > 1 else ''}: -v)", "dim"))
-    return lines + [f"      {style.paint(bar, 'dim')} {line}" for line in kept]
+def _errors(rows: Sequence[Row], style: Style) -> list[str]:
+    """Each error once, with the cells that have it; pytest's FAILURES show its output."""
+    same: dict[tuple[tuple[object, ...], str], list[Row]] = {}
+    for row in rows:
+        same.setdefault((headlines.same_error(headlines.error_of(row)), headlines.whose(row)), []).append(row)
+    lines: list[str] = []
+    for (_, blame), having in same.items():
+        error = headlines.error_of(having[0])
+        lines += _worded(Decision.ERROR, ", ".join(row.cell.label or row.cell.nodeid for row in having), style)
+        shown = f"{headlines.exception(error)} (see FAILURES)" if error.detail else headlines.exception(error)
+        lines += wrapped(shown, style, indent=6) + wrapped(blame, style, indent=6)
+    return lines
 
 
 def _by_reason(rows: Sequence[Row], style: Style) -> list[str]:

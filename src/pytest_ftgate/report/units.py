@@ -9,6 +9,8 @@ from ..model import Interval
 from ..text import apart
 
 DIGITS = 3
+UNKNOWN = "unknown"
+"""In place of the ends of an interval that says nearly nothing."""
 
 
 class Scale(NamedTuple):
@@ -61,6 +63,8 @@ def _with_unit(value: float, scales: tuple[Scale, ...], unicode: bool = True, di
 
 
 def _ends(interval: Interval, scales: tuple[Scale, ...]) -> str:
+    if interval.unknown:
+        return UNKNOWN
     size = _fit(interval.value, scales).size
     decimals = _decimals(interval.value / size)
     return f"[{_fixed(interval.low / size, decimals)}, {_fixed(interval.high / size, decimals)}]"
@@ -81,8 +85,8 @@ def time_ends(interval: Interval) -> str:
 
 def half_width(interval: Interval, *, unicode: bool = True) -> str:
     """The wider half of an interval relative to its value: `±2.1 %`; empty where the value is not positive."""
-    if not interval.value > 0:
-        return ""
+    if not interval.value > 0 or interval.unknown:
+        return UNKNOWN if interval.unknown else ""
     half = max(interval.high - interval.value, interval.value - interval.low) / interval.value
     return f"{'±' if unicode else '+-'}{_percent(half)}"
 
@@ -121,6 +125,8 @@ def ratio_below(value: float, limit: float) -> str:
 
 def ratio_ends(interval: Interval) -> str:
     """The ends of an interval of ratios with the decimals of its value: `[1.01, 1.05]`."""
+    if interval.unknown:
+        return UNKNOWN
     decimals = _ratio_decimals(interval.value)
     return f"[{_fixed(interval.low, decimals)}, {_fixed(interval.high, decimals)}]"
 
@@ -146,6 +152,12 @@ def change(value: float) -> str:
     return text if text.startswith("-") or float(text.split()[0]) == 0 else f"+{text}"
 
 
+def change_and_ends(ratio: Interval) -> str:
+    """A change with its interval: `+31.2 % (95 % CI +28.1 % to +34.0 %)`."""
+    ends = UNKNOWN if ratio.unknown else f"{change(ratio.low)} to {change(ratio.high)}"
+    return f"{change(ratio.value)} ({level(ratio.level)} CI {ends})"
+
+
 def share(fraction: float) -> str:
     """A share of time as `31.2 %`: `0` where there was none at all, `<0.1 %` where it rounds to none."""
     if fraction == 0:
@@ -169,6 +181,13 @@ def signed_points(fraction: float) -> str:
 def points(fraction: float) -> str:
     """A difference of two shares as `+4.1 points`."""
     return f"{signed_points(fraction)} points"
+
+
+def points_and_ends(difference: Interval) -> str:
+    """A difference of two shares with its interval; one of 100 points may be any."""
+    span = difference.high - difference.low
+    ends = UNKNOWN if span >= 1 else f"{signed_points(difference.low)} to {signed_points(difference.high)}"
+    return f"{points(difference.value)} ({level(difference.level)} CI {ends})"
 
 
 def level(value: float) -> str:

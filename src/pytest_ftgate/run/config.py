@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from ..model import Struct, Threshold
+from ..pythons import Steps
 
 
 class RunConfig(Struct, frozen=True, kw_only=True):
@@ -23,7 +24,7 @@ class RunConfig(Struct, frozen=True, kw_only=True):
     ini_thresholds: tuple[Threshold, ...]
     alpha: float
     probe_cost: float
-    install: tuple[str, ...] | None
+    install: Steps | None
     against: str
     unchanged: Literal["skip", "measure"]
     escalate: bool

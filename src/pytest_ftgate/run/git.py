@@ -113,6 +113,11 @@ class Repository:
         return on_remote if self.commit(f"refs/remotes/{on_remote}") else name
 
     @cached_property
+    def top(self) -> Path:
+        """The folder of the whole repository."""
+        return Path(self.git("rev-parse", "--show-toplevel").rstrip("\n"))
+
+    @cached_property
     def remote(self) -> str:
         """`origin`, else the first remote."""
         names = self.git("remote").split()
@@ -158,20 +163,6 @@ def commit_at(repository: Repository, tree: str, head: str) -> str:
     }
     message = f"working tree on {shown(head)}"
     return repository.git("commit-tree", tree, "-p", head, "-m", message, variables=variables).strip()
-
-
-def revision_argument(argument: str, old_root: Path, checkout: Checkout) -> str:
-    """An install argument of the old root, changed for another checkout."""
-    option, equals, value = argument.partition("=") if argument.startswith("-") else ("", "", argument)
-    place, bracket, extras = value.partition("[")
-    url, scheme, path = place.rpartition("file://")
-    if old_root == checkout.project or not path:
-        return argument
-    if Path(path).is_absolute():
-        path = mapped(path, checkout.top(old_root), checkout.top(checkout.project))
-    elif ".." in Path(path).parts and not (checkout.project / path).exists() and (old_root / path).exists():
-        path = os.path.normpath(old_root / path)
-    return f"{option}{equals}{url}{scheme}{path}{bracket}{extras}"
 
 
 class Checkout(Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from pathlib import Path, PurePath
 
 import msgspec
 
+from .. import pythons
 from ..judge.judge import ComparedWith
 from ..measure.run_context import Listener
 from ..model import Figures, Spec
@@ -39,8 +40,11 @@ class References:
         worktrees.mark_used(checkout)
         return worktrees.relocated(spec, self.folder.root, checkout)
 
-    def hint(self, detail: str, checkout: git.Checkout) -> str:
-        """A possible cause of a workload's error in a checkout; empty if none is known."""
+    def hint(self, detail: str, checkout: git.Checkout | None) -> str:
+        """A possible cause of a workload's error, in a checkout or the project; empty if none is known."""
+        rebuilt = pythons.rebuild_hint(detail, self.folder.root)
+        if rebuilt or checkout is None:
+            return rebuilt
         return worktrees.ignored_hint(detail, checkout, self.folder.root)
 
     def shown(self, figures: Figures) -> Figures:

@@ -12,7 +12,7 @@ from ..model import Cell, Group, Machine, Report, executor_cell
 from ..report.baselines import update_lines
 from ..store import folder as store_folder
 from ..store import names, schema, unused
-from ..store.update import apply_updates, matches, update_plan
+from ..store.update import apply_updates, update_plan
 from .config import RunConfig
 from .folder import RunFolder
 from .targets import Targets
@@ -138,7 +138,7 @@ class StoredBaselines:
     def _records(self, group: Group, cell: Cell) -> bool:
         if not self.config.update:
             return False
-        named = any(matches(pattern, cell.nodeid) for pattern in self.config.update)
+        named = any(names.matches(pattern, cell.nodeid) for pattern in self.config.update)
         return named or "all" in self.config.update or self.entry(group, cell) is None
 
 

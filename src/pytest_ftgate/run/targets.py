@@ -15,9 +15,9 @@ from ..measure.watch import self_test
 from ..model import Cell, Interpreter, Struct, Target
 from ..model.targets import parse_target
 from ..pythons import InterpreterNotFound
-from . import worktrees
 from .folder import RunFolder
 from .git import Checkout
+from .installs import steps_of
 
 
 class TargetLookup(Struct, frozen=True, kw_only=True):
@@ -31,8 +31,8 @@ class TargetLookup(Struct, frozen=True, kw_only=True):
 class Targets:
     """Finds interpreters and installs environments, each when it is first asked for."""
 
-    def __init__(self, folder: RunFolder, install: tuple[str, ...] | None, listener: Listener) -> None:
-        """`install` are arguments for `uv pip install`; None installs the project if it has a build system."""
+    def __init__(self, folder: RunFolder, install: pythons.Steps | None, listener: Listener) -> None:
+        """`install` are the steps of each environment; None installs the project if it has a build system."""
         self.folder = folder
         self.install = install
         self.listener = listener
@@ -57,7 +57,7 @@ class Targets:
         return lookup.target
 
     def _prepare(self, target: Target, requires: tuple[str, ...], checkout: Checkout | None) -> TargetLookup:
-        self.listener.advance(target.spec, "interpreter and environment", 0, 0, None)
+        self.listener.advance(target.spec, "looking for the interpreter of", 0, 0, None)
         try:
             interpreter = pythons.find_interpreter(target)
         except InterpreterNotFound as missing:
@@ -65,29 +65,39 @@ class Targets:
         reason = pythons.settings_unsupported(interpreter, target.settings)
         if reason:
             return TargetLookup(reason=reason)
+        python = self._environment(interpreter, target, requires, checkout)
         prepared = PreparedTarget(
             interpreter=interpreter,
-            python=str(self._environment(interpreter, requires, checkout)),
+            python=str(python),
             key=pythons.build_key(interpreter),
             environment=pythons.environment_variables(target.settings),
+            copies=pythons.copied_modules(python, self.folder.root if checkout is None else checkout.project),
         )
         unavailable = self._waits_unavailable(prepared, target.settings.gil)
         return TargetLookup(target=msgspec.structs.replace(prepared, waits_unavailable=unavailable))
 
-    def _environment(self, interpreter: Interpreter, requires: tuple[str, ...], checkout: Checkout | None) -> Path:
+    def _environment(
+        self, interpreter: Interpreter, target: Target, requires: tuple[str, ...], checkout: Checkout | None
+    ) -> Path:
+        """The python of the environment, made with progress. Raises FtgateError, which names the side."""
         root = self.folder.root
         project = root if checkout is None else checkout.project
+        side = "" if checkout is None else f", {checkout.label}"
         install = pythons.default_install(project) if self.install is None else self.install
-        everything = (*install, *requires)
-        if checkout is not None:
-            everything = worktrees.install_of(install, root, checkout, requires)
-        return pythons.ensure_environment(
-            interpreter, root=self.folder.path / "envs", project=project, install=everything
-        )
+        try:
+            return pythons.ensure_environment(
+                interpreter,
+                root=self.folder.path / "envs",
+                project=project,
+                install=steps_of(install, root, checkout, requires),
+                on_step=lambda doing: self.listener.advance(f"{target.spec}{side}", f"{doing} for", 0, 0, None),
+            )
+        except pythons.InstallError as error:
+            raise FtgateError(f"{checkout.label}: {error}" if checkout else str(error)) from error
 
     def _waits_unavailable(self, prepared: PreparedTarget, gil: str | None) -> str:
         """Why the wait states of this target's threads cannot be distinguished; empty if they can."""
-        self.listener.advance(prepared.interpreter.name, "self-test", 0, 0, None)
+        self.listener.advance(prepared.interpreter.name, "checking the interpreter", 0, 0, None)
         return self_test.patterns_hold(
             f"{prepared.key}{'-gil-' + gil if gil else ''}",
             prepared.python,

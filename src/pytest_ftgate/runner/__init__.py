@@ -5,6 +5,7 @@ Start at `main.py` and `protocol.py`. What is imported here counts as memory of 
 
 __all__ = [
     "api",
+    "client",
     "clock",
     "control",
     "executors",

@@ -8,48 +8,29 @@ from . import state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, Literal, Protocol, TypeVar, overload
+    from asyncio import AbstractEventLoop
+    from collections.abc import Callable, Mapping, Sequence
+    from concurrent.futures import Executor
+    from contextlib import AbstractContextManager
+    from typing import Any, Literal, TypeVar, Unpack
 
-    Body = TypeVar("Body", bound=Callable[..., Any])
+    from .signatures import (
+        Body,
+        CommandOptions,
+        CompareOptions,
+        Count,
+        ExecutorOptions,
+        LoadOptions,
+        P,
+        R,
+        ServeOptions,
+        Words,
+        Workload,
+    )
+
     Named = TypeVar("Named")
-
-    class Registrar(Protocol):
-        """Takes a function, stores it and returns it."""
-
-        def __call__(self, body: Body, /) -> Body:
-            """Register `body`."""
-            ...
-
-    class ScopedRegistrar(Protocol):
-        """Bare it registers a function for each iteration, with a scope for that: see `Declaration.add_setup`."""
-
-        @overload
-        def __call__(self, body: Body, /) -> Body: ...
-        @overload
-        def __call__(self, scope: Literal["iteration", "worker", "launch"], /) -> Registrar: ...
-
-    class Workload(Protocol):
-        """A decorated test: the function itself, with further decorators as attributes."""
-
-        __ftgate__: Declaration
-        shared: Registrar
-        check: Registrar
-        stop: Registrar
-        setup: ScopedRegistrar
-        teardown: ScopedRegistrar
-
-        def role(self, name: str, *executors: ExecutorToken) -> Registrar:
-            """The body of another role."""
-            ...
-
-        def variant(self, *executors: ExecutorToken) -> Registrar:
-            """Another body for the given executors."""
-            ...
-
-        def __call__(self, *args: Any, **kwargs: Any) -> Any:
-            """The body, unchanged."""
-            ...
+    Factory = Callable[[int], Executor | AbstractContextManager[Executor]]
+    Share = float | str
 
 
 class ExecutorToken:
@@ -91,14 +72,14 @@ class FactoryToken(ExecutorToken):
         self.options = options
 
 
-def executor(name: str, factory: Any, **options: Any) -> FactoryToken:
+def executor(name: str, factory: Factory, **options: Unpack[ExecutorOptions]) -> FactoryToken:
     """An executor of the user's own, under a name, for bodies that take `executor`.
 
     `factory(workers)` returns a `concurrent.futures.Executor`, or a context manager that gives one. It is called in the
     measured process, within the timed start; at the end its `with` block is left, which shuts an executor down. Option:
     `processes=True` if its workers are processes. A wrong argument is an error at collection.
     """
-    return FactoryToken("executor", name, factory, options)
+    return FactoryToken("executor", name, factory, dict(options))
 
 
 class TasksToken(ExecutorToken):
@@ -106,11 +87,17 @@ class TasksToken(ExecutorToken):
 
     __slots__ = ()
 
-    def __call__(self, *methods: Any) -> ExecutorToken:
-        """Tasks of the loop that `loop_factory()` returns, under a name."""
-        if len(methods) == 2:
-            return FactoryToken("tasks", *methods, {})
-        return ExecutorToken("tasks", methods)
+    if TYPE_CHECKING:
+
+        def __call__(self, name: str, loop_factory: Callable[[], AbstractEventLoop]) -> ExecutorToken:  # type: ignore[override]
+            """Tasks of the loop that `loop_factory()` returns, under a name."""
+            ...
+    else:
+
+        def __call__(self, *methods: Any) -> ExecutorToken:  # noqa: D102
+            if len(methods) == 2:
+                return FactoryToken("tasks", *methods, {})
+            return ExecutorToken("tasks", methods)
 
 
 tasks = TasksToken("tasks")
@@ -135,14 +122,14 @@ class CommandToken(ExecutorToken):
         return f"command({self.name!r})"
 
 
-def command(name: str, argv: Any, **options: Any) -> CommandToken:
+def command(name: str, argv: Words, **options: Unpack[CommandOptions]) -> CommandToken:
     """A program as an executor of `@ftgate.compare`, or a server's command line under a name in `@ftgate.serve`.
 
     `argv` is a list of words, which may hold `{python}`, `{folder}`, `{workers}`, `{seconds}` (commands), `{port}` and
     `{scratch}` (servers), and parameters of the test. Options: `build` (a command line to run once before),
     `pythons` (the targets it is for; servers only), `environment` (a dict). A wrong argument is an error at collection.
     """
-    return CommandToken(name, argv, options)
+    return CommandToken(name, argv, dict(options))
 
 
 class LoadToken:
@@ -155,14 +142,14 @@ class LoadToken:
         self.options = options
 
 
-def load(path: Any, **options: Any) -> LoadToken:
+def load(path: str | Words | dict[str, int], **options: Unpack[LoadOptions]) -> LoadToken:
     """The load of `@ftgate.serve`: requests for `path` over `connections` (10) at once.
 
     `path` may be a list of paths, or a dict of paths and how often each comes. `method` is GET, or POST with a `body`
     (text or bytes); `headers` is a dict. With `rate` that many requests are sent in a second whatever the answers take.
     `generator` is "wrk" or "oha" (default: the first one that is installed; `rate` needs oha).
     """
-    return LoadToken(path, options)
+    return LoadToken(path, dict(options))
 
 
 class Declaration:
@@ -205,6 +192,7 @@ class Declaration:
         body.shared, body.check, body.stop = self.set_shared, self.set_check, self.set_stop
         body.role, body.variant = self.add_role, self.add_variant
         body.setup, body.teardown = self.add_setup, self.add_teardown
+        _skip_without_plugin(body)
 
     def set_shared(self, body: Body) -> Body:
         """`@test.shared`: returns the state that the workers share; its argument is the cell's `SharedObjects`."""
@@ -301,9 +289,22 @@ class Note:
         return body
 
 
+def _skip_without_plugin(body: Callable[..., Any]) -> None:
+    """Let pytest skip the test where the plugin is disabled: nothing would provide its `worker`."""
+    # Where pytest is not loaded nothing collects tests, and it must not be loaded for this.
+    pytest = sys.modules.get("pytest")
+    if pytest is not None:
+        pytest.mark.skipif("'ftgate' not in config.option", reason="pytest-ftgate is disabled")(body)
+
+
 def _hidden(body: Body) -> Body:
     body.__test__ = False  # type: ignore[attr-defined]  # pytest must not collect it as a test
     return body
+
+
+def _is_bare(args: tuple[Any, ...], options: Mapping[str, Any]) -> bool:
+    """Whether a decorator is written without parentheses, which is an error at collection."""
+    return len(args) == 1 and not options and hasattr(args[0], "__code__")
 
 
 class Ftgate:
@@ -311,7 +312,9 @@ class Ftgate:
 
     __slots__ = ()
 
-    def compare(self, *executors: Any, **options: Any) -> Callable[[Callable[..., Any]], Workload]:
+    def compare(
+        self, *executors: ExecutorToken, **options: Unpack[CompareOptions]
+    ) -> Callable[[Callable[P, R]], Workload[P, R]]:
         """Run the decorated body under every given executor, on every target interpreter.
 
         Arguments: executors as tokens (`threads`, `processes("fork")`, `executor(...)`, `command(...)`) or by keyword
@@ -324,17 +327,15 @@ class Ftgate:
         collection.
         """
 
-        def decorate(body: Callable[..., Any]) -> Workload:
-            declaration = Declaration(body, executors, options)
-            declaration.attach()
+        def decorate(body: Callable[P, R]) -> Workload[P, R]:
+            Declaration(body, executors, dict(options)).attach()
             return body  # type: ignore[return-value]
 
-        if len(executors) == 1 and not options and hasattr(executors[0], "__code__"):
-            decorate(executors[0])  # written without parentheses: an error at collection
-            return executors[0]  # type: ignore[no-any-return]
+        if _is_bare(executors, options):
+            return decorate(*executors)  # type: ignore[return-value]
         return decorate
 
-    def serve(self, *commands: Any, **options: Any) -> Callable[[Body], Body]:
+    def serve(self, *commands: CommandToken | Words, **options: Unpack[ServeOptions]) -> Callable[[Body], Body]:
         """Start a server on every target interpreter, put load on it, and measure its responses and its processes.
 
         Arguments: a command line (a list of words, see `command`) or several as `command(name, words)`; `ready` (the
@@ -347,12 +348,12 @@ class Ftgate:
 
         def decorate(body: Body) -> Body:
             Declaration(
-                body, commands, options, "serve"
+                body, commands, dict(options), "serve"
             ).attach()  # using one of its decorators is an error at collection
             return body
 
-        if len(commands) == 1 and not options and hasattr(commands[0], "__code__"):
-            return decorate(commands[0])  # type: ignore[no-any-return]  # written without parentheses: an error at collection
+        if _is_bare(commands, options):
+            return decorate(*commands)  # type: ignore[type-var,return-value]
         return decorate
 
     def require(self, *expressions: str, **metrics: str) -> Callable[[Body], Body]:
@@ -368,13 +369,13 @@ class Ftgate:
 
     def expect(
         self,
-        decision: str,
+        decision: Literal["regressed", "broken"],
         *executors: ExecutorToken,
-        reason: Any = None,
-        strict: Any = True,
-        pythons: Any = None,
-        workers: Any = None,
-        cells: Any = None,
+        reason: str = "",
+        strict: bool = True,
+        pythons: str | Words | None = None,
+        workers: Count | Sequence[Count] | None = None,
+        cells: str | Words | None = None,
     ) -> Callable[[Body], Body]:
         """A known failure: cells of this test are "regressed" or "broken" for the given `reason`, and fail no run.
 
@@ -389,7 +390,9 @@ class Ftgate:
             return note(decision)  # type: ignore[type-var,return-value]  # written without parentheses: an error at collection
         return note
 
-    def gate(self, metric: str, *, margin: Any = None, effect: Any = None, floor: Any = None) -> Callable[[Body], Body]:
+    def gate(
+        self, metric: str, *, margin: Share | None = None, effect: Share | None = None, floor: Share | None = None
+    ) -> Callable[[Body], Body]:
         """What counts as a change of one metric of this test. May be used once per metric.
 
         `metric` is a name such as wall, uss or timer.NAME; it gates in this test. A slowdown up to `margin` is not a

@@ -19,10 +19,11 @@ NAMES = 12
 
 
 def headline(error: BaseException) -> str:
-    """`raised ValueError: its first line`; of an assert without a text the assert itself."""
+    """`raised ValueError: its first line`; of an assert without a text `assert total == 46 (total = 45)`."""
     text = str(error).strip().partition("\n")[0]
     if not text:
-        text = _failed_assert(error)[0][:SHORT]
+        values = ", ".join(f"{name} = {value}" for name, value in _values(error))
+        text = _failed_assert(error)[0][:SHORT] + (f" ({values})"[:SHORT] if values else "")
     return f"raised {type(error).__name__}" + (f": {text}" if text else "")
 
 
@@ -95,8 +96,20 @@ def _values(error: BaseException) -> Iterator[tuple[str, str]]:
             known[name] = value
     # An object says less than its attributes.
     bases = {name.partition(".")[0] for name in known if "." in name}
-    for name in [name for name in known if name not in bases][:NAMES]:
+    shown = [name for name in known if name not in bases]
+    for name in shown[:NAMES]:
         yield name, _shown(known[name])
+    texts = [known[name] for name in shown if type(known[name]) in (str, bytes)]
+    if len(shown) == len(texts) == 2 and type(texts[0]) is type(texts[1]) and max(map(len, texts)) > SHORT:
+        yield _difference(*texts)
+
+
+def _difference(one: Any, other: Any) -> tuple[str, str]:
+    """Where two long texts begin to differ, which their shortened forms may not show."""
+    shortest = min(len(one), len(other))
+    place = next((index for index in range(shortest) if one[index] != other[index]), shortest)
+    around = slice(max(0, place - 20), place + 20)
+    return f"from index {place}", f"{one[around]!r} and {other[around]!r}"
 
 
 def _attribute(value: Any, name: str) -> Any:

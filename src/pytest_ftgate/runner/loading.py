@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from .setups import Setups, WorkerSetups
 
     # What a worker needs to find its body; plain values, which can be sent to any worker.
-    # Keys: module, path, qualname, import_mode, sys_path, kind, method, name (of the user's factory), processes
+    # Keys: module, path, qualname, import_mode, sys_path, behind (the entries that come last, since they have a source
+    # folder of what is installed), kind, method, name (of the user's factory), processes
     # (whether the workers of his own executor are), workers, shape, params (name -> literal),
     # roles (pairs of a name and a number of workers, whose sum is `workers`; the first leads; empty: none),
     # switch_s, control (what replaces the workload: "burn" or "empty", else ""), gil_note (a file that a pool's
@@ -57,7 +58,8 @@ def prepare(setup: Setup) -> None:
     for position, entry in enumerate(setup["sys_path"]):
         if entry not in sys.path:
             sys.path.insert(position, entry)
-    pytest_stub.install()
+    sys.path += [entry for entry in setup["behind"] if entry not in sys.path]
+    sys.modules.setdefault("pytest", pytest_stub)  # in a plain run the real one is there
     if setup.get("switch_s"):
         sys.setswitchinterval(setup["switch_s"])
 
@@ -73,6 +75,8 @@ def load_module(setup: Setup) -> ModuleType:
         return loaded
     if setup["import_mode"] == "importlib":
         return _load_from_file(name, path)
+    if setup["behind"] and "." in name:
+        return _load_beside_installed(name, path)
     module = importlib.import_module(name)
     if not _same_file(module, path):
         raise Failure(
@@ -85,6 +89,15 @@ def load_module(setup: Setup) -> ModuleType:
 def _same_file(module: ModuleType, path: str) -> bool:
     file = getattr(module, "__file__", None)
     return file is not None and os.path.realpath(file) == os.path.realpath(path)
+
+
+def _load_beside_installed(name: str, path: str) -> ModuleType:
+    """From the file itself, in the installed package: the file may stand in the package's source folder."""
+    try:
+        importlib.import_module(name.rpartition(".")[0])
+    except ModuleNotFoundError:
+        pass  # not installed: the rest of its parents is the source folder's
+    return _load_from_file(name, path)
 
 
 def _load_from_file(name: str, path: str) -> ModuleType:
@@ -274,9 +287,25 @@ def shape_of(function: Callable[..., Any]) -> str:
 
 
 def literals(params: dict[str, str]) -> dict[str, Any]:
-    """The parameters, evaluated from their literals."""
-    if not params:
-        return {}
+    """The parameters, evaluated from their literals, or imported by their names."""
+    return {name: imported(text) if is_named(text) else _evaluated(text) for name, text in params.items()}
+
+
+def _evaluated(text: str) -> Any:
     from ast import literal_eval
 
-    return {name: literal_eval(text) for name, text in params.items()}
+    return literal_eval(text)
+
+
+def is_named(text: str) -> bool:
+    """Whether a parameter is `module:qualname` and not a literal."""
+    return ":" in text and text.replace(":", "", 1).replace(".", "").isidentifier()
+
+
+def imported(text: str) -> Any:
+    """What a parameter names as `module:qualname`; the module itself where the second part is empty."""
+    module, _, qualname = text.partition(":")
+    found: Any = importlib.import_module(module)
+    for part in filter(None, qualname.split(".")):
+        found = getattr(found, part)
+    return found

@@ -8,6 +8,8 @@ from _thread import allocate_lock
 from collections.abc import Mapping, Sequence
 from numbers import Complex
 
+from . import pytest_stub
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType, TracebackType
@@ -21,15 +23,15 @@ def load() -> ModuleType:
     import importlib
 
     with _loading:
-        known = sys.modules["pytest"]
-        if getattr(known, "__path__", None) is not None:
-            return known
-        del sys.modules["pytest"]
-        try:
-            return importlib.import_module("pytest")
-        except ImportError:
-            sys.modules["pytest"] = known
-            raise
+        if sys.modules["pytest"] is pytest_stub:
+            del sys.modules["pytest"]
+            try:
+                importlib.import_module("pytest")
+            finally:
+                sys.modules.setdefault("pytest", pytest_stub)
+        if sys.modules["pytest"] is pytest_stub:
+            raise ImportError("the environment has no pytest")
+        return sys.modules["pytest"]
 
 
 class Failed(BaseException):

@@ -1,4 +1,4 @@
-"""A stub of pytest for the measured process, which must not load the real one.
+"""The module that `import pytest` gives in the measured process, which must not load the real one.
 
 A workload's module may use `pytest.mark`, `pytest.param` and `pytest.fixture` at import, and `skip`, `importorskip`,
 `fail`, `xfail`, `raises` and `approx` anywhere. Any other function loads the real pytest when it is called, where the
@@ -7,17 +7,15 @@ target's environment has it, and else raises Failure.
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType
-
 from .protocol import Failure, Unsupported
 
-STANDS_FOR = "8.0.0"
+STANDS_FOR = "8.3.0"
 PARTS = ("approx", "fail", "raises")
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
     from typing import Any
 
 
@@ -38,17 +36,23 @@ class _Marks:
         return _Mark(name)
 
 
-def _identity(*args: Any, **kwargs: Any) -> Any:
+def fixture(*args: Any, **kwargs: Any) -> Any:
+    """The function unchanged."""
     if len(args) == 1 and not kwargs and callable(args[0]):
         return args[0]
     return lambda function: function
 
 
-def _param(*values: Any, **_: Any) -> tuple[Any, ...]:
+hookimpl = fixture
+
+
+def param(*values: Any, **_: Any) -> tuple[Any, ...]:
+    """Its values."""
     return values
 
 
-def _importorskip(name: str, minversion: str | None = None, reason: str | None = None, **_: Any) -> ModuleType:
+def importorskip(name: str, minversion: str | None = None, reason: str | None = None, **_: Any) -> ModuleType:
+    """The module. Raises Unsupported where it is missing or too old."""
     import importlib
 
     try:
@@ -67,11 +71,13 @@ def _numbers(version: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", version.partition("+")[0])]
 
 
-def _skip(reason: str = "", **_: Any) -> None:
+def skip(reason: str = "", **_: Any) -> None:
+    """Raises Unsupported."""
     raise Unsupported(f"pytest.skip: {reason}")
 
 
-def _xfail(reason: str = "") -> None:
+def xfail(reason: str = "") -> None:
+    """Raises Unsupported."""
     raise Unsupported(f"pytest.xfail: {reason}")
 
 
@@ -103,8 +109,8 @@ def _version() -> str:
         return STANDS_FOR
 
 
-def _nothing(*_: Any, **__: Any) -> None:
-    """For calls that have no effect in the measured process."""
+def register_assert_rewrite(*_: Any) -> None:
+    """Has no effect in the measured process."""
 
 
 def _class(name: str) -> type:
@@ -112,40 +118,20 @@ def _class(name: str) -> type:
     return type(name, (), {"__class_getitem__": classmethod(lambda cls, _: cls)})
 
 
-def install() -> None:
-    """Make `import pytest` find the stub, unless the real pytest is already loaded."""
-    if "pytest" in sys.modules:
-        return
-    module = ModuleType("pytest", __doc__)
-    # `find_spec` raises for a module that has none.
-    module.__spec__ = type(sys.__spec__)("pytest", None, origin=__file__)
-    module.__dict__.update(
-        mark=_Marks(),
-        param=_param,
-        fixture=_identity,
-        hookimpl=_identity,
-        importorskip=_importorskip,
-        skip=_skip,
-        xfail=_xfail,
-        register_assert_rewrite=_nothing,
-    )
+def __getattr__(name: str) -> Any:
+    if name in PARTS:
+        from . import pytest_parts
 
-    def __getattr__(name: str) -> Any:
-        if name in PARTS:
-            from . import pytest_parts
-
-            return getattr(pytest_parts, name)
-        if name == "__version__":
-            return _version()
-        if name == "version_tuple":
-            return tuple(int(part) if part.isdigit() else part for part in _version().split("."))
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return _class(name) if name[:1].isupper() else _real(name)
-
-    module.__dict__["__getattr__"] = __getattr__
-    sys.modules["pytest"] = module
+        return getattr(pytest_parts, name)
+    if name == "__version__":
+        return _version()
+    if name == "version_tuple":
+        return tuple(int(part) if part.isdigit() else part for part in _version().split("."))
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return _class(name) if name[:1].isupper() else _real(name)
 
 
-for _function in (_skip, _xfail):
+mark = _Marks()
+for _function in (skip, xfail):
     _function.Exception = Unsupported  # type: ignore[attr-defined]

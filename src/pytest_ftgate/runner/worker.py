@@ -118,6 +118,11 @@ def _unusual(n: Any) -> bool:
 class Local:
     """A worker's own state, which lives as long as the worker."""
 
+    if TYPE_CHECKING:  # whatever a workload keeps there
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __setattr__(self, name: str, value: Any) -> None: ...
+
 
 class Worker:
     """What a `worker` body gets: its index among `workers`, the shared state, and its own metrics.

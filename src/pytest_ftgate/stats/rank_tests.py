@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
+from statistics import fmean
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ..model import Interval
@@ -116,8 +117,13 @@ def amdahl(scaling: float, workers: int) -> float:
     return (1 / scaling - 1 / workers) / (1 - 1 / workers)
 
 
-def log_interval(values: Values, level: float = 0.95) -> Interval:
-    """The geometric mean of positive per-launch values, in their unit, with a Student-t interval on their logs.
+def geometric_mean(values: Sequence[float]) -> float:
+    """The geometric mean of positive values, in their unit. Raises ValueError for none, or one that is not positive."""
+    return values[0] if len(values) == 1 and values[0] > 0 else math.exp(fmean(map(math.log, values)))
+
+
+def log_interval(values: Sequence[float], level: float = 0.95) -> Interval:
+    """The `geometric_mean` of positive per-launch values, in their unit, with a Student-t interval on their logs.
 
     One value is its own interval, at level 0. Raises ValueError for none, or for one that is not positive.
     """
@@ -125,13 +131,13 @@ def log_interval(values: Values, level: float = 0.95) -> Interval:
     import numpy as np
 
     logs = np.log(_positive(values))
-    mean = float(logs.mean())
+    mean, value = float(logs.mean()), geometric_mean(values)
     if len(logs) == 1:
-        return Interval(value=float(values[0]), low=float(values[0]), high=float(values[0]), level=0.0)
+        return Interval(value=value, low=value, high=value, level=0.0)
     from scipy.special import stdtrit  # this import takes half a second: only a run that measures needs it
 
     half = float(stdtrit(len(logs) - 1, (1 + level) / 2)) * float(logs.std(ddof=1)) / math.sqrt(len(logs))
-    return Interval(value=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half), level=level)
+    return Interval(value=value, low=math.exp(mean - half), high=math.exp(mean + half), level=level)
 
 
 def floor(values: Values, quantile: float) -> float:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 import urllib.parse
+from collections.abc import Iterable
 
+from .. import text
+from ..errors import FtgateError
 from .schema import LONGEST_NAME
 
 SUFFIX = ".json"
@@ -21,6 +24,43 @@ def split_nodeid(nodeid: str) -> tuple[str, str]:
 def join_nodeid(test: str, label: str) -> str:
     """The node id of a test's cell: the inverse of `split_nodeid`."""
     return f"{test}[{label}]"
+
+
+def matches(pattern: str, nodeid: str) -> bool:
+    """Whether a CELL names a cell: its node id, its test's, or either with `*` and `?`; brackets are plain text."""
+    return any(text.matches(pattern, name) for name in (nodeid, split_nodeid(nodeid)[0]))
+
+
+def named(name: str, nodeids: Iterable[str]) -> list[str]:
+    """The node ids (of cells or tests) that a person means by a name, in their order; none if there is no such name.
+
+    A pattern, as in `matches`, or a whole name; else the end of one (`test_x`, `test_a.py::test_x[cell]`), the name of
+    a file, or a part of a test's name. Raises FtgateError with all candidates where one of the latter fits several.
+    """
+    known = list(nodeids)
+    if found := [nodeid for nodeid in known if matches(name, nodeid)]:
+        return found
+    head, _, rest = name.partition("[")
+    test, label = split_nodeid(name) if "::" in head else (head, rest.removesuffix("]"))
+    whole = {nodeid: split_nodeid(nodeid) for nodeid in known}
+    tests = {nodeid: of for nodeid, (of, cell) in whole.items() if not (label and cell) or cell == label}
+    files = {nodeid: of.partition("::")[0] for nodeid, of in tests.items()}
+    for names, fits in ((tests, _ends_with), (files, _ends_with), (tests, _contains)) if test else ():
+        candidates = sorted({of for of in names.values() if fits(of, test)})
+        if len(candidates) > 1:
+            raise FtgateError("\n  ".join([f"{name} fits several, name one of them:", *candidates]))
+        if candidates:
+            return [nodeid for nodeid, of in names.items() if of in candidates]
+    return []
+
+
+def _ends_with(whole: str, name: str) -> bool:
+    """Whether a name is the end of a whole one, from a folder, file, class or function on; `.py` may be left out."""
+    return re.search(rf"(^|/|::){re.escape(name)}(\.py)?$", whole) is not None
+
+
+def _contains(whole: str, name: str) -> bool:
+    return name in whole
 
 
 def entry_key(fingerprint: str, build: str) -> str:

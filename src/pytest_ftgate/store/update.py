@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
-from .. import text
 from ..model import Decision, Machine, MetricVerdict, Row, Sample, Struct, Verdict
 from ..pythons import build_key
 from .file_format import T
 from .folder import Store
-from .names import split_nodeid
+from .names import matches, split_nodeid
 from .recording import Values, change_of, mismatch
 from .schema import StoredCell
 
@@ -79,11 +78,6 @@ def _not_measured(row: Row) -> str:
     if row.verdict.decision in (Decision.ERROR, Decision.UNSUPPORTED):
         return f"{row.verdict.decision}: {row.verdict.reason}" if row.verdict.reason else f"{row.verdict.decision}"
     return "" if row.sample and row.sample.launches else "not measured in this run"
-
-
-def matches(pattern: str, nodeid: str) -> bool:
-    """Whether a CELL names a cell: its node id, its test's, or either with `*` and `?`; brackets are plain text."""
-    return any(text.matches(pattern, name) for name in (nodeid, split_nodeid(nodeid)[0]))
 
 
 def update_plan(modes: str | Sequence[str], rows: Sequence[Row], store: Store, *, fingerprint: str) -> list[Update]:

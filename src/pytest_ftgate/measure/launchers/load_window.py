@@ -11,11 +11,11 @@ from typing import Final
 import msgspec
 
 from ...model import Iteration, Load
+from ...runner.client import below
 from ..launch import LaunchFailed
 from ..watch.processes import MARK
 from . import load_generators
 from .cpus import on, threads_for
-from .http import below
 from .load_generators import GeneratorOutput, Requests, Tool
 from .output import PipeOutput
 from .process import Process

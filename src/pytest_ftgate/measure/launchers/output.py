@@ -13,12 +13,6 @@ from ..watch.processes import leftovers
 C_CALL = '  Binary file "'
 FLOOD_BYTES = 4 << 20
 TAIL_BYTES = 16 << 10
-NO_PYTEST = "No module named 'pytest'"
-PYTEST_FIX = (
-    "A process that the workload started has no pytest: add requires=['pytest'], "
-    "or move what it runs to a module that does not import pytest."
-)
-"""The measured process has a stand-in; what a pool or cluster of the workload starts imports the test file anew."""
 
 
 class PipeOutput:
@@ -87,8 +81,7 @@ def tail_of(outputs: Sequence[PipeOutput | FileOutput]) -> str:
     """The last lines of outputs under a heading; empty where nothing was printed."""
     tails = ("\n".join(_lines(output.text)[-output.shown_lines :]) for output in outputs)
     printed = "\n".join(filter(None, tails))
-    fix = f"\n{PYTEST_FIX}" if NO_PYTEST in printed else ""
-    return f"the last lines it printed:\n{printed}{fix}" if printed else ""
+    return f"the last lines it printed:\n{printed}" if printed else ""
 
 
 def _lines(text: str) -> list[str]:

@@ -9,12 +9,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...model import Cell, Spec
+from ...runner.loading import is_named
 from ...text import expanded
 
 
 def values_of(cell: Cell, spec: Spec, python: str, **more: object) -> dict[str, str]:
     """The values of the placeholders of a cell's program; `more` are those of one launch."""
-    params = {param.name: ast.literal_eval(param.literal) for param in cell.params}
+    params = {
+        param.name: param.literal if is_named(param.literal) else ast.literal_eval(param.literal)
+        for param in cell.params
+    }
     known = {"python": python, "folder": folder_of(spec), "workers": cell.workers}
     return {name: str(value) for name, value in (params | known | more).items()}
 

@@ -16,6 +16,8 @@ LIGHT = ("__init__.py", "runner/*.py", "runner/*/*.py")
 def install_runner(folder: Path) -> Path:
     """A copy of the light part of the package under `folder`, in a place named by its content; for sys.path.
 
+    Beside it, `pytest` is what processes that a workload's libraries start import by that name.
+
     Only this copy is seen by measured interpreters: the folder that the package stands in holds the controller's
     own dependencies, built for another interpreter. Raises FtgateError when `folder` cannot be written.
     """
@@ -29,6 +31,7 @@ def install_runner(folder: Path) -> Path:
         unfinished = folder / f"{home.name}.{os.getpid()}"
         try:
             _copy(package, files, unfinished / package.name)
+            (unfinished / "pytest").symlink_to(Path(package.name, "runner", "pytest"))
             unfinished.rename(home)
         except OSError as error:
             if not home.is_dir():  # else another run has just put the same there

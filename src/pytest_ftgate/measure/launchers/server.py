@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +33,7 @@ from ...model import (
     to_builtins,
 )
 from ...runner import loading
+from ...runner.client import Server
 from ...runner.protocol import COLD, WARMUP
 from ...runner.record import LaunchRecord
 from .. import machine
@@ -42,7 +43,7 @@ from ..watch.processes import marks
 from ..watch.sampling import SAMPLED, sample_cost_s, sample_tree
 from . import load_generators, program_words
 from .cpus import split_cpus
-from .http import ask, below, no_answer
+from .http import no_answer
 from .load_generators import Tool
 from .load_window import LATE_S, LoadWindow, SampleMeanwhile
 from .output import left_error, shortly
@@ -56,42 +57,6 @@ PORT_TAKEN: Final = re.compile(
 _ASK_S: Final = (0.5, 1.0, 2.0, 4.0)
 """How long an answer is waited for, the first times and from then on: another process on our port may never answer."""
 _RESOLUTION_NS: Final = 1000.0
-
-
-class Server:
-    """A server that is ready, as the test's check gets it: `url` is its address without a path."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-
-    def __repr__(self) -> str:
-        return f"Server({self.url!r})"
-
-    def get(self, path: str = "/", *, timeout_s: float = 30.0) -> str:
-        """The body of its answer as text. Raises AssertionError for an error as an answer, OSError for none at all."""
-        return self.request("GET", path, timeout_s=timeout_s)
-
-    def post(
-        self, path: str, body: str | bytes, headers: Mapping[str, str] | None = None, *, timeout_s: float = 30.0
-    ) -> str:
-        """The same of a POST with this body; a text is sent as UTF-8."""
-        return self.request("POST", path, body, headers, timeout_s=timeout_s)
-
-    def request(
-        self,
-        method: str,
-        path: str,
-        body: str | bytes = b"",
-        headers: Mapping[str, str] | None = None,
-        *,
-        timeout_s: float = 30.0,
-    ) -> str:
-        """The same of any request."""
-        sent = body.encode() if isinstance(body, str) else body
-        status, reason, answer = ask(below(self.url, path), timeout_s, method, sent, headers)
-        if status >= 400:
-            raise AssertionError(f"{method} {path} was answered with {status} {reason}: {answer[:500]}")
-        return answer
 
 
 class ServerLauncher:

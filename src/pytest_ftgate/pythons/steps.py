@@ -1,0 +1,312 @@
+"""What is installed into an environment: steps, each of which is arguments of `uv pip install` or a shell command."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from packaging import tags
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+
+from ..errors import FtgateError
+from ..model import Interpreter
+from .uv_tool import find_uv, run_watched, uv_environment
+
+Step: TypeAlias = tuple[str, ...]
+"""The arguments of one `uv pip install`; of a shell command `("$", the command)`."""
+Steps: TypeAlias = tuple[Step, ...]
+OnStep: TypeAlias = Callable[[str], None]
+COMMAND: Final = "$"
+WHEEL: Final = ".whl"
+SHOWN_LINES: Final = 24
+"""Lines of a failed step's output that an error shows at most: its beginning, what it calls an error, its end."""
+_REBUILDS: Final = ("meson-python", "mesonpy")
+_NOT_EDITABLE: Final = ("sipbuild.api",)
+_ERROR: Final = re.compile(r"\berror(?:\[\w+\])?:|^\s*\w*(?:Error|Exception): |╰─▶", re.IGNORECASE)
+
+
+class InstallError(FtgateError):
+    """A step that failed: its side, what matters of its output, and a fix."""
+
+
+# ---- what a step says
+
+
+def is_command(step: Step) -> bool:
+    """Whether a step is a shell command."""
+    return step[:1] == (COMMAND,)
+
+
+def spelled(step: Step) -> str:
+    """A step as a line of `ftgate_install`."""
+    return " ".join(step) if is_command(step) else shlex.join(step)
+
+
+def arguments(words: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """(kind, value) of each argument that may name a file; kind is editable, requirements or plain."""
+    options = {
+        "-e": "editable",
+        "--editable": "editable",
+        **dict.fromkeys(("-r", "--requirement", "--requirements", "-c", "--constraint"), "requirements"),
+        **dict.fromkeys(("--constraints", "--override", "--overrides", "--build-constraint"), "requirements"),
+    }
+    following = ""
+    for argument in words:
+        name, equals, value = argument.partition("=")
+        if following:
+            yield following, argument
+            following = ""
+        elif argument in options:
+            following = options[argument]
+        elif equals and name in options:
+            yield options[name], value
+        elif argument[:2] in options and not argument.startswith("--"):
+            yield options[argument[:2]], argument[2:]
+        elif not argument.startswith("-"):
+            yield "plain", argument
+
+
+def path_of(project: Path, value: str) -> Path:
+    """The path that an argument may name, without its extras."""
+    return project / os.path.expanduser(value.partition("[")[0])
+
+
+def doing(step: Step, project: Path) -> str:
+    """What a step does, in a few words."""
+    if is_command(step):
+        return f"running {step[1]}"
+    if any(path_of(project, value).is_dir() for kind, value in arguments(step) if kind != "requirements"):
+        return "building the project"
+    return f"installing {' '.join(word for word in step if not word.startswith('-'))}"
+
+
+# ---- what a project is
+
+
+def default_install(project: Path) -> Steps:
+    """What to install without ftgate_install: the project itself; if it is not a package, what it requires.
+
+    It is editable, unless its build backend builds such an install again when it is imported, or has none. Raises
+    FtgateError if pyproject.toml cannot be read.
+    """
+    content = _pyproject(project)
+    if _is_package(project, content):
+        return ((".",),) if _rebuilds_on_import(content) else (("-e", "."),)
+    if content.get("project", {}).get("dependencies"):
+        return (("-r", "pyproject.toml"),)
+    return (("-r", "requirements.txt"),) if (project / "requirements.txt").is_file() else ()
+
+
+def _is_package(project: Path, content: dict[str, Any]) -> bool:
+    """Whether a project with this pyproject.toml can be installed. One without a build system is a package to pip.
+
+    To uv it is none, and setuptools would often refuse it: uv's lock file says who is asked.
+    """
+    told = content.get("tool", {}).get("uv", {}).get("package")
+    if told is not None:
+        return bool(told)
+    if "build-system" in content or (project / "setup.py").is_file():
+        return True
+    return "project" in content and not (project / "uv.lock").is_file()
+
+
+def _rebuilds_on_import(content: dict[str, Any]) -> bool:
+    """Whether an editable install needs the requirements of its build when it is imported, or cannot be made."""
+    build = content.get("build-system", {})
+    backend = str(build.get("build-backend", ""))
+    requires = [str(word) for word in build.get("requires", ())]
+    if content.get("tool", {}).get("scikit-build", {}).get("editable", {}).get("rebuild") is True:
+        return True
+    return backend in (*_REBUILDS, *_NOT_EDITABLE) or any(re.match(r"meson[-_.]python\b", word) for word in requires)
+
+
+def _pyproject(project: Path) -> dict[str, Any]:
+    path = project / "pyproject.toml"
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except (OSError, ValueError) as error:
+        raise FtgateError(f"{path} cannot be read: {error}; fix it or set ftgate_install") from error
+
+
+def project_name(project: Path) -> str:
+    """The name of a project's distribution, in its canonical form; "" if no file says it."""
+    content = _pyproject(project)
+    tables = (content.get("project", {}), content.get("tool", {}).get("poetry", {}))
+    names = [str(table["name"]) for table in tables if "name" in table]
+    for file, pattern in (("setup.cfg", r"^name\s*=\s*([\w.-]+)\s*$"), ("setup.py", r"\bname\s*=\s*['\"]([\w.-]+)")):
+        if not names and (project / file).is_file():
+            names = re.findall(pattern, (project / file).read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
+    return canonicalize_name(names[0]) if names else ""
+
+
+def distribution_of(project: Path, value: str) -> str:
+    """The name of the distribution that a path installs, a wheel or a project's folder; "" for anything else."""
+    path = path_of(project, value)
+    if path.name.endswith(WHEEL):
+        names = {_wheel_name(each) for each in _matching(path)}
+        return names.pop() if len(names) == 1 else _wheel_name(path)
+    return project_name(path) if path.is_dir() else ""
+
+
+# ---- wheels
+
+
+def with_wheels(steps: Steps, project: Path, interpreter: Interpreter) -> Steps:
+    """The steps with each pattern of wheels, `dist/*.whl`, replaced by the one for this interpreter.
+
+    Raises FtgateError where none, or wheels of several versions, fit.
+    """
+    return tuple(
+        step if is_command(step) else tuple(_wheel(word, project, interpreter) for word in step) for step in steps
+    )
+
+
+def _wheel(word: str, project: Path, interpreter: Interpreter) -> str:
+    path, extras = path_of(project, word), "".join(word.partition("[")[1:])
+    if not path.name.endswith(WHEEL) or word.startswith("-"):
+        return word
+    there = _matching(path)
+    if not there:
+        raise FtgateError(f"there is no wheel {path}: build it, for example with `uv build --wheel`, or mend its path")
+    fitting = [each for each in there if _fits(each, interpreter)] if "*" in path.name else there
+    if len(fitting) != 1:
+        found = ", ".join(each.name for each in fitting or there)
+        what = "more than one wheel fits" if fitting else "no wheel fits"
+        raise FtgateError(f"{what} {interpreter.name} of {word}: {found}; leave or build one for each target")
+    return f"{fitting[0]}{extras}" if "*" in path.name else word
+
+
+def _matching(path: Path) -> list[Path]:
+    return sorted(path.parent.glob(path.name)) if "*" in path.name else [path] if path.is_file() else []
+
+
+def _wheel_name(path: Path) -> str:
+    try:
+        return str(parse_wheel_filename(path.name)[0])
+    except InvalidWheelFilename:
+        return ""
+
+
+def _fits(path: Path, interpreter: Interpreter) -> bool:
+    version = tuple(int(number) for number in interpreter.version.split(".")[:2])
+    abi = f"cp{version[0]}{version[1]}{'t' if interpreter.free_threaded else ''}"
+    accepted = {*tags.cpython_tags(version, [abi]), *tags.compatible_tags(version, f"cp{version[0]}{version[1]}")}
+    try:
+        return not accepted.isdisjoint(parse_wheel_filename(path.name)[3])
+    except InvalidWheelFilename:
+        return False
+
+
+# ---- running them
+
+
+def run_steps(
+    steps: Steps, python: Path, interpreter: Interpreter, project: Path, stale: Iterable[str], on_step: OnStep
+) -> None:
+    """Run each step in the project's folder. Raises InstallError for the first that fails.
+
+    `stale` are distributions of local folders that uv has cached and that have to be built again. `on_step` is called
+    with what a step does as it begins, and every second while it runs.
+    """
+    log = python.parent.parent.with_suffix(".log")
+    for number, step in enumerate(steps, 1):
+        place = f" (step {number} of {len(steps)})" if len(steps) > 1 else ""
+        text = f"{doing(step, project)}{place}"
+        words, variables = _command_line(step, python, stale)
+        done = run_watched(words, cwd=project, environment=variables, on_wait=partial(on_step, text))
+        if done.returncode:
+            output = done.stdout.strip()
+            log.write_text(output, encoding="utf-8", errors="replace")
+            raise InstallError(_failure(step, place, done, project, interpreter, log))
+    log.unlink(missing_ok=True)
+
+
+def _command_line(step: Step, python: Path, stale: Iterable[str]) -> tuple[list[str], dict[str, str]]:
+    """The words of a step's process, and its environment."""
+    variables = uv_environment()
+    if not is_command(step):
+        # Modules are compiled here: a launch would otherwise measure their compilation.
+        refresh = [word for name in stale for word in ("--refresh-package", name)]
+        words = ["pip", "install", "--compile-bytecode", *refresh, "--python", str(python), *step]
+        return [find_uv(), *words], variables
+    path = os.pathsep.join([str(python.parent), variables.get("PATH", os.defpath), str(Path(find_uv()).parent)])
+    return ["/bin/sh", "-c", step[1]], {**variables, "VIRTUAL_ENV": str(python.parent.parent), "PATH": path}
+
+
+def _failure(
+    step: Step,
+    place: str,
+    done: subprocess.CompletedProcess[str],
+    project: Path,
+    interpreter: Interpreter,
+    log: Path,
+) -> str:
+    lines = [line.rstrip() for line in done.stdout.splitlines() if line.strip()]
+    cause = next((line.strip() for line in lines if _ERROR.search(line)), "")
+    shown = excerpt(lines)
+    whole = f"\n(all {len(lines)} lines: {log})" if len(shown) < len(lines) else ""
+    head = f"cannot install {spelled(step)} for {interpreter.name}{place}: {cause or f'exit code {done.returncode}'}"
+    output = "\n".join(shown) or f"exit code {done.returncode}, and no output"
+    return f"{head}\nin {project}:\n{output}{whole}\nfix: {_fix(step, done, project)}"
+
+
+def excerpt(lines: list[str]) -> list[str]:
+    """Of a long output its beginning, the lines that name an error, and its end, with `...` for what is left out."""
+    if len(lines) <= SHOWN_LINES:
+        return lines
+    part = SHOWN_LINES // 4
+    errors = [number for number, line in enumerate(lines) if _ERROR.search(line)][:part]
+    around = {number + step for number in errors for step in (0, 1)}
+    kept = sorted({*range(3), *around, *range(len(lines) - 2 * part, len(lines))})
+    shown: list[str] = []
+    for before, number in zip([-1, *kept], kept, strict=False):
+        shown += (["..."] if number > before + 1 else []) + [lines[number]]
+    return shown
+
+
+def _fix(step: Step, done: subprocess.CompletedProcess[str], project: Path) -> str:
+    output = done.stdout
+    if empty := empty_submodules(project):
+        return f"the submodule {empty[0]} is not checked out: git submodule update --init --recursive {empty[0]}"
+    if is_command(step):
+        if done.returncode == 127:
+            return "install the program in a step before, a line of its own in ftgate_install"
+        return "mend this command of ftgate_install; it runs in that folder, with the environment's bin first in PATH"
+    if "build_editable" in output and re.search(r"has no attribute|not support|missing|hook", output):
+        return "its build backend makes no editable installs: ftgate_install = ."
+    if "--no-build-isolation" in step and re.search(r"ModuleNotFoundError|not found|No module named", output):
+        requires = _pyproject(project).get("build-system", {}).get("requires", ())
+        return f"install what the build needs in a step before, in ftgate_install: {shlex.join(requires)}"
+    return "set what to install with ftgate_install, or with requires= of the test"
+
+
+def rebuild_hint(detail: str, project: Path) -> str:
+    """What to do about an editable install that is built again when it is imported, and cannot be; "" otherwise."""
+    if not re.search(r"re-?building the \"?[\w.-]+\"? .*editable .*failed", detail):
+        return ""
+    try:
+        requires = shlex.join(_pyproject(project).get("build-system", {}).get("requires", ()))
+    except FtgateError:
+        requires = "meson-python"
+    return (
+        "meson-python builds an editable install again when it is imported, and what the build needs is gone by then: "
+        f"set ftgate_install = . or two steps, a line each: {requires}, and then --no-build-isolation -e ."
+    )
+
+
+def empty_submodules(project: Path) -> list[str]:
+    """The submodules at or above a project's folder whose folders are empty, by their paths in the repository."""
+    top = next((folder for folder in (project, *project.parents) if (folder / ".git").exists()), project)
+    try:
+        text = (top / ".gitmodules").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    paths = re.findall(r"^\s*path\s*=\s*(.+?)\s*$", text, re.MULTILINE)
+    return [path for path in paths if (top / path).is_dir() and not any((top / path).iterdir())]

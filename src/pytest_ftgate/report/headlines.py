@@ -1,0 +1,171 @@
+"""A cell in one line: the figure that decided, the error itself, and whether the reference has that error. Pure."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from ..judge import metrics
+from ..judge.contracts import grammar
+from ..model import Decision, Interval, Metric, MetricVerdict, Row, Sample, WorkloadError
+from . import units
+from .lines import plain
+
+RAISED = re.compile(r"(?:^|.*[:,] )raised (\w+)(?:: (.*))?", re.DOTALL)
+FRAME = re.compile(r'^\s*File "(.+?)", line (\d+), in (.+)$', re.MULTILINE)
+CHECKOUT = re.compile(r'[^"\n]*/\.ftgate/worktrees/[^/"\n]+/')
+"""The folder of a checkout in a traceback: the user's own file has the same place in the project."""
+COMMIT_DIGITS = 10
+
+
+def headline(row: Row, *, unicode: bool = True) -> str:
+    """What pytest's summary says of a cell after its node id, the figure first, because long lines are cut there.
+
+    `wall +182 % (12.3 ms, was 4.36 ms), allowed +2 %`, `threads.scaling >= 1.6: 1.12x`, `KeyError: 'missing'`.
+    """
+    verdict = row.verdict
+    if verdict.decision is Decision.ERROR:
+        too = " (the reference, too)" if _same_there(row) else ""
+        return f"{exception(error_of(row))}{too}"
+    deciding = [each for each in verdict.metrics if each.decision is verdict.decision]
+    texts = [_contract(each) if each.contract else _change(each, row, unicode) for each in deciding]
+    text = "; ".join(filter(None, texts)) or verdict.reason or verdict.why
+    return plain(text.partition("\n")[0])
+
+
+def _contract(judged: MetricVerdict) -> str:
+    """The contract and its value; the value of the other side where it is one of another cell."""
+    value = judged.reason.partition("; ")[0]
+    if len(grammar.all_names(grammar.parse(judged.contract))) == 1:
+        value = value.partition(" against ")[0]
+    return f"{judged.contract}: {value}" if value else judged.contract
+
+
+def _change(judged: MetricVerdict, row: Row, unicode: bool) -> str:
+    change = judged.points or judged.ratio
+    if change is None:
+        return f"{judged.metric}: {judged.reason}" if judged.reason else ""
+    shown = units.points if judged.points else units.change
+    text = f"{judged.metric} {shown(change.value)}{_values(judged, row, unicode)}"
+    return text if judged.allowed is None else f"{text}, allowed {shown(judged.allowed).replace('.0 %', ' %')}"
+
+
+def _values(judged: MetricVerdict, row: Row, unicode: bool) -> str:
+    """` (12.3 ms, was 4.36 ms)`; empty where the value is unknown."""
+    value = now(judged.metric, row)
+    if value is None:
+        return ""
+    was = value - judged.points.value if judged.points else value / judged.ratio.value if judged.ratio else value
+    here, there = (units.of(metrics.row(judged.metric).unit, each, unicode=unicode) for each in (value, max(0.0, was)))
+    return f" ({here}, was {there})"
+
+
+def now(metric: str, row: Row) -> float | None:
+    """The current value of a metric in its unit; None if it is unknown."""
+    if metric in (Metric.TAIL, Metric.CONTRACT):
+        return None
+    # A field of Figures has the name of its metric, with the unit as a suffix if it has one.
+    shown = (getattr(row.figures, metric + unit, None) for unit in ("", "_ns", "_bytes"))
+    value = next((each for each in shown if each is not None), None)
+    if value is None and row.sample is not None:
+        value = metrics.middle(metric, row.sample)
+    return value.value if isinstance(value, Interval) else value
+
+
+# ---- errors
+
+
+def error_of(row: Row) -> WorkloadError:
+    """Why a cell could not be measured; without an error of its own the reason of its verdict."""
+    error = row.error or (row.sample.error if row.sample else None)
+    return error or WorkloadError(reason=row.verdict.reason or "it could not be measured")
+
+
+def exception(error: WorkloadError) -> str:
+    """`KeyError: 'missing'`, and of an assert what pytest shows: `assert total == 46`; else the reason in one line."""
+    found = RAISED.fullmatch(error.reason)
+    if found is None:
+        return " ".join(plain(error.reason).split())
+    kind, text = found[1], found[2] or ""
+    if kind == "AssertionError" and text.startswith("assert "):
+        return plain(text)
+    return plain(f"{kind}: {text}" if text else kind)
+
+
+def origin(error: WorkloadError) -> tuple[str, int] | None:
+    """File and line that raised; None where that is unknown."""
+    frames = FRAME.findall(error.detail)
+    return (CHECKOUT.sub("", frames[-1][0]), int(frames[-1][1])) if frames else None
+
+
+def same_error(error: WorkloadError) -> tuple[object, ...]:
+    """What errors have in common that are shown once: the exception's type and its calls, else all of their text."""
+    found, frames = RAISED.fullmatch(error.reason), FRAME.findall(error.detail)
+    return (found[1], *frames) if found and frames else (error.reason, error.detail)
+
+
+def failure_text(row: Row) -> str:
+    """What pytest's FAILURES say of a cell with an error: the workload's output, then whose error it is.
+
+    Of a failed assert also how to see it as pytest explains it, because no assert of the measured process is rewritten.
+    """
+    error = error_of(row)
+    raised = RAISED.fullmatch(error.reason)
+    where = "" if error.detail.startswith(error.reason) else error.reason
+    if raised is not None and error.detail:
+        where = error.reason.partition("raised ")[0].rstrip()
+    lines = [where] if where else []
+    lines += CHECKOUT.sub("", plain(error.detail)).rstrip().splitlines()
+    if blame := whose(row):
+        lines += [blame]
+    if raised is not None and raised[1] == "AssertionError":
+        lines += [f"as a plain test, with pytest's own explanation: {shlex.join(['pytest', row.cell.nodeid])}"]
+    return "\n".join(lines)
+
+
+def whose(row: Row) -> str:
+    """Whether the reference has a cell's error, too; empty where the cell is compared with nothing."""
+    sample, verdict = _failed_sample(row), row.verdict
+    reference = sample.reference if sample else None
+    if sample is None or sample.error is None or reference is None:
+        if not verdict.commit:
+            return ""
+        commit = verdict.commit[:COMMIT_DIGITS]
+        return f"not known whether the baseline's commit has this error, too: --ftgate-against={commit} runs both"
+    if _same_there(row):
+        return "the reference has this error, too: it is not of this change"
+    if reference.error is not None:
+        return f"the reference has another error: {exception(reference.error)}"
+    if reference.unsupported is not None or not reference.begun:
+        return f"not known whether the reference has this error, too: {reference.unsupported or 'it was not run'}"
+    here = f"1 of {_launches(sample.error.launch)} here, " if sample.error.launch else ""
+    return f"{here}0 of {_launches(reference.begun)} of the reference had this error"
+
+
+def _launches(count: int) -> str:
+    return f"{count} launch{'' if count == 1 else 'es'}"
+
+
+def _failed_sample(row: Row) -> Sample | None:
+    """The launches in which it failed: its first, or those that were paired with its baseline's commit."""
+    return row.paired if row.paired is not None and row.paired.error is not None else row.sample
+
+
+def _same_there(row: Row) -> bool:
+    """Whether its reference failed in the same way."""
+    sample = _failed_sample(row)
+    there = sample.reference.error if sample and sample.reference else None
+    if sample is None or sample.error is None or there is None:
+        return False
+    return _kind(sample.error) == _kind(there)
+
+
+def _kind(error: WorkloadError) -> tuple[object, ...]:
+    """What the same error has in common on both sides, whose lines differ: its type and the function that raised it.
+
+    Of what is no exception the beginning of the reason, without numbers: the rest may name processes and lines.
+    """
+    found, frames = RAISED.fullmatch(error.reason), FRAME.findall(error.detail)
+    if found is None:
+        return (re.sub(r"\d+", "", re.split("[(;:]", error.reason)[0]),)
+    return (found[1], frames[-1][2] if frames else "")

@@ -1,0 +1,82 @@
+"""Cells that failed, as pytest shows them: its summary, its FAILURES, JUnit, and the same under pytest-xdist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from xml.etree import ElementTree
+
+import pytest
+from example import Example
+
+QUICK = ("--ftgate", "--ftgate-launches=1", "--ftgate-iterations=2", "--ftgate-python=3.14t", "--ftgate-metrics=wall")
+NOBODY = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.invalid", "-c", "commit.gpgsign=false")
+WORKLOADS = """
+    @ftgate.compare(threads, serial, workers=[1, 2])
+    def test_missing(worker):
+        return {}["missing"]
+
+    @ftgate.compare(threads, workers=1)
+    def test_assert(worker):
+        total = 45
+        assert total == 46
+
+    @ftgate.require(gil="on")
+    @ftgate.compare(threads, workers=1)
+    def test_broken(worker):
+        return 1
+"""
+SUMMARY = [
+    "ERROR test_a.py::test_missing[3.14t-threads-w1] - KeyError: 'missing'",
+    "ERROR test_a.py::test_missing[3.14t-serial-w1] - KeyError: 'missing'",
+    "ERROR test_a.py::test_missing[3.14t-threads-w2] - KeyError: 'missing'",
+    "ERROR test_a.py::test_missing[3.14t-serial-w2] - KeyError: 'missing'",
+    "ERROR test_a.py::test_assert[3.14t-threads-w1] - assert total == 46 (total = 45)",
+    "BROKEN test_a.py::test_broken[3.14t-threads-w1] - gil == on: the GIL was off in 1 of 1 launches",
+]
+
+
+@pytest.fixture
+def example(pytester: pytest.Pytester, interpreters_on_path: None) -> Example:
+    return Example(
+        pytester, {"pytest.ini": "[pytest]\nftgate_install =\n", ".gitignore": ".ftgate/\n", "test_a.py": WORKLOADS}
+    )
+
+
+def test_an_error_of_the_reference_too_is_said_in_the_summary(example: Example) -> None:
+    for arguments in (("init", "-q"), ("add", "."), (*NOBODY, "commit", "-qm", "one")):
+        subprocess.run(["git", *arguments], cwd=example.pytester.path, check=True)
+    path = example.pytester.path / "test_a.py"
+    path.write_text(path.read_text(encoding="utf-8") + "\n# changed\n", encoding="utf-8")
+    result = example.run_fresh(*QUICK, "--ftgate-against=HEAD", "-k", "test_missing and serial-w1")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    line = "ERROR test_a.py::test_missing[3.14t-serial-w1] - KeyError: 'missing' (the reference, too)"
+    assert line in result.outlines
+    assert result.outlines.count("the reference has this error, too: it is not of this change") == 1
+    assert '  File "test_a.py", line 4, in test_missing' in result.outlines, "not in a checkout"
+
+
+@pytest.mark.parametrize("options", [("--junitxml=junit.xml",), ("-n", "2", "-q", "-rA"), ("--tb=line",)])
+def test_failures_stand_where_users_of_pytest_look(example: Example, options: tuple[str, ...]) -> None:
+    result = example.run_fresh(*QUICK, *options)
+    text = result.stdout.str()
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert sorted(line for line in result.outlines if re.match("(ERROR|BROKEN) ", line)) == sorted(SUMMARY)
+    assert result.parseoutcomes()["failed"] == 6
+    if "--tb=line" in options:
+        assert f"{example.pytester.path}/test_a.py:4: KeyError: 'missing'" in result.outlines
+        return
+    assert text.count("Traceback") == 2, "each error once"
+    assert "the same in 3 other cells" in text
+    assert "  error: 3.14t-threads-w1, 3.14t-serial-w1, 3.14t-threads-w2, 3.14t-serial-w2\n" in text
+    assert "      KeyError: 'missing' (see FAILURES)\n" in text
+    failures = text.partition("= FAILURES =")[2].partition("= ftgate =")[0]
+    assert (
+        "as a plain test, with pytest's own explanation: pytest 'test_a.py::test_assert[3.14t-threads-w1]'" in failures
+    )
+    assert "test_broken" not in failures, "its lines are below the table"
+    if options[0].startswith("--junit"):
+        junit = ElementTree.parse(example.pytester.path / "junit.xml")
+        found = [(each.attrib["message"], (each.text or "").count("Traceback")) for each in junit.iter("failure")]
+        messages = [line.partition(" - ")[2] for line in SUMMARY]
+        assert found == [(message, "GIL" not in message) for message in messages]

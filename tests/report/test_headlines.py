@@ -1,0 +1,168 @@
+"""A cell in one line, and whose error it is."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+import report_by_hand
+from report_by_hand import cell
+
+from pytest_ftgate.model import (
+    Decision,
+    Figures,
+    Interval,
+    Metric,
+    MetricVerdict,
+    Row,
+    Sample,
+    Verdict,
+    WorkloadError,
+)
+from pytest_ftgate.report.headlines import exception, failure_text, headline, origin, same_error, whose
+
+CELL = cell("t.py::test", "3.14t", "threads", 8)
+TRACE = """Traceback (most recent call last):
+  File "/project/t.py", line 8, in test
+    return STORE["missing"]
+KeyError: 'missing'
+"""
+MISSING = WorkloadError(reason="worker 3: raised KeyError: 'missing'", detail=TRACE, launch=4)
+
+
+def judged(metric: str, decision: Decision, value: float, **fields: object) -> MetricVerdict:
+    interval = Interval(value=value, low=value - 0.1, high=value + 0.1, level=0.99)
+    return MetricVerdict(metric=metric, decision=decision, ratio=interval, **fields)  # type: ignore[arg-type]
+
+
+def test_the_figure_comes_first_with_what_it_was_and_what_is_allowed() -> None:
+    wall = judged(Metric.WALL, Decision.REGRESSED, 2.82, allowed=1.02, reason="a long one")
+    waits = MetricVerdict(
+        metric=Metric.LOCK_WAIT,
+        decision=Decision.REGRESSED,
+        points=Interval(value=0.23, low=0.2, high=0.3, level=0.99),
+        allowed=0.0125,
+    )
+    shown = Figures(wall_ns=Interval(value=12.3e6, low=12e6, high=13e6, level=0.95), lock_wait_share=0.31)
+    passed = judged(Metric.USS, Decision.PASSED, 1.0)
+    row = Row(cell=CELL, figures=shown, verdict=Verdict(decision=Decision.REGRESSED, metrics=(wall, waits, passed)))
+    assert headline(row) == (
+        "wall +182 % (12.3 ms, was 4.36 ms), allowed +2 %; "
+        "lock_wait_share +23.0 points (31.0 %, was 8.0 %), allowed +1.2 points"
+    )
+    unknown = msgspec.structs.replace(row, figures=Figures())
+    assert headline(unknown).startswith("wall +182 %, allowed +2 %; ")
+
+
+@pytest.mark.parametrize(
+    ("contract", "reason", "shown"),
+    [
+        ("threads.scaling >= 1.6", "1.12x against 1.60x; it did not hold in 9 of 9 rounds", "1.12x"),
+        ("wall < 1.5 * serial.wall", "4 ms against 3 ms; it did not hold", "4 ms against 3 ms"),
+        ("gil == off", "the GIL was on in 2 of 2 launches", "the GIL was on in 2 of 2 launches"),
+    ],
+)
+def test_a_contract_is_shown_with_its_value(contract: str, reason: str, shown: str) -> None:
+    broken = MetricVerdict(metric=Metric.CONTRACT, decision=Decision.BROKEN, contract=contract, reason=reason)
+    row = Row(cell=CELL, verdict=Verdict(decision=Decision.BROKEN, metrics=(broken,), reason=reason))
+    assert headline(row) == f"{contract}: {shown}"
+
+
+def test_without_a_figure_it_is_the_reason() -> None:
+    assert headline(Row(cell=CELL, verdict=Verdict(decision=Decision.NO_BASELINE, reason="none yet"))) == "none yet"
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        ("raised KeyError: 'missing'", "KeyError: 'missing'"),
+        ("worker 3 (writer): raised StopIteration", "StopIteration"),
+        ("raised AssertionError: assert total == 46 (total = 45)", "assert total == 46 (total = 45)"),
+        ("raised AssertionError: too few", "AssertionError: too few"),
+        ("hung\nfor 60 s", "hung for 60 s"),
+        ("the server raised its limit", "the server raised its limit"),
+    ],
+)
+def test_an_error_is_the_exception_itself(reason: str, shown: str) -> None:
+    assert exception(WorkloadError(reason=reason)) == shown
+
+
+def test_an_error_is_the_same_where_the_same_calls_raised_it() -> None:
+    elsewhere = msgspec.structs.replace(MISSING, reason="raised KeyError: 'other'", launch=1)
+    other_line = msgspec.structs.replace(MISSING, detail=TRACE.replace("line 8", "line 9"))
+    assert same_error(MISSING) == same_error(elsewhere) != same_error(other_line)
+    assert origin(MISSING) == ("/project/t.py", 8)
+    assert origin(WorkloadError(reason="hung")) is None
+
+
+def test_a_line_of_a_checkout_is_that_of_the_project() -> None:
+    there = TRACE.replace("/project/", "/project/.ftgate/worktrees/a7c28424a36a/tests/")
+    error = msgspec.structs.replace(MISSING, detail=there)
+    assert origin(error) == ("tests/t.py", 8)
+    assert '  File "tests/t.py", line 8, in test\n' in failure_text(failed(error, None))
+
+
+def failed(error: WorkloadError | None, reference: Sample | None, **fields: object) -> Row:
+    of = Sample(cell=CELL, interpreter=report_by_hand.GIL, key="k", error=error, reference=reference, begun=4)
+    verdict = Verdict(decision=Decision.ERROR, reason=error.reason if error else "")
+    return Row(**{"cell": CELL, "verdict": verdict, "sample": of, "error": error, **fields})  # type: ignore[arg-type]
+
+
+def there(**fields: object) -> Sample:
+    return Sample(cell=CELL, interpreter=report_by_hand.GIL, key="k", **fields)  # type: ignore[arg-type]
+
+
+MOVED = WorkloadError(reason="raised KeyError: 3", detail=TRACE.replace('/project/t.py", line 8', '/old/t.py", line 6'))
+
+
+@pytest.mark.parametrize(
+    ("reference", "text"),
+    [
+        (there(error=MOVED), "the reference has this error, too: it is not of this change"),
+        (there(error=WorkloadError(reason="raised OSError")), "the reference has another error: OSError"),
+        (there(begun=12), "1 of 4 launches here, 0 of 12 launches of the reference had this error"),
+        (there(begun=1), "1 of 4 launches here, 0 of 1 launch of the reference had this error"),
+        (there(), "not known whether the reference has this error, too: it was not run"),
+        (there(unsupported="no uvloop"), "not known whether the reference has this error, too: no uvloop"),
+        (None, ""),
+    ],
+)
+def test_whose_error_it_is(reference: Sample | None, text: str) -> None:
+    row = failed(MISSING, reference)
+    assert whose(row) == text
+    assert headline(row) == "KeyError: 'missing'" + (" (the reference, too)" if "it is not" in text else "")
+    assert failure_text(row) == "\n".join(filter(None, ["worker 3:", TRACE.rstrip(), text]))
+
+
+def test_other_results_are_of_no_single_launch() -> None:
+    other = WorkloadError(reason="gave another result than the other cells", detail="here: 1")
+    assert whose(failed(other, there(begun=3))) == "0 of 3 launches of the reference had this error"
+    assert "not of this change" in whose(failed(other, there(error=other)))
+
+
+def test_a_hang_is_the_same_whatever_line_it_was_at() -> None:
+    hung = [
+        WorkloadError(reason=f"did not end an iteration within 60 s (ended); worker {at} of 8 was at /{at}/t.py:3")
+        for at in (3, 4)
+    ]
+    assert "not of this change" in whose(failed(hung[0], there(error=hung[1])))
+
+
+def test_a_stored_baseline_alone_does_not_tell() -> None:
+    verdict = Verdict(decision=Decision.ERROR, commit="1a2b3c4d5e6f", baseline="baselines/t.json", basis="stored")
+    assert whose(failed(MISSING, None, verdict=verdict)) == (
+        "not known whether the baseline's commit has this error, too: --ftgate-against=1a2b3c4d5e runs both"
+    )
+    paired = failed(None, None).sample
+    assert paired is not None
+    beside = msgspec.structs.replace(paired, error=MISSING, reference=there(begun=2))
+    assert whose(failed(MISSING, None, paired=beside)).endswith("0 of 2 launches of the reference had this error")
+
+
+def test_a_reason_that_begins_its_own_text_is_said_once() -> None:
+    error = WorkloadError(reason="cannot install it", detail="cannot install it:\n  no such package")
+    assert failure_text(failed(error, None)) == error.detail
+
+
+def test_a_failed_assert_says_how_to_see_it_explained() -> None:
+    text = failure_text(failed(WorkloadError(reason="raised AssertionError: assert total == 46"), None))
+    assert text.endswith("as a plain test, with pytest's own explanation: pytest 't.py::test[3.14t-threads-w8]'")
