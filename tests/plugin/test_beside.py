@@ -149,3 +149,15 @@ def test_measuring_runs(example: Example, python: str) -> None:
     suite = JUnitXml.fromfile(str(example.pytester.path / "junit.xml"))
     assert (suite.tests, suite.failures + suite.errors) == (8, 1)
     assert not [path for path in os.listdir(example.pytester.path) if path.startswith(".coverage.")]
+
+
+def test_a_run_that_stops_says_what_was_not_run(pytester: pytest.Pytester, interpreters_on_path: None) -> None:
+    fails = """
+        @ftgate.compare(serial, threads, pythons=["3.14"], workers=1)
+        def test_it(worker):
+            raise ValueError
+    """
+    example = Example(pytester, {"pytest.ini": "[pytest]\nftgate_install =\n", "test_a.py": fails})
+    result = example.run_fresh("--ftgate", "-x")
+    assert "ftgate: 1 of 2 cells were not run" in result.outlines
+    assert "ftgate: 1 of 2" not in example.run_fresh("--ftgate").stdout.str()

@@ -232,6 +232,9 @@ class Run:
                 verbosity=self.config.get_verbosity(),
             )
             terminalreporter.write(text + "\n")
+        planned = sum(len(group.cells) for group in self.session.plan.groups)
+        if left := planned - len(self.messages) if planned else 0:  # after -x, Ctrl-C
+            terminalreporter.write_line(f"ftgate: {left} of {planned} cells were not run", yellow=True)
         if self.trouble:
             terminalreporter.write_line(f"ftgate: {self.trouble}", red=True)
 
