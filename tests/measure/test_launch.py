@@ -93,6 +93,9 @@ CALLERS = {
     "PYTHONDEVMODE": "1",
     "PYTEST_CURRENT_TEST": "x",
     "PYTEST_ADDOPTS": "-q",
+    "COV_CORE_SOURCE": "calc",
+    "COVERAGE_PROCESS_START": ".coveragerc",
+    "COVERAGE_PROCESS_CONFIG": "{}",
     processes.MARK: "an outer launch",
 }
 
