@@ -178,6 +178,7 @@ def test_lists_with_commas_or_repeated() -> None:
     assert resolve(fail_on, None, {"FTGATE_FAIL_ON": "regressed, no-baseline"}, None) == both
     assert resolve(fail_on, None, {}, ["regressed,", "no-baseline"]) == both
     assert resolve(fail_on, [""], {}, None) == ()
+    assert resolve(fail_on, ["suspect,beyond-effect"], {}, None) == ("suspect", "beyond-effect")
     assert resolve(fail_on, None, {}, None) == ("regressed", "suspect", "broken")
     metrics = options_table.by_name("metrics")
     assert options_table.DEFAULT_METRICS == table.GATING

@@ -385,9 +385,17 @@ def test_an_interpreter_that_uv_refuses_is_an_error_with_its_message(maker: Make
         ({"pyproject.toml": "[build-system]\nbuild-backend = 'maturin'\nrequires = ['maturin']\n"}, EDITABLE),
         ({"pyproject.toml": "[build-system]\nbuild-backend = 'scikit_build_core.build'\n"}, EDITABLE),
         ({"pyproject.toml": "[build-system]\n[tool.scikit-build]\neditable.rebuild = true\n"}, COPY),
+        ({"pyproject.toml": "[project]\nname = 'x'\n", "uv.lock": ""}, ()),
+        ({"pyproject.toml": "[project]\nname = 'x'\n[tool.uv]\npackage = true\n", "uv.lock": ""}, EDITABLE),
+        ({"pyproject.toml": "[project]\nname = 'x'\n[build-system]\nrequires = []\n", "uv.lock": ""}, EDITABLE),
+        ({"pyproject.toml": "[project]\ndependencies = ['y']\n", "uv.lock": ""}, (("-r", "pyproject.toml"),)),
+        ({"requirements.txt": "y\n"}, (("-r", "requirements.txt"),)),
+        ({"requirements.txt": "y\n", "setup.py": ""}, EDITABLE),
     ],
 )
-def test_default_install_is_the_project_when_it_is_one(tmp_path: Path, files: dict[str, str], install: Steps) -> None:
+def test_default_install_is_the_project_or_what_it_requires(
+    tmp_path: Path, files: dict[str, str], install: Steps
+) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     assert default_install(tmp_path) == install

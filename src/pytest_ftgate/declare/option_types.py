@@ -121,15 +121,19 @@ def report_target(text: str) -> str:
     return text
 
 
-FAILING = ("regressed", "suspect", "improved", "inconclusive", "broken", "unsupported", "no-baseline")
+BEYOND = "beyond-effect"
+"""Inconclusive at a change that is worse than the effect: see `Verdict.beyond`."""
+FAILING = ("regressed", "suspect", BEYOND, "improved", "inconclusive", "broken", "unsupported", "no-baseline")
 """The decisions that may fail a test, as they are written."""
 
 
-def decision(text: str) -> Decision:
-    """A decision that may fail a test."""
+def decision(text: str) -> Decision | str:
+    """A decision that may fail a test, or BEYOND."""
     word = text.strip().replace(" ", "-")
     if word not in FAILING:
         raise ValueError(f"{listed(FAILING)}{did_you_mean(word, FAILING)}; errors always fail")
+    if word == BEYOND:
+        return word
     from ..model import Decision
 
     return Decision(word.replace("-", " "))

@@ -122,8 +122,9 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="fail_on",
-        help="what fails a test, comma-separated or repeated: regressed, suspect, improved, inconclusive, broken, "
-        "unsupported, no-baseline (default: regressed,suspect,broken); errors always fail",
+        help="what fails a test, comma-separated or repeated: regressed, suspect, beyond-effect (inconclusive, at a "
+        "change worse than the effect), improved, inconclusive, broken, unsupported, no-baseline (default: "
+        "regressed,suspect,broken); errors always fail",
         parse=decision,
         default=("regressed", "suspect", "broken"),
         ini="args",
@@ -183,9 +184,10 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="baselines",
-        help="folder of the stored baselines, relative to the rootdir",
+        help="folder of the stored baselines, relative to the rootdir (default: baselines; tests/baselines where "
+        "setuptools would take that for a package)",
         parse=folder,
-        default="baselines",
+        default=None,
         metavar="DIR",
     ),
     Option(
