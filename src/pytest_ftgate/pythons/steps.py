@@ -174,7 +174,7 @@ def _wheel(word: str, project: Path, interpreter: Interpreter) -> str:
         return word
     there = _matching(path)
     if not there:
-        raise FtgateError(f"there is no wheel {path}: build it, for example with `uv build --wheel`, or mend its path")
+        raise FtgateError(f"there is no wheel {path}: build it, for example with `uv build --wheel`, or fix its path")
     fitting = [each for each in there if _fits(each, interpreter)] if "*" in path.name else there
     if len(fitting) != 1:
         found = ", ".join(each.name for each in fitting or there)
@@ -278,7 +278,7 @@ def _fix(step: Step, done: subprocess.CompletedProcess[str], project: Path) -> s
     if is_command(step):
         if done.returncode == 127:
             return "install the program in a step before, a line of its own in ftgate_install"
-        return "mend this command of ftgate_install; it runs in that folder, with the environment's bin first in PATH"
+        return "correct this command; it runs in that folder, with the environment's bin first in PATH"
     if "build_editable" in output and re.search(r"has no attribute|not support|missing|hook", output):
         return "its build backend makes no editable installs: ftgate_install = ."
     if "--no-build-isolation" in step and re.search(r"ModuleNotFoundError|not found|No module named", output):
