@@ -22,14 +22,14 @@ from .environments import (
     prune_environments,
 )
 from .find import InterpreterNotFound, cache_folder, find_interpreter
-from .newest import DefaultPair, default_pair, required_python
+from .newest import DefaultPair, default_pair
+from .project import default_install, discovers_packages, required_python
 from .provide import InterpreterSource, Provided, provide
 from .steps import (
     InstallError,
     Step,
     Steps,
     arguments,
-    default_install,
     distribution_of,
     is_command,
     rebuild_hint,
@@ -57,6 +57,7 @@ __all__ = [
     "default_install",
     "default_pair",
     "describe",
+    "discovers_packages",
     "distribution_of",
     "ensure_environment",
     "environment_folder",

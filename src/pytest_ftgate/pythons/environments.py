@@ -19,7 +19,8 @@ from packaging.utils import canonicalize_name
 from ..errors import FtgateError
 from ..model import Interpreter
 from .install_inputs import Inputs, inputs_of
-from .steps import OnStep, Steps, project_name, run_steps, with_wheels
+from .project import project_name
+from .steps import OnStep, Steps, run_steps, with_wheels
 from .uv_tool import run_uv
 
 STAMP: Final = "ftgate-stamp.json"

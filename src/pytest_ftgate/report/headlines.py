@@ -116,8 +116,7 @@ def failure_text(row: Row) -> str:
         where = error.reason.partition("raised ")[0].rstrip()
     lines = [where] if where else []
     lines += CHECKOUT.sub("", plain(error.detail)).rstrip().splitlines()
-    if blame := whose(row):
-        lines += [blame]
+    lines += filter(None, [whose(row)])
     if raised is not None and raised[1] == "AssertionError":
         lines += [f"as a plain test, with pytest's own explanation: {shlex.join(['pytest', row.cell.nodeid])}"]
     return "\n".join(lines)
