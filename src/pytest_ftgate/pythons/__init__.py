@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .build import BuildError, build_from_source
+from .build import build_from_source
 from .describe import (
     InterpreterBroken,
     build_key,
@@ -16,7 +16,6 @@ from .environments import (
     copied_modules,
     ensure_environment,
     environment_folder,
-    environment_python,
     find_environments,
     hide_from_git,
     prune_environments,
@@ -38,7 +37,6 @@ from .steps import (
 from .uv_tool import UvMissing, find_uv, run_uv
 
 __all__ = [
-    "BuildError",
     "DefaultPair",
     "EnvironmentBroken",
     "InstallError",
@@ -61,7 +59,6 @@ __all__ = [
     "distribution_of",
     "ensure_environment",
     "environment_folder",
-    "environment_python",
     "environment_variables",
     "find_environments",
     "find_interpreter",
