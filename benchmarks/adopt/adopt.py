@@ -182,7 +182,7 @@ def gate(adoption: Adoption, step: str, *options: str, codes: tuple[int, ...]) -
     """One measured run; returns the decisions of its cells."""
     report = adoption.folder.parent / f"{adoption.name}-report.json"
     report.unlink(missing_ok=True)
-    words = ["pytest", "--ftgate", *options, adoption.texts["test"]]
+    words = ["pytest", "--ftgate", *options, *adoption.about.get("options", []), adoption.texts["test"]]
     kept = adoption.run(step, *words, "--ftgate-report", f"json:{report}", codes=codes)
     kept.command = shlex.join(words)
     if not report.exists():
@@ -214,7 +214,7 @@ def adopt(adoption: Adoption, test_time: str) -> None:
     adoption.run("venv", "uv", "venv", "--quiet", "--python", "3.14")
     adoption.run("install", "uv", "pip", "install", "--quiet", str(CHECKOUT), *adoption.about["requires"])
     test = init(adoption)
-    adoption.run("ours", "pytest", "-q", test)
+    adoption.run("ours", "pytest", "-q", *adoption.about.get("options", []), test)
     adoption.run("theirs", "pytest", "-q", *adoption.about["tests"])
     gate(adoption, "record", *budget, "--ftgate-update=new", codes=(0,))
     adoption.commit("Baselines")

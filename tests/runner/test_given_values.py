@@ -343,7 +343,7 @@ def test_arrays_and_scalars_of_numpy_have_a_canonical_text() -> None:
     assert canonical({"a": np.bool_(True)}) == "{'a': |b1:True}"
     assert canonical(np.array(["a", None], dtype=object)) == "array(|O, ['a', None])"
     assert canonical(np.array([(1, 2.5)], dtype=[("a", "<i4"), ("b", "<f8")])) == (
-        "array([('a', '<i4'), ('b', '<f8')], [(1, 2.5,)])"
+        "array([('a', '<i4'), ('b', '<f8')], [(1, 2.5)])"
     )
 
 
