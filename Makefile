@@ -10,7 +10,7 @@ BOOTSTRAP := .venv-bootstrap
 # The caller's Python settings and virtual environment must not reach ours.
 unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV CONDA_PREFIX UV_PYTHON UV_PROJECT_ENVIRONMENT
 
-.PHONY: help setup demo examples adopt test lint pyright requirements clean
+.PHONY: help setup demo examples adopt test lint smoke lowest pyright requirements clean
 
 help: ## say what there is
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -49,6 +49,16 @@ test: lint ## lint, check types, run every test: what measures alone, after all 
 lint: setup ## ruff and mypy
 	$(PY) -m ruff check .
 	$(PY) -m mypy
+
+smoke: setup ## the wheel alone, in a clean environment of each Python that is here
+	$(PY) tests/support/smoke.py
+
+LOWEST := .ftgate/lowest
+lowest: setup ## the fast tests with the lowest versions that pyproject.toml allows
+	$(VENV)/bin/uv venv --quiet --no-project --clear --python $(PY) $(LOWEST)
+	$(VENV)/bin/uv pip install --quiet --resolution lowest-direct --only-binary :all: --python $(LOWEST)/bin/python \
+	  --group dev --editable .
+	$(LOWEST)/bin/python -m pytest tests --ignore tests/physical -n logical --maxprocesses 8 --dist loadfile
 
 pyright: setup ## check what users write with pyright, too
 	$(VENV)/bin/uv tool run --quiet --from basedpyright==1.40.2 basedpyright

@@ -276,7 +276,7 @@ def section(adoption: Adoption) -> str:
             f"## {adoption.name} {adoption.about['version']}",
             *wrong,
             console((steps["venv"], ""), (steps["install"], ""), (steps["init"], steps["init"].output)),
-            f"The lines that `init` added to the configuration:\n\n```\n{texts['ini']}\n```",
+            *([f"It added to the configuration:\n\n```\n{texts['ini']}\n```"] if texts["ini"] else []),
             f"In place of the checksum, `{texts['test']}` then had:",
             f"```python\n{adoption.about['body'].strip()}\n```",
             "Plain runs, with the project's own pytest options, of the new test and of some of the project's own:",

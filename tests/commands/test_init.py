@@ -1,22 +1,23 @@
-"""`ftgate init`: what it finds out, each kind of configuration file, what it leaves, and a run of what it wrote."""
+"""`ftgate init`: what it finds out, each kind of configuration file, what it leaves, and runs of what it wrote."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 from pytest_ftgate import cli
 from pytest_ftgate.commands import inifile, init, project
 from pytest_ftgate.commands.project import Git
 from pytest_ftgate.errors import FtgateError
 
-KEYS: inifile.Keys = {"ftgate_python": ("3.14", "3.14t")}
 PYPROJECT = '[project]\nname = "my-pkg"\nversion = "0.1"\n'
+MESON = '[build-system]\nrequires = ["meson-python"]\nbuild-backend = "mesonpy"\n'
 HATCH = '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
 
 
@@ -46,99 +47,34 @@ def repository(folder: Path, branch: str = "main") -> None:
     git(folder, "commit", "--quiet", "--allow-empty", "-m", "one")
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file() and ".git" not in path.relative_to(folder).parts)
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
 def planned(folder: Path, ci: str = "none") -> dict[str, str]:
     """The files that would be written, by their name below the folder."""
     steps = init.plan(project.look(folder), ci)
-    return {change.path.relative_to(folder).as_posix(): change.after for change in steps.changes}
+    return {change.path.relative_to(folder).as_posix(): change.text for change in steps.changes}
 
 
 # -- configuration files -------------------------------------------------------------------------------------------
 
-FLAVOURS = {
-    "ini_options": ("pyproject.toml", '[tool.pytest.ini_options]\naddopts = "-q"  # quiet\n\n[tool.ruff]\nx = 1\n'),
-    "ini_options last": (
-        "pyproject.toml",
-        '[tool.ruff]\nx = 1\n[ tool . "pytest".ini_options ] # ours\naddopts = "-q"',
-    ),
-    "empty ini_options": ("pyproject.toml", "[tool.pytest.ini_options]\n\n# about ruff\n[tool.ruff]\n"),
-    "lists over lines": (
-        "pyproject.toml",
-        '[tool.pytest.ini_options]\nmarkers = [\n  "x",\n]\nfilterwarnings = [\n  "error",\n  "ignore:[a-z]",\n]\n',
-    ),
-    "a header in a text": (
-        "pyproject.toml",
-        '[a]\nb = """\n[tool.pytest.ini_options]\n[c]\n"""\n[tool.pytest.ini_options]\naddopts = "-q"\n[c]\n',
-    ),
-    "native": ("pyproject.toml", '[tool.pytest]\naddopts = ["-q"]\n\n[tool.ruff]\nx = 1\n'),
-    "no table": ("pyproject.toml", PYPROJECT),
-    "no table, no end": ("pyproject.toml", PYPROJECT.rstrip()),
-    "CRLF": ("pyproject.toml", '[tool.pytest.ini_options]\r\naddopts = "-q"\r\n\r\n[tool.ruff]\r\nx = 1\r\n'),
-    "pytest.toml": ("pytest.toml", '[pytest]\naddopts = ["-q"]\n'),
-    ".pytest.toml, empty": (".pytest.toml", ""),
-    "pytest.ini": (
-        "pytest.ini",
-        "[pytest]\naddopts = -q\nmarkers =\n    a: [b]\n\n    c: d\n\n; a remark\n[other]\nx = 1\n",
-    ),
-    "pytest.ini, empty": ("pytest.ini", ""),
-    ".pytest.ini": (".pytest.ini", "# first\n[pytest]\naddopts = -q"),
-    "tox.ini": (
-        "tox.ini",
-        "[tox]\nenvlist = py\n[pytest]\naddopts = -q\n\n[testenv]\ncommands =\n    pytest {posargs}\n",
-    ),
-    "setup.cfg": (
-        "setup.cfg",
-        "[metadata]\nname = x\n\n[tool:pytest]\nnorecursedirs: 5%%\n\n[flake8]\nmax = 1\n",
-    ),
-}
 
-
-@pytest.mark.parametrize("flavour", FLAVOURS)
-def test_the_keys_go_where_pytest_reads_them_and_all_else_stays(pytester: pytest.Pytester, flavour: str) -> None:
-    name, text = FLAVOURS[flavour]
-    if name.endswith("pytest.toml") and pytest.version_tuple < (9, 0):
-        pytest.skip("this pytest does not read it")
-    lay(pytester.path, {name: text})
-    ini = project.look(pytester.path).ini
-    assert ini.path == pytester.path / name
-    after = inifile.with_keys(ini, KEYS)
-    lines = after.splitlines(keepends=True)
-    added = [number for number, line in enumerate(lines) if "ftgate" in line]
-    assert len(added) == 2
-    assert {line[-2:] == "\r\n" for line in lines} == {flavour == "CRLF"}
-    without = "".join(line for number, line in enumerate(lines) if number not in added)
-    assert without.startswith(text)
-    assert without[len(text) :].split() in ([], [f"[{ini.section}]"])
-    (pytester.path / name).write_bytes(after.encode())
-    config = pytester.parseconfig()
-    assert config.inipath == pytester.path / name
-    assert config.getini("ftgate_python") == ["3.14", "3.14t"]
-    found = inifile.find(pytester.path, pytester.path)
-    assert found is not None
-    assert inifile.words(found.values["ftgate_python"]) == ["3.14", "3.14t"]
-
-
-def test_several_keys_are_one_block_after_the_last_key(folder: Path) -> None:
-    lay(folder, {"tox.ini": "[pytest]\naddopts = -q\n\n# the rest\n[tox]\n"})
-    ini = inifile.find(folder, folder)
-    assert ini is not None
-    after = inifile.with_keys(ini, {**KEYS, "ftgate_install": ("-r", "a b.txt"), "ftgate_baselines": "tests/baselines"})
-    assert after.splitlines()[2:] == [
-        "# pytest-ftgate: what pytest --ftgate measures, and with which interpreters",
-        "ftgate_python = 3.14 3.14t",
-        "ftgate_install = -r 'a b.txt'",
-        "ftgate_baselines = tests/baselines",
-        "",
-        "# the rest",
-        "[tox]",
-    ]
-
-
-def test_nothing_is_installed_by_an_empty_value(folder: Path) -> None:
-    lay(folder, {"pyproject.toml": "[tool.pytest.ini_options]\n", "sub/pytest.ini": "[pytest]\n"})
-    for place, line in ((folder, "ftgate_install = []"), (folder / "sub", "ftgate_install =")):
-        ini = inifile.find(place, place)
-        assert ini is not None
-        assert line in inifile.with_keys(ini, {"ftgate_install": ()}).splitlines()
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pyproject.toml", '[tool.pytest.ini_options]\naddopts = "-q --cov"\n'),
+        ("pyproject.toml", '[tool.pytest]\naddopts = ["-q", "--cov"]\n'),
+        ("pytest.toml", '[pytest]\naddopts = ["-q", "--cov"]\n'),
+        (".pytest.ini", "[pytest]\r\naddopts =\r\n    # all\r\n    -q\r\n    --cov\r\n"),
+        ("tox.ini", "[tox]\nenvlist = py\n[pytest]\naddopts = -q --cov\n"),
+        ("setup.cfg", "[metadata]\nname = x\n\n[tool:pytest]\naddopts = -q --cov\nnorecursedirs: 5%%\n"),
+    ],
+)
+def test_each_kind_of_file_is_read(folder: Path, name: str, text: str) -> None:
+    lay(folder, {name: text})
+    assert inifile.words(project.look(folder).ini["addopts"]) == ["-q", "--cov"]
 
 
 @pytest.mark.parametrize(
@@ -148,20 +84,19 @@ def test_nothing_is_installed_by_an_empty_value(folder: Path) -> None:
         ({"tox.ini": "[pytest]\n", "pyproject.toml": "[tool.pytest.ini_options]\n"}, "pyproject.toml"),
         ({"tox.ini": "[pytest]\n", "pyproject.toml": "[tool.ruff]\n"}, "tox.ini"),
         ({"tox.ini": "[tox]\n", "setup.cfg": "[tool:pytest]\n"}, "setup.cfg"),
-        ({"tox.ini": "[tox]\n", "setup.cfg": "[pytest]\n"}, "pytest.ini"),
-        ({"tox.ini": "[tox]\n", "pyproject.toml": ""}, "pyproject.toml"),
-        ({}, "pytest.ini"),
+        ({"tox.ini": "[tox]\n", "setup.cfg": "[pytest]\n"}, None),
     ],
 )
-def test_the_file_is_the_one_that_pytest_reads(folder: Path, files: dict[str, str], expected: str) -> None:
+def test_the_file_is_the_one_that_pytest_reads(folder: Path, files: dict[str, str], expected: str | None) -> None:
     lay(folder, files)
-    assert list(planned(folder)) == ["tests/test_concurrency.py", expected]
+    found = inifile.find(folder, folder)
+    assert (found.path.name if found else None) == expected
 
 
 def test_an_older_pytest_does_not_read_its_own_toml(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lay(folder, {"pytest.toml": "[pytest]\n", "pyproject.toml": "[tool.pytest]\naddopts = []\n"})
     monkeypatch.setattr(inifile, "version", lambda _name: "8.4.2")
-    assert "[tool.pytest.ini_options]" in planned(folder)["pyproject.toml"]
+    assert inifile.find(folder, folder) is None
 
 
 @pytest.mark.parametrize(
@@ -180,18 +115,6 @@ def test_a_broken_file_is_named_with_its_line(
     assert cli.main(["init"]) == 2
     assert capsys.readouterr().err.startswith(f"ftgate: error: {folder / place}")
     assert [path.name for path in folder.iterdir()] == [name]
-
-
-@pytest.mark.parametrize(
-    "text",
-    ['tool = { pytest = { ini_options = { addopts = "-q" } } }\n', '[tool.pytest]\nini_options = { addopts = "" }\n'],
-)
-def test_where_there_is_no_place_the_lines_are_given(folder: Path, text: str) -> None:
-    lay(folder, {"pyproject.toml": text})
-    with pytest.raises(
-        FtgateError, match=r'add them to its \[tool\.pytest\.ini_options\]:\n(?s:.*)ftgate_python = \["'
-    ):
-        planned(folder)
 
 
 # -- what is found out ---------------------------------------------------------------------------------------------
@@ -235,48 +158,15 @@ def test_names_are_such_as_pytest_collects(patterns: list[str], wanted: str, pre
     assert project.name_for(patterns, wanted, prefixes=prefixes) == expected
 
 
-@pytest.mark.parametrize(
-    ("files", "key"),
-    [
-        ({"pyproject.toml": PYPROJECT}, "tests/baselines"),
-        ({"pyproject.toml": PYPROJECT + '[tool.setuptools]\npackages = ["my_pkg"]\n'}, None),
-        ({"pyproject.toml": PYPROJECT, "src/my_pkg/__init__.py": ""}, None),
-        ({"pyproject.toml": PYPROJECT + HATCH}, None),
-        ({"requirements.txt": ""}, None),
-    ],
-)
-def test_baselines_are_not_taken_for_a_package(folder: Path, files: dict[str, str], key: str | None) -> None:
-    lay(folder, files)
-    assert init.ini_keys(project.look(folder)).get("ftgate_baselines") == key
-
-
-@pytest.mark.parametrize(
-    ("files", "key"),
-    [
-        ({"pyproject.toml": PYPROJECT}, None),
-        ({"pyproject.toml": PYPROJECT, "uv.lock": ""}, ()),
-        ({"pyproject.toml": PYPROJECT + HATCH, "uv.lock": ""}, None),
-        ({"pyproject.toml": PYPROJECT + 'dependencies = ["numpy"]\n', "uv.lock": ""}, ("-r pyproject.toml",)),
-        (
-            {"pyproject.toml": PYPROJECT + 'dependencies = ["numpy"]\n[tool.uv]\npackage = false\n'},
-            ("-r pyproject.toml",),
-        ),
-        ({"requirements.txt": "numpy\n"}, "-r requirements.txt"),
-        ({"pyproject.toml": PYPROJECT + 'requires-python = "<3.12"\n'}, ()),
-        ({}, None),
-    ],
-)
-def test_what_is_installed(folder: Path, files: dict[str, str], key: str | tuple[str, ...] | None) -> None:
-    lay(folder, files)
-    assert init.ini_keys(project.look(folder)).get("ftgate_install") == key
-
-
-def test_keys_that_are_there_stay_and_are_followed(folder: Path) -> None:
-    lay(folder, {"pytest.ini": "[pytest]\nftgate_python = 3.13t[gil=on] 3.13t /opt/python\n"})
+def test_keys_that_are_there_are_followed(folder: Path) -> None:
     repository(folder)
+    assert ', pythons=["3.1' in planned(folder)["tests/test_concurrency.py"]
+    keys = "ftgate_python = 3.13t[gil=on] 3.13t /opt/python\nftgate_install = -r 'a b.txt'\n"
+    lay(folder, {"pytest.ini": f"[pytest]\n{keys}"})
     written = planned(folder, "github")
-    assert list(written) == ["tests/test_concurrency.py", ".github/workflows/ftgate.yml"]
+    assert "pythons=" not in written["tests/test_concurrency.py"]
     assert "uv python install 3.13t\n" in written[".github/workflows/ftgate.yml"]
+    assert 'uv pip install pytest-ftgate -r "a b.txt"\n' in written[".github/workflows/ftgate.yml"]
 
 
 def test_a_test_that_uses_the_plugin_is_the_workload(folder: Path) -> None:
@@ -287,7 +177,7 @@ def test_a_test_that_uses_the_plugin_is_the_workload(folder: Path) -> None:
     lay(folder, {"tests/perf/test_cache.py": ours})
     steps = init.plan(project.look(folder), "none")
     assert (folder / "tests/perf/test_cache.py", "it already exists") in steps.left
-    assert [change.path.name for change in steps.changes] == ["pytest.ini"]
+    assert not steps.changes
 
 
 @pytest.mark.parametrize(
@@ -332,8 +222,8 @@ def test_a_workflow_below_the_top_works_in_its_folder(folder: Path) -> None:
     ):
         change = init.plan(found, ci).changes[-1]
         assert change.path == folder / name
-        assert line in change.after.splitlines()
-        assert "$" not in change.after.replace("$CI_", "")
+        assert line in change.text.splitlines()
+        assert "packages/a/ftgate.json" in change.text
 
 
 @pytest.mark.parametrize(
@@ -346,7 +236,7 @@ def test_a_workflow_below_the_top_works_in_its_folder(folder: Path) -> None:
         ),
         (
             {"pyproject.toml": PYPROJECT + '[dependency-groups]\ndev = ["pytest"]\n'},
-            ("uv venv --python 3.14", 'uv pip install pytest-ftgate -e "." --group dev'),
+            ("uv venv --python 3.14", "uv pip install pytest-ftgate -e . --group dev"),
             "uv run --no-sync",
         ),
         (
@@ -373,6 +263,101 @@ def test_ci_installs_what_the_project_says(
     assert init.ci_commands(project.look(folder)) == (install, run)
 
 
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        # As multidict, contourpy, cheroot and cachetools have them.
+        (
+            {
+                "requirements/pytest.txt": "pytest==9.1.1\npytest-cov==7.1.0\n",
+                "requirements/ci.txt": "-e .\n-r pytest.txt\n",
+                "requirements/doc-spelling.txt": "",
+                "requirements/doc.txt": "",
+                "pytest.ini": "[pytest]\naddopts =\n    -p pytest_cov\n    --cov\n",
+            },
+            "-r requirements/pytest.txt",
+        ),
+        ({"pyproject.toml": PYPROJECT + "[project.optional-dependencies]\ntest = []\ndocs = []\n"}, '-e ".[test]"'),
+        (
+            {"pyproject.toml": PYPROJECT + MESON + "[project.optional-dependencies]\ntest = []\n"},
+            '".[test]"',
+        ),
+        (
+            {"tox.ini": "[testenv]\ndeps =\n  -rdependencies{/}tests.in\n", "dependencies/tests.in": "pytest\n"},
+            "-r dependencies/tests.in",
+        ),
+        (
+            {"tox.ini": "[testenv]\ndeps =\n    pytest\n    py310: x\n    {[a]b}\n    y>=2 # why\n"},
+            'pytest "y>=2"',
+        ),
+        ({"pyproject.toml": '[tool.tox.env_run_base]\ndeps = ["pytest", "pytest-mock"]\n'}, "pytest pytest-mock"),
+        ({"setup.cfg": "[options.extras_require]\ntest =\n  pytest-cov\n", "setup.py": ""}, '-e ".[test]"'),
+        ({"dev-requirements.txt": "", "tests/requirements.txt": "", "old-tests.txt": ""}, "-r tests/requirements.txt"),
+        ({"tox.ini": "[testenv]\ndeps = -r gone.txt\n"}, ""),
+        # What pytest's configuration loads.
+        (
+            {"pytest.ini": "[pytest]\naddopts = --cov=x -n 2 -p no:randomly -p mine.plugin --timeout=9 --durations=3"},
+            "pytest-xdist pytest-cov pytest-timeout",
+        ),
+        (
+            {"pytest.ini": "[pytest]\nasyncio_mode = auto\nrequired_plugins = pytest-mock>=3 pytest-cov\n"},
+            "pytest-mock pytest-cov pytest-asyncio",
+        ),
+        ({"pyproject.toml": '[tool.pytest.ini_options]\naddopts = "-pxdist -nauto"\n'}, "pytest-xdist"),
+    ],
+)
+def test_ci_installs_what_the_tests_load(folder: Path, files: dict[str, str], words: str) -> None:
+    lay(folder, files)
+    (_, install), _ = init.ci_commands(project.look(folder))
+    assert install == f"uv pip install pytest-ftgate {words}".rstrip()
+
+
+def test_a_lock_file_and_what_it_lacks(folder: Path) -> None:
+    lay(folder, {"pyproject.toml": PYPROJECT + HATCH + '[tool.pytest.ini_options]\naddopts = "--cov"\n', "uv.lock": ""})
+    expected = "uv run --frozen --python 3.14 --with pytest-ftgate --with pytest-cov"
+    assert init.ci_commands(project.look(folder)) == ((), expected)
+
+
+def test_the_job_measures_without_coverage_and_workers(folder: Path) -> None:
+    lay(folder, {"pytest.ini": "[pytest]\naddopts = --cov --cov-fail-under=90 --numprocesses=auto\n"})
+    repository(folder)
+    for ci, name in (("github", ".github/workflows/ftgate.yml"), ("gitlab", ".gitlab-ci.yml")):
+        assert "pytest -m ftgate --no-cov -n0 --ftgate " in planned(folder, ci)[name]
+
+
+def test_our_requirement_says_where_it_can_be_installed(folder: Path) -> None:
+    older = 'python_version >= "3.11"'
+    lay(folder, {"pyproject.toml": PYPROJECT + 'requires-python = ">=3.11"\n'})
+    assert init.requirement(project.look(folder)) == "pytest-ftgate"
+    lay(folder, {"pyproject.toml": PYPROJECT + 'requires-python = ">=3.9"\n'})
+    assert init.requirement(project.look(folder)) == f"pytest-ftgate; {older}"
+    lay(folder, {".github/workflows/ci.yml": "python: [3.9, pypy3.11]\n"})
+    repository(folder)
+    found = project.look(folder)
+    both = f'pytest-ftgate; {older} and platform_python_implementation == "CPython"'
+    assert init.requirement(found) == both
+    notes = init.plan(found, "none").notes
+    assert f"the dependencies of the tests: add it next to pytest: {both}" in notes[1]
+    assert "its tests are skipped" in notes[2]
+
+
+@pytest.mark.parametrize(
+    ("ini", "named"),
+    [
+        ("filterwarnings =\n    error\n    ignore::DeprecationWarning\n", "filterwarnings = error"),
+        ("addopts = -q -Werror\n", "-Werror"),
+        ("addopts = --strict-config\n", "--strict-config"),
+        ("strict = true\n", "strict"),
+        ("filterwarnings = ignore:error\naddopts = --strict-markers\n", ""),
+    ],
+)
+def test_settings_that_make_an_error_of_an_unknown_key_are_named(folder: Path, ini: str, named: str) -> None:
+    lay(folder, {"pytest.ini": f"[pytest]\n{ini}"})
+    found = project.look(folder)
+    assert found.strict == named
+    assert any(note.startswith(f"{named}: an ini key") for note in init.plan(found, "none").notes) == bool(named)
+
+
 def test_what_ci_has_is_left(folder: Path) -> None:
     lay(
         folder,
@@ -394,6 +379,84 @@ def test_what_ci_has_is_left(folder: Path) -> None:
     assert not any("include" in note for note in steps.notes)
 
 
+def test_the_job_takes_the_steps_of_ftgate_install(folder: Path) -> None:
+    steps = '["meson-python pybind11>=2.13", "$ echo \'a: b\'", "--no-build-isolation -e ."]'
+    lay(folder, {"pyproject.toml": f"{PYPROJECT}[tool.pytest.ini_options]\nftgate_install = {steps}\n"})
+    repository(folder)
+    assert init.ci_commands(project.look(folder))[0] == (
+        "uv venv --python 3.14",
+        'uv pip install meson-python "pybind11>=2.13"',
+        "uv run --no-sync sh -c 'echo '\"'\"'a: b'\"'\"''",
+        "uv pip install pytest-ftgate --no-build-isolation -e .",
+    )
+    for ci in ("github", "gitlab"):
+        assert yaml.safe_load(init.plan(project.look(folder), ci).changes[-1].text)
+
+
+@pytest.mark.parametrize("name", ["ftgate.yml", "perf.yaml"])
+def test_a_workflow_that_is_not_ours_stays(folder: Path, name: str) -> None:
+    """One under our name whatever it does, any other if it runs the gate."""
+    theirs = "on: push\njobs: {}\n" if name == "ftgate.yml" else "jobs: {a: {steps: [run: pytest --ftgate]}}\n"
+    lay(folder, {f".github/workflows/{name}": theirs, ".github/workflows/ci.yml": "on: push\n"})
+    repository(folder)
+    before = contents(folder)
+    assert cli.main(["init", "--ci", "github"]) == 0
+    after = contents(folder)
+    assert set(after) - set(before) == {"tests/test_concurrency.py"}
+    assert {path: after[path] for path in before} == before
+
+
+def test_no_workflow_is_written_where_none_is_wanted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lay(folder, {".github/workflows/ci.yml": "on: push\n"})
+    repository(folder)
+    assert cli.main(["init", "--ci", "none"]) == 0
+    assert set(contents(folder)) == {"tests/test_concurrency.py", ".github/workflows/ci.yml"}
+    assert "no CI workflow: none was asked for" in capsys.readouterr().out
+
+
+def test_the_workflow_of_github_is_what_github_documents(folder: Path) -> None:
+    repository(folder, "trunk")
+    found = project.look(folder)
+    push, label = (yaml.safe_load(init.plan(found, "github", by).changes[-1].text) for by in init.TRIGGERS)
+    assert push[True] == {"pull_request": None, "push": {"branches": ["trunk"]}}  # YAML 1.1 takes `on` for true
+    assert label[True] == {"pull_request": {"types": ["opened", "reopened", "synchronize", "labeled"]}}
+    job = label["jobs"]["ftgate"]
+    assert job["if"] == (
+        "github.event.label.name == 'ftgate' || "
+        "github.event.action != 'labeled' && contains(github.event.pull_request.labels.*.name, 'ftgate')"
+    )
+    assert {**job, "if": None} == {**push["jobs"]["ftgate"], "if": None}
+    checkout, uv, cache, *runs, upload = job["steps"]
+    assert checkout["with"] == {"fetch-depth": 0, "submodules": "recursive"}
+    assert uv["with"] == {"enable-cache": True, "cache-python": True}
+    assert cache["with"]["path"] == ".ftgate/envs"
+    assert cache["with"]["key"] == cache["with"]["restore-keys"] + "${{ github.sha }}"
+    assert [set(step) for step in runs] == [{"run"}] * 4
+    gate = runs[-1]["run"].split()
+    assert "--ftgate-fail-on=regressed,suspect,beyond-effect,broken,unsupported" in gate
+    assert "--ftgate-report=json:ftgate.json" in gate
+    assert (upload["if"], upload["with"]["path"]) == ("always()", "ftgate.json")
+
+
+def test_the_job_of_gitlab_is_what_gitlab_documents(folder: Path) -> None:
+    repository(folder)
+    found = project.look(folder)
+    push, label = (yaml.safe_load(init.plan(found, "gitlab", by).changes[-1].text)["ftgate"] for by in init.TRIGGERS)
+    assert [rule["if"] for rule in push["rules"]] == [
+        '$CI_PIPELINE_SOURCE == "merge_request_event"',
+        "$CI_COMMIT_BRANCH == $CI_DEFAULT_BRANCH",
+    ]
+    assert label["rules"] == [
+        {"if": '$CI_PIPELINE_SOURCE == "merge_request_event" && $CI_MERGE_REQUEST_LABELS =~ /(^|,)ftgate(,|$)/'}
+    ]
+    *paths, environments = push["cache"]["paths"]
+    assert environments == ".ftgate/envs"
+    for folder_of, path in zip(("UV_CACHE_DIR", "UV_PYTHON_INSTALL_DIR"), paths, strict=True):
+        assert push["variables"][folder_of] == f"$CI_PROJECT_DIR/{path}"
+    assert push["artifacts"] == {"when": "always", "paths": ["ftgate.json"]}
+    assert "--ftgate-fail-on=regressed,suspect,beyond-effect,broken,unsupported" in push["script"][-1].split()
+
+
 def test_only_what_cannot_be_found_out_is_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert init._asked_ci(project.look(folder), ask=True) == "none"  # no git: nothing to ask
     repository(folder)
@@ -409,11 +472,6 @@ def test_only_what_cannot_be_found_out_is_asked(folder: Path, monkeypatch: pytes
 # -- writing -------------------------------------------------------------------------------------------------------
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file() and ".git" not in path.relative_to(folder).parts)
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
-
-
 def test_a_dry_run_is_the_patch_of_a_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lay(folder, {"setup.cfg": "[tool:pytest]\ntestpaths = benchmarks", "benchmarks/test_a.py": "def test_a(): ...\n"})
     repository(folder)
@@ -425,7 +483,7 @@ def test_a_dry_run_is_the_patch_of_a_run(folder: Path, capsys: pytest.CaptureFix
     said = capsys.readouterr().out
     written = contents(folder)
     assert set(written) - set(before) == {"benchmarks/test_concurrency.py", ".github/workflows/ftgate.yml"}
-    assert "changed   setup.cfg [tool:pytest]: ftgate_python\n" in said
+    assert "wrote     benchmarks/test_concurrency.py\n" in said
     assert said.splitlines()[-3:] == [
         "next:",
         "  pytest --ftgate benchmarks/test_concurrency.py",
@@ -456,45 +514,59 @@ def test_from_a_folder_below_the_project_paths_are_seen_from_there(
     monkeypatch.chdir(folder / "docs")
     assert cli.main(["init"]) == 0
     assert "  pytest --ftgate ../tests/test_concurrency.py\n" in capsys.readouterr().out
-    assert tomllib.loads((folder / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
     assert cli.main(["init", "nowhere"]) == 2
 
 
-def test_links_and_modes_stay(folder: Path) -> None:
-    lay(folder, {"shared/pytest.ini": "[pytest]\n"})
-    (folder / "shared/pytest.ini").chmod(0o640)
-    (folder / "pytest.ini").symlink_to("shared/pytest.ini")
-    init.write(init.plan(project.look(folder), "none").changes[1])
-    assert (folder / "pytest.ini").is_symlink()
-    assert (folder / "shared/pytest.ini").stat().st_mode & 0o777 == 0o640
-    assert "ftgate_python" in (folder / "shared/pytest.ini").read_text()
-
-
 def test_nothing_is_replaced_and_nothing_stays_half_written(folder: Path) -> None:
-    change = init.Change(path=folder / "tests" / "test_a.py", after="new")
+    change = init.Change(path=folder / "tests" / "test_a.py", text="new")
     lay(folder, {"tests/test_a.py": "old"})
     with pytest.raises(FtgateError, match="written by another process meanwhile"):
         init.write(change)
     with pytest.raises(FtgateError, match="cannot be written"):
-        init.write(init.Change(path=folder / "tests" / "test_a.py" / "b.py", after="new"))
+        init.write(init.Change(path=folder / "tests" / "test_a.py" / "b.py", text="new"))
     assert contents(folder) == {"tests/test_a.py": b"old"}
 
 
 # -- for real ------------------------------------------------------------------------------------------------------
 
 
-def test_what_it_wrote_runs_as_it_is(folder: Path, executables: dict[str, str]) -> None:
-    lay(folder, {"pytest.ini": "[pytest]\naddopts = --strict-markers --strict-config\nfilterwarnings = error\n"})
+def run_pytest(*options: str) -> str:
+    """The output of pytest in the current folder, where every warning is an error."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("FTGATE", "PYTEST_"))}
+    command = [sys.executable, "-W", "error", "-m", "pytest", *options, "tests"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def strict(folder: Path, executables: dict[str, str]) -> None:
+    """A project that is as strict as pytest can be, with what init writes and a test of its own."""
+    ini = "[pytest]\naddopts = --strict-markers --strict-config --doctest-modules -Werror\nfilterwarnings = error\n"
+    lay(folder, {"pytest.ini": ini, "tests/test_own.py": "def test_own(): ...\n"})
     assert set(executables) == {"3.14", "3.14t"}
     assert cli.main(["init", "--yes"]) == 0
+
+
+@pytest.mark.usefixtures("strict")
+def test_what_it_wrote_runs_as_it_is() -> None:
     short = ("-k", "threads", "--ftgate-launches", "1", "--ftgate-iterations", "1")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("FTGATE", "PYTEST_"))}
-    for options, expected in (((), "8 passed"), (("--ftgate", *short), "4 no baseline")):
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", *options, "tests/test_concurrency.py"],
-            env=environment,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert expected in done.stdout
+    for options, expected in (((), "9 passed"), (("--ftgate", *short), "4 no baseline")):
+        assert expected in run_pytest(*options)
+
+
+@pytest.mark.usefixtures("strict")
+def test_what_it_wrote_is_skipped_where_the_plugin_is_disabled() -> None:
+    said = run_pytest("-p", "no:ftgate", "-rs")
+    assert re.search(r"SKIPPED .*pytest-ftgate is disabled", said)
+    assert "1 passed, 1 skipped" in said
+
+
+@pytest.mark.usefixtures("strict")
+def test_what_it_wrote_is_skipped_where_the_plugin_is_missing(folder: Path) -> None:
+    # An environment without the plugin: its entry point and its package are not to be found.
+    hide = "import sys\nsys.modules['pytest_ftgate'] = None\n"
+    lay(folder, {"conftest.py": hide})
+    said = run_pytest("-p", "no:ftgate", "-rs")
+    assert re.search(r"SKIPPED .*pytest-ftgate is not installed", said)
+    assert "1 passed, 2 skipped" in said  # also the doctests of the file

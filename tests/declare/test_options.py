@@ -178,6 +178,7 @@ def test_lists_with_commas_or_repeated() -> None:
     assert resolve(fail_on, None, {"FTGATE_FAIL_ON": "regressed, no-baseline"}, None) == both
     assert resolve(fail_on, None, {}, ["regressed,", "no-baseline"]) == both
     assert resolve(fail_on, [""], {}, None) == ()
+    assert resolve(fail_on, ["suspect,beyond-effect"], {}, None) == ("suspect", "beyond-effect")
     assert resolve(fail_on, None, {}, None) == ("regressed", "suspect", "broken")
     metrics = options_table.by_name("metrics")
     assert options_table.DEFAULT_METRICS == table.GATING
@@ -229,7 +230,9 @@ def test_revisions(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "-x", "a..b", "tests/", "a b", "x:y", "dist:", "dist:a", "dist:a==", "dist:a=1"])
 def test_no_revisions(text: str) -> None:
-    with pytest.raises(ValueError, match=r"a branch, tag or commit, merge-base, dist:NAME==VERSION or python:TARGET"):
+    with pytest.raises(
+        ValueError, match=r"a branch, tag or commit, merge-base, dist:NAME==VERSION, dist:PATH.whl or python:TARGET"
+    ):
         option_types.revision(text)
 
 

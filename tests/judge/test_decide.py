@@ -518,6 +518,40 @@ class TestSuspect:
         found = decide.compare(constant(1.045, 26, effect=0.08))
         assert found.decision is not Decision.SUSPECT
 
+    def test_an_open_one_says_whether_its_estimate_is_beyond_the_effect(self) -> None:
+        """Of little noise: +10 % that few pairs cannot decide is beyond the effect, no change never is."""
+        slower, unchanged = (verdicts(ratio, 3, rows=100, noise=0.03) for ratio in (1.1, 1.0))
+        assert sum(each.beyond for each in slower) > 0.5 * len(slower)
+        assert not any(each.beyond for each in unchanged)
+        open_one = next(each for each in slower if each.beyond)
+        assert open_one.decision is Decision.INCONCLUSIVE
+        assert open_one.reason.startswith("the estimate +")
+
+    @pytest.mark.parametrize(
+        ("inside", "outside"),
+        [
+            (constant(1.09, 2), constant(1.12, 2)),  # judged at +9 %: the noise hides +5 %
+            (constant(1 / 1.09, 2, metric=Metric.SCALING), constant(1 / 1.12, 2, metric=Metric.SCALING)),
+            (
+                looked([0.13] * 2, [0.08] * 2, metric=Metric.LOCK_WAIT),
+                looked([0.16] * 2, [0.08] * 2, metric=Metric.LOCK_WAIT),
+            ),
+        ],
+    )
+    def test_the_effect_of_what_is_judged_is_that_of_the_verdict(self, inside: Comparison, outside: Comparison) -> None:
+        assert [decide.compare(each).beyond for each in (inside, outside)] == [False, True]
+        assert not decide.compare(msgspec.structs.replace(outside, final=False)).beyond  # more pairs may follow
+
+    def test_what_only_explains_is_not_beyond_without_a_worse_time(self) -> None:
+        beyond = [
+            MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, beyond=True)
+            for metric in (Metric.SCALING, Metric.WALL)
+        ]
+        assert [each.beyond for each in decide.explained(beyond)] == [False, True]
+        assert decide.judge(beyond).beyond
+        worse = msgspec.structs.replace(beyond[1], metric=Metric.TAIL, decision=Decision.REGRESSED, beyond=False)
+        assert not decide.judge([beyond[0], worse]).beyond
+
     def test_the_level(self) -> None:
         assert decide.suspect_level(0.001) == 0.005
         assert decide.suspect_level(0.01) == 0.02

@@ -62,6 +62,7 @@ class TestLimits:
         )
         assert match
         assert verdict.decision is Decision.INCONCLUSIVE
+        assert [verdict.beyond, predicted(1.2, [STORED, STORED]).beyond] == [False, True]
         beyond = 1 + float(match[1]) / 100
         assert predicted(beyond + 0.01, [STORED, STORED]).decision is Decision.REGRESSED
         assert predicted(beyond - 0.01, [STORED, STORED]).decision is Decision.INCONCLUSIVE

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from fake_launcher import EXECUTORS, GIL, FakeLauncher, spec_of
+from fake_launcher import EXECUTORS, GIL, FakeLauncher, Quiet, spec_of
 
 from pytest_ftgate.judge.judge import hypotheses
 from pytest_ftgate.measure.budget import Limits
@@ -556,17 +556,12 @@ def test_programs_have_launchers_of_their_own_and_our_candle(
 # -- tandems -------------------------------------------------------------------------------------------------------
 
 
-class Deaf:
-    def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None) -> None:
-        """Hear nothing."""
-
-
 def measured(fake: FakeLauncher, spec: Spec, judge: Any = None, **limits: Any) -> list[Sample]:
     group = Group(key="test", spec=spec, cells=cells_of(spec))
     ready = {"3.14": PreparedTarget(interpreter=GIL, python="python", key="key", environment={})}
     limits = {"launches": 2, "iterations": 3, **limits}
     run = InterleavedRun(
-        group, ready, fake, Limits(**limits), random.Random(1), Deaf(), clock=fake.clock, stopping_rule=judge
+        group, ready, fake, Limits(**limits), random.Random(1), Quiet(), clock=fake.clock, stopping_rule=judge
     )
     return run.measure()
 

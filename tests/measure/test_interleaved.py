@@ -18,6 +18,7 @@ from fake_launcher import (
     At,
     Event,
     FakeLauncher,
+    Quiet,
     failed,
     group_of,
     memory_of,
@@ -61,10 +62,11 @@ ADAPTING = Limits()
 LABELS = ("3.14-threads-w2", "3.14-fork-w2", "3.14-spawn-w2")
 
 
-class Recorder:
+class Recorder(Quiet):
     """A listener that keeps what it is told."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.calls: list[tuple[str, str, int, int, float | None]] = []
 
     def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None) -> None:
@@ -403,7 +405,7 @@ def test_progress_names_every_cell_and_the_time_that_is_left() -> None:
     launcher = FakeLauncher()
     run_of(launcher, listener=listener).measure()
     assert {label for label, *_ in listener.calls} == set(LABELS)
-    assert {phase for _, phase, *_ in listener.calls} >= {"iterations", "memory", "warm-up"}
+    assert {phase for _, phase, *_ in listener.calls} >= {"measuring", "measuring memory of", "warming up"}
     assert {left for _, _, done, _, left in listener.calls if not done} == {None}
     third = [left for _, _, done, _, left in listener.calls if done == 2]
     # The rounds are nearly alike: only the first two measure an empty workload as well.

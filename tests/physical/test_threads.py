@@ -418,7 +418,7 @@ STATIC, BSS, HEAP, SHARED, LIBRARY = 0x55D000200D10, 0x55D000205000, 0x55D000301
 STACK = 0x7F0000350000
 
 
-class Told:
+class Told(Proc):
     """A reader of threads that are in the calls that the test says."""
 
     def __init__(self, calls: Mapping[int, bytes] = {}, links: Mapping[str, str] = {}) -> None:

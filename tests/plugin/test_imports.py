@@ -127,6 +127,11 @@ def ours(modules: set[str]) -> set[str]:
     return {name for name in modules if name.partition(".")[0] == "pytest_ftgate"}
 
 
+def heavy(modules: set[str]) -> set[str]:
+    """What is heavy of them; some versions of pytest load asyncio, which brings ssl."""
+    return modules & HEAVY - ({"ssl"} if "asyncio" in modules else set())
+
+
 def test_pytest_finds_the_hooks() -> None:
     (point,) = (point for point in entry_points(group="pytest11") if point.name == "ftgate")
     assert point.value == "pytest_ftgate.plugin.hooks"
@@ -135,19 +140,19 @@ def test_pytest_finds_the_hooks() -> None:
 def test_a_run_without_decorated_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     modules = imported(pytester, monkeypatch, PLAIN)
     assert ours(modules) == DOOR
-    assert modules & (HEAVY | {"msgspec"}) == set()
+    assert heavy(modules) | modules & {"msgspec"} == set()
 
 
 def test_a_decorated_test_that_is_collected(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     modules = imported(pytester, monkeypatch, DECORATED, "--collect-only")
     assert ours(modules) == DOOR | DECLARING
-    assert modules & HEAVY == set()
+    assert heavy(modules) == set()
 
 
 def test_a_decorated_test_that_runs_once(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     modules = imported(pytester, monkeypatch, DECORATED)
     assert ours(modules) == DOOR | DECLARING | RUNNING
-    assert modules & HEAVY == set()
+    assert heavy(modules) == set()
 
 
 def test_a_measuring_run_imports_what_the_others_leave_out(

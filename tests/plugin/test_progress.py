@@ -67,11 +67,9 @@ def test_line_shows_where_the_run_is() -> None:
     run.progress.begin("test_tokenise[w8]", CELLS)
     assert run.stream.screen().rstrip() == "ftgate 1/3 test_tokenise[w8]  2 cells, starting  0 s"
     run.clock.now += 10
-    run.progress.advance(CELLS[1], "time", 5, 10, iterations=240)
+    run.progress.advance(CELLS[1], "measuring", 5, 10)
     shown = run.stream.screen().rstrip()
-    assert shown == (
-        "ftgate 1/3 test_tokenise[w8]  3.14-fork-w8 time 5/10 launches, 240 iterations  10 s, about 50 s left"
-    )
+    assert shown == ("ftgate 1/3 test_tokenise[w8]  measuring 3.14-fork-w8, round 6 of about 10  10 s, about 50 s left")
 
 
 def test_time_left_follows_launches_budget_and_the_tandems_before() -> None:
@@ -79,14 +77,14 @@ def test_time_left_follows_launches_budget_and_the_tandems_before() -> None:
     run.progress.start(2)
     run.progress.begin("one", CELLS)
     run.clock.now += 10
-    run.progress.advance("cell", "time", 1, 10, left_s=20)
+    run.progress.advance("cell", "measuring", 1, 10, left_s=20)
     assert run.stream.screen().rstrip().endswith("10 s, about 50 s left")
     run.clock.now += 20
     run.progress.begin("two", CELLS)
     assert run.stream.screen().rstrip().endswith("30 s, about 30 s left")
     run.clock.now += 10
-    run.progress.advance("cell", "memory", 1, 2, left_s=300)
-    assert run.stream.screen().rstrip().endswith("cell memory 1/2 launches  40 s, about 10 s left")
+    run.progress.advance("cell", "measuring memory of", 1, 2, left_s=300)
+    assert run.stream.screen().rstrip().endswith("measuring memory of cell, round 2 of about 2  40 s, about 10 s left")
 
 
 def test_time_left_is_unsaid_until_something_tells_it() -> None:
@@ -94,11 +92,70 @@ def test_time_left_is_unsaid_until_something_tells_it() -> None:
     run.progress.start(2)
     run.progress.begin("one", CELLS)
     run.clock.now += 1
-    run.progress.advance("cell", "time", 0, 0)
+    run.progress.advance("cell", "measuring", 0, 0)
     assert "left" not in run.stream.screen()
     run.clock.now += 1
-    run.progress.advance("cell", "time", 0, 10, left_s=-3)
-    assert run.stream.screen().rstrip().endswith("2 s, about 2 s left")
+    run.progress.advance("cell", "measuring", 0, 10, left_s=-3)
+    assert run.stream.screen().rstrip().endswith("measuring cell, round 1  2 s, about 2 s left")
+
+
+@pytest.mark.parametrize("mode", ["terminal", "plain"])
+def test_what_has_no_rounds_is_shown_at_once_and_without_a_count(mode: Mode) -> None:
+    run = Run(mode)
+    run.progress.start(1)
+    run.progress.begin("one", CELLS)
+    run.progress.advance("3.14", "checking the interpreter", 0, 0)
+    run.clock.now += 0.01
+    run.progress.advance("3.14t", "building the project for", 0, 0)
+    text = run.stream.getvalue()
+    assert "building the project for 3.14t" in (text if mode == "plain" else run.stream.screen())
+    assert "0/0" not in text
+    if mode == "plain":
+        run.progress.advance("3.14t", "building the project for", 0, 0)
+        assert run.stream.getvalue() == text
+
+
+def shown_left(run: Run, done: int, wanted: int, left_s: float, *, after_s: float = 5.0) -> str:
+    """What the line says of the time left."""
+    run.clock.now += after_s
+    run.progress.advance("cell", "measuring", done, wanted, left_s=left_s)
+    return run.stream.screen().rstrip().rpartition(", ")[2]
+
+
+def test_an_estimate_that_grows_says_why() -> None:
+    run = Run(columns=200)
+    run.progress.start(1)
+    run.progress.begin("one", CELLS)
+    assert shown_left(run, 1, 8, 35) == "about 35 s left"
+    assert shown_left(run, 2, 8, 31) == "about 30 s left"  # no growth worth a word, as it takes 1 s longer
+    run.progress.expect_more("more rounds: the cells vary by 8 %")
+    assert shown_left(run, 3, 20, 85) == "about 1 min 25 s left (more rounds: the cells vary by 8 %)"
+    assert shown_left(run, 4, 20, 80) == "about 1 min 20 s left (more rounds: the cells vary by 8 %)"
+    assert shown_left(run, 5, 20, 75, after_s=30) == "about 1 min 15 s left (rounds take longer than before)"
+
+
+def test_a_later_test_that_takes_longer_says_so() -> None:
+    run = Run(columns=200)
+    run.progress.start(2)
+    run.progress.begin("one", CELLS)
+    assert shown_left(run, 9, 10, 1) == "about 6 s left"
+    run.progress.begin("two", CELLS)
+    assert shown_left(run, 1, 10, 100).endswith("(it takes longer than other tests)")
+
+
+@pytest.mark.parametrize("mode", ["terminal", "plain", "warnings", "quiet"])
+def test_a_warning_stays(mode: Mode) -> None:
+    run = Run(mode)
+    run.progress.start(1)
+    run.progress.begin("one", CELLS)
+    run.progress.warn("30 s allow 2 rounds")
+    run.clock.now += 1
+    run.progress.advance("cell", "measuring", 1, 2)
+    assert ("ftgate: 30 s allow 2 rounds\n" in run.stream.getvalue()) == (mode != "quiet")
+    if mode == "terminal":
+        assert run.stream.screen().startswith("ftgate 1/1 one  measuring cell")
+    if mode == "warnings":
+        assert run.stream.getvalue().count("\n") == 1
 
 
 def test_groups_that_share_a_time_have_what_is_left_of_it() -> None:
@@ -108,7 +165,7 @@ def test_groups_that_share_a_time_have_what_is_left_of_it() -> None:
         for title in ("one", "two"):
             run.clock.now += 10
             run.progress.begin(title, CELLS)
-            run.progress.advance("cell", "time", 1, 10, left_s=5)
+            run.progress.advance("cell", "measuring", 1, 10, left_s=5)
     assert run.stream.screen().rstrip() == "ftgate 2/2 two  2 cells, starting  40 s, at most 2 s left"
     run.clock.now += 10
     run.progress.begin("one", CELLS)
@@ -121,8 +178,8 @@ def test_terminal_is_rewritten_at_most_five_times_a_second() -> None:
     run.progress.begin("one", CELLS)
     for _ in range(100):
         run.clock.now += 0.01
-        run.progress.advance("cell", "time", 1, 10)
-    assert 4 <= run.stream.getvalue().count("launches") <= 5
+        run.progress.advance("cell", "measuring", 1, 10)
+    assert 4 <= run.stream.getvalue().count("measuring") <= 5
 
 
 def test_shorter_line_leaves_nothing_of_the_longer_one() -> None:
@@ -130,10 +187,10 @@ def test_shorter_line_leaves_nothing_of_the_longer_one() -> None:
     run.progress.start(1)
     run.progress.begin("one", CELLS)
     run.clock.now += 1
-    run.progress.advance("a-cell-with-a-long-label", "memory", 1, 10, iterations=1000)
+    run.progress.advance("a-cell-with-a-long-label", "measuring memory of", 1, 10)
     run.clock.now += 1
-    run.progress.advance("cell", "time", 2, 10)
-    assert run.stream.screen().rstrip() == "ftgate 1/1 one  cell time 2/10 launches  2 s, about 8 s left"
+    run.progress.advance("cell", "measuring", 2, 10)
+    assert run.stream.screen().rstrip() == "ftgate 1/1 one  measuring cell, round 3 of about 10  2 s, about 8 s left"
 
 
 @pytest.mark.parametrize("columns", [1, 20, 40, 60, 80])
@@ -142,7 +199,7 @@ def test_line_stays_within_the_terminal(columns: int) -> None:
     run.progress.start(1)
     run.progress.begin("tests/test_words.py::test_tokenise, 8 workers", CELLS)
     run.clock.now += 1
-    run.progress.advance(CELLS[1], "time", 5, 10)
+    run.progress.advance(CELLS[1], "measuring", 5, 10)
     assert len(run.stream.screen()) <= max(1, columns - 1)
 
 
@@ -151,8 +208,8 @@ def test_long_title_keeps_its_end() -> None:
     run.progress.start(1)
     run.progress.begin("tests/unit/deep/down/test_words.py::test_tokenise", CELLS)
     run.clock.now += 1
-    run.progress.advance(CELLS[1], "time", 5, 10, iterations=240)
-    assert "ftgate 1/1 ...test_words.py::test_tokenise  3.14-fork-w8" in run.stream.screen()
+    run.progress.advance(CELLS[1], "measuring", 5, 10)
+    assert "ftgate 1/1 ...own/test_words.py::test_tokenise  measuring 3.14-fork-w8" in run.stream.screen()
     assert run.stream.screen().endswith("1 s, about 1 s left")
 
 
@@ -164,7 +221,7 @@ def test_end_and_clear_leave_the_line_clean() -> None:
     assert run.stream.screen().strip() == ""
     assert run.stream.getvalue().endswith("\r")
     run.clock.now += 1
-    run.progress.advance("cell", "time", 1, 2)
+    run.progress.advance("cell", "measuring", 1, 2)
     run.progress.end()
     assert run.stream.screen().strip() == ""
     before = run.stream.getvalue()
@@ -179,11 +236,11 @@ def test_plain_line_now_and_then() -> None:
     assert run.stream.getvalue() == ""
     for _ in range(40):
         run.clock.now += 1
-        run.progress.advance("cell", "time", 10, 100)
+        run.progress.advance("cell", "measuring", 10, 100)
     run.progress.end()
     lines = run.stream.getvalue().splitlines()
     assert len(lines) == 40 // PLAIN_EVERY_S
-    assert lines[0] == "ftgate 1/2 one: cell time 10/100 launches; 15 s, about 4 min 45 s left"
+    assert lines[0] == "ftgate 1/2 one: measuring cell, round 11 of about 100; 15 s, about 4 min 45 s left"
     assert "\r" not in run.stream.getvalue()
 
 
@@ -192,7 +249,7 @@ def test_quiet_writes_nothing() -> None:
     run.progress.start(1)
     run.progress.begin("one", CELLS)
     run.clock.now += 100
-    run.progress.advance("cell", "time", 1, 2)
+    run.progress.advance("cell", "measuring", 1, 2)
     run.progress.end()
     assert run.stream.getvalue() == ""
 
@@ -203,9 +260,9 @@ def test_broken_stream_silences_progress() -> None:
     run.progress.begin("one", CELLS)
     run.stream.close()
     run.clock.now += 1
-    run.progress.advance("cell", "time", 1, 2)
+    run.progress.advance("cell", "measuring", 1, 2)
     run.clock.now += 1
-    run.progress.advance("cell", "time", 2, 2)
+    run.progress.advance("cell", "measuring", 2, 2)
     run.progress.end()
 
 

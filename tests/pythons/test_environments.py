@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 import pytest
+from packaging import tags
 
 from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.model import Interpreter
@@ -18,14 +21,18 @@ from pytest_ftgate.pythons import (
     EnvironmentBroken,
     InstallError,
     Steps,
+    copied_modules,
     default_install,
     describe,
     ensure_environment,
     environment_folder,
     environments,
     find_environments,
+    rebuild_hint,
     run_uv,
+    spelled,
 )
+from pytest_ftgate.pythons.steps import OnStep, with_wheels
 
 BACKEND = '''\
 """A build backend of the standard library alone: installs need no network."""
@@ -93,10 +100,11 @@ class Maker:
         self.project = project
         self.root = project / ".ftgate" / "envs"
 
-    def python(self, *words: str, steps: Steps = ()) -> Path:
+    def python(self, *words: str, steps: Steps = (), on_step: OnStep = lambda _: None) -> Path:
         """Its python; `words` are one step."""
-        install = (words,) if words else steps
-        return ensure_environment(self.interpreter, root=self.root, project=self.project, install=install)
+        steps = (words,) if words else steps
+        where = {"root": self.root, "project": self.project}
+        return ensure_environment(self.interpreter, **where, install=steps, on_step=on_step)
 
     def made(self, *words: str, steps: Steps = ()) -> bool:
         """Whether this call made the environment: its configuration file is a new one."""
@@ -166,6 +174,111 @@ def test_a_copy_of_the_project_follows_its_python_sources(maker: Maker) -> None:
     assert run(python, "import sample; print(sample.VALUE)") == "2"
 
 
+def test_steps_run_in_their_order_and_a_command_in_the_environment(maker: Maker) -> None:
+    (maker.project / "src" / "sample.py").unlink()
+    write = "import pathlib, sys; pathlib.Path('src/sample.py').write_text(f'VALUE = {sys.prefix!r}')"
+    said: list[str] = []
+    steps = (("$", f'test "$VIRTUAL_ENV" && python -c "{write}"'), ("--no-deps", "."))
+    python = maker.python(steps=steps, on_step=said.append)
+    assert run(python, "import sample; print(sample.VALUE)") == str(python.parent.parent)
+    assert list(dict.fromkeys(said)) == [
+        f"running {steps[0][1]} (step 1 of 2)",
+        "building the project (step 2 of 2)",
+    ]
+    assert maker.made(steps=steps)  # the command wrote a file that the build reads
+    assert not maker.made(steps=steps)
+
+
+def test_what_git_ignores_is_no_source(maker: Maker) -> None:
+    subprocess.run(["git", "init", "--quiet"], cwd=maker.project, check=True)
+    (maker.project / ".gitignore").write_text(".ftgate/\n*.gen.c\n", encoding="utf-8")
+    assert maker.made("-e", ".")
+    for name in ("sample.gen.c", "made.so", "src/new.py"):
+        (maker.project / name).write_text("", encoding="utf-8")
+        assert not maker.made("-e", ".")
+    (maker.project / "src" / "native.rs").write_text("", encoding="utf-8")
+    assert maker.made("-e", ".")
+
+
+def test_a_copy_does_not_follow_the_tests_but_what_it_is_made_of_and_the_compiler(
+    maker: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert maker.made(".")
+    (maker.project / "tests").mkdir()
+    (maker.project / "tests" / "test_it.py").write_text("", encoding="utf-8")
+    assert not maker.made(".")
+    (maker.project / "src" / "table.json").write_text("{}", encoding="utf-8")
+    assert maker.made(".")
+    monkeypatch.setenv("CFLAGS", "-O0")
+    assert maker.made(".")
+
+
+def test_another_checkout_with_the_same_sources_takes_the_same_copy(maker: Maker, tmp_path: Path) -> None:
+    python = maker.python(".")
+    other = Maker(maker.interpreter, Path(shutil.copytree(maker.project, tmp_path / "other")))
+    other.root = maker.root
+    assert other.python(".") == python
+    assert other.python("-e", ".") != maker.python("-e", ".")
+    (other.project / "src" / "sample.py").write_text("VALUE = 2\n", encoding="utf-8")
+    assert other.python(".") != python
+    shutil.rmtree(maker.project / "src")
+    shutil.rmtree(other.project)
+    removed = environments.prune_environments(maker.root)
+    assert python.parent.parent not in removed  # it may be in use for a checkout that is still there
+
+
+def test_a_local_project_of_a_requirements_file_is_built_again(maker: Maker) -> None:
+    (maker.project / "requirements.txt").write_text(".\n", encoding="utf-8")
+    maker.python("-r", "requirements.txt")
+    (maker.project / "src" / "sample.py").write_text("VALUE = 2\n", encoding="utf-8")
+    python = maker.python("-r", "requirements.txt")
+    assert run(python, "import sample; print(sample.VALUE)") == "2"
+
+
+def test_only_copies_are_imported_in_place_of_the_sources(maker: Maker) -> None:
+    assert copied_modules(maker.python("."), maker.project) == ("sample",)
+    assert copied_modules(maker.python("-e", "."), maker.project) == ()
+
+
+def wheel(maker: Maker, tag: str, value: int) -> Path:
+    """A wheel of the project for an ABI, in which VALUE is this."""
+    name = maker.project / "dist" / f"sample-1.0-{tag}.whl"
+    name.parent.mkdir(exist_ok=True)
+    files = {
+        "sample.py": f"VALUE = {value}\n",
+        "sample-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: sample\nVersion: 1.0\n",
+        "sample-1.0.dist-info/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n",
+    }
+    with zipfile.ZipFile(name, "w") as packed:
+        for path, text in {**files, "sample-1.0.dist-info/RECORD": ""}.items():
+            packed.writestr(path, text)
+    return name
+
+
+def test_a_wheel_is_installed_again_when_it_changes(maker: Maker) -> None:
+    path = wheel(maker, "py3-none-any", 1)
+    for value in (1, 2):
+        wheel(maker, "py3-none-any", value)
+        assert run(maker.python("dist/sample-1.0-py3-none-any.whl"), "import sample; print(sample.VALUE)") == str(value)
+    assert not maker.made("dist/sample-1.0-py3-none-any.whl")
+    path.unlink()
+    with pytest.raises(FtgateError, match=r"there is no wheel .*sample-1\.0.*uv build --wheel"):
+        maker.python("dist/sample-1.0-py3-none-any.whl")
+
+
+@pytest.mark.parametrize("letter", ["", "t"])
+def test_of_a_pattern_of_wheels_a_target_takes_its_own(maker: Maker, letter: str) -> None:
+    platform = next(tags.platform_tags())
+    maker.interpreter = msgspec.structs.replace(maker.interpreter, version="3.14.1", free_threaded=bool(letter))
+    for abi in ("cp314", "cp314t", "cp313"):
+        wheel(maker, f"{abi.rstrip('t')}-{abi}-{platform}", 1)
+    ((chosen,),) = with_wheels((("dist/*.whl[fast]",),), maker.project, maker.interpreter)
+    assert chosen == f"{maker.project}/dist/sample-1.0-cp314-cp314{letter}-{platform}.whl[fast]"
+    wheel(maker, "py3-none-any", 1)
+    with pytest.raises(FtgateError, match=r"more than one wheel fits 3\.14\.1t? of dist/\*\.whl"):
+        with_wheels((("dist/*.whl",),), maker.project, maker.interpreter)
+
+
 def test_another_interpreter_makes_it_anew(maker: Maker) -> None:
     assert maker.made()
     maker.interpreter = msgspec.structs.replace(maker.interpreter, version="3.14.99")
@@ -205,6 +318,49 @@ def test_a_failing_install_shows_uvs_own_message_and_is_tried_again(maker: Maker
     assert find_environments(maker.interpreter, maker.root) == []
 
 
+FLOOD = "\\n".join(f"line {number}" for number in range(200))
+
+
+@pytest.mark.parametrize(
+    ("step", "cause", "fix"),
+    [
+        (("$", "no-such-tool --here"), "no-such-tool", "fix: install the program in a step before"),
+        (
+            ("$", f"printf '{FLOOD}\\nx.c:1: error: lost\\n{FLOOD}'; exit 3"),
+            "x.c:1: error: lost",
+            "fix: mend this command",
+        ),
+        (("./nothing-here",), "nothing-here", "fix: set what to install with ftgate_install"),
+    ],
+)
+def test_a_failing_step_shows_its_place_what_matters_and_a_fix(
+    maker: Maker, step: tuple[str, ...], cause: str, fix: str
+) -> None:
+    with pytest.raises(InstallError) as caught:
+        maker.python(steps=(step, ("-e", ".")))
+    first, *rest = str(caught.value).splitlines()
+    assert first.startswith(f"cannot install {spelled(step)} for {maker.interpreter.name} (step 1 of 2): ")
+    assert cause in first
+    assert rest[0] == f"in {maker.project}:"
+    assert len(rest) < 40
+    assert rest[-1].startswith(fix)
+
+
+def test_an_empty_submodule_is_the_fix_of_a_failing_build(maker: Maker) -> None:
+    (maker.project / ".gitmodules").write_text('[submodule "x"]\n\tpath = ext/x\n\turl = ../x\n', encoding="utf-8")
+    (maker.project / "ext" / "x").mkdir(parents=True)
+    with pytest.raises(InstallError, match=r"fix: the submodule ext/x is not checked out: git submodule update --init"):
+        maker.python(steps=(("$", "false"),))
+
+
+def test_an_editable_install_that_is_built_again_at_import(maker: Maker) -> None:
+    assert rebuild_hint("ImportError: no module", maker.project) == ""
+    (maker.project / "pyproject.toml").write_text('[build-system]\nrequires = ["meson-python", "pybind11>2"]\n')
+    found = rebuild_hint('ImportError: rebuilding the "contourpy" editable package failed\nc++ -I...', maker.project)
+    assert "set ftgate_install = . or two steps" in found
+    assert "meson-python 'pybind11>2', and then --no-build-isolation -e ." in found
+
+
 def test_an_interpreter_that_uv_refuses_is_an_error_with_its_message(maker: Maker, tmp_path: Path) -> None:
     fake = tmp_path / "python3.14"
     fake.write_text("#!/bin/sh\nexit 3\n", encoding="utf-8")
@@ -229,9 +385,17 @@ def test_an_interpreter_that_uv_refuses_is_an_error_with_its_message(maker: Make
         ({"pyproject.toml": "[build-system]\nbuild-backend = 'maturin'\nrequires = ['maturin']\n"}, EDITABLE),
         ({"pyproject.toml": "[build-system]\nbuild-backend = 'scikit_build_core.build'\n"}, EDITABLE),
         ({"pyproject.toml": "[build-system]\n[tool.scikit-build]\neditable.rebuild = true\n"}, COPY),
+        ({"pyproject.toml": "[project]\nname = 'x'\n", "uv.lock": ""}, ()),
+        ({"pyproject.toml": "[project]\nname = 'x'\n[tool.uv]\npackage = true\n", "uv.lock": ""}, EDITABLE),
+        ({"pyproject.toml": "[project]\nname = 'x'\n[build-system]\nrequires = []\n", "uv.lock": ""}, EDITABLE),
+        ({"pyproject.toml": "[project]\ndependencies = ['y']\n", "uv.lock": ""}, (("-r", "pyproject.toml"),)),
+        ({"requirements.txt": "y\n"}, (("-r", "requirements.txt"),)),
+        ({"requirements.txt": "y\n", "setup.py": ""}, EDITABLE),
     ],
 )
-def test_default_install_is_the_project_when_it_is_one(tmp_path: Path, files: dict[str, str], install: Steps) -> None:
+def test_default_install_is_the_project_or_what_it_requires(
+    tmp_path: Path, files: dict[str, str], install: Steps
+) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     assert default_install(tmp_path) == install

@@ -118,3 +118,5 @@ def test_what_the_project_requires(tmp_path: Path, text: str, expected: str) -> 
     assert required_python(tmp_path) == ""
     (tmp_path / "pyproject.toml").write_text(text)
     assert required_python(tmp_path) == expected
+    (tmp_path / "setup.cfg").write_text("[options]\npython_requires = >=3.9\n")
+    assert required_python(tmp_path) == (expected or ">=3.9")

@@ -22,7 +22,7 @@ from pytest_ftgate.report.headlines import exception, failure_text, headline, or
 
 CELL = cell("t.py::test", "3.14t", "threads", 8)
 TRACE = """Traceback (most recent call last):
-  File "/work/t.py", line 8, in test
+  File "/project/t.py", line 8, in test
     return STORE["missing"]
 KeyError: 'missing'
 """
@@ -90,12 +90,12 @@ def test_an_error_is_the_same_where_the_same_calls_raised_it() -> None:
     elsewhere = msgspec.structs.replace(MISSING, reason="raised KeyError: 'other'", launch=1)
     other_line = msgspec.structs.replace(MISSING, detail=TRACE.replace("line 8", "line 9"))
     assert same_error(MISSING) == same_error(elsewhere) != same_error(other_line)
-    assert origin(MISSING) == ("/work/t.py", 8)
+    assert origin(MISSING) == ("/project/t.py", 8)
     assert origin(WorkloadError(reason="hung")) is None
 
 
 def test_a_line_of_a_checkout_is_that_of_the_project() -> None:
-    there = TRACE.replace("/work/", "/work/.ftgate/worktrees/a7c28424a36a/tests/")
+    there = TRACE.replace("/project/", "/project/.ftgate/worktrees/a7c28424a36a/tests/")
     error = msgspec.structs.replace(MISSING, detail=there)
     assert origin(error) == ("tests/t.py", 8)
     assert '  File "tests/t.py", line 8, in test\n' in failure_text(failed(error, None))
@@ -111,7 +111,7 @@ def there(**fields: object) -> Sample:
     return Sample(cell=CELL, interpreter=report_by_hand.GIL, key="k", **fields)  # type: ignore[arg-type]
 
 
-MOVED = WorkloadError(reason="raised KeyError: 3", detail=TRACE.replace('/work/t.py", line 8', '/old/t.py", line 6'))
+MOVED = WorkloadError(reason="raised KeyError: 3", detail=TRACE.replace('/project/t.py", line 8', '/old/t.py", line 6'))
 
 
 @pytest.mark.parametrize(
@@ -139,6 +139,14 @@ def test_other_results_are_of_no_single_launch() -> None:
     assert "not of this change" in whose(failed(other, there(error=other)))
 
 
+def test_a_hang_is_the_same_whatever_line_it_was_at() -> None:
+    hung = [
+        WorkloadError(reason=f"did not end an iteration within 60 s (ended); worker {at} of 8 was at /{at}/t.py:3")
+        for at in (3, 4)
+    ]
+    assert "not of this change" in whose(failed(hung[0], there(error=hung[1])))
+
+
 def test_a_stored_baseline_alone_does_not_tell() -> None:
     verdict = Verdict(decision=Decision.ERROR, commit="1a2b3c4d5e6f", baseline="baselines/t.json", basis="stored")
     assert whose(failed(MISSING, None, verdict=verdict)) == (
@@ -148,6 +156,11 @@ def test_a_stored_baseline_alone_does_not_tell() -> None:
     assert paired is not None
     beside = msgspec.structs.replace(paired, error=MISSING, reference=there(begun=2))
     assert whose(failed(MISSING, None, paired=beside)).endswith("0 of 2 launches of the reference had this error")
+
+
+def test_a_reason_that_begins_its_own_text_is_said_once() -> None:
+    error = WorkloadError(reason="cannot install it", detail="cannot install it:\n  no such package")
+    assert failure_text(failed(error, None)) == error.detail
 
 
 def test_a_failed_assert_says_how_to_see_it_explained() -> None:

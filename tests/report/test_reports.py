@@ -33,12 +33,13 @@ from pytest_ftgate.model import (
     RoleFigures,
     Row,
     Sample,
+    Shortfall,
     Table,
     Verdict,
     WaitFigures,
     WorkloadError,
 )
-from pytest_ftgate.report import headlines, json, lines, terminal, units
+from pytest_ftgate.report import budgets, headlines, json, lines, terminal, units
 from pytest_ftgate.report.baselines import render_diff, update_lines
 from pytest_ftgate.report.details import detail_lines as block_of
 from pytest_ftgate.report.lines import Style, phrases, shortened
@@ -814,6 +815,25 @@ def test_an_open_cell_has_one_figure_and_what_settles_it_unless_all_is_asked_for
     everything = terminal.verdict_lines(measured, width=100, color=False, unicode=True, verbosity=1)
     assert everything.count("p = 0.8") == 3
     assert "judged by  the stored launches (because)" in shown(one_table(measured))
+
+
+def test_a_time_that_was_too_short_is_a_line_beneath_the_open_cells() -> None:
+    lacking = Shortfall(rounds=2, needed=7, cells=8, option="--ftgate-test-time", given_s=30, wanted_s=180)
+    left, passed = (
+        row(verdict=Verdict(decision=decision), shortfall=lacking)
+        for decision in (Decision.INCONCLUSIVE, Decision.PASSED)
+    )
+    said = (
+        "30 s allow 2 rounds of these 8 cells, about 7 are needed to decide: use --ftgate-test-time=3m or fewer cells"
+    )
+    assert shown(one_table(left, left), 160).count(f"  budget     {said}\n") == 1
+    assert "budget" not in shown(one_table(passed))
+    (kept,) = stdlib_json.loads(json.render(one_table(left)))["tables"][0]["rows"]
+    assert kept["shortfall"]["wanted_s"] == 180
+    one = msgspec.structs.replace(lacking, rounds=0, cells=1, wanted_s=90)
+    assert budgets.sentence(one) == (
+        "30 s do not allow a round of this cell, about 7 are needed to decide: use --ftgate-test-time=90s"
+    )
 
 
 def test_an_interval_of_nearly_everything_is_unknown() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from fake_launcher import (
     TEST,
     At,
     FakeLauncher,
+    Quiet,
     failed,
     group_of,
     memory_of,
@@ -26,6 +28,7 @@ from fake_launcher import (
 from stored_values import MACHINE
 from values import entry
 
+from pytest_ftgate.declare.option_types import seconds
 from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.judge import disturbance, metrics
 from pytest_ftgate.judge.judge import PAIRED_ROUNDS, SCREEN_LAUNCHES, ComparedWith, Policy
@@ -59,6 +62,7 @@ from pytest_ftgate.run.resources import Resources, RunTime
 from pytest_ftgate.run.stored import StoredBaselines
 from pytest_ftgate.run.targets import TargetLookup, Targets, target_of
 from pytest_ftgate.run.unchanged import UnchangedCells
+from pytest_ftgate.runner.protocol import MEASURED
 from pytest_ftgate.stats import alpha_spending
 
 POLICY = Policy(metrics=metrics.GATING, cli=(), ini=(), alpha=0.01 / 8, beta=alpha_spending.BETA, probe_cost=0.25)
@@ -67,11 +71,6 @@ THREADS_ALONE = group_of("threads")
 THREADS, FORK = (cell.nodeid for cell in TWO.cells)
 NOTHING = ComparedWith(why="nothing is stored for it")
 CLEAN = Conditions(span_s=60.0, cores=2)
-
-
-class Quiet:
-    def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None) -> None:
-        pass
 
 
 FOLDER = RunFolder(Path("/project"), "run")
@@ -132,7 +131,7 @@ class ScriptedReferences(References):
         return msgspec.structs.replace(spec, pythons=(checkout.label,))
 
     def hint(self, detail: str, checkout: git_module.Checkout | None) -> str:
-        return self.hinted
+        return self.hinted if checkout else ""
 
 
 class ScriptedStored(StoredBaselines):
@@ -168,6 +167,7 @@ class Desk:
         self.targets = ScriptedTargets()
         self.references = ScriptedReferences()
         self.stored = ScriptedStored(self.targets)
+        self.listener = Quiet()
         self.launches: int | None = None
         self.budget_s = 1e9
 
@@ -186,7 +186,7 @@ class Desk:
             stored=self.stored,
             policy=POLICY,
             launcher=self.launcher,
-            listener=Quiet(),
+            listener=self.listener,
             time=RunTime(run_s),
             unchanged=UnchangedCells(config, self.targets, self.references, self.launcher, Quiet()),
             floors={},
@@ -400,6 +400,29 @@ class TestFollowUp:
         assert sample.reference is None  # what is recorded is the screen's
         assert sample.control
         assert {request.cell.nodeid for request in desk.launcher.requests if request.reference} == {THREADS}
+
+    def test_an_error_beside_the_commit_is_one_of_the_cell(self) -> None:
+        launcher = day(cells_slower(1.3, THREADS))
+        desk = screening(launcher, THREADS_ALONE)
+        paired: list[bool] = []
+
+        def trouble(at: At) -> BaseException | None:
+            paired.append(at.reference)
+            return failed("lost") if any(paired) and not at.reference and at.event == MEASURED else None
+
+        launcher.trouble = trouble
+        row = run(desk.measurement(THREADS_ALONE))[THREADS]
+        assert (row.verdict.decision, row.verdict.reason) == (Decision.ERROR, "lost")
+        assert row.error is not None
+        assert row.paired is not None
+        assert row.paired.reference is not None
+        assert (row.paired.reference.error, row.paired.reference.begun >= 3) == (None, True)
+
+    def test_an_error_of_what_is_stored_names_its_commit(self) -> None:
+        launcher = day()
+        launcher.trouble = lambda at: failed("lost") if at.event == MEASURED else None
+        row = run(screening(launcher, THREADS_ALONE).measurement(THREADS_ALONE))[THREADS]
+        assert (row.verdict.decision, row.verdict.commit, row.verdict.basis) == (Decision.ERROR, "1eb3b87", "stored")
 
     def test_cells_of_two_commits_make_two_phases(self) -> None:
         desk = screening(day(cells_slower(1.3, THREADS, FORK)), commits={THREADS: "aaa", FORK: "bbb"})
@@ -695,6 +718,60 @@ class TestBudget:
         first_s, _ = (spent_s[phase] for phase in follow_ups)
         assert first_s < (budget_s - spent_s[screen]) / 2 + 0.3
         assert desk.launcher.clock() - began_s < budget_s + 0.3
+
+    @pytest.mark.parametrize("wall_ns", [2 * MS, 1500 * MS])
+    @pytest.mark.parametrize("basis", ["paired", "stored", "contract", "run"])
+    def test_a_time_that_is_too_short_is_said_early_and_the_recommended_one_decides(
+        self, basis: str, wall_ns: int
+    ) -> None:
+        def measured(budget_s: float) -> tuple[Desk, list[Row], list[int]]:
+            noise_of = noisy(wall_ns, 0.03, seed=3)
+            launcher = self.timed(FakeLauncher(wall_ns=noise_of))
+            desk = screening(launcher) if basis == "stored" else Desk(launcher)
+            group = required(TWO, "threads.wall < 2 * processes[fork].wall") if basis == "contract" else TWO
+            run_s, desk.budget_s = (budget_s, 1e6) if basis == "run" else (None, budget_s)
+            against = "main" if basis in ("paired", "run") else ""
+            measurement, said = desk.measurement(group, against=against, run_s=run_s), []
+            while measurement.open:
+                left_s = measurement.resources.time.left_s
+                measurement.step(left_s, left_s)
+                said.append(len(desk.listener.warnings))
+            return desk, measurement.rows(), said
+
+        round_s = (8 * wall_ns + 700 * MS) / 1e9
+        desk, rows, said = measured({"stored": 4, "contract": 0.3}.get(basis, 2) * round_s)
+        (warning,) = desk.listener.warnings
+        assert said[0] == 1, "with the first round"
+        option = "--ftgate-time" if basis == "run" else "--ftgate-test-time"
+        asked = re.search(rf"of these 2 cells, about \d+ are needed to decide: use {option}=(\S+) or fewer", warning)
+        assert asked is not None
+        undecided = [row for row in rows if row.verdict.decision is Decision.INCONCLUSIVE]
+        assert {row.cell.nodeid for row in rows if row.shortfall} <= {row.cell.nodeid for row in undecided}
+        if basis != "stored":  # where the phase after the screen had enough rounds
+            assert all(row.shortfall for row in undecided)
+        desk, rows, _ = measured(seconds(asked[1]))
+        assert {row.verdict.decision for row in rows} <= {Decision.PASSED, Decision.NO_BASELINE}
+        assert rows[0].verdict.decision is Decision.PASSED
+        assert not desk.listener.warnings
+        assert not any(row.shortfall for row in rows)
+
+    def test_a_short_time_still_finds_what_is_obvious(self) -> None:
+        desk = Desk(self.timed(day(cells_slower(3.0, THREADS))))
+        desk.budget_s = 3.0
+        rows = run(desk.measurement(TWO, against="main"))
+        assert desk.listener.warnings
+        assert rows[THREADS].verdict.decision in (Decision.REGRESSED, Decision.SUSPECT)
+
+    def test_what_is_not_judged_needs_no_rounds(self) -> None:
+        desk = Desk(self.timed(day()))
+        desk.budget_s = 2.0
+        run(desk.measurement(TWO))
+        assert not desk.listener.warnings
+
+    def test_what_is_measured_again_says_why_it_takes_longer(self) -> None:
+        desk = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE)
+        run(desk.measurement(THREADS_ALONE))
+        assert desk.listener.reasons == ["measured again beside the baseline's commit: it missed its baseline"]
 
     def test_a_screen_that_nothing_follows_has_all_the_time(self) -> None:
         for desk, escalates in ((screening(day(cells_slower(1.12, THREADS))), False), (Desk(day()), True)):

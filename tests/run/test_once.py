@@ -81,6 +81,37 @@ def right(results):
             assert set(pids) == here, name
 
 
+TARGETS = ("--ftgate-python=3.14", "--ftgate-python=3.14t")
+
+
+def test_a_body_runs_once_and_not_once_a_target(pytester: pytest.Pytester) -> None:
+    source = f"""{NOTE}
+import pytest
+@ftgate.compare(serial, workers=1)
+@pytest.mark.parametrize("kind", [dict, list])
+def test_it(worker, kind):
+    note(kind.__name__)
+    assert kind is dict
+"""
+    example = Example(pytester, {"test_a.py": source})
+    result = example.run_fresh(*TARGETS)
+    result.assert_outcomes(passed=2, failed=2)  # what failed is run for each item, which has its own failure
+    assert {name: len(pids) for name, pids in ran(example).items()} == {"dict": 1, "list": 2}
+    here = ".".join(map(str, sys.version_info[:3]))
+    assert f"ftgate: plain run on CPython {here}, not on 3.14 and 3.14t; --ftgate uses them" in result.outlines
+    example.run_fresh(*TARGETS, "-k", "3.14t and dict", "-q").assert_outcomes(passed=1)
+    assert len(ran(example)["dict"]) == 2
+
+
+def test_a_plain_run_says_under_xdist_which_targets_it_did_not_use(pytester: pytest.Pytester) -> None:
+    sources = {"test_a.py": "@ftgate.compare(serial)\ndef test_it(worker): ...", "test_b.py": "def test_b(): ..."}
+    example = Example(pytester, sources)
+    assert "not on 3.14 and 3.14t;" in example.run_fresh(*TARGETS, "-n1").stdout.str()
+    own = "{}.{}".format(*sys.version_info)
+    for options in ((*TARGETS, "test_b.py"), (f"--ftgate-python={own}",)):
+        assert "plain run" not in example.run_fresh(*options).stdout.str()
+
+
 def test_a_body_that_drives_a_pool(pytester: pytest.Pytester) -> None:
     source = f"""
 import os

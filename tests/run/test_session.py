@@ -22,6 +22,7 @@ from fake_launcher import (
     TEST,
     At,
     FakeLauncher,
+    Quiet,
     failed,
     group_of,
     memory_of,
@@ -69,17 +70,15 @@ TWO = group_of("threads", "fork")
 LOOKUP = Targets.lookup
 
 
-class Watcher:
+class Watcher(Quiet):
     """Keeps what began, and nothing else."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.begun: list[str] = []
 
     def begin(self, title: str, cells: Sequence[str]) -> None:
         self.begun.append(f"{title}: {', '.join(cells)}")
-
-    def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None) -> None:
-        pass
 
 
 class Outcome:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from fake_launcher import CONFIG, GIL, FakeLauncher, failed, group_of
+from fake_launcher import CONFIG, GIL, FakeLauncher, Quiet, failed, group_of
 from fake_launcher import TEST as NODEID
 
 from pytest_ftgate.errors import FtgateError
@@ -296,11 +296,6 @@ def test_two_environments_differ_by_distributions_and_by_what_runs_at_the_start(
 
 
 # -- the check -----------------------------------------------------------------------------------------------------
-
-
-class Quiet:
-    def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None) -> None:
-        pass
 
 
 class Desk(Targets):

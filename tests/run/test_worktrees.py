@@ -269,7 +269,7 @@ def test_the_working_tree_may_be_a_worktree_itself(repo: Path, tmp_path: Path) -
 # ---- submodules, filters, hooks, identity
 
 
-def test_submodules_and_repositories_within_are_left_alone(repo: Path) -> None:
+def test_broken_submodules_and_repositories_within_are_left_alone(repo: Path) -> None:
     git(repo, "update-index", "--add", "--cacheinfo", f"160000,{git(repo, 'rev-parse', 'HEAD')},sub")
     git(repo, "commit", "--quiet", "-m", "with a submodule")
     write(repo, a="dirty\n", empty__f="f", whole__f="f", sub__f="f", **{"sub__.git": "gitdir: /nowhere"})
@@ -282,15 +282,93 @@ def test_submodules_and_repositories_within_are_left_alone(repo: Path) -> None:
     assert not list((found.changed.project / "sub").iterdir())
 
 
-def test_another_commit_in_a_submodule_is_no_change(repo: Path) -> None:
-    (repo / "sub").mkdir()
-    git(repo / "sub", "init", "--quiet")
-    commit(repo / "sub")
+@pytest.fixture
+def nested(repo: Path, tmp_path: Path) -> Path:
+    """A third commit with a submodule `lib`, which has one of its own, `deep`; the fourth moves `lib` by a commit."""
+    for name in ("deep", "lib"):
+        (tmp_path / name).mkdir()
+        git(tmp_path / name, "init", "--quiet")
+        write(tmp_path / name, **{name: "one\n"})
+        commit(tmp_path / name)
+    git(tmp_path / "lib", "submodule", "--quiet", "add", "../deep", "deep")
+    commit(tmp_path / "lib")
+    git(repo, "submodule", "--quiet", "add", str(tmp_path / "lib"), "lib")
+    git(repo, "submodule", "--quiet", "update", "--init", "--recursive")
     commit(repo)
-    commit(repo / "sub")
-    assert "sub" in git(repo, "status", "--porcelain")
-    with pytest.raises(NothingToCompare):
-        against(repo)
+    write(repo / "lib", lib="two\n")
+    commit(repo / "lib")
+    commit(repo)
+    return repo
+
+
+OF_SUBMODULES = ("lib/lib", "lib/deep/deep")
+
+
+def in_submodules(side: Checkout) -> list[str]:
+    return [(side.project / name).read_text() for name in OF_SUBMODULES]
+
+
+def test_submodules_are_checked_out_at_the_commit_of_each_side(nested: Path, tmp_path: Path) -> None:
+    for gone in ("lib", "deep"):
+        shutil.rmtree(tmp_path / gone)  # all objects are here
+    before = state(nested), (nested / ".git" / "config").read_text()
+    found = against(nested, "HEAD~1")
+    assert in_submodules(found.reference) == ["one\n", "one\n"]
+    assert in_submodules(found.changed) == ["two\n", "one\n"]
+    (found.reference.project / "lib" / "lib").write_text("edited\n")
+    (found.reference.project / "lib" / "deep" / "deep").write_text("edited\n")
+    inodes = (found.changed.project / "lib").stat().st_ino
+    assert in_submodules(against(nested, "HEAD~1").reference) == ["one\n", "one\n"]
+    assert (found.changed.project / "lib").stat().st_ino == inodes
+    assert (state(nested), (nested / ".git" / "config").read_text()) == before
+    assert not (nested / ".git" / "modules" / "lib" / "worktrees").exists()
+    worktrees.prune(Repository(nested), nested / ".ftgate", keep=0, in_use_s=-1)
+    assert not found.reference.project.exists()
+
+
+def test_what_is_edited_in_a_submodule_is_measured(nested: Path) -> None:
+    write(nested / "lib" / "deep", deep="edited\n", new="new\n")
+    before = state(nested), state_of_submodule(nested / "lib" / "deep")
+    changed = against(nested).changed
+    assert changed.label == "working tree (uncommitted changes)"
+    assert in_submodules(changed) == ["two\n", "edited\n"]
+    assert (changed.project / "lib" / "deep" / "new").read_text() == "new\n"
+    assert (state(nested), state_of_submodule(nested / "lib" / "deep")) == before
+    assert against(nested).changed == changed
+    git(nested / "lib" / "deep", "checkout", "--quiet", ".")
+    (nested / "lib" / "deep" / "new").unlink()
+    git(nested / "lib", "checkout", "--quiet", "HEAD~1")
+    assert in_submodules(against(nested).changed) == ["one\n", "one\n"]
+
+
+def state_of_submodule(folder: Path) -> str:
+    return git(folder, "--no-optional-locks", "status", "--porcelain") + git(folder, "for-each-ref")
+
+
+def test_a_submodule_that_is_not_checked_out_stays_empty_on_both_sides(nested: Path) -> None:
+    git(nested, "submodule", "--quiet", "deinit", "--force", "lib")
+    shutil.rmtree(nested / ".git" / "modules")
+    found = against(nested, "HEAD~1")
+    assert [list((side.project / "lib").iterdir()) for side in (found.reference, found.changed)] == [[], []]
+
+
+def test_a_commit_of_a_submodule_that_is_not_here_is_fetched_by_gits_rules(
+    nested: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "lib", lib="three\n")
+    far = commit(tmp_path / "lib")
+    git(nested, "update-index", "--cacheinfo", f"160000,{far},lib")
+    git(nested, "commit", "--quiet", "-m", "further")
+    missing = rf"submodule lib has no commit {far[:10]} here.*transport 'file' not allowed"
+    with pytest.raises(AgainstError, match=missing):
+        against(nested, "HEAD")
+    for name, value in {"COUNT": "1", "KEY_0": "protocol.file.allow", "VALUE_0": "always"}.items():
+        monkeypatch.setenv(f"GIT_CONFIG_{name}", value)
+    assert in_submodules(against(nested, "HEAD").reference) == ["three\n", "one\n"]
+    shutil.rmtree(tmp_path / "lib")
+    shutil.rmtree(nested / ".ftgate")
+    with pytest.raises(AgainstError, match=r"git submodule update --init --recursive"):
+        against(nested, "HEAD")
 
 
 def test_hooks_are_not_run(repo: Path) -> None:
@@ -409,7 +487,7 @@ def test_an_unknown_revision_names_close_ones_or_says_what_is_taken(repo: Path) 
         against(repo, "feature-y")
     for wrong in ("", "-rf", "--all", "zzzzzz", "HEAD:a", "0" * 40, "HEAD~99", "a"):
         with pytest.raises(
-            AgainstError, match="takes a branch, a tag, a commit, merge-base, dist:NAME==VERSION or python:TARGET"
+            AgainstError, match=r"takes a branch, .*dist:NAME==VERSION, dist:PATH\.whl or python:TARGET"
         ):
             against(repo, wrong)
 
@@ -651,6 +729,26 @@ def test_the_version_asked_for_takes_the_place_of_what_a_test_requires(
     assert installs.described(found.reference, requires) == label
     assert installs.steps_of((usual,), tmp_path, found.changed, asked) == ((*usual, *requires),)
     assert installs.described(found.changed, requires) == "as installed"
+
+
+def test_a_wheel_takes_the_place_of_the_project(tmp_path: Path) -> None:
+    write(tmp_path, **{"pyproject.toml": "[project]\nname = 'My.Package'\n"})
+    for build in ("cp314-cp314", "cp314-cp314t"):
+        write(tmp_path, **{f"old__my_package-1.0-{build}-linux_x86_64.whl": ""})
+    pattern = "dist:old/my_package-*.whl"
+    found = worktrees.pair(tmp_path, pattern, tmp_path / ".ftgate")
+    wheel = f"{tmp_path}/old/my_package-*.whl"
+    assert (found.reference.label, found.reference.install) == (pattern.removeprefix("dist:"), (wheel,))
+    assert (found.changed.label, found.changed.install) == ("as installed", ())
+    install = (("build",), ("--no-build-isolation", "-e", ".[fast]"), ("$", "make"))
+    replaced = (("build",), ("--no-build-isolation",), ("$", "make"), (f"{wheel}[fast]",))
+    assert installs.steps_of(install, tmp_path, found.reference) == replaced
+    assert installs.steps_of((("dist/my_package-2.0-py3-none-any.whl",),), tmp_path, found.reference) == ((wheel,),)
+    assert installs.steps_of(install, tmp_path, found.changed) == install
+    release = worktrees.pair(tmp_path, "dist:my-package==1.0", tmp_path / ".ftgate").reference
+    assert installs.steps_of((("-e", "."),), tmp_path, release) == (("my-package==1.0",),)
+    with pytest.raises(AgainstError, match=r"dist:new/x\.whl: .*new/x\.whl is no wheel"):
+        worktrees.pair(tmp_path, "dist:new/x.whl", tmp_path / ".ftgate")
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_the_version_is_that_of_the_pytest_that_is_installed(stub: Any, monkeypa
     monkeypatch.setitem(sys.modules, "_pytest._version", None)
     oldest = next(each for each in map(Requirement, requires("pytest-ftgate") or ()) if each.name == "pytest")
     assert oldest.specifier.contains(stub.__version__)
-    assert str(oldest.specifier) == f">={stub.version_tuple[0]}"
+    assert str(oldest.specifier) == f">={stub.version_tuple[0]}.{stub.version_tuple[1]}"
     assert not hasattr(stub, "__path__")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import time
@@ -289,7 +288,12 @@ def test_the_target_sees_a_stub_of_pytest(bench: Bench) -> None:
 
 @pytest.mark.parametrize(
     ("executor", "own"),
-    [(SERIAL, ["serial"]), (THREADS, ["pipes", "threads"]), (FORK, ["pipes", "processes"]), (TASKS, ["tasks"])],
+    [
+        (SERIAL, ["main_thread", "serial"]),
+        (THREADS, ["pipes", "threads"]),
+        (FORK, ["pipes", "processes"]),
+        (TASKS, ["main_thread", "tasks"]),
+    ],
     ids=lambda value: value.label if isinstance(value, Executor) else "",
 )
 def test_a_cell_loads_its_own_executor_only(bench: Bench, executor: Executor, own: list[str]) -> None:
@@ -663,8 +667,7 @@ def test_a_launch_ends_when_its_controller_is_gone(bench: Bench) -> None:
     handle.ready()
     handle.iteration(COLD)
     there = processes.marked(handle.mark)
-    os.close(handle.channel.writer)
-    handle.channel.writer = os.open(os.devnull, os.O_WRONLY)
+    handle.channel.writer.close()
     gone, alive = psutil.wait_procs(there, timeout=10)
     assert len(gone) == 3
     assert not alive

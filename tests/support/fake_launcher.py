@@ -109,6 +109,25 @@ def memory_of(uss_bytes: int | None, samples: int = 3) -> tuple[MemoryPoint, ...
     )
 
 
+class Quiet:
+    """A listener that forgets what it is told, but for warnings."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+        self.reasons: list[str] = []
+
+    def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None) -> None:
+        """Forget it."""
+
+    def expect_more(self, why: str) -> None:
+        """Keep why the estimate grows."""
+        self.reasons.append(why)
+
+    def warn(self, text: str) -> None:
+        """Keep it."""
+        self.warnings.append(text)
+
+
 class FakeLauncher:
     """Starts scripted launches and keeps everything that happened in `events`; replace a callable to script it."""
 

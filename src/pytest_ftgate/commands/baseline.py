@@ -17,7 +17,7 @@ from ..judge.recorded import stored_values
 from ..model import Decision, Report, Row
 from ..report import json
 from ..report.baselines import render_diff, render_list, render_prune, render_test, update_lines
-from ..store.folder import Store
+from ..store.folder import Store, default_folder
 from ..store.names import named
 from ..store.unused import prunable, prune
 from ..store.update import Update, apply_updates, differences, update_plan
@@ -56,7 +56,7 @@ def _action(
 ) -> argparse.ArgumentParser:
     parser = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     parser.add_argument("--rootdir", type=Path, metavar="DIR", help="the project (default: found from here upwards)")
-    parser.add_argument("--baselines", type=Path, metavar="DIR", help=f"default: {BASELINES} under the rootdir")
+    parser.add_argument("--baselines", type=Path, metavar="DIR", help="default: as in a run")
     parser.set_defaults(run=run)
     return parser
 
@@ -165,7 +165,7 @@ def _store(args: argparse.Namespace) -> Store:
     root = _rootdir(args)
     option = by_name("baselines")
     given = None if args.baselines is None else str(args.baselines.absolute())
-    folder = root / resolve(option, given, os.environ, _ini(root, option.dest))
+    folder = root / (resolve(option, given, os.environ, _ini(root, option.dest)) or default_folder(root))
     if given is not None and not folder.is_dir():
         raise FtgateError(f"--baselines {args.baselines}: no such folder")
     return Store(folder, lock_path=root / LOCK)

@@ -1,4 +1,4 @@
-"""`ftgate init`: a first workload, the ini lines and a CI workflow, made for the project that it finds."""
+"""`ftgate init`: a first workload and a CI workflow, made for the project that it finds."""
 
 from __future__ import annotations
 
@@ -8,37 +8,55 @@ import json
 import os
 import re
 import shlex
-import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from ..errors import FtgateError
 from ..model import Struct
 from ..model.targets import is_path, parse_target
-from ..pythons import InterpreterNotFound, default_pair, find_interpreter
-from . import inifile
-from .project import REQUIREMENTS, Project, ci_of, has_workload, look, name_for
+from ..pythons import InterpreterNotFound, Step, default_pair, find_interpreter, is_command, spelled
+from .project import Project, ci_of, has_workload, look, name_for
 from .templates import fill
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 CI: Final = ("github", "gitlab", "none")
+TRIGGERS: Final = ("push", "label")
+OLDEST_HOST: Final = (3, 11)
+"""The oldest Python that this plugin can be installed for."""
 WORKLOAD: Final = "test_concurrency.py"
 GITHUB: Final = Path(".github") / "workflows" / "ftgate.yml"
 GITLAB: Final = Path(".gitlab-ci.yml")
 GITLAB_PART: Final = Path(".gitlab") / "ftgate.yml"
+GITHUB_LABEL: Final = (
+    "  pull_request:\n    types: [opened, reopened, synchronize, labeled]\n",
+    (
+        "    # For pull requests with the label ftgate: when it is added, and at each push from then on.\n"
+        "    if: >-\n"
+        "      github.event.label.name == 'ftgate'\n"
+        "      || github.event.action != 'labeled' && contains(github.event.pull_request.labels.*.name, 'ftgate')\n"
+    ),
+)
+"""The events of the workflow, and the condition of its job."""
+GITLAB_PUSH: Final = (
+    '    - if: $CI_PIPELINE_SOURCE == "merge_request_event"\n    - if: $CI_COMMIT_BRANCH == $CI_DEFAULT_BRANCH\n'
+)
+GITLAB_LABEL: Final = (
+    "    # For merge requests with the label ftgate, at each push: GitLab starts nothing when a label is added.\n"
+    '    - if: $CI_PIPELINE_SOURCE == "merge_request_event" && $CI_MERGE_REQUEST_LABELS =~ /(^|,)ftgate(,|$)/\n'
+)
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """A file to write; `before` is None for a new one, `what` says what is added to an existing one."""
+    """A file to write."""
 
     path: Path
-    after: str
-    before: str | None = None
-    what: str = ""
+    text: str
 
 
 class Steps(Struct, frozen=True, kw_only=True):
@@ -53,12 +71,18 @@ def register(subparsers: Subparsers) -> None:
     """Add `ftgate init` to the command line."""
     parser = subparsers.add_parser(
         "init",
-        help="write a first workload, the ini lines and a CI workflow",
-        description="Look at the project, then write a first workload file, the lines of its pytest configuration and "
-        "a CI workflow. Existing files stay as they are; the configuration only gets new lines.",
+        help="write a first workload and a CI workflow",
+        description="Look at the project, then write a first workload file and a CI workflow. Existing files stay as "
+        "they are.",
     )
     parser.add_argument("path", nargs="?", type=Path, default=Path(), metavar="PATH", help="the project (default: .)")
     parser.add_argument("--ci", choices=CI, help="which workflow to write (default: what the repository uses)")
+    parser.add_argument(
+        "--trigger",
+        choices=TRIGGERS,
+        default=TRIGGERS[0],
+        help="when the workflow runs: for each push (the default), or for pull requests with the label ftgate",
+    )
     parser.add_argument("--dry-run", action="store_true", help="show what would be written, as a diff")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.set_defaults(run=run)
@@ -71,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
         raise FtgateError(f"{args.path}: no such folder; give the folder of the project")
     project = look(folder)
     ci = args.ci or ci_of(project.git) or _asked_ci(project, ask=not args.yes and sys.stdin.isatty())
-    steps = plan(project, ci)
+    steps = plan(project, ci, args.trigger)
     if args.dry_run:
         print("".join(diff(change, project.root) for change in steps.changes), end="", flush=True)
         _print_rest(steps, sys.stderr)  # what is printed is a patch
@@ -79,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
     missing = _print_facts(project)
     for change in steps.changes:
         write(change)
-        print(f"{'wrote' if change.before is None else 'changed':<9} {_shown(change.path)}{change.what}")
+        print(f"{'wrote':<9} {_shown(change.path)}")
     _print_rest(steps, sys.stdout)
     print("\nnext:\n" + "\n".join(f"  {line}" for line in next_commands(project, missing)))
     return 0
@@ -88,40 +112,65 @@ def run(args: argparse.Namespace) -> int:
 # -- what is to be written -----------------------------------------------------------------------------------------
 
 
-def plan(project: Project, ci: str) -> Steps:
+def plan(project: Project, ci: str, trigger: str = TRIGGERS[0]) -> Steps:
     """Everything that will be written or left; nothing is written yet. Raises FtgateError."""
     changes: list[Change] = []
     left: list[tuple[Path, str]] = []
     notes: list[str] = []
     _plan_workload(project, changes, left)
-    _plan_ini(project, changes, left)
     if ci == "github":
-        _plan_github(project, changes, left)
+        _plan_github(project, trigger, changes, left)
     elif ci == "gitlab":
-        _plan_gitlab(project, changes, left, notes)
+        _plan_gitlab(project, trigger, changes, left, notes)
     else:
         why = "this is not a git repository" if project.git is None else "none was asked for"
         notes.append(f"no CI workflow: {why} (--ci github or --ci gitlab writes one)")
-    if not project.declares_us:
-        how = "uv add --dev pytest-ftgate" if project.locked else "add it next to pytest"
-        notes.append(f"pytest-ftgate is not among the dependencies of the tests: {how}")
+    notes += _notes(project)
     return Steps(changes=tuple(changes), left=tuple(left), notes=tuple(notes))
+
+
+def _notes(project: Project) -> Iterator[str]:
+    """What the user has to do or to know, of which nothing is written."""
+    if not project.needs.declares_us:
+        wanted = requirement(project)
+        how = f"uv add --dev {shlex.quote(wanted)}" if project.locked else f"add it next to pytest: {wanted}"
+        yield f"pytest-ftgate is not among the dependencies of the tests: {how}"
+    if ";" in requirement(project):
+        yield "where pytest-ftgate cannot be installed (Python below 3.11, PyPy), its tests are skipped"
+    if project.strict:
+        yield (
+            f"{project.strict}: an ini key of ours, such as ftgate_test_time, is an error in each run without the "
+            "plugin; say the same by a decorator, an option or the environment (FTGATE_TEST_TIME)"
+        )
+    if not project.allowed:
+        yield (
+            f"requires-python {project.requires_python} rules out every version that can be measured: the project "
+            "cannot be installed for them"
+        )
+
+
+def requirement(project: Project) -> str:
+    """This plugin as a dependency of the project, with a marker where some of its jobs cannot install it."""
+    markers = []
+    version = ".".join(map(str, OLDEST_HOST))
+    if _allows_older(project.requires_python):
+        markers.append(f'python_version >= "{version}"')
+    if project.pypy:
+        markers.append('platform_python_implementation == "CPython"')
+    return "; ".join(["pytest-ftgate", *([" and ".join(markers)] if markers else [])])
+
+
+def _allows_older(requires_python: str) -> bool:
+    try:
+        allowed = SpecifierSet(requires_python)
+    except InvalidSpecifier:
+        return False
+    return bool(requires_python) and any(allowed.contains(f"3.{minor}.30") for minor in range(OLDEST_HOST[1]))
 
 
 def workload_path(project: Project) -> Path:
     """The existing workload, else the path of the first one."""
     return has_workload(project) or project.tests / name_for(project.files, WORKLOAD, prefixes=False)
-
-
-def ini_keys(project: Project) -> inifile.Keys:
-    """The ini keys that this project needs and does not have."""
-    keys: dict[str, str | tuple[str, ...]] = {"ftgate_python": project.targets}
-    if project.install is not None:
-        step = shlex.join(project.install)  # a line of its own, which TOML has in a list
-        keys["ftgate_install"] = step if project.ini.path.suffix != ".toml" else (step,) if step else ()
-    if project.baselines:
-        keys["ftgate_baselines"] = project.baselines
-    return {key: value for key, value in keys.items() if key not in project.ini.values}
 
 
 def _plan_workload(project: Project, changes: list[Change], left: list[tuple[Path, str]]) -> None:
@@ -134,21 +183,12 @@ def _plan_workload(project: Project, changes: list[Change], left: list[tuple[Pat
         project=project.name or project.root.name,
         package=project.name.replace("-", "_").replace(".", "_").lower() or "my_module",
         function=name_for(project.functions, "test_checksum", prefixes=True),
+        pythons="" if "ftgate_python" in project.ini else f", pythons={json.dumps(project.targets)}",
     )
-    changes.append(Change(path=path, after=text))
+    changes.append(Change(path=path, text=text))
 
 
-def _plan_ini(project: Project, changes: list[Change], left: list[tuple[Path, str]]) -> None:
-    keys, ini = ini_keys(project), project.ini
-    if not keys:
-        left.append((ini.path, "the ini keys already exist"))
-        return
-    before = ini.text if ini.path.is_file() else None
-    what = f" [{ini.section}]: {', '.join(keys)}"
-    changes.append(Change(path=ini.path, after=inifile.with_keys(ini, keys), before=before, what=what))
-
-
-def _plan_github(project: Project, changes: list[Change], left: list[tuple[Path, str]]) -> None:
+def _plan_github(project: Project, trigger: str, changes: list[Change], left: list[tuple[Path, str]]) -> None:
     path = _top(project) / GITHUB
     names = [path, *(sorted(path.parent.glob("*.y*ml")) if path.parent.is_dir() else [])]
     there = next((name for name in names if name.is_file() and _measures(name, always=name == path)), None)
@@ -156,19 +196,28 @@ def _plan_github(project: Project, changes: list[Change], left: list[tuple[Path,
         left.append((there, "it already exists"))
         return
     below, (install, run) = _below(project), ci_commands(project)
-    folder = f"    defaults:\n      run:\n        working-directory: {below}\n" if below else ""
+    branch = json.dumps("main" if project.git is None else project.git.branch)
+    on, condition = f"  pull_request:\n  push:\n    branches: [{branch}]\n", ""
+    if trigger == "label":
+        on, condition = GITHUB_LABEL
     text = fill(
         "github.txt",
-        branch=json.dumps("main" if project.git is None else project.git.branch),
-        folder=folder,
+        on=on,
+        condition=condition,
+        folder=f"    defaults:\n      run:\n        working-directory: {below}\n" if below else "",
+        key="-".join(_versions(project)),
         pythons=" ".join(_versions(project)),
-        install="".join(f"      - run: {line}\n" for line in install),
+        install="".join(f"      - run: {_scalar(line)}\n" for line in install),
         run=run,
+        options="".join(f" {option}" for option in project.options),
+        below=f"{below}/" if below else "",
     )
-    changes.append(Change(path=path, after=text))
+    changes.append(Change(path=path, text=text))
 
 
-def _plan_gitlab(project: Project, changes: list[Change], left: list[tuple[Path, str]], notes: list[str]) -> None:
+def _plan_gitlab(
+    project: Project, trigger: str, changes: list[Change], left: list[tuple[Path, str]], notes: list[str]
+) -> None:
     """If a file for GitLab exists, the job goes into its own file, which the first must include."""
     path, part = _top(project) / GITLAB, _top(project) / GITLAB_PART
     if path.is_file() and _measures(path):
@@ -188,12 +237,16 @@ def _plan_gitlab(project: Project, changes: list[Change], left: list[tuple[Path,
     text = fill(
         "gitlab.txt",
         python=_host(project),
+        rules=GITLAB_LABEL if trigger == "label" else GITLAB_PUSH,
+        key="-".join(_versions(project)),
         folder=f"    - cd {below}\n" if below else "",
         pythons=" ".join(_versions(project)),
-        install="".join(f"    - {line}\n" for line in install),
+        install="".join(f"    - {_scalar(line)}\n" for line in install),
         run=run,
+        options="".join(f" {option}" for option in project.options),
+        below=f"{below}/" if below else "",
     )
-    changes.append(Change(path=target, after=text))
+    changes.append(Change(path=target, text=text))
 
 
 def ci_commands(project: Project) -> tuple[tuple[str, ...], str]:
@@ -201,23 +254,38 @@ def ci_commands(project: Project) -> tuple[tuple[str, ...], str]:
 
     Without one none is made: a new file would make the tree differ from the commit that is judged.
     """
-    python = _host(project)
+    python, needs = _host(project), project.needs
+    ours = () if needs.declares_us else ("pytest-ftgate",)
     if project.locked:
         words = ["uv run --frozen --python", python]
-        words += [] if project.declares_us else ["--with pytest-ftgate"]
-        words += [f"--extra {name}" for name in project.extras]
-        words += [f"--group {name}" for name in project.groups if name != "dev"]
+        words += ["--no-editable"] if (".",) in project.install else []
+        words += [f"--with {name}" for name in (*ours, *needs.plugins)]
+        words += [f"--extra {name}" for name in needs.extras]
+        words += [f"--group {name}" for name in needs.groups if name != "dev"]
         return (), " ".join(words)
-    wanted = ["pytest-ftgate"]
-    if project.packaged:
-        extras = f"[{','.join(project.extras)}]" if project.extras else ""
-        wanted.append(f'-e ".{extras}"')
-    elif project.install:
-        wanted.append(shlex.join(project.install))
-    elif (project.root / REQUIREMENTS).is_file():
-        wanted.append(f"-r {REQUIREMENTS}")
-    wanted += [f"--group {name}" for name in project.groups]
-    return (f"uv venv --python {python}", f"uv pip install {' '.join(wanted)}"), "uv run --no-sync"
+    extras = f"[{','.join(needs.extras)}]" if needs.extras else ""
+    steps = [*project.install]
+    last = steps.pop() if steps and not is_command(steps[-1]) else ()
+    groups = [word for name in needs.groups for word in ("--group", name)]
+    lines = [
+        f"uv venv --python {python}",
+        *(_step(step, extras) for step in steps),
+        _step((*ours, *last, *needs.arguments, *needs.plugins, *groups), extras),
+    ]
+    return tuple(lines), "uv run --no-sync"
+
+
+def _step(step: Step, extras: str) -> str:
+    """The command line of a step of `ftgate_install`, with the project's extras."""
+    if is_command(step):
+        return f"uv run --no-sync sh -c {shlex.quote(step[1])}"
+    words = (f"{word}{extras}" if word == "." else word for word in step)
+    return " ".join(["uv pip install", *(w if re.fullmatch(r"[\w./=*-]+", w) else json.dumps(w) for w in words)])
+
+
+def _scalar(line: str) -> str:
+    """A command line as a scalar of YAML, quoted where it would be read as something else."""
+    return json.dumps(line) if re.search(r": |:$| #", line) else line
 
 
 def _versions(project: Project) -> list[str]:
@@ -265,13 +333,10 @@ def _asked_ci(project: Project, *, ask: bool) -> str:
 
 
 def diff(change: Change, root: Path) -> str:
-    """A unified diff of one file, as git would show it."""
+    """A unified diff of a new file, as git would show it."""
     name = Path(os.path.relpath(change.path, root)).as_posix()
-    before = (change.before or "").splitlines(keepends=True)
-    old = "/dev/null" if change.before is None else f"a/{name}"
-    lines = difflib.unified_diff(before, change.after.splitlines(keepends=True), old, f"b/{name}")
-    ended = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
-    return "".join(ended)
+    lines = difflib.unified_diff([], change.text.splitlines(keepends=True), "/dev/null", f"b/{name}")
+    return "".join(lines)
 
 
 def write(change: Change) -> None:
@@ -282,10 +347,8 @@ def write(change: Change) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with unfinished.open("xb") as file:
-                file.write(change.after.encode())
-            if change.before is not None:
-                shutil.copymode(path, unfinished)
-            elif path.exists():
+                file.write(change.text.encode())
+            if path.exists():
                 raise FtgateError(f"{change.path} was written by another process meanwhile; run ftgate init again")
             unfinished.replace(path)
         finally:
@@ -303,13 +366,9 @@ def _print_facts(project: Project) -> list[str]:
         except InterpreterNotFound:
             missing.append(spec)
             found.append(f"{spec} (not installed)")
-    installed = "installed for each as -e ." if project.packaged else "not a package: nothing of it is installed"
-    if project.install is not None:
-        installed = f"installed for each: {shlex.join(project.install) or 'nothing'}"
+    installed = f"installed for each: {'; '.join(map(spelled, project.install)) or 'nothing'}"
     asked = f", requires-python {project.requires_python}" if project.requires_python else ""
     print(f"{'project':<9} {project.name or project.root.name} in {project.root}{asked}; {installed}")
-    if project.packaged and project.install == ():
-        print(f"{'':<9} requires-python rules out every version that can be measured: it cannot be installed")
     print(f"{'measured':<9} {', '.join(found)}{f': {project.why}' if project.why else ''}")
     if project.git is not None:
         print(f"{'git':<9} changes go to {project.git.branch}")
@@ -325,7 +384,7 @@ def _print_rest(steps: Steps, stream: TextIO) -> None:
 
 def next_commands(project: Project, missing: Sequence[str]) -> list[str]:
     """The two commands to run next, from the current folder."""
-    prefix = "uv run " if project.locked and project.declares_us else ""
+    prefix = "uv run " if project.locked and project.needs.declares_us else ""
     path = shlex.quote(_shown(workload_path(project)))
     measure = f"{prefix}pytest --ftgate {path}"
     if missing:

@@ -9,17 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from ..declare.option_types import install_step
+from ..errors import FtgateError
 from ..model import Struct
-from ..pythons import default_install, default_pair
+from ..pythons import Steps, default_install, default_pair, required_python
 from ..run.git import AgainstError, Repository
-from . import inifile
-from .inifile import IniFile
+from . import inifile, requirements
+from .requirements import Needs
 
 MARKS: Final = ("pyproject.toml", "setup.py", "setup.cfg", "tox.ini", "pytest.ini", "pytest.toml")
-REQUIREMENTS: Final = "requirements.txt"
 FILES: Final = ("test_*.py", "*_test.py")
 """What pytest collects where nothing is said."""
-TEST_NAMES: Final = ("test", "tests", "testing", "dev")
 _BENCHMARKS: Final = re.compile(r"bench|perf|concurren", re.IGNORECASE)
 _TESTS: Final = re.compile(r"test", re.IGNORECASE)
 
@@ -35,56 +35,59 @@ class Git(Struct, frozen=True, kw_only=True):
 class Project(Struct, frozen=True, kw_only=True):
     """A project as it is. Folders are absolute; `tests` is where its first workload goes, and may not be there yet.
 
-    `name` is the distribution's, "" where there is none; `targets` are those of the configuration, else both builds of
-    the newest version here that `requires-python` allows, for the reason `why`; `install` what `ftgate_install` should
-    say, None where its default will do; `extras` and `groups` are the dependencies of its tests; `declares_us` is
-    whether pytest-ftgate is among its dependencies.
+    `ini` are the keys of its pytest configuration. `name` is the distribution's, "" where there is none; `targets` are
+    those of the configuration, else both builds of the newest version here that `requires-python` allows, for the
+    reason `why`, and `allowed` is whether there is one; `install` is what is installed for each target. `options`
+    switch off what its `addopts` switch on and a measuring run has no use for; `strict` names the setting that makes
+    an error of an unknown key or a warning, "" for none.
     """
 
     root: Path
-    ini: IniFile
+    ini: Mapping[str, Any]
     git: Git | None
     name: str
     requires_python: str
     targets: tuple[str, ...]
     why: str
-    install: tuple[str, ...] | None
+    allowed: bool
+    install: Steps
     tests: Path
     files: tuple[str, ...]
     functions: tuple[str, ...]
-    baselines: str = ""
-    packaged: bool = False
+    needs: Needs
+    options: tuple[str, ...] = ()
+    strict: str = ""
     locked: bool = False
-    extras: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-    declares_us: bool = False
+    pypy: bool = False
 
 
 def look(folder: Path) -> Project:
     """Everything about the project that `folder` is in. Raises FtgateError for a file that cannot be read."""
     git = _git(folder)
     root, ini = _root(folder, None if git is None else git.top)
-    tables = _pyproject(root)
-    project = tables.get("project", {})
-    named = tuple(inifile.words(ini.values.get("ftgate_python")))
-    usual = default_pair(str(project.get("requires-python", "")))
-    tests = tests_folder(root, inifile.words(ini.values.get("testpaths")))
+    tables, older = inifile.parse(root / "pyproject.toml"), inifile.parse(root / "setup.cfg")
+    named = tuple(inifile.words(ini.get("ftgate_python")))
+    requires_python = required_python(root)
+    usual = default_pair(requires_python)
+    tests = tests_folder(root, inifile.words(ini.get("testpaths")))
     return Project(
         root=root,
         ini=ini,
         git=git,
-        name=str(project.get("name", "")),
-        requires_python=str(project.get("requires-python", "")),
+        name=str(tables.get("project", {}).get("name") or older.get("metadata", {}).get("name", "")),
+        requires_python=requires_python,
         targets=named or usual.targets,
         why="" if named else usual.why,
-        install=_install(root, tables, usual.allowed),
+        allowed=bool(named) or usual.allowed,
+        install=_install(root, ini),
         tests=tests,
-        files=tuple(name.rpartition("/")[2] for name in inifile.words(ini.values.get("python_files"))) or FILES,
-        functions=tuple(inifile.words(ini.values.get("python_functions")) or ("test",)),
-        baselines=f"{tests.relative_to(root).as_posix()}/baselines" if _discovers_packages(root, tables) else "",
-        packaged=_installs(root, tables),
+        files=tuple(name.rpartition("/")[2] for name in inifile.words(ini.get("python_files"))) or FILES,
+        functions=tuple(inifile.words(ini.get("python_functions")) or ("test",)),
+        needs=requirements.needs(root, tables, older, ini),
+        options=_options(ini),
+        strict=_strict(ini),
         locked=(root / "uv.lock").is_file(),
-        **_dependencies(tables),
+        pypy=_names_pypy(root, git),
     )
 
 
@@ -116,7 +119,7 @@ def name_for(patterns: Sequence[str], wanted: str, *, prefixes: bool) -> str:
 
 def has_workload(project: Project) -> Path | None:
     """A test file of the project's that already uses the plugin."""
-    places = _folders(project.root, inifile.words(project.ini.values.get("testpaths")))
+    places = _folders(project.root, inifile.words(project.ini.get("testpaths")))
     for place in dict.fromkeys((project.tests, *places)):
         for folder, names, files in os.walk(place):
             names[:] = sorted(name for name in names if not _is_foreign(Path(folder, name)))
@@ -142,18 +145,15 @@ def ci_of(git: Git | None) -> str:
     return next((name for name in ("github", "gitlab") if name in git.url.lower()), "")
 
 
-def _root(folder: Path, top: Path | None) -> tuple[Path, IniFile]:
-    """The rootdir of pytest where it is configured; else the nearest folder with a project file, or git's top."""
+def _root(folder: Path, top: Path | None) -> tuple[Path, Mapping[str, Any]]:
+    """The rootdir of pytest, with its ini keys, where it is configured; else the project's folder, or git's top."""
     places = [folder, *folder.parents]
     if top is not None:
         places = places[: places.index(top) + 1]
     marked = next((place for place in places if any((place / mark).is_file() for mark in MARKS)), None)
     # Outside of a repository nothing above the project is its own.
     ini = inifile.find(folder, top or marked or folder)
-    if ini is not None:
-        return ini.path.parent, ini
-    root = marked or top or folder
-    return root, inifile.to_make(root)
+    return (marked or top or folder, {}) if ini is None else (ini.path.parent, ini.values)
 
 
 def _git(folder: Path) -> Git | None:
@@ -177,50 +177,37 @@ def _branch(repository: Repository) -> str:
     return usual or repository.git("symbolic-ref", "--quiet", "--short", "HEAD", allowed=(0, 1)).strip() or "main"
 
 
-def _pyproject(root: Path) -> dict[str, Any]:
-    path = root / "pyproject.toml"
-    return inifile.parse(path, inifile.read(path)) if path.is_file() else {}
+def _install(root: Path, ini: Mapping[str, Any]) -> Steps:
+    try:
+        return tuple(install_step(line) for line in inifile.lines(ini["ftgate_install"]) if line)
+    except KeyError:
+        return default_install(root)
+    except ValueError as error:
+        raise FtgateError(f"ini option ftgate_install: takes {error}") from None
 
 
-def _installs(root: Path, tables: Mapping[str, Any]) -> bool:
-    """Whether it is a package. One without a build system is none to uv, and setuptools may well refuse it."""
-    uv = tables.get("tool", {}).get("uv", {}).get("package") is None and (root / "uv.lock").is_file()
-    only_listed = uv and "build-system" not in tables and not (root / "setup.py").is_file()
-    return bool(default_install(root)) and not only_listed
+def _options(ini: Mapping[str, Any]) -> tuple[str, ...]:
+    """Coverage of a few tests may be below its limit; measurements of several workers wait for each other."""
+    addopts = inifile.words(ini.get("addopts"))
+    covered = any(re.match(r"--cov(=|$)", word) for word in addopts)
+    distributed = any(re.match(r"-n|--numprocesses", word) for word in addopts)
+    return (*(["--no-cov"] if covered else []), *(["-n0"] if distributed else []))
 
 
-def _install(root: Path, tables: Mapping[str, Any], allowed: bool) -> tuple[str, ...] | None:
-    """What to install where the default is not it: what the project needs, where it is no package itself."""
-    if _installs(root, tables):
-        return None if allowed else ()
-    if tables.get("project", {}).get("dependencies"):
-        return ("-r", "pyproject.toml")
-    if default_install(root):
-        return ()
-    return ("-r", REQUIREMENTS) if (root / REQUIREMENTS).is_file() else None
+def _strict(ini: Mapping[str, Any]) -> str:
+    """The setting by which an unknown ini key, or the warning of one, is an error."""
+    addopts = inifile.words(ini.get("addopts"))
+    warnings = [line for line in inifile.lines(ini.get("filterwarnings")) if re.match(r"error(::|$)", line)]
+    keys = [key for key in ("strict", "strict_config") if str(ini.get(key, "")).lower() in ("true", "1", "yes", "on")]
+    options = [word for word in addopts if word == "--strict-config" or re.match(r"(-W|--pythonwarnings=)error", word)]
+    return next(iter((*options, *keys, *(f"filterwarnings = {line}" for line in warnings))), "")
 
 
-def _discovers_packages(root: Path, tables: Mapping[str, Any]) -> bool:
-    """Whether setuptools looks for packages at the root: a folder of baselines there would be a second one to it."""
-    if (root / "src").is_dir() or not _installs(root, tables):
-        return False
-    backend = str(tables.get("build-system", {}).get("build-backend", "setuptools"))
-    told = tables.get("tool", {}).get("setuptools", {})
-    return backend.startswith("setuptools") and not {"packages", "py-modules"} & set(told)
-
-
-def _dependencies(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """The extras and groups of the tests, and whether the plugin is among them or required anyway."""
-    project, groups = tables.get("project", {}), tables.get("dependency-groups", {})
-    extras = project.get("optional-dependencies", {})
-    chosen = {
-        "extras": tuple(name for name in TEST_NAMES if name in extras),
-        "groups": tuple(name for name in TEST_NAMES if name in groups),
-    }
-    held = [project.get("dependencies", [])]
-    held += [extras[name] for name in chosen["extras"]] + [groups[name] for name in chosen["groups"]]
-    listed = [re.sub(r"[-_.]+", "-", each).lower() for some in held for each in some if isinstance(each, str)]
-    return {**chosen, "declares_us": any(re.match(r"\s*pytest-ftgate\b", each) for each in listed)}
+def _names_pypy(root: Path, git: Git | None) -> bool:
+    """Whether its CI or its metadata names PyPy, for which this plugin's requirements have no wheels."""
+    workflows = (root if git is None else git.top) / ".github" / "workflows"
+    files = [*(root / name for name in MARKS), root / "noxfile.py", *workflows.glob("*.y*ml")]
+    return any("pypy" in path.read_text(encoding="utf-8", errors="replace").lower() for path in files if path.is_file())
 
 
 def _folders(root: Path, testpaths: Sequence[str]) -> Iterator[Path]:

@@ -121,15 +121,19 @@ def report_target(text: str) -> str:
     return text
 
 
-FAILING = ("regressed", "suspect", "improved", "inconclusive", "broken", "unsupported", "no-baseline")
+BEYOND = "beyond-effect"
+"""Inconclusive at a change that is worse than the effect: see `Verdict.beyond`."""
+FAILING = ("regressed", "suspect", BEYOND, "improved", "inconclusive", "broken", "unsupported", "no-baseline")
 """The decisions that may fail a test, as they are written."""
 
 
-def decision(text: str) -> Decision:
-    """A decision that may fail a test."""
+def decision(text: str) -> Decision | str:
+    """A decision that may fail a test, or BEYOND."""
     word = text.strip().replace(" ", "-")
     if word not in FAILING:
         raise ValueError(f"{listed(FAILING)}{did_you_mean(word, FAILING)}; errors always fail")
+    if word == BEYOND:
+        return word
     from ..model import Decision
 
     return Decision(word.replace("-", " "))
@@ -166,13 +170,15 @@ _REVISION = r"(?!-)(?!.*\.\.)(?!.*//)[^\s:?*\[\\]*[^\s:?*\[\\/.]"
 
 
 def revision(text: str) -> str:
-    """A branch, tag or commit; `merge-base`; `dist:NAME==VERSION`, a version of a dependency; or `python:TARGET`."""
+    """A branch, tag or commit; `merge-base`; `dist:NAME==VERSION` or `dist:PATH.whl`; `python:TARGET`."""
     stripped = text.strip()
     if stripped.startswith(PYTHON):
         return PYTHON + target(stripped.removeprefix(PYTHON))
+    if stripped.startswith("dist:") and stripped.endswith(".whl"):
+        return stripped
     pattern = _DISTRIBUTION if stripped.startswith("dist:") else _REVISION
     if re.fullmatch(pattern, stripped) is None:
-        raise ValueError(f"a branch, tag or commit, {MERGE_BASE}, dist:NAME==VERSION or python:TARGET")
+        raise ValueError(f"a branch, tag or commit, {MERGE_BASE}, dist:NAME==VERSION, dist:PATH.whl or python:TARGET")
     return stripped
 
 

@@ -122,8 +122,9 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="fail_on",
-        help="what fails a test, comma-separated or repeated: regressed, suspect, improved, inconclusive, broken, "
-        "unsupported, no-baseline (default: regressed,suspect,broken); errors always fail",
+        help="what fails a test, comma-separated or repeated: regressed, suspect, beyond-effect (inconclusive, at a "
+        "change worse than the effect), improved, inconclusive, broken, unsupported, no-baseline (default: "
+        "regressed,suspect,broken); errors always fail",
         parse=decision,
         default=("regressed", "suspect", "broken"),
         ini="args",
@@ -134,8 +135,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="against",
         help="compare with a branch, tag or commit, interleaved with the working tree; merge-base (the default value): "
-        "the commit where this branch began; dist:NAME==VERSION: another version of a dependency; python:TARGET: "
-        "another interpreter",
+        "the commit where this branch began; dist:NAME==VERSION or dist:PATH.whl: another version of a "
+        "dependency, or of the project; python:TARGET: another interpreter",
         parse=revision,
         default=None,
         metavar="REV",
@@ -183,9 +184,10 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="baselines",
-        help="folder of the stored baselines, relative to the rootdir",
+        help="folder of the stored baselines, relative to the rootdir (default: baselines; tests/baselines where "
+        "setuptools would take that for a package)",
         parse=folder,
-        default="baselines",
+        default=None,
         metavar="DIR",
     ),
     Option(

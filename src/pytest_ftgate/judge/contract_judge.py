@@ -6,7 +6,7 @@ import msgspec
 
 from ..model import Metric, MetricVerdict, Sample, Spec, TestSamples
 from ..text import apart
-from . import decide, metrics
+from . import decide, metrics, power
 from .contracts import check, grammar, values
 from .contracts.grammar import Contract
 
@@ -26,6 +26,13 @@ class ContractJudge:
         self.alpha = alpha
         self.beta = beta
         self.rounds = rounds
+
+    def least_rounds(self) -> int:
+        """The fewest rounds that can decide on each contract that is not exact; 0 without one."""
+        levels = self.alpha, self.beta, self.rounds
+        counted = [contract for contract in self.contracts if not contract.is_gil]
+        drifts = {DRIFT if check.absolute(contract) else 0.0 for contract in counted}
+        return max((power.least_pairs(0.0, 0.0, *levels, correlation=drift) for drift in drifts), default=0)
 
     def verdicts(self, sample: Sample, samples: TestSamples, *, final: bool) -> list[tuple[Contract, MetricVerdict]]:
         """The verdict on each contract that concerns the sample's cell; with `final` no more launches will come."""

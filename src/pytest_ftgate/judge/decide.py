@@ -77,7 +77,7 @@ def compare(comparison: Comparison) -> MetricVerdict:
     With `final` there is a last look at all pairs, at the levels that are left. Only there the effect is widened, if
     noise allows no other pass; the reason then names it. What is still open is suspect if most pairs lie beyond the
     effect and the test rejects at `suspect_level` (of a single pair: if it lies beyond the limit by ALONE), else
-    inconclusive; both say what would settle it.
+    inconclusive, `beyond` where the estimate is worse than the effect; all say what would settle it.
 
     A larger gain is better: its inverse is judged, while `ratio` is new / reference of the gain itself. A share may be
     0: it passes below (1 + effect) reference + 2 floor, its effect is not widened, and `points` is new - reference
@@ -102,7 +102,13 @@ def compare(comparison: Comparison) -> MetricVerdict:
         reason = _explain(costs, look, evidence, Decision.SUSPECT)
         return _verdict(costs, look, evidence, Decision.SUSPECT, f"{reason}; {prospect.text}", prospect.more)
     reason = _explain(costs, look, evidence, Decision.INCONCLUSIVE, prospect.text)
-    return _verdict(costs, look, evidence, Decision.INCONCLUSIVE, reason, prospect.more)
+    shift, limit = evidence.shift.value, pass_limit(costs, evidence.effect)
+    beyond = costs.final and shift > limit
+    if beyond:
+        change, effect = beside_limit(costs.metric, shift, limit)
+        reason = f"the estimate {change} is worse than the effect {effect}; {reason}"
+    verdict = _verdict(costs, look, evidence, Decision.INCONCLUSIVE, reason, prospect.more)
+    return msgspec.structs.replace(verdict, beyond=beyond)
 
 
 def suspect_level(alpha: float) -> float:
@@ -214,8 +220,11 @@ def explained(metrics: Sequence[MetricVerdict]) -> list[MetricVerdict]:
 
 
 def _without_blame(judged: MetricVerdict, *, known: bool) -> MetricVerdict:
-    if judged.decision not in (Decision.REGRESSED, Decision.SUSPECT) or not row(judged.metric).explains:
+    failed = judged.decision in (Decision.REGRESSED, Decision.SUSPECT)
+    if not (failed or judged.beyond) or not row(judged.metric).explains:
         return judged
+    if not failed:
+        return msgspec.structs.replace(judged, beyond=False)
     why = "the cell's own time is not worse" if known else "no time is known to be worse"
     decision = Decision.PASSED if known else Decision.INCONCLUSIVE
     return msgspec.structs.replace(judged, decision=decision, reason=f"{judged.reason}; {why}")

@@ -32,7 +32,7 @@ from ..model import (
 )
 from ..stats import alpha_spending
 from ..store import recording, schema
-from . import comparisons, decide, metrics, per_launch, prediction, recorded, thresholds
+from . import comparisons, decide, metrics, per_launch, power, prediction, recorded, thresholds
 from .comparisons import Numbers
 from .contract_judge import ContractJudge
 from .contracts import check, grammar
@@ -103,6 +103,18 @@ class Judge:
             return EVERYTHING | held
         gating = {metrics.row(metric).need for metric in self.policy.metrics}
         return frozenset(gating | held | {"time"})
+
+    def least_rounds(self) -> int:
+        """The fewest rounds that can decide at the noise that is expected of each metric; 0 if nothing is judged."""
+        bases = {each.basis for each in self.all_compared.values() if each.judged and each.basis}
+        screened = prediction.LEAST_LAUNCHES if bases - {"paired"} else 0
+        paired = max(map(self._least_pairs, self.policy.metrics), default=0) if "paired" in bases else 0
+        return max(screened, paired, self.contracts.least_rounds())
+
+    def _least_pairs(self, metric: str) -> int:
+        effect = self._limits(metric, "paired").effect
+        levels = self.policy.alpha, self.policy.beta, self.at_most
+        return power.least_pairs(metrics.row(metric).spread, effect, *levels)
 
     def needs(self, samples: Iterable[Sample]) -> dict[str, frozenset[Need]]:
         """Node id -> the kinds of launches that a cell still needs, also for the verdicts of other cells."""
@@ -297,9 +309,7 @@ class Judge:
         return decide.compare(comparison)
 
     def _comparison(self, metric: str, numbers: Numbers, basis: Basis, sample: Sample, final: bool) -> Comparison:
-        limits = thresholds.effective(
-            metric, basis, cli=self.policy.cli, declared=self.spec.thresholds, ini=self.policy.ini
-        )
+        limits = self._limits(metric, basis)
         return Comparison(
             metric=metric,
             new=numbers.new,
@@ -315,6 +325,11 @@ class Judge:
             at_most=self.at_most,
             final=final,
             widest=limits.widest,
+        )
+
+    def _limits(self, metric: str, basis: Basis) -> thresholds.Effective:
+        return thresholds.effective(
+            metric, basis, cli=self.policy.cli, declared=self.spec.thresholds, ini=self.policy.ini
         )
 
 

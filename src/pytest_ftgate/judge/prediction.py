@@ -61,6 +61,7 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]]) -> Me
         launches=len(costs.new),
         more=more if decision is Decision.INCONCLUSIVE else None,
         allowed=allowed(costs.metric, shown_shift(costs, spread.limit(costs), middle)),
+        beyond=decision is Decision.INCONCLUSIVE and spread.own > _passing_log(costs, spread.middle),
     )
 
 

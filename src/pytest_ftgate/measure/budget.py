@@ -30,6 +30,8 @@ CHEAP_NS = 2e9
 DEAR_SHARE = 0.1
 """The share of the time that the iterations which show the spread may take."""
 LEAST_LAUNCHES = 2
+LATER_ROUNDS = 0.5, 0.8
+"""What later rounds take of the first one's time, which has what is done once: at least, and at most as a rule."""
 RESOLUTIONS_PER_VALUE = 1000
 
 
@@ -143,6 +145,8 @@ class RunBudget:
         self.iteration_ns = 0.0
         self.extra_ns = 0.0
         """What the lock and memory launches of the round under way, or of the last one, took."""
+        self.omitted_ns = 0.0
+        """What the memory launches would have taken that the last round left out for want of time."""
         self._ended_rounds_s = 0.0
         self._began_s: float | None = None
         self._end_s = limits.budget_s
@@ -150,7 +154,7 @@ class RunBudget:
     def begin_round(self) -> None:
         """Count the time from now on."""
         self._began_s = self.clock()
-        self.extra_ns = 0.0
+        self.extra_ns = self.omitted_ns = 0.0
 
     @contextlib.contextmanager
     def extra(self) -> Iterator[None]:
@@ -206,6 +210,21 @@ class RunBudget:
             return None
         return min(self.left_s, self.spent_s / self.rounds * (self.rounds_wanted - self.rounds))
 
+    def forecast(self, plan: IterationPlan, done: int, needed: int) -> tuple[int, float]:
+        """How many rounds fit, of which `done` are measured, and the seconds that `needed` ones would take.
+
+        After the first round alone the number is rather too large, and so are the seconds: more may be measured of
+        what only informs.
+        """
+        next_s = self._next_round_ns(plan) / 1e9
+        least, most = LATER_ROUNDS if self.rounds == 1 and done else (1.0, 1.0)
+        left_s = max(0.0, self.limits.budget_s - self.spent_s)
+        return done + math.floor(left_s / max(1e-9, least * next_s)), self.spent_s + (needed - done) * most * next_s
+
+    def _next_round_ns(self, plan: IterationPlan) -> float:
+        """What a round takes with the iterations that are planned now."""
+        return max(0.0, self.round_ns + self.iteration_ns * (plan.planned - plan.taken)) + self.omitted_ns
+
     def spares(self, cost_ns: float, share: float) -> bool:
         """Whether something that informs but does not decide takes at most this share of a round."""
         return cost_ns <= share * self.limits.budget_s * 1e9 / max(1, self.rounds_wanted)
@@ -232,7 +251,7 @@ class RunBudget:
         """
         if self.limits.launches is not None or not values:
             return
-        launch_ns = max(0.0, self.round_ns - self.iteration_ns * plan.planned)
+        launch_ns = max(0.0, self.round_ns - self.iteration_ns * plan.taken)
         self.rounds_wanted = launches_wanted(
             values,
             floor=self.limits.at_most if until_settled else self.limits.floor,

@@ -18,6 +18,8 @@ from typing import Protocol
 
 from ..model import EVERYTHING, Group, Need, Sample
 from ..runner.protocol import CHECKED_COLD, COLD, MEASURED
+from ..stats import rank_tests
+from ..text import percent
 from .budget import Costs, IterationPlan, Limits, RunBudget, TimeIsUp
 from .cell_run import CellRun, PreparedTarget, Reference, disagreements
 from .conditions import ConditionsMonitor
@@ -120,6 +122,11 @@ class InterleavedRun:
         if self.budget.rounds:
             self._plan_rounds()
 
+    def forecast(self, needed: int) -> tuple[int, float]:
+        """How many rounds fit into the budget, and the seconds that `needed` ones would take: see `RunBudget`."""
+        done = max(len(cell_run.launches) for cell_run in self.cell_runs)
+        return self.budget.forecast(self.iterations, done, needed)
+
     def samples(self) -> list[Sample]:
         """All cells, after a comparison of their results; of the references' if their cells differ."""
         references = [each.reference for each in self.cell_runs if each.reference is not None and each.reference.alive]
@@ -151,7 +158,7 @@ class InterleavedRun:
                 continue
             with contextlib.suppress(TimeIsUp):
                 while reference.alive and reference.begun < max(LEAST_REFERENCES, error.launch):
-                    self.context.report(reference, "reference, after an error")
+                    self.context.report(reference, "trying, after an error, the reference of")
                     with reference.attribute_errors(), self.context.ready(reference, "own") as launch:
                         self._unmeasured(launch)
 
@@ -178,7 +185,11 @@ class InterleavedRun:
         alive = [(cell_run, self._ratios(cell_run)) for cell_run in self.cell_runs if cell_run.alive]
         self._plan_iterations([ratios for cell_run, ratios in alive if "time" in cell_run.needs])
         values = [[statistics.median(map(math.log, each)) for each in ratios if each] for _, ratios in alive]
+        before = self.budget.rounds_wanted
         self.budget.plan_rounds(self.iterations, values, until_settled=self.stopping_rule is not None)
+        if self.stopping_rule is None and self.budget.rounds_wanted > before:
+            vary = math.expm1(max(map(rank_tests.gini_deviation, values)))
+            self.context.listener.expect_more(f"more rounds: the cells vary by {percent(round(vary, 2))}")
 
     def _plan_iterations(self, ratios: Sequence[Sequence[Sequence[float]]]) -> None:
         """For the rounds to come: by what the last one took, and all launches so far."""

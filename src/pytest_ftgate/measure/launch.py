@@ -21,6 +21,8 @@ from ..runner.control import BURN, EMPTY
 
 LaunchRole = Literal["own", "control", "locks", "empty"]
 """What a launch runs: the workload, the control workload, the workload with the lock probe, or nothing."""
+THREADS_FIX = 'End it in `@<test>.teardown("launch")`, or make it a daemon thread.'
+LEFT_FIX = 'End what the workload starts in `@<test>.teardown("launch")`, or in an exit handler (atexit).'
 
 
 class Request(Struct, frozen=True, kw_only=True):

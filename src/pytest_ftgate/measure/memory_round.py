@@ -45,13 +45,15 @@ class MemoryRound:
         cost_ns = sum(self.cost_ns(side, side.longest_ns) for each in needing for side in each.with_reference)
         early = budget.rounds + 1 < min(LEAST_LAUNCHES, budget.rounds_wanted)
         if early and budget.left_s < budget.round_so_far_s + cost_ns / 1e9:
+            timing_ns = budget.round_so_far_s * 1e9 - budget.iteration_ns * self.iterations.taken
+            budget.omitted_ns = cost_ns + timing_ns / 3  # they have to be started too
             return
         with contextlib.suppress(TimeIsUp):
             for cell_run in self.context.shuffled(needing):
                 self._measure_sides(cell_run)
 
     def _measure_sides(self, cell_run: CellRun) -> None:
-        self.context.report(cell_run, "memory")
+        self.context.report(cell_run, "measuring memory of")
         with self._started(cell_run) as launches:
             for act in (self._ready, self._hold, self._close, self._finish):
                 for launch in launches:

@@ -29,7 +29,15 @@ class Listener(Protocol):
     """Receives the progress of a run."""
 
     def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None) -> None:
-        """One step: the cell at work, what is done to it, rounds done and wanted, seconds left."""
+        """One step: a phrase that the label of a cell or target ends, rounds done and wanted (or 0), seconds left."""
+        ...
+
+    def expect_more(self, why: str) -> None:
+        """More will be measured than was estimated, for this reason."""
+        ...
+
+    def warn(self, text: str) -> None:
+        """Something that the user should know before the report."""
         ...
 
 

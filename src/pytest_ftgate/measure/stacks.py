@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Final, NamedTuple
 
 from ..runner.stacks import TASKS
@@ -100,6 +101,15 @@ def asked(
                 label = _label(pid, thread, pids[0], file, name or comm, names)
                 stacks.append(Stack(label, _own(frames)))
     return [stack for stack in stacks if stack.frames]
+
+
+def of_frame(thread: str, frame: FrameType | None) -> Stack:
+    """The stack of a thread of this process, from its innermost frame."""
+    calls = []
+    while frame is not None:
+        calls.append(Frame(frame.f_code.co_filename, str(frame.f_lineno), frame.f_code.co_name))
+        frame = frame.f_back
+    return Stack(thread, _own(calls))
 
 
 def below(pid: int) -> list[int]:

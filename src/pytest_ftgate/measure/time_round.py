@@ -50,7 +50,7 @@ class TimeRound:
         self._first(launches)
         self._warm_up(launches)
         self._interleave(launches)
-        self._each(self._checked_last(launches), "checking results", self._check)
+        self._each(self._checked_last(launches), "checking results of", self._check)
 
     def _cut(self, launches: Sequence[RunningLaunch]) -> list[RunningLaunch]:
         """The launches that count although the time was over: of a cell all or none, with as many iterations each."""
@@ -137,12 +137,12 @@ class TimeRound:
 
     def _first(self, launches: Sequence[RunningLaunch]) -> None:
         """The cold iterations. Nobody reads that of the lock probe: where it is long, there is none."""
-        self._each(_bare(launches), "first iteration", self._cold)
+        self._each(_bare(launches), "warming up", self._cold)
         own = [launch for launch in launches if launch.role == "own" and launch.cell_run.alive]
         self.iterations.long = bool(own) and all(map(_is_long, own))
         long = {launch.cell_run for launch in launches if _is_long(launch)}
         probed = [launch for launch in launches if launch.role == "locks" and launch.cell_run not in long]
-        self._each(probed, "first iteration", self._cold)
+        self._each(probed, "warming up", self._cold)
 
     def _cold(self, launch: RunningLaunch) -> None:
         """If it is known to be long, it compares results too: nothing warms it up."""
@@ -184,7 +184,7 @@ class TimeRound:
     def _warm_up(self, launches: Sequence[RunningLaunch]) -> None:
         for number in range(max(1, self.iterations.warmups)):
             warming = [launch for launch in launches if number < self._warmups(launch)]
-            self._each(warming, "warm-up", self._check_or_warm if not number else self._warm)
+            self._each(warming, "warming up", self._check_or_warm if not number else self._warm)
         if self.iterations.loops is None and not self.iterations.window_ns:
             self.iterations.loops = self._calibrated(launches)
 
@@ -229,7 +229,7 @@ class TimeRound:
         timed = bool(_bare(launches))
         plan.taken = 0
         while plan.taken < (plan.planned if timed else probed_iterations):
-            self._each(self._order(launches, probed=plan.taken < probed_iterations), "iterations", self._measured)
+            self._each(self._order(launches, probed=plan.taken < probed_iterations), "measuring", self._measured)
             plan.taken += 1
             if not timed:
                 continue

@@ -137,10 +137,25 @@ class Conditions(Struct, frozen=True, kw_only=True):
     throttles: int | None = None
 
 
+class Shortfall(Struct, frozen=True, kw_only=True):
+    """A time that is too short for a decision: `rounds` of so many cells fit into `given_s`, of about `needed` ones.
+
+    `option` sets that time, and with `wanted_s` those rounds would fit.
+    """
+
+    rounds: int
+    needed: int
+    cells: int
+    option: str
+    given_s: float
+    wanted_s: float
+
+
 class Row(Struct, frozen=True, kw_only=True):
     """One cell of a report: its figures, its verdict, and the raw sample behind both.
 
-    `paired` is the sample that was interleaved with its reference after `sample` had missed its baseline.
+    `paired` is the sample that was interleaved with its reference after `sample` had missed its baseline. `shortfall`
+    is that of the time in which it was left open.
     """
 
     cell: Cell
@@ -150,6 +165,7 @@ class Row(Struct, frozen=True, kw_only=True):
     error: WorkloadError | None = None
     conditions: Conditions | None = None
     paired: Sample | None = None
+    shortfall: Shortfall | None = None
 
 
 class RowMessage(Struct, frozen=True, kw_only=True):

@@ -79,8 +79,8 @@ class MetricVerdict(Struct, frozen=True, kw_only=True):
 
     `ratio` is new / reference; of a share, which may be zero, it is None and `points` is new - reference. `launches` is
     the number of new launches (pairs) behind the decision, `more` how many more would settle an inconclusive one, None
-    if unknown. `allowed` is the change at which it fails, as `ratio` or `points` is. `contract` is the text of a
-    contract, of Metric.CONTRACT alone.
+    if unknown; `beyond` says that its estimate is worse than the effect. `allowed` is the change at which it fails, as
+    `ratio` or `points` is. `contract` is the text of a contract, of Metric.CONTRACT alone.
     """
 
     metric: str
@@ -95,6 +95,7 @@ class MetricVerdict(Struct, frozen=True, kw_only=True):
     detectable: float | None = None
     allowed: float | None = None
     contract: str = ""
+    beyond: bool = False
 
 
 class Expected(Struct, frozen=True, kw_only=True):
@@ -130,3 +131,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     why: str = ""
     same_code: bool = False
     expected: Expected | None = None
+
+    @property
+    def beyond(self) -> bool:
+        """Whether it is inconclusive at a change that is worse than the effect."""
+        return self.decision is Decision.INCONCLUSIVE and any(each.beyond for each in self.metrics)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
 import random
 import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -15,12 +16,14 @@ import msgspec
 import pytest
 
 from ..declare import plan
+from ..declare.option_types import BEYOND
 from ..errors import FtgateError
 from ..model import Decision, Plan, Report, Row, RowMessage, Verdict
 from ..report import headlines, json, terminal
 from ..run.config import RunConfig
 from ..run.session import Session
 from ..runner.executors.base import threads_are_greenlets
+from ..store.folder import default_folder
 from . import failures, xdist
 from .collection import CELL, default_pair
 from .options import thresholds_of, value_of
@@ -48,7 +51,7 @@ class Run:
             random.SystemRandom().randrange(2**32) if seed is None else seed,
         )
         self.id, self.seed = given or fresh
-        self.progress = Progress(_stream(config), self._mode())
+        self.progress = self._progress()
         self.session = Session(
             run_config(config, self.seed), config.rootpath, self.id, ProgressObserver(self.progress, config)
         )
@@ -69,9 +72,13 @@ class Run:
         except FtgateError as error:
             raise pytest.UsageError(str(error)) from None
 
-    def _mode(self) -> Any:
-        quiet = self.is_worker or self.config.get_verbosity() < 0
-        return mode_of(_stream(self.config), quiet=quiet)
+    def _progress(self) -> Progress:
+        """A worker of pytest-xdist has no terminal, but its stderr is the controller's."""
+        quiet, stderr = self.config.get_verbosity() < 0, sys.__stderr__
+        if self.is_worker and stderr is not None:
+            return Progress(stderr, "quiet" if quiet else "warnings")
+        stream = _stream(self.config)
+        return Progress(stream, mode_of(stream, quiet=quiet))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> None:
@@ -98,8 +105,14 @@ class Run:
             lines.append(f"ftgate: targets {' and '.join(pair.targets)} by default: {pair.why}")
         return lines
 
+    @pytest.hookimpl(tryfirst=True, optionalhook=True)
+    def pytest_timeout_set_timer(self, item: pytest.Item) -> bool | None:
+        """No timer of pytest-timeout for a cell: the first one of a test takes the time that measures all of them."""
+        return True if CELL in item.stash else None
+
     def gate(self, item: pytest.Function) -> None:
         """Measure the item's group unless that is done; fail, skip or pass by its verdict."""
+        faulthandler.cancel_dump_traceback_later()  # of pytest's `faulthandler_timeout`: for the same reason
         capture = self.config.pluginmanager.get_plugin("capturemanager")
         shown = capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext()
         try:
@@ -112,7 +125,7 @@ class Run:
             self.progress.clear()
         item.stash[ROW_MESSAGE] = message
         row = message.row
-        if row.verdict.decision in self.failing:
+        if fails(row.verdict, self.failing):
             item.stash[HEADLINE] = headlines.headline(row)
             pytest.fail(_failure_text(row, max(0, self.config.get_verbosity())), pytrace=False)
         if row.verdict.decision is Decision.XFAILED:
@@ -257,11 +270,18 @@ class ProgressObserver:
         """One step of a group."""
         self.progress.advance(label, phase, done, wanted, left_s=left_s)
 
+    def expect_more(self, why: str) -> None:
+        """The estimate grows, and this is why."""
+        self.progress.expect_more(why)
+
+    def warn(self, text: str) -> None:
+        """A line that stays."""
+        self.progress.warn(text)
+
 
 def run_config(config: pytest.Config, seed: int) -> RunConfig:
     """All options of a run. Raises pytest.UsageError."""
     names = (
-        "baselines",
         "update",
         "launches",
         "iterations",
@@ -276,6 +296,7 @@ def run_config(config: pytest.Config, seed: int) -> RunConfig:
     given, written = thresholds_of(config)
     return RunConfig(
         **values,
+        baselines=value_of(config, "baselines") or default_folder(config.rootpath),
         thresholds=given,
         ini_thresholds=written,
         against=value_of(config, "against") or "",
@@ -284,6 +305,11 @@ def run_config(config: pytest.Config, seed: int) -> RunConfig:
         test_budget_s=value_of(config, "test_time"),
         timeout_s=value_of(config, "timeout"),
     )
+
+
+def fails(verdict: Verdict, failing: Collection[str]) -> bool:
+    """Whether `failing`, which holds decisions and perhaps BEYOND, makes a test of this verdict fail."""
+    return verdict.decision in failing or (BEYOND in failing and verdict.beyond)
 
 
 def _is_strict(verdict: Verdict) -> bool:

@@ -37,9 +37,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line(
             "markers", "thread_unsafe: not to be run in several threads at once (pytest-run-parallel)"
         )
+    measuring = value_of(config, "ftgate") or value_of(config, "update") or config.getoption("ftgate_against")
+    if measuring:
+        from .numerics import import_needed
+
+        import_needed(config.rootpath)
     check_given(config)
     check_values(config)
-    measuring = value_of(config, "ftgate") or value_of(config, "update") or config.getoption("ftgate_against")
     if measuring and not config.option.collectonly:
         from ..platforms import unsupported
 

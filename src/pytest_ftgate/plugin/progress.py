@@ -11,7 +11,9 @@ from ..report import units
 
 REDRAW_S = 0.2
 PLAIN_EVERY_S = 15.0
-Mode = Literal["terminal", "plain", "quiet"]
+GROWTH, LEAST_GROWTH_S = 0.1, 2.0
+"""An estimate that ends later by this share of all the time, and by so many seconds, has grown."""
+Mode = Literal["terminal", "plain", "warnings", "quiet"]
 
 
 def mode_of(stream: TextIO, *, quiet: bool) -> Mode:
@@ -24,9 +26,9 @@ def mode_of(stream: TextIO, *, quiet: bool) -> Mode:
 class Progress:
     """Shows what a run is doing: receives events and writes to one text stream.
 
-    Call `start` once, `begin` for each group, `advance` after each launch or iteration, and `end` at the end, also
-    after an error. `clear` removes the line so that something else can be printed. A stream that cannot be written
-    ends the display and never fails the run.
+    Call `start` once, `begin` for each group, `advance` before each step, and `end` at the end, also after an error.
+    `clear` removes the line so that something else can be printed. If the estimate of the end grows, the line says why.
+    A stream that cannot be written ends the display and never fails the run.
     """
 
     def __init__(
@@ -51,6 +53,10 @@ class Progress:
         self._spent: list[float] = []
         self._shown = 0
         self._last = self._started
+        self._end_s: float | None = None
+        self._from_others = self._measured = False
+        self._phase = ""
+        self._why = self._reason = ""
 
     def start(self, total_groups: int, budget_s: float | None = None) -> None:
         """The run begins and will measure so many groups, in `budget_s` if they share a time."""
@@ -61,6 +67,8 @@ class Progress:
         self._spent = []
         self._title = ""
         self._started = self._began = self._last = self._clock()
+        self._end_s = None
+        self._why = self._reason = ""
 
     def begin(self, title: str, cells: Sequence[str]) -> None:
         """The next group begins with these cells, or an interrupted one continues."""
@@ -68,17 +76,33 @@ class Progress:
         self._number = self._numbers.setdefault(title, len(self._numbers) + 1)
         self._title = title
         self._began = self._clock()
-        self._show(f"{len(cells)} cell{'s' if len(cells) != 1 else ''}, starting", self._left(0.0, None), now=True)
+        self._measured = False
+        doing = f"{len(cells)} cell{'s' if len(cells) != 1 else ''}, starting"
+        self._show(doing, self._left(0.0, None), now=self._mode == "terminal")
 
-    def advance(
-        self, cell: str, phase: str, done: int, wanted: int, *, iterations: int = 0, left_s: float | None = None
-    ) -> None:
-        """`done` of `wanted` launches of the group have ended; the current one has done so many `iterations`.
+    def advance(self, label: str, phase: str, done: int, wanted: int, *, left_s: float | None = None) -> None:
+        """What is done now: a phrase that the label of a cell, a target or a commit ends.
 
-        `cell` is the label of the running cell or of other work; `left_s` is what the group may still take in s.
+        `done` of `wanted` rounds of the group have ended; with 0 it is not measured. `left_s` is what the group may
+        still take in s.
         """
-        doing = f"{cell} {phase} {done}/{wanted} launches" + (f", {iterations} iterations" if iterations else "")
-        self._show(doing, self._left(done / wanted if wanted > 0 else 0.0, left_s), now=False)
+        of = f" of about {wanted}" if done else ""  # known once a round has shown what one takes
+        doing = f"{phase} {label}".rstrip() + (f", round {done + 1}{of}" if wanted > 0 else "")
+        self._measured = done > 0
+        # What has no rounds may take minutes without another event.
+        now = wanted <= 0 and (self._mode == "terminal" or phase != self._phase)
+        self._phase = phase
+        self._show(doing, self._left(done / wanted if wanted > 0 else 0.0, left_s), now=now)
+
+    def expect_more(self, why: str) -> None:
+        """The estimate grows for this reason."""
+        self._reason = why
+
+    def warn(self, text: str) -> None:
+        """Print a line that stays."""
+        self.clear()
+        if self._mode != "quiet":
+            self._write(f"ftgate: {text}\n")
 
     def clear(self) -> None:
         """Remove the line; the next event draws it again."""
@@ -112,16 +136,16 @@ class Progress:
         return here + max(0, self._total - self._number) * sum(lasting) / len(lasting)
 
     def _show(self, doing: str, left_s: float | None, *, now: bool) -> None:
-        """Write the line if it is due; with `now`, a terminal is redrawn at once."""
-        if self._mode == "quiet":
+        """Write the line if it is due, or `now`."""
+        if self._mode in ("warnings", "quiet"):
             return
         at = self._clock()
         due = PLAIN_EVERY_S if self._mode == "plain" else REDRAW_S
-        if at - self._last < due and not (now and self._mode == "terminal"):
+        if at - self._last < due and not now:
             return
         self._last = at
         where = f"ftgate {self._number}/{max(self._total, self._number)} "
-        left = "" if left_s is None else f", about {_whole(left_s)} left"
+        left = "" if left_s is None else f", about {_whole(left_s)} left{self._grown(at + left_s)}"
         if self._budget_s is not None:  # the groups take turns: what one of them takes tells nothing of the run
             left = f", at most {_whole(max(0.0, self._budget_s - (at - self._started)))} left"
         elapsed = f"{_whole(at - self._started)}{left}"
@@ -129,6 +153,18 @@ class Progress:
             self._write(f"{where}{self._title}: {doing}; {elapsed}\n")
         else:
             self._redraw(where, f"  {doing}  {elapsed}")
+
+    def _grown(self, end_s: float) -> str:
+        """Why it ends later than it was said to, in brackets."""
+        said = self._end_s
+        if said is not None and end_s - said > max(LEAST_GROWTH_S, GROWTH * (said - self._started)):
+            unsaid = "it takes longer than other tests" if self._from_others else "rounds take longer than before"
+            self._why = self._reason or unsaid
+            self._reason = ""
+        elif said is not None and end_s >= said:
+            return f" ({self._why})" if self._why else ""
+        self._end_s, self._from_others = end_s, not self._measured
+        return f" ({self._why})" if self._why else ""
 
     def _redraw(self, where: str, tail: str) -> None:
         """Fit the line into the terminal: the title loses its beginning; the last column stays free."""

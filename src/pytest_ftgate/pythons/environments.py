@@ -27,8 +27,10 @@ STAMP_SCHEMA: Final = 3
 KEPT_UNUSED_S: Final = 30 * 86400.0
 """An environment unused for this long is removed; it is made again when it is needed."""
 
-_HELD_S: Final = 3600.0
-"""One used more recently may be in use by a run whose own checkout it was not made from, and stays."""
+_HELD_S: Final = 2 * 86400.0
+"""One used more recently stays without its checkout, if it is not bound to that: another may need the same.
+
+A job of CI gets it from a cache, without the checkouts."""
 
 
 class EnvironmentBroken(FtgateError):

@@ -91,17 +91,30 @@ def doing(step: Step, project: Path) -> str:
 
 
 def default_install(project: Path) -> Steps:
-    """What to install without ftgate_install: the project itself; nothing if it is not a package.
+    """What to install without ftgate_install: the project itself; if it is not a package, what it requires.
 
     It is editable, unless its build backend builds such an install again when it is imported, or has none. Raises
     FtgateError if pyproject.toml cannot be read.
     """
     content = _pyproject(project)
-    if content.get("tool", {}).get("uv", {}).get("package") is False:
-        return ()
-    if not {"project", "build-system"} & set(content) and not (project / "setup.py").is_file():
-        return ()
-    return ((".",),) if _rebuilds_on_import(content) else (("-e", "."),)
+    if _is_package(project, content):
+        return ((".",),) if _rebuilds_on_import(content) else (("-e", "."),)
+    if content.get("project", {}).get("dependencies"):
+        return (("-r", "pyproject.toml"),)
+    return (("-r", "requirements.txt"),) if (project / "requirements.txt").is_file() else ()
+
+
+def _is_package(project: Path, content: dict[str, Any]) -> bool:
+    """Whether a project with this pyproject.toml can be installed. One without a build system is a package to pip.
+
+    To uv it is none, and setuptools would often refuse it: uv's lock file says who is asked.
+    """
+    told = content.get("tool", {}).get("uv", {}).get("package")
+    if told is not None:
+        return bool(told)
+    if "build-system" in content or (project / "setup.py").is_file():
+        return True
+    return "project" in content and not (project / "uv.lock").is_file()
 
 
 def _rebuilds_on_import(content: dict[str, Any]) -> bool:

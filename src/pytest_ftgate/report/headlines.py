@@ -111,7 +111,9 @@ def failure_text(row: Row) -> str:
     """
     error = error_of(row)
     raised = RAISED.fullmatch(error.reason)
-    where = error.reason.partition("raised ")[0].rstrip() if raised is not None and error.detail else error.reason
+    where = "" if error.detail.startswith(error.reason) else error.reason
+    if raised is not None and error.detail:
+        where = error.reason.partition("raised ")[0].rstrip()
     lines = [where] if where else []
     lines += CHECKOUT.sub("", plain(error.detail)).rstrip().splitlines()
     if blame := whose(row):
@@ -159,9 +161,11 @@ def _same_there(row: Row) -> bool:
 
 
 def _kind(error: WorkloadError) -> tuple[object, ...]:
-    """What the same error has in common on both sides, whose files differ: its type, and the functions it came through.
+    """What the same error has in common on both sides, whose lines differ: its type and the function that raised it.
 
-    The lines may have moved, so the last function counts.
+    Of what is no exception the beginning of the reason, without numbers: the rest may name processes and lines.
     """
     found, frames = RAISED.fullmatch(error.reason), FRAME.findall(error.detail)
-    return (found[1], frames[-1][2] if frames else "") if found else (re.sub(r"\d+", "", error.reason),)
+    if found is None:
+        return (re.sub(r"\d+", "", re.split("[(;:]", error.reason)[0]),)
+    return (found[1], frames[-1][2] if frames else "")

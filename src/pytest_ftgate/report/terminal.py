@@ -24,7 +24,7 @@ from ..model import (
     Verdict,
 )
 from ..text import listed
-from . import headlines, units
+from . import budgets, headlines, units
 from .details import detail_lines
 from .lines import GAP, Style, entry, plain, wrapped
 
@@ -243,6 +243,7 @@ def _table(table: Table, style: Style) -> list[str]:
         ("passed by", _judged_by(table, Decision.PASSED, style)),
         ("judged by", _judged_by(table, Decision.INCONCLUSIVE, style)),
         ("power", _power(table)),
+        ("budget", budgets.remarks(table.rows)),
         ("hint", _hints(table)),
         ("machine", _remarks(table)),
     )

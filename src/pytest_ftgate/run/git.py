@@ -113,6 +113,11 @@ class Repository:
         return on_remote if self.commit(f"refs/remotes/{on_remote}") else name
 
     @cached_property
+    def top(self) -> Path:
+        """The folder of the whole repository."""
+        return Path(self.git("rev-parse", "--show-toplevel").rstrip("\n"))
+
+    @cached_property
     def remote(self) -> str:
         """`origin`, else the first remote."""
         names = self.git("remote").split()

@@ -17,13 +17,15 @@ from ..model import (
     Group,
     Row,
     Sample,
+    Shortfall,
     TestSamples,
     Verdict,
     failed_row,
     first_line,
 )
+from ..report import budgets
 from ..store import names
-from . import git, worktrees
+from . import git, shortfall, worktrees
 from .phase import ActivePhase, Phase, PhaseStarter
 from .resources import Resources
 from .targets import same, unavailable
@@ -46,6 +48,8 @@ class Measurement:
         self.samples = TestSamples()
         self.phases: list[Phase] = []
         self.active: ActivePhase | None = None
+        self.shortfalls: dict[str, Shortfall | None] = {}
+        """By node id: what the time lacks in which a cell was measured last."""
         self._ended_s = 0.0
         self._ended_rounds = 0
 
@@ -85,7 +89,11 @@ class Measurement:
         Where tests share the time of the run, `share_s` is this test's part, and `left_s` all that is left; the test's
         own time ends it as well.
         """
-        if self.active is None or self.active.step(share_s, left_s):
+        if self.active is None:
+            return
+        more = self.active.step(share_s, left_s)
+        self._foresee(self.active, share_s, left_s)
+        if more:
             return
         self._end()
         run_left_s = self.resources.time.left_s
@@ -93,6 +101,16 @@ class Measurement:
             self._begin_next()
         else:
             self.close()
+
+    def _foresee(self, active: ActivePhase, share_s: float | None, left_s: float | None) -> None:
+        """Say once in a phase that its time is too short for a decision, as soon as that is known."""
+        config, time = self.resources.config, self.resources.time
+        tests = left_s / share_s if share_s and left_s else None
+        lacking = shortfall.foreseen(active, config.test_budget_s, self._ended_s, time, tests)
+        known = any(map(self.shortfalls.get, active.phase.judged))
+        if lacking and not known:
+            self.resources.listener.warn(f"{self.group.key}: {budgets.sentence(lacking)}")
+        self.shortfalls |= dict.fromkeys(active.phase.judged, lacking)
 
     def close(self) -> None:
         """The time budget is used up: judge what there is, and begin nothing more."""
@@ -107,14 +125,16 @@ class Measurement:
         What is known to fail is marked as such.
         """
         rows = (self.by_nodeid[cell.nodeid] for cell in self.group.cells)
-        judged = [
-            row if row.sample is None else msgspec.structs.replace(self._doubted(row), conditions=self.conditions)
-            for row in rows
-        ]
+        judged = [row if row.sample is None else self._under_conditions(row) for row in rows]
         known = self.group.spec.expectations
         return [
             msgspec.structs.replace(row, verdict=expectations.applied(row.verdict, row.cell, known)) for row in judged
         ]
+
+    def _under_conditions(self, row: Row) -> Row:
+        row = msgspec.structs.replace(self._doubted(row), conditions=self.conditions)
+        lacking = self.shortfalls.get(row.cell.nodeid) if row.verdict.decision in budgets.OPEN else None
+        return msgspec.structs.replace(row, shortfall=lacking)
 
     # -- phases ------------------------------------------------------------------------------------------------
 
@@ -154,6 +174,9 @@ class Measurement:
             starter = PhaseStarter(self.group, self.resources, phase)
             try:
                 self.active = starter.start(self.monitor, self._own_left_s, waiting=len(self.phases))
+                if self.samples:
+                    why = "measured again beside the baseline's commit: it missed its baseline"
+                    self.resources.listener.expect_more(why)
             except FtgateError as error:
                 self._not_begun(phase, error)
 

@@ -17,6 +17,7 @@ from ..runner.gil import watch
 from ..runner.primitives import context_of, make_shared_objects
 from ..runner.protocol import Failure, Unsupported
 from ..runner.worker import CHECKING, VALUES, Order
+from .left_behind import leaving_nothing
 from .time_limit import check_fork, time_limit
 
 __all__ = ["Failure", "Unsupported", "once", "run_here"]
@@ -29,7 +30,7 @@ READY_S = 60.0
 def run_here(cell: Cell, spec: Spec) -> None:
     """One iteration of the cell's workload here. Raises Failure, Unsupported, and what @shared or @check raise.
 
-    It is a Failure as well where that takes longer than the test's timeout.
+    It is a Failure as well where that takes longer than the test's timeout, or leaves a thread or process running.
 
     The target's settings are left out: a switch interval would hold for all tests that follow.
     """
@@ -41,7 +42,7 @@ def run_here(cell: Cell, spec: Spec) -> None:
     with warnings.catch_warnings():
         # The time limit's thread, and pytest-xdist's own, are alive while a cell forks here.
         warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
-        with time_limit(spec.timeout_s, setup):
+        with leaving_nothing(), time_limit(spec.timeout_s, setup):
             _run(cell, setup)
 
 

@@ -23,7 +23,7 @@ from .resources import Resources
 from .targets import target_of, unavailable
 
 LEAST_ROUNDS = 5
-"""Rounds for which iterations are given up if the budget is small."""
+"""Rounds for which iterations are given up if the budget is small; more if a decision needs more."""
 
 
 class Phase(Struct, frozen=True, kw_only=True):
@@ -40,13 +40,17 @@ class Phase(Struct, frozen=True, kw_only=True):
 
 
 class ActivePhase(NamedTuple):
-    """A phase under way, which may take `budget_s`: this `share` of what was left of the test's time."""
+    """A phase under way, which may take `budget_s`: this `share` of what was left of the test's time.
+
+    A decision needs at least so many rounds; 0 if nothing is judged.
+    """
 
     phase: Phase
     run: InterleavedRun
     judge: Judge
     budget_s: float
     share: float
+    needed: int
 
     def step(self, share_s: float | None, left_s: float | None) -> bool:
         """One round; returns whether there may be another. `share_s` and `left_s` are as for `Measurement.step`."""
@@ -86,8 +90,10 @@ class PhaseStarter:
         judge = Judge(spec, self._policy(), compared, at_most, limits.launches)
         records = pair is None and resources.stored.records(self.group, cells)
         judged = not records and (bool(spec.requirements) or any(each.basis for each in compared.values()))
+        needed = 0
         if judged:
-            limits = msgspec.structs.replace(limits, floor=LEAST_ROUNDS, at_most=judge.rounds)
+            needed = min(judge.least_rounds(), limits.launches or judge.rounds)
+            limits = msgspec.structs.replace(limits, floor=max(LEAST_ROUNDS, needed), at_most=judge.rounds)
         run = InterleavedRun(
             Group(key=self.group.key, spec=spec, cells=cells),
             targets,
@@ -102,7 +108,7 @@ class PhaseStarter:
             first_needs=judge.first() if judged else EVERYTHING,
             floors=resources.floors,
         )
-        return ActivePhase(self.phase, run, judge, limits.budget_s, share)
+        return ActivePhase(self.phase, run, judge, limits.budget_s, share, needed)
 
     def _targets(self, checkout: git.Checkout | None) -> dict[str, PreparedTarget]:
         prepared = self.resources.targets.prepared
@@ -155,7 +161,8 @@ def _check_versions(
     pair: worktrees.Pair, reference: Mapping[str, PreparedTarget], changed: Mapping[str, PreparedTarget]
 ) -> None:
     """For two versions of a distribution: raise FtgateError if both sides have the same."""
-    requested = pair.reference.install[-1:] if not pair.reference.commit else ()
+    # Two wheels may be two builds of one version.
+    requested = [word for word in pair.reference.install if not (pair.reference.commit or word.endswith(".whl"))]
     for target in reference if requested else ():
         old, new = (
             worktrees.installed_version(Path(side[target].python), requested[0]) for side in (reference, changed)

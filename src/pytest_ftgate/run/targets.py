@@ -57,7 +57,7 @@ class Targets:
         return lookup.target
 
     def _prepare(self, target: Target, requires: tuple[str, ...], checkout: Checkout | None) -> TargetLookup:
-        self.listener.advance(target.spec, "looking for the interpreter", 0, 0, None)
+        self.listener.advance(target.spec, "looking for the interpreter of", 0, 0, None)
         try:
             interpreter = pythons.find_interpreter(target)
         except InterpreterNotFound as missing:
@@ -90,14 +90,14 @@ class Targets:
                 root=self.folder.path / "envs",
                 project=project,
                 install=steps_of(install, root, checkout, requires),
-                on_step=lambda doing: self.listener.advance("", f"{doing} for {target.spec}{side}", 0, 0, None),
+                on_step=lambda doing: self.listener.advance(f"{target.spec}{side}", f"{doing} for", 0, 0, None),
             )
         except pythons.InstallError as error:
             raise FtgateError(f"{checkout.label}: {error}" if checkout else str(error)) from error
 
     def _waits_unavailable(self, prepared: PreparedTarget, gil: str | None) -> str:
         """Why the wait states of this target's threads cannot be distinguished; empty if they can."""
-        self.listener.advance(prepared.interpreter.name, "self-test", 0, 0, None)
+        self.listener.advance(prepared.interpreter.name, "checking the interpreter", 0, 0, None)
         return self_test.patterns_hold(
             f"{prepared.key}{'-gil-' + gil if gil else ''}",
             prepared.python,

@@ -1,7 +1,7 @@
 """The time that a cell may take in a plain test run, and what stays of one that hangs.
 
 It runs in pytest's own process, where no thread can be killed. So the main thread is interrupted by a signal; threads
-that go on are left behind as daemons, which keep nothing from ending; processes are killed.
+that go on are left behind as daemons, see `left_behind`; processes are killed.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from types import FrameType
 from typing import Any, Final
 
 from ..measure import stacks
+from ..measure.launch import THREADS_FIX
 from ..runner import state
 from ..runner.executors.base import living_children
 from ..runner.protocol import Failure
@@ -56,15 +58,15 @@ def time_limit(seconds: float | None, setup: dict[str, Any]) -> Iterator[None]:
     if seconds is None or not _INTERRUPT or here is not threading.main_thread():
         yield
         return
-    with tempfile.TemporaryDirectory(prefix="ftgate-", ignore_cleanup_errors=True) as folder:
-        setup["stacks"] = [folder, stacks.SIGNAL]
-        watch = _Watch(seconds, setup, Path(folder))
+    with _folder() as folder:
+        setup["stacks"] = [str(folder), stacks.SIGNAL]
+        watch = _Watch(seconds, setup, folder)
         try:
-            with watch, _leaving_behind():
+            with watch, _ending_processes():
                 yield
         except BaseException as error:
             if not watch.expired:
-                fatal, found = stacks.crashed(Path(folder))
+                fatal, found = stacks.crashed(folder)
                 if fatal and isinstance(error, Failure):
                     detail = "\n".join(filter(None, (error.detail, fatal, stacks.shown(found))))
                     raise Failure(error.reason + stacks.at_line(found), detail) from None
@@ -72,7 +74,20 @@ def time_limit(seconds: float | None, setup: dict[str, Any]) -> Iterator[None]:
         if watch.expired:
             if setup["kind"] == "interpreters":
                 _left.append(setup["qualname"])
-            raise Failure(f"did not end within {seconds:g} s{stacks.where(watch.found)}", stacks.shown(watch.found))
+            awaited = any(frame.function == stacks.SHUTDOWN for stack in watch.found for frame in stack.frames)
+            fix = f"A thread of a sub-interpreter still runs. {THREADS_FIX}" if awaited else ""
+            detail = "\n".join(filter(None, (stacks.shown(watch.found), fix)))
+            raise Failure(f"did not end within {seconds:g} s{stacks.where(watch.found)}", detail)
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    """A temporary folder, without the exit handler of `tempfile`, which `left_behind` would take for the cell's."""
+    folder = tempfile.mkdtemp(prefix="ftgate-")
+    try:
+        yield Path(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class _Watch:
@@ -148,14 +163,10 @@ def _debugged() -> bool:
 
 
 @contextlib.contextmanager
-def _leaving_behind() -> Iterator[None]:
-    """Let what is started in here keep neither the following tests nor the end of pytest waiting, if it hangs.
-
-    A thread inherits from the one that starts it whether the interpreter waits for it at its end.
-    """
-    main: Any = threading.current_thread()
-    before, children = set(threading.enumerate()), set(living_children())
-    main._daemonic, state.passed = True, (KeyboardInterrupt,)
+def _ending_processes() -> Iterator[None]:
+    """Let what ends the cell through a body in the main thread, and end the processes that the cell has started."""
+    children = set(living_children())
+    state.passed = (KeyboardInterrupt,)
     try:
         yield
     except BaseException as error:
@@ -163,10 +174,6 @@ def _leaving_behind() -> Iterator[None]:
             for child in set(living_children()) - children:
                 child.kill()
                 child.join(1)
-        pools: Any = sys.modules.get("concurrent.futures.thread")
-        for thread in set(threading.enumerate()) - before:
-            if pools is not None:
-                pools._threads_queues.pop(thread, None)  # else they are awaited at the end
         raise
     finally:
-        main._daemonic, state.passed = False, ()
+        state.passed = ()

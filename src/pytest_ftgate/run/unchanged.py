@@ -127,7 +127,7 @@ class UnchangedCells:
 
     def _notes(self, cell: Cell, spec: Spec, target: PreparedTarget) -> list[Note]:
         """The check launch: it starts, imports the workload, runs an iteration or two, and ends."""
-        self.listener.advance(cell.label, "checking what it reads", 0, 0, None)
+        self.listener.advance(cell.label, "checking what is read by", 0, 0, None)
         plan = IterationPlan(spec, Limits(timeout_s=self.config.timeout_s))
         with tempfile.TemporaryDirectory(prefix="ftgate-") as folder:
             file = Path(folder, "reads")

@@ -25,6 +25,7 @@ from ..model import Spec, Struct
 from ..model.targets import is_path, parse_target
 from ..pythons import prune_environments
 from ..store import unused
+from . import submodules
 from .git import (
     DEEPEN,
     OPTION,
@@ -44,7 +45,9 @@ PYTHON: Final = "python:"
 IN_USE_S: Final = 3600.0
 """A worktree used more recently may be another run's, and stays."""
 FOLDER_DIGITS: Final = 12
-_HOW: Final = f"{OPTION} takes a branch, a tag, a commit, merge-base, dist:NAME==VERSION or python:TARGET"
+_HOW: Final = (
+    f"{OPTION} takes a branch, a tag, a commit, merge-base, dist:NAME==VERSION, dist:PATH.whl or python:TARGET"
+)
 _BASES: Final = ("GITHUB_BASE_REF", "CI_MERGE_REQUEST_TARGET_BRANCH_NAME")
 _DISTRIBUTION: Final = re.compile(
     r"(?P<name>[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?)(?:\[[a-z0-9._, -]*\])?"  # PEP 508
@@ -71,7 +74,7 @@ class Pair(Struct, frozen=True, kw_only=True):
 def pair(root: Path, against: str, folder: Path, *, environ: Mapping[str, str] = os.environ) -> Pair:
     """Both sides of `--ftgate-against`, checked out.
 
-    `against` is a revision, `merge-base`, `dist:NAME==VERSION` or `python:TARGET`.
+    `against` is a revision, `merge-base`, `dist:NAME==VERSION`, `dist:PATH.whl` or `python:TARGET`.
 
     `root` is the project's, `folder` its `.ftgate`; worktrees are in `<folder>/worktrees`. Concurrent runs wait for
     each other. If HEAD is the merge base itself and nothing was edited, the reference is the commit before. Raises
@@ -201,6 +204,8 @@ def _usual_bases(repository: Repository) -> Iterator[str]:
 
 def _distributions(root: Path, wanted: str) -> Pair:
     """The same files on both sides; the reference's environment gets one more distribution."""
+    if wanted.endswith(".whl"):
+        return _wheels(root, wanted)
     if not _DISTRIBUTION.fullmatch(wanted.strip()):
         raise AgainstError(
             f"{OPTION} dist:{wanted}: this is not NAME==VERSION with one exact version, as in dist:numpy==2.1.0"
@@ -208,6 +213,19 @@ def _distributions(root: Path, wanted: str) -> Pair:
     requirement, here = "".join(wanted.split()), str(root.resolve())
     return Pair(
         reference=Checkout(label=requirement, commit="", root=here, install=(requirement,)),
+        changed=Checkout(label="as installed", commit="", root=here),
+    )
+
+
+def _wheels(root: Path, wanted: str) -> Pair:
+    """As `_distributions`, for a wheel, or a pattern of wheels of which each target takes its own."""
+    path, here = root / os.path.expanduser(wanted), str(root.resolve())
+    if not pythons.distribution_of(root, str(path)) or not any(path.parent.glob(path.name)):
+        raise AgainstError(
+            f"{OPTION} dist:{wanted}: {path} is no wheel: build one with `uv build --wheel`, or mend the path"
+        )
+    return Pair(
+        reference=Checkout(label=wanted, commit="", root=here, install=(str(path),)),
         changed=Checkout(label="as installed", commit="", root=here),
     )
 
@@ -247,10 +265,11 @@ def installed_version(python: Path, requirement: str) -> str:
 def snapshot(repository: Repository, folder: Path) -> str:
     """A commit of the working tree as it is, with untracked files that are not ignored; HEAD if nothing differs.
 
-    The same content on the same HEAD is the same commit. Submodules and repositories within are left as HEAD has them.
-    `folder` holds a copy of the index meanwhile, and no other run uses it. Raises GitFailed.
+    The same content on the same HEAD is the same commit. A submodule is a commit in it that is made in the same way;
+    other repositories within are left out. `folder` holds a copy of the index meanwhile, and no other run uses it.
+    Raises GitFailed.
     """
-    index = folder / "index"
+    index = folder / f"index-{hashlib.sha256(os.fsencode(repository.root)).hexdigest()[:FOLDER_DIGITS]}"
     theirs = repository.root / repository.git("rev-parse", "--git-path", "index").strip()
     without_index(index)  # left by a run that was killed
     try:
@@ -259,19 +278,19 @@ def snapshot(repository: Repository, folder: Path) -> str:
             index.chmod(0o600)
         else:
             repository.git("read-tree", "HEAD", variables={"GIT_INDEX_FILE": str(index)})
-        tree = _write_tree(repository, str(index))
+        tree = _write_tree(repository, str(index), folder)
     finally:
         without_index(index)
     head, head_tree = repository.git("rev-parse", "HEAD", "HEAD^{tree}").split()
     return head if tree == head_tree else commit_at(repository, tree, head)
 
 
-def _write_tree(repository: Repository, index: str) -> str:
+def _write_tree(repository: Repository, index: str, folder: Path) -> str:
     """Update a copy of the index from the files and write it as a git tree.
 
     Not `git add --all`: that fails on a broken submodule and on a repository without a commit.
     """
-    top = Path(repository.git("rev-parse", "--show-toplevel").rstrip("\n"))
+    top = repository.top
 
     def git(*arguments: str, given: str | None = None) -> str:
         return repository.git(*arguments, given=given, cwd=top, variables={"GIT_INDEX_FILE": index})
@@ -290,7 +309,20 @@ def _write_tree(repository: Repository, index: str) -> str:
     if staged := [name for name in git("ls-files", "-z").split("\0") if _is_ours(name)]:
         staged = sorted(set(staged) - set(git("ls-tree", "-r", "-z", "--name-only", "HEAD").split("\0")))
         git("update-index", "--force-remove", "-z", "--stdin", given="".join(f"{name}\0" for name in staged))
+    for each in submodules.of_tree(repository, "ls-files", "-s", "-z", cwd=top):
+        commit = _submodule_now(top / each.path, folder)
+        if commit and commit != each.commit:
+            git("update-index", "--cacheinfo", f"160000,{commit},{each.path}")
     return git("write-tree").strip()
+
+
+def _submodule_now(place: Path, folder: Path) -> str:
+    """A commit of a submodule as it is; "" if it is not checked out, broken, or has no commit."""
+    try:
+        inner = Repository(place) if (place / ".git").exists() else None
+        return snapshot(inner, folder) if inner and inner.commit("HEAD") else ""
+    except AgainstError:
+        return ""
 
 
 def _is_ours(name: str) -> bool:
@@ -337,10 +369,13 @@ def _worktree(repository: Repository, commit: str, worktrees: Path) -> Path:
     if stamp.exists() and _is_at(repository, worktree, commit):
         if repository.git("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all", cwd=worktree):
             repository.git("reset", "--hard", "--quiet", commit, cwd=worktree)
+        for place in submodules.edited(repository, worktree):
+            repository.git("reset", "--hard", "--quiet", cwd=place)
     else:
         _remove(repository, worktree)
         # Twice: also over the entry of a worktree that is gone, or was locked while it was made.
         repository.git("worktree", "add", "--detach", "--force", "--force", "--quiet", str(worktree), commit)
+    submodules.check_out(repository, worktree, repository.top)
     stamp.touch()
     return worktree
 

@@ -192,6 +192,7 @@ class Declaration:
         body.shared, body.check, body.stop = self.set_shared, self.set_check, self.set_stop
         body.role, body.variant = self.add_role, self.add_variant
         body.setup, body.teardown = self.add_setup, self.add_teardown
+        _skip_without_plugin(body)
 
     def set_shared(self, body: Body) -> Body:
         """`@test.shared`: returns the state that the workers share; its argument is the cell's `SharedObjects`."""
@@ -286,6 +287,14 @@ class Note:
         """Add this note to the function, below or above other decorators, and return the function."""
         body.__ftgate_notes__ = [*vars(body).get("__ftgate_notes__", ()), self]  # type: ignore[attr-defined]
         return body
+
+
+def _skip_without_plugin(body: Callable[..., Any]) -> None:
+    """Let pytest skip the test where the plugin is disabled: nothing would provide its `worker`."""
+    # Where pytest is not loaded nothing collects tests, and it must not be loaded for this.
+    pytest = sys.modules.get("pytest")
+    if pytest is not None:
+        pytest.mark.skipif("'ftgate' not in config.option", reason="pytest-ftgate is disabled")(body)
 
 
 def _hidden(body: Body) -> Body:

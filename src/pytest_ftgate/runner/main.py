@@ -51,7 +51,7 @@ class ControlPipes:
 
     def receive(self) -> dict[str, Any]:
         """The next message. If the controller has ended, no process of this launch outlives it."""
-        length = int.from_bytes(self._receive(LENGTH_BYTES), "little")
+        length = int.from_bytes(self._receive(LENGTH_BYTES), "big")
         message: dict[str, Any] = marshal.loads(self._receive(length))
         return message
 

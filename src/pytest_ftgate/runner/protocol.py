@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-PROTOCOL = 2
+PROTOCOL = 3
 LENGTH_BYTES = 4
 MARSHAL = 2
 """The version of marshal that every interpreter reads."""
@@ -31,9 +31,9 @@ BARRIER = "barrier"
 
 
 def framed(message: dict[str, Any]) -> bytes:
-    """A message of plain values as it goes through a pipe: its length, then itself."""
+    """A message of plain values as it goes through a pipe, as multiprocessing.Connection has it: its length, itself."""
     content = dumps(message, MARSHAL)
-    return len(content).to_bytes(LENGTH_BYTES, "little") + content
+    return len(content).to_bytes(LENGTH_BYTES, "big") + content
 
 
 class ProtocolError(Exception):

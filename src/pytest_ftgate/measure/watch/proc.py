@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Collection
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import psutil
 
@@ -67,85 +67,28 @@ class Account(NamedTuple):
 UNBORN: Final = Account(0, 0, 0, 0)
 
 
-class ProcReader(Protocol):
-    """What the kernel tells of other processes; None, or nothing, of one that is gone. Raises PermissionError."""
-
-    def threads(self, pid: int) -> list[int]:
-        """The ids of its threads."""
-        ...
-
-    def call(self, pid: int, thread: int) -> bytes | None:
-        """The system call it is in: number, six arguments, stack pointer, program counter; or `running`."""
-        ...
-
-    def account(self, pid: int, thread: int) -> Account | None:
-        """The scheduler's account."""
-        ...
-
-    def slices(self, pid: int, thread: int) -> Slices | None:
-        """Its time on a core, and how often it was given one: read in each sample that sees it wait for the GIL."""
-        ...
-
-    def children(self, pid: int) -> list[int]:
-        """The processes that it started and that are there."""
-        ...
-
-    def title(self, pid: int) -> str:
-        """What a process calls itself: the first word of its command line if it rewrote that, else its name."""
-        ...
-
-    def is_tracker(self, pid: int) -> bool:
-        """Whether it is a resource tracker, of multiprocessing or loky, which is no part of any workload."""
-        ...
-
-    def cpu_s(self, pid: int) -> float | None:
-        """CPU time of a process with all threads it ever had, in s; on any system, and never PermissionError."""
-        ...
-
-    def maps(self, pid: int) -> str:
-        """Its address space, in the kernel's words."""
-        ...
-
-    def link(self, pid: int, name: str) -> str:
-        """Where `exe` or `fd/3` leads; empty when nowhere."""
-        ...
-
-    def memory(self, pid: int, address: int, size: int) -> bytes:
-        """`size` bytes of its memory, or fewer."""
-        ...
-
-    def local_sockets(self, pid: int) -> frozenset[str]:
-        """The inodes of the Unix sockets that it could have."""
-        ...
-
-    def drop(self, thread: int) -> None:
-        """Let go of what is kept open of a thread that ended."""
-        ...
-
-    def close(self) -> None:
-        """Let go of all that is kept open."""
-        ...
-
-
 class Proc:
-    """The real reader. The files read in each sample are kept open, as long as there are not too many threads."""
+    """What the kernel tells of other processes; None, or nothing, of one that is gone. Raises PermissionError.
+
+    The files read in each sample are kept open, as long as there are not too many threads.
+    """
 
     def __init__(self) -> None:
         # By a thread's id, which is one of its machine's as long as it lives.
         self._kept: dict[str, dict[int, int]] = {"syscall": {}, "schedstat": {}}
 
     def threads(self, pid: int) -> list[int]:
-        """See ProcReader."""
+        """The ids of its threads."""
         with _gone():
             return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
         return []
 
     def call(self, pid: int, thread: int) -> bytes | None:
-        """See ProcReader."""
+        """The system call it is in: number, six arguments, stack pointer, program counter; or `running`."""
         return self._again("syscall", pid, thread)
 
     def slices(self, pid: int, thread: int) -> Slices | None:
-        """See ProcReader."""
+        """Its time on a core, and how often it was given one: read in each sample that sees it wait for the GIL."""
         line = self._again("schedstat", pid, thread)
         if not line:
             return None
@@ -171,11 +114,11 @@ class Proc:
         return os.pread(descriptor, 256, 0)
 
     def children(self, pid: int) -> list[int]:
-        """See ProcReader."""
+        """The processes that it started and that are there."""
         return children(pid)
 
     def title(self, pid: int) -> str:
-        """See ProcReader."""
+        """What a process calls itself: the first word of its command line if it rewrote that, else its name."""
         words = _command(pid)
         if words and words[0].startswith("("):
             return words[0].strip("() ").partition(":")[0]
@@ -184,11 +127,11 @@ class Proc:
         return ""
 
     def is_tracker(self, pid: int) -> bool:
-        """See ProcReader."""
+        """Whether it is a resource tracker, of multiprocessing or loky, which is no part of any workload."""
         return any(TRACKER in word for word in _command(pid))
 
     def account(self, pid: int, thread: int) -> Account | None:
-        """See ProcReader."""
+        """The scheduler's account."""
         folder = f"/proc/{pid}/task/{thread}"
         with _gone():
             running, runnable = _read(f"{folder}/schedstat").split()[:2]
@@ -199,9 +142,9 @@ class Proc:
         return None
 
     def cpu_s(self, pid: int) -> float | None:
-        """See ProcReader. A process's clock, as clock_getcpuclockid gives it: no clock ticks, ended threads included.
+        """CPU time of a process with all threads it ever had, in s; on any system, and never PermissionError.
 
-        Off Linux psutil's user and system time.
+        A process's clock, as clock_getcpuclockid gives it: no clock ticks. Off Linux psutil's user and system time.
         """
         if on_linux():
             with contextlib.suppress(OSError):
@@ -213,40 +156,40 @@ class Proc:
         return None
 
     def maps(self, pid: int) -> str:
-        """See ProcReader."""
+        """Its address space, in the kernel's words."""
         with _gone():
             return os.fsdecode(_read(f"/proc/{pid}/maps"))
         return ""
 
     def link(self, pid: int, name: str) -> str:
-        """See ProcReader."""
+        """Where `exe` or `fd/3` leads; empty when nowhere."""
         with _gone():
             return os.readlink(f"/proc/{pid}/{name}")
         return ""
 
     def memory(self, pid: int, address: int, size: int) -> bytes:
-        """See ProcReader. Reading it attaches to nothing and stops nothing."""
+        """`size` bytes of its memory, or fewer. Reading it attaches to nothing and stops nothing."""
         with contextlib.suppress(OSError, OverflowError), open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
             file.seek(address)
             return file.read(size)
         return b""
 
     def local_sockets(self, pid: int) -> frozenset[str]:
-        """See ProcReader."""
+        """The inodes of the Unix sockets that it could have."""
         with _gone():
             rows = [line.split() for line in os.fsdecode(_read(f"/proc/{pid}/net/unix")).splitlines()[1:]]
             return frozenset(row[6] for row in rows if len(row) > 6)
         return frozenset()
 
     def drop(self, thread: int) -> None:
-        """See ProcReader. Its id may be another's soon."""
+        """Let go of what is kept open of a thread that ended. Its id may be another's soon."""
         for kept in self._kept.values():
             descriptor = kept.pop(thread, None)
             if descriptor is not None:
                 os.close(descriptor)
 
     def close(self) -> None:
-        """See ProcReader."""
+        """Let go of all that is kept open."""
         for kept in self._kept.values():
             for descriptor in kept.values():
                 os.close(descriptor)

@@ -14,7 +14,7 @@ import msgspec
 
 from ...model import Waits
 from .gil_waits import Asking, Episodes, lengths
-from .proc import CALLS, NO_CALLS, UNBORN, Account, Proc, ProcReader, on_linux
+from .proc import CALLS, NO_CALLS, UNBORN, Account, Proc, on_linux
 from .process_map import ProcessMap
 from .wait_states import Sleepers, Where
 
@@ -159,7 +159,7 @@ class _Bursts:
 class _GilWaits:
     """Single waits for the GIL, followed at two or three paces of samples: `far`, and those of the bursts."""
 
-    def __init__(self, reader: ProcReader, clock: Callable[[], float]) -> None:
+    def __init__(self, reader: Proc, clock: Callable[[], float]) -> None:
         self.far = Episodes()
         self.bursts = _Bursts()
         self._reader = reader
@@ -209,7 +209,7 @@ class _GilWaits:
 class _SampledProcesses:
     """The processes of a launch: those whose threads are sampled, and the CPU time of all."""
 
-    def __init__(self, known: ProcessMap, reader: ProcReader) -> None:
+    def __init__(self, known: ProcessMap, reader: Proc) -> None:
         self.known = known
         self.sleepers: list[Sleepers] = []
         self._reader = reader
@@ -316,7 +316,7 @@ class ThreadSampler:
         known: ProcessMap,
         *,
         refused: str = "",
-        reader: ProcReader | None = None,
+        reader: Proc | None = None,
         clock: Callable[[], float] = time.monotonic,
         cost_clock: Callable[[], float] = time.thread_time,
     ) -> None:

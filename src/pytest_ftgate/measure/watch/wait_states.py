@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator
 from typing import Literal
 
-from .proc import GIL_BYTES, PRIVATE, STACK_BYTES, Calls, ProcReader
+from .proc import GIL_BYTES, PRIVATE, STACK_BYTES, Calls, Proc
 
 Where = Literal["running", "gil", "futex", "process", "asleep"]
 
@@ -18,7 +18,7 @@ Where = Literal["running", "gil", "futex", "process", "asleep"]
 class Sleepers:
     """Says what the sleeping threads of one process wait for."""
 
-    def __init__(self, pid: int, reader: ProcReader, calls: Calls, *, own_gils: bool) -> None:
+    def __init__(self, pid: int, reader: Proc, calls: Calls, *, own_gils: bool) -> None:
         self.pid = pid
         self._reader = reader
         self._calls = calls

@@ -246,6 +246,12 @@ class PipeWorkers:
         cpu_ns = max(0, cpu_ns + self.others_cpu_ns() - self.rested_cpu_ns)
         led = reports[: leaders(self.setup)]
         end_ns = max(report.get("end_ns", released_ns) for report in led)
+        self._end(hub, order, reports)
+        join_ns = joined_ns - end_ns - torn_down_ns
+        return IterationResult(started_ns - begin_ns, end_ns - released_ns, join_ns, cpu_ns, reports, led)
+
+    def _end(self, hub: Hub, order: Order, reports: list[dict[str, Any]]) -> None:
+        """What is done after an iteration and not timed. Raises the first error of its reports."""
         self.ended(hub)
         if self.fresh:
             self._drop()
@@ -253,8 +259,6 @@ class PipeWorkers:
             gc.unfreeze()
         self.interrupted = False
         raise_first_error(reports)
-        join_ns = joined_ns - end_ns - torn_down_ns
-        return IterationResult(started_ns - begin_ns, end_ns - released_ns, join_ns, cpu_ns, reports, led)
 
     # -- setups and teardowns ----------------------------------------------------------------------------------
 

@@ -2,44 +2,34 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from time import process_time_ns
 
 from .. import loading
 from ..clock import ended_cpu_ns, now_ns
-from ..worker import END, SETUP, TEARDOWN, Order, Worker, make_worker, run
-from .base import IterationResult, Observer, carry_out, observe_barrier, others_cpu_ns, process_map, raise_first_error
+from ..worker import Order, run
+from .base import IterationResult, Observer, others_cpu_ns, raise_first_error
+from .main_thread import MainThreadWorkers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from ..loading import Setup
-    from ..setups import WorkerSetups
 
 
-class SerialWorkers:
+class SerialWorkers(MainThreadWorkers):
     """The workers run one after another in the main thread."""
 
     def __init__(self, setup: Setup, shared: Any, fresh: bool) -> None:
-        self.setup = setup
-        self.fresh = fresh
-        self.shared = shared
-        self.workers: list[Worker] = []
-        self.setups: list[WorkerSetups] = []
+        super().__init__(setup, shared, fresh)
         if setup["cpus"]:
             os.sched_setaffinity(0, setup["cpus"])  # of this thread alone, which is the worker
 
-    def iteration(self, order: Order, observer: Observer) -> IterationResult:
-        """One iteration; a window is split between the workers."""
+    def work(self, order: Order, observer: Observer) -> IterationResult:
+        """A window is split between the workers."""
         body = loading.body(self.setup)
-        if self.fresh or not self.workers:
-            self.workers = [make_worker(self.setup, index, self.shared) for index in range(self.setup["workers"])]
-            self.setups = [each for worker in self.workers if (each := body.surroundings(worker))]
-        raise_first_error(carry_out(self.setups, observer, SETUP))
         part = Order(order.loops, order.window_ns // len(self.workers), order.flags)
-        gc.collect()
         cpu_ns = -others_cpu_ns() - ended_cpu_ns() - process_time_ns()
         begin_ns = now_ns()
         if not order.loops:  # held: the first calls are over before anybody looks
@@ -47,12 +37,6 @@ class SerialWorkers:
         observer.released(self)
         reports = self._run(body, part)
         cpu_ns = max(0, cpu_ns + process_time_ns() + ended_cpu_ns() + others_cpu_ns())
-        observer.done(self)
-        ended = carry_out(self.setups, observer, TEARDOWN)
-        observe_barrier(order, observer, self)
-        if self.fresh:
-            ended += carry_out(self.setups, observer, END)
-        raise_first_error(ended)
         for report in reports:  # rates of workers that run one after another add up only over all of it
             report["begin_ns"], report["end_ns"] = reports[0]["begin_ns"], reports[-1]["end_ns"]
         return IterationResult(0, reports[-1]["end_ns"] - begin_ns, 0, cpu_ns, reports)
@@ -66,12 +50,4 @@ class SerialWorkers:
             raise_first_error(reports[-1:], len(self.workers))
         return reports
 
-    def process_map(self) -> dict[str, Any]:
-        """The main thread works itself."""
-        return process_map((), main_works=True)
-
-    def close(self) -> None:
-        """Let what has been set up be torn down."""
-        raise_first_error(carry_out(self.setups, Observer(), TEARDOWN | END))
-
-    abandon = close
+    abandon = MainThreadWorkers.close

@@ -2,88 +2,42 @@
 
 from __future__ import annotations
 
-import gc
 from time import process_time_ns
 
 from .. import loading, state
 from ..clock import ended_cpu_ns, now_ns
-from ..worker import (
-    END,
-    SETUP,
-    TEARDOWN,
-    Order,
-    Worker,
-    call_async,
-    close_report,
-    explain,
-    make_worker,
-    once,
-    worker_name,
-)
-from .base import (
-    GRACE_S,
-    IterationResult,
-    Observer,
-    carry_out,
-    end_well,
-    leaders,
-    observe_barrier,
-    others_cpu_ns,
-    process_map,
-    raise_first_error,
-)
+from ..worker import Order, Worker, call_async, close_report, explain, once, worker_name
+from .base import GRACE_S, IterationResult, Observer, end_well, leaders, others_cpu_ns
+from .main_thread import MainThreadWorkers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from ..loading import Setup
-    from ..setups import WorkerSetups
 
 
 FIRST_CALLS_S = 0.001
 
 
-class TaskWorkers:
+class TaskWorkers(MainThreadWorkers):
     """Tasks of one event loop."""
 
     def __init__(self, setup: Setup, shared: Any, fresh: bool) -> None:
         import asyncio
 
-        self.setup = setup
-        self.shared = shared
-        self.fresh = fresh
-        self.workers: list[Worker] = []
-        self.setups: list[WorkerSetups] = []
+        super().__init__(setup, shared, fresh)
         self.running: list[Any] = []
         self.given_up = self.closed = False
         self.stop = loading.stopper(setup)
-        self.runner = asyncio.Runner(loop_factory=loading.factory(setup) if setup["name"] else None)
+        self.runner = self.loop = asyncio.Runner(loop_factory=loading.factory(setup) if setup["name"] else None)
         if setup["stacks"]:
             self._answer()
 
-    def iteration(self, order: Order, observer: Observer) -> IterationResult:
-        """One iteration: start the tasks, release them together, gather them."""
-        body = loading.body(self.setup)
-        if self.fresh or not self.workers:
-            self.workers = [make_worker(self.setup, index, self.shared) for index in range(self.setup["workers"])]
-            found = (body.surroundings(worker, self.runner) for worker in self.workers)
-            self.setups = [each for each in found if each]
-        raise_first_error(carry_out(self.setups, observer, SETUP))
-        gc.collect()
+    def work(self, order: Order, observer: Observer) -> IterationResult:
+        """Start the tasks, release them together, gather them."""
         result: IterationResult = self.runner.run(self._iteration(order, observer))
-        observer.done(self)
-        ended = carry_out(self.setups, observer, TEARDOWN)
-        observe_barrier(order, observer, self)
-        if self.fresh:
-            ended += carry_out(self.setups, observer, END)
-        raise_first_error(result.reports)
-        raise_first_error(ended)
         return result
-
-    def process_map(self) -> dict[str, Any]:
-        """The main thread works itself."""
-        return process_map((), main_works=True)
 
     async def _iteration(self, order: Order, observer: Observer) -> IterationResult:
         import asyncio
@@ -209,7 +163,7 @@ class TaskWorkers:
         """Let what has been set up be torn down; close the event loop, unless `LaunchSetups` will do that."""
         self.closed = True
         try:
-            raise_first_error(carry_out(self.setups, Observer(), TEARDOWN | END))
+            super().close()
         finally:
             if loading.body(self.setup).setups is None:
                 self.runner.close()

@@ -1,0 +1,27 @@
+"""Which verdicts fail a test."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_ftgate.model import Decision, MetricVerdict, Verdict
+from pytest_ftgate.plugin.gate import fails
+
+DEFAULT = {Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN}
+
+
+@pytest.mark.parametrize(
+    ("decision", "beyond", "by_default", "with_beyond"),
+    [
+        (Decision.INCONCLUSIVE, False, False, False),
+        (Decision.INCONCLUSIVE, True, False, True),
+        (Decision.SUSPECT, False, True, True),
+        (Decision.XFAILED, True, False, False),
+    ],
+)
+def test_an_open_verdict_fails_where_it_is_asked(
+    decision: Decision, beyond: bool, by_default: bool, with_beyond: bool
+) -> None:
+    metric = MetricVerdict(metric="wall", decision=Decision.INCONCLUSIVE, beyond=beyond)
+    verdict = Verdict(decision=decision, metrics=(metric,))
+    assert [fails(verdict, each) for each in (DEFAULT, {*DEFAULT, "beyond-effect"})] == [by_default, with_beyond]

@@ -1,0 +1,150 @@
+"""Uses the wheel as a user would, alone in a clean environment of each Python that is here: `make smoke`.
+
+Each environment has the wheel and the newest dependencies. It runs `ftgate demo`, a gated test as a plain test, records
+its baseline, and gates it against that. A Python that is not here is skipped; arguments such as 3.12 select some.
+Exits with 1 if a step failed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pytest_ftgate.pythons import run_uv
+
+ROOT = Path(__file__).parents[2]
+CONTROLLERS = ("3.11", "3.12", "3.13", "3.14", "3.14t")
+DEMO_TIMES = ("30s", "2m")
+"""The second one where a busy machine did not end a round in the first."""
+SHORT = ("--ftgate-launches", "3", "--ftgate-test-time", "20s")
+TEST = """
+from pytest_ftgate import Worker, ftgate, threads
+
+@ftgate.compare(threads)
+def test_sum(worker: Worker) -> int:
+    return sum(range(20_000))
+"""
+STEPS = (
+    ("plain", ("pytest", "-q"), "2 passed", (0,)),
+    ("record", ("pytest", "--ftgate-update=new", *SHORT), "2 cells in .*: 2 no baseline", (0,)),
+    ("gate", ("pytest", "--ftgate", *SHORT), "2 cells in .*: (?!.*no baseline)", (0, 1)),
+)
+"""Name, words, what must be said, and exit codes; what a busy machine decides of the same code is no matter here."""
+
+
+class Step(NamedTuple):
+    """What one command did: `error` has its output if it failed."""
+
+    name: str
+    seconds: float
+    error: str = ""
+
+
+def controller(name: str) -> str | None:
+    """A Python of this version and build; None where there is none."""
+    ours = sorted(Path.home().glob(f".pyenv/versions/{name}.*/bin/python"))
+    if ours:
+        return str(ours[-1])
+    found = run_uv(["python", "find", "--no-project", "--system", "--no-python-downloads", f"cpython-{name}"])
+    return found.stdout.strip() or None if found.returncode == 0 else None
+
+
+def build(folder: Path) -> Path:
+    """The wheel of the tree."""
+    words = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    subprocess.run(words, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def install(python: str, wheel: Path, folder: Path, *options: str) -> Path:
+    """A new environment with the wheel and what it depends on; its folder of programs."""
+    for words in (
+        ["venv", "--quiet", "--no-project", "--python", python, str(folder)],
+        ["pip", "install", "--quiet", "--python", str(folder / "bin" / "python"), *options, str(wheel)],
+    ):
+        done = run_uv(words)
+        if done.returncode:
+            raise RuntimeError(f"uv {' '.join(words)}:\n{done.stderr}")
+    return folder / "bin"
+
+
+def project(folder: Path) -> Path:
+    """A repository with one gated test that needs nothing but the standard library."""
+    folder.mkdir()
+    (folder / "test_sum.py").write_text(TEST, encoding="utf-8")
+    (folder / "pytest.ini").write_text("[pytest]\nftgate_install =\n", encoding="utf-8")
+    git = ["git", "-C", str(folder), "-c", "user.name=smoke", "-c", "user.email=smoke@example.invalid"]
+    for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "What is measured"]):
+        subprocess.run([*git, *words], check=True)
+    return folder
+
+
+def steps(programs: Path, folder: Path) -> Iterator[Step]:
+    """The gated test as a plain test, recorded, and gated; it ends with the first step that fails."""
+    for name, words, said, codes in STEPS:
+        step = run(name, programs, words, folder, said, codes)
+        yield step
+        if step.error:
+            return
+
+
+def demonstration(programs: Path, folder: Path) -> Step:
+    """`ftgate demo`."""
+    for taken in DEMO_TIMES:
+        step = run("demo", programs, ("ftgate", "demo", "--time", taken), folder, "Summary for this machine", (0,))
+        if "nothing was measured" not in step.error:
+            break
+    return step
+
+
+def run(name: str, programs: Path, words: Sequence[str], cwd: Path, said: str, codes: Sequence[int]) -> Step:
+    """Run a program of an environment, outside of ours."""
+    ignored = ("FTGATE", "PYTEST", "PYTHON", "VIRTUAL_ENV", "UV_")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(ignored)}
+    began = time.monotonic()
+    command = [str(programs / words[0]), *words[1:]]
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=600)
+    fits = done.returncode in codes and re.search(said, done.stdout)
+    error = "" if fits else f"{' '.join(words)} ended with {done.returncode}\n{done.stdout}{done.stderr}"
+    return Step(name, time.monotonic() - began, error)
+
+
+def sizes(programs: Path) -> dict[str, float]:
+    """MB of each top-level folder of an environment's packages, the largest first."""
+    (packages,) = programs.parent.glob("lib/python3*/site-packages")
+    folders = [*(path for path in packages.iterdir() if path.is_dir()), programs]
+    found = {path.name: sum(each.stat().st_size for each in path.rglob("*") if each.is_file()) for path in folders}
+    return {name: size / 1e6 for name, size in sorted(found.items(), key=lambda item: -item[1])}
+
+
+def main() -> int:
+    """Every Python that is here; a line for each."""
+    failed = False
+    with tempfile.TemporaryDirectory(prefix="ftgate-smoke-") as folder:
+        wheel = build(Path(folder) / "wheel")
+        for name in sys.argv[1:] or CONTROLLERS:
+            python = controller(name)
+            if python is None:
+                print(f"{name:6} skipped: there is no such Python here", flush=True)
+                continue
+            programs = install(python, wheel, Path(folder) / f"env-{name}")
+            done = [demonstration(programs, Path(folder)), *steps(programs, project(Path(folder) / f"project-{name}"))]
+            failed |= any(step.error for step in done)
+            times = ", ".join(f"{step.name} {'FAILED' if step.error else f'{step.seconds:.0f} s'}" for step in done)
+            taken = sizes(programs)
+            largest = ", ".join(f"{key} {size:.0f}" for key, size in list(taken.items())[:4])
+            print(f"{name:6} {times}; {sum(taken.values()):.0f} MB installed ({largest})", flush=True)
+            print("".join(f"{step.error}\n" for step in done if step.error), end="", flush=True)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
