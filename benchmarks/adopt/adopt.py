@@ -33,7 +33,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[1]
 UV = Path(sys.executable).with_name("uv")
-IGNORED = "*.egg-info/\n*.so\n__pycache__/\nbuild/\ntarget/\n"
+IGNORED = "*.egg-info/\n*.so\n.coverage*\n__pycache__/\nbuild/\ntarget/\n"
 """What a repository ignores; some source distributions come without their .gitignore."""
 GREEN = {"passed", "improved", "inconclusive"}
 RED = {"regressed", "suspect"}
