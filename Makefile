@@ -67,6 +67,9 @@ requirements: setup ## resolve the pinned requirements anew
 	$(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --all-extras --group dev --custom-compile-command "make requirements" \
 	  --output-file requirements.txt pyproject.toml
+	$(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --constraint requirements.txt --custom-compile-command "make requirements" \
+	  --output-file tests/plugin/beside.txt pyproject.toml tests/plugin/beside.in
 
 clean: ## remove .venv and what tests leave
 	rm -rf $(VENV) $(BOOTSTRAP) .ftgate .mypy_cache .pytest_cache .ruff_cache

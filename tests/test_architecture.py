@@ -380,7 +380,7 @@ PLACES = re.compile(
         ]
     )
 )
-ALLOWED = re.compile(r"/home/me\b|/home/user/|\b127\.0\.0\.1(?!:\d)")  # every machine has a loopback
+ALLOWED = re.compile(r"/home/me\b|==[\d.]+|/home/user/|\b127\.0\.0\.1(?!:\d)")  # every machine has a loopback
 
 
 def committed() -> list[Path]:

@@ -7,6 +7,7 @@ import marshal
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -24,7 +25,8 @@ from pytest_ftgate.measure.launchers.runner_copy import install_runner
 from pytest_ftgate.measure.launchers.workload import WorkloadLauncher
 from pytest_ftgate.measure.run_context import RunningLaunch
 from pytest_ftgate.measure.watch import processes
-from pytest_ftgate.model import Iteration, Launch, MemoryPoint, Param, Settings, Spec, Timer, to_builtins
+from pytest_ftgate.model import Iteration, Launch, MemoryPoint, Param, Settings, Source, Spec, Timer, to_builtins
+from pytest_ftgate.runner import loading, pytest_stub
 from pytest_ftgate.runner.protocol import BARRIER, CHECK, COLD, HOLD, MARSHAL, MEASURED, PROTOCOL, WARMUP
 from pytest_ftgate.runner.record import LaunchRecord
 
@@ -75,6 +77,29 @@ def test_the_switch_interval_travels_in_seconds(interval_ns: int | None, seconds
     assert launch.setup_of(request.cell, request.spec)["switch_s"] == seconds
 
 
+@pytest.mark.parametrize(("module", "path"), [("beside", "beside.py"), ("pkgcopy.inside", "pkgcopy/inside.py")])
+def test_an_installed_copy_is_not_hidden_by_its_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, path: str
+) -> None:
+    site, root = tmp_path / "site", tmp_path / "root"
+    for folder, text in ((site, "VALUE = 'installed'\n"), (root, "raise ImportError('a source folder')\n")):
+        (folder / "pkgcopy").mkdir(parents=True)
+        (folder / "pkgcopy" / "__init__.py").write_text(text, encoding="utf-8")
+    (root / "ownhelper.py").write_text("VALUE = 'own'\n", encoding="utf-8")
+    text = "import ownhelper, pkgcopy\nVALUES = pkgcopy.VALUE, ownhelper.VALUE\n"
+    (root / path).write_text(text, encoding="utf-8")
+    source = Source(path=str(root / path), line=1, module=module, qualname="test_it", sys_path=(str(root), "/own"))
+    request = request_of(msgspec.structs.replace(spec_of("fork"), source=source))
+    request = msgspec.structs.replace(request, copies=("pkgcopy",))
+    setup = workload.job_of(request, Path("result"), (5, 6))["setup"]
+    assert (setup["sys_path"], setup["behind"]) == (["/own"], [str(root)])
+    monkeypatch.setattr(sys, "path", [str(site), *sys.path])
+    monkeypatch.setattr(pytest_stub, "install", lambda: None)
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    loading.prepare(setup)
+    assert loading.load_module(setup).VALUES == ("installed", "own")
+
+
 def test_parameters_travel_as_literals() -> None:
     request = request_of()
     params = (Param(name="size", literal="10"), Param(name="text", literal="'a'"))
@@ -93,6 +118,9 @@ CALLERS = {
     "PYTHONDEVMODE": "1",
     "PYTEST_CURRENT_TEST": "x",
     "PYTEST_ADDOPTS": "-q",
+    "COV_CORE_SOURCE": "calc",
+    "COVERAGE_PROCESS_START": ".coveragerc",
+    "COVERAGE_PROCESS_CONFIG": "{}",
     processes.MARK: "an outer launch",
 }
 

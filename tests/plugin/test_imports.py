@@ -66,6 +66,7 @@ RUNNING = {
     "pytest_ftgate.measure.stacks",
     "pytest_ftgate.plugin.plain",
     "pytest_ftgate.run",
+    "pytest_ftgate.run.left_behind",
     "pytest_ftgate.run.once",
     "pytest_ftgate.run.time_limit",
     "pytest_ftgate.runner.clock",

@@ -744,7 +744,8 @@ def test_a_wheel_takes_the_place_of_the_project(tmp_path: Path) -> None:
     replaced = (("build",), ("--no-build-isolation",), ("$", "make"), (f"{wheel}[fast]",))
     assert installs.steps_of(install, tmp_path, found.reference) == replaced
     assert installs.steps_of((("dist/my_package-2.0-py3-none-any.whl",),), tmp_path, found.reference) == ((wheel,),)
-    assert installs.steps_of(install, tmp_path, found.changed) == install
+    copy = (("build",), ("--no-build-isolation", ".[fast]"), ("$", "make"))
+    assert installs.steps_of(install, tmp_path, found.changed) == copy
     release = worktrees.pair(tmp_path, "dist:my-package==1.0", tmp_path / ".ftgate").reference
     assert installs.steps_of((("-e", "."),), tmp_path, release) == (("my-package==1.0",),)
     with pytest.raises(AgainstError, match=r"dist:new/x\.whl: .*new/x\.whl is no wheel"):

@@ -83,7 +83,11 @@ class Run:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> None:
         """Remember all cells before any is deselected."""
-        self.collected = [item.nodeid for item in items if CELL in item.stash]
+        cells = [item for item in items if CELL in item.stash]
+        self.collected = [item.nodeid for item in cells]
+        if self.config.pluginmanager.hasplugin("rerunfailures"):  # a verdict is not drawn again until it pleases
+            for item in cells:
+                item.add_marker(pytest.mark.flaky(reruns=0), append=False)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Plan the selected cells."""
@@ -153,14 +157,13 @@ class Run:
                 report.__dict__["wasxfail"] = terminal.known_text(verdict)
         return report
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_report_teststatus(
-        self, report: pytest.TestReport
-    ) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
-        """The word and letter of a verdict."""
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> Generator[None, object, object]:
+        """The word and letter of a verdict, whatever other plugins call it."""
+        status = yield
         decision = getattr(report, "ftgate_decision", None)
-        if decision is None or report.when != "call":
-            return None
+        if decision is None or report.when != "call" or str(report.outcome) == "rerun":  # of pytest-rerunfailures
+            return status
         if decision == FAILED:
             return "failed", "F", ("XPASS(strict)", {"red": True})
         category, letter, word, markup = terminal.STATUS[Decision(decision)]
@@ -229,6 +232,9 @@ class Run:
                 verbosity=self.config.get_verbosity(),
             )
             terminalreporter.write(text + "\n")
+        planned = sum(len(group.cells) for group in self.session.plan.groups)
+        if left := planned - len(self.messages) if planned else 0:  # after -x, Ctrl-C
+            terminalreporter.write_line(f"ftgate: {left} of {planned} cells were not run", yellow=True)
         if self.trouble:
             terminalreporter.write_line(f"ftgate: {self.trouble}", red=True)
 

@@ -30,8 +30,9 @@ RUN = "ftgate-run"
 """The name under which the plugin of a measuring run is registered."""
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the mark and, under --ftgate, the run."""
+    """Register the mark and, under --ftgate, the run: after all other plugins, so that its words are the last."""
     config.addinivalue_line("markers", "ftgate: cells of @ftgate.compare, added by itself; select them with -m ftgate")
     if not config.pluginmanager.hasplugin("pytest_run_parallel"):
         config.addinivalue_line(

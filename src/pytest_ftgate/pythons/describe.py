@@ -129,8 +129,9 @@ def collect(executable: str, environment: dict[str, str] | None = None) -> Facts
 
 
 def scrubbed_environment() -> dict[str, str]:
-    """This process's environment without what would change another interpreter (PYTHON*, a venv's launcher)."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "__PYVENV", "_PYTHON"))}
+    """This process's environment without what would change another interpreter: PYTHON*, a venv's, coverage's."""
+    changing = ("PYTHON", "__PYVENV", "_PYTHON", "COV_CORE_", "COVERAGE_PROCESS_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(changing)}
 
 
 def settings_unsupported(interpreter: Interpreter, settings: Settings) -> str | None:

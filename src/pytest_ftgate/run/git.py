@@ -171,8 +171,9 @@ class Checkout(Struct, frozen=True, kw_only=True):
     `label` is for people: `main (1eb3b87e5d)`, `working tree (uncommitted changes)`, `numpy==2.1.0`. `commit` is
     checked out: for uncommitted changes a snapshot that no branch holds, for a distribution "". `root` is the project's
     folder in this checkout, `prefix` its path below the repository's top, "" at the top. `install` holds further
-    arguments for `uv pip install`, after the usual ones. `python` is a target that runs in place of each cell's own, ""
-    for none.
+    arguments for `uv pip install`, after the usual ones. `copied` is a project that is installed as a copy, because the
+    other side has a wheel of it: an editable install runs code when the interpreter starts. `python` is a target that
+    runs in place of each cell's own, "" for none.
     """
 
     label: str
@@ -180,6 +181,7 @@ class Checkout(Struct, frozen=True, kw_only=True):
     root: str
     prefix: str = ""
     install: tuple[str, ...] = ()
+    copied: str = ""
     python: str = ""
 
     @property

@@ -13,6 +13,8 @@ from .. import pythons
 from ..pythons import Step, Steps
 from .git import Checkout, mapped
 
+EDITABLE = ("-e", "--editable")
+
 
 def steps_of(steps: Steps, old_root: Path, checkout: Checkout | None, requires: tuple[str, ...] = ()) -> Steps:
     """Install steps of the project, or of a checkout of it, with a test's `requires` and the checkout's own last.
@@ -27,6 +29,8 @@ def steps_of(steps: Steps, old_root: Path, checkout: Checkout | None, requires: 
         step if pythons.is_command(step) else tuple(revision_argument(word, old_root, checkout) for word in step)
         for step in steps
     )
+    if checkout.copied:
+        moved = tuple(_as_copy(step, checkout) for step in moved)
     wanted = {_distribution(checkout.project, word) for word in checkout.install}
     extras = set[str]()
     kept = tuple(_without(step, wanted, checkout.project, extras) for step in _with_last(moved, requires))
@@ -51,6 +55,16 @@ def _with_last(steps: Steps, words: tuple[str, ...]) -> Steps:
     return (*steps[:-1], (*steps[-1], *words))
 
 
+def _as_copy(step: Step, checkout: Checkout) -> Step:
+    """A step that installs no editable copy of `checkout.copied`."""
+    following = (*step[1:], "")
+    return tuple(
+        word
+        for word, value in zip(step, following, strict=True)
+        if word not in EDITABLE or pythons.distribution_of(checkout.project, value) != checkout.copied
+    )
+
+
 def _without(step: Step, wanted: set[str], project: Path, extras: set[str]) -> Step:
     """A step without the words that install a distribution of `wanted`, whose extras are added to `extras`."""
     if not wanted or pythons.is_command(step):
@@ -59,7 +73,7 @@ def _without(step: Step, wanted: set[str], project: Path, extras: set[str]) -> S
     for word in step:
         option = kept[-1] if kept and kept[-1].startswith("-") and "=" not in kept[-1] else ""
         name = pythons.distribution_of(project, word) if option else _distribution(project, word)
-        if name not in wanted or option not in ("", "-e", "--editable"):
+        if name not in wanted or option not in ("", *EDITABLE):
             kept.append(word)
             continue
         if option:

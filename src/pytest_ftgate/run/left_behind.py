@@ -25,8 +25,8 @@ from ..runner.stacks import THREADS_S
 
 _MADE_DAEMON: Final = 1
 """In place of True: a thread inherits it from one that was made a daemon here, and does not from a daemon's True."""
-_ENDED_AT_EXIT: Final = ("multiprocessing", "concurrent", "joblib", "loky")
-"""Packages whose own processes (of pools, of managers) end with the interpreter."""
+_ENDED_AT_EXIT: Final = ("Manager", "Loky")
+"""In the names of processes of multiprocessing that end with the interpreter."""
 _SERVERS: Final = ("resource_tracker", "multiprocessing.forkserver")
 """In the command lines of processes that end by themselves."""
 _LOOK_S: Final = 0.01
@@ -83,9 +83,16 @@ def _threads_as_daemons() -> Iterator[dict[threading.Thread, str]]:
 
 def _busy(threads: dict[threading.Thread, str]) -> list[threading.Thread]:
     """Those that run, except a pool's that wait for work: they are told to end at the interpreter's end."""
-    frames = sys._current_frames()
-    running = [thread for thread in threads if thread.is_alive() and thread.ident in frames]
+    frames, idle = sys._current_frames(), _idle_pools()
+    running = [each for each in threads if each.is_alive() and each.ident in frames and each not in idle]
     return [thread for thread in running if not _waits_for_work(frames[thread.ident or 0])]
+
+
+def _idle_pools() -> dict[Any, set[int]]:
+    """The thread of each ProcessPoolExecutor that has no work, with its processes."""
+    pools: Any = sys.modules.get("concurrent.futures.process")
+    threads = [] if pools is None else list(pools._threads_wakeups)
+    return {thread: set(thread.processes or ()) for thread in threads if not thread.pending_work_items}
 
 
 def _waits_for_work(frame: FrameType) -> bool:
@@ -95,14 +102,12 @@ def _waits_for_work(frame: FrameType) -> bool:
 
 def _awaited(before: set[int]) -> dict[int, str]:
     """The processes of multiprocessing that the interpreter would wait for at its end, by their pids."""
-    found = {}
-    for child in living_children(before):
-        target: Any = getattr(child, "_target", None)
-        if not child.daemon and getattr(target, "__module__", "").partition(".")[0] not in _ENDED_AT_EXIT:
-            found[child.pid] = (
-                f"{child.pid}: {child.name} of multiprocessing, {getattr(target, '__qualname__', target)}"
-            )
-    return found
+    pooled = before.union(*_idle_pools().values())
+    return {
+        child.pid: f"{child.pid}: {child.name} of multiprocessing"
+        for child in living_children(pooled)
+        if not child.daemon and not any(name in child.name for name in _ENDED_AT_EXIT)
+    }
 
 
 def _without(children: Mapping[int, str], before: set[int]) -> dict[int, str]:
@@ -124,9 +129,10 @@ def _children() -> dict[int, str]:
 
 def _leave(threads: list[threading.Thread], processes: Mapping[int, str]) -> None:
     """Let nothing wait for these threads at the interpreter's end, and end these processes."""
-    pools: Any = sys.modules.get("concurrent.futures.thread")
-    for thread in threads if pools is not None else ():
-        pools._threads_queues.pop(thread, None)
+    for module, awaited in (("thread", "_threads_queues"), ("process", "_threads_wakeups")):
+        pools = getattr(sys.modules.get(f"concurrent.futures.{module}"), awaited, {})
+        for thread in threads:
+            pools.pop(thread, None)
     for pid in processes:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

@@ -18,6 +18,8 @@ from typing import Final
 
 import filelock
 import msgspec
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from .. import pythons
 from ..errors import FtgateError
@@ -211,22 +213,25 @@ def _distributions(root: Path, wanted: str) -> Pair:
             f"{OPTION} dist:{wanted}: this is not NAME==VERSION with one exact version, as in dist:numpy==2.1.0"
         )
     requirement, here = "".join(wanted.split()), str(root.resolve())
-    return Pair(
-        reference=Checkout(label=requirement, commit="", root=here, install=(requirement,)),
-        changed=Checkout(label="as installed", commit="", root=here),
-    )
+    return _beside(here, requirement, requirement, Requirement(requirement).name)
 
 
 def _wheels(root: Path, wanted: str) -> Pair:
     """As `_distributions`, for a wheel, or a pattern of wheels of which each target takes its own."""
     path, here = root / os.path.expanduser(wanted), str(root.resolve())
-    if not pythons.distribution_of(root, str(path)) or not any(path.parent.glob(path.name)):
+    name = pythons.distribution_of(root, str(path))
+    if not name or not any(path.parent.glob(path.name)):
         raise AgainstError(
             f"{OPTION} dist:{wanted}: {path} is no wheel: build one with `uv build --wheel`, or mend the path"
         )
+    return _beside(here, wanted, str(path), name)
+
+
+def _beside(here: str, label: str, install: str, name: str) -> Pair:
+    """The files as they are on both sides, and on the reference's a distribution of this name."""
     return Pair(
-        reference=Checkout(label=wanted, commit="", root=here, install=(str(path),)),
-        changed=Checkout(label="as installed", commit="", root=here),
+        reference=Checkout(label=label, commit="", root=here, install=(install,)),
+        changed=Checkout(label="as installed", commit="", root=here, copied=canonicalize_name(name)),
     )
 
 

@@ -1,0 +1,163 @@
+"""Beside the plugins that people use, all at once, with the options that they give: plain runs and measuring ones."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import filelock
+import pytest
+from example import Example
+from junitparser import JUnitXml
+
+from pytest_ftgate.pythons import run_uv
+
+ROOT = Path(__file__).parents[2]
+PINNED = Path(__file__).with_name("beside.txt")
+
+
+@pytest.fixture(scope="session")
+def python(pytestconfig: pytest.Config) -> str:
+    """The interpreter of an environment with the pinned plugins and ours: made once, kept in pytest's cache folder."""
+    inputs = (PINNED.read_bytes(), sys.executable.encode(), sys.version.encode(), str(ROOT).encode())
+    digest = hashlib.sha256(b"".join(inputs)).hexdigest()[:16]
+    folder = ROOT / pytestconfig.getini("cache_dir") / "d" / f"beside-{digest}"
+    executable = folder / "bin" / "python"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with filelock.FileLock(f"{folder}.lock"):
+        if not (folder / "ready").exists():
+            into = ["--quiet", "--python", str(executable)]
+            _uv("venv", "--quiet", "--clear", "--no-project", "--python", sys.executable, str(folder))
+            _uv("pip", "sync", "--require-hashes", *into, str(PINNED))
+            _uv("pip", "install", "--no-deps", "--no-build-isolation", *into, "--editable", str(ROOT))
+            (folder / "ready").touch()
+    return str(executable)
+
+
+def _uv(*arguments: str) -> None:
+    done = run_uv(arguments, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+
+
+SETTINGS = """
+    [tool.pytest.ini_options]
+    addopts = "--strict-markers --strict-config --cov=calc --cov-branch -p no:cacheprovider --durations=3"
+    asyncio_mode = "auto"
+    asyncio_default_fixture_loop_scope = "function"
+    filterwarnings = ["error"]
+    pythonpath = ["src"]
+    ftgate_install = ""
+    ftgate_iterations = 2
+    ftgate_launches = 1
+    ftgate_python = "3.14"
+
+    [tool.coverage.run]
+    patch = ["subprocess"]
+"""
+CELLS = """
+    import asyncio, os, time
+    from calc import add
+
+    @ftgate.compare(threads, processes("fork"), workers=1)
+    def test_cell(worker):
+        time.sleep(0.05)
+        assert not [name for name in os.environ if name.startswith("COVERAGE_PROCESS")] or not measured()
+        return sum(add(i, 2) for i in range(2000))
+
+    @ftgate.compare(tasks, workers=1)
+    async def test_async(worker):
+        await asyncio.sleep(0)
+
+    @ftgate.compare(serial, workers=1)
+    def test_fails(worker):
+        assert not measured()
+
+    def measured():
+        return "PYTEST_VERSION" not in os.environ
+"""
+OTHERS = """
+    import asyncio
+    import pytest
+    from calc import add
+    from hypothesis import given, settings, strategies as st
+
+    pytestmark = pytest.mark.timeout(60, method="thread")
+
+    @pytest.mark.thread_unsafe  # pytest-run-parallel runs neither of these two in threads
+    async def test_loop():
+        assert asyncio.get_running_loop()
+
+    @pytest.mark.thread_unsafe
+    def test_speed(benchmark):
+        assert benchmark(add, 1, 2) == 3
+
+    @settings(max_examples=5, database=None, deadline=None)
+    @given(st.integers())
+    def test_property(n):
+        assert add(n, 0) == n
+
+    @pytest.mark.flaky(reruns=1)
+    def test_plain(tmp_path):
+        assert add(1, 2) == 3
+"""
+
+
+@pytest.fixture
+def example(pytester: pytest.Pytester, python: str, interpreters_on_path: None) -> Example:
+    files = {
+        "pyproject.toml": SETTINGS,
+        "src/calc.py": "def add(a, b):\n    return a + b\n",
+        "tests/test_cells.py": CELLS,
+        "tests/test_others.py": OTHERS,
+    }
+    return Example(pytester, files)
+
+
+def run(example: Example, python: str, *args: str) -> tuple[int, str]:
+    """pytest with these options in the environment of all plugins; its exit code and output."""
+    words = [python, "-P", "-m", "pytest", "--benchmark-disable", *args]
+    done = subprocess.run(words, cwd=example.pytester.path, capture_output=True, text=True, timeout=300)
+    print(done.stdout, done.stderr)
+    assert "INTERNALERROR" not in done.stdout + done.stderr
+    return done.returncode, done.stdout + done.stderr
+
+
+def summary(text: str) -> dict[str, int]:
+    """The numbers of pytest's last line."""
+    last = next(line for line in reversed(text.splitlines()) if re.search(r" in \d+\.\d+s", line))
+    return {word: int(number) for number, word in re.findall(r"(\d+) ([a-z][a-z ]*?)(?=,| in )", last)}
+
+
+PLAIN = ("--import-mode=importlib", "-n2", "--dist=worksteal", "--reruns=1", "--parallel-threads=2", "--timeout=60")
+MEASURED = ("--ftgate", "--reruns=2", "--parallel-threads=2", "--timeout=1", "--junit-xml=junit.xml")
+DUMPED = ("-o", "faulthandler_timeout=1")
+
+
+def test_plain_runs(example: Example, python: str) -> None:
+    code, text = run(example, python, *PLAIN)
+    assert (code, summary(text)) == (0, {"passed": 8})
+
+
+def test_measuring_runs(example: Example, python: str) -> None:
+    code, text = run(example, python, *MEASURED, *DUMPED)
+    assert (code, summary(text)) == (1, {"failed": 1, "passed": 4, "no baseline": 3})
+    assert "Timeout" not in text, "neither pytest-timeout nor faulthandler_timeout"
+    suite = JUnitXml.fromfile(str(example.pytester.path / "junit.xml"))
+    assert (suite.tests, suite.failures + suite.errors) == (8, 1)
+    assert not [path for path in os.listdir(example.pytester.path) if path.startswith(".coverage.")]
+
+
+def test_a_run_that_stops_says_what_was_not_run(pytester: pytest.Pytester, interpreters_on_path: None) -> None:
+    fails = """
+        @ftgate.compare(serial, threads, pythons=["3.14"], workers=1)
+        def test_it(worker):
+            raise ValueError
+    """
+    example = Example(pytester, {"pytest.ini": "[pytest]\nftgate_install =\n", "test_a.py": fails})
+    result = example.run_fresh("--ftgate", "-x")
+    assert "ftgate: 1 of 2 cells were not run" in result.outlines
+    assert "ftgate: 1 of 2" not in example.run_fresh("--ftgate").stdout.str()
