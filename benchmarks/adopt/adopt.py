@@ -238,14 +238,15 @@ def found(adoption: Adoption, build: str) -> list[str]:
 # -- the log --------------------------------------------------------------------------------------------------------
 
 
-def page(adoptions: list[Adoption]) -> str:
-    """The page of the log, in Markdown."""
+def page(adoptions: list[Adoption], missing: list[str]) -> str:
+    """The page of the log, in Markdown; `missing` names projects that have not been run to the end."""
     rows = [
         "| project | kind | unchanged code | the change is found in | minutes |",
         "|---|---|---|---|---|",
         *(row(adoption) for adoption in adoptions),
     ]
-    return "\n\n".join([INTRODUCTION, "\n".join(rows), *map(section, adoptions)]) + "\n"
+    left = [f"Not run to the end for this page: {', '.join(missing)}."] if missing else []
+    return "\n\n".join([INTRODUCTION, "\n".join(rows), *left, *map(section, adoptions)]) + "\n"
 
 
 def row(adoption: Adoption) -> str:
@@ -340,7 +341,8 @@ def main() -> int:
     if options.log:
         kept = {name: options.out / f"{name}.json" for name in table}
         done = [restored(path, name, table[name]) for name, path in kept.items() if path.exists()]
-        options.log.write_text(page(done), encoding="utf-8")
+        missing = [name for name, path in kept.items() if not path.exists()]
+        options.log.write_text(page(done, missing), encoding="utf-8")
     return 1 if wrong else 0
 
 
