@@ -473,7 +473,13 @@ def test_only_what_cannot_be_found_out_is_asked(folder: Path, monkeypatch: pytes
 
 
 def test_a_dry_run_is_the_patch_of_a_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lay(folder, {"setup.cfg": "[tool:pytest]\ntestpaths = benchmarks", "benchmarks/test_a.py": "def test_a(): ...\n"})
+    lay(
+        folder,
+        {
+            "setup.cfg": "[tool:pytest]\ntestpaths = benchmarks\naddopts = --cov",
+            "benchmarks/test_a.py": "def test_a(): ...\n",
+        },
+    )
     repository(folder)
     before = contents(folder)
     assert cli.main(["init", "--dry-run"]) == 0
@@ -486,8 +492,8 @@ def test_a_dry_run_is_the_patch_of_a_run(folder: Path, capsys: pytest.CaptureFix
     assert "wrote     benchmarks/test_concurrency.py\n" in said
     assert said.splitlines()[-3:] == [
         "next:",
-        "  pytest --ftgate benchmarks/test_concurrency.py",
-        "  pytest --ftgate --ftgate-update=new benchmarks/test_concurrency.py",
+        "  pytest --no-cov --ftgate benchmarks/test_concurrency.py",
+        "  pytest --no-cov --ftgate --ftgate-update=new benchmarks/test_concurrency.py",
     ]
     git(folder, "stash", "--include-untracked")
     git(folder, "apply", "-", said=patch)

@@ -102,6 +102,8 @@ def test_time_left_is_unsaid_until_something_tells_it() -> None:
 @pytest.mark.parametrize("mode", ["terminal", "plain"])
 def test_what_has_no_rounds_is_shown_at_once_and_without_a_count(mode: Mode) -> None:
     run = Run(mode)
+    run.progress.advance("HEAD~2", "checking out", 0, 0)  # before the tests are collected
+    assert "ftgate: checking out HEAD~2" in run.stream.getvalue()
     run.progress.start(1)
     run.progress.begin("one", CELLS)
     run.progress.advance("3.14", "checking the interpreter", 0, 0)

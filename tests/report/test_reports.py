@@ -437,6 +437,11 @@ def test_unsupported_cells_are_grouped_by_reason() -> None:
     assert "unsupported: 3.14t-spawn-w8\n      B\n" in text
 
 
+def test_a_reason_of_several_lines_keeps_them() -> None:
+    text = shown(one_table(row("fork", Decision.UNSUPPORTED, reason="not found\n  skipped: A\n  fix: B")))
+    assert "      not found\n      skipped: A\n      fix: B\n" in text
+
+
 def test_header_names_machine_interpreters_and_seed() -> None:
     text = shown(report_by_hand.report(), 160)
     assert "x86_64-epyc7763-2-9f3c · AMD EPYC 7763 64-Core Processor · 2 cores" in text

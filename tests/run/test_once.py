@@ -411,7 +411,9 @@ def end(state):
     result = example.run_fresh()
     result.assert_outcomes(failed=4)
     text = result.stdout.str()
-    assert text.count("worker 0: raised KeyError: 'of the body'") >= 2
+    for kind in ("serial", "threads"):
+        assert f"FAILED test_a.py::test_body[3.14-{kind}-w2] - KeyError: 'of the body'\n" in text
+    assert text.count("worker 0:\nTraceback") == 2
     assert text.count("teardown 'end' raised ValueError: of the end") >= 2
     assert "of a teardown" not in text
     assert {name: len(pids) for name, pids in ran(example).items()} == {"down": 4, "end": 4}

@@ -380,11 +380,12 @@ def next_commands(project: Project, missing: Sequence[str]) -> list[str]:
     """The two commands to run next, from the current folder."""
     prefix = "uv run " if project.locked and project.needs.declares_us else ""
     path = shlex.quote(_shown(workload_path(project)))
-    measure = f"{prefix}pytest --ftgate {path}"
+    options = "".join(f" {option}" for option in project.options)
+    measure = f"{prefix}pytest{options} --ftgate {path}"
     if missing:
         pythons = "".join(f" --target {spec}" for spec in missing)
         return [f"{prefix}ftgate pythons{pythons}", measure]
-    return [measure, f"{prefix}pytest --ftgate --ftgate-update=new {path}"]
+    return [measure, f"{prefix}pytest{options} --ftgate --ftgate-update=new {path}"]
 
 
 def _shown(path: Path) -> str:

@@ -106,7 +106,7 @@ class Run:
         lines = [f"ftgate: measuring, seed {self.seed} (repeat with --ftgate-seed {self.seed})"]
         if not value_of(self.config, "python"):
             pair = default_pair(self.config)
-            lines.append(f"ftgate: targets {' and '.join(pair.targets)} by default: {pair.why}")
+            lines.append(f"ftgate: targets of tests that name none: {' and '.join(pair.targets)}, {pair.why}")
         return lines
 
     @pytest.hookimpl(tryfirst=True, optionalhook=True)

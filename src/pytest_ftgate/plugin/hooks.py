@@ -125,6 +125,17 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object:
     return True
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Name the exception of a cell that failed in a plain run."""
+    report = yield
+    if report.failed and _decorated(getattr(item, "function", None)):
+        from . import plain
+
+        plain.name(item, report)
+    return report
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say of a plain run which targets it did not use."""
     reports = (report for each in terminalreporter.stats.values() for report in each)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from ..model import Cell, Spec
+from ..model import Cell, Spec, WorkloadError
 from ..run import once
 from ..runner.protocol import Failure, Unsupported
 
@@ -29,6 +29,8 @@ def _variables(spec: Spec, cell: Cell) -> dict[str, str]:
 
 PASSED = pytest.StashKey[dict[tuple[object, ...], str]]()
 """What has passed here, whatever its target, and the node id of the first cell that it passed for."""
+ERROR = pytest.StashKey[WorkloadError]()
+"""Why a cell failed here."""
 TARGET = "ftgate target "
 """What begins a keyword of an item that ran here: reports have the keywords, also those of xdist's workers."""
 
@@ -41,7 +43,7 @@ def run(item: pytest.Function, spec: Spec, cell: Cell) -> None:
     same = (spec.nodeid, cell.executor, cell.workers, cell.roles, cell.environment, cell.params)
     if passed.get(same, item.nodeid) != item.nodeid:
         return
-    run_once(spec, cell)
+    run_once(item, spec, cell)
     passed.setdefault(same, item.nodeid)
 
 
@@ -56,10 +58,21 @@ def summary(keywords: Iterable[str]) -> str:
     return f"ftgate: plain run on CPython {here[-1]}, not on {' and '.join(others)}; --ftgate uses them"
 
 
-def run_once(spec: Spec, cell: Cell) -> None:
+def name(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Give a failed cell the line in pytest's summary that it has in a measuring run: the exception itself."""
+    if report.when == "call" and report.failed and ERROR in item.stash:
+        from ..report import headlines
+        from . import failures
+
+        error = item.stash[ERROR]
+        place = headlines.origin(error) or (str(item.path), (item.location[1] or 0) + 1)
+        failures.name(report, headlines.exception(error), place)
+
+
+def run_once(item: pytest.Item, spec: Spec, cell: Cell) -> None:
     """Pass, skip where the cell is not supported here, or fail with the workload's own traceback."""
     __tracebackhide__ = _own_traceback
-    reason = failed = ""
+    reason, failed = "", None
     try:
         with pytest.MonkeyPatch.context() as patch:
             for name, value in _variables(spec, cell).items():
@@ -68,9 +81,12 @@ def run_once(spec: Spec, cell: Cell) -> None:
     except Unsupported as unsupported:
         reason = str(unsupported)
     except Failure as failure:
-        failed = f"{failure.reason}\n{failure.detail}".strip()
+        failed = WorkloadError(reason=failure.reason, detail=failure.detail)
     # Outside the handlers, so that pytest does not show our exception as the cause.
     if reason:
         pytest.skip(reason)
     if failed:
-        pytest.fail(failed, pytrace=False)
+        from ..report import headlines  # runs that pass do without
+
+        item.stash[ERROR] = failed
+        pytest.fail(headlines.error_text(failed), pytrace=False)

@@ -144,15 +144,15 @@ class Progress:
         if at - self._last < due and not now:
             return
         self._last = at
-        where = f"ftgate {self._number}/{max(self._total, self._number)} "
+        where = f"ftgate {self._number}/{max(self._total, self._number)} " if self._title else "ftgate: "
         left = "" if left_s is None else f", about {_whole(left_s)} left{self._grown(at + left_s)}"
         if self._budget_s is not None:  # the groups take turns: what one of them takes tells nothing of the run
             left = f", at most {_whole(max(0.0, self._budget_s - (at - self._started)))} left"
         elapsed = f"{_whole(at - self._started)}{left}"
         if self._mode == "plain":
-            self._write(f"{where}{self._title}: {doing}; {elapsed}\n")
+            self._write(f"{where}{self._title}{': ' if self._title else ''}{doing}; {elapsed}\n")
         else:
-            self._redraw(where, f"  {doing}  {elapsed}")
+            self._redraw(where, f"{'  ' if self._title else ''}{doing}  {elapsed}")
 
     def _grown(self, end_s: float) -> str:
         """Why it ends later than it was said to, in brackets."""

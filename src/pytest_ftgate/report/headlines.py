@@ -111,15 +111,20 @@ def failure_text(row: Row) -> str:
     """
     error = error_of(row)
     raised = RAISED.fullmatch(error.reason)
-    where = "" if error.detail.startswith(error.reason) else error.reason
-    if raised is not None and error.detail:
-        where = error.reason.partition("raised ")[0].rstrip()
-    lines = [where] if where else []
-    lines += CHECKOUT.sub("", plain(error.detail)).rstrip().splitlines()
-    lines += filter(None, [whose(row)])
+    lines = [error_text(error)]
+    if blame := whose(row):
+        lines += [blame]
     if raised is not None and raised[1] == "AssertionError":
         lines += [f"as a plain test, with pytest's own explanation: {shlex.join(['pytest', row.cell.nodeid])}"]
     return "\n".join(lines)
+
+
+def error_text(error: WorkloadError) -> str:
+    """Where it was raised, and the workload's output; an exception that the output ends with is not said before it."""
+    where = "" if error.detail.startswith(error.reason) else error.reason
+    if RAISED.fullmatch(error.reason) and error.detail:
+        where = error.reason.partition("raised ")[0].rstrip()
+    return "\n".join(filter(None, [where, CHECKOUT.sub("", plain(error.detail)).rstrip()]))
 
 
 def whose(row: Row) -> str:

@@ -542,7 +542,8 @@ def _by_reason(rows: Sequence[Row], style: Style) -> list[str]:
     lines: list[str] = []
     for (decision, reason), labels in cells.items():
         lines += _worded(decision, ", ".join(labels), style)
-        lines += wrapped(plain(reason), style, indent=6)
+        for line in reason.splitlines():
+            lines += wrapped(plain(line.strip()), style, indent=6)
     return lines
 
 
