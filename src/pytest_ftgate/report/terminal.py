@@ -23,6 +23,7 @@ from ..model import (
     Table,
     Verdict,
 )
+from ..model.metric import WIDEST
 from ..text import listed
 from . import budgets, headlines, units
 from .details import detail_lines
@@ -317,6 +318,8 @@ def _hints(table: Table) -> list[str]:
 
 
 def _whole(fraction: float) -> str:
+    if 1 + fraction > WIDEST:  # as an interval of that width, which reads "unknown"
+        return f"more than +{100 * (WIDEST - 1):.0f} %"
     return f"+{math.ceil(100 * fraction)} %"
 
 
