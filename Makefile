@@ -10,7 +10,7 @@ BOOTSTRAP := .venv-bootstrap
 # The caller's Python settings and virtual environment must not reach ours.
 unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV CONDA_PREFIX UV_PYTHON UV_PROJECT_ENVIRONMENT
 
-.PHONY: help setup demo examples test lint smoke lowest pyright requirements clean
+.PHONY: help setup demo examples adopt test lint smoke lowest pyright requirements clean
 
 help: ## say what there is
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -36,6 +36,9 @@ EXAMPLES := scenario1_overhead scenario2_shared_set scenario3_sharded_writers gr
 
 examples: setup ## every example at full length, against its stored baselines
 	$(PY) -m pytest --ftgate --ftgate-test-time 8m $(EXAMPLES:%=examples/%)
+
+adopt: setup ## adopt five published projects from their source distributions, and write docs/adopted.md (half an hour)
+	$(PY) benchmarks/adopt/adopt.py --log docs/adopted.md
 
 test: lint ## lint, check types, run every test: what measures alone, after all others
 	@status=0; \

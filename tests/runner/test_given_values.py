@@ -335,6 +335,7 @@ def test_arrays_and_scalars_of_numpy_have_a_canonical_text() -> None:
     assert canonical(numbers[:, ::2]) == canonical(numbers[:, ::2].copy())
     assert canonical(numbers) != canonical(numbers.astype("<i8")) != canonical(numbers.astype("<f8"))
     assert canonical(numbers) != canonical(numbers.reshape(3, 2))
+    assert canonical([(), (1,), (1, 2)]) == "[(), (1,), (1, 2)]"
     assert canonical(np.float64(0.1)) == canonical(np.array(0.1)[()]) == "<f8:0.1"
     assert canonical(np.int64(3)) == "<i8:3"
     assert canonical(np.datetime64(5, "s")) == "<M8[s]:5"
@@ -342,7 +343,7 @@ def test_arrays_and_scalars_of_numpy_have_a_canonical_text() -> None:
     assert canonical({"a": np.bool_(True)}) == "{'a': |b1:True}"
     assert canonical(np.array(["a", None], dtype=object)) == "array(|O, ['a', None])"
     assert canonical(np.array([(1, 2.5)], dtype=[("a", "<i4"), ("b", "<f8")])) == (
-        "array([('a', '<i4'), ('b', '<f8')], [(1, 2.5,)])"
+        "array([('a', '<i4'), ('b', '<f8')], [(1, 2.5)])"
     )
 
 

@@ -60,7 +60,8 @@ class References:
 
     def _pair(self, key: str, compared_with: ComparedWith | None, test: str) -> worktrees.Pair:
         if key not in self._pairs:
-            self.listener.advance(key, "checking out", 0, 0, None)
+            named = self.against if compared_with is None else git.shown(compared_with.commit)
+            self.listener.advance(named, "checking out", 0, 0, None)
             try:
                 self._pairs[key] = self._shared_pair(key, compared_with, test)
             except git.AgainstError as error:

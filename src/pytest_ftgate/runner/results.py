@@ -28,7 +28,9 @@ def canonical(value: Any) -> str:
         return repr(value) if type(value) in _EXACT else f"{type(value).__name__}:{value!r}"
     if isinstance(value, (list, tuple)):
         inner = ", ".join(map(canonical, value))
-        return f"[{inner}]" if isinstance(value, list) else f"({inner},)"
+        if isinstance(value, list):
+            return f"[{inner}]"
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
     if isinstance(value, (set, frozenset)):
         return "{" + ", ".join(sorted(map(canonical, value))) + "}"
     if isinstance(value, dict):
