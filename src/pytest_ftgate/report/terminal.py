@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from ..judge import disturbance, metrics
 from ..model import (
+    WIDEST,
     Decision,
     Interpreter,
     Interval,
@@ -23,7 +24,6 @@ from ..model import (
     Table,
     Verdict,
 )
-from ..model.metric import WIDEST
 from ..text import listed
 from . import budgets, headlines, units
 from .details import detail_lines
