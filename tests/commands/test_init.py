@@ -132,6 +132,9 @@ def test_a_broken_file_is_named_with_its_line(
         (["checks"], ["tests"], "checks"),
         (["packages/*/tests"], ["packages/b/tests", "packages/a/tests"], "packages/a/tests"),
         (["../elsewhere", "tests"], [], "tests"),
+        ([], ["pkg/tests", "docs/tests"], "pkg/tests"),
+        ([], ["src/pkg/test"], "src/pkg/test"),
+        ([], ["pkg/tests", "tests"], "tests"),
     ],
 )
 def test_the_workload_goes_where_pytest_looks(
@@ -139,6 +142,9 @@ def test_the_workload_goes_where_pytest_looks(
 ) -> None:
     for name in there:
         (folder / name).mkdir(parents=True)
+    for name in ("pkg", "src/pkg"):  # the folders of the packages, where they are there
+        if (folder / name).is_dir():
+            (folder / name / "__init__.py").touch()
     assert project.tests_folder(folder, testpaths) == folder / expected
 
 

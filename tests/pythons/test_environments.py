@@ -386,6 +386,7 @@ def test_an_interpreter_that_uv_refuses_is_an_error_with_its_message(maker: Make
         ({"pyproject.toml": "[build-system]\nbuild-backend = 'scikit_build_core.build'\n"}, EDITABLE),
         ({"pyproject.toml": "[build-system]\n[tool.scikit-build]\neditable.rebuild = true\n"}, COPY),
         ({"pyproject.toml": "[project]\nname = 'x'\n", "uv.lock": ""}, ()),
+        ({"pyproject.toml": "[project]\nname = 'x'\n[tool.uv.workspace]\nmembers = ['packages/*']\n"}, ()),
         ({"pyproject.toml": "[project]\nname = 'x'\n[tool.uv]\npackage = true\n", "uv.lock": ""}, EDITABLE),
         ({"pyproject.toml": "[project]\nname = 'x'\n[build-system]\nrequires = []\n", "uv.lock": ""}, EDITABLE),
         ({"pyproject.toml": "[project]\ndependencies = ['y']\n", "uv.lock": ""}, (("-r", "pyproject.toml"),)),

@@ -803,6 +803,12 @@ def undecided(metric: str, more: int | None) -> MetricVerdict:
     )
 
 
+def test_a_change_that_would_be_beyond_measure_has_no_figure() -> None:
+    found = msgspec.structs.replace(undecided(Metric.WALL, None), detectable=67.9)
+    text = shown(one_table(row(verdict=Verdict(decision=Decision.INCONCLUSIVE, metrics=(found,)))))
+    assert "would have found a wall time of more than +900 % (3.14t-threads-w8) in 4 of 5 runs" in text
+
+
 @pytest.mark.parametrize(
     ("more", "settles"),
     [(14, "about 14 more launches would settle it"), (None, "-2 % .. +8 % is not surely below +5 %")],

@@ -207,6 +207,14 @@ def test_what_only_begins_like_a_shared_library_is_compared_whole() -> None:
         assert loaded_part(content) == content
 
 
+def test_who_looks_for_names_does_not_see_sizes(sides: tuple[Side, Side]) -> None:
+    for side, text in zip(sides, ("one", "three"), strict=True):
+        write(side, "data/a.txt", text)
+    assert same(sides, reads.NAMES, "data")
+    write(sides[1], "data/b.txt", "")
+    assert not same(sides, reads.NAMES, "data")
+
+
 def test_a_folder_is_its_names_kinds_and_sizes_without_bytecode(sides: tuple[Side, Side]) -> None:
     for side in sides:
         write(side, "data/a.txt", "one")

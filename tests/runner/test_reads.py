@@ -103,6 +103,7 @@ BODIES = {
     "os.listdir(os.open('folder', os.O_RDONLY))": Note(reads.FOLDER, "folder"),
     "list(Path('folder').glob('*.txt'))": Note(reads.FOLDER, "folder"),
     "[*os.walk('folder')]": Note(reads.FOLDER, "folder"),
+    "[*importlib.metadata.distributions(path=['folder'])]": Note(reads.NAMES, "folder"),
     "importlib.util.find_spec('absent_module')": Note(reads.MODULE, "absent_module"),
     "importlib.import_module('present')": Note(reads.MODULE, "present"),
     "sqlite3.connect('base.db').close()": Note(reads.WRITTEN, "base.db"),
@@ -116,7 +117,7 @@ def test_each_way_to_read_ask_list_or_write_is_noted(bench: Bench, body: str) ->
     for name in ("b.txt", "gone.txt", "present.py"):
         (bench.folder / name).touch()
     bench.write(f"""
-        import importlib, importlib.util, os, sqlite3
+        import importlib, importlib.metadata, importlib.util, os, sqlite3
         from pathlib import Path
 
         @ftgate.compare(threads)

@@ -95,6 +95,9 @@ def tests_folder(root: Path, testpaths: Sequence[str]) -> Path:
     """The folder of the first workload: of those that pytest looks into one for benchmarks, else one for tests."""
     named = list(_folders(root, testpaths))
     usual = [root / name for name in ("tests", "test") if (root / name).is_dir()]
+    if not usual:  # those in a package
+        inside = (path for glob in ("*/test*", "src/*/test*") for path in sorted(root.glob(glob)))
+        usual = [path for path in inside if path.name in ("tests", "test") and (path.parent / "__init__.py").is_file()]
     if not named or named == [root]:
         named = usual or [root / "tests"]
     for pattern in (_BENCHMARKS, _TESTS):

@@ -32,6 +32,7 @@ from .launch import (
     work_ratio,
 )
 from .metric import (
+    WIDEST,
     Interval,
     Metric,
     Threshold,
@@ -97,6 +98,7 @@ __all__ = [
     "EVERYTHING",
     "NS_PER_S",
     "PLACEHOLDERS",
+    "WIDEST",
     "WINDOW_S",
     "Barrier",
     "Basis",

@@ -34,14 +34,14 @@ def default_install(project: Path) -> tuple[tuple[str, ...], ...]:
 def _is_package(project: Path, content: dict[str, Any]) -> bool:
     """Whether a project with this pyproject.toml can be installed. One without a build system is a package to pip.
 
-    To uv it is none, and setuptools would often refuse it: uv's lock file says who is asked.
+    To uv it is none, and setuptools would often refuse it: uv's lock file, or its workspace, says who is asked.
     """
-    told = content.get("tool", {}).get("uv", {}).get("package")
-    if told is not None:
-        return bool(told)
+    uv = content.get("tool", {}).get("uv", {})
+    if "package" in uv:
+        return bool(uv["package"])
     if "build-system" in content or (project / "setup.py").is_file():
         return True
-    return "project" in content and not (project / "uv.lock").is_file()
+    return "project" in content and "workspace" not in uv and not (project / "uv.lock").is_file()
 
 
 def _rebuilds_on_import(content: dict[str, Any]) -> bool:

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from ..judge import disturbance, metrics
 from ..model import (
+    WIDEST,
     Decision,
     Interpreter,
     Interval,
@@ -316,6 +317,8 @@ def _hints(table: Table) -> list[str]:
 
 
 def _whole(fraction: float) -> str:
+    if 1 + fraction > WIDEST:  # as an interval of that width, which reads "unknown"
+        return f"more than +{100 * (WIDEST - 1):.0f} %"
     return f"+{math.ceil(100 * fraction)} %"
 
 

@@ -20,9 +20,10 @@ LARGE_BYTES: Final = 64 << 20
 """A larger file is not searched for paths of its side."""
 ABSENT: Final = "absent"
 IS_FOLDER: Final = "folder"
-_PLACED: Final = frozenset((reads.FILE, reads.FOLDER, reads.MODULE, reads.WRITTEN))
+_PLACED: Final = frozenset((reads.FILE, reads.FOLDER, reads.NAMES, reads.MODULE, reads.WRITTEN))
 _BYTECODE: Final = re.compile(r"(?:(.*)/)?__pycache__/([^/]+?)\.[^/.]+(?:\.opt-\d)?\.pyc(?:\.\d+)?")
 _AT_START: Final = ("*.pth", "*.start", "__editable__*", "*customize.py")  # .start: since 3.15, PEP 829
+_NOT_LISTED: Final = ("__pycache__", ".git")
 _LOADED: Final = 2
 _ZEROS: Final = 8
 """Of a section of a shared library: a flag, and a kind that has no content in the file."""
@@ -147,7 +148,7 @@ class Side:
     def fingerprint(self, kind: str, place: Place) -> str:
         """See Fingerprint; a path of this side within a file counts as the same path of the other."""
         if (kind, place) not in self._found:
-            look = {reads.FOLDER: self._listed, reads.MODULE: _kind_of}.get(kind, self._content)
+            look = {reads.FOLDER: self._listed, reads.NAMES: _names_in, reads.MODULE: _kind_of}.get(kind, self._content)
             try:
                 self._found[kind, place] = look(os.path.join(self.bases[place.base], place.path))
             except (FileNotFoundError, NotADirectoryError):
@@ -181,7 +182,7 @@ class Side:
             seen = sorted(
                 (entry.name, entry.is_dir(), 0 if entry.is_dir() else entry.stat(follow_symlinks=False).st_size)
                 for entry in entries
-                if entry.name not in ("__pycache__", ".git")
+                if entry.name not in _NOT_LISTED
             )
         return repr(seen)
 
@@ -208,6 +209,10 @@ class Side:
             place = Place("environment", str(path.relative_to(environment)))
             found[path.name] = self.fingerprint(reads.FILE, place)
         return found
+
+
+def _names_in(path: str) -> str:
+    return repr(sorted(name for name in os.listdir(path) if name not in _NOT_LISTED))
 
 
 def _kind_of(path: str) -> str:

@@ -26,6 +26,8 @@ FILE = "file"
 """A path that was opened for reading or asked about."""
 FOLDER = "folder"
 """A folder that was listed."""
+NAMES = "names"
+"""A folder that was listed for its names alone."""
 MODULE = "module"
 """A folder and a name, joined, that the import system looked for in it."""
 SUFFIX = "suffix"
@@ -40,6 +42,7 @@ UNKNOWN = "unknown"
 """Something whose reads cannot be noted, in words."""
 
 _IMPORT = "<frozen importlib._bootstrap_external>"
+_METADATA = os.path.join("importlib", "metadata", "__init__.py")
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _readlink, _open = os.readlink, os.open
 
@@ -173,8 +176,10 @@ def _opening(path: Any, mode: str | None = None, flags: int = 0, *_: Any) -> Non
 
 def _listing(path: Any, *_: Any) -> None:
     # The import system lists whole folders, but what it looks for in them is noted by name.
-    if sys._getframe(2).f_code.co_filename != _IMPORT:
-        note(FOLDER, _place("." if path is None else path))
+    caller = sys._getframe(2).f_code.co_filename
+    if caller != _IMPORT:
+        # importlib.metadata lists each entry of sys.path for the names of distributions.
+        note(NAMES if caller.endswith(_METADATA) else FOLDER, _place("." if path is None else path))
 
 
 def _importing(_: Any, filename: str | None = None, path: Any = None, *__: Any) -> None:
