@@ -361,7 +361,7 @@ def test_the_environment_goes_before_the_configuration(
 
 def test_a_broken_configuration_is_named(ftgate: Ftgate, project: Path) -> None:
     (project / "pyproject.toml").write_text("[tool", encoding="utf-8")
-    with pytest.raises(FtgateError, match=r"pyproject\.toml: cannot be read"):
+    with pytest.raises(FtgateError, match=r"pyproject\.toml:1: this is not TOML"):
         ftgate("list")
 
 

@@ -328,7 +328,7 @@ FLOOD = "\\n".join(f"line {number}" for number in range(200))
         (
             ("$", f"printf '{FLOOD}\\nx.c:1: error: lost\\n{FLOOD}'; exit 3"),
             "x.c:1: error: lost",
-            "fix: mend this command",
+            "fix: correct this command",
         ),
         (("./nothing-here",), "nothing-here", "fix: set what to install with ftgate_install"),
     ],

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import configparser
 import os
 import sys
-import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..declare.options import by_name, resolve
 from ..errors import FtgateError
@@ -21,6 +19,7 @@ from ..store.folder import Store, default_folder
 from ..store.names import named
 from ..store.unused import prunable, prune
 from ..store.update import Update, apply_updates, differences, update_plan
+from . import inifile, unicode
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -79,7 +78,7 @@ def show_test(args: argparse.Namespace) -> int:
     found = [stored[test] for test in named(args.test, stored)]
     if not found:
         return _nothing(f"no baseline of {args.test} in {store.root}: see ftgate baseline list")
-    return _print("\n".join(render_test(baseline, unicode=_unicode()) for baseline in found))
+    return _print("\n".join(render_test(baseline, unicode=unicode()) for baseline in found))
 
 
 def diff_run(args: argparse.Namespace) -> int:
@@ -91,7 +90,7 @@ def diff_run(args: argparse.Namespace) -> int:
     if not rows:
         return _nothing("the last run has no such cell")
     found = differences(rows, _store(args), fingerprint=report.machine.fingerprint)
-    _print(render_diff(found, unicode=_unicode()))
+    _print(render_diff(found, unicode=unicode()))
     return REGRESSED if any(cell.decision in (Decision.REGRESSED, Decision.SUSPECT) for cell in found) else FINE
 
 
@@ -108,7 +107,7 @@ def accept_run(args: argparse.Namespace) -> int:
     modes = ["all" if args.all else "new", *(nodeid for nodeids in chosen.values() for nodeid in nodeids)]
     plan = update_plan(modes, rows, store, fingerprint=report.machine.fingerprint)
     _apply(plan, store, report)
-    for line in update_lines(plan, naming=ACCEPT, unicode=_unicode()):
+    for line in update_lines(plan, naming=ACCEPT, unicode=unicode()):
         print(line)
     return REGRESSED if any(update.action == "refuse" for update in plan) else FINE
 
@@ -165,39 +164,12 @@ def _store(args: argparse.Namespace) -> Store:
     root = _rootdir(args)
     option = by_name("baselines")
     given = None if args.baselines is None else str(args.baselines.absolute())
-    folder = root / (resolve(option, given, os.environ, _ini(root, option.dest)) or default_folder(root))
+    ini = inifile.find(root, root)
+    value = str(ini.values[option.dest]) if ini and option.dest in ini.values else None
+    folder = root / (resolve(option, given, os.environ, value) or default_folder(root))
     if given is not None and not folder.is_dir():
         raise FtgateError(f"--baselines {args.baselines}: no such folder")
     return Store(folder, lock_path=root / LOCK)
-
-
-def _ini(root: Path, key: str) -> str | None:
-    """A key of the project's pytest configuration; None if it is missing in the file that pytest reads."""
-    readers = {"pytest.toml": _toml, ".pytest.toml": _toml, "pytest.ini": _cfg, ".pytest.ini": _cfg}
-    readers |= {"pyproject.toml": _toml, "tox.ini": _cfg, "setup.cfg": _cfg}
-    for name, read in readers.items():
-        path = root / name
-        try:
-            section = read(path.read_text(encoding="utf-8")) if path.is_file() else None
-        except (OSError, ValueError, configparser.Error) as error:
-            raise FtgateError(f"{path}: cannot be read: {error}") from error
-        if section is not None:
-            value = section.get(key)
-            return None if value is None else str(value)
-    return None
-
-
-def _toml(text: str) -> Mapping[str, Any] | None:
-    tables: dict[str, Any] = tomllib.loads(text)
-    plain: Mapping[str, Any] | None = tables.get("pytest")
-    tool: Mapping[str, Any] | None = tables.get("tool", {}).get("pytest")
-    return plain or (tool.get("ini_options", tool) if tool else None)
-
-
-def _cfg(text: str) -> Mapping[str, Any] | None:
-    parser = configparser.ConfigParser(interpolation=None, strict=False)
-    parser.read_string(text)
-    return next((parser[name] for name in ("pytest", "tool:pytest") if parser.has_section(name)), None)
 
 
 def _last_run(args: argparse.Namespace) -> Report | None:
@@ -223,7 +195,3 @@ def _nothing(text: str) -> int:
 def _print(text: str) -> int:
     print(text, end="")
     return FINE
-
-
-def _unicode() -> bool:
-    return (sys.stdout.encoding or "").lower().startswith("utf")

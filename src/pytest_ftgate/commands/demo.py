@@ -20,6 +20,7 @@ from ..model import Interpreter, Report, Row
 from ..model.targets import parse_target
 from ..pythons import InterpreterNotFound, default_pair, find_interpreter
 from ..report import json, units
+from . import unicode
 from .templates import fill
 
 if TYPE_CHECKING:
@@ -227,7 +228,7 @@ def _of_target(spec: str, rows: Sequence[Row]) -> list[str]:
         return []
     wall_ns = _wall_ns(threads)
     times = ", ".join(f"{name} {units.ratio(_wall_ns(row) / wall_ns)}" for name, row in by_name.items())
-    taken = units.time(wall_ns, unicode=_unicode())
+    taken = units.time(wall_ns, unicode=unicode())
     lines = [f"  {spec}: {WORKERS} threads take {taken}; processes instead: {times}."]
     sizes = {name: row.figures.uss_bytes for name, row in by_name.items() if row.figures.uss_bytes}
     if sizes and threads.figures.uss_bytes:
@@ -248,10 +249,6 @@ def _of_builds(threads: Sequence[Row]) -> list[str]:
     used = f" ({cores[0]} cores in use against {cores[1]})" if len(cores) == 2 else ""
     names = f"{free.cell.target.spec}, without the GIL,", f"{held.cell.target.spec}, with it"
     return [f"  Threads on {names[0]} take {ratio} the time of {names[1]}{used}."]
-
-
-def _unicode() -> bool:
-    return (sys.stdout.encoding or "").lower().startswith("utf")
 
 
 def _wall_ns(row: Row) -> float:

@@ -26,6 +26,7 @@ from ..pythons import (
     required_python,
     settings_unsupported,
 )
+from ..report import units
 
 ENVIRONMENTS: Final = Path(".ftgate") / "envs"
 
@@ -133,15 +134,6 @@ def to_text(diagnosis: Diagnosis) -> str:
     return "\n".join(lines)
 
 
-def bytes_text(size: int) -> str:
-    """`1.5 GiB`: a size in the unit that people read."""
-    value, units = float(size), ["B", "KiB", "MiB", "GiB", "TiB"]
-    while value >= 1024 and len(units) > 1:
-        value /= 1024
-        units.pop(0)
-    return f"{value:.{0 if units[0] == 'B' else 1}f} {units[0]}"
-
-
 def _target_state(spec: str, project: Path, problems: list[Problem]) -> TargetState:
     target = parse_target(spec)
     try:
@@ -221,7 +213,7 @@ def _machine_rows(machine: Machine, load: float | None) -> list[tuple[str, str]]
         ("CPU", machine.cpu),
         ("usable cores", str(machine.cores)),
         ("CPU limit", "none" if machine.cpu_quota is None else f"{machine.cpu_quota:g} cores"),
-        ("memory limit", "none" if limit is None else bytes_text(limit)),
+        ("memory limit", "none" if limit is None else units.size(limit)),
         ("governor", machine.governor or "unknown"),
         ("load", "unknown" if load is None else f"{load:.2f} over the last minute"),
     ]

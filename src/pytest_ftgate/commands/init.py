@@ -59,7 +59,7 @@ class Change(Struct, frozen=True, kw_only=True):
     text: str
 
 
-class Steps(Struct, frozen=True, kw_only=True):
+class Outline(Struct, frozen=True, kw_only=True):
     """What init does: the files that it writes, those that it leaves with the reason, and notes."""
 
     changes: tuple[Change, ...]
@@ -95,16 +95,16 @@ def run(args: argparse.Namespace) -> int:
         raise FtgateError(f"{args.path}: no such folder; give the folder of the project")
     project = look(folder)
     ci = args.ci or ci_of(project.git) or _asked_ci(project, ask=not args.yes and sys.stdin.isatty())
-    steps = plan(project, ci, args.trigger)
+    outline = plan(project, ci, args.trigger)
     if args.dry_run:
-        print("".join(diff(change, project.root) for change in steps.changes), end="", flush=True)
-        _print_rest(steps, sys.stderr)  # what is printed is a patch
+        print("".join(diff(change, project.root) for change in outline.changes), end="", flush=True)
+        _print_rest(outline, sys.stderr)  # what is printed is a patch
         return 0
     missing = _print_facts(project)
-    for change in steps.changes:
+    for change in outline.changes:
         write(change)
         print(f"{'wrote':<9} {_shown(change.path)}")
-    _print_rest(steps, sys.stdout)
+    _print_rest(outline, sys.stdout)
     print("\nnext:\n" + "\n".join(f"  {line}" for line in next_commands(project, missing)))
     return 0
 
@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
 # -- what is to be written -----------------------------------------------------------------------------------------
 
 
-def plan(project: Project, ci: str, trigger: str = TRIGGERS[0]) -> Steps:
+def plan(project: Project, ci: str, trigger: str = TRIGGERS[0]) -> Outline:
     """Everything that will be written or left; nothing is written yet. Raises FtgateError."""
     changes: list[Change] = []
     left: list[tuple[Path, str]] = []
@@ -126,7 +126,7 @@ def plan(project: Project, ci: str, trigger: str = TRIGGERS[0]) -> Steps:
         why = "this is not a git repository" if project.git is None else "none was asked for"
         notes.append(f"no CI workflow: {why} (--ci github or --ci gitlab writes one)")
     notes += _notes(project)
-    return Steps(changes=tuple(changes), left=tuple(left), notes=tuple(notes))
+    return Outline(changes=tuple(changes), left=tuple(left), notes=tuple(notes))
 
 
 def _notes(project: Project) -> Iterator[str]:
@@ -190,12 +190,10 @@ def _plan_workload(project: Project, changes: list[Change], left: list[tuple[Pat
 
 def _plan_github(project: Project, trigger: str, changes: list[Change], left: list[tuple[Path, str]]) -> None:
     path = _top(project) / GITHUB
-    names = [path, *(sorted(path.parent.glob("*.y*ml")) if path.parent.is_dir() else [])]
-    there = next((name for name in names if name.is_file() and _measures(name, always=name == path)), None)
+    there = path if path.is_file() else next(filter(_measures, sorted(path.parent.glob("*.y*ml"))), None)
     if there is not None:
         left.append((there, "it already exists"))
         return
-    below, (install, run) = _below(project), ci_commands(project)
     branch = json.dumps("main" if project.git is None else project.git.branch)
     on, condition = f"  pull_request:\n  push:\n    branches: [{branch}]\n", ""
     if trigger == "label":
@@ -204,13 +202,7 @@ def _plan_github(project: Project, trigger: str, changes: list[Change], left: li
         "github.txt",
         on=on,
         condition=condition,
-        folder=f"    defaults:\n      run:\n        working-directory: {below}\n" if below else "",
-        key="-".join(_versions(project)),
-        pythons=" ".join(_versions(project)),
-        install="".join(f"      - run: {_scalar(line)}\n" for line in install),
-        run=run,
-        options="".join(f" {option}" for option in project.options),
-        below=f"{below}/" if below else "",
+        **_job(project, folder="    defaults:\n      run:\n        working-directory: {}\n", step="      - run: {}\n"),
     )
     changes.append(Change(path=path, text=text))
 
@@ -220,7 +212,7 @@ def _plan_gitlab(
 ) -> None:
     """If a file for GitLab exists, the job goes into its own file, which the first must include."""
     path, part = _top(project) / GITLAB, _top(project) / GITLAB_PART
-    if path.is_file() and _measures(path):
+    if _measures(path):
         left.append((path, "it already exists"))
         return
     there = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
@@ -233,20 +225,28 @@ def _plan_gitlab(
     if target.is_file():
         left.append((target, "it already exists"))
         return
-    below, (install, run) = _below(project), ci_commands(project)
     text = fill(
         "gitlab.txt",
         python=_host(project),
         rules=GITLAB_LABEL if trigger == "label" else GITLAB_PUSH,
-        key="-".join(_versions(project)),
-        folder=f"    - cd {below}\n" if below else "",
-        pythons=" ".join(_versions(project)),
-        install="".join(f"    - {_scalar(line)}\n" for line in install),
-        run=run,
-        options="".join(f" {option}" for option in project.options),
-        below=f"{below}/" if below else "",
+        **_job(project, folder="    - cd {}\n", step="    - {}\n"),
     )
     changes.append(Change(path=target, text=text))
+
+
+def _job(project: Project, *, folder: str, step: str) -> dict[str, str]:
+    """What both workflows have; `folder` and `step` are the lines that change to a folder and run a command."""
+    below = "/".join(project.root.relative_to(_top(project)).parts)
+    install, run = ci_commands(project)
+    return {
+        "key": "-".join(_versions(project)),
+        "folder": folder.format(below) if below else "",
+        "pythons": " ".join(_versions(project)),
+        "install": "".join(step.format(_scalar(line)) for line in install),
+        "run": run,
+        "options": "".join(f" {option}" for option in project.options),
+        "below": f"{below}/" if below else "",
+    }
 
 
 def ci_commands(project: Project) -> tuple[tuple[str, ...], str]:
@@ -300,18 +300,12 @@ def _host(project: Project) -> str:
     return _versions(project)[0].removesuffix("t")
 
 
-def _measures(path: Path, always: bool = False) -> bool:
-    return always or "--ftgate" in path.read_text(encoding="utf-8", errors="replace")
+def _measures(path: Path) -> bool:
+    return path.is_file() and "--ftgate" in path.read_text(encoding="utf-8", errors="replace")
 
 
 def _top(project: Project) -> Path:
     return project.root if project.git is None else project.git.top
-
-
-def _below(project: Project) -> str:
-    """The project's folder below the repository's top; "" at the top."""
-    below = project.root.relative_to(_top(project)).as_posix()
-    return "" if below == "." else below
 
 
 # -- asking, writing, saying ---------------------------------------------------------------------------------------
@@ -375,10 +369,10 @@ def _print_facts(project: Project) -> list[str]:
     return missing
 
 
-def _print_rest(steps: Steps, stream: TextIO) -> None:
-    for path, reason in steps.left:
+def _print_rest(outline: Outline, stream: TextIO) -> None:
+    for path, reason in outline.left:
         print(f"{'left':<9} {_shown(path)}: {reason}", file=stream)
-    for note in steps.notes:
+    for note in outline.notes:
         print(f"\n{note}", file=stream)
 
 

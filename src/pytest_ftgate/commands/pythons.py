@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Self, TextIO
 from ..measure.machine import usable_cores
 from ..model.targets import parse_target
 from ..pythons import InterpreterSource, Provided, default_pair, provide, required_python
+from ..report import units
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -75,18 +76,12 @@ def default_targets(project: Path) -> tuple[str, ...]:
 def outcome_text(outcome: Provided) -> str:
     """The outcome for a target as text: one line, with its notes indented below."""
     interpreter = outcome.interpreter
-    took = f" in {duration_text(outcome.took_s)}" if outcome.took_s >= 1 else ""
+    took = f" in {units.span(outcome.took_s)}" if outcome.took_s >= 1 else ""
     head = f"{outcome.target.spec}: {outcome.did}{took}"
     if interpreter is not None:
         head += f": {interpreter.executable} ({interpreter.name}, {interpreter.build})"
     notes = [f"  {line}" for note in outcome.notes for line in note.splitlines()]
     return "\n".join([head, *notes])
-
-
-def duration_text(seconds: float) -> str:
-    """`3 min 20 s`, `12 s`."""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 class Progress:
@@ -114,7 +109,7 @@ class Progress:
         if self.shown is not None and now - self.shown < every:
             return
         self.shown = now
-        line = f"{self.label}: {step} ({duration_text(now - self.started)})"
+        line = f"{self.label}: {step} ({units.span(now - self.started)})"
         self.stream.write(f"\r\x1b[K{line[:100]}" if self.terminal else f"{line}\n")
         self.stream.flush()
 

@@ -11,7 +11,7 @@ from ..model import Decision, Row
 from ..report import headlines
 
 
-def name(report: pytest.TestReport, headline: str, place: tuple[str, int]) -> None:
+def set_message(report: pytest.TestReport, headline: str, place: tuple[str, int]) -> None:
     """Give a failure its message, for pytest's summary and JUnit, and its line, for --tb=line."""
     crash: Any = getattr(report.longrepr, "reprcrash", None)
     if crash is not None:

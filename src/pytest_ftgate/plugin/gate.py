@@ -85,7 +85,7 @@ class Run:
         """Remember all cells before any is deselected."""
         cells = [item for item in items if CELL in item.stash]
         self.collected = [item.nodeid for item in cells]
-        if self.config.pluginmanager.hasplugin("rerunfailures"):  # a verdict is not drawn again until it pleases
+        if self.config.pluginmanager.hasplugin("rerunfailures"):  # a verdict is not repeated until it passes
             for item in cells:
                 item.add_marker(pytest.mark.flaky(reruns=0), append=False)
 
@@ -148,7 +148,7 @@ class Run:
         report = yield
         message = item.stash.get(ROW_MESSAGE, None)
         if report.when == "call" and report.failed and HEADLINE in item.stash:
-            failures.name(report, item.stash[HEADLINE], _place(item, message))
+            failures.set_message(report, item.stash[HEADLINE], _place(item, message))
         if message is not None and report.when == "call":
             report.__dict__["ftgate"] = msgspec.json.encode(message).decode()
             verdict = message.row.verdict

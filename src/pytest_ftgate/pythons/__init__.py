@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .build import BuildError, build_from_source
+from .build import build_from_source
 from .describe import (
     InterpreterBroken,
     build_key,
@@ -16,20 +16,19 @@ from .environments import (
     copied_modules,
     ensure_environment,
     environment_folder,
-    environment_python,
     find_environments,
     hide_from_git,
     prune_environments,
 )
 from .find import InterpreterNotFound, cache_folder, find_interpreter
-from .newest import DefaultPair, default_pair, required_python
+from .newest import DefaultPair, default_pair
+from .project import default_install, discovers_packages, required_python
 from .provide import InterpreterSource, Provided, provide
 from .steps import (
     InstallError,
     Step,
     Steps,
     arguments,
-    default_install,
     distribution_of,
     is_command,
     rebuild_hint,
@@ -38,7 +37,6 @@ from .steps import (
 from .uv_tool import UvMissing, find_uv, run_uv
 
 __all__ = [
-    "BuildError",
     "DefaultPair",
     "EnvironmentBroken",
     "InstallError",
@@ -57,10 +55,10 @@ __all__ = [
     "default_install",
     "default_pair",
     "describe",
+    "discovers_packages",
     "distribution_of",
     "ensure_environment",
     "environment_folder",
-    "environment_python",
     "environment_variables",
     "find_environments",
     "find_interpreter",

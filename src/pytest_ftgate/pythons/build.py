@@ -22,7 +22,7 @@ from ..model import Struct
 from ..model.targets import series
 from .describe import MARKER, scrubbed_environment
 from .find import built_folder
-from .source_package import OnProgress, SourcePackage, extract, fetch, known_package, remove
+from .source_package import OnProgress, SourcePackage, extract, fetch, known_package
 
 # Position-independent objects fit both the static executable and the shared library, so that each file is compiled
 # once. Debug information would take a quarter of the time. Extensions that users build later do not get these flags.
@@ -80,7 +80,7 @@ def build_from_source(
             _require_tools()
             tarball = fetch(package, cache / "sources", progress)
             for left_over in work.glob("python-*"):  # of a build that was killed
-                remove(left_over)
+                shutil.rmtree(left_over, ignore_errors=True)
             with tempfile.TemporaryDirectory(prefix="python-", dir=work, ignore_cleanup_errors=True) as folder:
                 _build(recipe, prefix, tarball, Path(folder), progress)
     return executable_of(prefix, recipe.tag)
@@ -159,7 +159,7 @@ def _build(recipe: Recipe, prefix: Path, tarball: Path, work: Path, progress: On
     steps.run("trying the shared library", _library_check(recipe, staged))
     missing = _missing_modules(python)
     _write_marker(recipe, staged, missing, time.monotonic() - started)
-    remove(prefix)  # an unfinished installation of this name
+    shutil.rmtree(prefix, ignore_errors=True)  # an unfinished installation of this name
     prefix.parent.mkdir(parents=True, exist_ok=True)
     staged.rename(prefix)
 

@@ -15,7 +15,7 @@ from typing import Final, get_args
 import msgspec
 
 from ..errors import FtgateError
-from ..model import Interpreter, Settings, StartMethod, Struct
+from ..model import Interpreter, Settings, StartMethod
 from ..model.targets import series
 
 TIMEOUT_S: Final = 60.0
@@ -54,7 +54,6 @@ facts = {
     "executable": sys.executable,
     "base_executable": getattr(sys, "_base_executable", sys.executable) or sys.executable,
     "base_prefix": sys.base_prefix,
-    "in_venv": sys.prefix != sys.base_prefix,
     "version": platform.python_version(),
     "implementation": sys.implementation.name,
     "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
@@ -78,26 +77,14 @@ class InterpreterBroken(FtgateError):
     """An executable that did not describe itself: not a Python, a shim without a target, a crash or a hang."""
 
 
-class Facts(Struct, frozen=True):
+class Facts(Interpreter, frozen=True, kw_only=True):
     """The collector's output; `base_executable` is the interpreter behind a virtual environment."""
 
-    executable: str
     base_executable: str
     base_prefix: str
-    in_venv: bool
-    version: str
-    implementation: str
-    free_threaded: bool
-    gil_enabled: bool
-    jit_available: bool
-    jit_enabled: bool
-    pgo: bool
-    lto: bool
-    shared: bool
-    debug: bool
-    compiler: str
-    config_args: str
-    start_methods: tuple[str, ...]
+    found: str = ""
+    build: str = ""
+    start_methods: tuple[str, ...] = ()  # type: ignore[assignment]  # also those that are not ours
 
 
 def describe(executable: str, *, found: str, settings: Settings = Settings()) -> Interpreter:
@@ -196,7 +183,7 @@ def _run(executable: str, command: list[str], environment: dict[str, str], folde
 def _interpreter(executable: str, facts: Facts, found: str) -> Interpreter:
     known = get_args(StartMethod)
     fields = msgspec.structs.asdict(facts)
-    for name in ("base_executable", "base_prefix", "in_venv"):
+    for name in ("base_executable", "base_prefix", "found", "build"):
         del fields[name]
     fields["executable"] = executable
     fields["start_methods"] = tuple(method for method in known if method in facts.start_methods)

@@ -19,7 +19,8 @@ from packaging.utils import canonicalize_name
 from ..errors import FtgateError
 from ..model import Interpreter
 from .install_inputs import Inputs, inputs_of
-from .steps import OnStep, Steps, project_name, run_steps, with_wheels
+from .project import project_name
+from .steps import OnStep, Steps, run_steps, with_wheels
 from .uv_tool import run_uv
 
 STAMP: Final = "ftgate-stamp.json"
@@ -43,9 +44,9 @@ def ensure_environment(
     """The python of an environment of `interpreter` under `root`, made if it is missing or out of date.
 
     `install` are steps in `project`'s folder; none installs nothing. One that was made from the same in another
-    checkout does as well, if nothing in it points to that checkout. `on_step` hears what is done while one is made. A
-    file lock keeps two runs from making it at once. Raises EnvironmentBroken, InstallError, and FtgateError for a wheel
-    that is missing.
+    checkout is used, if nothing in it points to that checkout. `on_step` is called with what is done while one is made.
+    A file lock keeps two runs from making it at once. Raises EnvironmentBroken, InstallError, and FtgateError for a
+    wheel that is missing.
     """
     install = with_wheels(install, project, interpreter)
     folder = environment_folder(interpreter, root=root, project=project, install=install)

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from .steps import WHEEL, Steps, arguments, is_command, path_of, project_name
+from .project import project_name
+from .steps import WHEEL, Steps, arguments, is_command, path_of
 
 VARIABLES: Final = (
     *("CC", "CXX", "CPP", "LD", "AR", "CFLAGS", "CPPFLAGS", "CXXFLAGS", "LDFLAGS", "FC", "FFLAGS", "FCFLAGS"),

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import configparser
 import contextlib
 import os
 import re
-import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -36,18 +34,6 @@ class _Here(NamedTuple):
     released: bool
     builds: tuple[str, ...]
     series: str
-
-
-def required_python(project: Path) -> str:
-    """`requires-python` of a project; empty without one, and if its file cannot be read (its installation says why)."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        content = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))
-        if said := content.get("project", {}).get("requires-python"):
-            return str(said)
-    older = configparser.RawConfigParser(strict=False)
-    with contextlib.suppress(OSError, ValueError, configparser.Error):
-        older.read(project / "setup.cfg", encoding="utf-8")
-    return older.get("options", "python_requires", fallback="")
 
 
 def default_pair(requires_python: str = "", *, cache: Path | None = None) -> DefaultPair:

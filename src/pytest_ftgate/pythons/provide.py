@@ -16,7 +16,7 @@ from .build import APT_PACKAGES, build_from_source, missing_headers, missing_mod
 from .describe import describe
 from .find import InterpreterNotFound, cache_folder, find_interpreter, uv_folder
 from .source_package import OnProgress
-from .uv_tool import find_uv, uv_environment
+from .uv_tool import find_uv, run_watched, uv_environment
 
 UV_TIMEOUT_S: Final = 900.0
 
@@ -100,30 +100,16 @@ def _install_by_uv(target: Target, cache: Path, progress: OnProgress) -> str:
 
 
 def _run_with_progress(arguments: list[str], variables: dict[str, str], progress: OnProgress) -> str:
-    started = time.monotonic()
-    with subprocess.Popen(
+    done = run_watched(
         [find_uv(), *arguments],
-        env=uv_environment(variables),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
+        environment=uv_environment(variables),
+        on_wait=lambda: progress("uv is downloading"),
         stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-    ) as process:
-        while True:
-            try:
-                output, errors = process.communicate(timeout=0.3)
-                break
-            except subprocess.TimeoutExpired:
-                progress("uv is downloading")
-                if time.monotonic() - started > UV_TIMEOUT_S:
-                    process.kill()
-            except BaseException:
-                process.kill()
-                raise
-    if process.returncode:
-        raise FtgateError(f"uv {' '.join(arguments[:2])} failed: {_first_and_last(errors)}")
-    return output
+        timeout_s=UV_TIMEOUT_S,
+    )
+    if done.returncode:
+        raise FtgateError(f"uv {' '.join(arguments[:2])} failed: {_first_and_last(done.stderr)}")
+    return done.stdout
 
 
 def _first_and_last(output: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shutil
 import tarfile
 import urllib.error
 import urllib.request
@@ -157,8 +156,3 @@ def _deb822(text: str) -> Iterator[tuple[str, list[str], list[str]]]:
             continue
         for uri in fields.get("uris", []):
             yield uri, fields.get("suites", []), fields.get("components", [])
-
-
-def remove(folder: Path) -> None:
-    """Remove a folder, and ignore errors."""
-    shutil.rmtree(folder, ignore_errors=True)

@@ -6,17 +6,17 @@ import os
 import re
 import shlex
 import subprocess
-import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from packaging import tags
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from ..errors import FtgateError
 from ..model import Interpreter
+from .project import empty_submodules, project_name, pyproject
 from .uv_tool import find_uv, run_watched, uv_environment
 
 Step: TypeAlias = tuple[str, ...]
@@ -27,8 +27,6 @@ COMMAND: Final = "$"
 WHEEL: Final = ".whl"
 SHOWN_LINES: Final = 24
 """Lines of a failed step's output that an error shows at most: its beginning, what it calls an error, its end."""
-_REBUILDS: Final = ("meson-python", "mesonpy")
-_NOT_EDITABLE: Final = ("sipbuild.api",)
 _ERROR: Final = re.compile(r"\berror(?:\[\w+\])?:|^\s*\w*(?:Error|Exception): |╰─▶", re.IGNORECASE)
 
 
@@ -87,63 +85,7 @@ def doing(step: Step, project: Path) -> str:
     return f"installing {' '.join(word for word in step if not word.startswith('-'))}"
 
 
-# ---- what a project is
-
-
-def default_install(project: Path) -> Steps:
-    """What to install without ftgate_install: the project itself; if it is not a package, what it requires.
-
-    It is editable, unless its build backend builds such an install again when it is imported, or has none. Raises
-    FtgateError if pyproject.toml cannot be read.
-    """
-    content = _pyproject(project)
-    if _is_package(project, content):
-        return ((".",),) if _rebuilds_on_import(content) else (("-e", "."),)
-    if content.get("project", {}).get("dependencies"):
-        return (("-r", "pyproject.toml"),)
-    return (("-r", "requirements.txt"),) if (project / "requirements.txt").is_file() else ()
-
-
-def _is_package(project: Path, content: dict[str, Any]) -> bool:
-    """Whether a project with this pyproject.toml can be installed. One without a build system is a package to pip.
-
-    To uv it is none, and setuptools would often refuse it: uv's lock file says who is asked.
-    """
-    told = content.get("tool", {}).get("uv", {}).get("package")
-    if told is not None:
-        return bool(told)
-    if "build-system" in content or (project / "setup.py").is_file():
-        return True
-    return "project" in content and not (project / "uv.lock").is_file()
-
-
-def _rebuilds_on_import(content: dict[str, Any]) -> bool:
-    """Whether an editable install needs the requirements of its build when it is imported, or cannot be made."""
-    build = content.get("build-system", {})
-    backend = str(build.get("build-backend", ""))
-    requires = [str(word) for word in build.get("requires", ())]
-    if content.get("tool", {}).get("scikit-build", {}).get("editable", {}).get("rebuild") is True:
-        return True
-    return backend in (*_REBUILDS, *_NOT_EDITABLE) or any(re.match(r"meson[-_.]python\b", word) for word in requires)
-
-
-def _pyproject(project: Path) -> dict[str, Any]:
-    path = project / "pyproject.toml"
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    except (OSError, ValueError) as error:
-        raise FtgateError(f"{path} cannot be read: {error}; fix it or set ftgate_install") from error
-
-
-def project_name(project: Path) -> str:
-    """The name of a project's distribution, in its canonical form; "" if no file says it."""
-    content = _pyproject(project)
-    tables = (content.get("project", {}), content.get("tool", {}).get("poetry", {}))
-    names = [str(table["name"]) for table in tables if "name" in table]
-    for file, pattern in (("setup.cfg", r"^name\s*=\s*([\w.-]+)\s*$"), ("setup.py", r"\bname\s*=\s*['\"]([\w.-]+)")):
-        if not names and (project / file).is_file():
-            names = re.findall(pattern, (project / file).read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
-    return canonicalize_name(names[0]) if names else ""
+# ---- wheels
 
 
 def distribution_of(project: Path, value: str) -> str:
@@ -153,9 +95,6 @@ def distribution_of(project: Path, value: str) -> str:
         names = {_wheel_name(each) for each in _matching(path)}
         return names.pop() if len(names) == 1 else _wheel_name(path)
     return project_name(path) if path.is_dir() else ""
-
-
-# ---- wheels
 
 
 def with_wheels(steps: Steps, project: Path, interpreter: Interpreter) -> Steps:
@@ -174,7 +113,7 @@ def _wheel(word: str, project: Path, interpreter: Interpreter) -> str:
         return word
     there = _matching(path)
     if not there:
-        raise FtgateError(f"there is no wheel {path}: build it, for example with `uv build --wheel`, or mend its path")
+        raise FtgateError(f"there is no wheel {path}: build it, for example with `uv build --wheel`, or fix its path")
     fitting = [each for each in there if _fits(each, interpreter)] if "*" in path.name else there
     if len(fitting) != 1:
         found = ", ".join(each.name for each in fitting or there)
@@ -278,13 +217,18 @@ def _fix(step: Step, done: subprocess.CompletedProcess[str], project: Path) -> s
     if is_command(step):
         if done.returncode == 127:
             return "install the program in a step before, a line of its own in ftgate_install"
-        return "mend this command of ftgate_install; it runs in that folder, with the environment's bin first in PATH"
+        return "correct this command; it runs in that folder, with the environment's bin first in PATH"
     if "build_editable" in output and re.search(r"has no attribute|not support|missing|hook", output):
         return "its build backend makes no editable installs: ftgate_install = ."
     if "--no-build-isolation" in step and re.search(r"ModuleNotFoundError|not found|No module named", output):
-        requires = _pyproject(project).get("build-system", {}).get("requires", ())
-        return f"install what the build needs in a step before, in ftgate_install: {shlex.join(requires)}"
+        return (
+            f"install what the build needs in a step before, in ftgate_install: {shlex.join(_build_requires(project))}"
+        )
     return "set what to install with ftgate_install, or with requires= of the test"
+
+
+def _build_requires(project: Path) -> str:
+    return shlex.join(pyproject(project).get("build-system", {}).get("requires", ()))
 
 
 def rebuild_hint(detail: str, project: Path) -> str:
@@ -292,21 +236,10 @@ def rebuild_hint(detail: str, project: Path) -> str:
     if not re.search(r"re-?building the \"?[\w.-]+\"? .*editable .*failed", detail):
         return ""
     try:
-        requires = shlex.join(_pyproject(project).get("build-system", {}).get("requires", ()))
+        requires = _build_requires(project)
     except FtgateError:
         requires = "meson-python"
     return (
         "meson-python builds an editable install again when it is imported, and what the build needs is gone by then: "
         f"set ftgate_install = . or two steps, a line each: {requires}, and then --no-build-isolation -e ."
     )
-
-
-def empty_submodules(project: Path) -> list[str]:
-    """The submodules at or above a project's folder whose folders are empty, by their paths in the repository."""
-    top = next((folder for folder in (project, *project.parents) if (folder / ".git").exists()), project)
-    try:
-        text = (top / ".gitmodules").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return []
-    paths = re.findall(r"^\s*path\s*=\s*(.+?)\s*$", text, re.MULTILINE)
-    return [path for path in paths if (top / path).is_dir() and not any((top / path).iterdir())]

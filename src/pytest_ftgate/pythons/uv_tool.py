@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -53,19 +55,27 @@ def run_uv(
 
 
 def run_watched(
-    words: Sequence[str], *, cwd: Path, environment: Mapping[str, str], on_wait: Callable[[], None]
+    words: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    on_wait: Callable[[], None],
+    cwd: Path | None = None,
+    stderr: int = subprocess.STDOUT,
+    timeout_s: float = math.inf,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program that may take minutes; `on_wait` is called as it begins and every second. Its two outputs are one.
+    """Run a program that may take minutes; `on_wait` is called as it begins and every second.
 
-    Raises OSError if it cannot be started.
+    With STDOUT as `stderr` its two outputs are one. It is killed past `timeout_s`. Raises OSError if it cannot be
+    started.
     """
+    ends_s = time.monotonic() + timeout_s
     with subprocess.Popen(
         words,
         cwd=cwd,
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=stderr,
         text=True,
         errors="replace",
     ) as process:
@@ -73,10 +83,11 @@ def run_watched(
             while True:
                 on_wait()
                 try:
-                    output, _ = process.communicate(timeout=1.0)
-                    return subprocess.CompletedProcess(process.args, process.returncode, output)
+                    output, errors = process.communicate(timeout=1.0)
+                    return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
                 except subprocess.TimeoutExpired:
-                    continue
+                    if time.monotonic() > ends_s:
+                        process.kill()
         except BaseException:
             process.kill()
             raise

@@ -122,8 +122,7 @@ class Column(NamedTuple):
 def render(report: Report, *, width: int, color: bool, unicode: bool, verbosity: int = 0) -> str:
     """The report as lines of at most `width` columns where that is possible; commands are never broken.
 
-    `verbosity` below 0 leaves the machine and interpreters out; above 0 every cell's phases and metrics are shown and
-    the output of a failed workload is shown in full.
+    `verbosity` below 0 leaves the machine and interpreters out; above 0 every cell's phases and metrics are shown.
     """
     style = Style(max(width, 40), color, unicode, verbosity)
     blocks = [] if verbosity < 0 else [_header(report, style)]
@@ -462,9 +461,9 @@ def _open(row: Row, style: Style) -> list[str]:
         others = [metrics.row(other.metric).label for other in compared[1:]]
         more = f"; {listed(others, 'and')} too (-v)" if others else ""
         lines += entry(metrics.row(each.metric).label, _metric(each, row, style) + more, style, indent=6, column=11)
-    for each in (each for each in left if each not in compared):
-        told = ": ".join(filter(None, (each.contract, each.reason)))
-        lines += entry(metrics.row(each.metric).label, told, style, indent=6, column=11)
+    for each in [each for each in left if each not in compared]:
+        text = ": ".join(filter(None, (each.contract, each.reason)))
+        lines += entry(metrics.row(each.metric).label, text, style, indent=6, column=11)
     settled = [each.more for each in compared if each.more]
     if len(settled) < len(compared) or not left:
         reasons = (each.reason for each in compared if not each.more)
@@ -529,11 +528,11 @@ def _errors(rows: Sequence[Row], style: Style) -> list[str]:
     for row in rows:
         same.setdefault((headlines.same_error(headlines.error_of(row)), headlines.whose(row)), []).append(row)
     lines: list[str] = []
-    for (_, blame), having in same.items():
+    for (_, whose), having in same.items():
         error = headlines.error_of(having[0])
         lines += _worded(Decision.ERROR, ", ".join(row.cell.label or row.cell.nodeid for row in having), style)
         shown = f"{headlines.exception(error)} (see FAILURES)" if error.detail else headlines.exception(error)
-        lines += wrapped(shown, style, indent=6) + wrapped(blame, style, indent=6)
+        lines += wrapped(shown, style, indent=6) + wrapped(whose, style, indent=6)
     return lines
 
 

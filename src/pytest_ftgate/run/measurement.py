@@ -92,7 +92,7 @@ class Measurement:
         if self.active is None:
             return
         more = self.active.step(share_s, left_s)
-        self._foresee(self.active, share_s, left_s)
+        self._predict_shortfall(self.active, share_s, left_s)
         if more:
             return
         self._end()
@@ -102,11 +102,11 @@ class Measurement:
         else:
             self.close()
 
-    def _foresee(self, active: ActivePhase, share_s: float | None, left_s: float | None) -> None:
+    def _predict_shortfall(self, active: ActivePhase, share_s: float | None, left_s: float | None) -> None:
         """Say once in a phase that its time is too short for a decision, as soon as that is known."""
         config, time = self.resources.config, self.resources.time
         tests = left_s / share_s if share_s and left_s else None
-        lacking = shortfall.foreseen(active, config.test_budget_s, self._ended_s, time, tests)
+        lacking = shortfall.predicted(active, config.test_budget_s, self._ended_s, time, tests)
         known = any(map(self.shortfalls.get, active.phase.judged))
         if lacking and not known:
             self.resources.listener.warn(f"{self.group.key}: {budgets.sentence(lacking)}")

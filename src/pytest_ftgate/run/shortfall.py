@@ -16,7 +16,7 @@ STEPS_S = (10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 360, 480, 600, 720, 9
 """Times to recommend; beyond them whole hours."""
 
 
-def foreseen(
+def predicted(
     active: ActivePhase, test_s: float, ended_s: float, time: RunTime, tests: float | None
 ) -> Shortfall | None:
     """What the time lacks; None if a decision is possible, or none is to be made.

@@ -222,7 +222,7 @@ def _wheels(root: Path, wanted: str) -> Pair:
     name = pythons.distribution_of(root, str(path))
     if not name or not any(path.parent.glob(path.name)):
         raise AgainstError(
-            f"{OPTION} dist:{wanted}: {path} is no wheel: build one with `uv build --wheel`, or mend the path"
+            f"{OPTION} dist:{wanted}: {path} is no wheel: build one with `uv build --wheel`, or fix the path"
         )
     return _beside(here, wanted, str(path), name)
 

@@ -6,17 +6,15 @@ file that is not valid is an error that names the place, and is never overwritte
 
 from __future__ import annotations
 
-import configparser
 import os
 import secrets
-import tomllib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 
+from ..pythons import discovers_packages
 from .assembly import Runs, assembled, changed, kept
 from .file_format import broken, decode, encode
 from .names import SUFFIX, entry_key, file_name, folder_name, split_nodeid
@@ -32,26 +30,7 @@ def default_folder(root: Path) -> str:
     Where setuptools looks for packages at the root by itself, it would take `baselines` for a second one and refuse to
     install the project; it passes over `tests`.
     """
-    return "tests/baselines" if _discovers_packages(root) else "baselines"
-
-
-def _discovers_packages(root: Path) -> bool:
-    tables: dict[str, Any] = {}
-    options = configparser.RawConfigParser(strict=False)
-    # A file that cannot be read is reported by the installation.
-    with suppress(OSError, ValueError):
-        tables = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    with suppress(OSError, ValueError, configparser.Error):
-        options.read(root / "setup.cfg", encoding="utf-8")
-    backend = tables.get("build-system", {}).get("build-backend", "setuptools")
-    if not {"project", "build-system"} & set(tables) or not backend.startswith("setuptools"):
-        return False
-    named = {*tables.get("tool", {}).get("setuptools", {})}
-    if options.has_section("options"):
-        named |= set(options["options"])
-    script = root / "setup.py"
-    by_script = script.is_file() and "packages" in script.read_text(encoding="utf-8", errors="replace")
-    return not ((root / "src").is_dir() or {"packages", "py-modules", "py_modules"} & named or by_script)
+    return "tests/baselines" if discovers_packages(root) else "baselines"
 
 
 class Store:
