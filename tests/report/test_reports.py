@@ -437,6 +437,11 @@ def test_unsupported_cells_are_grouped_by_reason() -> None:
     assert "unsupported: 3.14t-spawn-w8\n      B\n" in text
 
 
+def test_inconclusive_cells_without_figures_are_grouped_by_reason() -> None:
+    rows = [row(word, Decision.INCONCLUSIVE, reason="the time ended") for word in ("fork", "spawn")]
+    assert "inconclusive: 3.14t-fork-w8, 3.14t-spawn-w8\n      the time ended\n" in shown(one_table(*rows))
+
+
 def test_a_reason_of_several_lines_keeps_them() -> None:
     text = shown(one_table(row("fork", Decision.UNSUPPORTED, reason="not found\n  skipped: A\n  fix: B")))
     assert "      not found\n      skipped: A\n      fix: B\n" in text

@@ -132,7 +132,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if report.failed and _decorated(getattr(item, "function", None)):
         from . import plain
 
-        plain.name(item, report)
+        plain.set_message(item, report)
     return report
 
 

@@ -58,7 +58,7 @@ def summary(keywords: Iterable[str]) -> str:
     return f"ftgate: plain run on CPython {here[-1]}, not on {' and '.join(others)}; --ftgate uses them"
 
 
-def name(item: pytest.Item, report: pytest.TestReport) -> None:
+def set_message(item: pytest.Item, report: pytest.TestReport) -> None:
     """Give a failed cell the line in pytest's summary that it has in a measuring run: the exception itself."""
     if report.when == "call" and report.failed and ERROR in item.stash:
         from ..report import headlines
@@ -66,7 +66,7 @@ def name(item: pytest.Item, report: pytest.TestReport) -> None:
 
         error = item.stash[ERROR]
         place = headlines.origin(error) or (str(item.path), (item.location[1] or 0) + 1)
-        failures.name(report, headlines.exception(error), place)
+        failures.set_message(report, headlines.exception(error), place)
 
 
 def run_once(item: pytest.Item, spec: Spec, cell: Cell) -> None:

@@ -111,9 +111,7 @@ def failure_text(row: Row) -> str:
     """
     error = error_of(row)
     raised = RAISED.fullmatch(error.reason)
-    lines = [error_text(error)]
-    if blame := whose(row):
-        lines += [blame]
+    lines = [error_text(error), *filter(None, [whose(row)])]
     if raised is not None and raised[1] == "AssertionError":
         lines += [f"as a plain test, with pytest's own explanation: {shlex.join(['pytest', row.cell.nodeid])}"]
     return "\n".join(lines)

@@ -237,7 +237,10 @@ def _table(table: Table, style: Style) -> list[str]:
         elif decision in TOGETHER and (style.verbosity <= 0 or decision is Decision.UNSUPPORTED):
             findings += _by_reason(rows, style)
         else:
-            findings += [line for row in rows for line in _finding(row, style)]
+            # An inconclusive cell without figures has its reason alone, which all cells of a test may share.
+            bare = [row for row in rows if decision is Decision.INCONCLUSIVE and not row.verdict.metrics]
+            findings += _by_reason(bare, style)
+            findings += [line for row in rows if row not in bare for line in _finding(row, style)]
     named = (
         ("unchanged", _unchanged(table)),
         ("passed by", _judged_by(table, Decision.PASSED, style)),
