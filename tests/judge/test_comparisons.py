@@ -231,7 +231,7 @@ class TestTails:
 class TestRounds:
     def test_memory_and_shares_are_paired_by_their_round(self) -> None:
         own = sample_of(
-            memory=[held(2, 30, 32, 31), held(0, 10)], locks=[probed(order, order / 10) for order in (3, 1)]
+            memory=[held(2, 31, 31, 31), held(0, 10)], locks=[probed(order, order / 10) for order in (3, 1)]
         )
         other = sample_of(
             memory=[held(order, 100 + order) for order in range(4)],
@@ -239,9 +239,17 @@ class TestRounds:
         )
         found = comparisons.paired(msgspec.structs.replace(own, reference=other))
         assert found[Metric.USS][:3] == ((10.0, 31.0), (100.0, 102.0), "bytes")
-        assert not any(found[Metric.USS].errors)
+        assert found[Metric.USS].errors == pytest.approx((0.0, 0.0), abs=1e-9)
         assert found[Metric.LOCK_WAIT].new == pytest.approx((0.1, 0.3))
         assert found[Metric.LOCK_WAIT].reference == pytest.approx((0.05, 0.15))
+
+    def test_the_scatter_of_memory_samples_counts_by_their_number(self) -> None:
+        own = sample_of(memory=[held(0, 30, 33), held(1, 30)])
+        other = sample_of(memory=[held(0, 30), held(1, 30)])
+        scatter = math.log(1.1) / math.sqrt(2)  # of the one launch with two samples
+        found = comparisons.paired(msgspec.structs.replace(own, reference=other))[Metric.USS]
+        expected = [math.sqrt(math.pi / 2) * scatter * math.sqrt(counts) for counts in (1 / 2 + 1, 2)]
+        assert found.errors == pytest.approx(expected)
 
     def test_no_wait_at_all_is_a_share(self) -> None:
         locks = [probed(order, 0.0) for order in range(4)]

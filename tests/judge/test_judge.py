@@ -471,6 +471,26 @@ class TestVerdict:
         assert set(by_metric(found)) == {Metric.WALL}
         assert found.decision is Decision.PASSED
 
+    @pytest.mark.parametrize(
+        ("new", "reference", "regressed"),
+        [
+            ([(20.1, 20.2)] * 4, [(17.4, 17.3)] * 4, True),
+            # Seen of unchanged code that allocates and frees 3 MiB in each call, on a busy machine.
+            ([(20.1, 18.8), (19.6, 20.9), (20.1,), (20.9, 20.8)], [(17.1, 20.1), (17.3,), (18.2,), (18.2,)], False),
+        ],
+    )
+    def test_memory_that_moves_within_a_body_needs_more_samples(
+        self, new: list[tuple[float, ...]], reference: list[tuple[float, ...]], regressed: bool
+    ) -> None:
+        new_side, old_side = (
+            [held(order, *(round(MIB * each) for each in sampled)) for order, sampled in enumerate(side)]
+            for side in (new, reference)
+        )
+        other = msgspec.structs.replace(measured(rounds=4, seed="reference"), memory=old_side)
+        sample = msgspec.structs.replace(measured(rounds=4), memory=new_side, reference=other)
+        found = by_metric(verdict(sample))[Metric.USS]
+        assert (found.decision is Decision.REGRESSED) == regressed
+
     def test_what_looking_cost_refuses_its_metric_alone(self) -> None:
         dear = Interval(value=1.4, low=1.35, high=1.45, level=0.95)
         sample = with_reference(measured(rounds=26, uss=1.5, share=0.3), share=0.1)

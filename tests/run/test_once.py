@@ -98,7 +98,7 @@ def test_it(worker, kind):
     result.assert_outcomes(passed=2, failed=2)  # what failed is run for each item, which has its own failure
     assert {name: len(pids) for name, pids in ran(example).items()} == {"dict": 1, "list": 2}
     here = ".".join(map(str, sys.version_info[:3]))
-    assert f"ftgate: plain run on CPython {here}, not on 3.14 and 3.14t; --ftgate uses them" in result.outlines
+    assert f"ftgate: plain run on CPython {here}, not on 3.14 and 3.14t; use --ftgate to measure" in result.outlines
     example.run_fresh(*TARGETS, "-k", "3.14t and dict", "-q").assert_outcomes(passed=1)
     assert len(ran(example)["dict"]) == 2
 

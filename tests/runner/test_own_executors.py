@@ -100,7 +100,7 @@ def test_processes_that_a_library_starts_import_the_test_file_with_the_stub(benc
     handle = bench.start(CLUSTER, body="executor")
     handle.ready()
     handle.iteration(CHECK)
-    assert handle.finish().results == ("([0, 0, 1, 5], 5,)",)
+    assert handle.finish().results == ("([0, 0, 1, 5], 5)",)
 
 
 @pytest.mark.parametrize("reuse", ["fresh", "pool"])

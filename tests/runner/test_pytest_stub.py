@@ -134,7 +134,7 @@ def test_a_body_uses_pytest(bench: Bench, executor: Executor, build: str) -> Non
     handle = bench.start(executor, build=build, workers=1)
     handle.ready()
     handle.iteration(CHECK)
-    assert handle.finish().results == ("(True, True, 'KeyError', [],)",)
+    assert handle.finish().results == ("(True, True, 'KeyError', [])",)
 
 
 WARNS = """
@@ -153,7 +153,7 @@ def test_other_functions_are_those_of_the_real_pytest_where_there_is_one(bench: 
     handle = bench.start(THREADS)
     handle.ready()
     handle.iteration(CHECK)
-    assert handle.finish().results == ("(4, 2,); (4, 2,)",)
+    assert handle.finish().results == ("(4, 2); (4, 2)",)
 
 
 def test_without_one_the_error_says_what_to_do(bench: Bench) -> None:

@@ -488,7 +488,7 @@ def test_pytest_ends_though_threads_wait_for_a_worker_that_failed(pytester: pyte
     """
     outcome = Example(pytester, {"test_a.py": source}).run_fresh()
     outcome.assert_outcomes(failed=1)
-    outcome.stdout.fnmatch_lines(["*writer 0: raised ValueError: no more room*"])
+    outcome.stdout.fnmatch_lines(["writer 0:", "ValueError: no more room"])
 
 
 # -- peaks ---------------------------------------------------------------------------------------------------------

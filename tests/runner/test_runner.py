@@ -230,7 +230,7 @@ def test_a_method_of_a_class_with_parameters(bench: Bench, executor: Executor) -
     handle = bench.start(executor, test="TestIt.test_it", params=params, workers=1)
     handle.ready()
     handle.iteration(CHECK)
-    assert handle.finish().results == ("[42, ('a', {'b': 1},), 'TestIt']",)
+    assert handle.finish().results == ("[42, ('a', {'b': 1}), 'TestIt']",)
 
 
 @pytest.mark.parametrize("executor", [THREADS, FORKSERVER, SPAWN, INTERPRETERS], ids=lambda executor: executor.label)
@@ -283,7 +283,7 @@ def test_the_target_sees_a_stub_of_pytest(bench: Bench) -> None:
         handle = bench.start(executor, workers=1)
         handle.ready()
         handle.iteration(CHECK)
-        assert handle.finish().results == ("([], False,)",)
+        assert handle.finish().results == ("([], False)",)
 
 
 @pytest.mark.parametrize(
@@ -657,7 +657,7 @@ def test_results_do_not_depend_on_the_hash_seed(bench: Bench) -> None:
     handle = bench.start(SPAWN, workers=1)
     handle.ready()
     handle.iteration(CHECK)
-    assert handle.finish().results == ("({'a', 'b', 'c'}, {'x': {2.5}, 'y': 1},)",)
+    assert handle.finish().results == ("({'a', 'b', 'c'}, {'x': {2.5}, 'y': 1})",)
 
 
 def test_a_launch_ends_when_its_controller_is_gone(bench: Bench) -> None:

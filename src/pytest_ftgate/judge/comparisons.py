@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ..model import Iteration, Launch, Metric, Sample
 from ..stats import rank_tests
 from . import metrics, per_launch
-from .memory_figures import memory_values
+from .memory_figures import memory_values, sampling_errors
 from .metrics import LEAST_TAIL_ITERATIONS
 
 TAIL_ERROR = 1.7
@@ -75,7 +75,8 @@ def _pairs(row: metrics.MetricRow, sample: Sample, reference: Sample) -> list[Pa
         pairs = [(neighbour_pair(own, other), len(own)) for own, other in sides]
         return [pair if windows > 1 else pair._replace(error=LONE_WINDOW_ERROR) for pair, windows in pairs]
     new, old = (_values(row, sample, reference)(side) for side in (sample, reference))
-    return [Pair(new[order], old[order]) for order in sorted(new.keys() & old.keys())]
+    errors = {} if row.sampled is None else sampling_errors(sample.memory, reference.memory, row.sampled)
+    return [Pair(new[order], old[order], errors.get(order, 0.0)) for order in sorted(new.keys() & old.keys())]
 
 
 def _window_values(value_of: Callable[[Iteration], float | None], launch: Launch) -> list[float]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, chain
+from statistics import fmean
 
 from ..model import Barrier, Footprint, Interval, Launch, MemoryPoint, RoleFigures, Sample
 from ..stats import rank_tests
 from .per_launch import INTERVAL_LEVEL, by_order, median_of
 
+MEDIAN_ERROR = math.sqrt(math.pi / 2)
+"""The standard error of the median of normal values over that of their mean (Kendall and Stuart 1958)."""
 TREE = "tree"
 """The key of the whole process tree; the other keys are its roles."""
 
@@ -16,6 +20,32 @@ TREE = "tree"
 def memory_values(launches: Iterable[Launch], bytes_of: Callable[[MemoryPoint], int | None]) -> dict[int, float]:
     """Launch order -> the median over a launch's samples of the process tree, in bytes."""
     return by_order(sorted(launches, key=lambda each: each.order), lambda each: median_of(map(bytes_of, each.memory)))
+
+
+def sampling_errors(
+    launches: Sequence[Launch], others: Sequence[Launch], bytes_of: Callable[[MemoryPoint], int | None]
+) -> dict[int, float]:
+    """Launch order -> the standard error of the log-ratio of both sides' medians, as far as their samples show it.
+
+    A body that allocates and frees looks larger or smaller by when it is sampled. The scatter is pooled over all
+    launches, because one of them may have few samples. Empty where none has two.
+    """
+    own, other = ({launch.order: _logs(launch, bytes_of) for launch in side} for side in (launches, others))
+    every = [logs for logs in (*own.values(), *other.values()) if logs]
+    freedom = sum(len(logs) - 1 for logs in every)
+    if not freedom:
+        return {}
+    scatter = math.sqrt(sum((each - fmean(logs)) ** 2 for logs in every for each in logs) / freedom)
+    both = {order: (own[order], other[order]) for order in own.keys() & other.keys()}
+    return {
+        order: MEDIAN_ERROR * scatter * math.sqrt(sum(1 / len(logs) for logs in sides))
+        for order, sides in both.items()
+        if all(sides)
+    }
+
+
+def _logs(launch: Launch, bytes_of: Callable[[MemoryPoint], int | None]) -> list[float]:
+    return [math.log(known) for point in launch.memory if (known := bytes_of(point))]
 
 
 def peak(launches: Sequence[Launch]) -> float | None:

@@ -46,6 +46,7 @@ class MetricRow(NamedTuple):
     `explains` says that it is derived from times: it fails a cell only if the cell's own time is worse too. `absent`
     says why a cell may lack values that its reference has; empty: it is not judged then. `applies` says whether a cell
     can have such a value. `in_window` is its value in one window of load: pairs are then of neighbouring windows.
+    `sampled` is its value in one sample of memory: the scatter of a launch's samples counts in its comparisons.
     """
 
     name: str
@@ -64,6 +65,7 @@ class MetricRow(NamedTuple):
     explains: bool = False
     between: float = 0.04
     in_window: Callable[[Iteration], float | None] | None = None
+    sampled: Callable[[MemoryPoint], int | None] | None = None
 
     @property
     def portable(self) -> bool:
@@ -131,7 +133,9 @@ _TAIL: Final = (Limits(0.10, 0.25, widest=0.5), Limits(0.15, 0.40, widest=0.5))
 def _size(name: str, label: str, bytes_of: Callable[[MemoryPoint], int | None], *, gates: bool = False) -> MetricRow:
     absent = "its processes ended before the first sample"
     read = _memory(bytes_of)
-    return MetricRow(name, label, "size", read, "memory", "cost", *_SIZE, 0.02, gates, absent, between=0.02)
+    return MetricRow(
+        name, label, "size", read, "memory", "cost", *_SIZE, 0.02, gates, absent, between=0.02, sampled=bytes_of
+    )
 
 
 def _share(name: str, label: str, read: Reader, need: Need = "locks", *, gates: bool = False) -> MetricRow:
@@ -166,7 +170,9 @@ TABLE: Final[Mapping[str, MetricRow]] = {
         _size(Metric.USS, "USS", lambda point: point.steadiest_bytes, gates=True),
         _size("pss", "PSS", lambda point: point.pss_bytes),
         _size("rss", "RSS", lambda point: point.rss_bytes),
-        _size("growth", "growth", lambda _: None)._replace(read=memory_figures.growth_values, may_be_zero=True),
+        _size("growth", "growth", lambda _: None)._replace(
+            read=memory_figures.growth_values, may_be_zero=True, sampled=None
+        ),
         _share(Metric.LOCK_WAIT, "lock wait", lambda sample: wait_figures.shares_by_order(sample, "lock"), gates=True),
         _share("queue_wait_share", "queue wait", lambda sample: wait_figures.shares_by_order(sample, "queue")),
         _share("gil_wait_share", "GIL wait", wait_figures.gil_shares, "memory")._replace(applies=_is_no_command),

@@ -55,7 +55,7 @@ def summary(keywords: Iterable[str]) -> str:
     others = sorted(target for target in targets if target not in here)
     if not others:
         return ""
-    return f"ftgate: plain run on CPython {here[-1]}, not on {' and '.join(others)}; --ftgate uses them"
+    return f"ftgate: plain run on CPython {here[-1]}, not on {' and '.join(others)}; use --ftgate to measure"
 
 
 def set_message(item: pytest.Item, report: pytest.TestReport) -> None:
