@@ -50,7 +50,7 @@ def test_an_error_of_the_reference_too_is_said_in_the_summary(example: Example) 
     path.write_text(path.read_text(encoding="utf-8") + "\n# changed\n", encoding="utf-8")
     result = example.run_fresh(*QUICK, "--ftgate-against=HEAD", "-k", "test_missing and serial-w1")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    line = "ERROR test_a.py::test_missing[3.14t-serial-w1] - KeyError: 'missing' (the reference, too)"
+    line = "ERROR test_a.py::test_missing[3.14t-serial-w1] - also in the reference: KeyError: 'missing'"
     assert line in result.outlines
     assert result.outlines.count("the reference has this error, too: it is not of this change") == 1
     assert '  File "test_a.py", line 4, in test_missing' in result.outlines, "not in a checkout"

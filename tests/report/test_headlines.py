@@ -129,7 +129,7 @@ MOVED = WorkloadError(reason="raised KeyError: 3", detail=TRACE.replace('/projec
 def test_whose_error_it_is(reference: Sample | None, text: str) -> None:
     row = failed(MISSING, reference)
     assert whose(row) == text
-    assert headline(row) == "KeyError: 'missing'" + (" (the reference, too)" if "it is not" in text else "")
+    assert headline(row) == ("also in the reference: " if "it is not" in text else "") + "KeyError: 'missing'"
     assert failure_text(row) == "\n".join(filter(None, ["worker 3:", TRACE.rstrip(), text]))
 
 

@@ -25,8 +25,8 @@ def headline(row: Row, *, unicode: bool = True) -> str:
     """
     verdict = row.verdict
     if verdict.decision is Decision.ERROR:
-        too = " (the reference, too)" if _same_there(row) else ""
-        return f"{exception(error_of(row))}{too}"
+        also = "also in the reference: " if _same_there(row) else ""
+        return f"{also}{exception(error_of(row))}"
     deciding = [each for each in verdict.metrics if each.decision is verdict.decision]
     texts = [_contract(each) if each.contract else _change(each, row, unicode) for each in deciding]
     text = "; ".join(filter(None, texts)) or verdict.reason or verdict.why
