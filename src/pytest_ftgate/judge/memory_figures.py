@@ -35,7 +35,8 @@ def sampling_errors(
     freedom = sum(len(logs) - 1 for logs in every)
     if not freedom:
         return {}
-    scatter = math.sqrt(sum((each - fmean(logs)) ** 2 for logs in every for each in logs) / freedom)
+    squares = sum((each - mean) ** 2 for logs in every for mean in [fmean(logs)] for each in logs)
+    scatter = math.sqrt(squares / freedom)
     both = {order: (own[order], other[order]) for order in own.keys() & other.keys()}
     return {
         order: MEDIAN_ERROR * scatter * math.sqrt(sum(1 / len(logs) for logs in sides))
