@@ -44,6 +44,7 @@ DECLARING = {
     "pytest_ftgate.judge.wait_figures",
     "pytest_ftgate.model",
     "pytest_ftgate.model.base",
+    "pytest_ftgate.model.explanation",
     "pytest_ftgate.model.launch",
     "pytest_ftgate.model.metric",
     "pytest_ftgate.model.report",

@@ -39,7 +39,7 @@ from pytest_ftgate.model import (
     WaitFigures,
     WorkloadError,
 )
-from pytest_ftgate.report import budgets, headlines, json, lines, terminal, units
+from pytest_ftgate.report import budgets, findings, headlines, json, lines, terminal, units
 from pytest_ftgate.report.baselines import render_diff, update_lines
 from pytest_ftgate.report.details import detail_lines as block_of
 from pytest_ftgate.report.lines import Style, phrases, shortened
@@ -282,10 +282,10 @@ def test_terminal_golden(name: str) -> None:
 
 
 def test_every_decision_has_a_status_of_its_own() -> None:
-    assert set(terminal.STATUS) == set(Decision) == set(terminal.WORST_FIRST)
-    assert len({status.letter for status in terminal.STATUS.values()}) == len(Decision)
-    assert terminal.STATUS[Decision.REGRESSED] == ("regressed", "R", "REGRESSED", {"red": True})
-    assert all(status.category == decision.value for decision, status in terminal.STATUS.items())
+    assert set(findings.STATUS) == set(Decision) == set(findings.WORST_FIRST)
+    assert len({status.letter for status in findings.STATUS.values()}) == len(Decision)
+    assert findings.STATUS[Decision.REGRESSED] == ("regressed", "R", "REGRESSED", {"red": True})
+    assert all(status.category == decision.value for decision, status in findings.STATUS.items())
 
 
 @pytest.mark.parametrize("verbosity", [0, 1])

@@ -114,10 +114,12 @@ def install_step(text: str) -> tuple[str, ...]:
 
 
 def report_target(text: str) -> str:
-    """`json:PATH`."""
+    """`json:PATH`, or another kind of report."""
+    from ..report.formats import FORMATS
+
     kind, _, path = text.partition(":")
-    if kind != "json" or not path:
-        raise ValueError("json:PATH")
+    if kind not in FORMATS or not path:
+        raise ValueError(f"{listed([f'{kind}:PATH' for kind in FORMATS])}{did_you_mean(kind, tuple(FORMATS))}")
     return text
 
 

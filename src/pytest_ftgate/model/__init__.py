@@ -9,6 +9,11 @@ from .base import (
     Struct,
     to_builtins,
 )
+from .explanation import (
+    Explanation,
+    FunctionTime,
+    Moved,
+)
 from .launch import (
     EVERYTHING,
     NS_PER_S,
@@ -40,7 +45,9 @@ from .metric import (
 from .report import (
     Conditions,
     Figures,
+    History,
     Machine,
+    Recorded,
     Report,
     RoleFigures,
     Row,
@@ -85,6 +92,7 @@ from .spec import (
     Unsupported,
 )
 from .verdict import (
+    Acceptance,
     Basis,
     Comparison,
     Decision,
@@ -100,6 +108,7 @@ __all__ = [
     "PLACEHOLDERS",
     "WIDEST",
     "WINDOW_S",
+    "Acceptance",
     "Barrier",
     "Basis",
     "BodyKind",
@@ -113,10 +122,13 @@ __all__ = [
     "ExecutorKind",
     "Expectation",
     "Expected",
+    "Explanation",
     "Figures",
     "Footprint",
+    "FunctionTime",
     "Generator",
     "Group",
+    "History",
     "Interpreter",
     "Interval",
     "Iteration",
@@ -130,6 +142,7 @@ __all__ = [
     "MemoryPoint",
     "Metric",
     "MetricVerdict",
+    "Moved",
     "Natural",
     "Need",
     "Param",
@@ -137,6 +150,7 @@ __all__ = [
     "ProcessGroup",
     "Program",
     "Rate",
+    "Recorded",
     "Report",
     "Requirement",
     "Reuse",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .base import Struct
+from .explanation import Explanation
 from .launch import Latency, Sample, WaitsFor, WorkloadError
 from .metric import Interval
 from .spec import Cell, Interpreter
@@ -151,11 +152,28 @@ class Shortfall(Struct, frozen=True, kw_only=True):
     wanted_s: float
 
 
+class Recorded(Struct, frozen=True, kw_only=True):
+    """One recording of a metric in the history of its baseline: the median over its launches with its interval."""
+
+    commit: str
+    recorded_at: str
+    value: Interval
+    fingerprint: str = ""
+
+
+class History(Struct, frozen=True, kw_only=True):
+    """The recordings of one metric of a cell, oldest first; `changes` are the indices at which its level changed."""
+
+    metric: str
+    points: tuple[Recorded, ...]
+    changes: tuple[int, ...] = ()
+
+
 class Row(Struct, frozen=True, kw_only=True):
     """One cell of a report: its figures, its verdict, and the raw sample behind both.
 
     `paired` is the sample that was interleaved with its reference after `sample` had missed its baseline. `shortfall`
-    is that of the time in which it was left open.
+    is that of the time in which it was left open. `line` is that of the test in its file, 0 where it is unknown.
     """
 
     cell: Cell
@@ -166,6 +184,9 @@ class Row(Struct, frozen=True, kw_only=True):
     conditions: Conditions | None = None
     paired: Sample | None = None
     shortfall: Shortfall | None = None
+    explanation: Explanation | None = None
+    history: tuple[History, ...] = ()
+    line: int = 0
 
 
 class RowMessage(Struct, frozen=True, kw_only=True):
@@ -204,7 +225,10 @@ class Machine(Struct, frozen=True, kw_only=True):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """Everything measured and judged in a run; every printed form is a pure function of it."""
+    """Everything measured and judged in a run; every printed form is a pure function of it.
+
+    `partial` says why rows are missing, as after Ctrl-C, or what failed after them; `command` repeats the run.
+    """
 
     version: str
     seed: int
@@ -216,6 +240,8 @@ class Report(Struct, frozen=True, kw_only=True):
     unused_baselines: tuple[str, ...] = ()
     updates: tuple[str, ...] = ()
     commit: str = ""
+    partial: str = ""
+    command: str = ""
     schema: int = 1
 
 

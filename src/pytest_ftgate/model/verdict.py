@@ -13,11 +13,13 @@ class Decision(StrEnum):
     """The verdict on one metric of one cell, or on the cell.
 
     BROKEN is a contract that does not hold. SUSPECT is probably regressed, but the time ended before that was decided.
-    UNCHANGED was not measured, because nothing that the cell reads has changed. XFAILED regressed or is broken, as
-    @ftgate.expect says; XPASSED is not, although it says so.
+    ACCEPTED regressed, but a commit of the branch says that this is meant. UNCHANGED was not measured, because nothing
+    that the cell reads has changed. XFAILED regressed or is broken, as @ftgate.expect says; XPASSED is not, although it
+    says so.
     """
 
     PASSED = "passed"
+    ACCEPTED = "accepted"
     UNCHANGED = "unchanged"
     REGRESSED = "regressed"
     SUSPECT = "suspect"
@@ -110,6 +112,15 @@ class Expected(Struct, frozen=True, kw_only=True):
     line: int = 0
 
 
+class Acceptance(Struct, frozen=True, kw_only=True):
+    """A regression that is meant, as the trailer `Ftgate-Accept: CELLS METRIC: REASON` of a commit says."""
+
+    cells: str
+    metric: str
+    reason: str
+    commit: str
+
+
 Basis = Literal["", "stored", "predicted", "portable", "paired"]
 """What a cell was judged by: the stored launches of this machine, a prediction from stored recordings, the
 machine-independent metrics of another machine's recordings, or its interleaved reference."""
@@ -119,7 +130,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """The decision on one cell: the worst of its metrics; its basis, and why it is that one.
 
     `same_code` says that the code has not changed since its baseline's commit. `expected` is the known failure that
-    made the decision XFAILED or XPASSED.
+    made the decision XFAILED or XPASSED, `accepted` the trailers that made it ACCEPTED.
     """
 
     decision: Decision
@@ -131,6 +142,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     why: str = ""
     same_code: bool = False
     expected: Expected | None = None
+    accepted: tuple[Acceptance, ...] = ()
 
     @property
     def beyond(self) -> bool:

@@ -19,7 +19,8 @@ from ..declare import plan
 from ..declare.option_types import BEYOND
 from ..errors import FtgateError
 from ..model import Decision, Plan, Report, Row, RowMessage, Verdict
-from ..report import headlines, json, terminal
+from ..report import findings, formats, headlines, terminal
+from ..run import report_files
 from ..run.config import RunConfig
 from ..run.session import Session
 from ..runner.executors.base import threads_are_greenlets
@@ -133,9 +134,9 @@ class Run:
             item.stash[HEADLINE] = headlines.headline(row)
             pytest.fail(_failure_text(row, max(0, self.config.get_verbosity())), pytrace=False)
         if row.verdict.decision is Decision.XFAILED:
-            pytest.xfail(terminal.known_text(row.verdict))
+            pytest.xfail(findings.known_text(row.verdict))
         if _is_strict(row.verdict):
-            item.stash[HEADLINE] = f"[XPASS(strict)] {terminal.known_text(row.verdict)}"
+            item.stash[HEADLINE] = f"[XPASS(strict)] {findings.known_text(row.verdict)}"
             pytest.fail(item.stash[HEADLINE], pytrace=False)
         if row.verdict.decision is Decision.UNSUPPORTED:
             pytest.skip(row.verdict.reason)
@@ -154,7 +155,7 @@ class Run:
             verdict = message.row.verdict
             report.__dict__["ftgate_decision"] = FAILED if _is_strict(verdict) else verdict.decision.value
             if verdict.decision is Decision.XPASSED and report.passed:
-                report.__dict__["wasxfail"] = terminal.known_text(verdict)
+                report.__dict__["wasxfail"] = findings.known_text(verdict)
         return report
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -166,7 +167,7 @@ class Run:
             return status
         if decision == FAILED:
             return "failed", "F", ("XPASS(strict)", {"red": True})
-        category, letter, word, markup = terminal.STATUS[Decision(decision)]
+        category, letter, word, markup = findings.STATUS[Decision(decision)]
         return "failed" if report.failed else category, letter, (word, markup)
 
     @pytest.hookimpl(tryfirst=True)
@@ -206,12 +207,9 @@ class Run:
         collected = None if self._narrowed() else self.collected
         self.report = self.session.report(self.messages.values(), version("pytest-ftgate"), collected)
         self.report = self.session.store(self.report)
-        text = json.render(self.report)
-        self.session.keep(text)
+        self.session.keep(formats.rendered("json", self.report))
         for target in value_of(self.config, "report"):
-            path = self.config.invocation_params.dir / target.partition(":")[2]
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            report_files.write(target, self.report, self.config.invocation_params.dir)
 
     def _narrowed(self) -> bool:
         """Whether this run may have collected only some cells, so that it cannot tell which baselines are unused."""

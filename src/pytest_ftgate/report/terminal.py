@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +16,6 @@ from ..model import (
     Interval,
     Machine,
     Metric,
-    MetricVerdict,
     Report,
     Reuse,
     Row,
@@ -25,63 +23,18 @@ from ..model import (
     Verdict,
 )
 from ..text import listed
-from . import budgets, headlines, units
+from . import budgets, findings, headlines, units
 from .details import detail_lines
 from .lines import GAP, Style, entry, plain, wrapped
 
 Value = TypeVar("Value")
-COMMIT_DIGITS = 10
-AGAINST = "--ftgate-against "
 
 
-class Status(NamedTuple):
-    """How pytest shows a decision: the category in the summary, the letter, the word with -v, and its markup."""
-
-    category: str
-    letter: str
-    word: str
-    markup: dict[str, bool]
-
-
-STATUS: dict[Decision, Status] = {
-    Decision.PASSED: Status("passed", ".", "PASSED", {"green": True}),
-    Decision.UNCHANGED: Status("unchanged", ",", "UNCHANGED", {"green": True}),
-    Decision.REGRESSED: Status("regressed", "R", "REGRESSED", {"red": True}),
-    Decision.SUSPECT: Status("suspect", "S", "SUSPECT", {"red": True}),
-    Decision.BROKEN: Status("broken", "B", "BROKEN", {"red": True}),
-    Decision.XFAILED: Status("xfailed", "x", "XFAIL", {"yellow": True}),
-    Decision.XPASSED: Status("xpassed", "X", "XPASS", {"yellow": True}),
-    Decision.IMPROVED: Status("improved", "I", "IMPROVED", {"green": True}),
-    Decision.INCONCLUSIVE: Status("inconclusive", "?", "INCONCLUSIVE", {"yellow": True}),
-    Decision.NO_BASELINE: Status("no baseline", "n", "NO BASELINE", {"yellow": True}),
-    Decision.ERROR: Status("error", "E", "ERROR", {"red": True}),
-    Decision.UNSUPPORTED: Status("unsupported", "u", "UNSUPPORTED", {"yellow": True}),
-}
-BASES = {
-    "stored": "the stored launches",
-    "predicted": "a prediction from the stored recordings",
-    "portable": "machine-independent metrics from another machine",
-    "paired": "paired launches",
-}
 FAILED = (Decision.REGRESSED, Decision.SUSPECT, Decision.ERROR)
 START_SHARE = 0.9
 """The share of start and join in the time from which a report says how to leave them out."""
 FEW_CELLS = 4
 """Of more cells the report gives the range of what they would have found."""
-WORST_FIRST = (
-    Decision.REGRESSED,
-    Decision.BROKEN,
-    Decision.SUSPECT,
-    Decision.ERROR,
-    Decision.XPASSED,
-    Decision.INCONCLUSIVE,
-    Decision.XFAILED,
-    Decision.IMPROVED,
-    Decision.PASSED,
-    Decision.UNCHANGED,
-    Decision.NO_BASELINE,
-    Decision.UNSUPPORTED,
-)
 TOGETHER = (Decision.UNSUPPORTED, Decision.XFAILED)
 """Cells of these decisions have one line for each reason."""
 LAYOUTS = tuple(
@@ -145,7 +98,7 @@ def verdict_lines(row: Row, *, width: int, color: bool, unicode: bool, verbosity
 def _header(report: Report, style: Style) -> list[str]:
     run = [f"pytest-ftgate {report.version}", report.started_at]
     if report.commit:
-        run.append(f"commit {_commit(report.commit)}")
+        run.append(f"commit {findings.commit(report.commit)}")
     entries = [("run", style.separator.join(filter(None, run))), ("machine", _machine(report.machine, style))]
     for number, interpreter in enumerate(report.interpreters):
         entries.append(("" if number else "python", _interpreter(interpreter, style)))
@@ -184,11 +137,6 @@ def _interpreter(interpreter: Interpreter, style: Style) -> str:
     return style.separator.join(parts)
 
 
-def _commit(commit: str) -> str:
-    """A commit's first digits, and the `+` of a tree that was not clean."""
-    return commit[:COMMIT_DIGITS] + ("+" if commit.endswith("+") else "")
-
-
 def _footer(report: Report, style: Style) -> list[str]:
     lines: list[str] = []
     for update in report.updates:
@@ -198,7 +146,7 @@ def _footer(report: Report, style: Style) -> list[str]:
         text = f"{count} baseline{'s' if count > 1 else ''} of cells that no longer exist, remove them with"
         lines += [*entry("unused", text, style, indent=0, column=9), " " * 9 + "ftgate baseline prune"]
         lines += [" " * 9 + name for name in report.unused_baselines]
-    counts = Counter(row.verdict.decision for table in report.tables for row in table.rows)
+    counts = findings.counts(report)
     if counts[Decision.NO_BASELINE] and not report.updates:
         count = counts[Decision.NO_BASELINE]
         text = f"{count} cell{'s have' if count > 1 else ' has'} no baseline, record with"
@@ -211,7 +159,7 @@ def _totals(counts: Counter[Decision], wall_s: float, style: Style) -> list[str]
     total = counts.total()
     line = plain = f"{total} cell{'s' if total != 1 else ''} in {units.span(wall_s)}:"
     lines: list[str] = []
-    shown = [decision for decision in WORST_FIRST if counts[decision]]
+    shown = [decision for decision in findings.WORST_FIRST if counts[decision]]
     for decision in shown:
         phrase = f"{counts[decision]} {decision}" + ("," if decision is not shown[-1] else "")
         if len(plain) + 1 + len(phrase) > style.width:
@@ -229,18 +177,18 @@ def _table(table: Table, style: Style) -> list[str]:
     lines = _heading(table, style)
     if table.rows:
         lines += _grid(table, style)
-    findings: list[str] = []
-    for decision in WORST_FIRST:
+    lines_below: list[str] = []
+    for decision in findings.WORST_FIRST:
         rows = [row for row in table.rows if row.verdict.decision is decision]
         if decision is Decision.ERROR:
-            findings += _errors(rows, style)
+            lines_below += _errors(rows, style)
         elif decision in TOGETHER and (style.verbosity <= 0 or decision is Decision.UNSUPPORTED):
-            findings += _by_reason(rows, style)
+            lines_below += _by_reason(rows, style)
         else:
             # An inconclusive cell without figures has its reason alone, which all cells of a test may share.
             bare = [row for row in rows if decision is Decision.INCONCLUSIVE and not row.verdict.metrics]
-            findings += _by_reason(bare, style)
-            findings += [line for row in rows if row not in bare for line in _finding(row, style)]
+            lines_below += _by_reason(bare, style)
+            lines_below += [line for row in rows if row not in bare for line in _finding(row, style)]
     named = (
         ("unchanged", _unchanged(table)),
         ("passed by", _judged_by(table, Decision.PASSED, style)),
@@ -253,7 +201,7 @@ def _table(table: Table, style: Style) -> list[str]:
     remarks = [
         line for name, texts in named for text in texts for line in entry(name, text, style, indent=2, column=11)
     ]
-    return [*lines, *([""] if findings or remarks else []), *findings, *remarks]
+    return [*lines, *([""] if lines_below or remarks else []), *lines_below, *remarks]
 
 
 def _judged_by(table: Table, decision: Decision, style: Style) -> list[str]:
@@ -262,7 +210,7 @@ def _judged_by(table: Table, decision: Decision, style: Style) -> list[str]:
         return []
     labels: dict[str, list[str]] = {}
     for row in table.rows:
-        basis = BASES.get(row.verdict.basis, "")
+        basis = findings.BASES.get(row.verdict.basis, "")
         if row.verdict.decision is decision and basis:
             why = f" ({row.verdict.why})" if row.verdict.why else ""
             labels.setdefault(f"{basis}{why}", []).append(row.cell.label)
@@ -436,20 +384,18 @@ def _finding(row: Row, style: Style) -> list[str]:
 
 def _measured(row: Row, style: Style) -> list[str]:
     """A heading, a line for each metric that led to the decision, the reason, the reference and the basis."""
-    verdict = row.verdict
-    shown = [each for each in verdict.metrics if style.verbosity > 0 or each.decision is verdict.decision]
+    found = findings.finding(row, unicode=style.unicode, every=style.verbosity > 0)
     lines = _named(row, style)
-    for each in shown:
-        first, *rest = [text for text in (_metric(each, row, style), each.reason) if text] or [""]
-        lines += entry(metrics.row(each.metric).label, first, style, indent=6, column=11)
-        lines += wrapped(plain(" ".join(rest)), style, indent=17)
-    if verdict.reason and not any(each.reason and each.reason in verdict.reason for each in shown):
-        lines += wrapped(plain(verdict.reason), style, indent=6)
-    commit = _commit(verdict.commit)
-    held = [verdict.baseline, "" if commit and commit in verdict.baseline else commit]
-    if any(held):
-        lines += entry("against", " at ".join(filter(None, held)), style, indent=6, column=11)
-    return lines + _basis(verdict, style)
+    for each in found.changes:
+        evidence = each.evidence if style.verbosity > 0 else ""  # the reason has what decided
+        text = ", ".join(filter(None, (each.text, evidence)))
+        first, *rest = [text for text in (text, each.reason) if text] or [""]
+        lines += entry(each.label, first, style, indent=6, column=11)
+        lines += wrapped(" ".join(rest), style, indent=17)
+    lines += wrapped(found.reason, style, indent=6)
+    if found.against:
+        lines += entry("against", found.against, style, indent=6, column=11)
+    return lines + _basis(row.verdict, style)
 
 
 def _open(row: Row, style: Style) -> list[str]:
@@ -463,7 +409,8 @@ def _open(row: Row, style: Style) -> list[str]:
     for each in compared[:1]:
         others = [metrics.row(other.metric).label for other in compared[1:]]
         more = f"; {listed(others, 'and')} too (-v)" if others else ""
-        lines += entry(metrics.row(each.metric).label, _metric(each, row, style) + more, style, indent=6, column=11)
+        found = findings.change(each, row, unicode=style.unicode)
+        lines += entry(found.label, found.text + more, style, indent=6, column=11)
     for each in [each for each in left if each not in compared]:
         text = ": ".join(filter(None, (each.contract, each.reason)))
         lines += entry(metrics.row(each.metric).label, text, style, indent=6, column=11)
@@ -478,51 +425,14 @@ def _open(row: Row, style: Style) -> list[str]:
 
 def _basis(verdict: Verdict, style: Style) -> list[str]:
     """The basis of the verdict, and the reason for it."""
-    basis = BASES.get(verdict.basis, "")
-    if not basis and not verdict.why:
-        return []
-    text = f"{basis} ({verdict.why})" if basis and verdict.why else basis or verdict.why
-    return entry("judged by" if basis else "baseline", text, style, indent=6, column=11)
-
-
-def _metric(judged: MetricVerdict, row: Row, style: Style) -> str:
-    """`4.09 ms, +31.2 % (95 % CI +28.1 % to +34.0 %)`: what it is now and its change; of a contract its text.
-
-    With -v also what would have been found, and the p-value.
-    """
-    parts = [judged.contract or _now(judged.metric, row, style), "" if judged.contract else _change(judged)]
-    if style.verbosity <= 0:  # the reason has what decided
-        return ", ".join(filter(None, parts))
-    if judged.detectable is not None and judged.decision in (Decision.PASSED, Decision.INCONCLUSIVE):
-        worse = 1 + judged.detectable
-        worse = 1 / worse if metrics.is_gain(judged.metric) else worse
-        found = units.points(judged.detectable) if judged.points else units.change(worse)
-        parts.append(f"would have found {found}")
-    p = {Decision.PASSED: judged.p_pass, Decision.IMPROVED: None}.get(judged.decision, judged.p_fail)
-    if p is not None:
-        parts.append(units.p_value(p))
-    return ", ".join(filter(None, parts))
-
-
-def _now(metric: str, row: Row, style: Style) -> str:
-    """The current value of a metric with its unit; empty if unknown."""
-    value = headlines.now(metric, row)
-    return "" if value is None else units.of(metrics.row(metric).unit, value, unicode=style.unicode)
-
-
-def _change(judged: MetricVerdict) -> str:
-    """The change with its interval: in percent, or in percentage points of a share."""
-    if judged.points is not None:
-        return units.points_and_ends(judged.points)
-    return units.change_and_ends(judged.ratio) if judged.ratio else ""
+    text = findings.basis(verdict)
+    return entry("judged by" if verdict.basis else "baseline", text, style, indent=6, column=11) if text else []
 
 
 def _commands(row: Row, style: Style) -> list[str]:
     """The commands to rerun the cell; a command is never wrapped, so that it can be copied."""
-    asked = row.verdict.why.partition("; ")[0] if row.verdict.why.startswith(AGAINST) else ""
-    words = ["pytest", "--ftgate", *([asked.replace(" ", "=", 1)] if asked else []), row.cell.nodeid]
-    lines = [f"      {style.paint('rerun', 'dim')}      {shlex.join(words)}"]
-    return lines if asked or not row.verdict.baseline else [*lines, "                 ftgate baseline diff"]
+    rerun, *others = findings.commands(row)
+    return [f"      {style.paint('rerun', 'dim')}      {rerun}", *(" " * 17 + command for command in others)]
 
 
 def _errors(rows: Sequence[Row], style: Style) -> list[str]:
@@ -543,7 +453,7 @@ def _by_reason(rows: Sequence[Row], style: Style) -> list[str]:
     """A line for each reason, with the cells it holds for."""
     cells: dict[tuple[Decision, str], list[str]] = {}
     for row in rows:
-        reason = known_text(row.verdict) or row.verdict.reason or "it cannot run here"
+        reason = findings.known_text(row.verdict) or row.verdict.reason or "it cannot run here"
         cells.setdefault((row.verdict.decision, reason), []).append(row.cell.label)
     lines: list[str] = []
     for (decision, reason), labels in cells.items():
@@ -556,19 +466,11 @@ def _by_reason(rows: Sequence[Row], style: Style) -> list[str]:
 def _known(row: Row, style: Style) -> list[str]:
     """A known failure: what was expected, and with -v what was measured."""
     heading, *measured = _measured(row, style)
-    return [heading, *wrapped(known_text(row.verdict), style, indent=6), *(measured if style.verbosity > 0 else [])]
-
-
-def known_text(verdict: Verdict) -> str:
-    """`broken, as expected: the reason`; empty for a cell of which nothing was expected."""
-    expected = verdict.expected
-    if expected is None:
-        return ""
-    if verdict.decision is Decision.XFAILED:
-        return plain(f"{expected.decision}, as expected: {expected.reason}")
-    mark = f"the mark in line {expected.line}"
-    meant = f": remove {mark}" if expected.strict else f", as {mark} allows"
-    return plain(f"expected {expected.decision}, passed{meant} ({expected.reason})")
+    return [
+        heading,
+        *wrapped(findings.known_text(row.verdict), style, indent=6),
+        *(measured if style.verbosity > 0 else []),
+    ]
 
 
 # ---- lines
@@ -585,4 +487,4 @@ def _worded(decision: Decision, text: str, style: Style) -> list[str]:
 
 
 def _colors(decision: Decision) -> tuple[str, ...]:
-    return tuple(STATUS[decision].markup)
+    return tuple(findings.STATUS[decision].markup)

@@ -128,7 +128,10 @@ class Measurement:
         judged = [row if row.sample is None else self._under_conditions(row) for row in rows]
         known = self.group.spec.expectations
         return [
-            msgspec.structs.replace(row, verdict=expectations.applied(row.verdict, row.cell, known)) for row in judged
+            msgspec.structs.replace(
+                row, verdict=expectations.applied(row.verdict, row.cell, known), line=self.group.spec.source.line
+            )
+            for row in judged
         ]
 
     def _under_conditions(self, row: Row) -> Row:

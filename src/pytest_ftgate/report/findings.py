@@ -1,0 +1,201 @@
+"""What every printed form says of a cell: its decision, what changed, why, and what to run. Pure.
+
+The terminal, the page, the comment and the JUnit file are made of these texts, so that they cannot differ.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ..judge import metrics
+from ..model import Decision, MetricVerdict, Report, Row, Table, Verdict
+from . import headlines, units
+from .lines import plain
+
+COMMIT_DIGITS = 10
+AGAINST = "--ftgate-against "
+
+
+class Status(NamedTuple):
+    """How pytest shows a decision: the category in the summary, the letter, the word with -v, and its markup."""
+
+    category: str
+    letter: str
+    word: str
+    markup: dict[str, bool]
+
+
+STATUS: dict[Decision, Status] = {
+    Decision.PASSED: Status("passed", ".", "PASSED", {"green": True}),
+    Decision.ACCEPTED: Status("accepted", "A", "ACCEPTED", {"yellow": True}),
+    Decision.UNCHANGED: Status("unchanged", ",", "UNCHANGED", {"green": True}),
+    Decision.REGRESSED: Status("regressed", "R", "REGRESSED", {"red": True}),
+    Decision.SUSPECT: Status("suspect", "S", "SUSPECT", {"red": True}),
+    Decision.BROKEN: Status("broken", "B", "BROKEN", {"red": True}),
+    Decision.XFAILED: Status("xfailed", "x", "XFAIL", {"yellow": True}),
+    Decision.XPASSED: Status("xpassed", "X", "XPASS", {"yellow": True}),
+    Decision.IMPROVED: Status("improved", "I", "IMPROVED", {"green": True}),
+    Decision.INCONCLUSIVE: Status("inconclusive", "?", "INCONCLUSIVE", {"yellow": True}),
+    Decision.NO_BASELINE: Status("no baseline", "n", "NO BASELINE", {"yellow": True}),
+    Decision.ERROR: Status("error", "E", "ERROR", {"red": True}),
+    Decision.UNSUPPORTED: Status("unsupported", "u", "UNSUPPORTED", {"yellow": True}),
+}
+BASES = {
+    "stored": "the stored launches",
+    "predicted": "a prediction from the stored recordings",
+    "portable": "machine-independent metrics from another machine",
+    "paired": "paired launches",
+}
+WORST_FIRST = (
+    Decision.REGRESSED,
+    Decision.BROKEN,
+    Decision.SUSPECT,
+    Decision.ERROR,
+    Decision.XPASSED,
+    Decision.ACCEPTED,
+    Decision.INCONCLUSIVE,
+    Decision.XFAILED,
+    Decision.IMPROVED,
+    Decision.PASSED,
+    Decision.UNCHANGED,
+    Decision.NO_BASELINE,
+    Decision.UNSUPPORTED,
+)
+
+
+class Change(NamedTuple):
+    """One judged metric of a cell: its label, `now` with its unit, its change with the interval, and why.
+
+    `evidence` is what would have been found, and the p-value. Of a contract `now` is its text. A text that is unknown
+    is empty.
+    """
+
+    metric: str
+    label: str
+    decision: Decision
+    now: str
+    change: str
+    reason: str
+    evidence: str
+
+    @property
+    def text(self) -> str:
+        """`4.09 ms, +31.2 % (95 % CI +28.1 % to +34.0 %)`."""
+        return ", ".join(filter(None, (self.now, self.change)))
+
+
+class Finding(NamedTuple):
+    """What is said of one cell: `changes` of the metrics that decided (or of all), `reason` where they have none.
+
+    `against` is the baseline and its commit, `basis` what it was judged by and why, `commands` repeat it.
+    """
+
+    row: Row
+    changes: tuple[Change, ...]
+    reason: str
+    against: str
+    basis: str
+    commands: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        """The text between the brackets of the node id, or all of it."""
+        return self.row.cell.label or self.row.cell.nodeid
+
+
+def finding(row: Row, *, unicode: bool = True, every: bool = False) -> Finding:
+    """What is said of a cell; with `every` of all its metrics, not only of those that decided."""
+    verdict = row.verdict
+    shown = [each for each in verdict.metrics if every or each.decision is verdict.decision]
+    said = any(each.reason and each.reason in verdict.reason for each in shown)
+    baseline, at = verdict.baseline, commit(verdict.commit)
+    return Finding(
+        row=row,
+        changes=tuple(change(each, row, unicode=unicode) for each in shown),
+        reason="" if said else plain(verdict.reason),
+        against=plain(" at ".join(filter(None, (baseline, "" if at and at in baseline else at)))),
+        basis=plain(basis(verdict)),
+        commands=commands(row),
+    )
+
+
+def change(judged: MetricVerdict, row: Row, *, unicode: bool = True) -> Change:
+    """What is said of one metric of a cell."""
+    return Change(
+        metric=judged.metric,
+        label=metrics.row(judged.metric).label,
+        decision=judged.decision,
+        now=plain(judged.contract) or now(judged.metric, row, unicode=unicode),
+        change="" if judged.contract else change_text(judged),
+        reason=plain(judged.reason),
+        evidence=_evidence(judged),
+    )
+
+
+def _evidence(judged: MetricVerdict) -> str:
+    """What change would have been found, of a metric without one, and the p-value of the decision."""
+    parts = []
+    if judged.detectable is not None and judged.decision in (Decision.PASSED, Decision.INCONCLUSIVE):
+        worse = 1 + judged.detectable
+        worse = 1 / worse if metrics.is_gain(judged.metric) else worse
+        parts.append(f"would have found {units.points(judged.detectable) if judged.points else units.change(worse)}")
+    p = {Decision.PASSED: judged.p_pass, Decision.IMPROVED: None}.get(judged.decision, judged.p_fail)
+    return ", ".join([*parts, *([] if p is None else [units.p_value(p)])])
+
+
+def now(metric: str, row: Row, *, unicode: bool = True) -> str:
+    """The current value of a metric with its unit; empty if unknown."""
+    value = headlines.now(metric, row)
+    return "" if value is None else units.of(metrics.row(metric).unit, value, unicode=unicode)
+
+
+def change_text(judged: MetricVerdict) -> str:
+    """The change with its interval: in percent, or in percentage points of a share."""
+    if judged.points is not None:
+        return units.points_and_ends(judged.points)
+    return units.change_and_ends(judged.ratio) if judged.ratio else ""
+
+
+def basis(verdict: Verdict) -> str:
+    """What the verdict was judged by, and the reason for that."""
+    text = BASES.get(verdict.basis, "")
+    return f"{text} ({verdict.why})" if text and verdict.why else text or verdict.why
+
+
+def commands(row: Row) -> tuple[str, ...]:
+    """The commands to rerun a cell and to see its baseline."""
+    asked = row.verdict.why.partition("; ")[0] if row.verdict.why.startswith(AGAINST) else ""
+    words = ["pytest", "--ftgate", *([asked.replace(" ", "=", 1)] if asked else []), row.cell.nodeid]
+    rerun = shlex.join(words)
+    return (rerun,) if asked or not row.verdict.baseline else (rerun, "ftgate baseline diff")
+
+
+def commit(text: str) -> str:
+    """A commit's first digits, and the `+` of a tree that was not clean."""
+    return text[:COMMIT_DIGITS] + ("+" if text.endswith("+") else "")
+
+
+def worst_first(report: Report) -> Iterator[tuple[Table, Row]]:
+    """All rows with their tables, by decision, then in the order of the report."""
+    rows = [(table, row) for table in report.tables for row in table.rows]
+    return iter(sorted(rows, key=lambda pair: WORST_FIRST.index(pair[1].verdict.decision)))
+
+
+def counts(report: Report) -> Counter[Decision]:
+    """How many cells there are of each decision."""
+    return Counter(row.verdict.decision for table in report.tables for row in table.rows)
+
+
+def known_text(verdict: Verdict) -> str:
+    """`broken, as expected: the reason`; empty for a cell of which nothing was expected."""
+    expected = verdict.expected
+    if expected is None:
+        return ""
+    if verdict.decision is Decision.XFAILED:
+        return plain(f"{expected.decision}, as expected: {expected.reason}")
+    mark = f"the mark in line {expected.line}"
+    meant = f": remove {mark}" if expected.strict else f", as {mark} allows"
+    return plain(f"expected {expected.decision}, passed{meant} ({expected.reason})")

@@ -1,0 +1,21 @@
+"""Writes the report files of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..model import Report
+from ..report import formats
+from .folder import write_whole
+
+
+def write(target: str, report: Report, folder: Path) -> Path:
+    """Write the report as `KIND:PATH` says, a path relative to `folder`; a file that is there stays if that fails.
+
+    Raises OSError.
+    """
+    kind, _, name = target.partition(":")
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, formats.rendered(kind, report).encode())
+    return path
