@@ -8,6 +8,7 @@ from ..model import Report
 
 FORMATS = {
     "json": "json",
+    "md": "markdown",
 }
 """Kinds and modules of this package."""
 
