@@ -393,6 +393,8 @@ def _measured(row: Row, style: Style) -> list[str]:
         lines += entry(each.label, first, style, indent=6, column=11)
         lines += wrapped(" ".join(rest), style, indent=17)
     lines += wrapped(found.reason, style, indent=6)
+    for number, text in enumerate(found.explanation):
+        lines += entry("" if number else "changed", text, style, indent=6, column=11)
     if found.against:
         lines += entry("against", found.against, style, indent=6, column=11)
     return lines + _basis(row.verdict, style)
