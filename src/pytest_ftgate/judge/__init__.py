@@ -10,4 +10,5 @@ __all__ = [
     "metrics",
     "recorded",
     "thresholds",
+    "two_runs",
 ]

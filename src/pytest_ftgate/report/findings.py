@@ -47,7 +47,7 @@ STATUS: dict[Decision, Status] = {
 BASES = {
     "stored": "the stored launches",
     "predicted": "a prediction from the stored recordings",
-    "portable": "machine-independent metrics from another machine",
+    "portable": "machine-independent metrics",
     "paired": "paired launches",
 }
 WORST_FIRST = (
