@@ -187,7 +187,7 @@ def _details(row: Row) -> Iterator[str]:
         yield text(found.reason)
     if row.verdict.decision is Decision.ERROR and (whose := headlines.whose(row)):
         yield text(whose)
-    yield from map(text, getattr(found, "explanation", ()))
+    yield from map(text, found.explanation)
     yield from map(text, budgets.remarks([row]))
     by = f"judged by {found.basis}" if row.verdict.basis else found.basis
     if beside := "; ".join(filter(None, (found.against and f"against {found.against}", by))):
