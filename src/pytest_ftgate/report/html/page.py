@@ -12,9 +12,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ...judge import disturbance
 from ...model import Decision, Figures, Metric, MetricVerdict, Report, Row, SiteFigures
+from ...text import plain
 from .. import findings, headlines, units
 from ..details import detail_lines
-from ..lines import Style, plain
+from ..lines import Style
 from . import plots
 
 PLOTS_BYTES = 1_000_000
@@ -111,7 +112,7 @@ def _policy(scripts: Iterable[str], style: str) -> str:
 
 def _clean(text: str) -> str:
     """A text of the workload's without control characters, and with stray bytes spelled out."""
-    return plain(text).encode("utf-8", "backslashreplace").decode()
+    return plain(text)
 
 
 # ---- the verdict, and what needs attention
@@ -226,9 +227,7 @@ def _with_plots(tests: Iterable[Test]) -> list[Test]:
     for test in sorted(kept.values(), key=_worst):
         size = len(plots.encoded(test.data, _clean))
         if size > left:
-            kept[test.anchor] = test._replace(
-                data=None, cells=tuple(cell._replace(details="") for cell in test.cells)
-            )
+            kept[test.anchor] = test._replace(data=None, cells=tuple(cell._replace(details="") for cell in test.cells))
         left -= min(left, size)
     return list(kept.values())
 
@@ -246,7 +245,7 @@ def _sites(rows: Sequence[Row]) -> tuple[Site, ...]:
 def _place(site: SiteFigures) -> str:
     """`app.py:12 Lock "cache"`."""
     line = f"{site.file}:{site.line}" if site.file else "line unknown:"
-    return f'{line} {site.kind}{f" {chr(34)}{site.name}{chr(34)}" if site.name else ""}'
+    return f"{line} {site.kind}{f' {chr(34)}{site.name}{chr(34)}' if site.name else ''}"
 
 
 # ---- the table of a test
