@@ -183,6 +183,16 @@ def test_a_summary_that_cannot_be_written_does_not_fail_the_run(
     assert "## ftgate: nothing was compared" in (example.pytester.path / "sub/report.md").read_text(encoding="utf-8")
 
 
+def test_a_run_that_is_interrupted_leaves_a_summary_that_says_so(example: Example) -> None:
+    path = example.pytester.path / "sub/test_a.py"
+    path.write_text(path.read_text(encoding="utf-8") + "def test_stop():\n    raise KeyboardInterrupt('@all')\n")
+    result = example.run_fresh(*QUICK, "-k", "broken or stop", folder="sub")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    summary = (example.pytester.path / "summary.md").read_text(encoding="utf-8")
+    assert "## ftgate: partial report, 1 broken\n" in summary
+    assert [match[4] for line in result.outlines if (match := COMMAND.fullmatch(line))] == ["ftgate%3A broken"]
+
+
 def test_the_plugin_that_annotates_failures_is_left_to_it(example: Example) -> None:
     conftest = "def pytest_configure(config): config.pluginmanager.register(object(), 'annotate_errors')\n"
     (example.pytester.path / "sub/conftest.py").write_text(conftest, encoding="utf-8")

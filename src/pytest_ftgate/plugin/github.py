@@ -11,7 +11,7 @@ import pytest
 
 from ..model import Report, Row, Verdict
 from ..report import findings, headlines, markdown
-from ..report.lines import plain
+from ..text import plain
 
 if TYPE_CHECKING:
     from .gate import Run

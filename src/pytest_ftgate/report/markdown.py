@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..model import Decision, Metric, Report, Row, Table
+from ..text import plain
 from . import budgets, findings, headlines, units
-from .lines import plain
 
 MARKER = "<!-- ftgate -->"
 """The first line: by it a comment is found that is to be edited in place."""
@@ -197,7 +197,7 @@ def _details(row: Row) -> Iterator[str]:
 
 def _output(row: Row) -> str:
     """The last lines of an error's output, folded."""
-    lines = [line for line in _clean(headlines.error_text(headlines.error_of(row))).splitlines() if line.strip()]
+    lines = [line for line in plain(headlines.error_text(headlines.error_of(row))).splitlines() if line.strip()]
     if len(lines) <= 1:
         return ""
     shown = ["…"] * (len(lines) > ERROR_LINES) + lines[-ERROR_LINES:]
@@ -304,12 +304,7 @@ def _fence(words: str, least: int) -> str:
 
 
 def _line_of(words: str) -> str:
-    return " ".join(_clean(words).split())
-
-
-def _clean(words: str) -> str:
-    """Without control characters; half of a surrogate pair is spelled with a backslash."""
-    return plain(words).encode("utf-8", "backslashreplace").decode()
+    return " ".join(plain(words).split())
 
 
 def _shortened(name: str) -> str:
