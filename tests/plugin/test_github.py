@@ -186,7 +186,7 @@ def test_a_summary_that_cannot_be_written_does_not_fail_the_run(
 def test_a_run_that_is_interrupted_leaves_a_summary_that_says_so(example: Example) -> None:
     path = example.pytester.path / "sub/test_a.py"
     path.write_text(path.read_text(encoding="utf-8") + "def test_stop():\n    raise KeyboardInterrupt('@all')\n")
-    result = example.run_fresh(*QUICK, "-k", "broken or stop", folder="sub")
+    result = example.run_fresh(*QUICK, "test_a.py::test_broken", "test_a.py::test_stop", folder="sub")
     assert result.ret == pytest.ExitCode.INTERRUPTED
     summary = (example.pytester.path / "summary.md").read_text(encoding="utf-8")
     assert "## ftgate: partial report, 1 broken\n" in summary
