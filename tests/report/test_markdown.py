@@ -230,3 +230,21 @@ def test_code_spans_hold_what_they_are_given(words: str) -> None:
     inside = span.removeprefix(fence[0]).removesuffix(fence[0])
     assert fence[0] not in re.findall("`+", inside)
     assert inside.strip() == " ".join(words.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "written"),
+    [
+        ("# heading", r"\# heading"),
+        ("1. item", r"1\. item"),
+        ("- item", r"\- item"),
+        ("--- ", r"\---"),
+        (">quoted", r"\>quoted"),
+        ("+38 ms of 41 -> 51", "+38 ms of 41 -> 51"),
+        ("1.5 GiB", "1.5 GiB"),
+        ("* a_b <b>", r"\* a\_b \<b>"),
+        ("@me #1 gh-2 https://x me@x.y", "@\u200bme #\u200b1 gh-\u200b2 https:\u200b//x me@\u200bx.y"),
+    ],
+)
+def test_text_is_inert(words: str, written: str) -> None:
+    assert markdown.text(words) == written

@@ -211,8 +211,10 @@ def _output(row: Row) -> str:
 
 def _table(table: Table) -> str:
     """All cells of a test with their figures, and why cells are open; columns without a value are left out."""
-    columns = [(head, [shown(row) for row in table.rows]) for head, shown in COLUMNS]
-    columns = [(head, texts) for head, texts in columns if any(texts)]
+    values = ((head, [shown(row) for row in table.rows]) for head, shown in COLUMNS)
+    columns = [
+        (head, [_tied(each) if head in UNBROKEN else each for each in texts]) for head, texts in values if any(texts)
+    ]
     ratio = f", ratio to {code(table.reference)}" if "ratio" in dict(columns) else ""
     lines = [
         f"\n**{code(table.title)}**{ratio}\n",
@@ -246,7 +248,13 @@ def _wall(row: Row, *, detectable: bool = False) -> str:
     return findings.change_text(judged)
 
 
+def _tied(figure: str) -> str:
+    """A number on the line of its unit, on a phone too."""
+    return figure.replace(" ", "\u00a0")
+
+
 LEFT = ("cell", "verdict")
+UNBROKEN = ("verdict", "time", "USS", "lock wait", "would have found")
 COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("cell", lambda row: code(_label(row), in_table=True)),
     ("verdict", lambda row: row.verdict.decision.value),
@@ -281,11 +289,13 @@ def _run(report: Report) -> Iterator[Piece]:
 def text(words: str) -> str:
     """Words as one line of text, whatever they hold: no markup, and nothing that GitHub would make a link of."""
     inert = _LINKED.sub(lambda found: found[0][:-1] + BREAK + found[0][-1], _line_of(words))
-    return _MARKUP.sub(r"\\\g<0>", inert)
+    return _BLOCK.sub(r"\1\\\2", _MARKUP.sub(r"\\\g<0>", inert))
 
 
 _LINKED = re.compile(r"@\w|#\d|GH-\d|:/(?=/)|www\.", re.IGNORECASE)
-_MARKUP = re.compile(r"[\\`*_\[\]<>|~$&]")
+_MARKUP = re.compile(r"[\\`*_\[\]<|~$&]")
+_BLOCK = re.compile(r"^(\d*)(>|[-+#=.)]+(?=\s|$))")
+"""What would begin a quotation, a heading or a list."""
 
 
 def code(words: str, *, in_table: bool = False) -> str:
