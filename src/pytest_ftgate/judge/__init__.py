@@ -5,6 +5,7 @@ __all__ = [
     "decide",
     "disturbance",
     "expectations",
+    "explain",
     "figures",
     "judge",
     "metrics",
