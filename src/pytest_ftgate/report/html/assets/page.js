@@ -149,7 +149,8 @@
     const signs = [[swatch(mark("circle"), { fill: "var(--now)" }), "change, a launch each"]];
     if (both) signs.push([swatch(mark("diamond"), { fill: "none", stroke: "var(--was)", "stroke-width": 1.4 }), "reference"]);
     signs.push([swatch(LINE, { stroke: "var(--now)", "stroke-width": 7, "stroke-opacity": 0.3 }), "95 % interval, with its middle"]);
-    const aside = `${logarithmic ? "Logarithmic scale." : both ? "" : "No launch of a reference stands beside them in this run."}${left(cells.length, having.length)}`;
+    const cut = known.some(d => d.low < used[0] || d.high > used[1]);
+    const aside = `${logarithmic ? "Logarithmic scale." : both ? "" : "No launch of a reference stands beside them in this run."}${cut ? " An interval that is wider than the plot ends at its edge." : ""}${left(cells.length, having.length)}`;
     return figure(`Launches: ${label}`, aside, legend(signs), plot);
   }
 
@@ -161,12 +162,12 @@
     const parts = cells.flatMap(cell => STATES.filter(([key]) => cell.waits[key] > 0)
       .map(([key, name]) => ({ cell: cell.label, key, name, share: cell.waits[key] })));
     const used = STATES.filter(([key]) => parts.some(part => part.key === key));
-    const stack = { fy: "cell", x: "share", order: used.map(([key]) => key), z: "key" };
+    const stack = { fy: "cell", y: () => "", x: "share", order: used.map(([key]) => key), z: "key" };
     const long = d => d.share > 0.9 * (d.name.length * 8 + 34) / width();
     const plot = drawn({
       ...facets(cells, 46),
       x: { label: "share of the workers' time (%)", percent: true, domain: [0, Math.max(100, ...cells.map(cell => 100 * d3.sum(Object.values(cell.waits))))] },
-      y: { axis: null, insetTop: 17 },
+      y: { axis: null, insetTop: 18, padding: 0 },
       marks: [
         heads(cells.map(head)),
         Plot.barX(parts, Plot.stackX({ ...stack, fill: d => `var(--c-${d.key})`, insetLeft: 0.5, insetRight: 0.5, title: d => `${d.cell}, ${d.name}: ${(100 * d.share).toFixed(1)} %` })),
@@ -191,13 +192,14 @@
     const look = new Map(roles.map(([role, , color, symbol]) => [role, { color, symbol }]));
     const multiples = element("div", undefined, { className: "multiples" });
     const most = Math.max(...points.map(point => scale.of(point.bytes)));
+    const end = Math.max(1, ...points.map(point => point.at));
     for (const cell of cells) {
       const own = points.filter(point => point.cell === cell.label);
       const each = { x: "at", y: d => scale.of(d.bytes), stroke: d => look.get(d.role).color };
       const part = element("div");
       part.append(element("small", head(cell).head), drawn({
         width: 320, height: 150, marginLeft: 40, marginTop: 10, marginBottom: 34,
-        x: { label: "seconds", ticks: 4, nice: true }, y: { domain: [0, most], nice: true, label: null, ticks: 4 },
+        x: { label: "seconds", domain: [0, end], ticks: 4 }, y: { domain: [0, most], nice: true, label: null, ticks: 4 },
         marks: [
           Plot.gridY(grid),
           Plot.lineY(own, { ...each, z: "role", strokeWidth: 1.2 }),
@@ -271,7 +273,7 @@
       const at = { x: cell => of(cell, x), y: cell => of(cell, y) };
       const part = element("div");
       part.append(element("small", name), drawn({
-        width: 320, height: 62 + 34 * order(y).length, marginLeft: 60, marginBottom: 36,
+        width: 320, height: 40 + 34 * order(y).length, marginLeft: 60, marginTop: 4, marginBottom: 36,
         x: { label: x, domain: order(x), padding: 0.04 }, y: { label: y, domain: order(y), padding: 0.06 },
         marks: [
           Plot.cell(cells, { ...at, fill: cell => color(cell.figures.wall_ns.value), title: cell => cell.label }),
@@ -338,10 +340,10 @@
   matchMedia("print").addEventListener("change", event => (event.matches ? unfold() : fold()));
   addEventListener("beforeprint", unfold);
   addEventListener("afterprint", fold);
-  let drawnAt = innerWidth;
+  let drawnAt = width();
   addEventListener("resize", () => {
-    if (Math.abs(innerWidth - drawnAt) < 40 || matchMedia("print").matches) return;
-    drawnAt = innerWidth;
+    if (Math.abs(width() - drawnAt) < 40 || matchMedia("print").matches) return;
+    drawnAt = width();
     draw();
   });
 })();
