@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ...judge import disturbance
 from ...model import Decision, Figures, Metric, MetricVerdict, Report, Row, SiteFigures
-from .. import findings, headlines, units
+from .. import advice, findings, headlines, units
 from ..details import detail_lines
 from ..lines import Style, plain
 from . import plots
@@ -27,12 +28,16 @@ SITES = 12
 """Lock sites of a test that are listed."""
 
 
+Text = tuple[str, float | None]
+"""A text of a table, and what it is sorted by; None: it is empty."""
+
+
 class Cell(NamedTuple):
     """One cell in a table: the texts of its columns with what they are sorted by, and all other figures as lines."""
 
     row: Row
     anchor: str
-    texts: tuple[tuple[str, float | str | None], ...]
+    texts: tuple[Text, ...]
     details: str
 
 
@@ -54,6 +59,7 @@ class Test(NamedTuple):
     cells: tuple[Cell, ...]
     sites: tuple[Site, ...]
     data: dict[str, Any] | None
+    advice: tuple[advice.Sentence, ...]
 
 
 def render(report: Report) -> str:
@@ -109,9 +115,13 @@ def _policy(scripts: Iterable[str], style: str) -> str:
     return f"default-src 'none'; script-src {allowed}; style-src {hashed(style)}; base-uri 'none'; form-action 'none'"
 
 
+BIDI = re.compile("[\\u061c\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069\\x80-\\x9f]")
+"""What reorders the text beside it."""
+
+
 def _clean(text: str) -> str:
     """A text of the workload's without control characters, and with stray bytes spelled out."""
-    return plain(text).encode("utf-8", "backslashreplace").decode()
+    return BIDI.sub("", plain(text)).encode("utf-8", "backslashreplace").decode()
 
 
 # ---- the verdict, and what needs attention
@@ -142,7 +152,7 @@ def headline(report: Report) -> str:
         return "No cell was measured"
     if failing:
         return f"{failing} of {cells} {'fails' if failing == 1 else 'fail'}"
-    return f"Nothing regressed in {cells}"
+    return f"Nothing regressed in {f'the {cells} that were measured' if report.partial else cells}"
 
 
 def _counted(report: Report) -> list[tuple[Decision, int]]:
@@ -193,6 +203,7 @@ def test_of(row: Row) -> str:
 
 def _tests(report: Report) -> Iterator[Test]:
     """Every test with the rows of all its tables."""
+    advised = {each.test: each.sentences for each in advice.sentences(report)}
     tables: dict[str, list[int]] = {}
     for number, table in enumerate(report.tables):
         tables.setdefault(test_of(table.rows[0]) if table.rows else table.title, []).append(number)
@@ -216,6 +227,7 @@ def _tests(report: Report) -> Iterator[Test]:
             cells=tuple(cells),
             sites=_sites(rows),
             data={"cells": [plots.cell_data(row) for row in rows], "varied": plots.varied(rows)},
+            advice=advised.get(title, ()),
         )
 
 
@@ -226,9 +238,7 @@ def _with_plots(tests: Iterable[Test]) -> list[Test]:
     for test in sorted(kept.values(), key=_worst):
         size = len(plots.encoded(test.data, _clean))
         if size > left:
-            kept[test.anchor] = test._replace(
-                data=None, cells=tuple(cell._replace(details="") for cell in test.cells)
-            )
+            kept[test.anchor] = test._replace(data=None, cells=tuple(cell._replace(details="") for cell in test.cells))
         left -= min(left, size)
     return list(kept.values())
 
@@ -246,7 +256,7 @@ def _sites(rows: Sequence[Row]) -> tuple[Site, ...]:
 def _place(site: SiteFigures) -> str:
     """`app.py:12 Lock "cache"`."""
     line = f"{site.file}:{site.line}" if site.file else "line unknown:"
-    return f'{line} {site.kind}{f" {chr(34)}{site.name}{chr(34)}" if site.name else ""}'
+    return f"{line} {site.kind}{f' {chr(34)}{site.name}{chr(34)}' if site.name else ''}"
 
 
 # ---- the table of a test
@@ -278,15 +288,17 @@ COLUMNS: tuple[tuple[str, Reader, Callable[[float], str]], ...] = (
 INTERVAL = "interval"
 
 
-def _columns(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[tuple[str, float | str | None], ...]]]:
+def _columns(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[Text, ...]]]:
     """The heads of the columns in which any row has a value, and each row's texts with their values."""
-    columns = {
+    columns: dict[str, list[Text]] = {
         head: [(text(value) if value is not None else "", value) for value in map(read, rows)]
         for head, read, text in COLUMNS
     }
     walls = [row.figures.wall_ns for row in rows]
-    ends = [(units.time_ends(wall), wall.high - wall.low) if wall and wall.level > 0 else ("", None) for wall in walls]
-    ordered = {"time": columns.pop("time"), INTERVAL: ends, **columns}
+    ends: list[Text] = [
+        (units.time_ends(wall), wall.high - wall.low) if wall and wall.level > 0 else ("", None) for wall in walls
+    ]
+    ordered: dict[str, list[Text]] = {"time": columns.pop("time"), INTERVAL: ends, **columns}
     shown = {head: texts for head, texts in ordered.items() if any(text for text, _ in texts)}
     levels = {units.level(wall.level) for wall in walls if wall and wall.level > 0}
     named = f"{levels.pop()} CI" if len(levels) == 1 else "CI"

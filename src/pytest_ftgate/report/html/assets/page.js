@@ -171,7 +171,7 @@
       marks: [
         heads(cells.map(head)),
         Plot.barX(parts, Plot.stackX({ ...stack, fill: d => `var(--c-${d.key})`, insetLeft: 0.5, insetRight: 0.5, title: d => `${d.cell}, ${d.name}: ${(100 * d.share).toFixed(1)} %` })),
-        Plot.text(parts, Plot.stackX({ ...stack, text: d => (long(d) ? `${d.name} ${(100 * d.share).toFixed(0)} %` : ""), fill: d => (d.key === "process" ? "#fff" : "#000") })),
+        Plot.text(parts, Plot.stackX({ ...stack, text: d => (long(d) ? `${d.name} ${(100 * d.share).toFixed(0)} %` : ""), fill: d => (d.key === "process" ? "var(--on-process)" : "#000") })),
       ],
     }, "Where threads wait");
     return figure("Where threads wait", `From samples of the workers' threads.${left(cells.length, having.length)}`,
@@ -230,7 +230,7 @@
       const amdahl = serial !== null && serial >= 0 && last.figures.scaling.value >= 1
         ? d3.range(1, workers + 0.01, (workers - 1) / 40 || 1).map(n => ({ n, s: 1 / (serial + (1 - serial) / n) })) : [];
       const part = element("div");
-      part.append(element("small", serial === null ? name : `${name}, serial fraction ${(100 * serial).toFixed(0)} %`), drawn({
+      part.append(element("small", amdahl.length ? `${name}, serial fraction ${(100 * serial).toFixed(0)} %` : name), drawn({
         width: 320, height: 190, marginLeft: 34, marginBottom: 34,
         x: { label: "workers", domain: [1, workers], ticks: [...new Set(points.map(point => point.workers))], tickFormat: "d", inset: 8 },
         y: { domain: [0, 1.15 * top], label: "times one worker", ticks: 4 },
