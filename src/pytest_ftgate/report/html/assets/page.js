@@ -293,7 +293,7 @@
     const multiples = element("div", undefined, { className: "multiples" });
     for (const each of series.slice(0, MANY)) {
       const scale = scaled(each.unit, each.points.map(point => point.value.value));
-      const points = each.points.map((point, at) => ({ at, ...point, mid: scale.of(point.value.value), low: scale.of(point.value.low), high: scale.of(point.value.high) }));
+      const points = each.points.map((point, at) => ({ ...point, at, mid: scale.of(point.value.value), low: scale.of(point.value.low), high: scale.of(point.value.high) }));
       const part = element("div");
       part.append(element("small", `${each.cell}, ${each.label}${scale.name ? ` (${scale.name})` : ""}`), drawn({
         width: 320, height: 170, marginLeft: 44, marginBottom: 40,
@@ -305,7 +305,7 @@
           Plot.text(each.changes, { x: d => d, text: () => "changed", frameAnchor: "top", dx: 4, textAnchor: "start", fill: "var(--fails)" }),
           Plot.ruleX(points, { x: "at", y1: "low", y2: "high", stroke: "var(--now)", strokeWidth: 5, strokeOpacity: 0.28 }),
           Plot.line(points, { x: "at", y: "mid", stroke: "var(--now)" }),
-          Plot.dot(points, { x: "at", y: "mid", fill: "var(--now)", r: 3, title: d => `${d.commit} ${d.at}: ${d.mid.toPrecision(4)} ${scale.name}` }),
+          Plot.dot(points, { x: "at", y: "mid", fill: "var(--now)", r: 3, title: d => `${d.commit}: ${d.mid.toPrecision(4)} ${scale.name}` }),
         ],
       }, `History of ${each.cell}`));
       multiples.append(part);
