@@ -172,8 +172,11 @@ class _Speaker(NamedTuple):
         widest = max(times, key=_apart, default=None)
         if widest is None or _apart(widest) == 1:
             return ""
-        label, best = metrics.row(widest.metric).label, _listed(widest.tied)
-        return f"; but {label} is least with {best}, and up to {units.ratio(_apart(widest))} that with others"
+        best = _listed(
+            [f"{each.name} ({self._time(each.value, False)})" for each in widest.ranked if each.name in widest.tied]
+        )
+        label, most = metrics.row(widest.metric).label, units.ratio(_apart(widest))
+        return f"; but {label} is least with {best}, and up to {most} that with others"
 
     # ---- time, and what the workload measures itself
 
@@ -225,7 +228,7 @@ class _Speaker(NamedTuple):
         if tied:
             parts.append(f"{self._each(tied)}: not told apart from it")
         if worse:
-            parts.append(("it is beaten by the best so many times: " if more else "") + self._each(worse))
+            parts.append(("less by these factors: " if more else "") + self._each(worse))
         if ranking.missing:
             parts.append(f"{_listed(ranking.missing)}: not known")
         return "; ".join(parts)
@@ -263,7 +266,7 @@ class _Speaker(NamedTuple):
         most = max(starts, key=lambda each: each.tax_ns.value)
         last = [each for each in starts if each.setting == most.setting][-1]
         shown = [each for each in starts if (each.setting, each.workers) == (last.setting, last.workers)]
-        place, rule = self.at(last), f"the tasks above which it is less than {percent(judged.TAX)}"
+        place, rule = self.at(last), f"the work of one start above which it is less than {percent(judged.TAX)}"
         once = [f"{tax.name} {self._span(tax.tax_ns)}" for tax in shown if tax.paid_once]
         each_time = [
             f"{tax.name} {self._span(tax.tax_ns)}, {self._span(tax.task_ns)}" for tax in shown if not tax.paid_once
@@ -272,7 +275,8 @@ class _Speaker(NamedTuple):
         if each_time:
             texts.append(f"{place}each start and join of the workers, and {rule}: {'; '.join(each_time)}")
         return texts + [
-            f"{place}{tax.name} is faster than {tax.overtaken} in tasks above {self._span(tax.overtakes_ns)}"
+            f"{place}{tax.name} is faster than {tax.overtaken} where the work of one start takes "
+            f"{tax.overtaken} more than {self._span(tax.overtakes_ns)}"
             for tax in shown
             if tax.overtakes_ns is not None
         ]
