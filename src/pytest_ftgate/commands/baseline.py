@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..declare.options import by_name, resolve
-from ..errors import FtgateError
 from ..judge.recorded import stored_values
 from ..model import Decision, Report, Row
-from ..report import json
 from ..report.baselines import render_diff, render_list, render_prune, render_test, update_lines
-from ..store.folder import Store, default_folder
+from ..store.folder import Store
 from ..store.names import named
 from ..store.unused import prunable, prune
 from ..store.update import Update, apply_updates, differences, update_plan
-from . import inifile, unicode
+from . import unicode
+from .last_run import FINE, REGRESSED, add_rootdir, last_run, no_run, nothing, rootdir
+from .last_run import store as store_of
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-FINE, REGRESSED, NOTHING_FOUND = 0, 1, 3
-BASELINES = "baselines"
-LAST_RUN = Path(".ftgate") / "last-run.json"
-LOCK = Path(".ftgate") / "baselines.lock"
 ACCEPT = "ftgate baseline accept "
 NAMES = "node ids, their ends, files, or unique parts; * and ? match anything"
 
@@ -54,7 +47,7 @@ def _action(
     actions: Subparsers, name: str, run: Callable[[argparse.Namespace], int], text: str
 ) -> argparse.ArgumentParser:
     parser = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-    parser.add_argument("--rootdir", type=Path, metavar="DIR", help="the project (default: found from here upwards)")
+    add_rootdir(parser)
     parser.add_argument("--baselines", type=Path, metavar="DIR", help="default: as in a run")
     parser.set_defaults(run=run)
     return parser
@@ -85,7 +78,7 @@ def diff_run(args: argparse.Namespace) -> int:
     """Print the last run next to its baselines; 1 if a cell regressed, 3 without a run or a cell."""
     report = last_run(args)
     if report is None:
-        return _no_run(args)
+        return no_run(args)
     rows = _chosen(_rows(report), args.cells)
     if not rows:
         return nothing("the last run has no such cell")
@@ -98,7 +91,7 @@ def accept_run(args: argparse.Namespace) -> int:
     """Store the last run's samples; 1 when a regressed cell was refused, 3 without a run or a cell of that name."""
     report = last_run(args)
     if report is None:
-        return _no_run(args)
+        return no_run(args)
     store, rows = store_of(args), _rows(report)
     chosen = {name: named(name, [row.cell.nodeid for row in rows]) for name in args.cells}
     unknown = [name for name, nodeids in chosen.items() if not nodeids]
@@ -116,9 +109,9 @@ def prune_unused(args: argparse.Namespace) -> int:
     """Show, or with --yes remove, the baselines of cells that are gone; 3 without a run and without such a cell."""
     report, store = last_run(args), store_of(args)
     rows = _rows(report) if report else []
-    cells = prunable(store, rows, report.unused_baselines if report else (), rootdir_of(args))
+    cells = prunable(store, rows, report.unused_baselines if report else (), rootdir(args))
     if not cells:
-        return _print("no unused baselines\n") if report else _no_run(args)
+        return _print("no unused baselines\n") if report else no_run(args)
     if args.yes:
         prune(store, cells)
         return _print(render_prune(cells, done=True))
@@ -145,52 +138,6 @@ def _chosen(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
     known = [row.cell.nodeid for row in rows]
     chosen = {nodeid for name in names for nodeid in named(name, known)}
     return [row for row in rows if not names or row.cell.nodeid in chosen]
-
-
-def rootdir_of(args: argparse.Namespace) -> Path:
-    """The given folder, else the nearest parent that has baselines or a run, else the current folder."""
-    if args.rootdir is not None:
-        if not args.rootdir.is_dir():
-            raise FtgateError(f"--rootdir {args.rootdir}: no such folder")
-        return Path(args.rootdir).resolve()
-    here = Path.cwd()
-    upwards = (here, *here.parents)
-    marks = (BASELINES, LAST_RUN)
-    return next((folder for folder in upwards if any((folder / mark).exists() for mark in marks)), here)
-
-
-def store_of(args: argparse.Namespace) -> Store:
-    """The folder and the lock that a run here would use."""
-    root = rootdir_of(args)
-    option = by_name("baselines")
-    given = None if args.baselines is None else str(args.baselines.absolute())
-    ini = inifile.find(root, root)
-    value = str(ini.values[option.dest]) if ini and option.dest in ini.values else None
-    folder = root / (resolve(option, given, os.environ, value) or default_folder(root))
-    if given is not None and not folder.is_dir():
-        raise FtgateError(f"--baselines {args.baselines}: no such folder")
-    return Store(folder, lock_path=root / LOCK)
-
-
-def last_run(args: argparse.Namespace) -> Report | None:
-    """The report that the last run left; None without one. Raises ReportError, FtgateError."""
-    path = rootdir_of(args) / LAST_RUN
-    try:
-        return json.parse(path.read_bytes(), origin=str(path))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise FtgateError(f"{path}: cannot be read: {error.strerror}; run pytest --ftgate again") from error
-
-
-def _no_run(args: argparse.Namespace) -> int:
-    return nothing(f"no run was recorded in {rootdir_of(args) / LAST_RUN}: run pytest --ftgate first")
-
-
-def nothing(text: str) -> int:
-    """Say why nothing was found; 3."""
-    print(text, file=sys.stderr)
-    return NOTHING_FOUND
 
 
 def _print(text: str) -> int:

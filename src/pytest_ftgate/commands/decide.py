@@ -15,7 +15,9 @@ from ..model import Advice, Report
 from ..report import advice
 from ..store.names import named
 from ..store.schema import TestBaseline
-from . import baseline, inifile, unicode
+from . import inifile, unicode
+from .baseline import NAMES
+from .last_run import FINE, add_rootdir, ini_values, last_run, nothing, rootdir, store
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -27,7 +29,7 @@ def register(subparsers: Subparsers) -> None:
     """Add `ftgate decide` to the command line."""
     text = "which executor on which interpreter, by the figures of the last run or of stored baselines"
     parser = subparsers.add_parser("decide", help=text, description=text[0].upper() + text[1:] + ".")
-    parser.add_argument("tests", metavar="TEST", nargs="*", help=f"tests: {baseline.NAMES} (default: all)")
+    parser.add_argument("tests", metavar="TEST", nargs="*", help=f"tests: {NAMES} (default: all)")
     parser.add_argument(
         "--from",
         dest="place",
@@ -35,25 +37,25 @@ def register(subparsers: Subparsers) -> None:
         help="take the figures from there alone (default: the last run, and baselines for what it lacks)",
     )
     parser.add_argument("--json", action="store_true", help="print the figures behind the sentences as JSON")
-    parser.add_argument("--rootdir", type=Path, metavar="DIR", help="the project (default: found from here upwards)")
+    add_rootdir(parser)
     parser.add_argument("--baselines", type=Path, metavar="DIR", help="default: as in a run")
     parser.set_defaults(run=decide)
 
 
 def decide(args: argparse.Namespace) -> int:
     """Print the advice on the tests named; 3 where nothing is known of them. Raises FtgateError."""
-    weights = _weights(baseline.rootdir_of(args))
-    report = baseline.last_run(args) if args.place != "baselines" else None
-    stored = list(baseline.store_of(args).baselines()) if args.place != "run" else []
+    weights = _weights(rootdir(args))
+    report = last_run(args) if args.place != "baselines" else None
+    stored = list(store(args).baselines()) if args.place != "run" else []
     found = _chosen(_advice(report, stored, weights), args.tests)
     if not found:
-        return baseline.nothing(_missing(args, report, stored))
+        return nothing(_missing(args, report, stored))
     if args.json:
         print(advice.as_json(found))
     else:
         width = shutil.get_terminal_size().columns
         print(advice.render([advice.said(each, unicode=unicode()) for each in found], width, unicode=unicode()), end="")
-    return baseline.FINE
+    return FINE
 
 
 def _advice(report: Report | None, stored: Iterable[TestBaseline], weights: judged.Weights) -> list[Advice]:
@@ -90,8 +92,8 @@ def _chosen(found: Sequence[Advice], names: Sequence[str]) -> list[Advice]:
 def _weights(root: Path) -> judged.Weights:
     """The weights of the environment or of the project's configuration. Raises OptionError."""
     option = by_name("decide")
-    ini = inifile.find(root, root)
-    words = inifile.words(ini.values[option.dest]) if ini and option.dest in ini.values else None
+    ini = ini_values(root)
+    words = inifile.words(ini[option.dest]) if option.dest in ini else None
     weights: judged.Weights = resolve(option, None, os.environ, words)
     return weights
 

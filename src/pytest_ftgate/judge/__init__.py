@@ -11,4 +11,5 @@ __all__ = [
     "metrics",
     "recorded",
     "thresholds",
+    "two_runs",
 ]

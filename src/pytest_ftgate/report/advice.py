@@ -131,7 +131,8 @@ class _Speaker(NamedTuple):
         groups: dict[tuple[object, ...], list[Choice]] = {}
         for choice in advice.choices:
             names = choice.advised or choice.pareto
-            groups.setdefault((bool(choice.advised), len(names) == len(choice.time.ranked), names), []).append(choice)
+            alike = len(names) == len(choice.time.ranked)
+            groups.setdefault((bool(choice.advised), alike, frozenset(names)), []).append(choice)
         return [self._choice(same, advice.weights) for same in groups.values()]
 
     def _choice(self, same: Sequence[Choice], weights: judged.Weights) -> str:
@@ -219,6 +220,8 @@ class _Speaker(NamedTuple):
         first, *rest = ranking.ranked
         more = metrics.is_gain(ranking.metric)
         value = self._time(first.value, windows) if unit == "time" else units.of(unit, first.value.value, unicode=True)
+        if ranking.metric.startswith("counter."):
+            value = units.rate(first.value.value)
         head = f"{first.name} {'has the most' if more else 'has the least'}, {value}"
         if ranking.metric == Metric.WALL:
             head = f"{first.name} takes {value}"
