@@ -32,6 +32,7 @@ from .option_types import (
     threshold,
     truth,
     unchanged,
+    weight,
     whole,
 )
 
@@ -295,6 +296,16 @@ OPTIONS: tuple[Option, ...] = (
         ini="linelist",
         metavar="KIND:PATH",
         many=True,
+    ),
+    Option(
+        name="decide",
+        help="say at the end which executor and interpreter the figures speak for, as `ftgate decide` does later; the "
+        "ini and the environment take weights: time=1 memory=0.5 (default: nothing is traded for the other)",
+        parse=weight,
+        default=(),
+        ini="args",
+        many=True,
+        flag=True,
     ),
 )
 
