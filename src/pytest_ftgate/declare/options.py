@@ -290,7 +290,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="report",
-        help="write a report: json:PATH (everything measured and judged); repeatable",
+        help="write a report: json:PATH (everything measured and judged), md:PATH (Markdown for a comment); repeatable",
         parse=report_target,
         default=(),
         ini="linelist",
