@@ -280,7 +280,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="report",
-        help="write a report: json:PATH (everything measured and judged); repeatable",
+        help="write a report: json:PATH (everything measured and judged), junit:PATH; for other tools bmf:PATH "
+        "(Bencher), gha-benchmark:PATH, benchstat:PATH, otava:PATH (CSV) or openmetrics:PATH (GitLab); repeatable",
         parse=report_target,
         default=(),
         ini="linelist",

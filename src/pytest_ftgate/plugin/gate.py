@@ -18,8 +18,8 @@ import pytest
 from ..declare import plan
 from ..declare.option_types import BEYOND
 from ..errors import FtgateError
-from ..model import Decision, Plan, Report, Row, RowMessage, Verdict
-from ..report import findings, formats, headlines, terminal
+from ..model import Decision, Plan, Report, RowMessage, Verdict
+from ..report import findings, formats, headlines, measured, terminal
 from ..run import report_files
 from ..run.config import RunConfig
 from ..run.session import Session
@@ -130,9 +130,10 @@ class Run:
             self.progress.clear()
         item.stash[ROW_MESSAGE] = message
         row = message.row
+        item.user_properties += measured.properties(row)  # pytest's own reports have them, also under xdist
         if fails(row.verdict, self.failing):
             item.stash[HEADLINE] = headlines.headline(row)
-            pytest.fail(_failure_text(row, max(0, self.config.get_verbosity())), pytrace=False)
+            pytest.fail(terminal.cell_text(row, max(0, self.config.get_verbosity())), pytrace=False)
         if row.verdict.decision is Decision.XFAILED:
             pytest.xfail(findings.known_text(row.verdict))
         if _is_strict(row.verdict):
@@ -205,11 +206,18 @@ class Run:
 
     def _finish(self) -> None:
         collected = None if self._narrowed() else self.collected
-        self.report = self.session.report(self.messages.values(), version("pytest-ftgate"), collected)
+        report = self.session.report(self.messages.values(), version("pytest-ftgate"), collected)
+        self.report = msgspec.structs.replace(report, failing=self._failing())
         self.report = self.session.store(self.report)
         self.session.keep(formats.rendered("json", self.report))
         for target in value_of(self.config, "report"):
             report_files.write(target, self.report, self.config.invocation_params.dir)
+
+    def _failing(self) -> tuple[str, ...]:
+        """The node ids of the cells that fail the run."""
+        rows = (message.row for message in self.messages.values())
+        failing = (row for row in rows if fails(row.verdict, self.failing) or _is_strict(row.verdict))
+        return tuple(sorted(row.cell.nodeid for row in failing))
 
     def _narrowed(self) -> bool:
         """Whether this run may have collected only some cells, so that it cannot tell which baselines are unused."""
@@ -240,14 +248,6 @@ class Run:
 ROW_MESSAGE = pytest.StashKey[RowMessage]()
 HEADLINE = pytest.StashKey[str]()
 """What pytest's summary says of a cell that failed."""
-
-
-def _failure_text(row: Row, verbosity: int) -> str:
-    """The text of a failure, as pytest and JUnit show it."""
-    if row.verdict.decision is Decision.ERROR:
-        return headlines.failure_text(row)
-    text = terminal.verdict_lines(row, width=100, color=False, unicode=True, verbosity=verbosity).strip()
-    return text or row.verdict.reason
 
 
 def _place(item: pytest.Item, message: RowMessage | None) -> tuple[str, int]:
