@@ -178,7 +178,7 @@ def test_a_label_is_escaped() -> None:
     )
     row = Row(cell=cell, verdict=Verdict(decision=Decision.PASSED), figures=report_by_hand.figures(1, 1, 1, 1))
     text = rendered("openmetrics", tables=table_of(row))
-    assert '{test="t.py::test",cell="\\"\\\\\\n#xD800"} 0.001\n' in text
+    assert '{test="t.py::test",cell="\\"\\\\\\n\\\\ud800"} 0.001\n' in text
     for kind in KINDS:
         rendered(kind, tables=table_of(row)).encode()
 

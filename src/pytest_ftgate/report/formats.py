@@ -7,6 +7,7 @@ import importlib
 from ..model import Report
 
 FORMATS = {
+    "html": "html",
     "json": "json",
     "junit": "junit",
     "bmf": "exports.bmf",

@@ -11,8 +11,8 @@ import msgspec
 from ..judge import metrics
 from ..model import Decision, Interval, MetricVerdict, Report, Row
 from ..stats import rank_tests
+from ..text import plain
 from . import findings, headlines, units
-from .lines import plain
 
 LEVEL = 0.95
 SUFFIX = {"time": "ns", "size": "bytes"}
