@@ -9,6 +9,7 @@ __all__ = [
     "headlines",
     "json",
     "markdown",
+    "measured",
     "terminal",
     "units",
 ]
