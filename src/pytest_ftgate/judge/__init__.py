@@ -6,6 +6,7 @@ __all__ = [
     "disturbance",
     "expectations",
     "figures",
+    "history",
     "judge",
     "metrics",
     "recorded",
