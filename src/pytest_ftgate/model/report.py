@@ -191,7 +191,8 @@ class Row(Struct, frozen=True, kw_only=True):
     """One cell of a report: its figures, its verdict, and the raw sample behind both.
 
     `paired` is the sample that was interleaved with its reference after `sample` had missed its baseline. `shortfall`
-    is that of the time in which it was left open. `line` is that of the test in its file, 0 where it is unknown.
+    is that of the time in which it was left open. `line` is that of the test in its file, 0 where it is unknown. A row
+    `in_part` was judged by what was measured until the run was interrupted.
     """
 
     cell: Cell
@@ -205,6 +206,7 @@ class Row(Struct, frozen=True, kw_only=True):
     explanation: Explanation | None = None
     history: tuple[History, ...] = ()
     line: int = 0
+    in_part: bool = False
 
 
 class RowMessage(Struct, frozen=True, kw_only=True):
