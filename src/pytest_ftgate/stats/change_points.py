@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -50,7 +51,7 @@ def change_points(
     found = [0, len(series)]
     rng = random.Random(seed)
     while True:
-        segments = [series[low:high] for low, high in zip(found, found[1:], strict=False)]
+        segments = [series[low:high] for low, high in itertools.pairwise(found)]
         splits = [_best(segment, least) for segment in segments]
         widest = max(range(len(splits)), key=lambda number: splits[number].apart)
         if splits[widest].apart <= 0:

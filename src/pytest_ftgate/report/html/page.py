@@ -226,9 +226,7 @@ def _with_plots(tests: Iterable[Test]) -> list[Test]:
     for test in sorted(kept.values(), key=_worst):
         size = len(plots.encoded(test.data, _clean))
         if size > left:
-            kept[test.anchor] = test._replace(
-                data=None, cells=tuple(cell._replace(details="") for cell in test.cells)
-            )
+            kept[test.anchor] = test._replace(data=None, cells=tuple(cell._replace(details="") for cell in test.cells))
         left -= min(left, size)
     return list(kept.values())
 
@@ -246,7 +244,7 @@ def _sites(rows: Sequence[Row]) -> tuple[Site, ...]:
 def _place(site: SiteFigures) -> str:
     """`app.py:12 Lock "cache"`."""
     line = f"{site.file}:{site.line}" if site.file else "line unknown:"
-    return f'{line} {site.kind}{f" {chr(34)}{site.name}{chr(34)}" if site.name else ""}'
+    return f"{line} {site.kind}{f' {chr(34)}{site.name}{chr(34)}' if site.name else ''}"
 
 
 # ---- the table of a test
