@@ -62,7 +62,9 @@ def run(args: argparse.Namespace) -> int:
     for test in dict.fromkeys(test for test, _ in cells):
         every = recorded.recordings(root, baselines, test)
         if every.unread:
-            print(f"ftgate: {every.unread} older recordings of {test} are of another format", file=sys.stderr)
+            files = "1 former file" if every.unread == 1 else f"{every.unread} former files"
+            are = "is" if every.unread == 1 else "are"
+            print(f"ftgate: {files} of {test} {are} of another format and left out", file=sys.stderr)
         wanted = [each for each in series_of(every.runs) if (test, each.label) in cells]
         found += [(names.join_nodeid(test, label), each) for label, each in recorded.histories(wanted, metric)]
     if not found:
