@@ -7,6 +7,7 @@ __all__ = [
     "findings",
     "formats",
     "headlines",
+    "history",
     "json",
     "markdown",
     "measured",
