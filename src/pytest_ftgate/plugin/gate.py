@@ -18,6 +18,7 @@ import pytest
 from ..declare import plan
 from ..declare.option_types import BEYOND
 from ..errors import FtgateError
+from ..judge import acceptance
 from ..model import Decision, Plan, Report, Row, RowMessage, Verdict
 from ..report import findings, formats, headlines, terminal
 from ..run import report_files
@@ -25,7 +26,7 @@ from ..run.config import RunConfig
 from ..run.session import Session
 from ..runner.executors.base import threads_are_greenlets
 from ..store.folder import default_folder
-from . import failures, xdist
+from . import accepted, failures, xdist
 from .collection import CELL, default_pair
 from .options import thresholds_of, value_of
 from .progress import Progress, mode_of
@@ -99,8 +100,15 @@ class Run:
                 'the measured code runs, in the body or in @test.setup("launch"), not where a test file or conftest.py '
                 "is imported"
             )
+        self._check_acceptances()
         self.session.collect(planned)
         self.progress.start(len(planned.groups), value_of(self.config, "time"))
+
+    def _check_acceptances(self) -> None:
+        try:
+            self.session.check_acceptances(accepted.collected(self.config, self.collected))
+        except FtgateError as error:
+            raise pytest.UsageError(str(error)) from None
 
     def pytest_report_header(self) -> list[str]:
         """The seed, with which a run can be repeated, and the targets of tests that name none."""
@@ -130,9 +138,10 @@ class Run:
             self.progress.clear()
         item.stash[ROW_MESSAGE] = message
         row = message.row
-        if fails(row.verdict, self.failing):
-            item.stash[HEADLINE] = headlines.headline(row)
-            pytest.fail(_failure_text(row, max(0, self.config.get_verbosity())), pytrace=False)
+        rest = msgspec.structs.replace(row, verdict=acceptance.otherwise(row.verdict))
+        if failed := next((each for each in (row, rest) if fails(each.verdict, self.failing)), None):
+            item.stash[HEADLINE] = headlines.headline(failed)
+            pytest.fail(_failure_text(failed, max(0, self.config.get_verbosity())), pytrace=False)
         if row.verdict.decision is Decision.XFAILED:
             pytest.xfail(findings.known_text(row.verdict))
         if _is_strict(row.verdict):

@@ -371,7 +371,7 @@ def _finding(row: Row, style: Style) -> list[str]:
             return _errors([row], style)
         case Decision.INCONCLUSIVE if style.verbosity <= 0:
             return _open(row, style)
-        case Decision.INCONCLUSIVE | Decision.IMPROVED:
+        case Decision.INCONCLUSIVE | Decision.IMPROVED | Decision.ACCEPTED:
             return _measured(row, style)
         case Decision.UNSUPPORTED:
             return _by_reason([row], style)
