@@ -94,9 +94,9 @@ def acceptable(judged: MetricVerdict) -> bool:
     return not judged.contract and (failed or judged.beyond)
 
 
-def covers(acceptance: Acceptance, metric: str) -> bool:
-    """Whether it is of this metric; on another machine the wall time is judged by its ratio."""
-    return metric == acceptance.metric or (acceptance.metric == Metric.WALL and metric == Metric.RATIO)
+def covers(accepted: str, metric: str) -> bool:
+    """Whether who accepts one metric accepts the other: on another machine the wall time is judged by its ratio."""
+    return metric == accepted or (accepted == Metric.WALL and metric == Metric.RATIO)
 
 
 def applied(verdict: Verdict, nodeid: str, acceptances: Iterable[Acceptance]) -> Verdict:
@@ -108,7 +108,7 @@ def applied(verdict: Verdict, nodeid: str, acceptances: Iterable[Acceptance]) ->
     judged: list[MetricVerdict] = []
     found: list[Acceptance] = []
     for each in verdict.metrics:
-        acceptance = next((one for one in known if covers(one, each.metric)), None) if acceptable(each) else None
+        acceptance = next((one for one in known if covers(one.metric, each.metric)), None) if acceptable(each) else None
         if acceptance is None:
             judged.append(each)
             continue
