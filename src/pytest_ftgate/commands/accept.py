@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from ..errors import FtgateError
 from ..judge import acceptance
-from ..model import Decision, Report, Row
+from ..model import Decision, Row
 from ..report import findings
-from ..run.git import Repository
+from ..run.git import AgainstError, Repository
 from ..store.names import matches, named
 from ..text import listed
 from . import unicode
@@ -26,7 +26,7 @@ DESCRIPTION = (
     "metric and the reason. Reviewers see it in the commit and in every report; nothing is stored. To store the last "
     "run's figures as the new baseline, use ftgate baseline accept."
 )
-FAILED = (Decision.REGRESSED, Decision.SUSPECT)
+FAILED = (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN)
 
 
 def register(subparsers: Subparsers) -> None:
@@ -64,11 +64,8 @@ def accept(args: argparse.Namespace) -> int:
         print(trailer)
         return FINE
     commit = _amended(rootdir(args), trailer) if args.amend else _committed(rootdir(args), args.cells, names, trailer)
-    for line in (
-        f"commit {findings.commit(commit)}: {trailer}",
-        *_accepted(chosen, names),
-        *_left(report, chosen, names),
-    ):
+    print(f"commit {findings.commit(commit)}: {trailer}")
+    for line in _effects(rows, chosen, names):
         print(line)
     return FINE
 
@@ -97,26 +94,16 @@ def _regressed(row: Row, name: str) -> bool:
     return any(acceptance.covers(name, each.metric) and acceptance.acceptable(each) for each in row.verdict.metrics)
 
 
-def _accepted(rows: Sequence[Row], names: Sequence[str]) -> Iterator[str]:
-    """A line for each change that is accepted from now on."""
+def _effects(rows: Sequence[Row], chosen: Sequence[Row], names: Sequence[str]) -> Iterator[str]:
+    """A line for each change that is accepted from now on, and for each that still fails."""
     for row in rows:
         for each in row.verdict.metrics:
-            if each.metric in names and acceptance.acceptable(each):
+            named_here = row in chosen and any(acceptance.covers(name, each.metric) for name in names)
+            accepted = named_here and acceptance.acceptable(each)
+            if accepted or each.decision in FAILED:
                 found = findings.change(each, row, unicode=unicode())
-                yield f"accepts {row.cell.nodeid}: {found.label} {found.text}"
-
-
-def _left(report: Report, chosen: Sequence[Row], names: Sequence[str]) -> Iterator[str]:
-    """A line for each change that still fails, in these cells and in others."""
-    for table in report.tables:
-        for row in table.rows:
-            left = [
-                each.metric
-                for each in row.verdict.metrics
-                if each.decision in FAILED and not (row in chosen and each.metric in names)
-            ]
-            if left:
-                yield f"still fails {row.cell.nodeid}: {', '.join(left)}"
+                word = "accepts" if accepted else "still fails"
+                yield f"{word} {row.cell.nodeid}: {each.contract or found.label} {found.change}".rstrip()
 
 
 # ---- commits
@@ -128,8 +115,15 @@ def _committed(root: Path, cells: str, names: Sequence[str], trailer: str) -> st
     return _commit(root, "--allow-empty", "-m", subject, "-m", trailer)
 
 
+def _repository(root: Path) -> Repository:
+    try:
+        return Repository(root)
+    except AgainstError:
+        raise FtgateError(f"{root} is in no git repository; with --print the trailer is printed") from None
+
+
 def _amended(root: Path, trailer: str) -> str:
-    repository = Repository(root)
+    repository = _repository(root)
     holding = repository.git("for-each-ref", "--contains=HEAD", "--format=%(refname:short)", "refs/remotes").split()
     if holding:
         raise FtgateError(
@@ -141,9 +135,10 @@ def _amended(root: Path, trailer: str) -> str:
 
 def _commit(root: Path, *arguments: str) -> str:
     """The new HEAD, made by the user's own git: with their name, their hooks and their signature."""
-    before = Repository(root).commit("HEAD")
+    repository = _repository(root)
+    before = repository.commit("HEAD")
     done = subprocess.run(["git", "commit", "--quiet", "--only", *arguments], cwd=root)
-    after = Repository(root).commit("HEAD")
+    after = repository.commit("HEAD")
     if done.returncode or after is None or after == before:
         raise FtgateError("git made no commit, see above; with --print the trailer is printed, for a commit of yours")
     return after
