@@ -61,17 +61,17 @@ def test_half_a_line_and_frames_that_are_not_known_are_no_error() -> None:
     text = (
         'Stack (most recent call first):\n  File "/my/a.py", line ??? in f\n  <invalid frame>\n  File "/my/b.py", line'
     )
-    ((current, name, frames),) = stacks._parsed(text)
+    ((current, name, frames),) = stacks.parsed(text)
     assert (current, name, frames) == (True, "", [Frame("/my/a.py", "???", "f")])
 
 
 def test_what_starts_a_thread_and_an_idle_worker_of_a_pool_are_left_out() -> None:
     pool, queue = "/opt/lib/python3.14/concurrent/futures/thread.py", "/opt/lib/python3.14/queue.py"
     task = frame("/my/a.py")
-    assert stacks._own([task, frame(pool, function="run"), frame(pool, function="_worker")]) == (task,)
-    assert stacks._own([frame(queue), frame(pool, function="_worker")]) == ()
-    assert stacks._own([task, frame("/opt/lib/python3.14/threading.py", function="run")]) == (task,)
-    assert stacks._own([task, frame(f"{RUNNER}/worker.py"), frame("/my/b.py")]) == (task,)
+    assert stacks.own([task, frame(pool, function="run"), frame(pool, function="_worker")]) == (task,)
+    assert stacks.own([frame(queue), frame(pool, function="_worker")]) == ()
+    assert stacks.own([task, frame("/opt/lib/python3.14/threading.py", function="run")]) == (task,)
+    assert stacks.own([task, frame(f"{RUNNER}/worker.py"), frame("/my/b.py")]) == (task,)
 
 
 def test_a_main_thread_that_waits_for_others_is_not_at_work() -> None:

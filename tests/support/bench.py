@@ -83,6 +83,7 @@ class Bench:
         import_mode: str = "prepend",
         sys_path: tuple[str, ...] | None = None,
         reads: str = "",
+        sampling_ns: int = 1_000_000,
         one_call: bool = False,
         roles: RoleCounts = (),
         variables: tuple[tuple[str, str], ...] = (),
@@ -116,6 +117,7 @@ class Bench:
             padding=100,
             timeout_s=timeout_s,
             reads=reads,
+            sampling_ns=sampling_ns,
         )
         handle = self.launcher.start(request)
         self.started.append(handle)

@@ -9,7 +9,9 @@ from pytest_ftgate.model import (
     Conditions,
     Decision,
     Executor,
+    Explanation,
     Figures,
+    FunctionTime,
     Interpreter,
     Interval,
     Iteration,
@@ -18,6 +20,7 @@ from pytest_ftgate.model import (
     MemoryPoint,
     Metric,
     MetricVerdict,
+    Moved,
     Param,
     Report,
     RoleFigures,
@@ -77,6 +80,22 @@ TRACEBACK = "\n".join(
     ["Traceback (most recent call last):"]
     + [f'  File "words.py", line {line}, in step_{line}\n    step_{line + 1}()' for line in range(1, 8)]
     + ["\x1b[31mValueError\x1b[0m: caf\u00e9 is not a word"]
+)
+SLOWER = Explanation(
+    functions=(
+        FunctionTime(file="json/encoder.py", line=204, name="iterencode", before=0.12, after=0.51, added_ns=668_000.0),
+        FunctionTime(
+            file="src/words/split.py", line=31, name="Splitter.words", before=0.0, after=0.07, added_ns=68_000.0
+        ),
+    ),
+    added_ns=742_000.0,
+    shares=(Moved(name="running", before=0.61, after=0.92), Moved(name="asleep", before=0.38, after=0.07)),
+    cores=Moved(name="cores", before=1.21, after=1.93),
+)
+HEAVIER = Explanation(refused="no git here: its commit cannot be measured")
+WAITING = Explanation(
+    sites=(Moved(name="src/words/cache.py:12 Lock", before=0.02, after=0.23),),
+    phases=(Moved(name="start", before=1_200_000.0, after=2_900_000.0),),
 )
 
 
@@ -204,12 +223,14 @@ def tokenise() -> Table:
             cell=cell(TOKENISE, "3.14", "fork", 8),
             verdict=paired,
             figures=figures(3.121, 1.7, 15.5, 30.5),
+            explanation=SLOWER,
         ),
         Row(cell=cell(TOKENISE, "3.14t", "fork", 8), verdict=broken, figures=figures(3.42, 1.87, 12.1, 24.9)),
         Row(
             cell=cell(TOKENISE, "3.14", "forkserver", 8),
             verdict=foretold,
             figures=figures(4.474, 2.44, 33.6, 46.9),
+            explanation=HEAVIER,
         ),
         Row(
             cell=cell(TOKENISE, "3.14", "spawn", 8),
@@ -383,6 +404,7 @@ def cache_threads() -> tuple[Row, ...]:
             cell=cell(CACHE, "3.14t", "threads", 8),
             verdict=verdict(Decision.REGRESSED, passed, waiting, worse),
             figures=eight,
+            explanation=WAITING,
         ),
         Row(
             cell=cell(CACHE, "3.14", "threads", 8),

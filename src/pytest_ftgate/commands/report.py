@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -74,6 +75,11 @@ def write(report: Report, targets: Sequence[str]) -> None:
         except OSError as error:
             raise FtgateError(f"--to {target}: cannot be written: {error.strerror}; name another path") from error
         print(f"wrote {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}")
+
+
+def command(*words: str) -> str:
+    """The command line of a subcommand, to be repeated."""
+    return shlex.join(["ftgate", *words])
 
 
 def show(report: Report, verbosity: int) -> None:

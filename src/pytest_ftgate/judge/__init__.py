@@ -2,6 +2,7 @@
 
 __all__ = [
     "acceptance",
+    "advice",
     "contracts",
     "decide",
     "disturbance",
@@ -11,4 +12,5 @@ __all__ = [
     "metrics",
     "recorded",
     "thresholds",
+    "two_runs",
 ]

@@ -22,6 +22,7 @@ ROLES: dict[LaunchRole, str] = {
     "control": "its control workload ",
     "locks": "with the lock probe: ",
     "empty": "an empty workload in its place ",
+    "profile": "while its stacks were sampled: ",
 }
 """The roles in the order in which they start, and what a reason begins with where such a launch failed."""
 

@@ -19,8 +19,9 @@ from ..model import (
 )
 from ..runner.control import BURN, EMPTY
 
-LaunchRole = Literal["own", "control", "locks", "empty"]
-"""What a launch runs: the workload, the control workload, the workload with the lock probe, or nothing."""
+LaunchRole = Literal["own", "control", "locks", "empty", "profile"]
+"""What a launch runs: the workload, the control workload, the workload with the lock probe, nothing, or the workload
+while the stacks of its workers are sampled."""
 THREADS_FIX = 'End it in `@<test>.teardown("launch")`, or make it a daemon thread.'
 LEFT_FIX = 'End what the workload starts in `@<test>.teardown("launch")`, or in an exit handler (atexit).'
 
@@ -33,6 +34,7 @@ class Request(Struct, frozen=True, kw_only=True):
     `reference` marks a launch that a change is compared with; it is started and measured like any other.
     `copies` are the modules of the project that are installed as copies: a folder of its sources does not hide them.
     `reads` is a file in which the launch's processes note what they read (see runner/reads.py); nothing is timed then.
+    `sampling_ns` is the mean time between two samples of a profile launch.
     """
 
     cell: Cell
@@ -49,6 +51,7 @@ class Request(Struct, frozen=True, kw_only=True):
     reference: bool = False
     copies: tuple[str, ...] = ()
     reads: str = ""
+    sampling_ns: int = 0
 
     @property
     def stand_in(self) -> str:

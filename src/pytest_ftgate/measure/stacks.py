@@ -89,7 +89,7 @@ def asked(
     stacks = []
     if setup["kind"] == "tasks" and _listens(pids[0], SIGNAL + TASKS):
         _, text = _written(folder, pids[0], pids[0], SIGNAL + TASKS)
-        stacks += [Stack(name, _own(frames)) for _, name, frames in _parsed(text)]
+        stacks += [Stack(name, own(frames)) for _, name, frames in parsed(text)]
     for pid in pids:
         for thread in _threads(pid) if threads is None or pid != pids[0] else sorted(threads):
             if time.monotonic() > deadline or not _listens(pid):
@@ -97,9 +97,9 @@ def asked(
             # First: the signal ends a wait in C, and perhaps the thread.
             comm = _comm(pid, thread) if threads is None else threads.get(thread, "")
             file, text = _written(folder, pid, thread)
-            for _, name, frames in _parsed(text):
+            for _, name, frames in parsed(text):
                 label = _label(pid, thread, pids[0], file, name or comm, names)
-                stacks.append(Stack(label, _own(frames)))
+                stacks.append(Stack(label, own(frames)))
     return [stack for stack in stacks if stack.frames]
 
 
@@ -109,7 +109,7 @@ def of_frame(thread: str, frame: FrameType | None) -> Stack:
     while frame is not None:
         calls.append(Frame(frame.f_code.co_filename, str(frame.f_lineno), frame.f_code.co_name))
         frame = frame.f_back
-    return Stack(thread, _own(calls))
+    return Stack(thread, own(calls))
 
 
 def below(pid: int) -> list[int]:
@@ -211,14 +211,14 @@ def crashed(folder: Path) -> tuple[str, list[Stack]]:
         if fatal:
             reason = text.partition("\n")[0].strip()
             whose = path.name if path.name != "main" else ""
-            for current, name, frames in _parsed(text):
+            for current, name, frames in parsed(text):
                 if current:
                     thread = MAIN if name.startswith("python") else name or "the thread that crashed"
-                    stacks.append(Stack(whose or thread, _own(frames)))
+                    stacks.append(Stack(whose or thread, own(frames)))
     return reason, [stack for stack in stacks if stack.frames]
 
 
-def _parsed(text: str) -> Iterable[tuple[bool, str, list[Frame]]]:
+def parsed(text: str) -> Iterable[tuple[bool, str, list[Frame]]]:
     """Each thread in what faulthandler wrote: whether it is the one that wrote it, its name, its calls."""
     current, name = False, ""
     frames: list[Frame] | None = None
@@ -237,7 +237,7 @@ def _parsed(text: str) -> Iterable[tuple[bool, str, list[Frame]]]:
         yield current, name, frames
 
 
-def _own(frames: Sequence[Frame]) -> tuple[Frame, ...]:
+def own(frames: Sequence[Frame]) -> tuple[Frame, ...]:
     """The workload's calls up to the runner's or what starts a thread or process; an idle pool's worker has none."""
     frames = [frame for frame in frames if not _WRAPPER.search(frame.path)]
     for index, frame in enumerate(frames):

@@ -14,7 +14,7 @@ class Moved(Struct, frozen=True, kw_only=True):
 
 
 class FunctionTime(Struct, frozen=True, kw_only=True):
-    """A function on both sides of a pair of profile launches.
+    """A function on both sides of a pair of profile launches; `line` is its first one, after the change.
 
     `before` and `after` are the shares of the samples in which it was on a worker's stack; `added_ns` is the time that
     it takes more in one iteration.
@@ -33,7 +33,8 @@ class Explanation(Struct, frozen=True, kw_only=True):
 
     `sites` are lock sites by `file:line kind`, and `shares` the states of the workers' threads: fractions of the
     workers' time. `cores` are cores kept busy. `phases` are start, work and join in ns. `functions` are those that take
-    the added time, most first, of `added_ns` in all; `refused` says why they are not known.
+    the added time, most first, of `added_ns` of work in all; `refused` says why they are not known. Each tuple has the
+    largest movement first, and only what moved beyond the noise (see judge/explain.py).
     """
 
     sites: tuple[Moved, ...] = ()

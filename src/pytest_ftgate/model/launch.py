@@ -179,11 +179,38 @@ class LockWaits(Struct, frozen=True, kw_only=True):
     sites: tuple[LockSite, ...] = ()
 
 
+class Function(Struct, frozen=True, kw_only=True):
+    """A function of Python code: its file, its first line (0: unknown), and its qualified name."""
+
+    file: str
+    line: int
+    name: str
+
+
+class StackSamples(Struct, frozen=True, kw_only=True):
+    """So many samples with the same functions on a worker's stack, the outermost first, each once.
+
+    `functions` are indices. Samples of one `block` (an iteration, or a part of a long one) depend on each other.
+    """
+
+    block: int
+    functions: tuple[int, ...]
+    count: int
+
+
+class Profile(Struct, frozen=True, kw_only=True):
+    """The stacks of a launch's workers, sampled at random moments while they were at work."""
+
+    functions: tuple[Function, ...] = ()
+    samples: tuple[StackSamples, ...] = ()
+
+
 class Launch(Struct, frozen=True, kw_only=True):
     """The results of one fresh interpreter: the unit of replication.
 
     `window_ns` is set if iterations are windows of a duration: their value is then the time of one operation.
-    A timing launch has `iterations` only. A lock launch has `iterations` and `locks`. A memory launch has `memory`
+    A timing launch has `iterations` only. A lock launch has `iterations` and `locks`, a profile launch `iterations` and
+    `profile`. A memory launch has `memory`
     (samples while all workers are held at work), `dropped` (how often a look at its memory fell on a process that ended
     or was being replaced, and gave no sample), `barriers`, `sampling_cost` and `waits`.
     """
@@ -204,6 +231,7 @@ class Launch(Struct, frozen=True, kw_only=True):
     sampling_cost: SamplingCost | None = None
     waits: Waits | None = None
     locks: LockWaits | None = None
+    profile: Profile | None = None
     gil_enabled: bool = False
     results: tuple[str, ...] = ()
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ..judge import metrics
 from ..model import Acceptance, Decision, MetricVerdict, Report, Row, Table, Verdict
 from . import headlines, units
+from .explanation import sentences
 from .lines import plain
 
 COMMIT_DIGITS = 10
@@ -46,7 +47,7 @@ STATUS: dict[Decision, Status] = {
 BASES = {
     "stored": "the stored launches",
     "predicted": "a prediction from the stored recordings",
-    "portable": "machine-independent metrics from another machine",
+    "portable": "machine-independent metrics",
     "paired": "paired launches",
 }
 WORST_FIRST = (
@@ -90,7 +91,8 @@ class Change(NamedTuple):
 class Finding(NamedTuple):
     """What is said of one cell: `changes` of the metrics that decided (or of all), `reason` where they have none.
 
-    `against` is the baseline and its commit, `basis` what it was judged by and why, `commands` repeat it.
+    `against` is the baseline and its commit, `basis` what it was judged by and why, `commands` repeat it. `explanation`
+    has a sentence for each thing that changed beneath a regression.
     """
 
     row: Row
@@ -99,6 +101,7 @@ class Finding(NamedTuple):
     against: str
     basis: str
     commands: tuple[str, ...]
+    explanation: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -119,6 +122,7 @@ def finding(row: Row, *, unicode: bool = True, every: bool = False) -> Finding:
         against=plain(" at ".join(filter(None, (baseline, "" if at and at in baseline else at)))),
         basis=plain(basis(verdict)),
         commands=commands(row),
+        explanation=sentences(row.explanation, unicode=unicode),
     )
 
 

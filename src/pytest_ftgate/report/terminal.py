@@ -151,7 +151,9 @@ def _footer(report: Report, style: Style) -> list[str]:
         count = counts[Decision.NO_BASELINE]
         text = f"{count} cell{'s have' if count > 1 else ' has'} no baseline, record with"
         lines += [*entry("new", text, style, indent=0, column=9), " " * 9 + "pytest --ftgate --ftgate-update"]
-    return [*lines, *([""] if lines else []), *_totals(counts, report.wall_s, style)]
+    lines += [*([""] if lines else []), *_totals(counts, report.wall_s, style)]
+    partial = wrapped(f"this report is partial: {plain(report.partial)}", style, indent=0) if report.partial else []
+    return [*lines, *(style.paint(line, "red") for line in partial)]
 
 
 def _totals(counts: Counter[Decision], wall_s: float, style: Style) -> list[str]:
@@ -393,6 +395,8 @@ def _measured(row: Row, style: Style) -> list[str]:
         lines += entry(each.label, first, style, indent=6, column=11)
         lines += wrapped(" ".join(rest), style, indent=17)
     lines += wrapped(found.reason, style, indent=6)
+    for number, text in enumerate(found.explanation):
+        lines += entry("" if number else "changed", text, style, indent=6, column=11)
     if found.against:
         lines += entry("against", found.against, style, indent=6, column=11)
     return lines + _basis(row.verdict, style)

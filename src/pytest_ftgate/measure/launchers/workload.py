@@ -21,10 +21,11 @@ from ...model import (
     WorkloadError,
 )
 from ...runner.locks.sites import FOLDER, OFF, WINDOW
+from ...runner.profile import PROFILE
 from ...runner.protocol import BARRIER, MARSHAL, PROTOCOL
 from ...runner.reads import READS
 from ...runner.stacks import THREADS_S
-from .. import stacks
+from .. import profiles, stacks
 from ..cores import pinned
 from ..launch import LEFT_FIX, CellUnsupported, Held, LaunchFailed, Request, setup_of
 from ..watch import lock_waits
@@ -42,6 +43,7 @@ from .process import Process
 START_TIMEOUT_S = 120.0
 LOCKS = "locks"
 STACKS = "stacks"
+PROFILES = "profiles"
 SETTLED = {"MIMALLOC_PURGE_DELAY": "0"}
 """Else the allocator of free-threaded builds keeps freed pages for a while, which hides a leak or looks like one."""
 RUN = "import sys; from pytest_ftgate.runner.main import main; sys.exit(main(sys.argv[1:]))"
@@ -114,6 +116,12 @@ def lock_environment(runner: Path, folder: Path) -> dict[str, str]:
     return {FOLDER: str(folder), **_start_hook(runner)}
 
 
+def profile_environment(runner: Path, folder: Path, sampling_ns: int) -> dict[str, str]:
+    """Lets every process and interpreter of a launch sample stacks; makes the folder that they write to."""
+    folder.mkdir()
+    return {PROFILE: f"{sampling_ns}:{folder}", **_start_hook(runner)}
+
+
 def _start_hook(runner: Path) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join((str(runner / STARTHOOK), str(runner)))}
 
@@ -146,6 +154,8 @@ class WorkloadLauncher:
                 environment |= SETTLED
             if request.role == "locks":
                 environment |= lock_environment(self.runner, folder / LOCKS)
+            if request.role == "profile":
+                environment |= profile_environment(self.runner, folder / PROFILES, request.sampling_ns)
             if request.reads:
                 environment |= {READS: request.reads, **_start_hook(self.runner)}
             job = folder / "job"
@@ -248,9 +258,12 @@ class WorkloadHandle:
             if left := left_behind(self.mark, LEFT_FIX):
                 raise LaunchFailed(left)
             locks = self._locks(self.result) if self.request.role == "locks" else None
+            profile = None
+            if self.request.role == "profile":
+                profile = profiles.read(self.folder / PROFILES, self.result.spans)
         finally:
             self.kill()
-        return msgspec.structs.replace(self.result.launch, locks=locks)
+        return msgspec.structs.replace(self.result.launch, locks=locks, profile=profile)
 
     def kill(self) -> None:
         """End it and everything that it started."""

@@ -1,34 +1,36 @@
 """Start hook: `site` imports it in every process and interpreter whose PYTHONPATH begins with its folder.
 
-It installs what the environment asks for, the lock probe or the notes of what is read, then runs the `sitecustomize`
-that it hides.
+It installs what the environment asks for: the lock probe, the notes of what is read or the sampling of stacks. Then it
+runs the `sitecustomize` that it hides.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
+
+WANTED = {
+    "FTGATE_LOCKS": ("locks", "the lock probe"),
+    "FTGATE_READS": ("reads", "what notes the files that are read"),
+    "FTGATE_PROFILE": ("profile", "what samples stacks"),
+}
+"""Variables with the setting of a module of the runner; the module, and what it is."""
 
 
 def _install() -> None:
     # It must be installed or the launch must fail: zero waits, or nothing read, would be a wrong result. `site` reports
     # an Exception of this module and goes on; SystemExit ends the interpreter (or fails the creation of a
     # sub-interpreter).
-    folder, notes = os.environ.get("FTGATE_LOCKS"), os.environ.get("FTGATE_READS")
+    wanted = {name: setting for name in WANTED if (setting := os.environ.get(name))}
     if sys.hexversion < 0x030D0000:  # An older Python is a program that the workload starts: not measured.
         return
-    try:
-        if folder:
-            from pytest_ftgate.runner import locks
-
-            locks.install(folder)
-        if notes:
-            from pytest_ftgate.runner import reads
-
-            reads.install(notes)
-    except BaseException as error:
-        what = "the lock probe" if folder else "what notes the files that are read"
-        raise SystemExit(f"pytest-ftgate: {what} could not be installed in this interpreter") from error
+    for name, setting in wanted.items():
+        module, what = WANTED[name]
+        try:
+            import_module(f"pytest_ftgate.runner.{module}").install(setting)
+        except BaseException as error:
+            raise SystemExit(f"pytest-ftgate: {what} could not be installed in this interpreter") from error
 
 
 def _run_hidden() -> None:

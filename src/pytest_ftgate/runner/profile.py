@@ -1,0 +1,91 @@
+"""Samples the stacks of a profile launch: a thread in each of its processes writes them to a file.
+
+The start hook installs it where the environment says so. faulthandler writes the stacks of all threads of an
+interpreter while it holds the GIL or, on a free-threaded build, while the world is stopped. The frames of
+`sys._current_frames` run on while one goes through them: that may crash a free-threaded build. Sub-interpreters have
+neither: theirs are of all interpreters.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from random import Random
+
+from .clock import now_ns
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+PROFILE = "FTGATE_PROFILE"
+"""The environment variable with the mean interval in ns, a colon, and the folder for the files."""
+END = b"sampled at "
+"""What the line after each sample begins with; the rest is its time in ns, on the clock of iterations."""
+MOST_BYTES = 32 << 20
+"""The size of a file after which nothing more is sampled."""
+SWITCH_S = 0.0001
+"""How long a thread may keep the GIL when another asks for it.
+
+With the 5 ms of the interpreter most samples would be of moments in which a thread lets go of the GIL by itself.
+"""
+
+_folder = ""
+_interval_s = 0.0
+_busy = threading.Lock()
+
+
+def install(setting: str) -> None:
+    """Sample from now on. A second call does nothing, nor does one in a sub-interpreter."""
+    global _folder, _interval_s
+    try:
+        import faulthandler  # noqa: F401
+    except ImportError:
+        return
+    if _folder:
+        return
+    interval_ns, _, _folder = setting.partition(":")
+    _interval_s = int(interval_ns) / 1e9
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=_pause, after_in_parent=_go_on, after_in_child=_begin)
+    _begin()
+
+
+def _pause() -> None:
+    _busy.acquire()
+
+
+def _go_on() -> None:
+    _busy.release()
+
+
+def _begin() -> None:
+    """Start the thread that samples; in a forked process too, whose parent's threads it has not got."""
+    global _busy
+    _busy = threading.Lock()
+    path = os.path.join(_folder, str(os.getpid()))
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    threading.Thread(target=_sample, args=(file, _busy), name="ftgate profile", daemon=True).start()
+
+
+def _sample(file: int, busy: Any) -> None:
+    """Sample at random intervals, so that nothing in the workload is in step with it."""
+    from faulthandler import dump_traceback
+
+    wait = Random()
+    gil_enabled = getattr(sys, "_is_gil_enabled", lambda: True)
+    while True:
+        time.sleep(wait.expovariate(1 / _interval_s))
+        if gil_enabled():
+            sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_S))
+        with busy:
+            at_ns = now_ns()
+            try:
+                dump_traceback(file)
+                os.write(file, b"%s%d\n" % (END, at_ns))
+                if os.fstat(file).st_size > MOST_BYTES:
+                    return
+            except (OSError, RuntimeError):  # the workload has closed it
+                return

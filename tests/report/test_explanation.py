@@ -1,0 +1,37 @@
+"""What changed beneath a regression, in sentences."""
+
+from __future__ import annotations
+
+from report_by_hand import HEAVIER, SLOWER, WAITING
+
+from pytest_ftgate.model import Explanation, FunctionTime
+from pytest_ftgate.report.explanation import sentences
+
+
+def test_each_thing_that_changed_has_a_sentence_the_functions_first() -> None:
+    assert sentences(SLOWER) == (
+        "+668 µs of 742 in json/encoder.py:204 iterencode (12 % -> 51 % of samples)",
+        "+68.0 µs of 742 in src/words/split.py:31 Splitter.words (0 % -> 7 % of samples)",
+        "of the workers' time running 61 % -> 92 % and asleep (I/O, sleep) 38 % -> 7 %",
+        "cores kept busy: 1.21 -> 1.93",
+    )
+    assert sentences(HEAVIER) == (
+        "functions that take the added time: not known (no git here: its commit cannot be measured)",
+    )
+    assert sentences(WAITING) == (
+        "waits at src/words/cache.py:12 Lock: 2 % -> 23 % of the workers' time",
+        "start: 1.20 ms -> 2.90 ms",
+    )
+
+
+def test_units_that_differ_are_both_written() -> None:
+    one = FunctionTime(file="a.py", line=3, name="f", before=0.1, after=0.2, added_ns=900_000.0)
+    assert sentences(Explanation(functions=(one,), added_ns=41e6), unicode=False) == (
+        "+900 us of 41.0 ms in a.py:3 f (10 % -> 20 % of samples)",
+    )
+
+
+def test_without_an_explanation_there_is_no_sentence_and_hostile_names_cannot_move_the_cursor() -> None:
+    assert sentences(None) == ()
+    hostile = FunctionTime(file="a\x1b[2J.py", line=1, name="f", before=0, after=1, added_ns=1e6)
+    assert "\x1b" not in sentences(Explanation(functions=(hostile,), added_ns=1e6))[0]

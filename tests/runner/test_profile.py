@@ -1,0 +1,101 @@
+"""Stacks that profile launches sample, on real interpreters of both builds: the functions and their shares."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from bench import FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench, each_on_a_build
+
+from pytest_ftgate.model import Executor, Profile
+from pytest_ftgate.runner.protocol import COLD, MEASURED
+
+ALL = (SERIAL, THREADS, FORK, FORKSERVER, SPAWN, TASKS)
+HELPERS = """
+    import time
+
+    def busy(ms):
+        ends = time.perf_counter() + ms / 1000
+        while time.perf_counter() < ends:
+            total = sum(range(200))
+        return total
+
+    class Parser:
+        def fast(self):
+            busy(5)
+
+        def slow(self):
+            busy(20)
+"""
+
+
+def profile_of(bench: Bench, executor: Executor, build: str, *, iterations: int = 12, **options: object) -> Profile:
+    """The samples of one profile launch of `test_it`."""
+    handle = bench.start(executor, build=build, side="profile", sampling_ns=500_000, **options)  # type: ignore[arg-type]
+    handle.ready()
+    handle.iteration(COLD)
+    for _ in range(iterations):
+        handle.iteration(MEASURED)
+    profile = handle.finish().profile
+    assert profile is not None
+    return profile
+
+
+def shares(profile: Profile) -> dict[str, float]:
+    """By qualified name: the share of samples in which a function of the workload's file was on a stack."""
+    counts: Counter[str] = Counter()
+    for sample in profile.samples:
+        for index in sample.functions:
+            if profile.functions[index].file.endswith("test_workload.py"):
+                counts[profile.functions[index].name] += sample.count
+    whole = sum(sample.count for sample in profile.samples)
+    return {name: count / whole for name, count in counts.items()}
+
+
+@each_on_a_build(ALL, both=ALL)
+def test_every_kind_of_worker_is_sampled_in_its_body_alone(bench: Bench, executor: Executor, build: str) -> None:
+    body = """
+    @ftgate.compare(threads)
+    {kind} test_it(worker):
+        Parser().fast()
+        Parser().slow()
+    """
+    bench.write(HELPERS + body.format(kind="async def" if executor == TASKS else "def"))
+    profile = profile_of(bench, executor, build, workers=1 if executor == SERIAL else 2)
+    found = shares(profile)
+    assert found["test_it"] > 0.95
+    assert found["Parser.slow"] > 1.5 * found["Parser.fast"] > 0
+    assert len({sample.block for sample in profile.samples}) >= 10
+    first = {function.name: function.line for function in profile.functions}
+    assert (first["busy"], first["Parser.slow"]) == (5, 15)
+
+
+@each_on_a_build((THREADS, FORK, SPAWN), both=())
+def test_the_workers_of_a_pool_are_sampled_and_what_waits_for_them_is_not(
+    bench: Bench, executor: Executor, build: str
+) -> None:
+    bench.write(
+        HELPERS
+        + """
+    def one(_):
+        Parser().slow()
+
+    @ftgate.compare(threads)
+    def test_it(executor):
+        list(executor.map(one, range(4)))
+"""
+    )
+    found = shares(profile_of(bench, executor, build, body="executor", iterations=4, reuse="pool"))
+    assert found["one"] > 0.8
+    assert found.get("test_it", 0.0) < 0.2
+
+
+def test_a_launch_with_sub_interpreters_runs_though_nothing_is_sampled_in_them(bench: Bench) -> None:
+    bench.write(
+        HELPERS
+        + """
+    @ftgate.compare(threads)
+    def test_it(worker):
+        Parser().slow()
+"""
+    )
+    assert shares(profile_of(bench, INTERPRETERS, "3.14t", iterations=2)) == {}
