@@ -17,7 +17,7 @@ KEY: Final = "Ftgate-Accept"
 FORM: Final = f"{KEY}: CELLS METRIC: REASON"
 COMMIT_DIGITS: Final = 10
 _LINE: Final = re.compile(rf"{KEY}:(.*)", re.IGNORECASE)
-_ENDS: Final = re.compile(r"\s*$|[\w-]+: |\* ")
+_ENDS: Final = re.compile(r"\s*$|[A-Z][\w-]*: |\* ")
 """A line that continues none: an empty one, another trailer, the next commit in a squashed message."""
 _METRIC: Final = re.compile(r"\s(\S+):(?=\s|$)")
 

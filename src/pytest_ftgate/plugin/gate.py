@@ -114,7 +114,11 @@ class Run:
         try:
             self.session.check_acceptances(accepted.collected(self.config, self.collected))
         except FtgateError as error:
-            raise pytest.UsageError(str(error)) from None
+            if not self.is_worker:
+                raise pytest.UsageError(str(error)) from None
+            self.refused = error  # of a worker's usage error xdist shows nothing
+
+    refused: FtgateError | None = None
 
     def pytest_report_header(self) -> list[str]:
         """The seed, with which a run can be repeated, and the targets of tests that name none."""
@@ -136,6 +140,8 @@ class Run:
         shown = capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext()
         try:
             with shown:
+                if self.refused is not None:
+                    raise self.refused
                 message = self.session.message(item.nodeid)
         except (FtgateError, OSError) as error:  # the text of an OSError names its file
             item.stash[HEADLINE] = str(error).partition("\n")[0]
