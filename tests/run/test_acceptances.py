@@ -56,11 +56,11 @@ class Repo:
         """What the commits since one accept."""
         return [each.reason for each in self.run().since(since)]
 
-    def check(self, cells: str, *, reference: str = "", **some: bool) -> str:
+    def check(self, cells: str, **some: bool) -> str:
         """The error of a last commit with these cells; "" for none."""
         self.git("commit", "--quiet", "--allow-empty", "-m", "change", "-m", f"Ftgate-Accept: {cells} wall: why")
         try:
-            self.run().check(Collected(nodeids=CELLS, **some), reference)
+            self.run().check(Collected(nodeids=CELLS, **some), "")
         except FtgateError as error:
             return str(error)
         finally:

@@ -22,15 +22,15 @@ from ..model import (
     Table,
     Verdict,
 )
-from ..text import listed
+from ..text import listed, plain
 from . import budgets, findings, headlines, units
 from .details import detail_lines
-from .lines import GAP, Style, entry, plain, wrapped
+from .lines import GAP, Style, entry, wrapped
 
 Value = TypeVar("Value")
 
 
-FAILED = (Decision.REGRESSED, Decision.SUSPECT, Decision.ERROR)
+WORSE = (Decision.REGRESSED, Decision.SUSPECT, Decision.ACCEPTED, Decision.ERROR)
 START_SHARE = 0.9
 """The share of start and join in the time from which a report says how to leave them out."""
 FEW_CELLS = 4
@@ -239,7 +239,7 @@ def _power(table: Table) -> list[str]:
     found = {}
     for row in table.rows:
         for each in row.verdict.metrics:
-            if each.metric == Metric.WALL and each.detectable is not None and each.decision not in FAILED:
+            if each.metric == Metric.WALL and each.detectable is not None and each.decision not in WORSE:
                 found[row.cell.label] = each.detectable
     if not found:
         return []
