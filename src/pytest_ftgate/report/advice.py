@@ -27,9 +27,9 @@ from ..model import (
     StartTax,
     to_builtins,
 )
-from ..text import listed, percent
+from ..text import listed, percent, plain
 from . import json, units
-from .lines import Style, entry, plain
+from .lines import Style, entry
 
 NAMED = 4
 """Candidates of a ranking that are named one by one; of the others the range is given."""
