@@ -161,6 +161,15 @@ OPTIONS: tuple[Option, ...] = (
         metavar="yes|no",
     ),
     Option(
+        name="explain",
+        help="sample the stacks of a regressed cell's workers in a pair of launches, and name the functions that take "
+        "the added time (default: yes)",
+        parse=truth,
+        default=True,
+        ini="bool",
+        metavar="yes|no",
+    ),
+    Option(
         name="metrics",
         help=f"metrics that gate, comma-separated or repeated (default: {','.join(DEFAULT_METRICS)}); "
         "the others are only shown",
