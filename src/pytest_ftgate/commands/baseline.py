@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..declare.options import by_name, resolve
-from ..errors import FtgateError
 from ..judge.recorded import stored_values
 from ..model import Decision, Report, Row
-from ..report import json
 from ..report.baselines import render_diff, render_list, render_prune, render_test, update_lines
-from ..store.folder import Store, default_folder
+from ..store.folder import Store
 from ..store.names import named
 from ..store.unused import prunable, prune
 from ..store.update import Update, apply_updates, differences, update_plan
-from . import inifile, unicode
+from . import unicode
+from .last_run import FINE, REGRESSED, add_rootdir, last_run, no_run, nothing, rootdir
+from .last_run import store as store_of
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-FINE, REGRESSED, NOTHING_FOUND = 0, 1, 3
-BASELINES = "baselines"
-LAST_RUN = Path(".ftgate") / "last-run.json"
-LOCK = Path(".ftgate") / "baselines.lock"
 ACCEPT = "ftgate baseline accept "
 NAMES = "node ids, their ends, files, or unique parts; * and ? match anything"
 
@@ -54,7 +47,7 @@ def _action(
     actions: Subparsers, name: str, run: Callable[[argparse.Namespace], int], text: str
 ) -> argparse.ArgumentParser:
     parser = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-    parser.add_argument("--rootdir", type=Path, metavar="DIR", help="the project (default: found from here upwards)")
+    add_rootdir(parser)
     parser.add_argument("--baselines", type=Path, metavar="DIR", help="default: as in a run")
     parser.set_defaults(run=run)
     return parser
@@ -62,48 +55,48 @@ def _action(
 
 def list_baselines(args: argparse.Namespace) -> int:
     """Print all entries; 3 when there is none. Raises BaselineError."""
-    store = _store(args)
+    store = store_of(args)
     text = render_list(store.baselines())
     return (
         _print(text)
         if text
-        else _nothing(f"no baselines in {store.root}: record some with pytest --ftgate --ftgate-update")
+        else nothing(f"no baselines in {store.root}: record some with pytest --ftgate --ftgate-update")
     )
 
 
 def show_test(args: argparse.Namespace) -> int:
     """Print the figures of the tests named; 3 when there is none. Raises BaselineError."""
-    store = _store(args)
+    store = store_of(args)
     stored = {baseline.test: baseline for baseline in store.baselines()}
     found = [stored[test] for test in named(args.test, stored)]
     if not found:
-        return _nothing(f"no baseline of {args.test} in {store.root}: see ftgate baseline list")
+        return nothing(f"no baseline of {args.test} in {store.root}: see ftgate baseline list")
     return _print("\n".join(render_test(baseline, unicode=unicode()) for baseline in found))
 
 
 def diff_run(args: argparse.Namespace) -> int:
     """Print the last run next to its baselines; 1 if a cell regressed, 3 without a run or a cell."""
-    report = _last_run(args)
+    report = last_run(args)
     if report is None:
-        return _no_run(args)
+        return no_run(args)
     rows = _chosen(_rows(report), args.cells)
     if not rows:
-        return _nothing("the last run has no such cell")
-    found = differences(rows, _store(args), fingerprint=report.machine.fingerprint)
+        return nothing("the last run has no such cell")
+    found = differences(rows, store_of(args), fingerprint=report.machine.fingerprint)
     _print(render_diff(found, unicode=unicode()))
     return REGRESSED if any(cell.decision in (Decision.REGRESSED, Decision.SUSPECT) for cell in found) else FINE
 
 
 def accept_run(args: argparse.Namespace) -> int:
     """Store the last run's samples; 1 when a regressed cell was refused, 3 without a run or a cell of that name."""
-    report = _last_run(args)
+    report = last_run(args)
     if report is None:
-        return _no_run(args)
-    store, rows = _store(args), _rows(report)
+        return no_run(args)
+    store, rows = store_of(args), _rows(report)
     chosen = {name: named(name, [row.cell.nodeid for row in rows]) for name in args.cells}
     unknown = [name for name, nodeids in chosen.items() if not nodeids]
     if unknown:
-        return _nothing(f"the last run has no cell {', '.join(unknown)}; nothing was stored")
+        return nothing(f"the last run has no cell {', '.join(unknown)}; nothing was stored")
     modes = ["all" if args.all else "new", *(nodeid for nodeids in chosen.values() for nodeid in nodeids)]
     plan = update_plan(modes, rows, store, fingerprint=report.machine.fingerprint)
     _apply(plan, store, report)
@@ -114,11 +107,11 @@ def accept_run(args: argparse.Namespace) -> int:
 
 def prune_unused(args: argparse.Namespace) -> int:
     """Show, or with --yes remove, the baselines of cells that are gone; 3 without a run and without such a cell."""
-    report, store = _last_run(args), _store(args)
+    report, store = last_run(args), store_of(args)
     rows = _rows(report) if report else []
-    cells = prunable(store, rows, report.unused_baselines if report else (), _rootdir(args))
+    cells = prunable(store, rows, report.unused_baselines if report else (), rootdir(args))
     if not cells:
-        return _print("no unused baselines\n") if report else _no_run(args)
+        return _print("no unused baselines\n") if report else no_run(args)
     if args.yes:
         prune(store, cells)
         return _print(render_prune(cells, done=True))
@@ -145,51 +138,6 @@ def _chosen(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
     known = [row.cell.nodeid for row in rows]
     chosen = {nodeid for name in names for nodeid in named(name, known)}
     return [row for row in rows if not names or row.cell.nodeid in chosen]
-
-
-def _rootdir(args: argparse.Namespace) -> Path:
-    """The given folder, else the nearest parent that has baselines or a run, else the current folder."""
-    if args.rootdir is not None:
-        if not args.rootdir.is_dir():
-            raise FtgateError(f"--rootdir {args.rootdir}: no such folder")
-        return Path(args.rootdir).resolve()
-    here = Path.cwd()
-    upwards = (here, *here.parents)
-    marks = (BASELINES, LAST_RUN)
-    return next((folder for folder in upwards if any((folder / mark).exists() for mark in marks)), here)
-
-
-def _store(args: argparse.Namespace) -> Store:
-    """The folder and the lock that a run here would use."""
-    root = _rootdir(args)
-    option = by_name("baselines")
-    given = None if args.baselines is None else str(args.baselines.absolute())
-    ini = inifile.find(root, root)
-    value = str(ini.values[option.dest]) if ini and option.dest in ini.values else None
-    folder = root / (resolve(option, given, os.environ, value) or default_folder(root))
-    if given is not None and not folder.is_dir():
-        raise FtgateError(f"--baselines {args.baselines}: no such folder")
-    return Store(folder, lock_path=root / LOCK)
-
-
-def _last_run(args: argparse.Namespace) -> Report | None:
-    """The report that the last run left; None without one. Raises ReportError, FtgateError."""
-    path = _rootdir(args) / LAST_RUN
-    try:
-        return json.parse(path.read_bytes(), origin=str(path))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise FtgateError(f"{path}: cannot be read: {error.strerror}; run pytest --ftgate again") from error
-
-
-def _no_run(args: argparse.Namespace) -> int:
-    return _nothing(f"no run was recorded in {_rootdir(args) / LAST_RUN}: run pytest --ftgate first")
-
-
-def _nothing(text: str) -> int:
-    print(text, file=sys.stderr)
-    return NOTHING_FOUND
 
 
 def _print(text: str) -> int:

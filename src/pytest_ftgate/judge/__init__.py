@@ -1,6 +1,7 @@
 """Pure: metrics, comparisons, decisions and contracts. Start at `judge.py`, then `decide.py`."""
 
 __all__ = [
+    "advice",
     "contracts",
     "decide",
     "disturbance",
@@ -11,4 +12,5 @@ __all__ = [
     "metrics",
     "recorded",
     "thresholds",
+    "two_runs",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .base import Struct
 from .explanation import Explanation
 from .launch import Latency, Sample, WaitsFor, WorkloadError
-from .metric import Interval
+from .metric import Interval, Threshold
 from .spec import Cell, Interpreter
 from .verdict import Decision, Verdict
 
@@ -173,7 +173,8 @@ class Row(Struct, frozen=True, kw_only=True):
     """One cell of a report: its figures, its verdict, and the raw sample behind both.
 
     `paired` is the sample that was interleaved with its reference after `sample` had missed its baseline. `shortfall`
-    is that of the time in which it was left open. `line` is that of the test in its file, 0 where it is unknown.
+    is that of the time in which it was left open. `line` is that of the test in its file, 0 where it is unknown. A row
+    `in_part` was judged by what was measured until the run was interrupted.
     """
 
     cell: Cell
@@ -187,27 +188,35 @@ class Row(Struct, frozen=True, kw_only=True):
     explanation: Explanation | None = None
     history: tuple[History, ...] = ()
     line: int = 0
+    in_part: bool = False
 
 
 class RowMessage(Struct, frozen=True, kw_only=True):
     """A row that is sent from the process that measured it to the one that makes the report.
 
-    `position` is the cell's index in the plan: rows of several workers arrive in any order.
+    `position` is the cell's index in the plan: rows of several workers arrive in any order. The rest is its table's.
     """
 
     table: str
     reference: str
     position: int
     row: Row
+    thresholds: tuple[Threshold, ...] = ()
+    gated: tuple[str, ...] = ()
 
 
 class Table(Struct, frozen=True, kw_only=True):
-    """One test (one group): its rows in declared order; `reference` is the executor that ratios refer to."""
+    """One test (one group): its rows in declared order; `reference` is the executor that ratios refer to.
+
+    `thresholds` are declared beside the test, and `gated` are metrics that gate in it beyond those of the run.
+    """
 
     title: str
     rows: tuple[Row, ...]
     reference: str
     note: str = ""
+    thresholds: tuple[Threshold, ...] = ()
+    gated: tuple[str, ...] = ()
 
 
 class Machine(Struct, frozen=True, kw_only=True):

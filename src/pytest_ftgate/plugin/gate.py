@@ -19,12 +19,13 @@ from ..declare import plan
 from ..declare.option_types import BEYOND
 from ..errors import FtgateError
 from ..model import Decision, Plan, Report, Row, RowMessage, Verdict
-from ..report import findings, formats, headlines, terminal
-from ..run import report_files
+from ..report import findings, headlines, terminal
+from ..run import ending
 from ..run.config import RunConfig
 from ..run.session import Session
 from ..runner.executors.base import threads_are_greenlets
 from ..store.folder import default_folder
+from ..text import plain
 from . import failures, xdist
 from .collection import CELL, default_pair
 from .options import thresholds_of, value_of
@@ -62,6 +63,10 @@ class Run:
         self.failures = failures.Failures()
         self.plain = False
         self.report: Report | None = None
+        self.stopped = ""
+        self.reported: set[str] = set()
+        self.lost: set[str] = set()
+        self.ending = ending.Ending(self.session, value_of(config, "report"), config.invocation_params.dir)
         if not self.is_worker:
             config.pluginmanager.register(xdist.Handover(self.id, self.seed))
             self._check_out()
@@ -100,6 +105,8 @@ class Run:
                 "is imported"
             )
         self.session.collect(planned)
+        if self.is_worker:
+            self.session.share_plan()
         self.progress.start(len(planned.groups), value_of(self.config, "time"))
 
     def pytest_report_header(self) -> list[str]:
@@ -174,27 +181,58 @@ class Run:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect the row of a report, in the controller or in the only process."""
         payload = getattr(report, "ftgate", None)
+        if report.when == "call" or not report.passed:
+            self.reported.add(report.nodeid)
+        if payload is None and report.failed and report.nodeid not in self.messages:
+            self.lost.add(report.nodeid)
         if payload is not None and not self.is_worker:
             self.messages[report.nodeid] = message = msgspec.json.decode(payload, type=RowMessage)
             if report.failed:
                 self.failures.add(report, message.row)
         self.plain = self.plain or (payload is None and report.when == "call")
 
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Remember what ended the run: Ctrl-C, `pytest.exit`, or pytest itself, as after errors of collection."""
+        said = str(excinfo.value).partition("\n")[0]
+        self.stopped = f"interrupted: {said}" if said else "interrupted"
+
+    def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Remember what ended the run."""
+        self.stopped = f"internal error: {excinfo.exconly(tryshort=True).partition(chr(10))[0]}"
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Make the report, update baselines, write the report files."""
+        """Make the report of all rows there are, write the report files, update baselines."""
         self.progress.end()
         self.failures.finish(_stream_width(self.config))
-        if self.is_worker or not self.messages:
+        if self.is_worker:
+            return
+        partial = self._missing(session)
+        if not (self.messages or partial):
             return
         if session.exitstatus == pytest.ExitCode.OK and self._nothing_measured():
             self.trouble = "nothing was measured: every cell is unsupported here"
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
-        try:
-            self._finish()
-        except (FtgateError, OSError) as error:
-            self.trouble = str(error)
+        collected = None if self._narrowed() else self.collected
+        report = self.session.report(self.messages.values(), version("pytest-ftgate"), collected)
+        self.report = self.ending.finish(msgspec.structs.replace(report, partial=partial))
+        if self.ending.troubles:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+
+    def _missing(self, session: pytest.Session) -> str:
+        """Why rows are missing; of cells that were not asked for, what was measured is taken."""
+        planned = self.session.planned()
+        unasked = [nodeid for nodeid in planned if nodeid not in self.reported]
+        kept = self.session.rows_kept() if unasked else {}
+        self.messages |= {nodeid: kept[nodeid] for nodeid in unasked if nodeid in kept}
+        unasked = [nodeid for nodeid in unasked if nodeid not in kept]
+        return ending.missing(
+            self.stopped or (str(session.shouldfail or session.shouldstop) if unasked else ""),
+            planned=len(planned),
+            unasked=len(unasked),
+            in_part=sum(message.row.in_part for message in self.messages.values()),
+            lost=len(self.lost & set(planned)),
+        )
 
     def _nothing_measured(self) -> bool:
         """Whether every cell is unsupported: a gate that judged nothing must not pass."""
@@ -202,14 +240,7 @@ class Run:
         return decisions == {Decision.UNSUPPORTED} and not self.plain
 
     trouble = ""
-
-    def _finish(self) -> None:
-        collected = None if self._narrowed() else self.collected
-        self.report = self.session.report(self.messages.values(), version("pytest-ftgate"), collected)
-        self.report = self.session.store(self.report)
-        self.session.keep(formats.rendered("json", self.report))
-        for target in value_of(self.config, "report"):
-            report_files.write(target, self.report, self.config.invocation_params.dir)
+    shown = False
 
     def _narrowed(self) -> bool:
         """Whether this run may have collected only some cells, so that it cannot tell which baselines are unused."""
@@ -217,8 +248,11 @@ class Run:
         return bool(targets) or not self.collected or any("[" in argument for argument in self.config.args)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """The tables and verdicts."""
-        if self.report is not None:
+        """The tables and verdicts; which files were written, and which were not."""
+        self.shown = True
+        if self.report is not None and not self.report.tables:
+            terminalreporter.write_line(f"ftgate: {plain(self.report.partial)}", red=True)
+        elif self.report is not None:
             terminalreporter.section("ftgate", sep="=")
             tw = terminalreporter._tw
             unicode = (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "").startswith("utf")
@@ -230,11 +264,18 @@ class Run:
                 verbosity=self.config.get_verbosity(),
             )
             terminalreporter.write(text + "\n")
-        planned = sum(len(group.cells) for group in self.session.plan.groups)
-        if left := planned - len(self.messages) if planned else 0:  # after -x, Ctrl-C
-            terminalreporter.write_line(f"ftgate: {left} of {planned} cells were not run", yellow=True)
-        if self.trouble:
-            terminalreporter.write_line(f"ftgate: {self.trouble}", red=True)
+        for target, path in self.ending.written.items():
+            if self.config.get_verbosity() >= 0:
+                terminalreporter.write_line(f"ftgate: wrote {target.partition(':')[0]}:{path}")
+        explained = [trouble for trouble in self.ending.troubles if "\n" in trouble]  # the report has their first lines
+        for trouble in filter(None, (self.trouble, *explained)):
+            terminalreporter.write_line(f"ftgate: {trouble}", red=True)
+
+    def pytest_unconfigure(self) -> None:
+        """Print the report where pytest has no summary, as after an internal error."""
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        if self.report is not None and reporter is not None and not self.shown:
+            self.pytest_terminal_summary(reporter)
 
 
 ROW_MESSAGE = pytest.StashKey[RowMessage]()

@@ -7,6 +7,7 @@ import importlib
 from ..model import Report
 
 FORMATS = {
+    "html": "html",
     "json": "json",
 }
 """Kinds and modules of this package."""

@@ -22,10 +22,10 @@ from ..model import (
     Table,
     Verdict,
 )
-from ..text import listed
+from ..text import listed, plain
 from . import budgets, findings, headlines, units
 from .details import detail_lines
-from .lines import GAP, Style, entry, plain, wrapped
+from .lines import GAP, Style, entry, wrapped
 
 Value = TypeVar("Value")
 
@@ -151,7 +151,9 @@ def _footer(report: Report, style: Style) -> list[str]:
         count = counts[Decision.NO_BASELINE]
         text = f"{count} cell{'s have' if count > 1 else ' has'} no baseline, record with"
         lines += [*entry("new", text, style, indent=0, column=9), " " * 9 + "pytest --ftgate --ftgate-update"]
-    return [*lines, *([""] if lines else []), *_totals(counts, report.wall_s, style)]
+    lines += [*([""] if lines else []), *_totals(counts, report.wall_s, style)]
+    partial = wrapped(f"this report is partial: {plain(report.partial)}", style, indent=0) if report.partial else []
+    return [*lines, *(style.paint(line, "red") for line in partial)]
 
 
 def _totals(counts: Counter[Decision], wall_s: float, style: Style) -> list[str]:

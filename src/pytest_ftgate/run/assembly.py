@@ -13,7 +13,14 @@ from ..model import Group, Interpreter, Plan, Row, RowMessage, Table
 def message_of(plan: Plan, group: Group, row: Row) -> RowMessage:
     """A row with its place in the report."""
     nodeids = [cell.nodeid for each in plan.groups for cell in each.cells]
-    return RowMessage(table=group.key, reference=_reference(group), position=nodeids.index(row.cell.nodeid), row=row)
+    return RowMessage(
+        table=group.key,
+        reference=_reference(group),
+        position=nodeids.index(row.cell.nodeid),
+        row=row,
+        thresholds=group.spec.thresholds,
+        gated=group.spec.gated,
+    )
 
 
 def tables_of(messages: Iterable[RowMessage]) -> tuple[Table, ...]:
@@ -23,7 +30,12 @@ def tables_of(messages: Iterable[RowMessage]) -> tuple[Table, ...]:
         grouped.setdefault(message.table, []).append(message)
     return tuple(
         Table(
-            title=title, rows=tuple(message.row for message in group), reference=group[0].reference, note=_note(group)
+            title=title,
+            rows=tuple(message.row for message in group),
+            reference=group[0].reference,
+            note=_note(group),
+            thresholds=group[0].thresholds,
+            gated=group[0].gated,
         )
         for title, group in grouped.items()
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from ..errors import FtgateError
@@ -54,6 +56,7 @@ class Measurement:
         """By node id: what the time lacks in which a cell was measured last."""
         self._ended_s = 0.0
         self._ended_rounds = 0
+        self._interrupted = False
 
     # -- measuring ---------------------------------------------------------------------------------------------
 
@@ -128,10 +131,23 @@ class Measurement:
 
         What is known to fail is marked as such.
         """
-        return [self._explained(row) for row in self._judged_rows()]
+        return self._finished(self.by_nodeid[cell.nodeid] for cell in self.group.cells)
 
-    def _judged_rows(self) -> list[Row]:
-        rows = (self.by_nodeid[cell.nodeid] for cell in self.group.cells)
+    def rows_in_part(self) -> list[Row]:
+        """The rows of the cells that have one, where the run ends in the middle: nothing more is measured."""
+        self.phases, self._interrupted = [], True
+        self._end()
+        rows = [self.by_nodeid[cell.nodeid] for cell in self.group.cells if cell.nodeid in self.by_nodeid]
+        measured = [row for row in rows if row.sample is None or row.sample.launches or row.error is not None]
+        return [
+            row if row.sample is None else msgspec.structs.replace(row, in_part=True)
+            for row in self._finished(measured)
+        ]
+
+    def _finished(self, rows: Iterable[Row]) -> list[Row]:
+        return [self._explained(row) for row in self._judged(rows)]
+
+    def _judged(self, rows: Iterable[Row]) -> list[Row]:
         judged = [row if row.sample is None else self._under_conditions(row) for row in rows]
         known = self.group.spec.expectations
         return [
@@ -214,8 +230,9 @@ class Measurement:
             self._ended_rounds += ended.run.budget.rounds
             self.conditions = self.monitor.observe()
             self._judge(ended)
-            for row in self._judged_rows() if self.resources.config.explain else ():
-                self.explainer.explain(row, ended, self._left_s(ended))
+            if self.resources.config.explain and not self._interrupted:
+                for row in self._judged(self.by_nodeid[cell.nodeid] for cell in self.group.cells):
+                    self.explainer.explain(row, ended, self._left_s(ended))
             self._ended_s += ended.run.budget.spent_s
 
     def _left_s(self, active: ActivePhase) -> float:
@@ -309,6 +326,8 @@ class Measurement:
         return list(phases.values())
 
     def _paired_phase(self, cell: Cell, compared_with: ComparedWith) -> Phase:
+        if self._interrupted:
+            raise git.AgainstError("the run was interrupted before the baseline's commit was measured")
         if not self.resources.config.escalate:
             raise git.AgainstError("--ftgate-escalate=no: the baseline's commit is not measured")
         pair = self.resources.references.recorded(compared_with, names.split_nodeid(cell.nodeid)[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -50,7 +51,8 @@ class Session:
         self._groups: dict[str, Group] = {}
         self._launcher = launcher
         self._resources: Resources | None = None
-        self._rows: dict[str, Row] = {}
+        self._messages: dict[str, RowMessage] = {}
+        self._in_part: dict[str, RowMessage] = {}
         self._announced = ""
 
     def start(self) -> None:
@@ -75,9 +77,9 @@ class Session:
         Raises FtgateError, and OSError if a file cannot be written.
         """
         group = self._groups[nodeid]
-        if nodeid not in self._rows:
-            self._rows.update({row.cell.nodeid: row for row in self._measured_once(group)})
-        return assembly.message_of(self.plan, group, self._rows[nodeid])
+        if nodeid not in self._messages:
+            self._messages |= self._measured_once(group)
+        return self._messages[nodeid]
 
     def measure(self, asked: Group) -> None:
         """The program of a run: prepare, measure round by round, judge; the rows of each test are kept as it ends.
@@ -86,16 +88,34 @@ class Session:
         order by what was measured would choose when tests are judged, which the error levels do not allow for.
         """
         groups = [asked] if self.config.budget_s is None else self.plan.groups
-        measurements = [self._begun(group) for group in groups if not self._kept(group).exists()]
-        while measurements := self._keep_ended(measurements):
-            left_s = self.time.left_s
-            if left_s is not None and left_s <= 0:
-                for measurement in measurements:
-                    measurement.close()
-                continue
-            measurement = min(measurements, key=lambda each: each.rounds)
-            self._announce(measurement.group)
-            measurement.step(None if left_s is None else left_s / len(measurements), left_s)
+        measurements: list[Measurement] = []
+        try:
+            measurements.extend(self._begun(group) for group in groups if not self._kept(group).exists())
+            while measurements := self._keep_ended(measurements):
+                self._step(measurements)
+        except BaseException:  # Ctrl-C, a full disk
+            self._keep_parts(measurements)
+            raise
+
+    def rows_kept(self) -> dict[str, RowMessage]:
+        """By node id: all rows that a process of this run has kept, whether they were asked for or not.
+
+        Of a measurement that was interrupted in this process, too: what was measured until then.
+        """
+        kept = (msgspec.json.decode(path.read_bytes(), type=list[RowMessage]) for path in self._all_kept())
+        return self._in_part | {message.row.cell.nodeid: message for messages in kept for message in messages}
+
+    def share_plan(self) -> None:
+        """Tell the controller of pytest-xdist, which collects nothing, which cells there are."""
+        nodeids = [cell.nodeid for group in self.plan.groups for cell in group.cells]
+        with self.folder.locked("cells"):
+            write_whole(self._cells, msgspec.json.encode(nodeids))
+
+    def planned(self) -> list[str]:
+        """The node ids of all cells of this run; empty if nothing was collected."""
+        if self.plan.groups or not self._cells.exists():
+            return [cell.nodeid for group in self.plan.groups for cell in group.cells]
+        return msgspec.json.decode(self._cells.read_bytes(), type=list[str])
 
     def report(self, messages: Iterable[RowMessage], version: str, collected: Iterable[str] | None) -> Report:
         """Everything measured and judged.
@@ -125,15 +145,43 @@ class Session:
 
     # -- steps of `measure` ------------------------------------------------------------------------------------
 
-    def _measured_once(self, group: Group) -> list[Row]:
+    def _step(self, measurements: Sequence[Measurement]) -> None:
+        """One round of the test that has had the fewest; of none if the time of the run is used up."""
+        left_s = self.time.left_s
+        if left_s is not None and left_s <= 0:
+            for measurement in measurements:
+                measurement.close()
+            return
+        measurement = min(measurements, key=lambda each: each.rounds)
+        self._announce(measurement.group)
+        measurement.step(None if left_s is None else left_s / len(measurements), left_s)
+
+    def _keep_parts(self, measurements: Iterable[Measurement]) -> None:
+        """Judge what was measured of tests that have not ended."""
+        for measurement in measurements:
+            with contextlib.suppress(Exception):  # of an interrupted round one side may be missing
+                self._in_part |= self._messages_of(measurement.group, measurement.rows_in_part())
+
+    def _messages_of(self, group: Group, rows: Iterable[Row]) -> dict[str, RowMessage]:
+        return {row.cell.nodeid: assembly.message_of(self.plan, group, row) for row in rows}
+
+    def _measured_once(self, group: Group) -> dict[str, RowMessage]:
         """Measured once in a run, by the process that asks first: the others read its rows."""
         with self.folder.locked("measuring"):
             if not self._kept(group).exists():
                 self.measure(group)
-            return msgspec.json.decode(self._kept(group).read_bytes(), type=list[Row])
+            kept = msgspec.json.decode(self._kept(group).read_bytes(), type=list[RowMessage])
+        return {message.row.cell.nodeid: message for message in kept}
 
     def _kept(self, group: Group) -> Path:
         return self.folder.shared("rows", group.key)
+
+    def _all_kept(self) -> list[Path]:
+        return sorted(self.folder.run.glob("rows-*.json"))
+
+    @property
+    def _cells(self) -> Path:
+        return self.folder.shared("cells", "")
 
     def _begun(self, group: Group) -> Measurement:
         self._announce(group)
@@ -165,7 +213,8 @@ class Session:
         """Keep the rows of those that have ended; returns those that are still open."""
         for measurement in measurements:
             if not measurement.open:
-                write_whole(self._kept(measurement.group), msgspec.json.encode(measurement.rows()))
+                messages = self._messages_of(measurement.group, measurement.rows())
+                write_whole(self._kept(measurement.group), msgspec.json.encode([*messages.values()]))
         return [measurement for measurement in measurements if measurement.open]
 
     def _announce(self, group: Group) -> None:

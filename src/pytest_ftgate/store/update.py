@@ -73,6 +73,8 @@ def _not_measured(row: Row) -> str:
     error = row.error or (row.sample.error if row.sample else None)
     if error:
         return f"not measured: {error.reason}"
+    if row.in_part:
+        return "measured in part: the run was interrupted"
     if row.sample and row.sample.unsupported:
         return f"unsupported: {row.sample.unsupported}"
     if row.verdict.decision in (Decision.ERROR, Decision.UNSUPPORTED):

@@ -1,0 +1,92 @@
+"""What runs leave in a project: the report of the last one, and the folder of baselines."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..declare.options import by_name, resolve
+from ..errors import FtgateError
+from ..model import Report
+from ..report import json
+from ..store.folder import Store, default_folder
+from ..text import plain
+from . import inifile
+
+FINE, REGRESSED, NOTHING_FOUND = 0, 1, 3
+BASELINES = "baselines"
+LAST_RUN = Path(".ftgate") / "last-run.json"
+LOCK = Path(".ftgate") / "baselines.lock"
+
+
+def add_rootdir(parser: argparse.ArgumentParser) -> None:
+    """Add the option that `rootdir` reads."""
+    parser.add_argument("--rootdir", type=Path, metavar="DIR", help="the project (default: found from here upwards)")
+
+
+def rootdir(args: argparse.Namespace) -> Path:
+    """The given folder, else the nearest parent that has baselines or a run, else the current folder."""
+    if args.rootdir is not None:
+        if not args.rootdir.is_dir():
+            raise FtgateError(f"--rootdir {args.rootdir}: no such folder")
+        return Path(args.rootdir).resolve()
+    here = Path.cwd()
+    upwards = (here, *here.parents)
+    marks = (BASELINES, LAST_RUN)
+    return next((folder for folder in upwards if any((folder / mark).exists() for mark in marks)), here)
+
+
+def ini_values(root: Path) -> dict[str, Any]:
+    """The ini keys of a project; none without a file. Raises FtgateError."""
+    ini = inifile.find(root, root)
+    return dict(ini.values) if ini else {}
+
+
+def store(args: argparse.Namespace) -> Store:
+    """The folder and the lock that a run here would use."""
+    root = rootdir(args)
+    option = by_name("baselines")
+    given = None if args.baselines is None else str(args.baselines.absolute())
+    value = ini_values(root).get(option.dest)
+    named = resolve(option, given, os.environ, None if value is None else str(value))
+    folder = root / (named or default_folder(root))
+    if given is not None and not folder.is_dir():
+        raise FtgateError(f"--baselines {args.baselines}: no such folder")
+    return Store(folder, lock_path=root / LOCK)
+
+
+def last_run(args: argparse.Namespace) -> Report | None:
+    """The report that the last run left; None without one. Warns of a partial one. Raises ReportError, FtgateError."""
+    path = rootdir(args) / LAST_RUN
+    try:
+        report = json.parse(path.read_bytes(), origin=str(path))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise FtgateError(f"{path}: cannot be read: {error.strerror}; run pytest --ftgate again") from error
+    if report.partial:
+        print(f"the last run is partial: {plain(report.partial)}", file=sys.stderr)
+    return report
+
+
+def read(path: Path) -> Report:
+    """The report in a file. Raises ReportError, FtgateError."""
+    try:
+        return json.parse(path.read_bytes(), origin=str(path))
+    except OSError as error:
+        fix = "name a file that --ftgate-report json:PATH wrote"
+        raise FtgateError(f"{path}: cannot be read: {error.strerror}; {fix}") from error
+
+
+def no_run(args: argparse.Namespace) -> int:
+    """Say that there is no run; the exit code."""
+    return nothing(f"no run was recorded in {rootdir(args) / LAST_RUN}: run pytest --ftgate first")
+
+
+def nothing(text: str) -> int:
+    """Say why there is nothing; the exit code."""
+    print(text, file=sys.stderr)
+    return NOTHING_FOUND

@@ -1,0 +1,220 @@
+"""Two recorded runs, judged by the rules of stored launches: the first is what a baseline would hold. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from ..model import (
+    Cell,
+    Decision,
+    Expectation,
+    Metric,
+    Report,
+    Row,
+    Sample,
+    Source,
+    Spec,
+    Struct,
+    Table,
+    TestSamples,
+    Verdict,
+    executor_cell,
+)
+from ..pythons import build_key
+from ..store import recording, schema
+from . import decide, disturbance, expectations, recorded
+from .judge import SCREEN_LAUNCHES, ComparedWith, Judge, Policy, doubted, hypotheses, missed
+
+_FAILURES = (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN, Decision.ERROR)
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """A recorded run, and the name of its file."""
+
+    name: str
+    report: Report
+
+    @property
+    def samples(self) -> dict[str, Sample]:
+        """Node id -> what can be compared of each cell: its own launches, without those of a reference."""
+        rows = (row for table in self.report.tables for row in table.rows)
+        samples = (row.sample for row in rows if row.sample is not None and row.sample.launches)
+        return {
+            sample.cell.nodeid: msgspec.structs.replace(sample, reference=None)
+            for sample in samples
+            if not sample.failed
+        }
+
+
+def judged(before: Run, after: Run, policy: Policy) -> Report:
+    """The report of `after`, whose verdicts are those against `before`; cells that only one of them has are named.
+
+    `policy.alpha` is split over all that gates. A cell is compared as with a baseline of one recording: by prediction
+    limits on the same machine and build, else by machine-independent metrics. Contracts, which need no reference, and
+    what is wrong with a cell of `after` keep their verdict; a known failure is one if `after` says so.
+    """
+    policy = msgspec.structs.replace(policy, alpha=_level(before, after, policy))
+    known = {row.cell.nodeid for table in after.report.tables for row in table.rows}
+    tables = [_Test(before, after, policy, table).judged() for table in after.report.tables]
+    for table in before.report.tables:
+        gone = tuple(_left(row, after) for row in table.rows if row.cell.nodeid not in known)
+        if gone:
+            tables.append(msgspec.structs.replace(table, rows=gone, note=""))
+    return msgspec.structs.replace(after.report, tables=tuple(_merged(tables)), updates=(), unused_baselines=())
+
+
+def failed(report: Report) -> bool:
+    """Whether anything regressed, is broken, or could not be run."""
+    return any(row.verdict.decision in _FAILURES for table in report.tables for row in table.rows)
+
+
+def compared(report: Report) -> bool:
+    """Whether any cell of a report was compared."""
+    return any(row.verdict.basis for table in report.tables for row in table.rows)
+
+
+def _merged(tables: list[Table]) -> Iterator[Table]:
+    """Each test once: the cells that only the first run has are put with the others."""
+    for title in dict.fromkeys(table.title for table in tables):
+        first, *rest = (table for table in tables if table.title == title)
+        yield msgspec.structs.replace(first, rows=tuple(row for table in (first, *rest) for row in table.rows))
+
+
+def _left(row: Row, other: Run) -> Row:
+    """The row of a cell that another run does not have."""
+    verdict = Verdict(decision=Decision.INCONCLUSIVE, reason=f"not compared: {other.name} has no such cell")
+    return Row(cell=row.cell, verdict=verdict, line=row.line)
+
+
+def _level(before: Run, after: Run, policy: Policy) -> float:
+    """The error level of each hypothesis."""
+    common = before.samples.keys() & after.samples.keys()
+    count = 0
+    for table in after.report.tables:
+        cells = [row.cell for row in table.rows]
+        spec = _spec(table)
+        count += sum(hypotheses(spec, _gating(policy, table), cell, cells, cell.nodeid in common) for cell in cells)
+    return decide.split_alpha(policy.alpha, policy.beta, max(1, count))[0]
+
+
+def _gating(policy: Policy, table: Table) -> tuple[str, ...]:
+    return (*policy.metrics, *table.gated)
+
+
+def _spec(table: Table) -> Spec:
+    """The declaration of a test as far as its verdicts need it: its contracts are judged already."""
+    cells = [row.cell for row in table.rows]
+    durations = (row.sample.duration_s for row in table.rows if row.sample is not None)
+    return Spec(
+        nodeid=table.title,
+        source=Source(path=table.title.partition("::")[0], line=0, module="", qualname=""),
+        body=cells[0].body if cells else "worker",
+        executors=tuple(dict.fromkeys(cell.executor for cell in cells)),
+        workers=tuple(dict.fromkeys(cell.workers for cell in cells)),
+        reuse="fresh",
+        duration_s=next((each for each in durations if each is not None), None),
+        thresholds=table.thresholds,
+        gated=table.gated,
+    )
+
+
+class _Test:
+    """The cells of one test in both runs."""
+
+    def __init__(self, before: Run, after: Run, policy: Policy, table: Table) -> None:
+        self.before = before
+        self.after = after
+        self.table = table
+        self.old = before.samples
+        new = after.samples
+        self.samples = TestSamples(new[row.cell.nodeid] for row in table.rows if row.cell.nodeid in new)
+        self.conditions = {row.cell.nodeid: row.conditions for of in before.report.tables for row in of.rows}
+        all_compared = {sample.cell.nodeid: self._compared_with(sample) for sample in self.samples}
+        policy = msgspec.structs.replace(policy, metrics=_gating(policy, table))
+        self.judge = Judge(_spec(table), policy, all_compared, SCREEN_LAUNCHES)
+
+    def judged(self) -> Table:
+        """The test with the verdicts on its cells."""
+        rows = tuple(msgspec.structs.replace(row, verdict=self._verdict(row)) for row in self.table.rows)
+        return msgspec.structs.replace(self.table, rows=rows)
+
+    def _verdict(self, row: Row) -> Verdict:
+        sample = self.samples.cell(row.cell)
+        if sample is None:
+            if row.verdict.decision in (Decision.ERROR, Decision.UNSUPPORTED):
+                return row.verdict
+            return _not_compared(f"{self.after.name} has no launches of it")
+        compared_with = self.judge.compared_with(sample)
+        if compared_with.entry is None:
+            found = _not_compared(compared_with.why)
+        else:
+            found = self._against(sample, row, compared_with)
+        contracts = [each for each in row.verdict.metrics if each.contract]
+        if contracts:
+            judged = [each for each in found.metrics if each.metric != Metric.CONTRACT]
+            found = decide.judge([*judged, *contracts], commit=found.commit, basis=found.basis, why=found.why)
+        expected = row.verdict.expected
+        if expected is None:
+            return found
+        known = Expectation(
+            decision=expected.decision, reason=expected.reason, strict=expected.strict, line=expected.line
+        )
+        return expectations.applied(found, row.cell, [known])
+
+    def _against(self, sample: Sample, row: Row, compared_with: ComparedWith) -> Verdict:
+        screened = self.judge.verdict(sample, self.samples, row.figures)
+        if screened.decision is Decision.NO_BASELINE:
+            return _not_compared(compared_with.why)
+        if any(missed(each) for each in screened.metrics):
+            screened = self.judge.predicted(sample, self.samples, screened, compared_with.why)
+        sides = ((self.before.name, self.conditions.get(row.cell.nodeid)), (self.after.name, row.conditions))
+        doubts = ((name, disturbance.unfit(conditions, "stored")) for name, conditions in sides)
+        return doubted(screened, "; ".join(f"{doubt} ({name})" for name, doubt in doubts if doubt), "")
+
+    def _compared_with(self, sample: Sample) -> ComparedWith:
+        """What a cell of the second run is compared with: a stored cell that its launches in the first one make."""
+        old = self.old.get(sample.cell.nodeid)
+        if old is None:
+            return ComparedWith(why=f"{self.before.name} has no launches of it")
+        machines = [run.report.machine.fingerprint for run in (self.before, self.after)]
+        alike = machines[0] == machines[1] and build_key(old.interpreter) == build_key(sample.interpreter)
+        here = alike and bool(old.control and sample.control)
+        why = f"{self.before.name} is of another machine or build"
+        if alike:
+            no_control = f"{self.before.name}; paired launches have no control workload to compare times by"
+            why = self.before.name if here else no_control
+        executor = self._executor(sample.cell)
+        stored_executor = None if executor is None else self.old.get(executor.nodeid)
+        return ComparedWith(
+            basis="stored" if here else "portable",
+            why=why,
+            entry=self._stored(old),
+            executor=None if stored_executor is None else self._stored(stored_executor),
+            executor_nodeid=executor.nodeid if executor else "",
+            commit=self.before.report.commit,
+        )
+
+    def _executor(self, cell: Cell) -> Cell | None:
+        """The cell that its ratio refers to."""
+        found = executor_cell(cell, self.samples.cells, self.table.rows[0].cell.executor)
+        return None if found is None or found == cell else found
+
+    def _stored(self, sample: Sample) -> schema.StoredCell:
+        """The baseline of one recording that a run's launches of a cell make."""
+        report = self.before.report
+        change = recording.change_of(
+            sample,
+            recorded.stored_values(sample),
+            recorded_at=report.started_at,
+            commit=report.commit,
+            seed=report.seed,
+            machine=report.machine,
+        )
+        assert change.entry is not None  # nothing is removed
+        return change.entry
+
+
+def _not_compared(why: str) -> Verdict:
+    return Verdict(decision=Decision.INCONCLUSIVE, reason=f"not compared: {why}")

@@ -1,0 +1,349 @@
+// Sorts the tables, and draws the plots from the page's block of data. Colours and shapes are page.css's.
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const UNITS = {
+    time: [["ns", 1], ["µs", 1e3], ["ms", 1e6], ["s", 1e9]],
+    size: [["B", 1], ["KiB", 2 ** 10], ["MiB", 2 ** 20], ["GiB", 2 ** 30]],
+    share: [["%", 0.01]],
+    ratio: [["x", 1]],
+    number: [["", 1]],
+  };
+  const STATES = [
+    ["running", "running"], ["runnable", "runnable"], ["gil", "GIL"], ["lock", "lock"], ["queue", "queue"],
+    ["process", "another process"], ["unattributed", "unattributed"], ["asleep", "asleep"],
+  ];
+  const ROLES = [
+    ["main", "main", "var(--now)", "circle"], ["workers", "workers", "var(--c-gil)", "square"],
+    ["servers", "servers", "var(--good)", "triangle"], ["others", "others", "var(--c-unattributed)", "diamond"],
+    ["tree", "all processes", "var(--now)", "circle"],
+  ];
+  const MANY = 24;
+  const FAILING = ["regressed", "broken", "suspect", "error"];
+  const BAD_FIRST = cells => [...cells].sort((a, b) => FAILING.includes(b.decision) - FAILING.includes(a.decision));
+
+  // ---- tables
+
+  const keyOf = cell => cell.dataset.value === undefined ? cell.textContent.trim() : Number(cell.dataset.value);
+
+  function compare(a, b) {
+    if (a === "" || b === "") return (a === "") - (b === "");
+    return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
+  }
+
+  function sort(header) {
+    const table = header.closest("table");
+    const body = table.tBodies[0];
+    const column = header.cellIndex;
+    const down = header.getAttribute("aria-sort") === "ascending";
+    for (const each of table.tHead.rows[0].cells) each.setAttribute("aria-sort", "none");
+    header.setAttribute("aria-sort", down ? "descending" : "ascending");
+    const rows = [...body.rows].map(row => [keyOf(row.cells[column]), row]);
+    // What has no value stays last in both directions.
+    rows.sort(([a], [b]) => (down && a !== "" && b !== "" ? -compare(a, b) : compare(a, b)));
+    body.append(...rows.map(([, row]) => row));
+  }
+
+  for (const header of document.querySelectorAll(".sortable thead th")) {
+    header.setAttribute("aria-sort", "none");
+    header.firstElementChild.addEventListener("click", () => sort(header));
+  }
+
+  // ---- pieces of plots
+
+  function scaled(unit, values) {
+    const largest = Math.max(...values.map(Math.abs));
+    const fitting = UNITS[unit].filter(([, size]) => largest >= size);
+    const [name, size] = fitting.length ? fitting[fitting.length - 1] : UNITS[unit][0];
+    return { name, of: value => value / size };
+  }
+
+  function element(name, text, properties) {
+    const made = Object.assign(document.createElement(name), properties);
+    if (text !== undefined) made.textContent = text;
+    return made;
+  }
+
+  function drawn(options, label) {
+    const svg = Plot.plot({ className: "plot", ariaLabel: label, ...options });
+    svg.querySelector("style")?.remove(); // page.css has these rules: the policy lets in no other style
+    svg.setAttribute("role", "img");
+    return svg;
+  }
+
+  const swatch = (shape, attributes) => {
+    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+    path.setAttribute("d", shape);
+    for (const [name, value] of Object.entries(attributes)) path.setAttribute(name, value);
+    for (const [name, value] of [["width", 14], ["height", 12], ["viewBox", "-7 -6 14 12"], ["aria-hidden", true]]) svg.setAttribute(name, value);
+    svg.append(path);
+    return svg;
+  };
+  const BOX = "M-5,-5h10v10h-10z";
+  const LINE = "M-7,0h14";
+  const mark = (name, size = 60) => d3.symbol(d3[`symbol${name[0].toUpperCase()}${name.slice(1)}`], size)();
+
+  function legend(items) {
+    const list = element("ul", undefined, { className: "legend" });
+    for (const [sign, text] of items) {
+      const item = element("li");
+      item.append(sign, text);
+      list.append(item);
+    }
+    return list;
+  }
+
+  function figure(title, text, ...parts) {
+    const made = element("figure");
+    const caption = element("figcaption", title);
+    if (text) caption.append(element("small", text));
+    made.append(caption, ...parts);
+    return made;
+  }
+
+  const width = () => Math.max(280, Math.min(1080, document.querySelector("main").clientWidth - 36));
+  const left = (shown, all) => (shown < all ? ` ${all - shown} more cells have their figures in the table alone.` : "");
+  const heads = labels => Plot.text(labels, { fy: d => d.label, text: d => d.head ?? d.label, frameAnchor: "top-left", fontWeight: d => 600, dy: 1 });
+  const head = cell => ({ label: cell.label, head: FAILING.includes(cell.decision) ? `${cell.label}  ✕ ${cell.decision}` : cell.label });
+  const facets = (cells, height) => ({
+    width: width(), height: cells.length * height + 40, marginLeft: 8, marginRight: 16, marginTop: 0, marginBottom: 36,
+    fy: { domain: cells.map(cell => cell.label), axis: null, padding: 0.1 },
+  });
+  const grid = { stroke: "var(--line)", strokeOpacity: 1 };
+
+  // ---- launches: points with their interval, the reference's beside them
+
+  function launches(test, metric) {
+    const having = test.cells.filter(cell => cell.launches[metric]);
+    const cells = BAD_FIRST(having).slice(0, MANY);
+    const sides = cells.flatMap(cell => [["change", cell.launches[metric].now], ["reference", cell.launches[metric].was]]
+      .filter(([, side]) => side.values.length)
+      .map(([name, side]) => ({ cell: cell.label, name, ...side })));
+    const { label, unit } = cells[0].launches[metric];
+    const values = sides.flatMap(side => side.values);
+    const scale = scaled(unit, values);
+    const both = sides.some(side => side.name === "reference");
+    const logarithmic = Math.min(...values) > 0 && Math.max(...values) > 8 * Math.min(...values);
+    const points = sides.flatMap(side => side.values.map(value => ({ cell: side.cell, name: side.name, value: scale.of(value) })));
+    const known = sides.filter(side => side.interval && side.interval.level > 0)
+      .map(side => ({ ...side, low: scale.of(side.interval.low), high: scale.of(side.interval.high), value: scale.of(side.interval.value) }));
+    // An interval of few launches may be far wider than they are: it is cut at the edge, so that the points stay apart.
+    const [least, most] = d3.extent(points, d => d.value);
+    const room = logarithmic ? [least / 1.5, most * 1.5] : [Math.max(0, least - 0.6 * (most - least || least)), most + 0.6 * (most - least || most)];
+    const used = d3.extent([...points.map(d => d.value), ...known.flatMap(d => [d.low, d.high])].map(v => Math.min(room[1], Math.max(room[0], v))));
+    const at = { fy: "cell", y: "name" };
+    const color = d => (d.name === "change" ? "var(--now)" : "var(--was)");
+    const plot = drawn({
+      ...facets(cells, both ? 62 : 46),
+      x: { type: logarithmic ? "log" : "linear", domain: used, nice: !logarithmic, label: `${label}${scale.name ? ` (${scale.name})` : ""}`, ticks: Math.max(3, Math.round(width() / 110)), tickFormat: logarithmic ? "~g" : undefined },
+      y: { domain: both ? ["reference", "change"] : ["change"], axis: null, insetTop: 16, padding: 0.3 },
+      marks: [
+        Plot.gridX(grid),
+        heads(cells.map(head)),
+        Plot.ruleY(known, { ...at, x1: d => Math.max(used[0], d.low), x2: d => Math.min(used[1], d.high), stroke: color, strokeWidth: 7, strokeOpacity: 0.28 }),
+        Plot.dot(points, { ...at, x: "value", stroke: color, fill: d => (d.name === "change" ? "var(--now)" : "none"), symbol: d => (d.name === "change" ? "circle" : "diamond"), r: 3.2, strokeWidth: 1.2, fillOpacity: 0.6, title: d => `${d.cell}, ${d.name}: ${d.value.toPrecision(4)} ${scale.name}` }),
+        Plot.tickX(known, { ...at, x: "value", stroke: color, strokeWidth: 2.5 }),
+      ],
+    }, `${label} of each launch`);
+    const signs = [[swatch(mark("circle"), { fill: "var(--now)" }), "change, a launch each"]];
+    if (both) signs.push([swatch(mark("diamond"), { fill: "none", stroke: "var(--was)", "stroke-width": 1.4 }), "reference"]);
+    signs.push([swatch(LINE, { stroke: "var(--now)", "stroke-width": 7, "stroke-opacity": 0.3 }), "95 % interval, with its middle"]);
+    const cut = known.some(d => d.low < used[0] || d.high > used[1]);
+    const aside = `${logarithmic ? "Logarithmic scale." : both ? "" : "No launch of a reference stands beside them in this run."}${cut ? " An interval that is wider than the plot ends at its edge." : ""}${left(cells.length, having.length)}`;
+    return figure(`Launches: ${label}`, aside, legend(signs), plot);
+  }
+
+  // ---- where threads wait
+
+  function waits(test) {
+    const having = test.cells.filter(cell => cell.waits);
+    const cells = BAD_FIRST(having).slice(0, MANY);
+    const parts = cells.flatMap(cell => STATES.filter(([key]) => cell.waits[key] > 0)
+      .map(([key, name]) => ({ cell: cell.label, key, name, share: cell.waits[key] })));
+    const used = STATES.filter(([key]) => parts.some(part => part.key === key));
+    const stack = { fy: "cell", y: () => "", x: "share", order: used.map(([key]) => key), z: "key" };
+    const long = d => d.share > 0.9 * (d.name.length * 8 + 34) / width();
+    const plot = drawn({
+      ...facets(cells, 46),
+      x: { label: "share of the workers' time (%)", percent: true, domain: [0, Math.max(100, ...cells.map(cell => 100 * d3.sum(Object.values(cell.waits))))] },
+      y: { axis: null, insetTop: 18, padding: 0 },
+      marks: [
+        heads(cells.map(head)),
+        Plot.barX(parts, Plot.stackX({ ...stack, fill: d => `var(--c-${d.key})`, insetLeft: 0.5, insetRight: 0.5, title: d => `${d.cell}, ${d.name}: ${(100 * d.share).toFixed(1)} %` })),
+        Plot.text(parts, Plot.stackX({ ...stack, text: d => (long(d) ? `${d.name} ${(100 * d.share).toFixed(0)} %` : ""), fill: d => (d.key === "process" ? "var(--on-process)" : "#000") })),
+      ],
+    }, "Where threads wait");
+    return figure("Where threads wait", `From samples of the workers' threads.${left(cells.length, having.length)}`,
+      legend(used.map(([key, name]) => [swatch(BOX, { fill: `var(--c-${key})` }), name])), plot);
+  }
+
+  // ---- memory by role over the run
+
+  function memory(test) {
+    const having = test.cells.filter(cell => cell.memory.length);
+    const cells = BAD_FIRST(having).slice(0, MANY);
+    const points = cells.flatMap(cell => cell.memory.flatMap(point => Object.entries(point.roles)
+      .filter(([, bytes]) => bytes !== null)
+      .map(([role, bytes]) => ({ cell: cell.label, role, at: point.at_s, bytes }))));
+    if (!points.length) return null;
+    const scale = scaled("size", points.map(point => point.bytes));
+    const roles = ROLES.filter(([role]) => points.some(point => point.role === role));
+    const look = new Map(roles.map(([role, , color, symbol]) => [role, { color, symbol }]));
+    const multiples = element("div", undefined, { className: "multiples" });
+    const most = Math.max(...points.map(point => scale.of(point.bytes)));
+    const end = Math.max(1, ...points.map(point => point.at));
+    for (const cell of cells) {
+      const own = points.filter(point => point.cell === cell.label);
+      const each = { x: "at", y: d => scale.of(d.bytes), stroke: d => look.get(d.role).color };
+      const part = element("div");
+      part.append(element("small", head(cell).head), drawn({
+        width: 320, height: 150, marginLeft: 40, marginTop: 10, marginBottom: 34,
+        x: { label: "seconds", domain: [0, end], ticks: 4 }, y: { domain: [0, most], nice: true, label: null, ticks: 4 },
+        marks: [
+          Plot.gridY(grid),
+          Plot.lineY(own, { ...each, z: "role", strokeWidth: 1.2 }),
+          Plot.dot(own, { ...each, fill: d => look.get(d.role).color, symbol: d => look.get(d.role).symbol, r: 2.6, title: d => `${d.role}: ${scale.of(d.bytes).toPrecision(4)} ${scale.name}` }),
+        ],
+      }, `Memory of ${cell.label} by role`));
+      multiples.append(part);
+    }
+    return figure(`Memory by role over the run (${scale.name})`,
+      `USS, the part that was written to, in each sample while all workers are held at work.${left(cells.length, having.length)}`,
+      legend(roles.map(([, name, color, symbol]) => [swatch(mark(symbol), { fill: color }), name])), multiples);
+  }
+
+  // ---- the scaling curve with Amdahl's
+
+  function scaling(test) {
+    const families = d3.groups(test.cells.filter(cell => cell.figures.scaling),
+      cell => [cell.family, ...Object.entries(cell.params).map(([name, literal]) => `${name}=${literal}`)].join(" "));
+    if (!families.length) return null;
+    const workers = Math.max(...families.flatMap(([, cells]) => cells.map(cell => cell.workers)));
+    const top = Math.max(1.5, ...families.flatMap(([, cells]) => cells.map(cell => cell.figures.scaling.value)));
+    const multiples = element("div", undefined, { className: "multiples" });
+    for (const [name, cells] of families.slice(0, MANY)) {
+      const points = [{ workers: 1, value: 1 }, ...cells.map(cell => ({ workers: cell.workers, ...cell.figures.scaling }))]
+        .sort((a, b) => a.workers - b.workers);
+      const last = d3.greatest(cells, cell => cell.workers);
+      const serial = last.figures.serial_fraction;
+      const amdahl = serial !== null && serial >= 0 && last.figures.scaling.value >= 1
+        ? d3.range(1, workers + 0.01, (workers - 1) / 40 || 1).map(n => ({ n, s: 1 / (serial + (1 - serial) / n) })) : [];
+      const part = element("div");
+      part.append(element("small", amdahl.length ? `${name}, serial fraction ${(100 * serial).toFixed(0)} %` : name), drawn({
+        width: 320, height: 190, marginLeft: 34, marginBottom: 34,
+        x: { label: "workers", domain: [1, workers], ticks: [...new Set(points.map(point => point.workers))], tickFormat: "d", inset: 8 },
+        y: { domain: [0, 1.15 * top], label: "times one worker", ticks: 4 },
+        marks: [
+          Plot.gridY(grid),
+          Plot.line([[1, 1], [Math.min(workers, 1.15 * top), Math.min(workers, 1.15 * top)]], { stroke: "var(--was)", strokeDasharray: "1,4" }),
+          Plot.line(amdahl, { x: "n", y: "s", stroke: "var(--c-gil)", strokeDasharray: "6,3" }),
+          Plot.ruleX(points.filter(point => point.level > 0), { x: "workers", y1: d => Math.max(0, d.low), y2: d => Math.min(1.15 * top, d.high), stroke: "var(--now)", strokeWidth: 6, strokeOpacity: 0.28 }),
+          Plot.line(points, { x: "workers", y: "value", stroke: "var(--now)", strokeWidth: 1.6 }),
+          Plot.dot(points, { x: "workers", y: "value", fill: "var(--now)", r: 3.5, title: d => `${d.workers} workers: ${d.value.toPrecision(3)}x` }),
+        ],
+      }, `Scaling of ${name}`));
+      multiples.append(part);
+    }
+    return figure("Scaling", "Work done in the same time, against one worker.", legend([
+      [swatch(mark("circle"), { fill: "var(--now)" }), "measured, with its interval"],
+      [swatch(LINE, { stroke: "var(--c-gil)", "stroke-dasharray": "5,3", "stroke-width": 2 }), "Amdahl's law at the serial fraction of the most workers"],
+      [swatch(LINE, { stroke: "var(--was)", "stroke-dasharray": "1,3", "stroke-width": 2 }), "linear"],
+    ]), multiples);
+  }
+
+  // ---- a heat map where two things vary
+
+  function heat(test) {
+    if (test.varied.length < 2) return null;
+    const [y, x] = test.varied.length > 2 && test.varied[0] === "workers" ? test.varied.slice(1, 3) : test.varied;
+    const of = (cell, name) => (name === "workers" ? String(cell.workers) : cell.params[name] ?? "");
+    const timed = test.cells.filter(cell => cell.figures.wall_ns);
+    const rest = test.varied.filter(name => name !== x && name !== y);
+    const families = d3.groups(timed, cell => [cell.family, ...rest.map(name => `${name} ${of(cell, name)}`)].join(", ")).filter(([, cells]) => cells.length > 1);
+    if (!families.length) return null;
+    const walls = timed.map(cell => cell.figures.wall_ns.value);
+    const [least, most] = d3.extent(walls.map(Math.log));
+    const place = ns => (most > least ? (Math.log(ns) - least) / (most - least) : 0.5);
+    const order = name => [...new Set(timed.map(cell => of(cell, name)))].sort((a, b) => compare(a, b));
+    const text = ns => { const { name, of: to } = scaled("time", [ns]); return `${to(ns).toPrecision(3)} ${name}`; };
+    const color = ns => d3.interpolateCividis(1 - place(ns));
+    const multiples = element("div", undefined, { className: "multiples" });
+    for (const [name, cells] of families.slice(0, MANY)) {
+      const at = { x: cell => of(cell, x), y: cell => of(cell, y) };
+      const part = element("div");
+      part.append(element("small", name), drawn({
+        width: 320, height: 40 + 34 * order(y).length, marginLeft: 60, marginTop: 4, marginBottom: 36,
+        x: { label: x, domain: order(x), padding: 0.04 }, y: { label: y, domain: order(y), padding: 0.06 },
+        marks: [
+          Plot.cell(cells, { ...at, fill: cell => color(cell.figures.wall_ns.value), title: cell => cell.label }),
+          Plot.text(cells, { ...at, text: cell => text(cell.figures.wall_ns.value), fill: cell => (d3.lab(color(cell.figures.wall_ns.value)).l > 55 ? "#000" : "#fff") }),
+        ],
+      }, `Time of ${name} by ${x} and ${y}`));
+      multiples.append(part);
+    }
+    return figure(`Time by ${x} and ${y}`, "The darker, the longer (logarithmic).", multiples);
+  }
+
+  // ---- history
+
+  function history(test) {
+    const series = BAD_FIRST(test.cells).flatMap(cell => cell.history.map(each => ({ cell: cell.label, ...each }))).filter(each => each.points.length > 1);
+    if (!series.length) return null;
+    const multiples = element("div", undefined, { className: "multiples" });
+    for (const each of series.slice(0, MANY)) {
+      const scale = scaled(each.unit, each.points.map(point => point.value.value));
+      const points = each.points.map((point, at) => ({ ...point, at, mid: scale.of(point.value.value), low: scale.of(point.value.low), high: scale.of(point.value.high) }));
+      const part = element("div");
+      part.append(element("small", `${each.cell}, ${each.label}${scale.name ? ` (${scale.name})` : ""}`), drawn({
+        width: 320, height: 170, marginLeft: 44, marginBottom: 40,
+        x: { label: "recording, oldest first", ticks: points.map(point => point.at).filter(at => at === 0 || at === points.length - 1 || each.changes.includes(at)), tickFormat: at => points[at].commit.slice(0, 7) },
+        y: { label: null, nice: true, ticks: 4 },
+        marks: [
+          Plot.gridY(grid),
+          Plot.ruleX(each.changes, { stroke: "var(--fails)", strokeDasharray: "4,3" }),
+          Plot.text(each.changes, { x: d => d, text: () => "changed", frameAnchor: "top", dx: 4, textAnchor: "start", fill: "var(--fails)" }),
+          Plot.ruleX(points, { x: "at", y1: "low", y2: "high", stroke: "var(--now)", strokeWidth: 5, strokeOpacity: 0.28 }),
+          Plot.line(points, { x: "at", y: "mid", stroke: "var(--now)" }),
+          Plot.dot(points, { x: "at", y: "mid", fill: "var(--now)", r: 3, title: d => `${d.commit}: ${d.mid.toPrecision(4)} ${scale.name}` }),
+        ],
+      }, `History of ${each.cell}`));
+      multiples.append(part);
+    }
+    return figure("History", "The recordings in the baselines, with their intervals.", multiples);
+  }
+
+  // ---- the page
+
+  function plotsOf(test) {
+    const metrics = [...new Set(test.cells.flatMap(cell => Object.keys(cell.launches)))].sort((a, b) => (b === "wall") - (a === "wall"));
+    return [
+      ...metrics.map(metric => launches(test, metric)),
+      test.cells.some(cell => cell.waits) ? waits(test) : null,
+      memory(test), scaling(test), heat(test), history(test),
+    ].filter(Boolean);
+  }
+
+  function draw() {
+    for (const test of data.tests) {
+      document.querySelector(`.plots[data-test="${test.anchor}"]`).replaceChildren(...plotsOf(test));
+    }
+    document.documentElement.dataset.drawn = "yes";
+  }
+
+  draw();
+  const opened = [];
+  const unfold = () => {
+    for (const each of document.querySelectorAll("details:not([open])")) { each.open = true; opened.push(each); }
+  };
+  const fold = () => { for (const each of opened.splice(0)) each.open = false; };
+  matchMedia("print").addEventListener("change", event => (event.matches ? unfold() : fold()));
+  addEventListener("beforeprint", unfold);
+  addEventListener("afterprint", fold);
+  let drawnAt = width();
+  addEventListener("resize", () => {
+    if (Math.abs(width() - drawnAt) < 40 || matchMedia("print").matches) return;
+    drawnAt = width();
+    draw();
+  });
+})();

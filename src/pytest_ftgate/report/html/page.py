@@ -1,0 +1,303 @@
+"""What the page says, in its order: what fails, what else to know, each test, the environment. Pure."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from ...judge import disturbance
+from ...model import Decision, Figures, Metric, MetricVerdict, Report, Row, SiteFigures
+from ...text import plain
+from .. import advice, findings, headlines, units
+from ..details import detail_lines
+from ..lines import Style
+from . import plots
+
+PLOTS_BYTES = 1_000_000
+"""What the data of the plots takes at most: tests beyond it, those without a failure first, have figures alone."""
+SCRIPTS = ("d3.min.js", "plot.umd.min.js", "page.js")
+PLAIN = Style(width=110, color=False, unicode=True, verbosity=1)
+GROUPS = {"red": "fails", "yellow": "open", "green": "good"}
+"""The colour of a decision in a terminal -> its class in the page."""
+SITES = 12
+"""Lock sites of a test that are listed."""
+
+
+Text = tuple[str, float | None]
+"""A text of a table, and what it is sorted by; None: it is empty."""
+
+
+class Cell(NamedTuple):
+    """One cell in a table: the texts of its columns with what they are sorted by, and all other figures as lines."""
+
+    row: Row
+    anchor: str
+    texts: tuple[Text, ...]
+    details: str
+
+
+class Site(NamedTuple):
+    """One lock site of one cell."""
+
+    cell: str
+    site: SiteFigures
+
+
+class Test(NamedTuple):
+    """One test: its cells in a table, remarks, lock sites, and the data of its plots (None: it has none)."""
+
+    title: str
+    anchor: str
+    reference: str
+    notes: tuple[str, ...]
+    heads: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    sites: tuple[Site, ...]
+    data: dict[str, Any] | None
+    advice: tuple[advice.Sentence, ...]
+
+
+def render(report: Report) -> str:
+    """The page as HTML text: one file without any reference to another."""
+    environment = _environment()
+    tests = _with_plots(_tests(report))
+    data = {"started_at": report.started_at, "commit": report.commit, "seed": report.seed}
+    block = plots.encoded({**data, "tests": [{"anchor": t.anchor, **t.data} for t in tests if t.data]}, _clean)
+    sources = {name: _source(name) for name in (*SCRIPTS, "page.css", "LICENSES.txt")}
+    page = environment.get_template("page.html").render(
+        report=report,
+        tests=tests,
+        groups=_groups(report, {id(cell.row): cell.anchor for test in tests for cell in test.cells}),
+        data=block,
+        scripts=[sources[name] for name in SCRIPTS],
+        style=sources["page.css"],
+        licences=sources["LICENSES.txt"],
+        policy=_policy([sources[name] for name in SCRIPTS], sources["page.css"]),
+        headline=headline(report),
+        counted=_counted(report),
+    )
+    return page.rstrip("\n") + "\n"
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader(__package__, "assets"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: _clean(value) if type(value) is str else value,
+    )
+    environment.globals = {"units": units, "headlines": headlines, "css": css, "word": _word, "site_place": _place}
+    return environment
+
+
+def _source(name: str) -> str:
+    """The text of an asset, as it is."""
+    environment = _environment()
+    assert environment.loader is not None
+    return environment.loader.get_source(environment, name)[0]
+
+
+def _policy(scripts: Iterable[str], style: str) -> str:
+    """A content security policy that lets in these scripts and this style alone, and no request."""
+
+    def hashed(text: str) -> str:
+        return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+    allowed = " ".join(map(hashed, scripts))
+    return f"default-src 'none'; script-src {allowed}; style-src {hashed(style)}; base-uri 'none'; form-action 'none'"
+
+
+def _clean(text: str) -> str:
+    """A text of the workload's without control characters, and with stray bytes spelled out."""
+    return plain(text)
+
+
+# ---- the verdict, and what needs attention
+
+
+def fails(decision: Decision) -> bool:
+    """Whether it is a failure by default."""
+    return css(decision) == "fails"
+
+
+def css(decision: Decision) -> str:
+    """The class that gives a decision its colour and shape."""
+    if decision is Decision.IMPROVED:
+        return "better"
+    return next(name for color, name in GROUPS.items() if color in findings.STATUS[decision].markup)
+
+
+def _word(decision: Decision) -> str:
+    return findings.STATUS[decision].category
+
+
+def headline(report: Report) -> str:
+    """The verdict in one line: `3 of 17 cells fail`, or `Nothing regressed in 17 cells`."""
+    counts = findings.counts(report)
+    every, failing = counts.total(), sum(n for decision, n in counts.items() if fails(decision))
+    cells = f"{every} cell{'' if every == 1 else 's'}"
+    if not every:
+        return "No cell was measured"
+    if failing:
+        return f"{failing} of {cells} {'fails' if failing == 1 else 'fail'}"
+    return f"Nothing regressed in {f'the {cells} that were measured' if report.partial else cells}"
+
+
+def _counted(report: Report) -> list[tuple[Decision, int]]:
+    """How many cells there are of each decision, worst first."""
+    counts = findings.counts(report)
+    return [(decision, counts[decision]) for decision in findings.WORST_FIRST if counts[decision]]
+
+
+class Item(NamedTuple):
+    """One cell that needs attention."""
+
+    row: Row
+    found: findings.Finding
+    anchor: str
+    test: str
+    allowed: dict[str, str]
+
+
+def _groups(report: Report, anchors: dict[int, str]) -> dict[str, list[Item]]:
+    """Cells worst first: those that fail, those that are accepted, and the others of which something is to be said."""
+    groups: dict[str, list[Item]] = {"failing": [], "accepted": [], "others": []}
+    for _, row in findings.worst_first(report):
+        decision = row.verdict.decision
+        quiet = decision in (Decision.PASSED, Decision.UNCHANGED, Decision.NO_BASELINE)
+        name = "failing" if fails(decision) else "accepted" if decision is Decision.ACCEPTED else "others"
+        if not quiet:
+            allowed = {each.metric: _allowed(each) for each in row.verdict.metrics}
+            item = Item(row, findings.finding(row), anchors[id(row)], test_of(row), allowed)
+            groups[name].append(item)
+    return groups
+
+
+def _allowed(judged: MetricVerdict) -> str:
+    """The change at which a metric fails: `+2 %`, `+1.0 points`."""
+    if judged.allowed is None:
+        return ""
+    shown = units.points if judged.points else units.change
+    return shown(judged.allowed).replace(".0 %", " %")
+
+
+# ---- tests
+
+
+def test_of(row: Row) -> str:
+    """The node id of a cell's test."""
+    return row.cell.nodeid.partition("[")[0]
+
+
+def _tests(report: Report) -> Iterator[Test]:
+    """Every test with the rows of all its tables."""
+    advised = {each.test: each.sentences for each in advice.sentences(report)}
+    tables: dict[str, list[int]] = {}
+    for number, table in enumerate(report.tables):
+        tables.setdefault(test_of(table.rows[0]) if table.rows else table.title, []).append(number)
+    for number, (title, numbers) in enumerate(tables.items(), start=1):
+        own = [report.tables[each] for each in numbers]
+        rows = [row for table in own for row in table.rows]
+        notes = [table.note for table in own if table.note]
+        notes += [text for row in rows for text in disturbance.remarks(row.conditions, row.cell.workers)]
+        heads, texts = _columns(rows)
+        cells = [
+            Cell(row, f"t{number}c{at}", texts[at], "\n".join(line[6:] for line in detail_lines(row, PLAIN)))
+            for at, row in enumerate(rows)
+        ]
+        ratios = any(row.figures.ratio is not None for row in rows)
+        yield Test(
+            title=title,
+            anchor=f"t{number}",
+            reference=own[0].reference if ratios else "",
+            notes=tuple(dict.fromkeys(notes)),
+            heads=heads,
+            cells=tuple(cells),
+            sites=_sites(rows),
+            data={"cells": [plots.cell_data(row) for row in rows], "varied": plots.varied(rows)},
+            advice=advised.get(title, ()),
+        )
+
+
+def _with_plots(tests: Iterable[Test]) -> list[Test]:
+    """The tests without the data of those that have no room, in the same order."""
+    kept = {test.anchor: test for test in tests}
+    left = PLOTS_BYTES
+    for test in sorted(kept.values(), key=_worst):
+        size = len(plots.encoded(test.data, _clean))
+        if size > left:
+            kept[test.anchor] = test._replace(data=None, cells=tuple(cell._replace(details="") for cell in test.cells))
+        left -= min(left, size)
+    return list(kept.values())
+
+
+def _worst(test: Test) -> int:
+    return min((findings.WORST_FIRST.index(cell.row.verdict.decision) for cell in test.cells), default=0)
+
+
+def _sites(rows: Sequence[Row]) -> tuple[Site, ...]:
+    """The lock sites of all cells, those with most of the workers' time first."""
+    found = [Site(row.cell.label, site) for row in rows for site in row.figures.sites if site.share > 0]
+    return tuple(sorted(found, key=lambda each: -each.site.share)[:SITES])
+
+
+def _place(site: SiteFigures) -> str:
+    """`app.py:12 Lock "cache"`."""
+    line = f"{site.file}:{site.line}" if site.file else "line unknown:"
+    return f"{line} {site.kind}{f' {chr(34)}{site.name}{chr(34)}' if site.name else ''}"
+
+
+# ---- the table of a test
+
+Reader = Callable[[Row], float | None]
+
+
+def _figure(of: Callable[[Figures], float | None]) -> Reader:
+    return lambda row: of(row.figures)
+
+
+def _wall_change(row: Row) -> float | None:
+    judged = next((each for each in row.verdict.metrics if each.metric == Metric.WALL), None)
+    return judged.ratio.value if judged and judged.ratio else None
+
+
+COLUMNS: tuple[tuple[str, Reader, Callable[[float], str]], ...] = (
+    ("time", _figure(lambda figures: figures.wall_ns.value if figures.wall_ns else None), units.time),
+    ("change", _wall_change, units.change),
+    ("ratio", _figure(lambda figures: figures.ratio), units.ratio),
+    ("cores", _figure(lambda figures: figures.cores), units.cores),
+    ("USS", _figure(lambda figures: figures.uss_bytes), units.size),
+    ("PSS", _figure(lambda figures: figures.pss_bytes), units.size),
+    ("lock wait", _figure(lambda figures: figures.lock_wait_share), units.share),
+    ("scaling", _figure(lambda figures: figures.scaling.value if figures.scaling else None), units.ratio),
+    ("ops/s", _figure(lambda figures: figures.ops_per_s), units.rate),
+)
+"""Head, value, and the text of a value."""
+INTERVAL = "interval"
+
+
+def _columns(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[Text, ...]]]:
+    """The heads of the columns in which any row has a value, and each row's texts with their values."""
+    columns: dict[str, list[Text]] = {
+        head: [(text(value) if value is not None else "", value) for value in map(read, rows)]
+        for head, read, text in COLUMNS
+    }
+    walls = [row.figures.wall_ns for row in rows]
+    ends: list[Text] = [
+        (units.time_ends(wall), wall.high - wall.low) if wall and wall.level > 0 else ("", None) for wall in walls
+    ]
+    ordered: dict[str, list[Text]] = {"time": columns.pop("time"), INTERVAL: ends, **columns}
+    shown = {head: texts for head, texts in ordered.items() if any(text for text, _ in texts)}
+    levels = {units.level(wall.level) for wall in walls if wall and wall.level > 0}
+    named = f"{levels.pop()} CI" if len(levels) == 1 else "CI"
+    heads = tuple(named if head == INTERVAL else head for head in shown)
+    return heads, [tuple(texts[at] for texts in shown.values()) for at in range(len(rows))]

@@ -1,0 +1,75 @@
+"""`ftgate report`: a recorded run in any form, its errors and exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import report_by_hand
+
+from pytest_ftgate import cli
+from pytest_ftgate.report import json, terminal
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def written(folder: Path) -> Path:
+    path = folder / "run.json"
+    path.write_text(json.render(report_by_hand.report()), encoding="utf-8")
+    return path
+
+
+def test_it_prints_what_the_run_printed(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["report", written.name]) == 0
+    expected = terminal.render(report_by_hand.report(), width=80, color=False, unicode=True)
+    assert capsys.readouterr().out == expected
+
+
+def test_it_takes_the_last_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = folder / ".ftgate" / "last-run.json"
+    kept.parent.mkdir()
+    kept.write_text(json.render(report_by_hand.report()), encoding="utf-8")
+    assert cli.main(["report"]) == 0
+    assert report_by_hand.TOKENISE in capsys.readouterr().out
+
+
+def test_it_writes_files(written: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["report", written.name, "--to", "json:out/again.json"]) == 0
+    assert json.parse((folder / "out" / "again.json").read_bytes()) == json.parse(written.read_bytes())
+    assert capsys.readouterr().out == "wrote out/again.json\n"
+
+
+def test_there_is_no_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["report"]) == 3
+    assert "run pytest --ftgate first" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "content", "said"),
+    [
+        (["missing.json"], "", "missing.json: cannot be read: No such file or directory; name a file"),
+        (["run.json"], "{", "run.json is not JSON"),
+        (["run.json"], '{"schema": 99}', "run.json has schema 99, this pytest-ftgate reads 1"),
+        (["run.json"], '{"schema": 0}', "run.json has schema 0, this pytest-ftgate reads 1"),
+        (["run.json"], '{"schema": 1}', "run.json is not a report"),
+        (["run.json", "--to", "jsn:x"], "{}", "--to takes json:PATH"),
+        (["run.json", "--to", "json:"], "{}", "--to takes json:PATH"),
+    ],
+)
+def test_an_error_names_the_file_or_the_option(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], content: str, said: str
+) -> None:
+    (folder / "run.json").write_text(content, encoding="utf-8")
+    assert cli.main(["report", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_written(written: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "a").write_text("", encoding="utf-8")
+    assert cli.main(["report", written.name, "--to", "json:a/b.json"]) == 2
+    assert "--to json:a/b.json: cannot be written" in capsys.readouterr().err

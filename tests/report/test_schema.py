@@ -1,0 +1,59 @@
+"""The JSON Schema of the report: the published file is what the code generates, and reports are valid by it."""
+
+from __future__ import annotations
+
+import json as plain_json
+import math
+import os
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+import report_by_hand
+
+from golden import FOLDER
+from pytest_ftgate.model import Figures, Interval, Report, Row, Table
+from pytest_ftgate.report import json
+
+PUBLISHED = Path(__file__).parents[2] / "docs" / "report.schema.json"
+
+
+@pytest.fixture(scope="module")
+def validator() -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(plain_json.loads(json.schema()))
+
+
+def test_the_published_file_is_what_the_code_generates() -> None:
+    if os.environ.get("WRITE_GOLDEN"):
+        PUBLISHED.write_text(json.schema(), encoding="utf-8")
+    assert PUBLISHED.read_text(encoding="utf-8") == json.schema()
+
+
+def test_it_is_a_schema(validator: jsonschema.Draft202012Validator) -> None:
+    jsonschema.Draft202012Validator.check_schema(validator.schema)
+
+
+def test_the_golden_report_is_valid(validator: jsonschema.Draft202012Validator) -> None:
+    validator.validate(plain_json.loads((FOLDER / "report.json").read_text(encoding="utf-8")))
+
+
+def with_wall(wall: Interval) -> Report:
+    """A report of one cell with this wall time."""
+    report = report_by_hand.report()
+    row = report.tables[0].rows[0]
+    shown = Row(cell=row.cell, verdict=row.verdict, figures=Figures(wall_ns=wall))
+    return msgspec.structs.replace(report, tables=(Table(title="t", rows=(shown,), reference="threads"),))
+
+
+def test_numbers_that_json_cannot_hold_are_valid(validator: jsonschema.Draft202012Validator) -> None:
+    wall = Interval(value=math.inf, low=-math.inf, high=math.nan, level=0.95)
+    validator.validate(plain_json.loads(json.render(with_wall(wall))))
+
+
+@pytest.mark.parametrize(
+    "change", [{"schema": 2}, {"seed": "one"}, {"wall_s": "long"}, {"tables": [{"title": "t"}]}, {"surplus": 1}]
+)
+def test_what_is_no_report_is_not_valid(validator: jsonschema.Draft202012Validator, change: dict[str, object]) -> None:
+    report = plain_json.loads(json.render(report_by_hand.report()))
+    assert not validator.is_valid(report | change)
