@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 
 from ..errors import FtgateError
-from ..judge import expectations, explain, figures, metrics
+from ..judge import explain, figures, metrics
 from ..judge.judge import ComparedWith
 from ..measure.profile_round import NoProfile, ProfileRound
-from ..model import Decision, Explanation, Launch, Metric, Profile, Row, Sample, Spec, TestSamples
+from ..model import Decision, Explanation, Launch, Metric, Profile, Row, Sample, TestSamples, Verdict
 from .git import Checkout, mapped
 from .phase import ActivePhase
 from .references import portable
@@ -29,16 +29,20 @@ class Explainer:
     explanation.
     """
 
-    def __init__(self, spec: Spec, root: Path) -> None:
-        self.spec = spec
+    def __init__(self, marked: Callable[[Row], Verdict], root: Path) -> None:
+        """`marked` gives the verdict of a row in which what is accepted or known to fail is marked as such."""
+        self.marked = marked
         self.root = root
         self.found: dict[str, Explanation] = {}
+        self._followed: set[str] = set()
 
     def follow(self, active: ActivePhase, left_s: float) -> None:
         """After a round of a phase: explain the cells that are decided, at the cost of the phase's time."""
-        settled = [each.cell.nodeid for each in active.run.cell_runs if each.alive and not each.needs]
-        if not active.phase.pair or not active.phase.judged - self.found.keys() & set(settled):
+        settled = {each.cell.nodeid for each in active.run.cell_runs if each.alive and not each.needs}
+        settled = (settled & active.phase.judged) - self._followed
+        if not active.phase.pair or not settled:
             return
+        self._followed |= settled
         samples = TestSamples(active.run.samples_so_far())
         for sample in samples:
             if sample.cell.nodeid in settled:
@@ -48,8 +52,7 @@ class Explainer:
     def explain(self, row: Row, active: ActivePhase, left_s: float) -> None:
         """Explain a cell if it has regressed in this phase, within `left_s` seconds."""
         nodeid, sample = row.cell.nodeid, row.paired or row.sample
-        verdict = expectations.applied(row.verdict, row.cell, self.spec.expectations)
-        if nodeid in self.found or nodeid not in active.phase.judged or verdict.decision not in EXPLAINED:
+        if nodeid in self.found or nodeid not in active.phase.judged or self.marked(row).decision not in EXPLAINED:
             return
         if sample is not None and sample.reference is not None:
             clock = active.run.budget.clock

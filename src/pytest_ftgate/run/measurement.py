@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from ..errors import FtgateError
-from ..judge import disturbance, expectations, figures
+from ..judge import acceptance, disturbance, expectations, figures
 from ..judge.judge import ComparedWith, Judge, doubted, missed, unchanged
 from ..measure import cores
 from ..measure.cell_run import PreparedTarget
@@ -51,7 +51,7 @@ class Measurement:
         self.samples = TestSamples()
         self.phases: list[Phase] = []
         self.active: ActivePhase | None = None
-        self.explainer = Explainer(group.spec, resources.references.folder.root)
+        self.explainer = Explainer(self._marked, resources.references.folder.root)
         self.shortfalls: dict[str, Shortfall | None] = {}
         """By node id: what the time lacks in which a cell was measured last."""
         self._ended_s = 0.0
@@ -129,7 +129,7 @@ class Measurement:
     def rows(self) -> list[Row]:
         """All cells' rows, in their order, with the conditions; what these may explain is in doubt.
 
-        What is known to fail is marked as such.
+        What is accepted, and what is known to fail, is marked as such.
         """
         return self._finished(self.by_nodeid[cell.nodeid] for cell in self.group.cells)
 
@@ -149,13 +149,12 @@ class Measurement:
 
     def _judged(self, rows: Iterable[Row]) -> list[Row]:
         judged = [row if row.sample is None else self._under_conditions(row) for row in rows]
-        known = self.group.spec.expectations
-        return [
-            msgspec.structs.replace(
-                row, verdict=expectations.applied(row.verdict, row.cell, known), line=self.group.spec.source.line
-            )
-            for row in judged
-        ]
+        line = self.group.spec.source.line
+        return [msgspec.structs.replace(row, verdict=self._marked(row), line=line) for row in judged]
+
+    def _marked(self, row: Row) -> Verdict:
+        """Its verdict, in which what is accepted or known to fail is marked as such."""
+        return expectations.applied(self._accepted(row), row.cell, self.group.spec.expectations)
 
     def _explained(self, row: Row) -> Row:
         """The row with its explanation; where its reference was not measured, with what moved since its baseline."""
@@ -165,6 +164,13 @@ class Measurement:
         if explanation is None and row.sample is not None and row.sample.reference is None:
             explanation = explaining.of_stored(row, self.screen.compared_with(row.sample))
         return msgspec.structs.replace(row, explanation=explanation)
+
+    def _accepted(self, row: Row) -> Verdict:
+        """Its verdict, in which what the commits since its reference accept is accepted."""
+        if not any(map(acceptance.acceptable, row.verdict.metrics)):
+            return row.verdict
+        accepted = self.resources.acceptances.since(row.verdict.commit)
+        return acceptance.applied(row.verdict, row.cell.nodeid, accepted)
 
     def _under_conditions(self, row: Row) -> Row:
         row = msgspec.structs.replace(self._doubted(row), conditions=self.conditions)
