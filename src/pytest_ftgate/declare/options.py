@@ -280,7 +280,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="report",
-        help="write a report: json:PATH (everything measured and judged); repeatable",
+        help="write a report: json:PATH (everything measured and judged), html:PATH (a page); repeatable",
         parse=report_target,
         default=(),
         ini="linelist",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -13,9 +12,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ...judge import disturbance
 from ...model import Decision, Figures, Metric, MetricVerdict, Report, Row, SiteFigures
+from ...text import plain
 from .. import advice, findings, headlines, units
 from ..details import detail_lines
-from ..lines import Style, plain
+from ..lines import Style
 from . import plots
 
 PLOTS_BYTES = 1_000_000
@@ -67,7 +67,7 @@ def render(report: Report) -> str:
     environment = _environment()
     tests = _with_plots(_tests(report))
     data = {"started_at": report.started_at, "commit": report.commit, "seed": report.seed}
-    block = plots.encoded({**data, "tests": [{"anchor": t.anchor, **t.data} for t in tests if t.data]}, _clean)
+    block = plots.encoded({**data, "tests": [{"anchor": t.anchor, **t.data} for t in tests if t.data]}, plain)
     sources = {name: _source(name) for name in (*SCRIPTS, "page.css", "LICENSES.txt")}
     page = environment.get_template("page.html").render(
         report=report,
@@ -92,7 +92,7 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=lambda value: _clean(value) if type(value) is str else value,
+        finalize=lambda value: plain(value) if type(value) is str else value,
     )
     environment.globals = {"units": units, "headlines": headlines, "css": css, "word": _word, "site_place": _place}
     return environment
@@ -113,15 +113,6 @@ def _policy(scripts: Iterable[str], style: str) -> str:
 
     allowed = " ".join(map(hashed, scripts))
     return f"default-src 'none'; script-src {allowed}; style-src {hashed(style)}; base-uri 'none'; form-action 'none'"
-
-
-BIDI = re.compile("[\\u061c\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069\\x80-\\x9f]")
-"""What reorders the text beside it."""
-
-
-def _clean(text: str) -> str:
-    """A text of the workload's without control characters, and with stray bytes spelled out."""
-    return BIDI.sub("", plain(text)).encode("utf-8", "backslashreplace").decode()
 
 
 # ---- the verdict, and what needs attention
@@ -236,7 +227,7 @@ def _with_plots(tests: Iterable[Test]) -> list[Test]:
     kept = {test.anchor: test for test in tests}
     left = PLOTS_BYTES
     for test in sorted(kept.values(), key=_worst):
-        size = len(plots.encoded(test.data, _clean))
+        size = len(plots.encoded(test.data, plain))
         if size > left:
             kept[test.anchor] = test._replace(data=None, cells=tuple(cell._replace(details="") for cell in test.cells))
         left -= min(left, size)
