@@ -26,7 +26,7 @@ from ..run.session import Session
 from ..runner.executors.base import threads_are_greenlets
 from ..store.folder import default_folder
 from ..text import plain
-from . import failures, xdist
+from . import failures, github, xdist
 from .collection import CELL, default_pair
 from .options import thresholds_of, value_of
 from .progress import Progress, mode_of
@@ -69,7 +69,12 @@ class Run:
         self.ending = ending.Ending(self.session, value_of(config, "report"), config.invocation_params.dir)
         if not self.is_worker:
             config.pluginmanager.register(xdist.Handover(self.id, self.seed))
+            config.pluginmanager.register(github.Publisher(self))
             self._check_out()
+
+    def is_failure(self, verdict: Verdict) -> bool:
+        """Whether a cell of this verdict fails its test."""
+        return fails(verdict, self.failing) or _is_strict(verdict)
 
     def _check_out(self) -> None:
         """Check out both sides of a comparison before any worker or test starts; a failure of git is a usage error."""
@@ -334,6 +339,7 @@ def run_config(config: pytest.Config, seed: int) -> RunConfig:
         "probe_cost",
         "install",
         "escalate",
+        "explain",
         "metrics",
         "unchanged",
     )

@@ -9,6 +9,7 @@ from ..model import Report
 FORMATS = {
     "html": "html",
     "json": "json",
+    "md": "markdown",
 }
 """Kinds and modules of this package."""
 
