@@ -27,6 +27,7 @@ from pytest_ftgate.model import (
     History,
     Interval,
     Launch,
+    LevelChange,
     MemoryPoint,
     Recorded,
     Report,
@@ -91,7 +92,7 @@ def grid(name: str = "tests/test_grid.py::test_grid") -> tuple[Table, ...]:
             row = Row(
                 cell=of,
                 verdict=Verdict(decision=Decision.PASSED),
-                history=(History(metric="wall", points=recorded, changes=(3,)),),
+                history=(History(metric="wall", points=recorded, changes=(LevelChange(index=3, ratio=1.06),)),),
             )
             tables.append(
                 Table(title=f"{name} (size={size})", rows=(measured(row, size * depth * 1000),), reference="threads")
@@ -194,8 +195,7 @@ def test_an_accepted_cell_has_its_reason() -> None:
     )
     text = words(rendered(built(tables=(Table(title="t.py::test", rows=(row,), reference="threads"),))))
     assert "Nothing regressed in 1 cell" in text
-    assert "the index costs 8 %" in text
-    assert "in commit 1a2b3c4d5e" in text
+    assert "wall accepted by commit 1a2b3c4d5e: the index costs 8 %" in text
 
 
 def test_what_changed_beneath_a_regression_stands_with_it() -> None:

@@ -124,8 +124,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="fail_on",
         help="what fails a test, comma-separated or repeated: regressed, suspect, beyond-effect (inconclusive, at a "
-        "change worse than the effect), improved, inconclusive, broken, unsupported, no-baseline (default: "
-        "regressed,suspect,broken); errors always fail",
+        "change worse than the effect), accepted (by a commit's trailer), improved, inconclusive, broken, unsupported, "
+        "no-baseline (default: regressed,suspect,broken); errors always fail",
         parse=decision,
         default=("regressed", "suspect", "broken"),
         ini="args",
@@ -290,8 +290,9 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="report",
-        help="write a report: json:PATH (everything measured and judged), html:PATH (a page), "
-        "md:PATH (Markdown for a comment); repeatable",
+        help="write a report: json:PATH (everything measured and judged), html:PATH (one page), md:PATH (Markdown for "
+        "a comment), junit:PATH; for other tools bmf:PATH (Bencher), gha-benchmark:PATH, benchstat:PATH, otava:PATH "
+        "(CSV) or openmetrics:PATH (GitLab); repeatable",
         parse=report_target,
         default=(),
         ini="linelist",

@@ -7,8 +7,10 @@ __all__ = [
     "findings",
     "formats",
     "headlines",
+    "history",
     "json",
     "markdown",
+    "measured",
     "terminal",
     "units",
 ]

@@ -94,7 +94,14 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: plain(value) if type(value) is str else value,
     )
-    environment.globals = {"units": units, "headlines": headlines, "css": css, "word": _word, "site_place": _place}
+    environment.globals = {
+        "units": units,
+        "headlines": headlines,
+        "accepted_texts": findings.accepted_texts,
+        "css": css,
+        "word": _word,
+        "site_place": _place,
+    }
     return environment
 
 
