@@ -119,11 +119,11 @@ def otava(report: Report) -> str:
     runs: dict[tuple[str, str], dict[str, float]] = {}
     columns: dict[str, None] = {}
     for row in rows_of(report):
-        past = {history.metric: history.points for history in row.history}
+        past = {(history.metric, history.unit): history.points for history in row.history}
         for each in measured(row):
             column = writable(f"{row.cell.nodeid} {each.column}")
             columns[column] = None
-            for point in past.get(each.metric.name, ()):
+            for point in past.get((each.metric.name, each.metric.unit), ()):  # not those over the control's time
                 runs.setdefault((point.recorded_at, point.commit), {})[column] = point.value.value
             runs.setdefault(now, {})[column] = each.estimate.value
     lines: list[str] = []
