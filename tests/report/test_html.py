@@ -26,6 +26,7 @@ from pytest_ftgate.model import (
     History,
     Interval,
     Launch,
+    LevelChange,
     MemoryPoint,
     Recorded,
     Report,
@@ -90,7 +91,7 @@ def grid(name: str = "tests/test_grid.py::test_grid") -> tuple[Table, ...]:
             row = Row(
                 cell=of,
                 verdict=Verdict(decision=Decision.PASSED),
-                history=(History(metric="wall", points=recorded, changes=(3,)),),
+                history=(History(metric="wall", points=recorded, changes=(LevelChange(index=3, ratio=1.06),)),),
             )
             tables.append(
                 Table(title=f"{name} (size={size})", rows=(measured(row, size * depth * 1000),), reference="threads")

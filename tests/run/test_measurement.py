@@ -58,6 +58,7 @@ from pytest_ftgate.model import (
 from pytest_ftgate.model.targets import parse_target
 from pytest_ftgate.run import git as git_module
 from pytest_ftgate.run import worktrees
+from pytest_ftgate.run.acceptances import Acceptances
 from pytest_ftgate.run.folder import RunFolder
 from pytest_ftgate.run.measurement import Measurement
 from pytest_ftgate.run.references import References
@@ -204,6 +205,7 @@ class Desk:
             time=RunTime(run_s),
             unchanged=UnchangedCells(config, self.targets, self.references, self.launcher, Quiet()),
             floors={},
+            acceptances=Acceptances(FOLDER, self.listener),
         )
         measurement = Measurement(group, resources)
         measurement.begin()

@@ -9,8 +9,9 @@ from ..judge import metrics
 from ..judge.recorded import OF_CONTROL
 from ..model import History, LevelChange, Recorded
 from ..stats.change_points import LEAST_SEGMENT
+from ..text import plain
 from . import findings, units
-from .lines import GAP, Style, entry, plain
+from .lines import GAP, Style, entry
 
 LEAST_PLOT = 12
 MARKS = (("├", "─", "┤", "●"), ("|", "-", "|", "o"))

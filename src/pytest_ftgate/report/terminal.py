@@ -30,7 +30,7 @@ from .lines import GAP, Style, entry, wrapped
 Value = TypeVar("Value")
 
 
-FAILED = (Decision.REGRESSED, Decision.SUSPECT, Decision.ERROR)
+WORSE = (Decision.REGRESSED, Decision.SUSPECT, Decision.ACCEPTED, Decision.ERROR)
 START_SHARE = 0.9
 """The share of start and join in the time from which a report says how to leave them out."""
 FEW_CELLS = 4
@@ -247,7 +247,7 @@ def _power(table: Table) -> list[str]:
     found = {}
     for row in table.rows:
         for each in row.verdict.metrics:
-            if each.metric == Metric.WALL and each.detectable is not None and each.decision not in FAILED:
+            if each.metric == Metric.WALL and each.detectable is not None and each.decision not in WORSE:
                 found[row.cell.label] = each.detectable
     if not found:
         return []
@@ -381,7 +381,7 @@ def _finding(row: Row, style: Style) -> list[str]:
             return _errors([row], style)
         case Decision.INCONCLUSIVE if style.verbosity <= 0:
             return _open(row, style)
-        case Decision.INCONCLUSIVE | Decision.IMPROVED:
+        case Decision.INCONCLUSIVE | Decision.IMPROVED | Decision.ACCEPTED:
             return _measured(row, style)
         case Decision.UNSUPPORTED:
             return _by_reason([row], style)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from ..errors import FtgateError
-from ..judge import disturbance, expectations, figures
+from ..judge import acceptance, disturbance, expectations, figures
 from ..judge.judge import ComparedWith, Judge, doubted, missed, unchanged
 from ..measure import cores
 from ..measure.cell_run import PreparedTarget
@@ -128,7 +128,7 @@ class Measurement:
     def rows(self) -> list[Row]:
         """All cells' rows, in their order, with the conditions; what these may explain is in doubt.
 
-        What is known to fail is marked as such.
+        What is accepted, and what is known to fail, is marked as such.
         """
         return self._finished(self.by_nodeid[cell.nodeid] for cell in self.group.cells)
 
@@ -151,7 +151,9 @@ class Measurement:
         known = self.group.spec.expectations
         return [
             msgspec.structs.replace(
-                row, verdict=expectations.applied(row.verdict, row.cell, known), line=self.group.spec.source.line
+                row,
+                verdict=expectations.applied(self._accepted(row), row.cell, known),
+                line=self.group.spec.source.line,
             )
             for row in judged
         ]
@@ -163,6 +165,13 @@ class Measurement:
             return row
         compared_with = self.screen.compared_with(row.sample)
         return msgspec.structs.replace(row, explanation=explaining.of_stored(row, compared_with))
+
+    def _accepted(self, row: Row) -> Verdict:
+        """Its verdict, in which what the commits since its reference accept is accepted."""
+        if not any(map(acceptance.acceptable, row.verdict.metrics)):
+            return row.verdict
+        accepted = self.resources.acceptances.since(row.verdict.commit)
+        return acceptance.applied(row.verdict, row.cell.nodeid, accepted)
 
     def _under_conditions(self, row: Row) -> Row:
         row = msgspec.structs.replace(self._doubted(row), conditions=self.conditions)
