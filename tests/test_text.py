@@ -1,4 +1,4 @@
-"""Figures beside their limits: whatever is rounded, the text keeps the relation of the numbers."""
+"""Words and figures in text: rounded ones keep the relation of their numbers, and what others wrote is only text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytest_ftgate.judge.contracts import grammar, values
 from pytest_ftgate.judge.scale import beside_limit, change_text
 from pytest_ftgate.model import Comparison, Decision, Interval, Metric
 from pytest_ftgate.report import units
-from pytest_ftgate.text import apart, p_value
+from pytest_ftgate.text import apart, p_value, plain
 
 UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "%": 0.01}
 
@@ -154,3 +154,30 @@ def test_a_few_pairs_far_beyond_the_limit_are_suspect_without_a_p_value() -> Non
     )
     assert verdict.decision is Decision.SUSPECT
     assert verdict.reason.startswith("+800 % is beyond +2 %: 1 pair at four times the limit or more; ")
+
+
+@pytest.mark.parametrize(
+    ("hostile", "shown"),
+    [
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x9b31mred\x9b0m", "red"),
+        ("a\x1b]0;title\x07b", "ab"),
+        ("a\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\b", "alinkb"),
+        ("a\x9d0;title\x9cb", "ab"),
+        ("a\x1bPq#0;2\x1b\\b\x1b_G1\x1b\\c", "abc"),
+        ("a\x1bcb\x1b(0d", "abd"),
+        ("half \x1b", "half "),
+        ("half \x1b]0;never ended", "half 0;never ended"),
+        ("bell\x07 back\x08 nul\x00 del\x7f", "bell back nul del"),
+        ("one\r\ntwo\x85three\u2028four\u2029five", "one\ntwo\nthree\nfour\nfive"),
+        ("over\rwritten\tby\x84\x8d\x9f", "overwritten    by"),
+        ("test_\u202egnp.yp\u202c", "test_gnp.yp"),
+        ("\u2066isolated\u2069 \u200emarks\u200f\u061c", "isolated marks"),
+        ("stray \udc80 byte", "stray \\udc80 byte"),
+        ("\u0646\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 \U0001f468\u200d\U0001f4bb", None),
+        ("caf\u00e9 \u00b5s \u2026 <b>&amp;", None),
+    ],
+)
+def test_what_others_wrote_is_shown_as_text(hostile: str, shown: str | None) -> None:
+    assert plain(hostile) == (hostile if shown is None else shown)
+    assert plain(plain(hostile)) == plain(hostile)

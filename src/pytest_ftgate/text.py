@@ -1,4 +1,4 @@
-"""Words for people: lists, shares, suggestions and placeholders."""
+"""Words for people: lists, shares, suggestions and placeholders; and what others wrote, made safe to print."""
 
 from __future__ import annotations
 
@@ -21,6 +21,26 @@ def expanded(words: Iterable[str], values: Mapping[str, str]) -> list[str]:
         return values.get(match[1], match[0])
 
     return [re.sub(_PLACEHOLDER, value, word) for word in words]
+
+
+# ---- what others wrote
+
+
+_STRINGS = r"(?:\x1b[PX\]^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # OSC, DCS and their like
+_SEQUENCES = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[ -/]*[0-~]"  # CSI, and what ESC alone begins
+_CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+_BIDI = r"[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"  # would reorder what stands beside them
+_UNSAFE = f"{_STRINGS}|{_SEQUENCES}|{_CONTROLS}|{_BIDI}"
+
+
+def plain(text: str) -> str:
+    """A text of a workload, git or an error without what would move the cursor, colour a terminal or reorder a line.
+
+    Its line breaks are `\\n`, and tabs are spaces. Half of a surrogate pair is spelled with a backslash. Characters
+    without a width stay: scripts and emoji need the joiners, and they move nothing.
+    """
+    lines = re.sub("\r\n|\u2028|\u2029|\x85", "\n", text).replace("\t", "    ")
+    return re.sub(_UNSAFE, "", lines).encode("utf-8", "backslashreplace").decode()
 
 
 # ---- words

@@ -153,11 +153,15 @@ def test_measuring_runs(example: Example, python: str) -> None:
 
 def test_a_run_that_stops_says_what_was_not_run(pytester: pytest.Pytester, interpreters_on_path: None) -> None:
     fails = """
-        @ftgate.compare(serial, threads, pythons=["3.14"], workers=1)
+        @ftgate.compare(serial, pythons=["3.14"], workers=1)
         def test_it(worker):
+            raise ValueError
+
+        @ftgate.compare(serial, pythons=["3.14"], workers=1)
+        def test_other(worker):
             raise ValueError
     """
     example = Example(pytester, {"pytest.ini": "[pytest]\nftgate_install =\n", "test_a.py": fails})
     result = example.run_fresh("--ftgate", "-x")
-    assert "ftgate: 1 of 2 cells were not run" in result.outlines
-    assert "ftgate: 1 of 2" not in example.run_fresh("--ftgate").stdout.str()
+    assert "this report is partial: stopping after 1 failures: 1 of 2 cells was not run" in result.outlines
+    assert "partial" not in example.run_fresh("--ftgate").stdout.str()

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
-from example import Example
+from example import HEAD, Example
 
 QUICK = ("--ftgate", "--ftgate-launches=1", "--ftgate-iterations=2", "--ftgate-python=3.14t", "--ftgate-metrics=wall")
 TESTS = """
@@ -48,11 +52,9 @@ def cells_of(report: dict[str, Any]) -> list[str]:
 
 
 FIRST = ["test_first[3.14t-threads-w1]", "test_first[3.14t-threads-w2]"]
-ENDS = {
-    "KeyboardInterrupt": ("interrupted", pytest.ExitCode.INTERRUPTED),
-    'pytest.exit("enough")': ("interrupted: enough", pytest.ExitCode.INTERRUPTED),
-    'SystemError("of ours")': None,
-}
+SECOND = ["test_second[3.14t-threads-w1]", "test_second[3.14t-serial-w1]"]
+FILES = ("--ftgate-report=json:out.json", "--ftgate-report=json:more.json")
+LEFT = "2 of 4 cells were not run"
 
 
 @pytest.mark.parametrize(
@@ -66,9 +68,123 @@ def test_a_run_that_is_stopped_reports_what_was_measured(
     example: Example, error: str, said: str, code: pytest.ExitCode
 ) -> None:
     example.pytester.makeconftest(RAISING.format(error=error))
-    result = example.run_fresh(*QUICK, "--ftgate-report=json:out.json", "--ftgate-report=json:more.json")
-    partial = f"{said}: 2 of 4 cells were not run"
-    assert result.ret == code
+    result = example.run_fresh(*QUICK, *FILES, "--ftgate-update")
+    found = report_of(example)
+    assert (result.ret, found["partial"], cells_of(found)) == (code, f"{said}: {LEFT}", FIRST)
+    assert found == report_of(example, "more.json") == report_of(example, ".ftgate/last-run.json")
+    assert [line.partition(": ")[0] for line in found["updates"]] == [f"recorded test_a.py::{each}" for each in FIRST]
+    assert result.outlines.count(f"this report is partial: {said}: {LEFT}") == 1
+    assert f"ftgate: wrote json:{example.pytester.path / 'out.json'}" in result.outlines
+
+
+def test_an_error_of_another_plugin_leaves_the_report(example: Example) -> None:
+    example.pytester.makeconftest("""
+        def pytest_runtest_logfinish(nodeid):
+            if "test_first[3.14t-threads-w2]" in nodeid:
+                raise ValueError("of a plugin")
+    """)
+    result = example.run_fresh(*QUICK, *FILES)
+    assert result.ret == pytest.ExitCode.INTERNAL_ERROR
+    partial = f"internal error: ValueError: of a plugin: {LEFT}"
     assert (report_of(example)["partial"], cells_of(report_of(example))) == (partial, FIRST)
+    assert f"this report is partial: {partial}" in result.outlines, "pytest has no summary then"
+
+
+def test_of_a_measurement_that_is_interrupted_the_rounds_so_far_count(example: Example) -> None:
+    example.pytester.makeconftest("""
+        from pytest_ftgate.run.measurement import Measurement
+
+        step = Measurement.step
+
+        def stopped(self, *shares):
+            step(self, *shares)
+            if "test_second" in self.group.key:
+                raise KeyboardInterrupt
+
+        Measurement.step = stopped
+    """)
+    options = [each for each in QUICK if "launches" not in each]
+    example.run_fresh(*options, *FILES, "--ftgate-time=60", "--ftgate-update")
+    found = report_of(example)
+    assert (found["partial"], cells_of(found)) == ("interrupted: 4 of 4 cells were measured in part", [*FIRST, *SECOND])
+    rows = [row for table in found["tables"] for row in table["rows"]]
+    assert [(row["in_part"], len(row["sample"]["launches"])) for row in rows] == [(True, 1)] * 4
+    why = "measured in part: the run was interrupted"
+    assert found["updates"] == [f"skipped test_a.py::{each}: {why}" for each in (*FIRST, *SECOND)]
+    said = subprocess.run(
+        [Path(sys.executable).parent / "ftgate", "baseline", "accept"],
+        cwd=example.pytester.path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert said.stderr == f"the last run is partial: {found['partial']}\n"
+    assert said.stdout.splitlines() == found["updates"]
+
+
+def test_an_interrupt_before_the_first_result_replaces_the_report_of_another_day(example: Example) -> None:
+    example.run_fresh(*QUICK, *FILES, "-k", "test_first and w1")
+    kept = report_of(example, ".ftgate/last-run.json")
+    example.pytester.makeconftest(RAISING.format(error="KeyboardInterrupt"))
+    result = example.run_fresh(*QUICK, *FILES, "-k", "test_second")
+    assert (report_of(example)["partial"], cells_of(report_of(example))) == (
+        "interrupted: 2 of 2 cells were not run",
+        [],
+    )
+    assert report_of(example, ".ftgate/last-run.json") == kept, "the last run with results"
+    assert "ftgate: interrupted: 2 of 2 cells were not run" in result.outlines
+
+
+def test_what_fails_to_be_written_is_named_and_the_rest_is_written(example: Example) -> None:
+    (example.pytester.path / "file").touch()
+    bad = ("--ftgate-report=json:file/out.json", "--ftgate-baselines=file", "--ftgate-update")
+    result = example.run_fresh(*QUICK, bad[0], *FILES, *bad[1:], "-k", "test_first and w1")
+    assert result.ret == pytest.ExitCode.INTERNAL_ERROR
+    written, stored = report_of(example)["partial"].split("; ", 1)
+    assert written.startswith("json:file/out.json cannot be written: ")
+    assert stored.startswith("the baselines cannot be stored: ")
+    assert str(example.pytester.path / "file") in stored
     assert report_of(example) == report_of(example, "more.json") == report_of(example, ".ftgate/last-run.json")
-    assert f"this report is partial: {partial}" in result.outlines
+    text = result.stdout.str()
+    assert text.count("cannot be written") == text.count("cannot be stored") == 1
+    assert "Traceback" not in text
+
+
+def test_a_mistake_of_a_renderer_is_told_with_its_traceback(example: Example) -> None:
+    example.pytester.makeconftest("""
+        from pytest_ftgate.report import formats
+
+        formats.FORMATS["broken"] = "units"  # has no `render`
+    """)
+    result = example.run_fresh(*QUICK, "--ftgate-report=broken:x", *FILES, "-k", "test_first and w1")
+    assert result.ret == pytest.ExitCode.INTERNAL_ERROR
+    assert report_of(example)["partial"].startswith("broken:x cannot be written: AttributeError: ")
+    assert "Traceback (most recent call last):" in result.stdout.str()
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "2", "--dist=loadfile")])
+def test_a_run_that_ends_at_a_failure_says_what_was_not_run(example: Example, options: tuple[str, ...]) -> None:
+    failing = TESTS.replace("return 1", 'raise ValueError("no")', 1)
+    (example.pytester.path / "test_a.py").write_text(HEAD + textwrap.dedent(failing), encoding="utf-8")
+    result = example.run_fresh(*QUICK, *FILES, "-x", *options)
+    found = report_of(example)
+    assert cells_of(found) == FIRST, "the test that failed was measured whole"
+    assert found["partial"].endswith(f"stopping after 1 failures: {LEFT}")
+    assert f"this report is partial: {found['partial']}" in result.outlines
+
+
+def test_a_worker_that_crashes_is_a_cell_that_was_not_measured(example: Example) -> None:
+    example.pytester.makeconftest("""
+        import os
+        from pytest_ftgate.run.measurement import Measurement
+
+        step = Measurement.step
+
+        def crashing(self, *shares):
+            if "test_second" in self.group.key:
+                os._exit(7)
+            step(self, *shares)
+
+        Measurement.step = crashing
+    """)
+    result = example.run_fresh(*QUICK, *FILES, "-n", "1", "--max-worker-restart=1")
+    found = report_of(example)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert (found["partial"], cells_of(found)) == ("2 of 4 cells were not measured because of an error", FIRST)

@@ -13,6 +13,7 @@ from ..errors import FtgateError
 from ..model import Report
 from ..report import json
 from ..store.folder import Store, default_folder
+from ..text import plain
 from . import inifile
 
 FINE, REGRESSED, NOTHING_FOUND = 0, 1, 3
@@ -58,14 +59,17 @@ def store(args: argparse.Namespace) -> Store:
 
 
 def last_run(args: argparse.Namespace) -> Report | None:
-    """The report that the last run left; None without one. Raises ReportError, FtgateError."""
+    """The report that the last run left; None without one. Warns of a partial one. Raises ReportError, FtgateError."""
     path = rootdir(args) / LAST_RUN
     try:
-        return json.parse(path.read_bytes(), origin=str(path))
+        report = json.parse(path.read_bytes(), origin=str(path))
     except FileNotFoundError:
         return None
     except OSError as error:
         raise FtgateError(f"{path}: cannot be read: {error.strerror}; run pytest --ftgate again") from error
+    if report.partial:
+        print(f"the last run is partial: {plain(report.partial)}", file=sys.stderr)
+    return report
 
 
 def read(path: Path) -> Report:

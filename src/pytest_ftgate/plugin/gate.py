@@ -25,6 +25,7 @@ from ..run.config import RunConfig
 from ..run.session import Session
 from ..runner.executors.base import threads_are_greenlets
 from ..store.folder import default_folder
+from ..text import plain
 from . import failures, xdist
 from .collection import CELL, default_pair
 from .options import thresholds_of, value_of
@@ -249,7 +250,9 @@ class Run:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The tables and verdicts; which files were written, and which were not."""
         self.shown = True
-        if self.report is not None:
+        if self.report is not None and not self.report.tables:
+            terminalreporter.write_line(f"ftgate: {plain(self.report.partial)}", red=True)
+        elif self.report is not None:
             terminalreporter.section("ftgate", sep="=")
             tw = terminalreporter._tw
             unicode = (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "").startswith("utf")

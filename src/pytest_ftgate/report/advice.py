@@ -24,9 +24,8 @@ from ..model import (
     ScalingAdvice,
     StartTax,
 )
-from ..text import listed, percent
+from ..text import listed, percent, plain
 from . import units
-from .lines import plain
 
 NAMED = 4
 """Candidates of a ranking that are named one by one; of the others the range is given."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..model import Explanation, FunctionTime, Moved
-from ..text import listed
+from ..text import listed, plain
 from . import units
-from .lines import plain
 
 STATES = {
     "running": "running",

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from ..judge import metrics
 from ..model import Decision, MetricVerdict, Report, Row, Table, Verdict
+from ..text import plain
 from . import headlines, units
 from .explanation import sentences
-from .lines import plain
 
 COMMIT_DIGITS = 10
 AGAINST = "--ftgate-against "

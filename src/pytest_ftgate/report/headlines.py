@@ -8,8 +8,8 @@ import shlex
 from ..judge import metrics
 from ..judge.contracts import grammar
 from ..model import Decision, Interval, Metric, MetricVerdict, Row, Sample, WorkloadError
+from ..text import plain
 from . import units
-from .lines import plain
 
 RAISED = re.compile(r"(?:^|.*[:,] )raised (\w+)(?:: (.*))?", re.DOTALL)
 FRAME = re.compile(r'^\s*File "(.+?)", line (\d+), in (.+)$', re.MULTILINE)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
+
+from ..text import plain
 
 SGR = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 GAP = "  "
@@ -87,11 +88,3 @@ def shortened(path: str, room: int, style: Style) -> str:
     tail = path[max(0, len(path) - room + len(style.cut)) :]
     directory, slash, rest = tail.partition("/")
     return style.cut + (slash + rest if slash and rest else directory)
-
-
-_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f]")
-
-
-def plain(text: str) -> str:
-    """A workload's own text without what would move the cursor or colour the terminal."""
-    return _CONTROL.sub("", text.replace("\r\n", "\n").replace("\t", "    "))

@@ -22,10 +22,10 @@ from ..model import (
     Table,
     Verdict,
 )
-from ..text import listed
+from ..text import listed, plain
 from . import budgets, findings, headlines, units
 from .details import detail_lines
-from .lines import GAP, Style, entry, plain, wrapped
+from .lines import GAP, Style, entry, wrapped
 
 Value = TypeVar("Value")
 

@@ -12,9 +12,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ...judge import disturbance
 from ...model import Decision, Figures, Metric, MetricVerdict, Report, Row, SiteFigures
+from ...text import plain
 from .. import findings, headlines, units
 from ..details import detail_lines
-from ..lines import Style, plain
+from ..lines import Style
 from . import plots
 
 PLOTS_BYTES = 1_000_000
@@ -111,7 +112,7 @@ def _policy(scripts: Iterable[str], style: str) -> str:
 
 def _clean(text: str) -> str:
     """A text of the workload's without control characters, and with stray bytes spelled out."""
-    return plain(text).encode("utf-8", "backslashreplace").decode()
+    return plain(text)
 
 
 # ---- the verdict, and what needs attention
