@@ -125,7 +125,17 @@ def report_target(text: str) -> str:
 
 BEYOND = "beyond-effect"
 """Inconclusive at a change that is worse than the effect: see `Verdict.beyond`."""
-FAILING = ("regressed", "suspect", BEYOND, "improved", "inconclusive", "broken", "unsupported", "no-baseline")
+FAILING = (
+    "regressed",
+    "suspect",
+    BEYOND,
+    "accepted",
+    "improved",
+    "inconclusive",
+    "broken",
+    "unsupported",
+    "no-baseline",
+)
 """The decisions that may fail a test, as they are written."""
 
 
@@ -156,6 +166,21 @@ def threshold(text: str) -> Threshold:
     from ..judge import thresholds
 
     return thresholds.parse(text)
+
+
+CRITERIA = ("time", "memory")
+
+
+def weight(text: str) -> tuple[str, float]:
+    """`time=1`: what a decision weighs, and by how much."""
+    name, _, number = text.partition("=")
+    try:
+        value = float(number)
+    except ValueError:
+        value = math.nan
+    if name not in CRITERIA or not 0 <= value < math.inf:
+        raise ValueError(f"weights such as time=1 memory=0.5: {text!r} is none{did_you_mean(name, CRITERIA)}")
+    return name, value
 
 
 def unchanged(text: str) -> str:

@@ -1,11 +1,13 @@
 """Pure: metrics, comparisons, decisions and contracts. Start at `judge.py`, then `decide.py`."""
 
 __all__ = [
+    "acceptance",
     "advice",
     "contracts",
     "decide",
     "disturbance",
     "expectations",
+    "explain",
     "figures",
     "history",
     "judge",

@@ -30,7 +30,7 @@ from .lines import GAP, Style, entry, wrapped
 Value = TypeVar("Value")
 
 
-FAILED = (Decision.REGRESSED, Decision.SUSPECT, Decision.ERROR)
+WORSE = (Decision.REGRESSED, Decision.SUSPECT, Decision.ACCEPTED, Decision.ERROR)
 START_SHARE = 0.9
 """The share of start and join in the time from which a report says how to leave them out."""
 FEW_CELLS = 4
@@ -90,6 +90,14 @@ def verdict_lines(row: Row, *, width: int, color: bool, unicode: bool, verbosity
     """What the report says under the table about one cell, for pytest's own failure section; may be empty."""
     style = Style(max(width, 40), color, unicode, verbosity)
     return "\n".join(_finding(row, style)).encode("utf-8" if unicode else "ascii", "backslashreplace").decode()
+
+
+def cell_text(row: Row, verbosity: int = 0) -> str:
+    """What pytest's FAILURES and a JUnit file say of one cell: also the output of one with an error; may be empty."""
+    if row.verdict.decision is Decision.ERROR:
+        return headlines.failure_text(row)
+    text = verdict_lines(row, width=100, color=False, unicode=True, verbosity=verbosity).strip()
+    return text or row.verdict.reason
 
 
 # ---- header and footer
@@ -239,7 +247,7 @@ def _power(table: Table) -> list[str]:
     found = {}
     for row in table.rows:
         for each in row.verdict.metrics:
-            if each.metric == Metric.WALL and each.detectable is not None and each.decision not in FAILED:
+            if each.metric == Metric.WALL and each.detectable is not None and each.decision not in WORSE:
                 found[row.cell.label] = each.detectable
     if not found:
         return []
@@ -373,7 +381,7 @@ def _finding(row: Row, style: Style) -> list[str]:
             return _errors([row], style)
         case Decision.INCONCLUSIVE if style.verbosity <= 0:
             return _open(row, style)
-        case Decision.INCONCLUSIVE | Decision.IMPROVED:
+        case Decision.INCONCLUSIVE | Decision.IMPROVED | Decision.ACCEPTED:
             return _measured(row, style)
         case Decision.UNSUPPORTED:
             return _by_reason([row], style)
