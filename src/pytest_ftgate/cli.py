@@ -12,7 +12,7 @@ from typing import Final
 from .errors import FtgateError
 from .platforms import unsupported
 
-COMMANDS: Final = ("init", "demo", "doctor", "pythons", "baseline", "accept", "report", "compare")
+COMMANDS: Final = ("init", "demo", "doctor", "pythons", "baseline", "accept", "decide", "report", "compare", "merge")
 
 EPILOG: Final = "exit codes: 0 success, 1 regression, 2 usage or file error, 3 nothing measured or found"
 

@@ -32,6 +32,7 @@ from .option_types import (
     threshold,
     truth,
     unchanged,
+    weight,
     whole,
 )
 
@@ -160,6 +161,15 @@ OPTIONS: tuple[Option, ...] = (
         metavar="yes|no",
     ),
     Option(
+        name="explain",
+        help="sample the stacks of a regressed cell's workers in a pair of launches, and name the functions that take "
+        "the added time (default: yes)",
+        parse=truth,
+        default=True,
+        ini="bool",
+        metavar="yes|no",
+    ),
+    Option(
         name="metrics",
         help=f"metrics that gate, comma-separated or repeated (default: {','.join(DEFAULT_METRICS)}); "
         "the others are only shown",
@@ -280,12 +290,24 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="report",
-        help="write a report: json:PATH (everything measured and judged); repeatable",
+        help="write a report: json:PATH (everything measured and judged), html:PATH (one page), md:PATH (Markdown for a "
+        "comment), junit:PATH; for other tools bmf:PATH (Bencher), gha-benchmark:PATH, benchstat:PATH, otava:PATH (CSV) "
+        "or openmetrics:PATH (GitLab); repeatable",
         parse=report_target,
         default=(),
         ini="linelist",
         metavar="KIND:PATH",
         many=True,
+    ),
+    Option(
+        name="decide",
+        help="say at the end which executor and interpreter the figures speak for, as `ftgate decide` does later; the "
+        "ini and the environment take weights: time=1 memory=0.5 (default: nothing is traded for the other)",
+        parse=weight,
+        default=(),
+        ini="args",
+        many=True,
+        flag=True,
     ),
 )
 

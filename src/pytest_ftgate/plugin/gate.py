@@ -19,15 +19,15 @@ from ..declare import plan
 from ..declare.option_types import BEYOND
 from ..errors import FtgateError
 from ..judge import acceptance
-from ..model import Decision, Plan, Report, Row, RowMessage, Verdict
-from ..report import findings, headlines, terminal
+from ..model import Decision, Plan, Report, RowMessage, Verdict
+from ..report import findings, headlines, measured, terminal
 from ..run import ending
 from ..run.config import RunConfig
 from ..run.session import Session
 from ..runner.executors.base import threads_are_greenlets
 from ..store.folder import default_folder
 from ..text import plain
-from . import accepted, failures, xdist
+from . import accepted, failures, github, xdist
 from .collection import CELL, default_pair
 from .options import thresholds_of, value_of
 from .progress import Progress, mode_of
@@ -70,7 +70,12 @@ class Run:
         self.ending = ending.Ending(self.session, value_of(config, "report"), config.invocation_params.dir)
         if not self.is_worker:
             config.pluginmanager.register(xdist.Handover(self.id, self.seed))
+            config.pluginmanager.register(github.Publisher(self))
             self._check_out()
+
+    def is_failure(self, verdict: Verdict) -> bool:
+        """Whether a cell of this verdict fails its test."""
+        return fails(verdict, self.failing) or _is_strict(verdict)
 
     def _check_out(self) -> None:
         """Check out both sides of a comparison before any worker or test starts; a failure of git is a usage error."""
@@ -151,10 +156,11 @@ class Run:
             self.progress.clear()
         item.stash[ROW_MESSAGE] = message
         row = message.row
+        item.user_properties += measured.properties(row)  # pytest's own reports have them, also under xdist
         rest = msgspec.structs.replace(row, verdict=acceptance.otherwise(row.verdict))
         if failed := next((each for each in (row, rest) if fails(each.verdict, self.failing)), None):
             item.stash[HEADLINE] = headlines.headline(failed)
-            pytest.fail(_failure_text(failed, max(0, self.config.get_verbosity())), pytrace=False)
+            pytest.fail(terminal.cell_text(failed, max(0, self.config.get_verbosity())), pytrace=False)
         if row.verdict.decision is Decision.XFAILED:
             pytest.xfail(findings.known_text(row.verdict))
         if _is_strict(row.verdict):
@@ -230,7 +236,7 @@ class Run:
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
         collected = None if self._narrowed() else self.collected
         report = self.session.report(self.messages.values(), version("pytest-ftgate"), collected)
-        self.report = self.ending.finish(msgspec.structs.replace(report, partial=partial))
+        self.report = self.ending.finish(msgspec.structs.replace(report, partial=partial, failing=self._failing()))
         if self.ending.troubles:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
@@ -256,6 +262,12 @@ class Run:
 
     trouble = ""
     shown = False
+
+    def _failing(self) -> tuple[str, ...]:
+        """The node ids of the cells that fail the run."""
+        rows = (message.row for message in self.messages.values())
+        failing = (row for row in rows if fails(row.verdict, self.failing) or _is_strict(row.verdict))
+        return tuple(sorted(row.cell.nodeid for row in failing))
 
     def _narrowed(self) -> bool:
         """Whether this run may have collected only some cells, so that it cannot tell which baselines are unused."""
@@ -296,14 +308,6 @@ class Run:
 ROW_MESSAGE = pytest.StashKey[RowMessage]()
 HEADLINE = pytest.StashKey[str]()
 """What pytest's summary says of a cell that failed."""
-
-
-def _failure_text(row: Row, verbosity: int) -> str:
-    """The text of a failure, as pytest and JUnit show it."""
-    if row.verdict.decision is Decision.ERROR:
-        return headlines.failure_text(row)
-    text = terminal.verdict_lines(row, width=100, color=False, unicode=True, verbosity=verbosity).strip()
-    return text or row.verdict.reason
 
 
 def _place(item: pytest.Item, message: RowMessage | None) -> tuple[str, int]:
@@ -349,6 +353,7 @@ def run_config(config: pytest.Config, seed: int) -> RunConfig:
         "probe_cost",
         "install",
         "escalate",
+        "explain",
         "metrics",
         "unchanged",
     )

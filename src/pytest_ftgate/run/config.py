@@ -28,3 +28,4 @@ class RunConfig(Struct, frozen=True, kw_only=True):
     against: str
     unchanged: Literal["skip", "measure"]
     escalate: bool
+    explain: bool
