@@ -26,7 +26,7 @@ from ..run.session import Session
 from ..runner.executors.base import threads_are_greenlets
 from ..store.folder import default_folder
 from ..text import plain
-from . import failures, xdist
+from . import failures, repeat, xdist
 from .collection import CELL, default_pair
 from .options import thresholds_of, value_of
 from .progress import Progress, mode_of
@@ -215,7 +215,9 @@ class Run:
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
         collected = None if self._narrowed() else self.collected
         report = self.session.report(self.messages.values(), version("pytest-ftgate"), collected)
-        self.report = self.ending.finish(msgspec.structs.replace(report, partial=partial))
+        self.report = self.ending.finish(
+            msgspec.structs.replace(report, partial=partial, command=repeat.command(self.config, self.seed))
+        )
         if self.ending.troubles:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
@@ -341,6 +343,7 @@ def run_config(config: pytest.Config, seed: int) -> RunConfig:
     given, written = thresholds_of(config)
     return RunConfig(
         **values,
+        options=repeat.given(config),
         baselines=value_of(config, "baselines") or default_folder(config.rootpath),
         thresholds=given,
         ini_thresholds=written,

@@ -171,9 +171,9 @@ def basis(verdict: Verdict) -> str:
 
 def commands(row: Row) -> tuple[str, ...]:
     """The commands to rerun a cell and to see its baseline."""
-    asked = row.verdict.why.partition("; ")[0] if row.verdict.why.startswith(AGAINST) else ""
-    words = ["pytest", "--ftgate", *([asked.replace(" ", "=", 1)] if asked else []), row.cell.nodeid]
-    rerun = shlex.join(words)
+    asked = row.verdict.why.partition("; ")[0].replace(" ", "=", 1) if row.verdict.why.startswith(AGAINST) else ""
+    options = [asked] if asked and not any(word.startswith("--ftgate-against") for word in row.options) else []
+    rerun = plain(shlex.join(["pytest", "--ftgate", *options, *row.options, row.cell.nodeid]))
     return (rerun,) if asked or not row.verdict.baseline else (rerun, "ftgate baseline diff")
 
 

@@ -102,8 +102,11 @@ def _header(report: Report, style: Style) -> list[str]:
     entries = [("run", style.separator.join(filter(None, run))), ("machine", _machine(report.machine, style))]
     for number, interpreter in enumerate(report.interpreters):
         entries.append(("" if number else "python", _interpreter(interpreter, style)))
-    entries.append(("seed", f"{report.seed} (repeat with --ftgate-seed {report.seed})"))
-    return [line for name, text in entries for line in entry(name, text, style, indent=0, column=9)]
+    if not report.command:
+        entries.append(("seed", f"{report.seed} (repeat with --ftgate-seed {report.seed})"))
+    lines = [line for name, text in entries for line in entry(name, text, style, indent=0, column=9)]
+    repeat = [f"{style.paint('repeat', 'dim')}   {plain(report.command)}"]  # never wrapped, so that it can be copied
+    return lines + repeat if report.command else lines
 
 
 def _machine(machine: Machine, style: Style) -> str:

@@ -145,7 +145,10 @@ class Measurement:
         known = self.group.spec.expectations
         return [
             msgspec.structs.replace(
-                row, verdict=expectations.applied(row.verdict, row.cell, known), line=self.group.spec.source.line
+                row,
+                verdict=expectations.applied(row.verdict, row.cell, known),
+                line=self.group.spec.source.line,
+                options=self.resources.config.options,
             )
             for row in judged
         ]
