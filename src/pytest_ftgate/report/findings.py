@@ -112,7 +112,9 @@ class Finding(NamedTuple):
 def finding(row: Row, *, unicode: bool = True, every: bool = False) -> Finding:
     """What is said of a cell; with `every` of all its metrics, not only of those that decided."""
     verdict = row.verdict
-    shown = [each for each in verdict.metrics if every or each.decision is verdict.decision]
+    shown = [
+        each for each in verdict.metrics if every or each.decision is verdict.decision or _left_open(each, verdict)
+    ]
     said = any(each.reason and each.reason in verdict.reason for each in shown)
     baseline, at = verdict.baseline, commit(verdict.commit)
     return Finding(
@@ -124,6 +126,11 @@ def finding(row: Row, *, unicode: bool = True, every: bool = False) -> Finding:
         commands=commands(row),
         explanation=sentences(row.explanation, unicode=unicode),
     )
+
+
+def _left_open(judged: MetricVerdict, verdict: Verdict) -> bool:
+    """Whether it is a contract that was undecided when another one was found broken, which ends the measurement."""
+    return verdict.decision is Decision.BROKEN and judged.decision is Decision.INCONCLUSIVE and bool(judged.contract)
 
 
 def change(judged: MetricVerdict, row: Row, *, unicode: bool = True) -> Change:
