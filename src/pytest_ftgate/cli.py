@@ -12,7 +12,7 @@ from typing import Final
 from .errors import FtgateError
 from .platforms import unsupported
 
-COMMANDS: Final = ("init", "demo", "doctor", "pythons", "baseline", "report", "compare")
+COMMANDS: Final = ("init", "demo", "doctor", "pythons", "baseline", "report", "compare", "decide")
 
 EPILOG: Final = "exit codes: 0 success, 1 regression, 2 usage or file error, 3 nothing measured or found"
 

@@ -36,6 +36,7 @@ TEXTS: dict[Callable[[str], Any], tuple[str, str, str]] = {
     option_types.unchanged: ("skip", "measure", "skip"),
     option_types.revision: ("merge-base", "v1.0~2", "dist:numpy==2.1"),
     option_types.threshold: ("wall:margin=3%", "tail:effect=80%,margin=.2", "uss:floor=1MiB"),
+    option_types.weight: ("time=2", "memory=0.5", "time=0"),
     option_types.install_step: ("--pre numpy", "$ make", "-e ."),
 }
 WRONG: dict[Callable[[str], Any], str] = {
@@ -54,6 +55,7 @@ WRONG: dict[Callable[[str], Any], str] = {
     option_types.unchanged: "yes",
     option_types.revision: "dist:numpy",
     option_types.threshold: "wall",
+    option_types.weight: "wall=1",
 }
 CHECKED = [option for option in OPTIONS if option.parse in WRONG]
 
@@ -85,7 +87,7 @@ def test_command_line_before_environment_before_ini_before_default(
     assert value() == expected(option, ini)
     monkeypatch.setenv(option.variable, environment)
     assert value() == expected(option, environment)
-    assert value(option.cli if option.flag else f"{option.cli}={cli}") == expected(option, cli)
+    assert value(option.cli if option.flag else f"{option.cli}={cli}") == (option.flag or expected(option, cli))
 
 
 def test_the_decorator_stands_between_environment_and_ini() -> None:

@@ -43,6 +43,7 @@ DECLARING = {
     "pytest_ftgate.judge.time_figures",
     "pytest_ftgate.judge.wait_figures",
     "pytest_ftgate.model",
+    "pytest_ftgate.model.advice",
     "pytest_ftgate.model.base",
     "pytest_ftgate.model.explanation",
     "pytest_ftgate.model.launch",

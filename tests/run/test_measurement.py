@@ -41,13 +41,16 @@ from pytest_ftgate.model import (
     Cell,
     Conditions,
     Decision,
+    Function,
     Group,
     Metric,
     Plan,
+    Profile,
     Requirement,
     Row,
     Sample,
     Spec,
+    StackSamples,
     TestSamples,
     Verdict,
     executor_cell,
@@ -172,11 +175,22 @@ class Desk:
         self.budget_s = 1e9
 
     def measurement(
-        self, group: Group, *, escalates: bool = True, against: str = "", run_s: float | None = None
+        self,
+        group: Group,
+        *,
+        escalates: bool = True,
+        against: str = "",
+        run_s: float | None = None,
+        explains: bool = True,
     ) -> Measurement:
         """A measurement of this group that has begun."""
         config = msgspec.structs.replace(
-            CONFIG, escalate=escalates, against=against, launches=self.launches, test_budget_s=self.budget_s
+            CONFIG,
+            escalate=escalates,
+            against=against,
+            launches=self.launches,
+            test_budget_s=self.budget_s,
+            explain=explains,
         )
         resources = ScriptedResources(
             config=config,
@@ -931,3 +945,94 @@ def test_what_else_went_on_stands_on_every_row_that_was_measured(monkeypatch: py
     rows = run(desk.measurement(TWO))
     assert rows[THREADS].conditions == CLEAN
     assert rows[FORK].conditions is None
+
+
+# -- explanations --------------------------------------------------------------------------------------------------
+
+
+def profile_of(**on_stack: float) -> Profile:
+    """Samples in ten blocks of 100: `body` is on every stack, each of the others on a share of them."""
+    names = ("body", *on_stack)
+    functions = tuple(Function(file="/trees/x/work.py", line=number, name=name) for number, name in enumerate(names))
+    samples = [
+        StackSamples(block=block, functions=(0, number), count=round(100 * share))
+        for block in range(10)
+        for number, share in enumerate(on_stack.values(), 1)
+    ]
+    return Profile(functions=functions, samples=tuple(samples))
+
+
+def profiled(launcher: FakeLauncher) -> FakeLauncher:
+    """The change is slow in `parse`, its reference is not."""
+    launcher.profile = lambda at: profile_of(parse=0.1, write=0.9) if at.reference else profile_of(parse=0.5, write=0.5)
+    return launcher
+
+
+def profiles_of(desk: Desk) -> list[tuple[str, bool]]:
+    return sorted((each.cell.nodeid, each.reference) for each in desk.launcher.requests if each.role == "profile")
+
+
+class TestExplanation:
+    def test_a_regressed_cell_costs_one_pair_of_launches_and_others_none(self) -> None:
+        desk = Desk(profiled(day(cells_slower(1.8, FORK))))
+        rows = run(desk.measurement(TWO, against="main"))
+        assert profiles_of(desk) == [(FORK, False), (FORK, True)]
+        assert rows[THREADS].explanation is None
+        explanation = rows[FORK].explanation
+        assert explanation is not None
+        assert explanation.refused == ""
+        (function,) = explanation.functions
+        assert (function.name, function.line, function.file) == ("parse", 1, "work.py")
+        assert (function.before, function.after) == (0.1, 0.5)
+        assert function.added_ns == pytest.approx(12.8 * MS, rel=0.05)  # half of 28.8 ms, a tenth of 16
+        assert explanation.added_ns == pytest.approx(12.8 * MS, rel=0.05)
+
+    def test_a_cell_that_missed_its_baseline_is_explained_once_it_was_paired(self) -> None:
+        desk = screening(profiled(day(cells_slower(1.8, FORK))))
+        rows = run(desk.measurement(TWO))
+        assert profiles_of(desk) == [(FORK, False), (FORK, True)]
+        assert [each.name for each in rows[FORK].explanation.functions] == ["parse"]  # type: ignore[union-attr]
+
+    def test_nothing_is_launched_where_it_is_turned_off(self) -> None:
+        desk = Desk(profiled(day(cells_slower(1.8, FORK))))
+        rows = run(desk.measurement(TWO, against="main", explains=False))
+        assert profiles_of(desk) == []
+        assert rows[FORK].verdict.decision is Decision.REGRESSED
+        assert rows[FORK].explanation is None
+
+    def test_unchanged_code_has_no_explanation_and_no_launches_for_one(self) -> None:
+        desk = Desk(profiled(day()))
+        assert {row.explanation for row in run(desk.measurement(TWO, against="main")).values()} == {None}
+        assert profiles_of(desk) == []
+
+    def test_a_failure_of_a_profile_launch_is_the_explanation_s_alone(self) -> None:
+        desk = Desk(profiled(day(cells_slower(1.8, FORK))))
+        desk.launcher.trouble = lambda at: failed("raised ValueError") if at.side == "profile" else None
+        rows = run(desk.measurement(TWO, against="main"))
+        assert rows[FORK].verdict.decision is Decision.REGRESSED
+        assert rows[FORK].error is None
+        refused = rows[FORK].explanation.refused  # type: ignore[union-attr]
+        assert refused == "while its stacks were sampled: raised ValueError"
+
+    def test_when_the_time_has_ended_no_function_is_sought(self) -> None:
+        desk = Desk(profiled(day(cells_slower(3.0, FORK))))
+        measurement = desk.measurement(TWO, against="main")
+        while measurement.rounds < 3:
+            measurement.step()
+        measurement.resources = measurement.resources._replace(
+            config=msgspec.structs.replace(measurement.resources.config, test_budget_s=0.0)
+        )
+        measurement.close()
+        row = rows_of(measurement)[FORK]
+        assert row.verdict.decision in (Decision.REGRESSED, Decision.SUSPECT)
+        assert row.explanation is not None
+        assert (row.explanation.refused, profiles_of(desk)) == ("no time left", [])
+
+    def test_without_a_commit_to_run_one_side_is_no_comparison(self) -> None:
+        desk = screening(profiled(day(cells_slower(3.0, FORK))))
+        rows = run(desk.measurement(TWO, escalates=False))
+        row = rows[FORK]
+        assert row.verdict.decision in (Decision.REGRESSED, Decision.SUSPECT)
+        assert row.explanation is not None
+        assert "--ftgate-escalate=no" in row.explanation.refused
+        assert profiles_of(desk) == []

@@ -29,6 +29,7 @@ from pytest_ftgate.model import (
     LockSite,
     LockWaits,
     MemoryPoint,
+    Profile,
     Settings,
     Source,
     Spec,
@@ -139,6 +140,7 @@ class FakeLauncher:
         self.watched: Callable[[At], float] = lambda _: 1.0
         self.memory: Callable[[At], tuple[MemoryPoint, ...]] = lambda _: memory_of(20 * MIB)
         self.results: Callable[[At], tuple[str, ...]] = lambda _: ("42",)
+        self.profile: Callable[[At], Profile] = lambda _: Profile()
         self.trouble: Callable[[At], BaseException | None] = lambda _: None
         self.resolution_ns: Callable[[At], float] = lambda _: 50.0
         self.on_start: Callable[[Request], object] = lambda _: None
@@ -293,6 +295,7 @@ class FakeHandle:
             results=self.launcher.results(self.at("finish")),
             gil_enabled=self.request.expect_gil,
             locks=self.locks() if self.request.role == "locks" else None,
+            profile=self.launcher.profile(self.at("finish")) if self.request.role == "profile" else None,
         )
 
     def locks(self) -> LockWaits:
@@ -394,5 +397,6 @@ CONFIG = RunConfig(
     against="",
     unchanged="measure",
     escalate=True,
+    explain=True,
 )
 """The options of a scripted run: as many rounds as it wants, and nothing installed."""

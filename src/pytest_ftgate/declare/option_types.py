@@ -158,6 +158,21 @@ def threshold(text: str) -> Threshold:
     return thresholds.parse(text)
 
 
+CRITERIA = ("time", "memory")
+
+
+def weight(text: str) -> tuple[str, float]:
+    """`time=1`: what a decision weighs, and by how much."""
+    name, _, number = text.partition("=")
+    try:
+        value = float(number)
+    except ValueError:
+        value = math.nan
+    if name not in CRITERIA or not 0 <= value < math.inf:
+        raise ValueError(f"weights such as time=1 memory=0.5: {text!r} is none{did_you_mean(name, CRITERIA)}")
+    return name, value
+
+
 def unchanged(text: str) -> str:
     """`skip` or `measure`."""
     if text not in ("skip", "measure"):

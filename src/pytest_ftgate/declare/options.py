@@ -32,6 +32,7 @@ from .option_types import (
     threshold,
     truth,
     unchanged,
+    weight,
     whole,
 )
 
@@ -154,6 +155,15 @@ OPTIONS: tuple[Option, ...] = (
         name="escalate",
         help="measure a cell that misses its stored baseline together with the baseline's commit, and let that decide "
         "(default: yes)",
+        parse=truth,
+        default=True,
+        ini="bool",
+        metavar="yes|no",
+    ),
+    Option(
+        name="explain",
+        help="sample the stacks of a regressed cell's workers in a pair of launches, and name the functions that take "
+        "the added time (default: yes)",
         parse=truth,
         default=True,
         ini="bool",
@@ -286,6 +296,16 @@ OPTIONS: tuple[Option, ...] = (
         ini="linelist",
         metavar="KIND:PATH",
         many=True,
+    ),
+    Option(
+        name="decide",
+        help="say at the end which executor and interpreter the figures speak for, as `ftgate decide` does later; the "
+        "ini and the environment take weights: time=1 memory=0.5 (default: nothing is traded for the other)",
+        parse=weight,
+        default=(),
+        ini="args",
+        many=True,
+        flag=True,
     ),
 )
 

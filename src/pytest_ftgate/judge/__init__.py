@@ -6,6 +6,7 @@ __all__ = [
     "decide",
     "disturbance",
     "expectations",
+    "explain",
     "figures",
     "judge",
     "metrics",

@@ -18,11 +18,18 @@ MOST = 1024
 
 
 def of_candidates(known: Iterable[Candidate], cores: int) -> tuple[ScalingAdvice, ...]:
-    """The scaling of each executor on each target in each setting that has several counts, or one beside one worker."""
-    ordered = sorted((side for side in known if side.counted), key=lambda side: (side.setting, side.name, side.workers))
-    groups = groupby(ordered, key=lambda side: (side.setting, side.name))
-    found = (_scaling(list(sides), cores) for _, sides in groups)
+    """The scaling of each executor on each target in each setting that has several worker counts, the fastest first."""
+    counted = (side for side in known if side.counted and side.target)
+    ordered = sorted(counted, key=lambda side: (side.setting, side.name, side.workers))
+    groups = [list(sides) for _, sides in groupby(ordered, key=lambda side: (side.setting, side.name))]
+    groups.sort(key=lambda sides: (sides[-1].setting, _time(sides[-1])))
+    found = (_scaling(sides, cores) for sides in groups)
     return tuple(each for each in found if each is not None)
+
+
+def _time(side: Candidate) -> float:
+    wall = value(side, Metric.WALL)
+    return wall.log if wall else math.inf
 
 
 def _scaling(sides: Sequence[Candidate], cores: int) -> ScalingAdvice | None:

@@ -126,7 +126,9 @@ class RunContext:
         """The first of these falling counts that `spares` affords at `cost_ns` each, or else the last."""
         return next((count for count in counts if self.spares(count * cost_ns, share)), counts[-1])
 
-    def start(self, cell_run: CellRun, role: LaunchRole, *, settled: bool = False) -> RunningLaunch:
+    def start(
+        self, cell_run: CellRun, role: LaunchRole, *, settled: bool = False, sampling_ns: int = 0
+    ) -> RunningLaunch:
         """Start a launch with a hash seed and a memory layout of its own.
 
         Raises LaunchFailed and CellUnsupported, and TimeIsUp if the time is over.
@@ -146,6 +148,7 @@ class RunContext:
             timeout_s=cell_run.spec.timeout_s or self.budget.limits.timeout_s,
             waits_unavailable=target.waits_unavailable,
             settled=settled,
+            sampling_ns=sampling_ns,
             reference=cell_run.is_reference,
             copies=target.copies,
         )
@@ -153,9 +156,11 @@ class RunContext:
         return RunningLaunch(cell_run, request, self.launcher.start(request))
 
     @contextlib.contextmanager
-    def ready(self, cell_run: CellRun, role: LaunchRole, *, settled: bool = False) -> Iterator[RunningLaunch]:
+    def ready(
+        self, cell_run: CellRun, role: LaunchRole, *, settled: bool = False, sampling_ns: int = 0
+    ) -> Iterator[RunningLaunch]:
         """A launch that has imported its workload; killed at the end, whatever happens."""
-        launch = self.start(cell_run, role, settled=settled)
+        launch = self.start(cell_run, role, settled=settled, sampling_ns=sampling_ns)
         try:
             launch.handle.ready()
             yield launch

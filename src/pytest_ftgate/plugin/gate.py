@@ -336,6 +336,7 @@ def run_config(config: pytest.Config, seed: int) -> RunConfig:
         "probe_cost",
         "install",
         "escalate",
+        "explain",
         "metrics",
         "unchanged",
     )

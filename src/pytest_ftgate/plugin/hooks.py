@@ -54,7 +54,12 @@ def pytest_configure(config: pytest.Config) -> None:
             )
         from .gate import Run
 
-        config.pluginmanager.register(Run(config), RUN)
+        run = Run(config)
+        config.pluginmanager.register(run, RUN)
+        if config.getoption("ftgate_decide"):
+            from .advice import Summary
+
+            config.pluginmanager.register(Summary(config, run))
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

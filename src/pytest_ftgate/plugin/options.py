@@ -90,6 +90,9 @@ def check_values(config: pytest.Config) -> None:
             f"--ftgate-against took {against!r} as its value: write --ftgate-against=merge-base {against}, "
             f"or refs/heads/{against} for a branch of that name"
         )
+    measuring = value_of(config, "ftgate") or value_of(config, "update") or config.getoption("ftgate_against")
+    if config.getoption("ftgate_decide") and not measuring:
+        raise pytest.UsageError("--ftgate-decide needs figures: add --ftgate, or run `ftgate decide` on the last run's")
     if value_of(config, "update") and value_of(config, "against"):
         raise pytest.UsageError(
             "--ftgate-update and --ftgate-against cannot be combined: "

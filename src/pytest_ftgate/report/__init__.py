@@ -1,3 +1,3 @@
 """Every printed form of a Report: each module is a pure function from Report to text."""
 
-__all__ = ["baselines", "budgets", "findings", "formats", "headlines", "json", "terminal", "units"]
+__all__ = ["advice", "baselines", "budgets", "findings", "formats", "headlines", "json", "terminal", "units"]

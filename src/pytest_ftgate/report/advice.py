@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+import msgspec
+
 from ..judge import advice as judged
 from ..judge import metrics
 from ..model import (
@@ -23,9 +25,11 @@ from ..model import (
     Report,
     ScalingAdvice,
     StartTax,
+    to_builtins,
 )
 from ..text import listed, percent, plain
-from . import units
+from . import json, units
+from .lines import Style, entry
 
 NAMED = 4
 """Candidates of a ranking that are named one by one; of the others the range is given."""
@@ -34,6 +38,8 @@ LEAST_SHARE = 0.05
 ERASED = 0.2
 """A lock that workers wait for longer than this is named as what takes their gain."""
 CORES_APART = 0.2
+"""Candidates whose busy cores differ by this much have a sentence on it."""
+WEIGH = "weights would choose, such as ftgate_decide = time=1 memory=0.5"
 KINDS = {"lock": "waits for locks", "gil": "waits for the GIL", "unattributed": "unattributed waits"}
 MOST_NAMED = 6
 HAZARDS = {
@@ -66,11 +72,12 @@ def sentences(report: Report, weights: judged.Weights = (), *, unicode: bool = T
 
 def said(advice: Advice, *, unicode: bool = True) -> Advised:
     """The sentences of one Advice."""
-    speaker = _Speaker(unicode)
+    words = {choice.workers for choice in advice.choices}
+    speaker = _Speaker(unicode, words.pop() if len(words) == 1 and not _counts(words) else "")
     found = [
         *(Sentence("advice", text) for text in speaker.choices(advice)),
         *(Sentence("time", text) for text in speaker.times(advice.choices)),
-        *(Sentence("measured", text) for text in speaker.own(advice.choices)),
+        *(Sentence("own figures", text) for text in speaker.own(advice.choices)),
         *(Sentence("builds", text) for text in speaker.builds(advice)),
         *(Sentence("start-up", text) for text in speaker.starts(advice.starts)),
         *(Sentence("memory", text) for text in speaker.memory(advice.memory)),
@@ -85,11 +92,15 @@ def said(advice: Advice, *, unicode: bool = True) -> Advised:
     return Advised(plain(advice.test), plain(advice.source), texts)
 
 
-def render(advised: Iterable[Advised], width: int = 80) -> str:
-    """The sentences as lines of at most `width` columns, a paragraph each, the topic in a column of its own."""
-    from .lines import Style, entry
+def as_json(found: Iterable[Advice]) -> str:
+    """The figures behind the sentences: a list of Advice, keys sorted."""
+    builtins = json.writable([to_builtins(each) for each in found])
+    return msgspec.json.format(msgspec.json.encode(builtins, order="sorted"), indent=2).decode()
 
-    style = Style(max(width, 40), False, True, 0)
+
+def render(advised: Iterable[Advised], width: int = 80, *, unicode: bool = True) -> str:
+    """The sentences as lines of at most `width` columns, a paragraph each, the topic in a column of its own."""
+    style = Style(max(width, 40), False, unicode, 0)
     blocks = []
     for each in advised:
         lines = [each.test, *entry("from", each.source, style, indent=2, column=12)]
@@ -97,81 +108,110 @@ def render(advised: Iterable[Advised], width: int = 80) -> str:
             for number, sentence in enumerate(texts):
                 lines += entry("" if number else topic, sentence.text, style, indent=2, column=12)
         blocks.append("\n".join(lines) + "\n")
-    return "\n".join(blocks)
+    return "\n".join(blocks).encode("utf-8" if unicode else "ascii", "backslashreplace").decode()
 
 
 class _Speaker(NamedTuple):
     """Makes sentences, in Unicode or ASCII."""
 
     unicode: bool
+    left_out: str = ""
+    """The word of roles that all cells have."""
+
+    def at(self, place: Choice | Contention | MemoryUse | StartTax) -> str:
+        """`8 workers, 0.5-10: `; empty where a test has one place."""
+        workers = "" if place.workers == self.left_out else _workers(place.workers)
+        words = ", ".join(filter(None, (workers, place.setting)))
+        return f"{words}: " if words else ""
 
     # ---- the advice
 
     def choices(self, advice: Advice) -> list[str]:
-        """The choice of each setting; settings with the same one share a sentence."""
-        weights = " ".join(f"{name}={weight:g}" for name, weight in advice.weights)
-        verdicts = [(choice, self._verdict(choice, weights)) for choice in advice.choices]
-        texts = []
-        for words in dict.fromkeys(words for _, words in verdicts):
-            same = [choice for choice, each in verdicts if each == words]
-            figures = [self._figures(choice) for choice in same[:1]]
-            others = f"; the same {_place_of(same[1:])}" if len(same) > 1 else ""
-            texts.append(f"{_at(same[0])}{words}: {figures[0]}{others}")
-        return texts
+        """The choice of each setting; settings with the same one share a sentence, with the figures of the first."""
+        groups: dict[tuple[object, ...], list[Choice]] = {}
+        for choice in advice.choices:
+            names = choice.advised or choice.pareto
+            alike = len(names) == len(choice.time.ranked)
+            groups.setdefault((bool(choice.advised), alike, frozenset(names)), []).append(choice)
+        return [self._choice(same, advice.weights) for same in groups.values()]
 
-    def _verdict(self, choice: Choice, weights: str) -> str:
-        """The choice in words without figures."""
-        by = f" by {weights}" if weights else ""
-        measured = [each.name for each in choice.time.ranked]
-        if len(measured) == 1:
-            return f"{measured[0]} alone was measured"
-        chosen = _listed(choice.advised)
-        if len(choice.advised) == len(measured):
-            return f"it does not matter{by or ' by time or memory'} which of {chosen}"
-        if len(choice.advised) == 1:
-            return f"{chosen}{by or ', than which none is better in time or memory'}"
-        if choice.advised:
-            return f"one of {chosen}{by}; which of them does not matter"
-        return f"nothing wins in both time and memory; none is better in both than {_listed(choice.pareto, 'or')}"
+    def _choice(self, same: Sequence[Choice], weights: judged.Weights) -> str:
+        first = same[0]
+        names = first.advised or first.pareto
+        figures = self._figures(first, names)
+        by = " by " + " ".join(f"{name}={weight:g}" for name, weight in weights) if weights else ""
+        if len(first.time.ranked) == 1:
+            text = f"{figures}; no other candidate was measured"
+        elif not first.advised:
+            text = f"nothing wins in both time and memory; beaten by none are {figures}; {WEIGH}"
+        elif len(names) == 1:
+            text = f"{figures}, is best{by}" if by else f"{figures}; no other is clearly faster or smaller"
+        elif len(names) == len(first.time.ranked):
+            text = f"it does not matter: {figures} are not told apart{by or ' in time or memory'}"
+        else:
+            text = f"{figures}; which of them does not matter, the others are beaten{by}"
+        others = f"; the same {self._places(same[1:])}" if len(same) > 1 else ""
+        return f"{self.at(first)}{text}{others}{self._told_by_own(same)}"
 
-    def _figures(self, choice: Choice) -> str:
-        """Time and memory of what was chosen, or of the Pareto set."""
-        names = choice.advised or choice.pareto
+    def _figures(self, choice: Choice, names: Sequence[str]) -> str:
+        """Time and memory of these candidates."""
         times = {each.name: self._time(each.value, choice.windows) for each in choice.time.ranked}
         memory = {each.name: units.size(each.value.value) for each in (choice.memory.ranked if choice.memory else ())}
-        parts = [f"{name} {times[name]}, {memory.get(name, 'memory not known')}" for name in names[:MOST_NAMED]]
-        if len(names) > MOST_NAMED:
-            parts.append(f"and {len(names) - MOST_NAMED} more")
-        return "; ".join(parts)
+        parts = [f"{name} ({times[name]}, {memory.get(name, 'memory not known')})" for name in names]
+        return _listed(parts, "and" if choice.advised else "or")
+
+    def _places(self, choices: Iterable[Choice]) -> str:
+        return "with " + listed([self.at(choice).removesuffix(": ") for choice in choices], "and")
 
     def _time(self, value: Interval, windows: bool) -> str:
         return units.time(value.value, unicode=self.unicode) + (" an operation" if windows else "")
+
+    def _told_by_own(self, same: Sequence[Choice]) -> str:
+        """What tells the candidates apart where time does not: the time of its own in which they differ most."""
+        alike = [choice for choice in same if len(choice.time.tied) == len(choice.time.ranked) > 1]
+        times = [each for choice in alike for each in choice.own if metrics.row(each.metric).unit == "time"]
+        widest = max(times, key=_apart, default=None)
+        if widest is None or _apart(widest) == 1:
+            return ""
+        best = _listed(
+            [f"{each.name} ({self._time(each.value, False)})" for each in widest.ranked if each.name in widest.tied]
+        )
+        label, most = metrics.row(widest.metric).label, units.ratio(_apart(widest))
+        return f"; but {label} is least with {best}, and up to {most} that with others"
 
     # ---- time, and what the workload measures itself
 
     def times(self, choices: Sequence[Choice]) -> list[str]:
         """The ranking by time of each place, and the cores kept busy where candidates differ."""
+        alike = [choice for choice in choices if len(choice.time.tied) == len(choice.time.ranked) > 1]
         texts = []
+        if len(alike) > 1:
+            most = max(each.times.value for choice in alike for each in choice.time.ranked if each.times)
+            texts.append(f"{self._places(alike)} none is told apart from the fastest: up to {units.ratio(most)}")
         for choice in choices:
-            texts.append(f"{_at(choice)}{self._ranking(choice.time, windows=choice.windows)}")
+            if choice not in alike or len(alike) == 1:
+                texts.append(f"{self.at(choice)}{self._ranking(choice.time, windows=choice.windows)}")
             for limit in choice.limits:
                 over = f", {self._times(limit.times)} the fastest's" if limit.times else ""
                 takes = f"{limit.name}, a program, takes {self._time(limit.value, choice.windows)}"
-                texts.append(f"{_at(choice)}{takes}{over}")
+                texts.append(f"{self.at(choice)}{takes}{over}")
             busy = sorted(choice.cores.items(), key=lambda pair: -pair[1])
             if busy and busy[0][1] - busy[-1][1] >= CORES_APART:
                 ends = [f"{name} {units.cores(cores)}" for name, cores in (busy if len(busy) <= NAMED else busy[:2])]
                 last = f" ... {busy[-1][0]} {units.cores(busy[-1][1])}" if len(busy) > NAMED else ""
-                texts.append(f"{_at(choice)}cores kept busy: {', '.join(ends)}{last}")
+                texts.append(f"{self.at(choice)}cores kept busy: {', '.join(ends)}{last}")
         return texts
 
     def own(self, choices: Sequence[Choice]) -> list[str]:
-        """The rankings by metrics of the workload or of its load."""
+        """The rankings by metrics of the workload or of its load; of settings the one where candidates differ most."""
+        found: dict[str, tuple[float, Choice, Ranking]] = {}
+        for choice in choices:
+            for ranking in choice.own:
+                if (apart := _apart(ranking)) > found.get(ranking.metric, (1.0,))[0]:
+                    found[ranking.metric] = apart, choice, ranking
         return [
-            f"{_at(choice)}{metrics.row(ranking.metric).label}: {self._ranking(ranking)}"
-            for choice in choices
-            for ranking in choice.own
-            if len(ranking.tied) < len(ranking.ranked)
+            f"{self.at(choice)}{metrics.row(metric).label}: {self._ranking(ranking)}"
+            for metric, (_, choice, ranking) in found.items()
         ]
 
     def _ranking(self, ranking: Ranking, *, windows: bool = False) -> str:
@@ -180,6 +220,8 @@ class _Speaker(NamedTuple):
         first, *rest = ranking.ranked
         more = metrics.is_gain(ranking.metric)
         value = self._time(first.value, windows) if unit == "time" else units.of(unit, first.value.value, unicode=True)
+        if ranking.metric.startswith("counter."):
+            value = units.rate(first.value.value)
         head = f"{first.name} {'has the most' if more else 'has the least'}, {value}"
         if ranking.metric == Metric.WALL:
             head = f"{first.name} takes {value}"
@@ -189,7 +231,7 @@ class _Speaker(NamedTuple):
         if tied:
             parts.append(f"{self._each(tied)}: not told apart from it")
         if worse:
-            parts.append(("it is beaten by the best so many times: " if more else "") + self._each(worse))
+            parts.append(("less by these factors: " if more else "") + self._each(worse))
         if ranking.missing:
             parts.append(f"{_listed(ranking.missing)}: not known")
         return "; ".join(parts)
@@ -212,6 +254,8 @@ class _Speaker(NamedTuple):
         if not advice.builds:
             return []
         mixed, *pure = advice.builds
+        if mixed.ratio.low <= 1 <= mixed.ratio.high:
+            return []
         parts = "; ".join(f"{each.name} against {each.other} {self._times(each.ratio)}" for each in pure)
         head = f"{mixed.name} against {mixed.other} takes {self._times(mixed.ratio)} the time"
         return [f"{head}, which mixes the build into the difference; one at a time: {parts}"]
@@ -219,29 +263,26 @@ class _Speaker(NamedTuple):
     # ---- start-up
 
     def starts(self, starts: Sequence[StartTax]) -> list[str]:
-        """The tax with the most workers, with the task at which it stops to matter."""
-        texts = []
-        for setting, group in groupby(starts, key=lambda each: each.setting):
-            taxes = list(group)
-            largest = taxes[-1].workers
-            shown = [each for each in taxes if each.workers == largest]
-            place = _where(largest, setting)
-            once = [f"{tax.name} {self._span(tax.tax_ns)}" for tax in shown if tax.paid_once]
-            each = [
-                f"{tax.name} {self._span(tax.tax_ns)}, tasks of {self._span(tax.task_ns)}"
-                for tax in shown
-                if not tax.paid_once
-            ]
-            if once:
-                texts.append(f"{place}the workers are kept, so the start is paid once: {'; '.join(once)}")
-            if each:
-                head = "starting and joining the workers, and the tasks from which on that is less than"
-                texts.append(f"{place}{head} {percent(judged.TAX)}: {'; '.join(each)}")
-            for tax in shown:
-                if tax.overtakes_ns is not None:
-                    text = f"{tax.name} is faster than {tax.overtaken} in tasks above {self._span(tax.overtakes_ns)}"
-                    texts.append(place + text)
-        return texts
+        """The tax with the most workers, and the tasks in which it does not matter, in the setting where it is most."""
+        if not starts:
+            return []
+        most = max(starts, key=lambda each: each.tax_ns.value)
+        last = [each for each in starts if each.setting == most.setting][-1]
+        shown = [each for each in starts if (each.setting, each.workers) == (last.setting, last.workers)]
+        place, rule = self.at(last), f"the work of one start above which it is less than {percent(judged.TAX)}"
+        once = [f"{tax.name} {self._span(tax.tax_ns)}" for tax in shown if tax.paid_once]
+        each_time = [
+            f"{tax.name} {self._span(tax.tax_ns)}, {self._span(tax.task_ns)}" for tax in shown if not tax.paid_once
+        ]
+        texts = [f"{place}the workers are kept, so the start is paid once: {'; '.join(once)}"] if once else []
+        if each_time:
+            texts.append(f"{place}each start and join of the workers, and {rule}: {'; '.join(each_time)}")
+        return texts + [
+            f"{place}{tax.name} is faster than {tax.overtaken} where the work of one start takes "
+            f"{tax.overtaken} more than {self._span(tax.overtakes_ns)}"
+            for tax in shown
+            if tax.overtakes_ns is not None
+        ]
 
     def _span(self, interval: Interval) -> str:
         value = units.time(interval.value, unicode=self.unicode)
@@ -252,22 +293,18 @@ class _Speaker(NamedTuple):
     # ---- memory
 
     def memory(self, uses: Sequence[MemoryUse]) -> list[str]:
-        """Memory with the most workers, and of each further one."""
-        texts = []
-        for (workers, setting, figure), group in _grouped(uses, lambda use: (use.workers, use.setting, use.figure)):
-            parts = []
-            whys = set()
-            for use in sorted(group, key=lambda use: use.total.value):
-                further = ""
-                if use.further is not None:
-                    of = " a worker process" if use.further_of == "processes" else " for each further one"
-                    further = f", {_with_ends(use.further, units.size, units.size_ends)}{of}"
-                else:
-                    whys.add(use.why)
-                parts.append(f"{use.name} {units.size(use.total.value)}{further}")
-            unknown = [f"each further one is not known where none is given: {why}" for why in sorted(whys)]
-            texts.append(f"{_where(workers, setting)}{figure}: {'; '.join([*parts, *unknown])}")
-        return texts
+        """Memory with the most workers, and of each further one; of settings the one where it is most."""
+        if not uses:
+            return []
+        most = max(uses, key=lambda use: use.total.value)
+        shown = [use for use in uses if (use.setting, use.workers) == (most.setting, most.workers)]
+        parts = []
+        for use in sorted(shown, key=lambda use: use.total.value):
+            of = "a worker process" if use.further_of == "processes" else "each further one"
+            more = f", {of} {_with_ends(use.further, units.size, units.size_ends)}" if use.further else ""
+            parts.append(f"{use.name} {units.size(use.total.value)}{more}")
+        whys = [f"a further worker's is not known where none is given: {use.why}" for use in shown if use.why]
+        return [f"{self.at(most)}{most.figure}: {'; '.join([*parts, *whys[:1]])}"]
 
     # ---- contention and scaling
 
@@ -291,18 +328,27 @@ class _Speaker(NamedTuple):
 
     def _waits(self, each: Contention, scaling: Sequence[ScalingAdvice]) -> str:
         shares = [(kind, share) for kind in KINDS if (share := getattr(each, kind)) is not None]
-        parts = listed([f"{units.share(share)} in {KINDS[kind]}" for kind, share in shares], "and")
-        site = f", longest at {each.site}" if each.site else ""
-        cores = f", and {units.ratio(each.by_cores)} by the cores that are idle" if each.by_cores else ""
-        won = f"; without that at most {units.ratio(each.by_waits or 1)} as fast by the waits{cores}"
+        parts = listed([f"{KINDS[kind]} take {units.share(share)}" for kind, share in shares], "and")
+        site = f", longest at {each.site}" if each.site and each.lock else ""
+        by_waits, by_cores = each.by_waits or 1, each.by_cores or math.inf
+        bounds = f" ({units.ratio(by_waits)} by the waits, {units.ratio(by_cores)} by the idle cores)"
+        won = f"; without that at most {units.ratio(min(by_waits, by_cores))} as fast{bounds if each.by_cores else ''}"
         same = [one for one in scaling if (one.name, one.setting) == (each.name, each.setting)]
         erased = [one for one in same if one.measured and one.enough == one.base and (each.lock or 0) >= ERASED]
         lost = "".join(f"; the lock takes what more workers bring: {self._points(one)}" for one in erased)
-        return f"{_where(each.workers, each.setting)}{each.name}: {parts} of the workers' time{site}{won}{lost}"
+        return f"{self.at(each)}{each.name}: {parts} of the workers' time{site}{won}{lost}"
 
     def scaling(self, found: Sequence[ScalingAdvice]) -> list[str]:
-        """How far more workers pay."""
-        return [self._scaling(each) for each in found]
+        """How far more workers pay: in full for the fastest candidates."""
+        texts = [self._scaling(each) for each in found[:NAMED]]
+        for enough, rest in groupby(sorted(found[NAMED:], key=_enough), key=_enough):
+            others = list(rest)
+            last = [each.points[-1].times.value for each in others]
+            most = "the count beyond which more do not pay is not known"
+            most = f"more than {enough} do not pay" if enough else most
+            names = _listed([each.name for each in others])
+            texts.append(f"{names}: {most}: {units.ratio(min(last))} to {units.ratio(max(last))} with the most workers")
+        return texts
 
     def _points(self, each: ScalingAdvice) -> str:
         points = ", ".join(f"{point.workers} workers {self._times(point.times)}" for point in each.points)
@@ -334,16 +380,6 @@ def _listed(names: Sequence[str], last: str = "and") -> str:
     return listed(names, last) if names else ""
 
 
-def _at(choice: Choice) -> str:
-    return _where(choice.workers, choice.setting)
-
-
-def _where(workers: str, setting: str) -> str:
-    """`w8, 0.5-10: `; empty where a test has one place."""
-    place = ", ".join(filter(None, (_workers(workers), setting)))
-    return f"{place}: " if place else ""
-
-
 def _workers(word: str) -> str:
     """`8 workers` of w8; roles as they are written."""
     count = re.fullmatch(r"w(\d+)", word)
@@ -352,14 +388,19 @@ def _workers(word: str) -> str:
     return f"{count[1]} worker{'' if count[1] == '1' else 's'}"
 
 
-def _place_of(choices: Iterable[Choice]) -> str:
-    return "with " + listed([_at(choice).removesuffix(": ") for choice in choices], "and")
+def _counts(words: Iterable[str]) -> bool:
+    """Whether these say a number of workers and no roles."""
+    return all(re.fullmatch(r"w\d+|wcores", word) for word in words)
 
 
-def _grouped(
-    uses: Sequence[MemoryUse], key: Callable[[MemoryUse], tuple[str, str, str]]
-) -> list[tuple[tuple[str, str, str], list[MemoryUse]]]:
-    return [(place, list(group)) for place, group in groupby(sorted(uses, key=key), key=key)]
+def _apart(ranking: Ranking) -> float:
+    """How far the candidates are apart; 1 where none is told apart from the best."""
+    beyond = [each.times.value for each in ranking.ranked if each.times and each.name not in ranking.tied]
+    return max(beyond, default=1.0)
+
+
+def _enough(each: ScalingAdvice) -> int:
+    return each.enough or 0
 
 
 def _names(found: Sequence[Contention]) -> str:

@@ -23,7 +23,7 @@ def render(report: Report) -> str:
     A number that JSON cannot write is the string "inf", "-inf" or "nan"; half of a surrogate pair, as a workload's
     stray bytes leave it, is spelled with a backslash. Both are rare and both would lose the whole report.
     """
-    encoded = msgspec.json.encode(_writable(to_builtins(report)), order="sorted")
+    encoded = msgspec.json.encode(writable(to_builtins(report)), order="sorted")
     return msgspec.json.format(encoded, indent=2).decode() + "\n"
 
 
@@ -78,12 +78,12 @@ def _published(value: Any) -> Any:
     return {key: _published(item) for key, item in kept.items()}
 
 
-def _writable(value: Any) -> Any:
+def writable(value: Any) -> Any:
     """The same builtins without what JSON cannot hold."""
     if isinstance(value, dict):
-        return {_writable(str(key)): _writable(item) for key, item in value.items()}
+        return {writable(str(key)): writable(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_writable(item) for item in value]
+        return [writable(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, str):

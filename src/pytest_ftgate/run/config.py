@@ -31,4 +31,5 @@ class RunConfig(Struct, frozen=True, kw_only=True):
     against: str
     unchanged: Literal["skip", "measure"]
     escalate: bool
+    explain: bool
     options: tuple[str, ...] = ()

@@ -27,7 +27,7 @@ from ..model import (
 )
 from ..report import budgets
 from ..store import names
-from . import git, shortfall, worktrees
+from . import explaining, git, shortfall, worktrees
 from .phase import ActivePhase, Phase, PhaseStarter
 from .resources import Resources
 from .targets import same, unavailable
@@ -50,6 +50,8 @@ class Measurement:
         self.samples = TestSamples()
         self.phases: list[Phase] = []
         self.active: ActivePhase | None = None
+        self.paired: list[ActivePhase] = []
+        """Phases with a reference that have ended."""
         self.shortfalls: dict[str, Shortfall | None] = {}
         """By node id: what the time lacks in which a cell was measured last."""
         self._ended_s = 0.0
@@ -102,7 +104,7 @@ class Measurement:
         run_left_s = self.resources.time.left_s
         if self._own_left_s > 0 and (run_left_s is None or run_left_s > 0):
             self._begin_next()
-        else:
+        if not self.open:
             self.close()
 
     def _predict_shortfall(self, active: ActivePhase, share_s: float | None, left_s: float | None) -> None:
@@ -116,11 +118,12 @@ class Measurement:
         self.shortfalls |= dict.fromkeys(active.phase.judged, lacking)
 
     def close(self) -> None:
-        """The time budget is used up: judge what there is, and begin nothing more."""
+        """All phases have ended, or the time budget is used up: judge and explain, and begin nothing more."""
         self._end()
         for phase in self.phases:
             self._not_begun(phase, FtgateError("the time budget was used up"))
         self.phases = []
+        self._explain()
 
     def rows(self) -> list[Row]:
         """All cells' rows, in their order, with the conditions; what these may explain is in doubt.
@@ -131,16 +134,20 @@ class Measurement:
 
     def rows_in_part(self) -> list[Row]:
         """The rows of the cells that have one, where the run ends in the middle: nothing more is measured."""
+        whole = not (self.open or self.phases)  # interrupted while it was explained
         self.phases, self._interrupted = [], True
         self._end()
         rows = [self.by_nodeid[cell.nodeid] for cell in self.group.cells if cell.nodeid in self.by_nodeid]
         measured = [row for row in rows if row.sample is None or row.sample.launches or row.error is not None]
         return [
-            row if row.sample is None else msgspec.structs.replace(row, in_part=True)
+            row if row.sample is None else msgspec.structs.replace(row, in_part=not whole)
             for row in self._finished(measured)
         ]
 
     def _finished(self, rows: Iterable[Row]) -> list[Row]:
+        return [self._with_stored_explanation(row) for row in self._judged(rows)]
+
+    def _judged(self, rows: Iterable[Row]) -> list[Row]:
         judged = [row if row.sample is None else self._under_conditions(row) for row in rows]
         known = self.group.spec.expectations
         return [
@@ -152,6 +159,14 @@ class Measurement:
             )
             for row in judged
         ]
+
+    def _with_stored_explanation(self, row: Row) -> Row:
+        """The row with what moved since its baseline, where its reference was not measured."""
+        unpaired = row.sample is not None and row.sample.reference is None and row.paired is None
+        if not (unpaired and self.resources.config.explain and row.verdict.basis) or row.sample is None:
+            return row
+        compared_with = self.screen.compared_with(row.sample)
+        return msgspec.structs.replace(row, explanation=explaining.of_stored(row, compared_with))
 
     def _under_conditions(self, row: Row) -> Row:
         row = msgspec.structs.replace(self._doubted(row), conditions=self.conditions)
@@ -218,6 +233,17 @@ class Measurement:
             self._ended_rounds += ended.run.budget.rounds
             self.conditions = self.monitor.observe()
             self._judge(ended)
+            self.paired += [ended] if ended.phase.pair else []
+
+    def _explain(self) -> None:
+        """Explain what has regressed, in the time that is left: it never takes that of a verdict."""
+        run_left_s = self.resources.time.left_s
+        left_s = self._own_left_s if run_left_s is None else min(self._own_left_s, run_left_s)
+        root = self.resources.references.folder.root
+        ended, self.paired = self.paired if self.resources.config.explain else [], []
+        rows = self._judged(self.by_nodeid[cell.nodeid] for cell in self.group.cells)
+        for nodeid, explanation in explaining.of_paired(rows, ended, root, left_s).items():
+            self.by_nodeid[nodeid] = msgspec.structs.replace(self.by_nodeid[nodeid], explanation=explanation)
 
     # -- judging -----------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from ...judge import disturbance
 from ...model import Decision, Figures, Metric, MetricVerdict, Report, Row, SiteFigures
 from ...text import plain
-from .. import findings, headlines, units
+from .. import advice, findings, headlines, units
 from ..details import detail_lines
 from ..lines import Style
 from . import plots
@@ -28,12 +28,16 @@ SITES = 12
 """Lock sites of a test that are listed."""
 
 
+Text = tuple[str, float | None]
+"""A text of a table, and what it is sorted by; None: it is empty."""
+
+
 class Cell(NamedTuple):
     """One cell in a table: the texts of its columns with what they are sorted by, and all other figures as lines."""
 
     row: Row
     anchor: str
-    texts: tuple[tuple[str, float | str | None], ...]
+    texts: tuple[Text, ...]
     details: str
 
 
@@ -55,6 +59,7 @@ class Test(NamedTuple):
     cells: tuple[Cell, ...]
     sites: tuple[Site, ...]
     data: dict[str, Any] | None
+    advice: tuple[advice.Sentence, ...]
 
 
 def render(report: Report) -> str:
@@ -143,7 +148,7 @@ def headline(report: Report) -> str:
         return "No cell was measured"
     if failing:
         return f"{failing} of {cells} {'fails' if failing == 1 else 'fail'}"
-    return f"Nothing regressed in {cells}"
+    return f"Nothing regressed in {f'the {cells} that were measured' if report.partial else cells}"
 
 
 def _counted(report: Report) -> list[tuple[Decision, int]]:
@@ -194,6 +199,7 @@ def test_of(row: Row) -> str:
 
 def _tests(report: Report) -> Iterator[Test]:
     """Every test with the rows of all its tables."""
+    advised = {each.test: each.sentences for each in advice.sentences(report)}
     tables: dict[str, list[int]] = {}
     for number, table in enumerate(report.tables):
         tables.setdefault(test_of(table.rows[0]) if table.rows else table.title, []).append(number)
@@ -217,6 +223,7 @@ def _tests(report: Report) -> Iterator[Test]:
             cells=tuple(cells),
             sites=_sites(rows),
             data={"cells": [plots.cell_data(row) for row in rows], "varied": plots.varied(rows)},
+            advice=advised.get(title, ()),
         )
 
 
@@ -277,15 +284,17 @@ COLUMNS: tuple[tuple[str, Reader, Callable[[float], str]], ...] = (
 INTERVAL = "interval"
 
 
-def _columns(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[tuple[str, float | str | None], ...]]]:
+def _columns(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[Text, ...]]]:
     """The heads of the columns in which any row has a value, and each row's texts with their values."""
-    columns = {
+    columns: dict[str, list[Text]] = {
         head: [(text(value) if value is not None else "", value) for value in map(read, rows)]
         for head, read, text in COLUMNS
     }
     walls = [row.figures.wall_ns for row in rows]
-    ends = [(units.time_ends(wall), wall.high - wall.low) if wall and wall.level > 0 else ("", None) for wall in walls]
-    ordered = {"time": columns.pop("time"), INTERVAL: ends, **columns}
+    ends: list[Text] = [
+        (units.time_ends(wall), wall.high - wall.low) if wall and wall.level > 0 else ("", None) for wall in walls
+    ]
+    ordered: dict[str, list[Text]] = {"time": columns.pop("time"), INTERVAL: ends, **columns}
     shown = {head: texts for head, texts in ordered.items() if any(text for text, _ in texts)}
     levels = {units.level(wall.level) for wall in walls if wall and wall.level > 0}
     named = f"{levels.pop()} CI" if len(levels) == 1 else "CI"

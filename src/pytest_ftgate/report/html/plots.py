@@ -46,7 +46,7 @@ def cell_data(row: Row) -> dict[str, Any]:
         "family": family(row),
         "workers": row.cell.workers,
         "params": {param.name: param.literal for param in row.cell.params},
-        "figures": {name: to_builtins(getattr(figures, name)) for name in SHOWN},
+        "figures": {name: _built(getattr(figures, name)) for name in SHOWN},
         "launches": {} if sample is None else _launches(row, sample),
         "waits": _waits(figures),
         "memory": [] if row.sample is None else _memory(row.sample.memory),
@@ -83,9 +83,13 @@ def _launches(row: Row, sample: Sample) -> dict[str, Any]:
     return found
 
 
+def _built(value: Interval | float | None) -> Any:
+    return to_builtins(value) if isinstance(value, Interval) else value
+
+
 def _side(by_order: Mapping[int, float]) -> dict[str, Any]:
     values = [by_order[order] for order in sorted(by_order)]
-    return {"values": values, "interval": to_builtins(_interval(values))}
+    return {"values": values, "interval": _built(_interval(values))}
 
 
 def _interval(values: Sequence[float]) -> Interval | None:

@@ -149,7 +149,8 @@
     const signs = [[swatch(mark("circle"), { fill: "var(--now)" }), "change, a launch each"]];
     if (both) signs.push([swatch(mark("diamond"), { fill: "none", stroke: "var(--was)", "stroke-width": 1.4 }), "reference"]);
     signs.push([swatch(LINE, { stroke: "var(--now)", "stroke-width": 7, "stroke-opacity": 0.3 }), "95 % interval, with its middle"]);
-    const aside = `${logarithmic ? "Logarithmic scale." : both ? "" : "No launch of a reference stands beside them in this run."}${left(cells.length, having.length)}`;
+    const cut = known.some(d => d.low < used[0] || d.high > used[1]);
+    const aside = `${logarithmic ? "Logarithmic scale." : both ? "" : "No launch of a reference stands beside them in this run."}${cut ? " An interval that is wider than the plot ends at its edge." : ""}${left(cells.length, having.length)}`;
     return figure(`Launches: ${label}`, aside, legend(signs), plot);
   }
 
@@ -161,16 +162,16 @@
     const parts = cells.flatMap(cell => STATES.filter(([key]) => cell.waits[key] > 0)
       .map(([key, name]) => ({ cell: cell.label, key, name, share: cell.waits[key] })));
     const used = STATES.filter(([key]) => parts.some(part => part.key === key));
-    const stack = { fy: "cell", x: "share", order: used.map(([key]) => key), z: "key" };
+    const stack = { fy: "cell", y: () => "", x: "share", order: used.map(([key]) => key), z: "key" };
     const long = d => d.share > 0.9 * (d.name.length * 8 + 34) / width();
     const plot = drawn({
       ...facets(cells, 46),
       x: { label: "share of the workers' time (%)", percent: true, domain: [0, Math.max(100, ...cells.map(cell => 100 * d3.sum(Object.values(cell.waits))))] },
-      y: { axis: null, insetTop: 17 },
+      y: { axis: null, insetTop: 18, padding: 0 },
       marks: [
         heads(cells.map(head)),
         Plot.barX(parts, Plot.stackX({ ...stack, fill: d => `var(--c-${d.key})`, insetLeft: 0.5, insetRight: 0.5, title: d => `${d.cell}, ${d.name}: ${(100 * d.share).toFixed(1)} %` })),
-        Plot.text(parts, Plot.stackX({ ...stack, text: d => (long(d) ? `${d.name} ${(100 * d.share).toFixed(0)} %` : ""), fill: d => (d.key === "process" ? "#fff" : "#000") })),
+        Plot.text(parts, Plot.stackX({ ...stack, text: d => (long(d) ? `${d.name} ${(100 * d.share).toFixed(0)} %` : ""), fill: d => (d.key === "process" ? "var(--on-process)" : "#000") })),
       ],
     }, "Where threads wait");
     return figure("Where threads wait", `From samples of the workers' threads.${left(cells.length, having.length)}`,
@@ -191,13 +192,14 @@
     const look = new Map(roles.map(([role, , color, symbol]) => [role, { color, symbol }]));
     const multiples = element("div", undefined, { className: "multiples" });
     const most = Math.max(...points.map(point => scale.of(point.bytes)));
+    const end = Math.max(1, ...points.map(point => point.at));
     for (const cell of cells) {
       const own = points.filter(point => point.cell === cell.label);
       const each = { x: "at", y: d => scale.of(d.bytes), stroke: d => look.get(d.role).color };
       const part = element("div");
       part.append(element("small", head(cell).head), drawn({
         width: 320, height: 150, marginLeft: 40, marginTop: 10, marginBottom: 34,
-        x: { label: "seconds", ticks: 4, nice: true }, y: { domain: [0, most], nice: true, label: null, ticks: 4 },
+        x: { label: "seconds", domain: [0, end], ticks: 4 }, y: { domain: [0, most], nice: true, label: null, ticks: 4 },
         marks: [
           Plot.gridY(grid),
           Plot.lineY(own, { ...each, z: "role", strokeWidth: 1.2 }),
@@ -228,7 +230,7 @@
       const amdahl = serial !== null && serial >= 0 && last.figures.scaling.value >= 1
         ? d3.range(1, workers + 0.01, (workers - 1) / 40 || 1).map(n => ({ n, s: 1 / (serial + (1 - serial) / n) })) : [];
       const part = element("div");
-      part.append(element("small", serial === null ? name : `${name}, serial fraction ${(100 * serial).toFixed(0)} %`), drawn({
+      part.append(element("small", amdahl.length ? `${name}, serial fraction ${(100 * serial).toFixed(0)} %` : name), drawn({
         width: 320, height: 190, marginLeft: 34, marginBottom: 34,
         x: { label: "workers", domain: [1, workers], ticks: [...new Set(points.map(point => point.workers))], tickFormat: "d", inset: 8 },
         y: { domain: [0, 1.15 * top], label: "times one worker", ticks: 4 },
@@ -271,7 +273,7 @@
       const at = { x: cell => of(cell, x), y: cell => of(cell, y) };
       const part = element("div");
       part.append(element("small", name), drawn({
-        width: 320, height: 62 + 34 * order(y).length, marginLeft: 60, marginBottom: 36,
+        width: 320, height: 40 + 34 * order(y).length, marginLeft: 60, marginTop: 4, marginBottom: 36,
         x: { label: x, domain: order(x), padding: 0.04 }, y: { label: y, domain: order(y), padding: 0.06 },
         marks: [
           Plot.cell(cells, { ...at, fill: cell => color(cell.figures.wall_ns.value), title: cell => cell.label }),
@@ -291,7 +293,7 @@
     const multiples = element("div", undefined, { className: "multiples" });
     for (const each of series.slice(0, MANY)) {
       const scale = scaled(each.unit, each.points.map(point => point.value.value));
-      const points = each.points.map((point, at) => ({ at, ...point, mid: scale.of(point.value.value), low: scale.of(point.value.low), high: scale.of(point.value.high) }));
+      const points = each.points.map((point, at) => ({ ...point, at, mid: scale.of(point.value.value), low: scale.of(point.value.low), high: scale.of(point.value.high) }));
       const part = element("div");
       part.append(element("small", `${each.cell}, ${each.label}${scale.name ? ` (${scale.name})` : ""}`), drawn({
         width: 320, height: 170, marginLeft: 44, marginBottom: 40,
@@ -303,7 +305,7 @@
           Plot.text(each.changes, { x: d => d, text: () => "changed", frameAnchor: "top", dx: 4, textAnchor: "start", fill: "var(--fails)" }),
           Plot.ruleX(points, { x: "at", y1: "low", y2: "high", stroke: "var(--now)", strokeWidth: 5, strokeOpacity: 0.28 }),
           Plot.line(points, { x: "at", y: "mid", stroke: "var(--now)" }),
-          Plot.dot(points, { x: "at", y: "mid", fill: "var(--now)", r: 3, title: d => `${d.commit} ${d.at}: ${d.mid.toPrecision(4)} ${scale.name}` }),
+          Plot.dot(points, { x: "at", y: "mid", fill: "var(--now)", r: 3, title: d => `${d.commit}: ${d.mid.toPrecision(4)} ${scale.name}` }),
         ],
       }, `History of ${each.cell}`));
       multiples.append(part);
@@ -338,10 +340,10 @@
   matchMedia("print").addEventListener("change", event => (event.matches ? unfold() : fold()));
   addEventListener("beforeprint", unfold);
   addEventListener("afterprint", fold);
-  let drawnAt = innerWidth;
+  let drawnAt = width();
   addEventListener("resize", () => {
-    if (Math.abs(innerWidth - drawnAt) < 40 || matchMedia("print").matches) return;
-    drawnAt = innerWidth;
+    if (Math.abs(width() - drawnAt) < 40 || matchMedia("print").matches) return;
+    drawnAt = width();
     draw();
   });
 })();

@@ -1,0 +1,281 @@
+"""What changed beneath a regression: what its launches show, and the functions that take the added time. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean, median, stdev
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from ..model import Explanation, Function, FunctionTime, Moved, Profile, Sample, SiteFigures, WaitFigures
+from ..store.schema import StoredCell
+from . import recorded
+from .per_launch import launch_values
+from .wait_figures import site_figures, waits_of
+
+LEAST_MOVE: Final = 0.02
+"""What moves less is not worth a line: a share of the workers' time, or of what it was before."""
+LEAST_DEVIATION: Final = 0.02
+"""Launches are taken to deviate by so much at least: few of them may agree by chance."""
+STATES: Final = ("running", "runnable", "gil", "lock", "queue", "process", "unattributed", "asleep")
+STORED_STATES: Final = {"lock": "lock_wait_share", "queue": "queue_wait_share", "gil": "gil_wait_share"}
+"""The states that recordings have: the metric of each."""
+PHASES: Final = ("start", "join")
+
+ALPHA: Final = 0.01
+"""The chance that any function is named whose time has not grown."""
+LEAST_PART: Final = 0.1
+"""A function that takes less of the added time is not named."""
+COVERED: Final = 0.8
+"""Nor is one of whose part the functions that it calls, themselves named, take this much."""
+MOST_NAMED: Final = 5
+LEAST_SAMPLES: Final = 50
+LEAST_BLOCKS: Final = 5
+DEVIATION: Final = 0.03
+"""The standard deviation of the log-ratio of a pair of launches, where there is only one."""
+
+Name: TypeAlias = tuple[str, str]
+"""File and qualified name: lines move from one side to the other."""
+
+
+# ---- what the launches show
+
+
+def moved(sample: Sample, before: Sample | StoredCell | None) -> Explanation:
+    """What moved from the reference to the change: all that both hold. A recording holds no lock sites.
+
+    A quantity moved if its medians differ by more than LEAST_MOVE and twice the standard error of its launches.
+    """
+    if before is None:
+        return Explanation()
+    if isinstance(before, Sample):
+        sites = _sites(sample, before)
+        states = {name: (_states(before, name), _states(sample, name)) for name in STATES}
+    else:
+        sites = ()
+        states = {name: (_values(before, each), _values(sample, each)) for name, each in STORED_STATES.items()}
+    relative = {name: (_values(before, name), _values(sample, name)) for name in (*PHASES, "cores")}
+    cores = _moves({"cores": relative["cores"]}, median(relative["cores"][0] or [0.0]))
+    return Explanation(
+        sites=sites,
+        shares=_moves(states, 1.0),
+        cores=cores[0] if cores else None,
+        phases=_moves({name: relative[name] for name in PHASES}, median(_values(before, "wall") or [0.0])),
+    )
+
+
+def _values(side: Sample | StoredCell, metric: str) -> list[float]:
+    """The value of each launch."""
+    sides = [side] if isinstance(side, Sample) else side.recordings
+    return [value for each in sides for value in recorded.source_of(each)(metric).values()]
+
+
+def _states(sample: Sample, name: str) -> list[float]:
+    """The share of the workers' time in one state, of each memory launch that has samples of it."""
+    waits = (waits_of(msgspec.structs.replace(sample, memory=(launch,))) for launch in sample.memory)
+    return [float(getattr(each, name)) for each in waits if isinstance(each, WaitFigures) and not each.unavailable]
+
+
+def _moves(values: Mapping[str, tuple[Sequence[float], Sequence[float]]], of: float) -> tuple[Moved, ...]:
+    """Those that moved, as parts of `of`, the largest movement first."""
+    found = [
+        Moved(name=name, before=median(before), after=median(after))
+        for name, (before, after) in values.items()
+        if before and after and of > 0 and _beyond(before, after, of)
+    ]
+    return tuple(sorted(found, key=lambda each: -abs(each.after - each.before)))
+
+
+def _beyond(before: Sequence[float], after: Sequence[float], of: float) -> bool:
+    variances = [(max(LEAST_DEVIATION * of, stdev(side) if len(side) > 1 else 0.0)) ** 2 for side in (before, after)]
+    error = math.sqrt(sum(variance / len(side) for variance, side in zip(variances, (before, after), strict=True)))
+    return abs(median(after) - median(before)) > LEAST_MOVE * of + 2 * error
+
+
+def _sites(sample: Sample, before: Sample) -> tuple[Moved, ...]:
+    """The lock sites that wait more, with their place after the change."""
+    then, now = _site_shares(before), _site_shares(sample)
+    values = {}
+    for key, (site, after) in now.items() if before.locks else ():
+        place = f"{site.file}:{site.line} {site.kind}" + (f" ({site.name})" if site.name else "")
+        values[place] = (then[key][1] if key in then else [0.0] * len(before.locks), after)
+    return tuple(each for each in _moves(values, 1.0) if each.after > each.before)
+
+
+def _site_shares(sample: Sample) -> dict[tuple[str, str, str, int], tuple[SiteFigures, list[float]]]:
+    """By file, kind, name and place among those: the site, and its share in each lock launch."""
+    found: dict[tuple[str, str, str, int], list[float]] = {}
+    sites: dict[tuple[str, str, str, int], SiteFigures] = {}
+    numbers: dict[tuple[str, int, str, str], int] = {}
+    among: Counter[tuple[str, str, str]] = Counter()
+    for site in sorted(site_figures(sample), key=lambda each: each.line):
+        kind = (site.file, site.kind, site.name)
+        numbers[site.file, site.line, site.kind, site.name] = among[kind]
+        sites[(*kind, among[kind])] = site
+        found[(*kind, among[kind])] = []
+        among[kind] += 1
+    for launch in sample.locks:
+        shares = {
+            (each.file, each.line, each.kind, each.name): each.share
+            for each in site_figures(msgspec.structs.replace(sample, locks=(launch,)))
+        }
+        for place, number in numbers.items():
+            found[place[0], place[2], place[3], number].append(shares.get(place, 0.0))
+    return {key: (sites[key], found[key]) for key in sites}
+
+
+# ---- the functions that take the added time
+
+
+class AddedTime(NamedTuple):
+    """The time of an iteration's work before and after in ns, and the standard error of the log of their ratio."""
+
+    before_ns: float
+    after_ns: float
+    error: float
+
+    @property
+    def grew(self) -> bool:
+        """Whether it is longer beyond the noise of the launches."""
+        return self.before_ns > 0 and self.after_ns > self.before_ns * math.exp(2 * self.error)
+
+
+def added_time(sample: Sample) -> AddedTime | None:
+    """How the time of the work of a paired sample has changed; None without pairs.
+
+    Of windows it is the time of an operation.
+    """
+    reference = sample.reference
+    if reference is None:
+        return None
+    own, other = _work(sample), _work(reference)
+    rounds = sorted(own.keys() & other.keys())
+    if not rounds:
+        return None
+    logs = [math.log(own[number] / other[number]) for number in rounds]
+    deviation = stdev(logs) if len(logs) > 1 else DEVIATION
+    before_ns = median(other[number] for number in rounds)
+    return AddedTime(before_ns, before_ns * math.exp(fmean(logs)), deviation / math.sqrt(len(logs)))
+
+
+def _work(sample: Sample) -> dict[int, float]:
+    """Launch order -> the floor of the time of its work, in ns, without start and join."""
+    bare = [
+        msgspec.structs.replace(
+            launch,
+            iterations=tuple(msgspec.structs.replace(each, wall_ns=each.work_ns) for each in launch.iterations),
+        )
+        for launch in sample.launches
+    ]
+    return {order: value for order, value in launch_values(bare).items() if value > 0}
+
+
+class _Shares:
+    """How often functions are on the stacks of a profile, in each block."""
+
+    def __init__(self, profile: Profile, names: Mapping[Function, Name]) -> None:
+        self.whole: Counter[int] = Counter()
+        self.stacks: Counter[tuple[int, tuple[Name, ...]]] = Counter()
+        for sample in profile.samples:
+            self.whole[sample.block] += sample.count
+            stack = tuple(names[profile.functions[index]] for index in sample.functions)
+            self.stacks[sample.block, stack] += sample.count
+        self.on_stack: defaultdict[Name, Counter[int]] = defaultdict(Counter)
+        depths: defaultdict[Name, list[int]] = defaultdict(list)
+        for (block, stack), count in self.stacks.items():
+            for depth, name in enumerate(dict.fromkeys(stack)):
+                self.on_stack[name][block] += count
+                depths[name].append(depth)
+        self.depth = {name: fmean(each) for name, each in depths.items()}
+
+    @property
+    def count(self) -> int:
+        """The number of samples."""
+        return self.whole.total()
+
+    def share(self, name: Name) -> float:
+        """The share of samples in which a function is on the stack."""
+        return self.on_stack[name].total() / self.count
+
+    def variance(self, name: Name) -> float:
+        """The variance of that share: by the scatter of the blocks, whose samples depend on each other.
+
+        That of a ratio of sums over clusters, as Rao & Scott (1992) take it for clustered binary observations, and
+        never less than that of independent samples, with one more of each kind.
+        """
+        found, share, blocks = self.on_stack[name], self.share(name), len(self.whole)
+        rests = (found[block] - share * whole for block, whole in self.whole.items())
+        clustered = blocks / (blocks - 1) * sum(rest * rest for rest in rests) / self.count**2
+        smoothed = (found.total() + 1) / (self.count + 2)
+        return max(clustered, smoothed * (1 - smoothed) / self.count)
+
+    def share_below(self, name: Name, called: frozenset[Name]) -> float:
+        """The share of samples in which one of the functions `called` runs below that one."""
+        below = sum(
+            count
+            for (_, stack), count in self.stacks.items()
+            if name in stack and not called.isdisjoint(stack[stack.index(name) + 1 :])
+        )
+        return below / self.count
+
+
+def slower_functions(before: Profile, after: Profile, time: AddedTime) -> tuple[FunctionTime, ...] | str:
+    """The deepest functions that take the added time, most first; or why the samples do not tell.
+
+    A function's time is its share of the samples times that of the work; its growth is tested by Student's t, with
+    as many degrees of freedom as the side with fewer blocks has, at ALPHA over all functions (Bonferroni).
+    """
+    then, now = (_Shares(each, _names(each.functions)) for each in (before, after))
+    fewest = min(then.count, now.count)
+    if fewest < LEAST_SAMPLES or min(len(then.whole), len(now.whole)) < LEAST_BLOCKS:
+        return f"only {fewest} samples of the workers' stacks were taken, and {LEAST_SAMPLES} are needed"
+    every = then.on_stack.keys() | now.on_stack.keys()
+    grown = [name for name in every if _grew(name, then, now, time, len(every))]
+    named: dict[Name, float] = {}
+    for name in sorted(grown, key=lambda each: (-now.depth.get(each, 0.0), each)):
+        added = _added(then.share(name), now.share(name), time)
+        called = frozenset(named)
+        if _added(then.share_below(name, called), now.share_below(name, called), time) < COVERED * added:
+            named[name] = added
+    if not named:
+        return (
+            f"no function's time grew beyond the noise of {then.count} and {now.count} samples "
+            f"(p < {ALPHA:g} over {len(every)} functions)"
+        )
+    lines = {(each.file, each.name): each.line for profile in (before, after) for each in profile.functions}
+    found = [
+        FunctionTime(
+            file=name[0],
+            line=lines[name],
+            name=name[1],
+            before=then.share(name),
+            after=now.share(name),
+            added_ns=added,
+        )
+        for name, added in named.items()
+    ]
+    return tuple(sorted(found, key=lambda each: -each.added_ns)[:MOST_NAMED])
+
+
+def _names(functions: Iterable[Function]) -> dict[Function, Name]:
+    return {each: (each.file, each.name) for each in functions}
+
+
+def _added(before: float, after: float, time: AddedTime) -> float:
+    return after * time.after_ns - before * time.before_ns
+
+
+def _grew(name: Name, then: _Shares, now: _Shares, time: AddedTime, functions: int) -> bool:
+    """Whether a function takes enough of the added time, beyond what samples and launches vary by."""
+    from scipy.special import stdtr  # half a second: only what explains needs it
+
+    added = _added(then.share(name), now.share(name), time)
+    if added < LEAST_PART * (time.after_ns - time.before_ns):
+        return False
+    variance = now.variance(name) * time.after_ns**2 + then.variance(name) * time.before_ns**2
+    variance += (now.share(name) * time.after_ns * time.error) ** 2
+    freedom = min(len(then.whole), len(now.whole)) - 1
+    return float(stdtr(freedom, -added / math.sqrt(variance))) < ALPHA / functions

@@ -1,0 +1,378 @@
+"""The rules of the advice, on candidates by hand: ties, Pareto, weights, break-even, memory, waits, scaling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pytest
+import report_by_hand
+from report_by_hand import MIB, cell, figures
+
+from pytest_ftgate.judge import advice, scaling_advice
+from pytest_ftgate.judge.candidates import Candidate, estimate, of_row
+from pytest_ftgate.model import (
+    Advice,
+    Decision,
+    Figures,
+    Interval,
+    Report,
+    RoleFigures,
+    Row,
+    SiteFigures,
+    Table,
+    Verdict,
+    WaitFigures,
+    WorkloadError,
+)
+
+TEST = "test_a.py::test_it"
+ROUNDS = 8
+
+
+def candidate(executor: str, target: str = "3.14", workers: int = 8, **values: Any) -> Candidate:
+    """A cell whose launches all have these values, apart by 1 %; `figures` are those without launches."""
+    shown: Figures = values.pop("figures", Figures())
+    fields = {name: values.pop(name) for name in ("setting", "windows", "reuse") if name in values}
+
+    def source(name: str) -> Mapping[int, float]:
+        value = values.get(name)
+        if value is None:
+            return {}
+        return {order: value * (1 + 0.01 * (order % 2)) for order in range(ROUNDS)}
+
+    return Candidate(
+        label=f"{target}-{executor}-w{workers}",
+        executor=executor,
+        target=target,
+        workers=workers,
+        counted=f"w{workers}",
+        setting=fields.get("setting", ""),
+        windows=fields.get("windows", True),
+        work=1,
+        reuse=fields.get("reuse", "fresh"),
+        figures=shown,
+        source=source,
+        own=tuple(name for name in values if "." in name),
+    )
+
+
+def advised(*sides: Candidate, weights: advice.Weights = ()) -> Advice:
+    return advice._advice(TEST, "by hand", sides, (), 4, weights)
+
+
+# ---- the choice
+
+
+def test_what_is_not_told_apart_does_not_matter() -> None:
+    (choice,) = advised(candidate("threads", wall=100.0, pss=1e6), candidate("fork", wall=102.0, pss=1.01e6)).choices
+    assert set(choice.advised) == set(choice.time.tied) == {"threads on 3.14", "fork on 3.14"}
+
+
+def test_the_one_that_none_beats_is_advised() -> None:
+    (choice,) = advised(candidate("threads", wall=100.0, pss=1e6), candidate("fork", wall=150.0, pss=2e6)).choices
+    assert choice.advised == choice.pareto == ("threads on 3.14",)
+    (fork,) = (each for each in choice.time.ranked if each.name == "fork on 3.14")
+    assert fork.times is not None
+    assert fork.times.low < 1.5 < fork.times.high
+
+
+def test_nothing_wins_where_each_is_better_in_something() -> None:
+    sides = (
+        candidate("threads", wall=100.0, pss=4e6),
+        candidate("fork", wall=200.0, pss=1e6),
+        candidate("spawn", wall=300.0, pss=5e6),
+    )
+    (choice,) = advised(*sides).choices
+    assert choice.advised == ()
+    assert choice.pareto == ("threads on 3.14", "fork on 3.14")
+
+
+@pytest.mark.parametrize(
+    ("weights", "winner"),
+    [
+        ((("time", 1.0),), ("threads on 3.14",)),
+        ((("time", 1.0), ("memory", 0.25)), ("threads on 3.14",)),
+        ((("time", 1.0), ("memory", 1.0)), ("fork on 3.14",)),
+        ((("memory", 1.0),), ("fork on 3.14",)),
+        # 2x the time against 4x the memory at half its weight: the same product.
+        ((("time", 1.0), ("memory", 0.5)), ("threads on 3.14", "fork on 3.14")),
+    ],
+)
+def test_weights_trade_time_for_memory(weights: advice.Weights, winner: tuple[str, ...]) -> None:
+    sides = candidate("threads", wall=100.0, pss=4e6), candidate("fork", wall=200.0, pss=1e6)
+    assert set(advised(*sides, weights=weights).choices[0].advised) == set(winner)
+
+
+def test_memory_that_was_not_measured_beats_nothing() -> None:
+    (choice,) = advised(candidate("threads", wall=100.0, pss=4e6), candidate("fork", wall=200.0)).choices
+    assert choice.memory is not None
+    assert choice.memory.missing == ("fork on 3.14",)
+    assert choice.pareto == ("threads on 3.14",)
+
+
+def test_uss_stands_in_where_the_platform_has_no_pss() -> None:
+    (choice,) = advised(candidate("threads", wall=1.0, uss=4e6), candidate("fork", wall=1.0, uss=1e6)).choices
+    assert choice.memory is not None
+    assert choice.memory.metric == "uss"
+    assert choice.advised == ("fork on 3.14",)
+
+
+def test_a_program_is_a_limit_and_no_candidate() -> None:
+    (choice,) = advised(candidate("threads", wall=100.0), candidate("rust", target="", wall=10.0)).choices
+    assert choice.time.tied == ("threads on 3.14",)
+    assert [each.name for each in choice.limits] == ["rust"]
+
+
+def test_one_launch_has_an_interval_that_borrows_the_usual_spread() -> None:
+    one, eight = estimate([100.0], "wall"), estimate([100.0] * 8, "wall")
+    assert one is not None
+    assert eight is not None
+    assert one.half is not None
+    assert eight.half is not None
+    assert 0.1 < one.half < 0.2
+    assert eight.half < one.half / 2
+    assert estimate([], "wall") is None
+    assert estimate([0.0, 1.0], "wall") is None
+
+
+def test_more_of_a_counter_is_better_and_zero_of_a_peak_is_least() -> None:
+    sides = (
+        candidate("threads", **{"wall": 1.0, "counter.ticks": 200.0, "peak.depth": 0.0}),
+        candidate("fork", **{"wall": 1.0, "counter.ticks": 100.0, "peak.depth": 3.0}),
+    )
+    (choice,) = advised(*sides).choices
+    ticks, depth = choice.own
+    assert ticks.tied == depth.tied == ("threads on 3.14",)
+    assert ticks.ranked[1].times is not None
+    assert math.isclose(ticks.ranked[1].times.value, 2, rel_tol=0.01)
+    assert [each.times for each in depth.ranked] == [None, None]
+
+
+# ---- builds
+
+
+def test_a_difference_that_mixes_builds_is_taken_apart() -> None:
+    sides = (
+        candidate("threads", "3.14t", wall=100.0),
+        candidate("threads", "3.14", wall=300.0),
+        candidate("fork", "3.14", wall=150.0),
+        candidate("fork", "3.14t", wall=160.0),
+    )
+    mixed, *pure = advised(*sides).builds
+    assert (mixed.name, mixed.other, mixed.mixed) == ("threads on 3.14t", "fork on 3.14", True)
+    assert {(each.name, each.other): round(each.ratio.value, 2) for each in pure} == {
+        ("threads on 3.14t", "threads on 3.14"): 0.33,
+        ("fork on 3.14t", "fork on 3.14"): 1.07,
+        ("threads on 3.14t", "fork on 3.14t"): 0.62,
+        ("threads on 3.14", "fork on 3.14"): 2.0,
+    }
+    assert advised(*sides[:2]).builds == ()
+
+
+# ---- starting
+
+
+def test_a_start_stops_to_matter_at_twenty_times_its_length() -> None:
+    (tax,) = advised(candidate("spawn", windows=False, wall=2e6, start=9e5, join=1e5, work=1e6)).starts
+    assert math.isclose(tax.tax_ns.value, 1e6, rel_tol=0.01)
+    assert math.isclose(tax.task_ns.value, 20e6, rel_tol=0.01)
+    assert tax.task_ns.low < 20e6 < tax.task_ns.high
+    assert not tax.paid_once
+
+
+def test_break_even_is_where_both_take_as_long() -> None:
+    threads = candidate("threads", windows=False, wall=1.1e8, start=5e5, join=5e5, work=1e8)
+    fork = candidate("fork", windows=False, wall=7e7, start=1e7, join=1e6, work=5e7)
+    slow = candidate("spawn", windows=False, wall=3e8, start=1e8, join=1e6, work=1e8)
+    taxes = {each.name: each for each in advised(threads, fork, slow).starts}
+    # 1 ms + s = 11 ms + s / 2
+    even = taxes["fork on 3.14"].overtakes_ns
+    assert even is not None
+    assert math.isclose(even.value, 20e6, rel_tol=0.02)
+    assert even.low < 20e6 < even.high
+    assert taxes["fork on 3.14"].overtaken == "threads on 3.14"
+    assert taxes["spawn on 3.14"].overtakes_ns is None  # its work is no faster
+    assert taxes["threads on 3.14"].overtakes_ns is None
+
+
+def test_a_pool_pays_once_and_a_window_holds_no_start() -> None:
+    (tax,) = advised(candidate("spawn", windows=False, reuse="pool", wall=1e6, cold=5e6, work=9e5)).starts
+    assert tax.paid_once
+    assert math.isclose(tax.tax_ns.value, 4e6, rel_tol=0.02)
+    found = advised(candidate("spawn", wall=1e6, start=5e5, join=1e5, work=9e5))
+    assert found.starts == ()
+    assert "start-up" in found.unknown
+
+
+# ---- memory
+
+
+def test_a_further_worker_is_the_slope_between_counts() -> None:
+    (use,) = advised(
+        candidate("fork", workers=2, wall=1.0, pss=10e6), candidate("fork", workers=8, wall=1.0, pss=40e6)
+    ).memory
+    assert use.workers == "w8"
+    assert use.further is not None
+    assert math.isclose(use.further.value, 5e6, rel_tol=0.02)
+    assert use.further.low < 5e6 < use.further.high
+    assert use.further_of == "counts"
+
+
+def test_of_one_count_a_further_process_is_one_of_its_role() -> None:
+    workers = {"workers": RoleFigures(processes=8, steady_pss=8 * MIB)}
+    (use,) = advised(candidate("fork", wall=1.0, pss=40e6, figures=Figures(memory=workers))).memory
+    assert use.further is not None
+    assert use.further.value == MIB
+    assert use.further_of == "processes"
+    (unknown,) = advised(candidate("threads", wall=1.0, pss=40e6)).memory
+    assert unknown.further is None
+    assert unknown.why
+
+
+# ---- contention
+
+
+def test_what_is_won_without_waits_is_bounded_by_waits_and_by_cores() -> None:
+    waits = WaitFigures(gil=0.25, unattributed=0.05)
+    lock = SiteFigures(
+        file="a.py",
+        line=7,
+        kind="Lock",
+        waits_for="lock",
+        name="",
+        share=0.2,
+        contended_per_s=1,
+        contended_ratio=None,
+        p50_ns=1,
+        p95_ns=1,
+        p99_ns=1,
+        max_ns=1,
+        total_ns=1,
+        contended=1,
+    )
+    shown = Figures(lock_wait_share=0.2, waits=waits, cores=2.0, sites=(lock,))
+    (found,) = advised(candidate("threads", wall=1.0, figures=shown)).contention
+    assert (found.lock, found.gil, found.unattributed) == (0.2, 0.25, 0.05)
+    assert found.by_waits == pytest.approx(2)
+    assert found.by_cores == pytest.approx(2)  # 4 cores, of which 2 are busy
+    assert found.site == "a.py:7 Lock"
+
+
+def test_waits_that_were_not_sampled_are_not_known() -> None:
+    shown = Figures(lock_wait_share=0.2, waits=WaitFigures(unavailable="no /proc here"))
+    (found,) = advised(candidate("threads", wall=1.0, figures=shown)).contention
+    assert (found.lock, found.gil, found.unattributed) == (0.2, None, None)
+    assert advised(candidate("threads", wall=1.0)).contention == ()
+
+
+# ---- scaling
+
+
+def speeds(serial: float, *counts: int, base: int = 1) -> list[Candidate]:
+    """The same work by so many workers, by Amdahl's law."""
+    return [
+        candidate("threads", workers=count, wall=1e6 * (serial + (1 - serial) / count)) for count in (base, *counts)
+    ]
+
+
+@pytest.mark.parametrize(("base", "counts"), [(1, (8,)), (1, (2, 8)), (2, (8,)), (2, (4, 16))])
+def test_the_serial_fraction_follows_from_any_two_counts(base: int, counts: tuple[int, ...]) -> None:
+    (found,) = advised(*speeds(0.1, *counts, base=base)).scaling
+    assert found.base == base
+    assert found.serial is not None
+    assert math.isclose(found.serial.value, 0.1, rel_tol=0.05)
+    assert found.serial.low < 0.1 < found.serial.high
+    # S(n + 1) / S(n) falls below 1.05 beyond 10 workers: 1 / (0.1 + 0.9 / n).
+    assert found.enough == 10
+    assert not found.measured
+
+
+def test_amdahl_says_the_count_from_which_the_next_adds_too_little() -> None:
+    law = [1 / (0.1 + 0.9 / count) for count in range(1, 100)]
+    gains = [after / before - 1 for before, after in pairwise(law)]
+    first = next(count for count, gain in enumerate(gains, start=1) if gain < scaling_advice.PAYS)
+    assert first == 10
+
+
+def test_more_workers_that_were_measured_and_are_no_faster_do_not_pay() -> None:
+    sides = [
+        candidate("threads", workers=count, wall=wall) for count, wall in ((1, 1e6), (2, 5.5e5), (4, 5.4e5), (8, 6e5))
+    ]
+    (found,) = advised(*sides).scaling
+    assert (found.enough, found.measured) == (2, True)
+
+
+def test_scaling_beside_one_worker_is_that_of_the_report() -> None:
+    known = Figures(scaling=Interval(value=4.0, low=3.8, high=4.2, level=0.95))
+    (found,) = advised(candidate("threads", wall=1.0, figures=known)).scaling
+    assert found.base == 1
+    assert found.serial is not None
+    assert found.serial.value == pytest.approx((1 / 4 - 1 / 8) / (1 - 1 / 8))
+    assert advised(candidate("threads", wall=1.0)).scaling == ()
+
+
+# ---- from a report
+
+
+def row(executor: str, decision: Decision = Decision.PASSED, reason: str = "", detail: str = "") -> Row:
+    error = WorkloadError(reason=reason, detail=detail) if decision is Decision.ERROR else None
+    return Row(
+        cell=cell(TEST, "3.14t", executor, 8),
+        verdict=Verdict(decision=decision, reason=reason),
+        figures=Figures() if reason else figures(2.0, 1.0, 10, 12),
+        error=error,
+    )
+
+
+def report_of(*rows: Row) -> Report:
+    table = Table(title=TEST, rows=rows, reference="threads")
+    return msgspec.structs.replace(report_by_hand.report(), tables=(table,))
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason", "detail"),
+    [
+        ("gil", "the GIL came back on: module 'greenlet' turned it on", ""),
+        ("results", "gave another result than the other cells", "it gave 3"),
+        ("results", "gave 2 different results from one iteration to the next", ""),
+        ("fork", "no answer for 60 s", "DeprecationWarning: This process is multi-threaded, use of fork() may lead"),
+        ("failure", "the workload raised ValueError", ""),
+    ],
+)
+def test_hazards_are_what_the_run_recorded(kind: str, reason: str, detail: str) -> None:
+    (found,) = advice.of_report(report_of(row("threads"), row("fork", Decision.ERROR, reason, detail)))
+    (hazard,) = found.hazards
+    assert (hazard.kind, hazard.text, hazard.cells, hazard.of) == (kind, reason, ("3.14t-fork-w8",), 2)
+    assert [each.name for each in found.choices[0].time.ranked] == ["threads on 3.14t"]
+
+
+def test_a_cell_that_cannot_run_here_is_named_with_its_reason() -> None:
+    (found,) = advice.of_report(report_of(row("threads"), row("interpreters", Decision.UNSUPPORTED, "too old")))
+    assert found.unsupported == {"too old": ("3.14t-interpreters-w8",)}
+
+
+def test_a_run_that_measured_nothing_knows_nothing() -> None:
+    (found,) = advice.of_report(report_of(Row(cell=cell(TEST, "3.14", "fork", 8), verdict=row("fork").verdict)))
+    assert found.choices == ()
+    assert found.unknown == ("time", "start-up", "memory", "contention", "scaling")
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "executor", "workers", "place"),
+    [
+        (f"{TEST}[3.14t-threads-w8-10_000-a-b]", "threads", 8, ("w8", "10_000-a-b")),
+        (f"{TEST}[3.14t-threads-w8]", "threads", 8, ("w8", "")),
+        (f"{TEST}[3.14t-threads-wcores-x]", "threads", 2, ("wcores", "x")),
+        (f"{TEST}[3.14t-fork-producer8-writer4-0.5-1]", "fork", 12, ("producer8-writer4", "0.5-1")),
+        (f"{TEST}[3.14t-spawn-a1]", "spawn", 1, ("", "a1")),
+    ],
+)
+def test_the_place_of_a_cell_is_read_from_its_label(
+    nodeid: str, executor: str, workers: int, place: tuple[str, str]
+) -> None:
+    known = msgspec.structs.replace(cell(TEST, "3.14t", executor, workers), nodeid=nodeid)
+    assert of_row(Row(cell=known, verdict=row("fork").verdict)).place == place

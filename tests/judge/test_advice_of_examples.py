@@ -1,0 +1,274 @@
+"""The advice of the write-ups comes out of what the examples recorded: stored baselines, and a report of the pipeline.
+
+Both are of machines with 2 cores; where such a machine says something else than the write-ups, the test says so.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from pytest_ftgate.judge import advice
+from pytest_ftgate.model import Advice, Choice, Ranked, Ranking
+from pytest_ftgate.report import advice as sentences
+from pytest_ftgate.report import json
+from pytest_ftgate.store.folder import Store
+
+ROOT = Path(__file__).parents[2]
+RECORDED = ROOT / "tests" / "recorded" / "pipeline.json"
+OVERHEAD = "examples/scenario1_overhead/test_overhead.py::"
+SHARED_SET = "examples/scenario2_shared_set/test_shared_set.py::test_shared_set"
+SHARDED = "examples/scenario3_sharded_writers/test_sharded_writers.py::"
+GRANIAN = "examples/granian/test_granian.py::"
+MOD_WSGI = "examples/mod_wsgi/test_mod_wsgi.py::"
+PIPELINE = "examples/trading_pipeline/test_pipeline.py::"
+
+
+@cache
+def stored(test: str) -> Advice:
+    """The advice from the committed baselines of a test."""
+    baseline = Store(ROOT / "baselines").load(test)
+    assert baseline is not None
+    (fingerprint,) = baseline.machines
+    found = advice.of_stored(baseline, fingerprint)
+    assert found is not None
+    return found
+
+
+@cache
+def recorded(test: str) -> Advice:
+    """The advice from the recorded run of the pipeline."""
+    report = json.parse(RECORDED.read_bytes())
+    return {each.test: each for each in advice.of_report(report)}[test]
+
+
+def choice(found: Advice, workers: str = "", setting: str = "") -> Choice:
+    return next(each for each in found.choices if (each.workers, each.setting) == (workers, setting))
+
+
+def times(ranking: Ranking, name: str) -> Ranked:
+    return next(each for each in ranking.ranked if each.name == name)
+
+
+def text(found: Advice, topic: str) -> str:
+    return "\n".join(each.text for each in sentences.said(found).sentences if each.topic == topic)
+
+
+def alike(one: Ranked, other: Ranked) -> bool:
+    """Whether the intervals of two candidates overlap."""
+    assert one.times is not None
+    assert other.times is not None
+    return one.times.low <= other.times.high and other.times.low <= one.times.high
+
+
+# ---- scenario 1: the tax of creating workers
+
+
+def test_threads_are_for_fine_grained_tasks() -> None:
+    found = stored(f"{OVERHEAD}test_fresh_workers")
+    eight = choice(found, "w8")
+    assert eight.time.tied == ("threads on 3.14t",)
+    assert {name.partition(" ")[0] for each in found.choices for name in each.pareto} == {"threads"}
+    assert "threads on 3.14t" in text(found, "advice")
+    slowest = eight.time.ranked[-1]
+    assert slowest.name == "interpreters on 3.14t"
+    assert times(eight.time, "spawn on 3.14t").times.low > 7  # type: ignore[union-attr]
+
+
+def test_the_tax_of_spawn_is_irrelevant_for_chunky_tasks_alone() -> None:
+    found = stored(f"{OVERHEAD}test_fresh_workers")
+    taxes = {each.name: each for each in found.starts if each.workers == "w8"}
+    for build in ("3.14", "3.14t"):
+        threads, fork, forkserver, spawn = (
+            taxes[f"{name} on {build}"].tax_ns for name in ("threads", "fork", "forkserver", "spawn")
+        )
+        assert threads.high < fork.low
+        assert fork.high < forkserver.low
+        assert forkserver.high < spawn.low
+        assert spawn.low > 20 * threads.value
+        task = taxes[f"spawn on {build}"].task_ns
+        assert task.low < 20 * spawn.value < task.high  # 5 % of it is the start
+    assert "spawn on 3.14t" in text(found, "start-up")
+
+
+def test_processes_pay_for_their_start_where_threads_share_a_gil() -> None:
+    taxes = {(each.name, each.workers): each for each in stored(f"{OVERHEAD}test_fresh_workers").starts}
+    fork = taxes["fork on 3.14", "w8"]
+    assert fork.overtaken == "threads on 3.14"
+    assert fork.overtakes_ns is not None
+    assert 1e6 < fork.overtakes_ns.value < 100e6
+    # Without the GIL their work is as fast as that of processes: there is nothing to pay with.
+    assert taxes["fork on 3.14t", "w8"].overtakes_ns is None
+
+
+def test_the_memory_of_spawn_grows_with_each_worker_and_that_of_threads_hardly() -> None:
+    memory = {each.name: each for each in stored(f"{OVERHEAD}test_fresh_workers").memory}
+    for build in ("3.14", "3.14t"):
+        threads, fork, spawn = (memory[f"{name} on {build}"] for name in ("threads", "fork", "spawn"))
+        assert spawn.total.low > 3 * threads.total.high
+        assert threads.total.high < fork.total.low < spawn.total.low
+        for use in (threads, fork, spawn):
+            assert use.further is not None
+            assert use.further_of == "counts"
+        assert spawn.further.low > 5 * fork.further.low  # type: ignore[union-attr]
+        assert fork.further.low > threads.further.high  # type: ignore[union-attr]
+
+
+def test_a_pool_pays_its_start_once() -> None:
+    found = stored(f"{OVERHEAD}test_pool_of_workers")
+    assert found.starts
+    assert all(each.paid_once and each.overtakes_ns is None for each in found.starts)
+    assert "paid once" in text(found, "start-up")
+
+
+def test_a_comparison_over_builds_says_that_it_mixes_them() -> None:
+    mixed, *pure = stored(f"{OVERHEAD}test_fresh_workers").builds
+    assert (mixed.name, mixed.other, mixed.mixed) == ("threads on 3.14t", "fork on 3.14", True)
+    assert ("threads on 3.14t", "fork on 3.14t") in {(each.name, each.other) for each in pure}
+    assert ("threads on 3.14", "fork on 3.14") in {(each.name, each.other) for each in pure}
+    assert not any(each.mixed for each in pure)
+    assert "mixes the build" in text(stored(f"{OVERHEAD}test_fresh_workers"), "builds")
+
+
+# ---- scenario 2: shared mutable state under one lock
+
+
+def test_one_lock_erases_parallelism_whatever_the_executor() -> None:
+    found = stored(SHARED_SET)
+    assert {each.enough for each in found.scaling} == {2}
+    assert all(each.measured for each in found.scaling)
+    shares = {each.name: each for each in found.contention}
+    for build in ("3.14", "3.14t"):
+        for name in ("threads", "fork", "forkserver", "spawn"):
+            assert (shares[f"{name} on {build}"].lock or 0) > 0.5
+    # What would be won without the lock is bounded by the cores that are idle.
+    threads = shares["threads on 3.14t"]
+    assert threads.by_waits is not None
+    assert threads.by_cores is not None
+    assert threads.by_cores < threads.by_waits
+    assert "the lock takes what more workers bring" in text(found, "contention")
+
+
+def test_threads_win_over_a_manager_by_ten_times() -> None:
+    found = stored(SHARED_SET)
+    for workers in ("w2", "w8"):
+        here = choice(found, workers)
+        # On 2 cores the GIL build is the faster one: under the lock there is nothing to do in parallel.
+        assert here.advised == ("threads on 3.14",)
+        assert [each.name.partition(" ")[0] for each in here.time.ranked[:2]] == ["threads", "threads"]
+        for name in ("fork", "forkserver", "spawn"):
+            for build in ("3.14", "3.14t"):
+                assert times(here.time, f"{name} on {build}").times.low > 10  # type: ignore[union-attr]
+        assert [each.name for each in here.limits] == ["rust"]
+        assert here.limits[0].times is not None
+        assert here.limits[0].times.high < 1
+    assert found.unknown == ("start-up",)
+    assert "waits for the GIL and unattributed waits: not known" in text(found, "contention")
+
+
+# ---- scenario 3: one writer for each shard
+
+
+def test_one_writer_beats_the_shared_dict() -> None:
+    shared = choice(stored(f"{SHARDED}test_shared_dict"), "w8").time
+    writers = choice(stored(f"{SHARDED}test_sharded_writers"), "producer8-writer1").time
+    for build in ("3.14", "3.14t"):
+        name = f"fork on {build}"
+        assert times(writers, name).value.high * 3 < times(shared, name).value.low
+    (lock,) = {round(each.lock or 0, 1) for each in stored(f"{SHARDED}test_shared_dict").contention}
+    assert lock == 0.8
+    assert all((each.lock or 0) < 0.05 for each in stored(f"{SHARDED}test_sharded_writers").contention)
+
+
+def test_more_writers_do_not_pay_on_two_cores() -> None:
+    # The write-up has 16 cores, and gains 2.2x with 8 writers.
+    scaling = stored(f"{SHARDED}test_sharded_writers").scaling
+    assert {each.enough for each in scaling} == {9}
+    assert all(each.serial is None for each in scaling)  # its law is not one of workers with different roles
+
+
+# ---- scenario 4: Granian
+
+
+def test_the_free_threaded_server_needs_less_memory_for_two_workers() -> None:
+    for setting in ("/json", "/wait"):
+        two = choice(stored(f"{GRANIAN}test_asgi_two_workers"), "w2", setting)
+        assert two.advised == ("server on 3.14t",)
+        assert len(two.time.tied) == 2  # in time it does not matter
+        assert two.memory is not None
+        assert two.memory.tied == ("server on 3.14t",)
+    one = choice(stored(f"{GRANIAN}test_asgi"), "w1", "/json")
+    assert set(one.advised) == {"server on 3.14", "server on 3.14t"}
+    assert "it does not matter" in text(stored(f"{GRANIAN}test_asgi"), "advice")
+
+
+def test_wsgi_uses_more_than_one_core_without_the_gil() -> None:
+    found = stored(f"{GRANIAN}test_wsgi")
+    cores = choice(found, "w1").cores
+    # 3.14 has one core of Python, and a thread of Granian's own beside it.
+    assert cores["server on 3.14t"] > 1.3 > 1.2 > cores["server on 3.14"]
+    assert "cores kept busy: server on 3.14t 1.42" in text(found, "time")
+    # The write-up's 3.8 times the requests need more cores than the 2 that the load generator shares here.
+    assert len(choice(found, "w1").time.tied) == 2
+
+
+def test_more_blocking_threads_pay_only_where_requests_wait() -> None:
+    assert choice(stored(f"{GRANIAN}test_blocking_threads")).advised == ("blocking1 on 3.14",)
+    waiting = choice(stored(f"{GRANIAN}test_blocking_threads_wait"))
+    assert waiting.time.tied == ("blocking128 on 3.14",)
+    assert waiting.time.ranked[-1].name == "blocking1 on 3.14"
+
+
+# ---- scenario 5: mod_wsgi
+
+
+def test_one_free_threaded_process_reaches_as_many_processes_as_cores() -> None:
+    found = choice(stored(f"{MOD_WSGI}test_fixed_work"))
+    assert alike(times(found.time, "free-1xN on 3.14t"), times(found.time, "Nx1 on 3.14"))
+    assert {"free-2x5 on 3.14t", "free-1x10 on 3.14t"} <= set(found.time.tied)
+    assert found.time.ranked[-1].name == "1x10-fast on 3.14"  # no switch interval reduces fixed work
+    assert found.cores["free-1x10 on 3.14t"] > 1.8 > 1.1 > found.cores["1x10 on 3.14"]
+    assert not found.advised  # ten processes aside, each has its price in time or in memory
+    assert "10x1 on 3.14" not in found.pareto
+
+
+def test_a_wall_timed_burn_would_have_advised_the_trap() -> None:
+    assert "1x10-fast on 3.14" in choice(stored(f"{MOD_WSGI}test_wall_timed")).time.tied
+
+
+# ---- scenario 6: the trading pipeline
+
+ROLES = "receiver1-processor1-evaluator1"
+
+
+def test_asyncio_and_threads_are_equal_at_the_light_cell() -> None:
+    for found in (recorded(f"{PIPELINE}test_with_room"), stored(f"{PIPELINE}test_with_room")):
+        light = choice(found, ROLES, "0.5-1")
+        assert len(light.time.tied) == 4
+        assert "tasks on 3.14" in light.advised
+    rows = {ranking.metric: ranking for ranking in choice(recorded(f"{PIPELINE}test_with_room"), ROLES, "0.5-1").own}
+    assert len(rows["counter.ticks"].tied) == 4
+
+
+def test_threads_on_the_free_threaded_build_win_the_heavy_cell() -> None:
+    found = recorded(f"{PIPELINE}test_without_room")
+    heavy = choice(found, ROLES, "5-1")
+    assert len(heavy.time.tied) == 4  # the schedule sets the time
+    own = {ranking.metric: ranking for ranking in heavy.own}
+    latency = own["timer.processed_to_evaluated"]
+    assert latency.tied == ("threads on 3.14t",)
+    for build in ("3.14", "3.14t"):
+        assert times(latency, f"tasks on {build}").times.low > 2  # type: ignore[union-attr]
+    assert own["counter.evaluations"].tied == ("threads on 3.14t",)
+    assert "processed_to_evaluated is least with threads on 3.14t" in text(found, "advice")
+    # On 2 cores the first queue is no shorter: the receiver and the processor share what the evaluator leaves.
+    assert "threads on 3.14t" not in own["peak.queue_depth"].tied
+
+
+@pytest.mark.parametrize("test", sorted(each.test for each in Store(ROOT / "baselines").baselines()))
+def test_every_sentence_carries_its_figures(test: str) -> None:
+    for sentence in sentences.said(stored(test)).sentences:
+        # That something is not known has no figure.
+        assert sentence.topic == "not known" or any(letter.isdigit() for letter in sentence.text), sentence

@@ -1,0 +1,57 @@
+"""The advice in sentences: a golden file, 80 columns, ASCII, hostile names, JSON."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+import report_by_hand
+
+from golden import check_golden
+from pytest_ftgate.judge import advice as judged
+from pytest_ftgate.model import Report
+from pytest_ftgate.report import advice
+
+
+def test_the_sentences_of_every_kind_of_row() -> None:
+    text = advice.render(advice.sentences(report_by_hand.report()))
+    check_golden("advice_80.txt", text)
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_stream_that_is_not_unicode_gets_ascii() -> None:
+    report = report_by_hand.report()
+    text = advice.render(advice.sentences(report, unicode=False), unicode=False)
+    assert text.isascii()
+    assert "5.32 us" in text
+
+
+def test_the_advice_comes_first_and_the_weights_are_in_it() -> None:
+    weights = (("time", 1.0), ("memory", 0.5))
+    for each in advice.sentences(report_by_hand.report(), weights):  # type: ignore[arg-type]
+        assert each.sentences[0].topic == "advice"
+    first = advice.sentences(report_by_hand.report(), weights)[0].sentences[0]  # type: ignore[arg-type]
+    assert "threads on 3.14t" in first.text
+    assert "by time=1 memory=0.5" in first.text
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    lines = advice.render(advice.sentences(report_by_hand.report()), width).splitlines()
+    assert max(len(line) for line in lines if line.startswith(" ")) <= width
+
+
+def test_what_a_workload_writes_neither_colours_nor_moves_the_cursor() -> None:
+    hostile = msgspec.json.encode(report_by_hand.report()).decode()
+    hostile = hostile.replace("raised ValueError in worker 3", r"raised \u001b[31mred\u001b[2J\u0007")
+    text = advice.render(advice.sentences(msgspec.json.decode(hostile, type=Report)))
+    assert "raised red" in text
+    assert not {letter for letter in text if ord(letter) < 32} - {"\n"}
+
+
+def test_the_figures_behind_the_sentences_are_json() -> None:
+    found = judged.of_report(report_by_hand.report())
+    first, *_ = json.loads(advice.as_json(found))
+    assert first["test"] == report_by_hand.TOKENISE
+    assert first["choices"][0]["time"]["ranked"][0]["name"] == "threads on 3.14t"

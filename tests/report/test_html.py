@@ -1,0 +1,378 @@
+"""The report as an HTML page: what it says, and how a browser shows it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+import report_by_hand
+from report_by_hand import FREE_THREADED, around, cell
+from values import timed
+
+from golden import check_golden
+from pytest_ftgate.model import (
+    Acceptance,
+    Decision,
+    Figures,
+    Footprint,
+    History,
+    Interval,
+    Launch,
+    MemoryPoint,
+    Recorded,
+    Report,
+    Row,
+    Sample,
+    Table,
+    Verdict,
+    to_builtins,
+)
+from pytest_ftgate.report import formats
+from pytest_ftgate.report.html import page as page_module
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+MEBIBYTE = 2**20
+HOSTILE = (
+    "\x1b[31m</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202egnp.exe\x07 {{ 7*7 }} ]]> --> &amp;"
+)
+
+
+def built(**changes: Any) -> Report:
+    return msgspec.structs.replace(report_by_hand.report(), **changes)
+
+
+def measured(row: Row, ns: int, times: int = 5) -> Row:
+    """The row with launches of that time, beside a reference that is a third faster, and samples of its memory."""
+    parts = {
+        name: Footprint(rss_bytes=3, uss_bytes=2 * MEBIBYTE, pss_bytes=1, processes=1) for name in ("main", "workers")
+    }
+    points = tuple(
+        MemoryPoint(at_ns=at * 10**9, rss_bytes=6, uss_bytes=4 * MEBIBYTE, pss_bytes=2, processes=2, roles=parts)
+        for at in range(3)
+    )
+
+    def launches(scale: float) -> tuple[Launch, ...]:
+        return tuple(timed(order, [round(ns * scale * (1 + order / 50))] * 3) for order in range(times))
+
+    reference = Sample(cell=row.cell, interpreter=FREE_THREADED, key="k", launches=launches(0.75))
+    sample = Sample(
+        cell=row.cell,
+        interpreter=FREE_THREADED,
+        key="k",
+        launches=launches(1.0),
+        memory=(Launch(memory=points),),
+        reference=reference,
+    )
+    wall = Interval(value=ns * 1.02, low=ns * 0.99, high=ns * 1.07, level=0.95)
+    figures = Figures(wall_ns=wall, ratio=1.25) if row.figures == Figures() else row.figures
+    return msgspec.structs.replace(row, sample=sample, figures=figures)
+
+
+def grid(name: str = "tests/test_grid.py::test_grid") -> tuple[Table, ...]:
+    """Two parameters that vary, in a table for each pair, with a history."""
+    recorded = tuple(
+        Recorded(commit=f"{at:040x}", recorded_at="2026-01-02", value=around(5e6 + at * 1e5, 2e5)) for at in range(6)
+    )
+    tables = []
+    for size in (10, 1000):
+        for depth in (1, 4):
+            of = cell(name, "3.14t", "threads", 2, ("size", str(size)), ("depth", str(depth)))
+            row = Row(
+                cell=of,
+                verdict=Verdict(decision=Decision.PASSED),
+                history=(History(metric="wall", points=recorded, changes=(3,)),),
+            )
+            tables.append(
+                Table(title=f"{name} (size={size})", rows=(measured(row, size * depth * 1000),), reference="threads")
+            )
+    return tuple(tables)
+
+
+def hostile() -> Table:
+    of = cell(f"tests/test_x.py::test_{HOSTILE}", "3.14t", "threads", 8)
+    verdict = Verdict(decision=Decision.REGRESSED, reason=HOSTILE, baseline=HOSTILE, why=HOSTILE)
+    return Table(
+        title=HOSTILE, rows=(measured(Row(cell=of, verdict=verdict), 3_000_000),), reference=HOSTILE, note=HOSTILE
+    )
+
+
+def full() -> Report:
+    report = report_by_hand.report()
+    first = report.tables[0]
+    rows = (measured(first.rows[0], 1_800_000), measured(first.rows[1], 3_100_000), *first.rows[2:])
+    tables = (msgspec.structs.replace(first, rows=rows), *report.tables[1:], *grid(), hostile())
+    return msgspec.structs.replace(report, tables=tables, command=f"pytest --ftgate '{HOSTILE}'")
+
+
+def rendered(report: Report) -> str:
+    return formats.rendered("html", report)
+
+
+def block(text: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert found is not None
+    data: dict[str, Any] = json.loads(found[1])
+    return data
+
+
+def words(text: str) -> str:
+    """The text of the page's body, without marks."""
+    body = text.partition("<main")[2].partition("</main>")[0]
+    return " ".join(re.sub(r"<[^>]*>", " ", body).split())
+
+
+# ---- the text
+
+
+def test_the_page_but_its_scripts_and_style() -> None:
+    text = rendered(built(partial="Ctrl-C", command="pytest --ftgate tests"))
+    check_golden("page.html", text.partition("<body>")[2].partition('<script type="application/json"')[0])
+
+
+def test_it_is_one_file_whose_policy_lets_in_its_own_scripts_and_style_alone() -> None:
+    text = rendered(full())
+    scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    (style,) = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
+    hashes = [base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in (*scripts, style)]
+    assert policy.replace("&#39;", "'") == (
+        "default-src 'none'; script-src {}; style-src {}; base-uri 'none'; form-action 'none'".format(
+            " ".join(f"'sha256-{each}'" for each in hashes[:-1]), f"'sha256-{hashes[-1]}'"
+        )
+    )
+    assert len(scripts) == 3
+    assert all(each in text for each in ("Mike Bostock", "Observable, Inc.", "THE SOFTWARE IS PROVIDED"))
+    shown = text.partition("<body>")[2].partition("<footer>")[0]
+    assert re.findall(r"<[^>]* (?:src|href)=\"(?!#)[^>]*>", shown) == []
+
+
+def test_figures_of_the_data_are_those_of_the_report() -> None:
+    report = full()
+    cells = {each["label"]: each for each in block(rendered(report))["tests"][0]["cells"]}
+    for row in report.tables[0].rows:
+        of = cells[row.cell.label]
+        assert of["figures"]["wall_ns"] == (None if row.figures.wall_ns is None else to_builtins(row.figures.wall_ns))
+        assert of["figures"]["uss_bytes"] == row.figures.uss_bytes
+        assert of["decision"] == row.verdict.decision
+    wall = cells["3.14-fork-w8"]["launches"]["wall"]
+    assert wall["now"]["values"] == [round(3_100_000 * (1 + order / 50)) for order in range(5)]
+    assert wall["was"]["interval"]["value"] == pytest.approx(0.75 * wall["now"]["values"][2], rel=0.01)
+
+
+def test_that_nothing_regressed_is_said_as_clearly_as_a_failure() -> None:
+    assert "6 of 22 cells fail</h1>" in rendered(full())
+    passed = tuple(msgspec.structs.replace(table, rows=table.rows[:1]) for table in report_by_hand.report().tables[:2])
+    text = rendered(built(tables=passed))
+    assert '<h1 id="verdict" class="good">Nothing regressed in 2 cells</h1>' in text
+    assert not re.search("What fails|This report is partial", text)
+    assert "No cell was measured</h1>" in rendered(built(tables=()))
+
+
+def test_a_partial_report_says_so_before_all_else() -> None:
+    text = words(rendered(built(tables=grid(), partial="interrupted by Ctrl-C <now>")))
+    assert "Nothing regressed in the 4 cells that were measured This report is partial. interrupted by Ctrl-C" in text
+    assert "&lt;now&gt;" in text
+
+
+def test_an_accepted_cell_has_its_reason() -> None:
+    accepted = Acceptance(cells="*", metric="wall", reason="the index costs 8 %", commit="1a2b3c4d5e6f")
+    row = Row(
+        cell=cell("t.py::test", "3.14t", "threads", 8),
+        verdict=Verdict(decision=Decision.ACCEPTED, accepted=(accepted,)),
+    )
+    text = words(rendered(built(tables=(Table(title="t.py::test", rows=(row,), reference="threads"),))))
+    assert "Nothing regressed in 1 cell" in text
+    assert "the index costs 8 %" in text
+    assert "in commit 1a2b3c4d5e" in text
+
+
+def test_what_changed_beneath_a_regression_stands_with_it() -> None:
+    text = words(rendered(report_by_hand.report()))
+    assert "changed +668 µs of 742 in json/encoder.py:204 iterencode (12 % -&gt; 51 % of samples)" in text
+
+
+def test_tests_without_room_keep_their_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_module, "PLOTS_BYTES", 9_000)
+    text = rendered(full())
+    assert 0 < len(block(text)["tests"]) < 5
+    assert "The plots and details of this test are left out" in text
+    assert text.count("<tr id=") == 22
+
+
+def test_sixty_cells_take_less_than_two_megabytes() -> None:
+    every = [row for number in range(15) for table in grid(f"tests/test_{number}.py::test") for row in table.rows]
+    tables = [Table(title="t", rows=(measured(row, 1_234_567, 60),), reference="threads") for row in every]
+    text = rendered(built(tables=tuple(tables)))
+    assert len(block(text)["tests"]) == 15
+    assert len(text.encode()) < 2_000_000
+
+
+# ---- in a browser
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        pytest.skip(f"no browser here to read the page: none of {', '.join(BROWSERS)} is on PATH")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as tools:
+        started = tools.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(rendered(full()), encoding="utf-8")
+    return path.as_uri()
+
+
+@pytest.fixture
+def page(browser: Browser, address: str) -> Iterator[Page]:
+    """The page as opened from its file; it must neither complain nor ask for anything."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    opened = context.new_page()
+    said: list[str] = []
+    opened.on("console", lambda message: said.append(message.text))
+    opened.on("pageerror", lambda error: said.append(str(error)))
+    opened.on("dialog", lambda dialog: said.append(dialog.message))
+    opened.on("request", lambda request: said.append(request.url))
+    opened.goto(address)
+    yield opened
+    context.close()
+    assert set(said) == {address}
+
+
+def test_every_plot_is_drawn(page: Page) -> None:
+    assert page.evaluate("document.documentElement.dataset.drawn") == "yes"
+    titles = page.locator("figcaption").all_inner_texts()
+    for wanted in ("Launches: wall time", "Where threads wait", "Memory by role over the run", "Scaling", "History"):
+        assert any(title.startswith(wanted) for title in titles), wanted
+    assert any(title.startswith("Time by size and depth") or "depth" in title for title in titles)
+    first = page.locator(".plots").first.locator("svg.plot").first
+    points = [text for text in first.locator("title").all_text_contents() if text.startswith("3.14-fork-w8, ")]
+    assert len(points) == 10  # five launches of the change, and five of the reference
+
+
+def test_a_figure_read_back_from_the_page_is_the_reports(page: Page) -> None:
+    data = page.evaluate("JSON.parse(document.getElementById('data').textContent)")
+    shown = page.locator("tr#t1c1 td[data-value]").first.get_attribute("data-value")
+    wall = report_by_hand.report().tables[0].rows[1].figures.wall_ns
+    assert wall is not None
+    assert float(shown or "nan") == data["tests"][0]["cells"][1]["figures"]["wall_ns"]["value"] == wall.value
+
+
+def test_the_table_sorts_by_click_and_by_keyboard(page: Page) -> None:
+    table = page.locator("table.sortable").first
+    header = table.locator("thead th").nth(2)
+
+    def times() -> list[float]:
+        values = table.locator("tbody tr").evaluate_all("rows => rows.map(row => row.cells[2].dataset.value ?? 'inf')")
+        return [float(value) for value in values]
+
+    unsorted = times()
+    header.locator("button").click()
+    assert header.get_attribute("aria-sort") == "ascending"
+    assert times() == sorted(unsorted) != unsorted
+    header.locator("button").focus()
+    page.keyboard.press("Enter")
+    assert header.get_attribute("aria-sort") == "descending"
+    known = [value for value in times() if value != float("inf")]
+    assert times()[: len(known)] == known == sorted(known, reverse=True)  # what has no value stays last
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    assert table.locator("thead th").nth(3).get_attribute("aria-sort") == "ascending"
+    assert header.get_attribute("aria-sort") == "none"
+
+
+def test_the_first_tab_skips_to_the_verdict(page: Page) -> None:
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('.finding') !== null")
+
+
+def test_hostile_names_are_text(page: Page) -> None:
+    assert page.locator("img, script:not([id])").count() == 3
+    text = page.inner_text("body")
+    assert "</script><script>alert(1)</script><img src=x onerror=alert(2)>gnp.exe {{ 7*7 }} ]]> --> &amp;" in text
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", page.content())
+
+
+@pytest.mark.parametrize("width", [320, 390, 1280])
+def test_the_page_is_never_wider_than_the_screen(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 844})
+    page.reload()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+CONTRAST = """
+() => {
+  const parts = color => color.match(/[\\d.]+/g).map(Number);
+  const linear = value => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
+  const light = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);
+  const behind = node => {
+    for (let at = node; at; at = at.parentElement) {
+      const found = parts(getComputedStyle(at).backgroundColor);
+      if (found.length === 3 || found[3] > 0) return found;
+    }
+    return [255, 255, 255];
+  };
+  return [
+    "body", "h1", ".badge.fails", ".badge.open", ".badge.good", ".badge.better", "small", "dt", "a", ".command",
+    "pre", "thead button", "figcaption small", "svg.plot",
+  ].map(selector => {
+    const node = document.querySelector(selector);
+    const [low, high] = [light(parts(getComputedStyle(node).color)), light(behind(node))].sort((a, b) => a - b);
+    return [selector, (high + 0.05) / (low + 0.05)];
+  });
+}
+"""
+"""The contrast of text and what is behind it, by the formula of WCAG 2."""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_in_both_schemes(page: Page, scheme: Any) -> None:
+    page.emulate_media(color_scheme=scheme)
+    found = dict(page.evaluate(CONTRAST))
+    assert {name: ratio for name, ratio in found.items() if ratio < 4.5} == {}
+    assert (page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)") is (
+        scheme == "light"
+    )
+
+
+def test_print_has_all_of_it(page: Page) -> None:
+    from playwright.sync_api import expect
+
+    page.emulate_media(media="print", color_scheme="dark")
+    expect(page.locator("details:not([open])")).to_have_count(0)
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.locator("pre").last.is_visible()
+    page.emulate_media(media="screen")
+    expect(page.locator("details[open]")).to_have_count(0)
+
+
+def test_without_scripts_the_page_still_has_its_figures(browser: Browser, address: str, tmp_path: Path) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    opened = context.new_page()
+    opened.goto(address)
+    assert "6 of 22 cells fail" in opened.inner_text("h1")
+    assert opened.locator("table.sortable tbody tr").count() == 22
+    context.close()
