@@ -14,6 +14,9 @@ from pytest_ftgate.pythons import find_interpreter
 
 # These tests start hundreds of interpreters: they keep what they compile, whatever the caller's shell says.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Where they run in CI, the runs that they start leave no summary and no annotations there.
+os.environ.pop("GITHUB_ACTIONS", None)
+os.environ.pop("GITHUB_STEP_SUMMARY", None)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m looks at the marks

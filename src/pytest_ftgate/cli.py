@@ -12,7 +12,18 @@ from typing import Final
 from .errors import FtgateError
 from .platforms import unsupported
 
-COMMANDS: Final = ("init", "demo", "doctor", "pythons", "baseline", "report", "compare", "decide")
+COMMANDS: Final = (
+    "init",
+    "demo",
+    "doctor",
+    "pythons",
+    "baseline",
+    "decide",
+    "report",
+    "compare",
+    "merge",
+    "history",
+)
 
 EPILOG: Final = "exit codes: 0 success, 1 regression, 2 usage or file error, 3 nothing measured or found"
 

@@ -440,8 +440,9 @@ def test_the_workflow_of_github_is_what_github_documents(folder: Path) -> None:
     assert [set(step) for step in runs] == [{"run"}] * 4
     gate = runs[-1]["run"].split()
     assert "--ftgate-fail-on=regressed,suspect,beyond-effect,broken,unsupported" in gate
-    assert "--ftgate-report=json:ftgate.json" in gate
-    assert (upload["if"], upload["with"]["path"]) == ("always()", "ftgate.json")
+    files = ["ftgate.html", "ftgate.md", "ftgate.json"]
+    assert [f"--ftgate-report={name.partition('.')[2]}:{name}" for name in files] == gate[-3:]
+    assert (upload["if"], upload["with"]["path"].split()) == ("always()", files)
 
 
 def test_the_job_of_gitlab_is_what_gitlab_documents(folder: Path) -> None:
@@ -459,7 +460,7 @@ def test_the_job_of_gitlab_is_what_gitlab_documents(folder: Path) -> None:
     assert environments == ".ftgate/envs"
     for folder_of, path in zip(("UV_CACHE_DIR", "UV_PYTHON_INSTALL_DIR"), paths, strict=True):
         assert push["variables"][folder_of] == f"$CI_PROJECT_DIR/{path}"
-    assert push["artifacts"] == {"when": "always", "paths": ["ftgate.json"]}
+    assert push["artifacts"] == {"when": "always", "paths": ["ftgate.html", "ftgate.md", "ftgate.json"]}
     assert "--ftgate-fail-on=regressed,suspect,beyond-effect,broken,unsupported" in push["script"][-1].split()
 
 

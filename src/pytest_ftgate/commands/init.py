@@ -31,6 +31,7 @@ OLDEST_HOST: Final = (3, 11)
 """The oldest Python that this plugin can be installed for."""
 WORKLOAD: Final = "test_concurrency.py"
 GITHUB: Final = Path(".github") / "workflows" / "ftgate.yml"
+GITHUB_COMMENT: Final = GITHUB.with_name("ftgate-comment.yml")
 GITLAB: Final = Path(".gitlab-ci.yml")
 GITLAB_PART: Final = Path(".gitlab") / "ftgate.yml"
 GITHUB_LABEL: Final = (
@@ -83,6 +84,11 @@ def register(subparsers: Subparsers) -> None:
         default=TRIGGERS[0],
         help="when the workflow runs: for each push (the default), or for pull requests with the label ftgate",
     )
+    parser.add_argument(
+        "--comment",
+        action="store_true",
+        help="also write a workflow for GitHub that comments the report on pull requests, those from forks too",
+    )
     parser.add_argument("--dry-run", action="store_true", help="show what would be written, as a diff")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.set_defaults(run=run)
@@ -95,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
         raise FtgateError(f"{args.path}: no such folder; give the folder of the project")
     project = look(folder)
     ci = args.ci or ci_of(project.git) or _asked_ci(project, ask=not args.yes and sys.stdin.isatty())
-    outline = plan(project, ci, args.trigger)
+    outline = plan(project, ci, args.trigger, comment=args.comment)
     if args.dry_run:
         print("".join(diff(change, project.root) for change in outline.changes), end="", flush=True)
         _print_rest(outline, sys.stderr)  # what is printed is a patch
@@ -112,14 +118,18 @@ def run(args: argparse.Namespace) -> int:
 # -- what is to be written -----------------------------------------------------------------------------------------
 
 
-def plan(project: Project, ci: str, trigger: str = TRIGGERS[0]) -> Outline:
+def plan(project: Project, ci: str, trigger: str = TRIGGERS[0], *, comment: bool = False) -> Outline:
     """Everything that will be written or left; nothing is written yet. Raises FtgateError."""
     changes: list[Change] = []
     left: list[tuple[Path, str]] = []
     notes: list[str] = []
+    if comment and ci != "github":
+        raise FtgateError(f"--comment writes a workflow for GitHub, and this project's CI is {ci}: add --ci github")
     _plan_workload(project, changes, left)
     if ci == "github":
         _plan_github(project, trigger, changes, left)
+        if comment:
+            _plan_comment(project, changes, left, notes)
     elif ci == "gitlab":
         _plan_gitlab(project, trigger, changes, left, notes)
     else:
@@ -190,8 +200,7 @@ def _plan_workload(project: Project, changes: list[Change], left: list[tuple[Pat
 
 def _plan_github(project: Project, trigger: str, changes: list[Change], left: list[tuple[Path, str]]) -> None:
     path = _top(project) / GITHUB
-    there = path if path.is_file() else next(filter(_measures, sorted(path.parent.glob("*.y*ml"))), None)
-    if there is not None:
+    if (there := _measuring(project)) is not None:
         left.append((there, "it already exists"))
         return
     branch = json.dumps("main" if project.git is None else project.git.branch)
@@ -205,6 +214,33 @@ def _plan_github(project: Project, trigger: str, changes: list[Change], left: li
         **_job(project, folder="    defaults:\n      run:\n        working-directory: {}\n", step="      - run: {}\n"),
     )
     changes.append(Change(path=path, text=text))
+
+
+def _measuring(project: Project) -> Path | None:
+    """The workflow that measures, where there is one: one of our name, else any that runs the gate."""
+    path = _top(project) / GITHUB
+    return path if path.is_file() else next(filter(_measures, sorted(path.parent.glob("*.y*ml"))), None)
+
+
+def _plan_comment(project: Project, changes: list[Change], left: list[tuple[Path, str]], notes: list[str]) -> None:
+    """The workflow that comments what the measuring one uploads, which it knows by its name."""
+    path, there = _top(project) / GITHUB_COMMENT, _measuring(project)
+    if path.exists():
+        left.append((path, "it already exists"))
+        return
+    name = "ftgate"
+    if there is not None:
+        named = re.search(
+            r"^name:[ ]*(.+?)[ ]*(?: #.*)?$", there.read_text(encoding="utf-8", errors="replace"), re.MULTILINE
+        )
+        name = named[1].strip("\"'") if named else there.relative_to(_top(project)).as_posix()
+        notes.append(
+            f"{_shown(path)} comments what {_shown(there)} uploads: an artifact named ftgate that holds ftgate.json"
+        )
+    changes.append(Change(path=path, text=fill("github_comment.txt", workflow=json.dumps(name))))
+    notes.append(
+        f"{_shown(path)} runs once it is on {'the default branch' if project.git is None else project.git.branch}"
+    )
 
 
 def _plan_gitlab(

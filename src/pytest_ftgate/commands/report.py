@@ -14,14 +14,14 @@ from ..declare.option_types import report_target
 from ..errors import FtgateError
 from ..model import Report
 from ..report import formats, terminal
-from ..run import report_files
+from ..run import history, report_files
 from . import unicode
-from .last_run import FINE, add_rootdir, last_run, no_run, read
+from .last_run import FINE, add_rootdir, last_run, no_run, read, rootdir, store
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-NARROWEST = 80
+NARROW = 80
 
 
 def register(subparsers: Subparsers) -> None:
@@ -32,8 +32,10 @@ def register(subparsers: Subparsers) -> None:
         description="Show a recorded run as a terminal does, or write it in other forms. Nothing is measured.",
     )
     parser.add_argument("source", metavar="FROM.json", nargs="?", type=Path, help="a JSON report (default: last run)")
+    parser.add_argument("--history", action="store_true", help="add each cell's recordings in git (see ftgate history)")
     add_forms(parser)
     add_rootdir(parser)
+    parser.add_argument("--baselines", type=Path, metavar="DIR", help="default: as in a run")
     parser.set_defaults(run=run)
 
 
@@ -52,6 +54,8 @@ def run(args: argparse.Namespace) -> int:
     report = last_run(args) if args.source is None else read(args.source)
     if report is None:
         return no_run(args)
+    if args.history:
+        report = history.with_history(report, rootdir(args), store(args))
     if targets:
         write(report, targets)
     else:
@@ -82,8 +86,14 @@ def command(*words: str) -> str:
     return shlex.join(["ftgate", *words])
 
 
+def terminal_width() -> int:
+    """The columns of the terminal; of a pipe NARROW."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else NARROW
+
+
 def show(report: Report, verbosity: int) -> None:
     """Print the report as a run does."""
-    width = max(shutil.get_terminal_size().columns, NARROWEST) if sys.stdout.isatty() else NARROWEST
-    text = terminal.render(report, width=width, color=sys.stdout.isatty(), unicode=unicode(), verbosity=verbosity)
+    text = terminal.render(
+        report, width=terminal_width(), color=sys.stdout.isatty(), unicode=unicode(), verbosity=verbosity
+    )
     print(text, end="")

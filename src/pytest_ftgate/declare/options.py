@@ -290,7 +290,9 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="report",
-        help="write a report: json:PATH (everything measured and judged); repeatable",
+        help="write a report: json:PATH (everything measured and judged), html:PATH (one page), md:PATH (Markdown for "
+        "a comment), junit:PATH; for other tools bmf:PATH (Bencher), gha-benchmark:PATH, benchstat:PATH, otava:PATH "
+        "(CSV) or openmetrics:PATH (GitLab); repeatable",
         parse=report_target,
         default=(),
         ini="linelist",

@@ -8,6 +8,7 @@ __all__ = [
     "expectations",
     "explain",
     "figures",
+    "history",
     "judge",
     "metrics",
     "recorded",

@@ -156,6 +156,17 @@ def portable(
     return {name: numbers for name, numbers in found.items() if numbers.reference}
 
 
+def of_recordings(recordings: Sequence[Recording], name: str) -> tuple[str, list[tuple[float, ...]]]:
+    """The unit of a metric, and each recording's values of its launches: times over those of the control workload."""
+    row = metrics.row(name)
+    sources = [source_of(each) for each in recordings]
+    if row.unit == "time" and any(source(CONTROL) for source in sources):
+        read, unit = _of_control(row), OF_CONTROL
+    else:  # a server or a program has no control workload beside it
+        read, unit = _alike(row, sources), str(row.unit)
+    return unit, [tuple(read(source).values()) for source in sources]
+
+
 def source_of(side: Sample | Recording) -> Source:
     """What reads the values of this run or of a recording."""
     return side.by_order if isinstance(side, Recording) else lambda name: value_of(side, name)

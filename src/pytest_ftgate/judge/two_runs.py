@@ -62,12 +62,14 @@ def judged(before: Run, after: Run, policy: Policy) -> Report:
         gone = tuple(_left(row, after) for row in table.rows if row.cell.nodeid not in known)
         if gone:
             tables.append(msgspec.structs.replace(table, rows=gone, note=""))
-    return msgspec.structs.replace(after.report, tables=tuple(_merged(tables)), updates=(), unused_baselines=())
+    merged = tuple(_merged(tables))
+    failing = (row.cell.nodeid for table in merged for row in table.rows if row.verdict.decision in _FAILURES)
+    return msgspec.structs.replace(after.report, tables=merged, updates=(), unused_baselines=(), failing=tuple(failing))
 
 
 def failed(report: Report) -> bool:
     """Whether anything regressed, is broken, or could not be run."""
-    return any(row.verdict.decision in _FAILURES for table in report.tables for row in table.rows)
+    return bool(report.failing)
 
 
 def compared(report: Report) -> bool:

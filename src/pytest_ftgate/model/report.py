@@ -153,20 +153,38 @@ class Shortfall(Struct, frozen=True, kw_only=True):
 
 
 class Recorded(Struct, frozen=True, kw_only=True):
-    """One recording of a metric in the history of its baseline: the median over its launches with its interval."""
+    """One recording of a metric in the history of its baseline: the centre of its launches with its interval."""
 
     commit: str
     recorded_at: str
     value: Interval
+    launches: int = 0
     fingerprint: str = ""
 
 
+class LevelChange(Struct, frozen=True, kw_only=True):
+    """A change of level that begins with the recording at `index`.
+
+    `ratio` is the level after over the one before; of a share, or from zero, `difference` is after - before instead.
+    """
+
+    index: int
+    ratio: float | None = None
+    difference: float | None = None
+
+
 class History(Struct, frozen=True, kw_only=True):
-    """The recordings of one metric of a cell, oldest first; `changes` are the indices at which its level changed."""
+    """The recordings of one metric of a cell on one machine and build, oldest first, and where its level changed.
+
+    `unit` is that of the metric table (time in ns, size in bytes, share, ratio, number), or `x control` for a time over
+    that of the control workload.
+    """
 
     metric: str
     points: tuple[Recorded, ...]
-    changes: tuple[int, ...] = ()
+    changes: tuple[LevelChange, ...] = ()
+    unit: str = ""
+    build: str = ""
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -239,6 +257,7 @@ class Report(Struct, frozen=True, kw_only=True):
     """Everything measured and judged in a run; every printed form is a pure function of it.
 
     `partial` says why rows are missing, as after Ctrl-C, or what failed after them; `command` repeats the run.
+    `failing` are the node ids of the cells that fail the run, as its `--ftgate-fail-on` says.
     """
 
     version: str
@@ -253,6 +272,7 @@ class Report(Struct, frozen=True, kw_only=True):
     commit: str = ""
     partial: str = ""
     command: str = ""
+    failing: tuple[str, ...] = ()
     schema: int = 1
 
 

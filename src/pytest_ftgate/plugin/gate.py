@@ -18,15 +18,15 @@ import pytest
 from ..declare import plan
 from ..declare.option_types import BEYOND
 from ..errors import FtgateError
-from ..model import Decision, Plan, Report, Row, RowMessage, Verdict
-from ..report import findings, headlines, terminal
+from ..model import Decision, Plan, Report, RowMessage, Verdict
+from ..report import findings, headlines, measured, terminal
 from ..run import ending
 from ..run.config import RunConfig
 from ..run.session import Session
 from ..runner.executors.base import threads_are_greenlets
 from ..store.folder import default_folder
 from ..text import plain
-from . import failures, repeat, xdist
+from . import failures, github, repeat, xdist
 from .collection import CELL, default_pair
 from .options import thresholds_of, value_of
 from .progress import Progress, mode_of
@@ -69,7 +69,12 @@ class Run:
         self.ending = ending.Ending(self.session, value_of(config, "report"), config.invocation_params.dir)
         if not self.is_worker:
             config.pluginmanager.register(xdist.Handover(self.id, self.seed))
+            config.pluginmanager.register(github.Publisher(self))
             self._check_out()
+
+    def is_failure(self, verdict: Verdict) -> bool:
+        """Whether a cell of this verdict fails its test."""
+        return fails(verdict, self.failing) or _is_strict(verdict)
 
     def _check_out(self) -> None:
         """Check out both sides of a comparison before any worker or test starts; a failure of git is a usage error."""
@@ -137,9 +142,10 @@ class Run:
             self.progress.clear()
         item.stash[ROW_MESSAGE] = message
         row = message.row
+        item.user_properties += measured.properties(row)  # pytest's own reports have them, also under xdist
         if fails(row.verdict, self.failing):
             item.stash[HEADLINE] = headlines.headline(row)
-            pytest.fail(_failure_text(row, max(0, self.config.get_verbosity())), pytrace=False)
+            pytest.fail(terminal.cell_text(row, max(0, self.config.get_verbosity())), pytrace=False)
         if row.verdict.decision is Decision.XFAILED:
             pytest.xfail(findings.known_text(row.verdict))
         if _is_strict(row.verdict):
@@ -215,8 +221,9 @@ class Run:
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
         collected = None if self._narrowed() else self.collected
         report = self.session.report(self.messages.values(), version("pytest-ftgate"), collected)
+        again = repeat.command(self.config, self.seed)
         self.report = self.ending.finish(
-            msgspec.structs.replace(report, partial=partial, command=repeat.command(self.config, self.seed))
+            msgspec.structs.replace(report, partial=partial, command=again, failing=self._failing())
         )
         if self.ending.troubles:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
@@ -243,6 +250,12 @@ class Run:
 
     trouble = ""
     shown = False
+
+    def _failing(self) -> tuple[str, ...]:
+        """The node ids of the cells that fail the run."""
+        rows = (message.row for message in self.messages.values())
+        failing = (row for row in rows if fails(row.verdict, self.failing) or _is_strict(row.verdict))
+        return tuple(sorted(row.cell.nodeid for row in failing))
 
     def _narrowed(self) -> bool:
         """Whether this run may have collected only some cells, so that it cannot tell which baselines are unused."""
@@ -283,14 +296,6 @@ class Run:
 ROW_MESSAGE = pytest.StashKey[RowMessage]()
 HEADLINE = pytest.StashKey[str]()
 """What pytest's summary says of a cell that failed."""
-
-
-def _failure_text(row: Row, verbosity: int) -> str:
-    """The text of a failure, as pytest and JUnit show it."""
-    if row.verdict.decision is Decision.ERROR:
-        return headlines.failure_text(row)
-    text = terminal.verdict_lines(row, width=100, color=False, unicode=True, verbosity=verbosity).strip()
-    return text or row.verdict.reason
 
 
 def _place(item: pytest.Item, message: RowMessage | None) -> tuple[str, int]:

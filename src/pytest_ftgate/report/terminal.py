@@ -94,6 +94,14 @@ def verdict_lines(row: Row, *, width: int, color: bool, unicode: bool, verbosity
     return printable("\n".join(_finding(row, style)), style)
 
 
+def cell_text(row: Row, verbosity: int = 0) -> str:
+    """What pytest's FAILURES and a JUnit file say of one cell: also the output of one with an error; may be empty."""
+    if row.verdict.decision is Decision.ERROR:
+        return headlines.failure_text(row)
+    text = verdict_lines(row, width=100, color=False, unicode=True, verbosity=verbosity).strip()
+    return text or row.verdict.reason
+
+
 # ---- header and footer
 
 

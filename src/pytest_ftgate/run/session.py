@@ -122,7 +122,7 @@ class Session:
 
         `collected` are all node ids before any was deselected; None leaves unused baselines unreported.
         """
-        tables = assembly.tables_of(messages)
+        tables = self.stored.with_history(assembly.tables_of(messages))
         return Report(
             version=version,
             seed=self.config.seed,

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import msgspec
+
 from ..errors import FtgateError
+from ..judge.history import stored_wall
 from ..judge.judge import ComparedWith
 from ..judge.recorded import stored_values
-from ..model import Cell, Group, Machine, Report, executor_cell
+from ..model import Cell, Group, History, Machine, Report, Row, Table, executor_cell
+from ..pythons import build_key
 from ..report.baselines import update_lines
 from ..store import folder as store_folder
 from ..store import names, schema, unused
@@ -72,6 +76,21 @@ class StoredBaselines:
         entries = (self.entry(group, cell) for cell in cells)
         stored = (entry for entry in entries if isinstance(entry, schema.StoredCell))
         return next((entry.recordings[0].loops for entry in stored), None)
+
+    def with_history(self, tables: Iterable[Table]) -> tuple[Table, ...]:
+        """The tables, with the wall time in the recordings that are read anyway: git is not asked."""
+        replace = msgspec.structs.replace
+        return tuple(
+            replace(table, rows=tuple(replace(row, history=self._history(row)) for row in table.rows))
+            for table in tables
+        )
+
+    def _history(self, row: Row) -> tuple[History, ...]:
+        if row.sample is None:
+            return row.history
+        build, machine = build_key(row.sample.interpreter), self.machine.fingerprint
+        entry = self._entries(row.cell).get(names.entry_key(machine, build))
+        return stored_wall(entry.recordings, fingerprint=machine, build=build) if entry else ()
 
     def records(self, group: Group, cells: Sequence[Cell]) -> bool:
         """Whether this run records one of these cells."""

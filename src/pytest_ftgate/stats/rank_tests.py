@@ -37,6 +37,15 @@ def location(values: Values, level: float) -> Interval:
     return _interval(_walsh_means(values), _signed_rank_tail(len(values)), level)
 
 
+def median_interval(values: Values, level: float) -> Interval:
+    """The median of values in their unit, with the exact interval of the sign test, between two of the values.
+
+    `Interval.level` is the level that it really has, 0 of one value. Raises ValueError as `location` does.
+    """
+    count = len(_finite(values))
+    return _interval(_finite(values), _tail([math.comb(count, above) for above in range(count + 1)], 2**count), level)
+
+
 def ratio_interval(launches: Sequence[tuple[Values, Values]], level: float) -> Interval:
     """How much longer one side takes than the interleaved other side, as a ratio over all launches.
 

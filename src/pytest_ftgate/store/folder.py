@@ -54,7 +54,7 @@ class Store:
 
     def load(self, test: str) -> TestBaseline | None:
         """The baseline of a test, None without a file. Raises BaselineError for a file that is not valid."""
-        runs = self._runs(test)
+        runs = self.runs(test)
         return assembled(test, runs) if runs else None
 
     def lookup(self, nodeid: str, fingerprint: str, build: str) -> StoredCell | None:
@@ -80,7 +80,7 @@ class Store:
         removed. Raises BaselineError if the lock or a file is not available; that file is then unchanged.
         """
         with self._locked():
-            old = self._runs(test)
+            old = self.runs(test)
             new = kept(changed(test, old, changes))
             # Written before any is removed: a run that is killed between both loses nothing.
             for name, run in new.items():
@@ -90,8 +90,8 @@ class Store:
                 self._remove(self.path(test) / name)
         return assembled(test, new)
 
-    def _runs(self, test: str) -> Runs:
-        """The files of a test by name, in the order of time."""
+    def runs(self, test: str) -> Runs:
+        """The files of a test by name, in the order of time; none without a folder. Raises BaselineError."""
         folder = self.path(test)
         paths = [path for path in folder.glob(f"*{SUFFIX}") if path.is_file()]
         # Up to schema 2 a test had one file, in place of the folder.

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...judge import metrics
+from ...judge.recorded import OF_CONTROL
 from ...model import Decision, Figures, History, Interval, Launch, Metric, Row, Sample, to_builtins
 from ...stats import rank_tests
+from .. import history as texts
 
 PLOTTED = frozenset({Decision.REGRESSED, Decision.SUSPECT, Decision.IMPROVED, Decision.ACCEPTED})
 """Decisions on a metric whose launches are plotted beside those of the time."""
@@ -122,11 +124,11 @@ def _memory(launches: Iterable[Launch]) -> list[dict[str, Any]]:
 
 
 def _history(history: History) -> dict[str, Any]:
-    metric = metrics.row(history.metric)
     return {
-        "label": metric.label,
-        "unit": metric.unit,
-        "changes": history.changes,
+        "label": texts.label(history),
+        "unit": "ratio" if history.unit == OF_CONTROL else history.unit,
+        "changes": [each.index for each in history.changes],
+        "texts": [texts.change(history, each) for each in history.changes],
         "points": [
             {"commit": point.commit[:10], "at": point.recorded_at, "value": to_builtins(point.value)}
             for point in history.points

@@ -308,6 +308,7 @@
           Plot.dot(points, { x: "at", y: "mid", fill: "var(--now)", r: 3, title: d => `${d.commit}: ${d.mid.toPrecision(4)} ${scale.name}` }),
         ],
       }, `History of ${each.cell}`));
+      for (const text of each.texts) part.append(element("small", text));
       multiples.append(part);
     }
     return figure("History", "The recordings in the baselines, with their intervals.", multiples);

@@ -1,0 +1,78 @@
+"""The history of a metric: its value in each recording, and where its level changed. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ..model import History, Interval, LevelChange, Metric, Recorded
+from ..stats import rank_tests
+from ..stats.change_points import change_points
+from ..store.schema import Recording
+from . import metrics, recorded
+
+INTERVAL_LEVEL = 0.95
+
+
+def history(recordings: Sequence[Recording], metric: str, *, fingerprint: str, build: str) -> History | None:
+    """A metric over recordings of one machine and build, oldest first; None if no recording has it.
+
+    A time is that over the control workload of the same launches, as in comparisons with stored launches: the machine's
+    speed of the day cancels.
+    """
+    unit, values = recorded.of_recordings(recordings, metric)
+    known = [(recording, each) for recording, each in zip(recordings, values, strict=True) if each]
+    if not known:
+        return None
+    positive = all(value > 0 for _, each in known for value in each)
+    points = tuple(
+        Recorded(
+            commit=recording.commit,
+            recorded_at=recording.recorded_at,
+            value=_centre(each, positive=positive),
+            launches=len(each),
+            fingerprint=fingerprint,
+        )
+        for recording, each in known
+    )
+    centres = [point.value.value for point in points]
+    found = change_points([math.log(value) for value in centres] if positive else centres)
+    return History(
+        metric=metric, unit=unit, build=build, points=points, changes=_changes(centres, found, share=_is_share(metric))
+    )
+
+
+def _is_share(metric: str) -> bool:
+    return metrics.row(metric).scale == "share"
+
+
+def _centre(values: Sequence[float], *, positive: bool) -> Interval:
+    """The centre of a recording's launches with its interval."""
+    return rank_tests.log_interval(values) if positive else rank_tests.location(values, INTERVAL_LEVEL)
+
+
+def _changes(centres: Sequence[float], at: Sequence[int], *, share: bool) -> tuple[LevelChange, ...]:
+    """Each change of level, as the mean of the recordings after it, up to the next one, against those before it."""
+    ends = (0, *at, len(centres))
+    found = []
+    for low, index, high in zip(ends, ends[1:], ends[2:], strict=False):
+        before, after = (_level(centres[start:end]) for start, end in ((low, index), (index, high)))
+        of_ratio = not share and before > 0
+        found.append(
+            LevelChange(
+                index=index, ratio=after / before if of_ratio else None, difference=None if of_ratio else after - before
+            )
+        )
+    return tuple(found)
+
+
+def _level(centres: Sequence[float]) -> float:
+    if all(value > 0 for value in centres):
+        return rank_tests.geometric_mean(centres)
+    return sum(centres) / len(centres)
+
+
+def stored_wall(recordings: Sequence[Recording], *, fingerprint: str, build: str) -> tuple[History, ...]:
+    """The history of the wall time for a report; none of fewer than two recordings."""
+    found = history(recordings, Metric.WALL, fingerprint=fingerprint, build=build)
+    return () if found is None or len(found.points) < 2 else (found,)

@@ -1,0 +1,111 @@
+"""GitHub Actions: the report in the job's summary, and annotations on the lines of tests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ..model import Report, Row, Verdict
+from ..report import findings, headlines, markdown
+from ..text import plain
+
+if TYPE_CHECKING:
+    from .gate import Run
+
+SUMMARY_BYTES = 1024 * 1024
+"""GitHub takes no more of a step; what is longer is lost as a whole."""
+ANNOTATIONS = 10
+"""GitHub shows no more of a step."""
+CELLS = 10
+"""Cells of one annotation that have a line."""
+TITLE = 200
+OTHER_PLUGIN = "annotate_errors"
+"""What pytest-github-actions-annotate-failures registers: it annotates each test that fails."""
+
+
+class Publisher:
+    """Writes the summary and the annotations at the end of a run, after its report was made."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """Publish the report, if there is one."""
+        if self.run.report is not None:
+            publish(self.run.report, self.run.config, self.run.is_failure)
+
+
+def publish(report: Report, config: pytest.Config, is_failure: Callable[[Verdict], bool]) -> None:
+    """Append the report to GITHUB_STEP_SUMMARY, and annotate the tests of cells that fail; elsewhere nothing."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    lines = []
+    if path := os.environ.get("GITHUB_STEP_SUMMARY"):
+        try:
+            append(Path(path), report)
+        except OSError as error:
+            lines.append(f"ftgate: GITHUB_STEP_SUMMARY cannot be written: {error}")
+    if os.environ.get("GITHUB_ACTIONS") == "true" and not config.pluginmanager.hasplugin(OTHER_PLUGIN):
+        workspace = Path(os.environ.get("GITHUB_WORKSPACE") or config.rootpath)
+        lines += commands(report, config.rootpath, workspace, is_failure)
+    if lines and reporter is not None:
+        for line in ("", *lines):  # a command begins its line, and pytest may be within one
+            reporter.write_line(line)
+
+
+def append(path: Path, report: Report) -> None:
+    """Append the report, shortened to the room that is left; nothing if that is too little. Raises OSError."""
+    room = SUMMARY_BYTES - (path.stat().st_size if path.exists() else 0)
+    for limit in (markdown.LIMIT, room // 4):  # a character has at most four bytes
+        text = f"\n{markdown.render(report, limit=limit)}".encode()
+        if len(text) <= room:
+            with path.open("ab") as file:
+                file.write(text)
+            return
+
+
+def commands(report: Report, rootdir: Path, workspace: Path, is_failure: Callable[[Verdict], bool]) -> list[str]:
+    """Commands for the runner, one for each test: errors, worst first, then warnings of what does not fail the run."""
+    errors: dict[tuple[str, int], list[Row]] = {}
+    warnings: dict[tuple[str, int], list[Row]] = {}
+    for _, row in findings.worst_first(report):
+        place = (row.cell.nodeid.partition("::")[0], row.line)
+        if is_failure(row.verdict):
+            errors.setdefault(place, []).append(row)
+        elif row.verdict.decision in markdown.ATTENTION or row.verdict.beyond:
+            warnings.setdefault(place, []).append(row)
+    found = [("error", place, rows) for place, rows in errors.items()]
+    found += [("warning", place, rows) for place, rows in warnings.items() if place not in errors]
+    return [_command(level, _from(workspace, rootdir / file), line, rows) for level, (file, line), rows in found][
+        :ANNOTATIONS
+    ]
+
+
+def _command(level: str, file: str, line: int, rows: list[Row]) -> str:
+    """`::error file=tests/test_a.py,line=12,title=ftgate%3A regressed::test_put[3.14t-threads-w4]: wall +182 %`."""
+    decisions = list(dict.fromkeys(row.verdict.decision.value for row in rows))
+    names = (" ".join(row.cell.nodeid.partition("::")[2].split()) for row in rows)
+    said = [f"{name}: {headlines.headline(row)}" for name, row in zip(names, rows[:CELLS], strict=False)]
+    if len(rows) > CELLS:
+        said.append(f"and {len(rows) - CELLS} more cells of this test")
+    title = _property(f"ftgate: {', '.join(decisions)}"[:TITLE])
+    place = f"file={_property(plain(file))}" + (f",line={line}" if line else "")
+    return f"::{level} {place},title={title}::{_data(plain(chr(10).join(said)))}"
+
+
+def _from(workspace: Path, path: Path) -> str:
+    """The path from the repository's root, by which GitHub finds the line; as it is where it lies outside."""
+    here, top = Path(os.path.realpath(path)), Path(os.path.realpath(workspace))
+    return (here.relative_to(top) if here.is_relative_to(top) else path).as_posix()
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,158 @@
+"""A report in the formats of tools that people already use, from the metric table. Pure."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from urllib.parse import quote
+
+from ..judge import metrics
+from ..model import Cell, Metric, Report
+from . import findings, units
+from .measured import SUFFIX, Measured, measured, rows_of, writable
+
+IN_NAMES = ":()[]{},+@._"
+"""Besides letters and digits, what stays as it is in a name for benchstat."""
+OPENMETRICS_UNITS = {
+    "time": ("seconds", 1e-9),
+    "size": ("bytes", 1.0),
+    "share": ("ratio", 1.0),
+    "ratio": ("ratio", 1.0),
+}
+
+
+def bmf(report: Report) -> str:
+    """Bencher Metric Format: a benchmark for each cell, a measure for each metric, with the ends of its interval."""
+    found = {
+        writable(row.cell.nodeid): {each.column: _bounds(each) for each in measured(row)} for row in rows_of(report)
+    }
+    partial = {"ftgate": {"partial": {"value": 1}}} if report.partial else {}
+    return json.dumps({name: measures for name, measures in found.items() if measures} | partial, indent=2) + "\n"
+
+
+def _bounds(each: Measured) -> dict[str, float]:
+    value, low, high = each.estimate.value, each.estimate.low, each.estimate.high
+    return {"value": value, **({"lower_value": low, "upper_value": high} if each.has_interval else {})}
+
+
+def gha_benchmark(report: Report) -> str:
+    """The customSmallerIsBetter list of github-action-benchmark: what gates, and is better if it is smaller."""
+    found = [
+        {
+            "name": writable(f"{row.cell.nodeid} {each.metric.name}"),
+            "unit": SUFFIX.get(each.metric.unit, "fraction" if each.metric.unit == "share" else each.metric.unit),
+            "value": each.estimate.value,
+            "range": f"± {_half_width(each):.4g}" if each.has_interval else "",
+            "extra": writable("\n".join(_extra(each, report))),
+        }
+        for row in rows_of(report)
+        for each in measured(row)
+        if each.gates and each.metric.scale != "gain"
+    ]
+    return json.dumps(found, indent=2) + "\n"
+
+
+def _half_width(each: Measured) -> float:
+    return max(each.estimate.high - each.estimate.value, each.estimate.value - each.estimate.low)
+
+
+def _extra(each: Measured, report: Report) -> Iterator[str]:
+    """What the page shows beside a value."""
+    yield units.estimate(each.metric.unit, each.estimate)
+    if each.verdict is not None:
+        yield ": ".join(filter(None, (each.verdict.decision, findings.change_text(each.verdict))))
+    if report.partial:
+        yield f"partial: {report.partial}"
+
+
+def benchstat(report: Report) -> str:
+    """Go's benchmark format with its unit metadata: a line for each launch, with the metrics that this launch gave."""
+    better: dict[str, str] = {}
+    lines: list[str] = []
+    for row in rows_of(report):
+        if row.sample is None:
+            continue
+        by_launch: dict[int, list[str]] = {}
+        for each in measured(row):
+            unit = _go_unit(each.metric)
+            better[unit] = "higher" if each.metric.scale == "gain" else "lower"
+            for order, value in each.metric.read(row.sample).items():
+                by_launch.setdefault(order, []).append(f"{value:.9g} {unit}")
+        counts = {launch.order: len(launch.iterations) * launch.loops for launch in row.sample.launches}
+        lines.append(f"pkg: {_line(row.cell.nodeid.partition('::')[0])}")
+        name = _go_name(row.cell)
+        lines += [f"{name} {counts.get(order) or 1} {' '.join(values)}" for order, values in sorted(by_launch.items())]
+    about = [f"# pytest-ftgate {report.version}, {report.commit or 'no commit'}, {report.started_at}"]
+    about += [f"# partial: {_line(report.partial)}"] if report.partial else []
+    about += [f"Unit {unit} better={direction}" for unit, direction in better.items()]
+    return "\n".join([*about, f"cpu: {_line(report.machine.cpu)}", *lines]) + "\n"
+
+
+def _line(text: str) -> str:
+    return " ".join(writable(text).split())
+
+
+def _go_unit(metric: metrics.MetricRow) -> str:
+    """`ns/op` of the wall time, else the metric's name with its unit as benchstat knows it: `start-ns/op`, `uss-B`."""
+    if metric.name == Metric.WALL:
+        return "ns/op"
+    return quote(metric.name, safe=IN_NAMES) + {"time": "-ns/op", "size": "-B"}.get(metric.unit, "")
+
+
+def _go_name(cell: Cell) -> str:
+    """The test, and each dimension of the cell as `/key=value`, by which benchstat can select and compare."""
+    workers = ",".join(f"{role}:{count}" for role, count in cell.roles) or str(cell.workers)
+    dimensions = [("target", cell.target.spec), ("executor", cell.executor.label)]
+    dimensions += [(param.name, param.literal) for param in cell.params]
+    dimensions += [("environment", ",".join(cell.environment.words))] if cell.environment.words else []
+    dimensions += [("workers", "cores" if cell.cores else workers)]  # last, as a `-8` at the end is GOMAXPROCS
+    test = cell.nodeid.partition("[")[0].partition("::")[2]
+    parts = [test, *("=".join(each) for each in dimensions)]
+    return "Benchmark" + "/".join(quote(writable(part), safe=f"{IN_NAMES}=") for part in parts)
+
+
+def otava(report: Report) -> str:
+    """CSV for Apache Otava: a column for each figure, a row for each recording in the history and one for this run."""
+    now = (report.started_at, report.commit)
+    runs: dict[tuple[str, str], dict[str, float]] = {}
+    columns: dict[str, None] = {}
+    for row in rows_of(report):
+        past = {history.metric: history.points for history in row.history}
+        for each in measured(row):
+            column = writable(f"{row.cell.nodeid} {each.column}")
+            columns[column] = None
+            for point in past.get(each.metric.name, ()):
+                runs.setdefault((point.recorded_at, point.commit), {})[column] = point.value.value
+            runs.setdefault(now, {})[column] = each.estimate.value
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["time", "commit", "partial", *columns])
+    for (at, commit), values in sorted(runs.items()):
+        partial = writable(report.partial) if (at, commit) == now else ""
+        table.writerow([at, commit, partial, *(values.get(column, "nan") for column in columns)])
+    return text.getvalue()
+
+
+def openmetrics(report: Report) -> str:
+    """OpenMetrics text, as GitLab's metrics report and Prometheus read it: a family of gauges for each metric."""
+    families: dict[str, list[str]] = {}
+    for row in rows_of(report):
+        for each in measured(row):
+            kind, _, own = each.metric.name.partition(".")
+            unit, scale = OPENMETRICS_UNITS.get(each.metric.unit, ("", 1.0))
+            name = "_".join(filter(None, ("ftgate", kind, "" if kind == unit else unit)))
+            if name not in families:
+                families[name] = [f"# TYPE {name} gauge", *([f"# UNIT {name} {unit}"] if unit else [])]
+            labels = {"test": row.cell.nodeid.partition("[")[0], "cell": row.cell.label} | (
+                {"name": own} if own else {}
+            )
+            shown = ",".join(f'{key}="{_escaped(value)}"' for key, value in labels.items())
+            families[name].append(f"{name}{{{shown}}} {each.estimate.value * scale:.9g}")
+    partial = ["# TYPE ftgate_partial gauge", "ftgate_partial 1"] if report.partial else []
+    return "\n".join([*(line for lines in families.values() for line in lines), *partial, "# EOF"]) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return writable(text).replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

@@ -1,0 +1,103 @@
+"""The JUnit form of a report: a suite for each test, a case for each cell, with its verdict's text and its metrics."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from itertools import chain
+
+from junitparser import (
+    Attr,
+    Error,
+    Failure,
+    IntAttr,
+    JUnitXml,
+    Properties,
+    Property,
+    Skipped,
+    TestCase,
+    TestSuite,
+)
+
+from ..model import Decision, Report, Row, Table
+from . import headlines, terminal
+from .measured import properties, writable
+
+
+class Case(TestCase):
+    """A case with its place in the source, as pytest's own file has it under `junit_family=xunit1`."""
+
+    file = Attr()
+    line = IntAttr()
+
+
+def render(report: Report) -> str:
+    """The report as JUnit XML.
+
+    A cell that fails the run is a failure, or an error where it could not be measured; an unsupported cell, and a known
+    failure, is skipped.
+    """
+    xml = JUnitXml()
+    for table in report.tables:
+        xml.append(_suite(table, report))
+    xml.update_statistics()
+    written = BytesIO()
+    xml.write(written)
+    return written.getvalue().decode()
+
+
+def _suite(table: Table, report: Report) -> TestSuite:
+    suite = TestSuite(writable(table.title))
+    suite.timestamp = report.started_at
+    suite.hostname = writable(report.machine.fingerprint)
+    about = {"version": report.version, "seed": str(report.seed), "commit": report.commit}
+    for name, text in (about | {"command": report.command, "partial": report.partial}).items():
+        if text:
+            suite.add_property(f"ftgate.{name}", writable(text))
+    for row in table.rows:
+        suite.append(_case(row, fails=row.cell.nodeid in report.failing))
+    return suite
+
+
+def _case(row: Row, *, fails: bool) -> Case:
+    classname, name = address(row.cell.nodeid)
+    case = Case(writable(name), writable(classname), round(measured_s(row), 3))
+    case.file = writable(row.cell.nodeid.partition("::")[0])
+    if row.line:
+        case.line = row.line
+    known = Properties()
+    for key, value in properties(row):
+        known.add_property(Property(key, value))
+    case.append(known)
+    decision, text = row.verdict.decision, writable(terminal.cell_text(row))
+    if result := _result(decision, writable(headlines.headline(row)), fails=fails):
+        result.text = text
+        case.append(result)
+    elif text:
+        case.system_out = text
+    return case
+
+
+def _result(decision: Decision, message: str, *, fails: bool) -> Error | Failure | Skipped | None:
+    if decision is Decision.ERROR:
+        return Error(message, decision)
+    if fails:
+        return Failure(message, decision)
+    return Skipped(message, decision) if decision in (Decision.UNSUPPORTED, Decision.XFAILED) else None
+
+
+def address(nodeid: str) -> tuple[str, str]:
+    """The class name and the name of a case as pytest's own JUnit file has them."""
+    place, bracket, label = nodeid.partition("[")
+    file, *names = place.split("::")
+    module = file.replace("/", ".").removesuffix(".py")
+    return ".".join([module, *names[:-1]]), (names or [""])[-1] + bracket + label
+
+
+def measured_s(row: Row) -> float:
+    """The time of all iterations of a cell in this run, in seconds."""
+    sample = row.sample
+    if sample is None:
+        return 0.0
+    launches = chain(sample.launches, sample.locks, sample.memory, sample.single, sample.growth)
+    walls = (each.wall_ns for launch in launches for each in (launch.cold, *launch.iterations) if each is not None)
+    return sum(walls) / 1e9

@@ -1,0 +1,323 @@
+"""The report as Markdown for GitHub and GitLab: a comment, or the summary of a job. Pure.
+
+What fails comes first. Names and errors are text in any case: no markup, no mention, no reference to an issue.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from ..model import Decision, Metric, Report, Row, Table
+from ..text import plain
+from . import budgets, findings, headlines, units
+
+MARKER = "<!-- ftgate -->"
+"""The first line: by it a comment is found that is to be edited in place."""
+LIMIT = 65_000
+"""Characters of a report. GitHub refuses a comment of more than 65 536."""
+ATTENTION = (Decision.REGRESSED, Decision.BROKEN, Decision.SUSPECT, Decision.ERROR, Decision.XPASSED)
+BRIEF = (Decision.ACCEPTED, Decision.IMPROVED)
+"""Decisions with a line for each cell."""
+OPEN = (Decision.INCONCLUSIVE, Decision.UNSUPPORTED, Decision.XFAILED)
+"""Decisions with their reason below the table."""
+COMPARED = (Decision.PASSED, Decision.IMPROVED, Decision.UNCHANGED, Decision.ACCEPTED)
+ERROR_LINES = 12
+"""So many last lines of an error's output are shown."""
+SHORT_NAME = 60
+"""Characters of a name where there is no room."""
+NOTE = 120
+"""Characters that are kept for the line that says what is left out."""
+BREAK = "\u200b"
+"""A space without width: it stands where GitHub would read a mention, a reference or a link."""
+
+
+class Piece(NamedTuple):
+    """A part of the report in several forms, the longest first; the last is used where there is no room."""
+
+    forms: tuple[str, ...]
+
+
+class Section(NamedTuple):
+    """Lines before its pieces, the pieces, and lines after them; `named` says what the pieces are."""
+
+    head: str
+    pieces: tuple[Piece, ...]
+    tail: str = ""
+    named: str = "cells"
+
+
+def render(report: Report, *, limit: int = LIMIT) -> str:
+    """The report in at most `limit` characters: where it is longer, first passed cells are left out, then details.
+
+    A cell that fails is always named with its figure, where `limit` has room for that; else it is said how many are
+    left out.
+    """
+    sections = list(_sections(report))
+    shown = [[piece.forms[-1] for piece in section.pieces] for section in sections]
+    head = _head(report)
+    left = limit - len(head) - sum(len(each.head) + len(each.tail) + NOTE for each in sections)
+    left -= sum(len(text) for texts in shown for text in texts)
+    for texts in reversed(shown):  # where not even the shortest forms fit
+        for number in reversed(range(len(texts))):
+            if left < 0:
+                left += len(texts[number])
+                texts[number] = ""
+    for section, texts in zip(sections, shown, strict=True):
+        for number, piece in enumerate(section.pieces):
+            fits = (form for form in piece.forms if len(form) - len(texts[number]) <= left)
+            form = next(fits, texts[number])
+            left -= len(form) - len(texts[number])
+            texts[number] = form
+    whole = head + "".join(map(_block, sections, shown))
+    return whole if len(whole) <= limit else head
+
+
+def _block(section: Section, texts: Sequence[str]) -> str:
+    missing = sum(not each for each in texts)
+    note = f"\n… {missing} of {len(texts)} {section.named} left out: a JSON report has all.\n" if missing else ""
+    return "".join((section.head, *texts, note, section.tail))
+
+
+# ---- sections
+
+
+def _head(report: Report) -> str:
+    """The marker, the result in one line, why the report is partial, and how many cells there are of each decision."""
+    counts = findings.counts(report)
+    failed = _counted(counts, ATTENTION)
+    result = failed or _nothing(counts)
+    partial = ""
+    if report.partial:
+        result = f"partial report, {result}{'' if failed else ' so far'}"
+        partial = f"\n> [!WARNING]\n> This report is partial: {text(report.partial)}\n"
+    total = counts.total()
+    said = f"{total} cell{'' if total == 1 else 's'} in {units.span(report.wall_s)}"
+    every = _counted(counts, findings.WORST_FIRST)
+    at = f" Commit {code(findings.commit(report.commit))}." if report.commit else ""
+    return f"{MARKER}\n## ftgate: {result}\n{partial}\n{said}{': ' if every else ''}{every}.{at}\n"
+
+
+def _nothing(counts: Counter[Decision]) -> str:
+    """The result of a run in which nothing failed: it differs from that of a run that compared nothing."""
+    if not any(counts[decision] for decision in COMPARED):
+        return "nothing was compared" if not counts[Decision.INCONCLUSIVE] else "nothing was decided"
+    accepted = counts[Decision.ACCEPTED]
+    return f"nothing else regressed, {accepted} accepted" if accepted else "nothing regressed"
+
+
+def _counted(counts: Counter[Decision], decisions: Iterable[Decision]) -> str:
+    return ", ".join(f"{counts[each]} {each}" for each in decisions if counts[each])
+
+
+def _sections(report: Report) -> Iterator[Section]:
+    rows: dict[Decision, list[Row]] = {}
+    for _, row in findings.worst_first(report):
+        rows.setdefault(row.verdict.decision, []).append(row)
+    for decision in (each for each in findings.WORST_FIRST if each in (*ATTENTION, *BRIEF) and each in rows):
+        pieces = _in_full(rows[decision]) if decision in ATTENTION else _in_brief(rows[decision])
+        yield Section(f"\n### {len(rows[decision])} {decision}\n" + "\n" * (decision in BRIEF), tuple(pieces))
+    if report.tables:
+        total = sum(len(table.rows) for table in report.tables)
+        head = f"\n<details><summary>All cells ({total})</summary>\n"
+        yield Section(head, tuple(Piece((_table(table), _line(table), "")) for table in report.tables), END, "tests")
+    yield Section("\n<details><summary>Machine and interpreters</summary>\n\n", tuple(_run(report)), END, "lines")
+
+
+END = "\n</details>\n"
+
+
+# ---- cells
+
+
+def test_of(row: Row) -> str:
+    """The node id of the test: that of the cell without the cell's label."""
+    return row.cell.nodeid.removesuffix(f"[{row.cell.label}]")
+
+
+def _in_full(rows: Sequence[Row]) -> Iterator[Piece]:
+    """Each cell, below the name of its test: in full, as its figure, and as its figure with short names."""
+    test, errors = "", set[object]()
+    for row in rows:
+        name = f"\n**{code(test_of(row))}**\n\n" if test_of(row) != test else ""
+        test = test_of(row)
+        line = _figure(row)
+        key = headlines.same_error(headlines.error_of(row))
+        details = "".join(f"  - {each}\n" for each in _details(row))
+        if row.verdict.decision is Decision.ERROR and key not in errors:
+            errors.add(key)
+            details += _output(row)
+        short = f"- {code(_shortened(_label(row)))} {text(_shortened(_headline(row)))}\n"
+        short_name = f"\n**{code(_shortened(test))}**\n\n" if name else ""
+        yield Piece((name + line + details, name + line, short_name + short))
+
+
+def _in_brief(rows: Sequence[Row]) -> Iterator[Piece]:
+    """A line for each cell; an accepted one has the reason."""
+    for row in rows:
+        said = "".join(
+            f"; accepted: {text(each.reason)} ({code(findings.commit(each.commit))})" for each in row.verdict.accepted
+        )
+        yield Piece((f"- {code(row.cell.nodeid)}: {text(_headline(row))}{said}\n", ""))
+
+
+def _headline(row: Row) -> str:
+    return findings.known_text(row.verdict) or headlines.headline(row)
+
+
+def _figure(row: Row) -> str:
+    return f"- {code(_label(row))}: **{text(_headline(row))}**\n"
+
+
+def _label(row: Row) -> str:
+    return row.cell.label or row.cell.executor.label
+
+
+def _details(row: Row) -> Iterator[str]:
+    """What is beneath the figure of a cell: intervals, reasons, what changed, the reference, how to repeat it."""
+    found, said = findings.finding(row), _headline(row)
+    for each in found.changes:
+        reason = "" if each.reason in said else each.reason
+        interval = each.change.partition(" (")[2].removesuffix(")")
+        if parts := "; ".join(filter(None, (interval, reason))):
+            yield f"{text(each.label)}: {text(parts)}"
+    if found.reason and found.reason not in said and row.verdict.decision is not Decision.ERROR:
+        yield text(found.reason)
+    if row.verdict.decision is Decision.ERROR and (whose := headlines.whose(row)):
+        yield text(whose)
+    yield from map(text, found.explanation)
+    yield from map(text, budgets.remarks([row]))
+    by = f"judged by {found.basis}" if row.verdict.basis else found.basis
+    if beside := "; ".join(filter(None, (found.against and f"against {found.against}", by))):
+        yield text(beside)
+    yield " then ".join(map(code, found.commands))
+
+
+def _output(row: Row) -> str:
+    """The last lines of an error's output, folded."""
+    lines = [line for line in plain(headlines.error_text(headlines.error_of(row))).splitlines() if line.strip()]
+    if len(lines) <= 1:
+        return ""
+    shown = ["…"] * (len(lines) > ERROR_LINES) + lines[-ERROR_LINES:]
+    fence = _fence("\n".join(shown), 3)
+    body = "".join(f"    {line}\n" for line in (fence, *shown, fence))
+    return f"  - <details><summary>output</summary>\n\n{body}\n    </details>\n"
+
+
+# ---- tables
+
+
+def _table(table: Table) -> str:
+    """All cells of a test with their figures, and why cells are open; columns without a value are left out."""
+    values = ((head, [shown(row) for row in table.rows]) for head, shown in COLUMNS)
+    columns = [
+        (head, [_tied(each) if head in UNBROKEN else each for each in texts]) for head, texts in values if any(texts)
+    ]
+    ratio = f", ratio to {code(table.reference)}" if "ratio" in dict(columns) else ""
+    lines = [
+        f"\n**{code(table.title)}**{ratio}\n",
+        *([f"{text(table.note)}\n"] if table.note else []),
+        "| " + " | ".join(head for head, _ in columns) + " |",
+        "|" + "|".join("---" if head in LEFT else "--:" for head, _ in columns) + "|",
+        *("| " + " | ".join(row) + " |" for row in zip(*(texts for _, texts in columns), strict=True)),
+    ]
+    why: dict[str, list[str]] = {}
+    for row in table.rows:
+        if row.verdict.decision in OPEN:
+            why.setdefault(f"{row.verdict.decision}: {text(_headline(row))}", []).append(code(_label(row)))
+    remarks = [*map(text, budgets.remarks(table.rows)), *(f"{', '.join(cells)} {said}" for said, cells in why.items())]
+    return "\n".join(lines) + "\n" + "\n" * bool(remarks) + "".join(f"- {each}\n" for each in remarks)
+
+
+def _line(table: Table) -> str:
+    """`- test_put: 3 passed, 1 inconclusive`."""
+    counts = Counter(row.verdict.decision for row in table.rows)
+    return f"\n- {code(table.title)}: {_counted(counts, findings.WORST_FIRST)}\n"
+
+
+def _wall(row: Row, *, detectable: bool = False) -> str:
+    """The change of the wall time, or the one that would have been found."""
+    judged = next((each for each in row.verdict.metrics if each.metric == Metric.WALL), None)
+    if judged is None:
+        return ""
+    if detectable:
+        known = judged.detectable if judged.decision in (Decision.PASSED, Decision.INCONCLUSIVE) else None
+        return "" if known is None else units.change(1 + known)
+    return findings.change_text(judged)
+
+
+def _tied(figure: str) -> str:
+    """A number on the line of its unit, on a phone too."""
+    return figure.replace(" ", "\u00a0")
+
+
+LEFT = ("cell", "verdict")
+UNBROKEN = ("verdict", "time", "USS", "lock wait", "would have found")
+COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
+    ("cell", lambda row: code(_label(row), in_table=True)),
+    ("verdict", lambda row: row.verdict.decision.value),
+    ("time", lambda row: units.time(row.figures.wall_ns.value) if row.figures.wall_ns else ""),
+    ("change", _wall),
+    ("would have found", lambda row: _wall(row, detectable=True)),
+    ("ratio", lambda row: "" if row.figures.ratio is None else units.ratio(row.figures.ratio)),
+    ("scaling", lambda row: units.ratio(row.figures.scaling.value) if row.figures.scaling else ""),
+    ("USS", lambda row: "" if row.figures.uss_bytes is None else units.size(row.figures.uss_bytes)),
+    ("lock wait", lambda row: "" if row.figures.lock_wait_share is None else units.share(row.figures.lock_wait_share)),
+)
+
+
+# ---- the run
+
+
+def _run(report: Report) -> Iterator[Piece]:
+    machine = report.machine
+    parts = [machine.cpu or machine.arch, f"{machine.cores} cores", f"{machine.system} {machine.kernel} {machine.arch}"]
+    lines = [f"pytest-ftgate {text(report.version)}, {text(report.started_at)}, seed {report.seed}", *map(text, parts)]
+    lines += [
+        text(f"{each.name}, GIL {'on' if each.gil_enabled else 'off'}, {each.build}") for each in report.interpreters
+    ]
+    if report.command:
+        lines.append(f"repeat it: {code(report.command)}")
+    return (Piece((f"- {line}\n", "")) for line in lines)
+
+
+# ---- text that others wrote
+
+
+def text(words: str) -> str:
+    """Words as one line of text, whatever they hold: no markup, and nothing that GitHub would make a link of."""
+    inert = _LINKED.sub(lambda found: found[0][:-1] + BREAK + found[0][-1], _line_of(words))
+    return _BLOCK.sub(r"\1\\\2", _MARKUP.sub(r"\\\g<0>", inert))
+
+
+_LINKED = re.compile(r"@\w|#\d|GH-\d|:/(?=/)|www\.", re.IGNORECASE)
+_MARKUP = re.compile(r"[\\`*_\[\]<|~$&]")
+_BLOCK = re.compile(r"^(\d*)(>|[-+#=.)]+(?=\s|$))")
+"""What would begin a quotation, a heading or a list."""
+
+
+def code(words: str, *, in_table: bool = False) -> str:
+    """Words as a code span, in which GitHub sees neither markup nor mentions."""
+    line = _line_of(words) or " "
+    if in_table:  # a cell ends at a pipe after an even number of backslashes
+        line = re.sub(r"(\\*)\|", lambda found: found[1] + "\\" * (1 + len(found[1]) % 2) + "|", line)
+    fence = _fence(line, 1)
+    pad = " " if "`" in (line[0], line[-1]) else ""
+    return f"{fence}{pad}{line}{pad}{fence}"
+
+
+def _fence(words: str, least: int) -> str:
+    """More backticks than any run of them in the words."""
+    return "`" * max([least, *(len(run) + 1 for run in re.findall("`+", words))])
+
+
+def _line_of(words: str) -> str:
+    return " ".join(plain(words).split())
+
+
+def _shortened(name: str) -> str:
+    """The beginning and the end of a long name."""
+    half = SHORT_NAME // 2
+    return name if len(name) <= SHORT_NAME else f"{name[: half - 1]}…{name[-half:]}"

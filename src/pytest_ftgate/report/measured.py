@@ -1,0 +1,107 @@
+"""The metrics of a cell as numbers with their intervals, for the forms that other tools read. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import NamedTuple
+
+import msgspec
+
+from ..judge import metrics
+from ..model import Decision, Interval, MetricVerdict, Report, Row
+from ..stats import rank_tests
+from ..text import plain
+from . import findings, headlines, units
+
+LEVEL = 0.95
+SUFFIX = {"time": "ns", "size": "bytes"}
+"""Base units of the metric table that a name has to say; shares are fractions, ratios and numbers have no unit."""
+_ILLEGAL = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufdcf\ufdf0-\ufffd\U00010000-\U0010ffff]")
+
+
+class Measured(NamedTuple):
+    """One metric of a cell: its row of the metric table, its estimate in the base unit, and its verdict if it has one.
+
+    The level of an estimate without an interval is 0.
+    """
+
+    metric: metrics.MetricRow
+    estimate: Interval
+    verdict: MetricVerdict | None
+
+    @property
+    def column(self) -> str:
+        """The name with its unit, as fields of the JSON report have it: `wall_ns`, `uss_bytes`, `scaling`."""
+        return "_".join(filter(None, (self.metric.name, SUFFIX.get(self.metric.unit))))
+
+    @property
+    def gates(self) -> bool:
+        """Whether it gates by default, or gated in this run."""
+        return self.metric.gates or self.verdict is not None
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether both ends are known."""
+        return self.estimate.level > 0 and math.isfinite(self.estimate.low) and math.isfinite(self.estimate.high)
+
+
+def measured(row: Row) -> list[Measured]:
+    """Every metric of a cell that has a value, in the order of the metric table, the workload's own last."""
+    judged = {each.metric: each for each in row.verdict.metrics}
+    figures = row.figures
+    own = {"counter": figures.counters_per_s, "timer": figures.timers_mean_ns, "peak": figures.peaks}
+    names = (*metrics.NAMES, *(f"{kind}.{name}" for kind, values in own.items() for name in values))
+    found = ((name, _estimate(name, row)) for name in names)
+    return [
+        Measured(metrics.row(name), estimate, judged.get(name))
+        for name, estimate in found
+        if estimate is not None and math.isfinite(estimate.value)
+    ]
+
+
+def _estimate(name: str, row: Row) -> Interval | None:
+    """The figure of the report's table, with the interval that it has there, else that of the median over launches."""
+    # A field of Figures has the name of its metric, with the unit as a suffix if it has one.
+    fields = (getattr(row.figures, name + unit, None) for unit in ("", "_ns", "_bytes"))
+    figure = next((each for each in fields if each is not None), None)
+    if isinstance(figure, Interval):
+        return figure
+    values = tuple(metrics.row(name).read(row.sample).values()) if row.sample else ()
+    if values:
+        interval = rank_tests.median_interval(values, LEVEL)
+        return interval if figure is None else msgspec.structs.replace(interval, value=figure)
+    return None if figure is None else Interval(value=figure, low=figure, high=figure, level=0.0)
+
+
+def rows_of(report: Report) -> list[Row]:
+    """All cells of a report, in its order."""
+    return [row for table in report.tables for row in table.rows]
+
+
+def properties(row: Row) -> list[tuple[str, str]]:
+    """A cell's verdict and metrics as the properties of a test case, in text that XML can hold.
+
+    `ftgate.wall` is for people; `ftgate.wall.ns`, `ftgate.wall.ns.low` and `ftgate.wall.ns.high` are numbers.
+    """
+    verdict = row.verdict
+    found = [("verdict", verdict.decision.value), ("basis", verdict.basis)]
+    if verdict.decision not in (Decision.PASSED, Decision.UNCHANGED):
+        found += [("reason", headlines.headline(row))]
+    for each in measured(row):
+        name, estimate = each.metric.name, each.estimate
+        number = f"{name}.{SUFFIX.get(each.metric.unit, 'value')}"
+        found += [(name, units.estimate(each.metric.unit, estimate)), (number, f"{estimate.value:.9g}")]
+        if each.has_interval:
+            found += [(f"{number}.low", f"{estimate.low:.9g}"), (f"{number}.high", f"{estimate.high:.9g}")]
+        if each.verdict is not None:
+            found += [(f"{name}.verdict", each.verdict.decision.value)]
+            found += [(f"{name}.change", findings.change_text(each.verdict))]
+    contracts = (each for each in verdict.metrics if each.contract)
+    found += [("contract", f"{each.contract}: {each.decision}: {each.reason}") for each in contracts]
+    return [(writable(f"ftgate.{name}"), writable(text)) for name, text in found if text]
+
+
+def writable(text: str) -> str:
+    """A text without terminal escapes; what XML cannot hold, or UTF-8, is spelled as pytest does: `#x07`, `#xFFFE`."""
+    return _ILLEGAL.sub(lambda found: f"#x{ord(found[0]):02X}", plain(text))

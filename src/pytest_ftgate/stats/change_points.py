@@ -1,0 +1,105 @@
+"""Where the level of a series changes: E-divisive, Matteson & James 2014. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+SIGNIFICANCE = 0.01
+PERMUTATIONS = 199
+LEAST_SEGMENT = 3
+"""Values on each side of a change: fewer are outliers, which only later ones can tell from a level."""
+LONGEST = 200
+"""Values that are searched, the newest: the time grows with the square of their number."""
+
+
+class _Split(NamedTuple):
+    """A place where a segment is divided, and how far both parts are apart."""
+
+    at: int
+    apart: float
+
+
+def change_points(
+    values: Sequence[float],
+    *,
+    significance: float = SIGNIFICANCE,
+    permutations: int = PERMUTATIONS,
+    least: int = LEAST_SEGMENT,
+    seed: int = 0,
+) -> tuple[int, ...]:
+    """The indices at which a new level begins, ascending; none for a series too short to tell.
+
+    The hierarchical E-divisive procedure of Matteson & James (2014), "A Nonparametric Approach for Multiple Change
+    Point Analysis of Multivariate Data": of all segments the split with the largest scaled energy distance between its
+    parts (alpha = 1) is kept while fewer than `significance` of `permutations` within the segments have one as large.
+    It assumes that the values of a level are exchangeable: a slow drift is found as steps. The same `seed` finds the
+    same changes. Of a series longer than LONGEST its end is searched.
+    """
+    import numpy as np
+
+    first = max(0, len(values) - LONGEST)
+    series = np.asarray(values[first:], dtype=float)
+    found = [0, len(series)]
+    rng = random.Random(seed)
+    while True:
+        segments = [series[low:high] for low, high in itertools.pairwise(found)]
+        splits = [_best(segment, least) for segment in segments]
+        widest = max(range(len(splits)), key=lambda number: splits[number].apart)
+        if splits[widest].apart <= 0:
+            break
+        allowed = significance * (permutations + 1) - 1
+        if not _significant(segments, splits[widest].apart, allowed, permutations, least, rng):
+            break
+        found = sorted([*found, found[widest] + splits[widest].at])
+    return tuple(first + place for place in found[1:-1])
+
+
+def _significant(
+    segments: Sequence[Floats], apart: float, allowed: float, permutations: int, least: int, rng: random.Random
+) -> bool:
+    """Whether at most `allowed` permutations within the segments have a split that is as far apart."""
+    exceeded = 0
+    for _ in range(permutations):
+        exceeded += max(_best(_shuffled(segment, rng), least).apart for segment in segments) >= apart
+        if exceeded > allowed:
+            return False
+    return True
+
+
+def _shuffled(segment: Floats, rng: random.Random) -> Floats:
+    order = list(range(len(segment)))
+    rng.shuffle(order)
+    return segment[order]
+
+
+def _best(segment: Floats, least: int) -> _Split:
+    """The split of a segment whose parts are farthest apart: from its start to `at`, and from there to any end."""
+    import numpy as np
+
+    count = len(segment)
+    if count < 2 * least:
+        return _Split(0, 0.0)
+    sums = np.zeros((count + 1, count + 1))
+    sums[1:, 1:] = np.abs(segment[:, None] - segment[None, :]).cumsum(0).cumsum(1)
+    at = np.arange(least, count - least + 1)[:, None]
+    end = np.arange(2 * least, count + 1)[None, :]
+    left, right = at, end - at
+    usable = right >= least
+    right = np.where(usable, right, least)
+    inner = sums[at, at]
+    between = sums[at, end] - inner
+    outer = sums[end, end] - 2 * sums[at, end] + inner
+    # Sums over ordered pairs, so each pair within a part is in them twice.
+    energy = 2 * between / (left * right) - inner / (left * (left - 1)) - outer / (right * (right - 1))
+    apart = np.where(usable, energy * left * right / (left + right), -np.inf)
+    place = int(apart.argmax())
+    return _Split(int(at[place // end.shape[1], 0]), float(apart.flat[place]))

@@ -1,0 +1,114 @@
+"""`ftgate merge`: JUnit files of shards, read back by junitparser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+import report_by_hand
+from junitparser import JUnitXml
+
+from pytest_ftgate import cli
+from pytest_ftgate.report import json, junit
+
+Write = Callable[[str, str], str]
+PLAIN = '<testsuite name="pytest" tests="9"><testcase classname="a" name="{}" time="0.5">{}</testcase></testsuite>'
+XFAIL = '<skipped type="pytest.xfail" message="known"/>'
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    monkeypatch.chdir(tmp_path)
+
+    def written(name: str, text: str) -> str:
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return name
+
+    return written
+
+
+def merged(*names: str) -> JUnitXml:
+    assert cli.main(["merge", *names, "-o", "out/all.xml"]) == 0
+    return JUnitXml.fromfile("out/all.xml")
+
+
+def test_shards_of_a_run_are_one_file(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    report = report_by_hand.report()
+    shards = [
+        write(f"{index}.xml", junit.render(msgspec.structs.replace(report, tables=(table,), partial=partial)))
+        for index, (table, partial) in enumerate(zip(report.tables, ("", "Ctrl-C", ""), strict=True))
+    ]
+    shards.append(write("plain.xml", PLAIN.format("test_plain", "<error/>")))
+    xml = merged(*shards)
+    assert (xml.tests, xml.failures, xml.errors, xml.skipped) == (18, 4, 2, 2)
+    assert capsys.readouterr().out == "out/all.xml: 18 cases of 4 files: 4 failed, 2 in error, 2 skipped\n"
+    whole = JUnitXml.fromstring(junit.render(report).encode())
+    assert {case.name for suite in whole for case in suite} < {case.name for suite in xml for case in suite}
+    known = [{each.name: each.value for each in suite.properties()} for suite in xml]
+    assert [each.get("ftgate.partial") for each in known] == [None, "Ctrl-C", None, None]
+    assert next(suite for suite in xml if suite.name == "pytest").tests == 1  # and not 9, as the file says
+
+
+def test_a_case_that_was_run_twice_is_refused(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    text = junit.render(report_by_hand.report())
+    names = [write(f"{index}.xml", text) for index in range(2)]
+    assert cli.main(["merge", *names, "-o", "all.xml"]) == 2
+    said = capsys.readouterr().err
+    assert "error: 15 cases were run in two files or more: which result holds is not known" in said
+    assert "  tests.test_words.test_tokenise[3.14t-threads-w8]: 0.xml, 1.xml\n" in said
+    assert said.endswith("  and 10 more\n")
+    assert not Path("all.xml").exists()
+
+
+def test_a_known_failure_was_run(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    names = [write(f"{index}.xml", PLAIN.format("test_it", XFAIL)) for index in range(2)]
+    assert cli.main(["merge", *names, "-o", "all.xml"]) == 2
+    assert "1 case was run in two files" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("result", ["", "<failure/>", "<skipped/>"])
+def test_a_skipped_case_gives_way(write: Write, result: str) -> None:
+    skipped = PLAIN.format("test_it", "<skipped/>")
+    xml = merged(write("1.xml", skipped), write("2.xml", PLAIN.format("test_it", result)), write("3.xml", skipped))
+    ((case,),) = [list(suite) for suite in xml if len(suite)]
+    assert [each._tag for each in case.result] == ([result.strip("</>")] if result else [])
+    assert xml.tests == 1
+
+
+def test_a_case_with_an_error_in_its_teardown_is_two_cases_of_one_file(write: Write) -> None:
+    case = '<testcase classname="a" name="b">{}</testcase>'
+    both = case.format("<failure/>") + case.format("<error/>")
+    xml = merged(write("1.xml", f'<testsuites><testsuite name="pytest">{both}</testsuite></testsuites>'))
+    assert (xml.tests, xml.failures, xml.errors) == (2, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "bad.xml is not a JUnit file: no element found: line 1, column 0; was its run killed?"),
+        ("<testsuites><testsuite>", "bad.xml is not a JUnit file: no element found"),
+        ("<html/>", "bad.xml is not a JUnit file: Invalid format.; write it again"),
+        (
+            json.render(report_by_hand.report()),
+            "bad.xml is JSON: ftgate merge joins JUnit files, which --ftgate-report",
+        ),
+    ],
+    ids=["empty", "cut", "other", "json"],
+)
+def test_a_file_that_is_no_junit_file_is_named(
+    write: Write, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    names = write("good.xml", PLAIN.format("test_it", "")), write("bad.xml", text)
+    assert cli.main(["merge", *names, "-o", "all.xml"]) == 2
+    assert f"ftgate: error: {said}" in capsys.readouterr().err
+
+
+def test_a_missing_file_and_one_that_cannot_be_written_are_named(
+    write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["merge", "gone-*.xml", "-o", "all.xml"]) == 2
+    assert "gone-*.xml: cannot be read: No such file or directory" in capsys.readouterr().err
+    assert cli.main(["merge", write("1.xml", PLAIN.format("test_it", "")), "-o", "1.xml/all.xml"]) == 2
+    assert "1.xml/all.xml: cannot be written: " in capsys.readouterr().err

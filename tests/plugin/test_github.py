@@ -1,0 +1,201 @@
+"""GitHub Actions: the summary of a job, and annotations on the lines of tests."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+import report_by_hand
+from example import Example
+
+from pytest_ftgate.model import Decision, Report, Row, Verdict
+from pytest_ftgate.plugin import github
+from pytest_ftgate.report import markdown
+
+QUICK = ("--ftgate", "--ftgate-launches=1", "--ftgate-iterations=2", "--ftgate-python=3.14t", "--ftgate-metrics=wall")
+WORKLOADS = """
+    @ftgate.compare(threads, serial, workers=1)
+    def test_missing(worker):
+        return {}["missing"]
+
+    @ftgate.require(gil="on")
+    @ftgate.compare(threads, workers=1)
+    def test_broken(worker):
+        return 1
+
+    @ftgate.compare(threads, workers=1)
+    def test_fine(worker):
+        return 1
+"""
+COMMAND = re.compile(r"::(error|warning) file=([^,]*)(?:,line=(\d+))?,title=([^,:]*)::(.*)")
+
+
+def failing(verdict: Verdict) -> bool:
+    return verdict.decision in (Decision.REGRESSED, Decision.BROKEN, Decision.ERROR)
+
+
+def changed(change: Callable[[Row], Row]) -> Report:
+    """The report by hand, with each row changed."""
+    report = report_by_hand.report()
+    tables = [msgspec.structs.replace(table, rows=tuple(change(row) for row in table.rows)) for table in report.tables]
+    return msgspec.structs.replace(report, tables=tuple(tables))
+
+
+def commands(report: Report, rootdir: str = "/repo", workspace: str = "/repo") -> list[str]:
+    return github.commands(report, Path(rootdir), Path(workspace), failing)
+
+
+# ---- annotations
+
+
+def test_each_test_has_one_annotation_that_names_its_cells() -> None:
+    lines = {"tests/test_words.py": 12, "tests/test_cache.py": 34}
+    report = changed(lambda row: msgspec.structs.replace(row, line=lines.get(row.cell.nodeid.partition("::")[0], 0)))
+    words, cache = commands(report)
+    assert cache == (
+        "::error file=tests/test_cache.py,line=34,title=ftgate%3A regressed::test_lookup[3.14t-threads-w8]: "
+        "lock_wait_share +4.1 points (31.2 %25, was 27.1 %25); scaling -12.3 %25 (1.72x, was 1.96x)"
+    )
+    assert words.startswith("::error file=tests/test_words.py,line=12,title=ftgate%3A regressed%2C broken%2C error::")
+    assert [line.partition(": ")[0] for line in words.partition("error::")[2].split("%0A")] == [
+        "test_tokenise[3.14-fork-w8]",
+        "test_tokenise[3.14-forkserver-w8]",
+        "test_tokenise[3.14t-fork-w8]",
+        "test_tokenise[3.14-tasks-w8]",
+    ]
+
+
+def test_a_file_is_named_from_the_top_of_the_repository(tmp_path: Path) -> None:
+    (tmp_path / "packages").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "packages")
+    report = report_by_hand.report()
+    found = commands(report, str(tmp_path / "link"), str(tmp_path))
+    assert [COMMAND.fullmatch(line)[2] for line in found] == [  # type: ignore[index]
+        "packages/tests/test_words.py",
+        "packages/tests/test_cache.py",
+    ]
+    assert COMMAND.fullmatch(commands(report, "/container")[0])[2] == "/container/tests/test_words.py"  # type: ignore[index]
+
+
+def test_there_are_ten_the_worst_first_and_what_does_not_fail_is_a_warning() -> None:
+    decisions = [Decision.PASSED, Decision.SUSPECT, Decision.ERROR, Decision.REGRESSED]
+
+    def numbered(number: int) -> Row:
+        of = report_by_hand.cell(f"t{number}.py::test", "3.14t", "threads", 1)
+        return Row(cell=of, line=number + 1, verdict=Verdict(decision=decisions[number % 4], reason="why"))
+
+    table = msgspec.structs.replace(report_by_hand.report().tables[0], rows=tuple(map(numbered, range(24))))
+    report = msgspec.structs.replace(report_by_hand.report(), tables=(table,))
+    found = commands(report)
+    matches = [COMMAND.fullmatch(line) for line in found]
+    assert [match[4] for match in matches if match] == ["ftgate%3A regressed"] * 6 + ["ftgate%3A error"] * 4
+    few = msgspec.structs.replace(report, tables=(msgspec.structs.replace(table, rows=table.rows[:4]),))
+    assert [line.partition(" ")[0] for line in commands(few)] == ["::error", "::error", "::warning"]
+
+
+def test_names_cannot_give_commands() -> None:
+    hostile = "a,line=9::%0A\r\n::add-mask::x\x1b[31m"
+
+    def renamed(row: Row) -> Row:
+        of = msgspec.structs.replace(row.cell, nodeid=f"a,b%0A\r\n.py::{hostile}")
+        return msgspec.structs.replace(row, cell=of, verdict=Verdict(decision=Decision.REGRESSED, reason=hostile))
+
+    (line,) = commands(changed(renamed))
+    assert COMMAND.fullmatch(line), line
+    assert line.count("::error") == 1
+    assert not set(line) & set("\r\n\x1b")
+    assert line.startswith("::error file=a%2Cb%250A%0A.py,title=ftgate%3A regressed::a,line=9::%250A ::add-mask::x: a,")
+    assert line.endswith("and 7 more cells of this test")
+
+
+# ---- the summary
+
+
+def test_the_summary_keeps_what_is_there_and_its_limit(tmp_path: Path) -> None:
+    path, report = tmp_path / "summary.md", report_by_hand.report()
+    whole = f"\n{markdown.render(report)}".encode()
+    github.append(path, report)
+    assert path.read_bytes() == whole
+    for before, added in ((10, whole), (github.SUMMARY_BYTES - 100, b""), (github.SUMMARY_BYTES + 1, b"")):
+        path.write_bytes(b"x" * before)
+        github.append(path, report)
+        assert path.read_bytes() == b"x" * before + added
+    path.write_bytes(b"x" * (github.SUMMARY_BYTES - 5000))
+    github.append(path, report)
+    text = path.read_text(encoding="utf-8").lstrip("x")
+    assert "## ftgate: 3 regressed, 1 broken, 1 error" in text
+    assert path.stat().st_size <= github.SUMMARY_BYTES
+
+
+# ---- for real
+
+
+@pytest.fixture
+def example(pytester: pytest.Pytester, interpreters_on_path: None, monkeypatch: pytest.MonkeyPatch) -> Example:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(pytester.path))
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(pytester.path / "summary.md"))
+    return Example(
+        pytester,
+        {"sub/pytest.ini": "[pytest]\nftgate_install =\n", "sub/test_a.py": WORKLOADS, "summary.md": "before\n"},
+    )
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "2")])
+def test_a_run_in_a_job_leaves_its_summary_and_annotations_once(example: Example, options: tuple[str, ...]) -> None:
+    result = example.run_fresh(*QUICK, *options, folder="sub")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    found = [match.groups() for line in result.outlines if (match := COMMAND.fullmatch(line))]
+    assert found == [
+        (
+            "error",
+            "sub/test_a.py",
+            "6",
+            "ftgate%3A broken",
+            "test_broken[3.14t-threads-w1]: gil == on: the GIL was off in 1 of 1 launches",
+        ),
+        (
+            "error",
+            "sub/test_a.py",
+            "2",
+            "ftgate%3A error",
+            "test_missing[3.14t-threads-w1]: KeyError: 'missing'%0Atest_missing[3.14t-serial-w1]: KeyError: 'missing'",
+        ),
+    ]
+    summary = (example.pytester.path / "summary.md").read_text(encoding="utf-8")
+    assert summary.startswith(f"before\n\n{markdown.MARKER}\n## ftgate: 1 broken, 2 error\n")
+    assert summary.count(markdown.MARKER) == 1
+
+
+def test_a_summary_that_cannot_be_written_does_not_fail_the_run(
+    example: Example, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", os.devnull + "/nowhere")
+    monkeypatch.delenv("GITHUB_ACTIONS")
+    result = example.run_fresh(*QUICK, "--ftgate-report=md:report.md", "-k", "fine", folder="sub")
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["ftgate: GITHUB_STEP_SUMMARY cannot be written: *"])
+    assert not any(map(COMMAND.match, result.outlines)), "outside of a job there are none"
+    assert "## ftgate: nothing was compared" in (example.pytester.path / "sub/report.md").read_text(encoding="utf-8")
+
+
+def test_a_run_that_is_interrupted_leaves_a_summary_that_says_so(example: Example) -> None:
+    path = example.pytester.path / "sub/test_a.py"
+    path.write_text(path.read_text(encoding="utf-8") + "def test_stop():\n    raise KeyboardInterrupt('@all')\n")
+    result = example.run_fresh(*QUICK, "test_a.py::test_broken", "test_a.py::test_stop", folder="sub")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    summary = (example.pytester.path / "summary.md").read_text(encoding="utf-8")
+    assert "## ftgate: partial report, 1 broken\n" in summary
+    assert [match[4] for line in result.outlines if (match := COMMAND.fullmatch(line))] == ["ftgate%3A broken"]
+
+
+def test_the_plugin_that_annotates_failures_is_left_to_it(example: Example) -> None:
+    conftest = "def pytest_configure(config): config.pluginmanager.register(object(), 'annotate_errors')\n"
+    (example.pytester.path / "sub/conftest.py").write_text(conftest, encoding="utf-8")
+    result = example.run_fresh(*QUICK, "-k", "broken", folder="sub")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert not any(map(COMMAND.match, result.outlines))

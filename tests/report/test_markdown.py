@@ -1,0 +1,250 @@
+"""The Markdown report: against a golden file, at 500 cells, and with names that try to be markup."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+import report_by_hand
+from report_by_hand import cell, figures, judged
+
+from golden import check_golden
+from pytest_ftgate.model import Acceptance, Decision, Metric, Report, Row, Table, Verdict, WorkloadError
+from pytest_ftgate.report import markdown
+
+LONG = "tests/benchmarks/concurrency/test_pipeline.py::TestStorageEngine::test_write_batches_{}"
+
+
+def report_of(*tables: Table, **fields: object) -> Report:
+    return msgspec.structs.replace(report_by_hand.report(), tables=tables, **fields)
+
+
+def row(decision: Decision, test: str = "t.py::test", number: int = 0, **fields: object) -> Row:
+    """A cell whose wall time has that decision."""
+    of = cell(test, "3.14t", "threads", 8, ("size", str(number)))
+    worse = {Decision.IMPROVED: 0.8, Decision.PASSED: 1.0, Decision.UNCHANGED: 1.0}.get(decision, 1.312)
+    verdict = Verdict(
+        decision=decision,
+        metrics=(judged(Metric.WALL, decision, worse, 0.03, 0.001, "the change is beyond the margin of 2 %"),),
+        why="--ftgate-against merge-base; no file that it reads is the same",
+        basis="paired",
+        baseline="main at 1a2b3c4d5e",
+        commit=report_by_hand.COMMIT,
+    )
+    return Row(cell=of, verdict=verdict, figures=figures(12.3, 1.0, 25.2, 25.2), **fields)  # type: ignore[arg-type]
+
+
+def many(decision: Decision, count: int, at_once: int = 25) -> list[Table]:
+    """Tests of so many cells each."""
+    return [
+        Table(
+            title=f"{LONG.format(start)}, 8 workers",
+            rows=tuple(row(decision, LONG.format(start), number) for number in range(at_once)),
+            reference="3.14t-threads",
+        )
+        for start in range(0, count, at_once)
+    ]
+
+
+def one(*rows: Row, **fields: object) -> str:
+    return markdown.render(report_of(Table(title="t.py::test", rows=rows, reference="3.14t-threads"), **fields))
+
+
+def heading(text: str) -> str:
+    return next(line for line in text.splitlines() if line.startswith("## "))
+
+
+def lines_of(tables: Sequence[Table], text: str) -> list[str]:
+    """The lines that name the tables' cells before what is folded."""
+    open_text = text.partition("<details><summary>All cells")[0]
+    labels = {f"`{each.cell.label}`" for table in tables for each in table.rows}
+    return [line for line in open_text.splitlines() if any(label in line for label in labels)]
+
+
+def test_the_report_is_the_golden_one() -> None:
+    check_golden("report.md", markdown.render(report_by_hand.report()))
+
+
+def test_what_fails_comes_first_and_the_rest_is_folded() -> None:
+    text = markdown.render(report_by_hand.report())
+    places = [text.index(f"\n### {name}\n") for name in ("3 regressed", "1 broken", "1 error", "1 improved")]
+    assert text.startswith(f"{markdown.MARKER}\n## ftgate: 3 regressed, 1 broken, 1 error\n")
+    assert places == sorted(places)
+    assert max(places) < text.index("<details><summary>All cells (17)</summary>")
+    assert text.count("<details>") == text.count("</details>")
+
+
+@pytest.mark.parametrize(
+    ("decisions", "said"),
+    [
+        ((Decision.PASSED, Decision.INCONCLUSIVE), "nothing regressed"),
+        ((Decision.UNCHANGED,), "nothing regressed"),
+        ((Decision.ACCEPTED, Decision.PASSED), "nothing else regressed, 1 accepted"),
+        ((Decision.NO_BASELINE, Decision.UNSUPPORTED), "nothing was compared"),
+        ((Decision.INCONCLUSIVE,), "nothing was decided"),
+        ((Decision.SUSPECT, Decision.PASSED), "1 suspect"),
+        ((), "nothing was compared"),
+    ],
+)
+def test_that_nothing_regressed_is_said_where_it_was_looked_for(decisions: Sequence[Decision], said: str) -> None:
+    assert heading(one(*(row(each, number=number) for number, each in enumerate(decisions)))) == f"## ftgate: {said}"
+
+
+def test_a_partial_report_says_so_first() -> None:
+    text = one(row(Decision.PASSED), partial="interrupted: 3 of 4 cells were not run @all")
+    assert text.splitlines()[1:5] == [
+        "## ftgate: partial report, nothing regressed so far",
+        "",
+        "> [!WARNING]",
+        "> This report is partial: interrupted: 3 of 4 cells were not run @\u200ball",
+    ]
+    assert heading(one(row(Decision.REGRESSED), partial="why")) == "## ftgate: partial report, 1 regressed"
+
+
+def test_an_accepted_cell_has_its_reason() -> None:
+    meant = row(Decision.ACCEPTED)
+    accepted = Acceptance(cells="t.py", metric="wall", reason="the *index* costs 8 %", commit=report_by_hand.COMMIT)
+    meant = msgspec.structs.replace(meant, verdict=msgspec.structs.replace(meant.verdict, accepted=(accepted,)))
+    (line,) = (line for line in one(meant).splitlines() if line.startswith("- `t.py::test["))
+    assert line.endswith(r"; accepted: the \*index\* costs 8 % (`1a2b3c4d5e`)")
+
+
+# ---- size
+
+
+def test_500_regressed_cells_are_all_named_with_their_figures() -> None:
+    tables = many(Decision.REGRESSED, 500)
+    text = markdown.render(report_of(*tables))
+    assert len(text) <= markdown.LIMIT
+    named = lines_of(tables, text)
+    assert len(named) == 500
+    assert all("wall +31.2 %" in line for line in named)
+    assert "99.2 % CI" in text, "as much as there is room for"
+    assert text.count("<details>") == text.count("</details>")
+
+
+def test_500_cells_of_which_few_regressed_keep_those_in_full() -> None:
+    tables = [*many(Decision.REGRESSED, 20, 5), *many(Decision.IMPROVED, 100), *many(Decision.PASSED, 380, 20)]
+    text = markdown.render(report_of(*tables))
+    assert len(text) <= markdown.LIMIT
+    assert len(lines_of(tables, text)) == 20
+    assert text.count(": wall -20.0 %") == 100
+    assert text.count("the change is beyond the margin of 2 %") >= 20
+    assert text.count("  - `pytest --ftgate") == 20
+
+
+def test_what_does_not_fit_at_all_is_counted() -> None:
+    tables = many(Decision.REGRESSED, 3000)
+    text = markdown.render(report_of(*tables))
+    assert len(text) <= markdown.LIMIT
+    missing = re.search(r"^… (\d+) of 3000 cells left out: a JSON report has all.$", text, re.MULTILINE)
+    assert missing is not None
+    assert text.count("\n- `3.14t-threads-w8-") + int(missing[1]) == 3000
+
+
+@pytest.mark.parametrize("limit", [0, 300, 1000, 5000, 20_000])
+def test_a_report_of_any_length_can_be_asked_for(limit: int) -> None:
+    text = markdown.render(report_of(*many(Decision.REGRESSED, 100), *many(Decision.PASSED, 100)), limit=limit)
+    assert len(text) <= max(limit, 300)
+    assert heading(text) == "## ftgate: 100 regressed"
+
+
+def test_names_of_any_length_leave_room_for_the_others() -> None:
+    tables = [
+        Table(title=f"t.py::test{n}", rows=(row(Decision.REGRESSED, "x" * 5000 + str(n)),), reference="")
+        for n in range(100)
+    ]
+    text = markdown.render(report_of(*tables))
+    assert len(text) <= markdown.LIMIT
+    assert text.count("wall +31.2 %") >= 100
+
+
+# ---- names and errors that try to be markup
+
+
+HOSTILE = (
+    "](https://evil.example) @admin #1 GH-2 <img src=x onerror=alert(1)> </details> <!-- a|b \\| `` ``` ![i](//x) "
+    "$x$ www.evil.example\n## heading\n| a | b |\n\x1b[31mred\x9b1m \u202egnp.exe\u2066 \udc80"
+)
+
+
+def hostile() -> str:
+    of = msgspec.structs.replace(cell("t.py::test", "3.14t", "threads", 8), nodeid=f"t.py::test{HOSTILE}[{HOSTILE}]")
+    error = WorkloadError(reason=f"raised ValueError: {HOSTILE}", detail=f"Traceback\n````\n{HOSTILE}\n</details>")
+    failed = Row(cell=of, verdict=Verdict(decision=Decision.ERROR, reason=HOSTILE), error=error)
+    slower = row(Decision.REGRESSED)
+    verdict = msgspec.structs.replace(slower.verdict, baseline=HOSTILE, why=HOSTILE, reason=HOSTILE)
+    accepted = msgspec.structs.replace(
+        verdict,
+        decision=Decision.ACCEPTED,
+        accepted=(Acceptance(cells="x", metric="wall", reason=HOSTILE, commit=HOSTILE),),
+    )
+    rows = (
+        failed,
+        msgspec.structs.replace(slower, cell=of, verdict=verdict),
+        msgspec.structs.replace(slower, cell=of, verdict=accepted),
+    )
+    table = Table(title=HOSTILE, rows=rows, reference=HOSTILE, note=HOSTILE)
+    return markdown.render(report_of(table, partial=HOSTILE, command=HOSTILE, version=HOSTILE))
+
+
+def outside_of_code(text: str) -> str:
+    """The Markdown without its code blocks and spans."""
+    text = re.sub(r"^( *)(`{3,})$.*?^\1\2$", "", text, flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"(?<![`\\])(`+)(?!`).*?(?<!`)\1(?!`)", "", text)
+
+
+def test_hostile_names_and_errors_are_text() -> None:
+    text = hostile()
+    text.encode()  # no half of a surrogate pair
+    bare = outside_of_code(text)
+    assert re.search(r"@\w|#\d|GH-\d|://|www\.", bare) is None, "no mention, no reference, no link"
+    tags = {"<!-- ftgate -->", "<details>", "</details>", "<summary>", "</summary>"}
+    assert set(re.findall(r"(?<!\\)<[^<>\n]*>", bare)) == tags
+    assert len(re.findall(r"(?<!\\)<details>", bare)) == len(re.findall(r"(?<!\\)</details>", bare))
+    assert not set(text) & set("\x1b\x9b\u202e\u2066\udc80")
+    assert {line for line in text.splitlines() if line.startswith("#")} == {
+        "## ftgate: partial report, 1 regressed, 1 error",
+        "### 1 regressed",
+        "### 1 error",
+        "### 1 accepted",
+    }
+
+
+def test_a_pipe_in_a_name_does_not_end_its_table_cell() -> None:
+    text = hostile()
+    (head,) = (line for line in text.splitlines() if line.startswith("| cell |"))
+    body = [line for line in text.splitlines() if line.startswith("| `")]
+    assert len(body) == 3
+    for line in (head, *body):  # GFM takes a backslash and what follows it as one
+        assert len(re.sub(r"\\.", "", line).split("|")) == len(head.split("|"))
+
+
+@pytest.mark.parametrize("words", ["`", "``", "a`b", "`a` ``b``", "", " ", "\n", "a\nb", "\\"])
+def test_code_spans_hold_what_they_are_given(words: str) -> None:
+    span = markdown.code(words)
+    fence = re.match("`+", span)
+    assert fence is not None
+    inside = span.removeprefix(fence[0]).removesuffix(fence[0])
+    assert fence[0] not in re.findall("`+", inside)
+    assert inside.strip() == " ".join(words.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "written"),
+    [
+        ("# heading", r"\# heading"),
+        ("1. item", r"1\. item"),
+        ("- item", r"\- item"),
+        ("--- ", r"\---"),
+        (">quoted", r"\>quoted"),
+        ("+38 ms of 41 -> 51", "+38 ms of 41 -> 51"),
+        ("1.5 GiB", "1.5 GiB"),
+        ("* a_b <b>", r"\* a\_b \<b>"),
+        ("@me #1 gh-2 https://x me@x.y", "@\u200bme #\u200b1 gh-\u200b2 https:\u200b//x me@\u200bx.y"),
+    ],
+)
+def test_text_is_inert(words: str, written: str) -> None:
+    assert markdown.text(words) == written
