@@ -18,6 +18,7 @@ COMMANDS: Final = (
     "doctor",
     "pythons",
     "baseline",
+    "accept",
     "decide",
     "report",
     "compare",

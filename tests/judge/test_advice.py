@@ -140,9 +140,11 @@ def test_one_launch_has_an_interval_that_borrows_the_usual_spread() -> None:
 
 
 def test_more_of_a_counter_is_better_and_zero_of_a_peak_is_least() -> None:
+    more_ticks: dict[str, Any] = {"counter.ticks": 200.0, "peak.depth": 0.0}
+    fewer_ticks: dict[str, Any] = {"counter.ticks": 100.0, "peak.depth": 3.0}
     sides = (
-        candidate("threads", **{"wall": 1.0, "counter.ticks": 200.0, "peak.depth": 0.0}),
-        candidate("fork", **{"wall": 1.0, "counter.ticks": 100.0, "peak.depth": 3.0}),
+        candidate("threads", wall=1.0, **more_ticks),
+        candidate("fork", wall=1.0, **fewer_ticks),
     )
     (choice,) = advised(*sides).choices
     ticks, depth = choice.own

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_ftgate.judge.acceptance import otherwise
 from pytest_ftgate.model import Decision, MetricVerdict, Verdict
 from pytest_ftgate.plugin.gate import fails
 
@@ -25,3 +26,12 @@ def test_an_open_verdict_fails_where_it_is_asked(
     metric = MetricVerdict(metric="wall", decision=Decision.INCONCLUSIVE, beyond=beyond)
     verdict = Verdict(decision=decision, metrics=(metric,))
     assert [fails(verdict, each) for each in (DEFAULT, {*DEFAULT, "beyond-effect"})] == [by_default, with_beyond]
+
+
+def test_what_was_not_accepted_fails_where_it_is_asked() -> None:
+    accepted = MetricVerdict(metric="wall", decision=Decision.ACCEPTED)
+    open_one = MetricVerdict(metric="uss", decision=Decision.INCONCLUSIVE)
+    verdict = Verdict(decision=Decision.ACCEPTED, metrics=(accepted, open_one))
+    assert not fails(verdict, DEFAULT)
+    assert fails(verdict, {*DEFAULT, Decision.ACCEPTED})
+    assert fails(otherwise(verdict), {*DEFAULT, Decision.INCONCLUSIVE})

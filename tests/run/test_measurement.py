@@ -58,6 +58,7 @@ from pytest_ftgate.model import (
 from pytest_ftgate.model.targets import parse_target
 from pytest_ftgate.run import git as git_module
 from pytest_ftgate.run import worktrees
+from pytest_ftgate.run.acceptances import Acceptances
 from pytest_ftgate.run.folder import RunFolder
 from pytest_ftgate.run.measurement import Measurement
 from pytest_ftgate.run.references import References
@@ -204,6 +205,7 @@ class Desk:
             time=RunTime(run_s),
             unchanged=UnchangedCells(config, self.targets, self.references, self.launcher, Quiet()),
             floors={},
+            acceptances=Acceptances(FOLDER, self.listener),
         )
         measurement = Measurement(group, resources)
         measurement.begin()
@@ -1017,13 +1019,10 @@ class TestExplanation:
     def test_when_the_time_has_ended_no_function_is_sought(self) -> None:
         desk = Desk(profiled(day(cells_slower(3.0, FORK))))
         measurement = desk.measurement(TWO, against="main")
-        while measurement.rounds < 3:
-            measurement.step()
         measurement.resources = measurement.resources._replace(
             config=msgspec.structs.replace(measurement.resources.config, test_budget_s=0.0)
         )
-        measurement.close()
-        row = rows_of(measurement)[FORK]
+        row = run(measurement)[FORK]
         assert row.verdict.decision in (Decision.REGRESSED, Decision.SUSPECT)
         assert row.explanation is not None
         assert (row.explanation.refused, profiles_of(desk)) == ("no time left", [])

@@ -32,7 +32,17 @@ from stored_values import (
 
 from golden import check_golden
 from pytest_ftgate.judge.recorded import stored_values
-from pytest_ftgate.model import Decision, Launch, LockSite, LockWaits, Sample, Timer, WorkloadError
+from pytest_ftgate.model import (
+    Decision,
+    Launch,
+    LockSite,
+    LockWaits,
+    MetricVerdict,
+    Sample,
+    Timer,
+    Verdict,
+    WorkloadError,
+)
 from pytest_ftgate.pythons import build_key
 from pytest_ftgate.store import assembly, file_format, folder, names, recording
 from pytest_ftgate.store import unused as unused_module
@@ -688,12 +698,13 @@ def test_only_what_a_run_called_unused_can_be_pruned(store: Store, project: Path
 
 def plan_of(store: Store, *modes: str) -> dict[str, tuple[str, str]]:
     """Label (or unknown name) -> action and reason, for a run of every kind of cell."""
-    store.save(TEST, [change("old"), change("bad"), change("odd")])
+    store.save(TEST, [change("old"), change("bad"), change("odd"), change("meant")])
     rows = [
         make_row(make_sample("new"), Decision.NO_BASELINE),
         make_row(make_sample("old", scale=2)),
         make_row(make_sample("bad", scale=2), Decision.REGRESSED),
         make_row(make_sample("odd", reuse="pool"), Decision.NO_BASELINE),
+        make_row(make_sample("meant", scale=2), Decision.ACCEPTED),
         make_row(make_sample("ill", error=WorkloadError(reason="it hung")), Decision.ERROR),
     ]
     updates = update_plan(modes, rows, store, fingerprint=MACHINE.fingerprint)
@@ -715,6 +726,21 @@ def test_an_update_of_all_refuses_what_regressed(store: Store) -> None:
     assert plan["old"] == plan["odd"] == ("record", "changed")
     assert plan["bad"] == ("refuse", "regressed")
     assert plan["ill"][0] == "skip"
+
+
+def test_an_update_of_all_takes_what_a_commit_accepts_in_place_of_what_is_stored(store: Store) -> None:
+    """Its reason was reviewed; and its older recordings are of other code."""
+    assert plan_of(store, "new")["meant"] == ("skip", "has a baseline")
+    assert plan_of(store, "all")["meant"] == ("record", "changed")
+    store.save(TEST, [change("meant")])
+    judged = (
+        MetricVerdict(metric="wall", decision=Decision.ACCEPTED),
+        MetricVerdict(metric="uss", decision=Decision.PASSED),
+    )
+    row = make_row(make_sample("meant", scale=2), Decision.ACCEPTED)
+    row = msgspec.structs.replace(row, verdict=Verdict(decision=Decision.ACCEPTED, metrics=judged))
+    (update,) = update_plan("all", [row], store, fingerprint=MACHINE.fingerprint)
+    assert (update.action, update.append) == ("record", False)
 
 
 @pytest.mark.parametrize("name", [f"{TEST}[bad]", f"{TEST}[b?d]", f"{TEST}[b*", "*[bad]"])

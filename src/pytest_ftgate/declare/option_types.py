@@ -125,7 +125,17 @@ def report_target(text: str) -> str:
 
 BEYOND = "beyond-effect"
 """Inconclusive at a change that is worse than the effect: see `Verdict.beyond`."""
-FAILING = ("regressed", "suspect", BEYOND, "improved", "inconclusive", "broken", "unsupported", "no-baseline")
+FAILING = (
+    "regressed",
+    "suspect",
+    BEYOND,
+    "accepted",
+    "improved",
+    "inconclusive",
+    "broken",
+    "unsupported",
+    "no-baseline",
+)
 """The decisions that may fail a test, as they are written."""
 
 

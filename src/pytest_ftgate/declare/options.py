@@ -124,8 +124,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="fail_on",
         help="what fails a test, comma-separated or repeated: regressed, suspect, beyond-effect (inconclusive, at a "
-        "change worse than the effect), improved, inconclusive, broken, unsupported, no-baseline (default: "
-        "regressed,suspect,broken); errors always fail",
+        "change worse than the effect), accepted (by a commit's trailer), improved, inconclusive, broken, unsupported, "
+        "no-baseline (default: regressed,suspect,broken); errors always fail",
         parse=decision,
         default=("regressed", "suspect", "broken"),
         ini="args",

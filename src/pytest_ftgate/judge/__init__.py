@@ -1,6 +1,7 @@
 """Pure: metrics, comparisons, decisions and contracts. Start at `judge.py`, then `decide.py`."""
 
 __all__ = [
+    "acceptance",
     "advice",
     "contracts",
     "decide",

@@ -50,6 +50,7 @@ _SEVERITY = (
     Decision.REGRESSED,
     Decision.BROKEN,
     Decision.SUSPECT,
+    Decision.ACCEPTED,
     Decision.INCONCLUSIVE,
     Decision.IMPROVED,
     Decision.PASSED,
@@ -186,7 +187,7 @@ def refused(metric: str, cost: Interval | None, limit: float) -> MetricVerdict |
 def judge(
     metrics: Sequence[MetricVerdict], *, baseline: str = "", commit: str = "", basis: Basis = "", why: str = ""
 ) -> Verdict:
-    """The worst of a cell's verdicts: error, regressed, broken, inconclusive, improved, passed, in that order.
+    """The worst of a cell's verdicts, in the order of `_SEVERITY`.
 
     No baseline when none could be compared. The reason joins those of the metrics that decided. `baseline` and
     `commit` name the reference, `basis` and `why` say on what basis it was judged.

@@ -11,7 +11,7 @@ from ..text import matches
 from . import decide
 
 _FAILED = (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN)
-_MEASURED = (*_FAILED, Decision.INCONCLUSIVE, Decision.IMPROVED, Decision.PASSED)
+_MEASURED = (*_FAILED, Decision.ACCEPTED, Decision.INCONCLUSIVE, Decision.IMPROVED, Decision.PASSED)
 
 
 def applied(verdict: Verdict, cell: Cell, expectations: Iterable[Expectation]) -> Verdict:

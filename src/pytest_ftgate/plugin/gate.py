@@ -18,6 +18,7 @@ import pytest
 from ..declare import plan
 from ..declare.option_types import BEYOND
 from ..errors import FtgateError
+from ..judge import acceptance
 from ..model import Decision, Plan, Report, RowMessage, Verdict
 from ..report import findings, headlines, measured, terminal
 from ..run import ending
@@ -26,7 +27,7 @@ from ..run.session import Session
 from ..runner.executors.base import threads_are_greenlets
 from ..store.folder import default_folder
 from ..text import plain
-from . import failures, github, repeat, xdist
+from . import accepted, failures, github, repeat, xdist
 from .collection import CELL, default_pair
 from .options import thresholds_of, value_of
 from .progress import Progress, mode_of
@@ -109,10 +110,21 @@ class Run:
                 'the measured code runs, in the body or in @test.setup("launch"), not where a test file or conftest.py '
                 "is imported"
             )
+        self._check_acceptances()
         self.session.collect(planned)
         if self.is_worker:
             self.session.share_plan()
         self.progress.start(len(planned.groups), value_of(self.config, "time"))
+
+    def _check_acceptances(self) -> None:
+        try:
+            self.session.check_acceptances(accepted.collected(self.config, self.collected))
+        except FtgateError as error:
+            if not self.is_worker:
+                raise pytest.UsageError(str(error)) from None
+            self.refused = error  # of a worker's usage error xdist shows nothing
+
+    refused: FtgateError | None = None
 
     def pytest_report_header(self) -> list[str]:
         """The seed, with which a run can be repeated, and the targets of tests that name none."""
@@ -134,6 +146,8 @@ class Run:
         shown = capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext()
         try:
             with shown:
+                if self.refused is not None:
+                    raise self.refused
                 message = self.session.message(item.nodeid)
         except (FtgateError, OSError) as error:  # the text of an OSError names its file
             item.stash[HEADLINE] = str(error).partition("\n")[0]
@@ -143,9 +157,10 @@ class Run:
         item.stash[ROW_MESSAGE] = message
         row = message.row
         item.user_properties += measured.properties(row)  # pytest's own reports have them, also under xdist
-        if fails(row.verdict, self.failing):
-            item.stash[HEADLINE] = headlines.headline(row)
-            pytest.fail(terminal.cell_text(row, max(0, self.config.get_verbosity())), pytrace=False)
+        rest = msgspec.structs.replace(row, verdict=acceptance.otherwise(row.verdict))
+        if failed := next((each for each in (row, rest) if fails(each.verdict, self.failing)), None):
+            item.stash[HEADLINE] = headlines.headline(failed)
+            pytest.fail(terminal.cell_text(failed, max(0, self.config.get_verbosity())), pytrace=False)
         if row.verdict.decision is Decision.XFAILED:
             pytest.xfail(findings.known_text(row.verdict))
         if _is_strict(row.verdict):

@@ -13,6 +13,7 @@ from ..store.names import split_nodeid
 from ..store.schema import Recording, StoredCell, TestBaseline
 from ..store.update import Difference, Update, grouped
 from . import units
+from .findings import accepted_texts
 
 NOTHING = "-"
 SHORT_COMMIT = 12
@@ -62,6 +63,9 @@ def render_diff(differences: Sequence[Difference], *, unicode: bool = True) -> s
         rows = [_diff_row(difference, shown) for difference in cells]
         labelled = ((split_nodeid(difference.nodeid)[1], difference.reason) for difference in cells)
         notes = [f"  {label}: {reason}" for label, reason in labelled if reason]
+        notes += [
+            f"  {split_nodeid(each.nodeid)[1]}: {text}" for each in cells for text in accepted_texts(each.accepted)
+        ]
         blocks.append([test, *_table(header, rows), *notes])
     return _blocks(blocks)
 

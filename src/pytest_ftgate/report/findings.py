@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ..judge import metrics
-from ..model import Decision, MetricVerdict, Report, Row, Table, Verdict
+from ..model import Acceptance, Decision, MetricVerdict, Report, Row, Table, Verdict
 from ..text import plain
 from . import headlines, units
 from .explanation import sentences
@@ -112,9 +112,9 @@ class Finding(NamedTuple):
 def finding(row: Row, *, unicode: bool = True, every: bool = False) -> Finding:
     """What is said of a cell; with `every` of all its metrics, not only of those that decided."""
     verdict = row.verdict
-    shown = [
-        each for each in verdict.metrics if every or each.decision is verdict.decision or _left_open(each, verdict)
-    ]
+    worst = (verdict.decision, Decision.ACCEPTED)
+    decided = [each for each in verdict.metrics if each.decision in worst or _left_open(each, verdict)]
+    shown = verdict.metrics if every else decided
     said = any(each.reason and each.reason in verdict.reason for each in shown)
     baseline, at = verdict.baseline, commit(verdict.commit)
     return Finding(
@@ -200,13 +200,19 @@ def counts(report: Report) -> Counter[Decision]:
     return Counter(row.verdict.decision for table in report.tables for row in table.rows)
 
 
+def accepted_texts(accepted: Iterable[Acceptance]) -> list[str]:
+    """`wall accepted by commit 1eb3b87e5d: the reason`, for each."""
+    return [plain(f"{each.metric} accepted by commit {commit(each.commit)}: {each.reason}") for each in accepted]
+
+
 def known_text(verdict: Verdict) -> str:
-    """`broken, as expected: the reason`; empty for a cell of which nothing was expected."""
+    """`broken, as expected: the reason`, and what was accepted; empty for a cell of which nothing was expected."""
     expected = verdict.expected
     if expected is None:
         return ""
     if verdict.decision is Decision.XFAILED:
-        return plain(f"{expected.decision}, as expected: {expected.reason}")
+        text = plain(f"{expected.decision}, as expected: {expected.reason}")
+        return "; ".join([text, *accepted_texts(verdict.accepted)])
     mark = f"the mark in line {expected.line}"
     meant = f": remove {mark}" if expected.strict else f", as {mark} allows"
     return plain(f"expected {expected.decision}, passed{meant} ({expected.reason})")

@@ -9,8 +9,9 @@ from ..judge import metrics
 from ..judge.recorded import OF_CONTROL
 from ..model import History, LevelChange, Recorded
 from ..stats.change_points import LEAST_SEGMENT
+from ..text import plain
 from . import findings, units
-from .lines import GAP, Style, entry, plain
+from .lines import GAP, Style, entry
 
 LEAST_PLOT = 12
 MARKS = (("├", "─", "┤", "●"), ("|", "-", "|", "o"))
@@ -31,9 +32,9 @@ class _Axis(NamedTuple):
 
 
 def label(history: History) -> str:
-    """What the values are: `wall time over that of the control workload`."""
+    """What the values are: `wall time over the control workload's`."""
     name = metrics.row(history.metric).label
-    return f"{name} over the time of the control workload" if history.unit == OF_CONTROL else name
+    return f"{name} over the control workload's" if history.unit == OF_CONTROL else name
 
 
 def value(history: History, number: float, *, unicode: bool = True) -> str:
@@ -65,7 +66,8 @@ def render(nodeid: str, history: History, *, width: int, unicode: bool, color: b
     place = ", ".join(filter(None, (shown[-1].fingerprint, history.build)))
     about = f"{label(history)}: {_count(len(history.points))}" + (f", the last {len(shown)} shown" if left_out else "")
     lines = [style.paint(plain(nodeid), "bold")]
-    lines += [*entry("", about, style, indent=0, column=2), *entry("", place, style, indent=0, column=2)]
+    for text in filter(None, (about, place)):
+        lines += entry("", text, style, indent=0, column=2)
     lines += _plot(history, shown, left_out, style)
     changes = [change(history, each) for each in history.changes]
     if not changes:

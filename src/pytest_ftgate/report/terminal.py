@@ -30,9 +30,10 @@ from .lines import GAP, Style, entry, printable, wrapped
 Value = TypeVar("Value")
 
 
-FAILED = (Decision.REGRESSED, Decision.SUSPECT, Decision.ERROR)
+WORSE = (Decision.REGRESSED, Decision.SUSPECT, Decision.ACCEPTED, Decision.ERROR)
 START_SHARE = 0.9
 """The share of start and join in the time from which a report says how to leave them out."""
+FAILED = (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN, Decision.ERROR)
 SUMMED = 10
 """Cells that fail and are named again at the end of a report."""
 FEW_CELLS = 4
@@ -174,7 +175,8 @@ def _failed(report: Report, style: Style) -> list[str]:
 
     The tables of many tests stand above it, and pytest's own summary cuts its lines at the terminal's width.
     """
-    rows = [row for _, row in findings.worst_first(report) if row.verdict.decision in (*FAILED, Decision.BROKEN)]
+    ordered = (row for _, row in findings.worst_first(report))
+    rows = [row for row in ordered if row.verdict.decision in FAILED or row.cell.nodeid in report.failing]
     if not rows or len(report.tables) < 2:
         return []
     lines = []
@@ -271,7 +273,7 @@ def _power(table: Table) -> list[str]:
     found = {}
     for row in table.rows:
         for each in row.verdict.metrics:
-            if each.metric == Metric.WALL and each.detectable is not None and each.decision not in FAILED:
+            if each.metric == Metric.WALL and each.detectable is not None and each.decision not in WORSE:
                 found[row.cell.label] = each.detectable
     if not found:
         return []
@@ -405,7 +407,7 @@ def _finding(row: Row, style: Style) -> list[str]:
             return _errors([row], style)
         case Decision.INCONCLUSIVE if style.verbosity <= 0:
             return _open(row, style)
-        case Decision.INCONCLUSIVE | Decision.IMPROVED:
+        case Decision.INCONCLUSIVE | Decision.IMPROVED | Decision.ACCEPTED:
             return _measured(row, style)
         case Decision.UNSUPPORTED:
             return _by_reason([row], style)

@@ -14,6 +14,7 @@ from ..measure.launch import Launcher
 from ..measure.run_context import Floors, Listener
 from ..model import Cell, Group, Plan
 from ..stats import alpha_spending
+from .acceptances import Acceptances
 from .config import RunConfig
 from .references import References
 from .stored import StoredBaselines
@@ -43,7 +44,8 @@ class RunTime:
 
 class Resources(NamedTuple):
     """The options of a run, its targets, references and stored baselines, its error levels, launcher and time,
-    what finds cells that need no measurement, and what is known of the memory of interpreters without a workload."""
+    what finds cells that need no measurement, what is known of the memory of interpreters without a workload, and what
+    the branch accepts."""
 
     config: RunConfig
     plan: Plan
@@ -56,6 +58,7 @@ class Resources(NamedTuple):
     time: RunTime
     unchanged: UnchangedCells
     floors: Floors
+    acceptances: Acceptances
 
     def limits(self, group: Group, cells: Sequence[Cell], budget_s: float) -> Limits:
         """How much of a test may be measured in `budget_s`: more launches for a recording."""

@@ -17,6 +17,7 @@ from ..measure.machine import read_machine
 from ..measure.run_context import Listener
 from ..model import Group, Machine, Plan, Report, Row, RowMessage
 from . import assembly
+from .acceptances import Acceptances, Collected
 from .config import RunConfig
 from .folder import RunFolder, write_whole
 from .measurement import Measurement
@@ -47,6 +48,7 @@ class Session:
         self.listener = listener
         self.references = References(self.folder, config.against, listener)
         self.targets = Targets(self.folder, config.install, listener)
+        self.acceptances = Acceptances(self.folder, listener)
         self.plan = Plan(groups=())
         self._groups: dict[str, Group] = {}
         self._launcher = launcher
@@ -70,6 +72,11 @@ class Session:
         """Take the plan of the whole run."""
         self.plan = plan
         self._groups = {cell.nodeid: group for group in plan.groups for cell in group.cells}
+
+    def check_acceptances(self, collected: Collected) -> None:
+        """Raise FtgateError for trailers of this branch that accept nothing; see `Acceptances.check`."""
+        reference = self.references.requested().reference.commit if self.config.against else ""
+        self.acceptances.check(collected, reference)
 
     def message(self, nodeid: str) -> RowMessage:
         """The row of a cell with its place in the report; its whole group is measured at the first call for a cell.
@@ -206,6 +213,7 @@ class Session:
                 time=self.time,
                 unchanged=UnchangedCells(self.config, self.targets, self.references, launcher, self.listener),
                 floors={},
+                acceptances=self.acceptances,
             )
         return self._resources
 

@@ -140,7 +140,7 @@ def _reference(repository: Repository, against: str, environ: Mapping[str, str])
     if repository.commit("HEAD") is None:
         raise AgainstError(f"{OPTION}: the repository of {repository.root} has no commit yet; commit something first")
     if against == "merge-base":
-        return _merge_base(repository, environ)
+        return merge_base(repository, environ)
     commit = None if not against or against.startswith("-") else repository.named(against)
     if commit is None:
         raise AgainstError(_unknown(repository, against))
@@ -159,7 +159,8 @@ def _unknown(repository: Repository, against: str) -> str:
     return start if close else f"{start}; {_HOW}"
 
 
-def _merge_base(repository: Repository, environ: Mapping[str, str]) -> tuple[str, str]:
+def merge_base(repository: Repository, environ: Mapping[str, str]) -> tuple[str, str]:
+    """(label, commit) of the merge base of HEAD and the branch that it is merged into. Raises AgainstError."""
     base = _base_branch(repository, environ)
     commit = repository.git("merge-base", "HEAD", base, allowed=(0, 1)).strip()
     if commit:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -49,7 +48,7 @@ def change_points(
     first = max(0, len(values) - LONGEST)
     series = np.asarray(values[first:], dtype=float)
     found = [0, len(series)]
-    rng = random.Random(seed)
+    rng = np.random.default_rng(seed)
     while True:
         segments = [series[low:high] for low, high in itertools.pairwise(found)]
         splits = [_best(segment, least) for segment in segments]
@@ -64,21 +63,15 @@ def change_points(
 
 
 def _significant(
-    segments: Sequence[Floats], apart: float, allowed: float, permutations: int, least: int, rng: random.Random
+    segments: Sequence[Floats], apart: float, allowed: float, permutations: int, least: int, rng: np.random.Generator
 ) -> bool:
     """Whether at most `allowed` permutations within the segments have a split that is as far apart."""
     exceeded = 0
     for _ in range(permutations):
-        exceeded += max(_best(_shuffled(segment, rng), least).apart for segment in segments) >= apart
+        exceeded += max(_best(rng.permutation(segment), least).apart for segment in segments) >= apart
         if exceeded > allowed:
             return False
     return True
-
-
-def _shuffled(segment: Floats, rng: random.Random) -> Floats:
-    order = list(range(len(segment)))
-    rng.shuffle(order)
-    return segment[order]
 
 
 def _best(segment: Floats, least: int) -> _Split:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
-from ..model import Decision, Machine, MetricVerdict, Row, Sample, Struct, Verdict
+from ..model import Acceptance, Decision, Machine, MetricVerdict, Row, Sample, Struct, Verdict
 from ..pythons import build_key
 from .file_format import T
 from .folder import Store
@@ -13,17 +13,19 @@ from .names import matches, split_nodeid
 from .recording import Values, change_of, mismatch
 from .schema import StoredCell
 
+_WORSE = (Decision.REGRESSED, Decision.SUSPECT, Decision.ACCEPTED)
 Action = Literal["record", "skip", "refuse"]
 
 
 class Difference(Struct, frozen=True, kw_only=True):
-    """A cell of a run and its baseline; `reason` says why there is nothing to compare."""
+    """A cell of a run and its baseline; `reason` says why there is nothing to compare, `accepted` what is meant."""
 
     nodeid: str
     decision: Decision
     old: StoredCell | None = None
     new: Sample | None = None
     reason: str = ""
+    accepted: tuple[Acceptance, ...] = ()
 
 
 class Update(Struct, frozen=True, kw_only=True):
@@ -65,6 +67,7 @@ def _difference(row: Row, store: Store, fingerprint: str) -> Difference:
         old=entry,
         new=sample,
         reason=mismatch(entry, sample) if entry else "",
+        accepted=row.verdict.accepted,
     )
 
 
@@ -118,7 +121,7 @@ def _against_stored(verdict: Verdict) -> Decision:
     judged = {each.decision for each in verdict.metrics if not each.contract and _was_judged(each)}
     if verdict.same_code:
         return Decision.PASSED
-    worst = (Decision.REGRESSED, Decision.SUSPECT, Decision.INCONCLUSIVE, Decision.IMPROVED, Decision.PASSED)
+    worst = (*_WORSE, Decision.INCONCLUSIVE, Decision.IMPROVED, Decision.PASSED)
     return next((decision for decision in worst if decision in judged), verdict.decision)
 
 
@@ -129,9 +132,7 @@ def _was_judged(judged: MetricVerdict) -> bool:
 def _changed(verdict: Verdict, decision: Decision) -> bool:
     """Whether the code differs from the recorded one."""
     # Only paired launches show that it became faster: against stored ones the machine may be faster today.
-    return decision in (Decision.REGRESSED, Decision.SUSPECT) or (
-        decision is Decision.IMPROVED and verdict.basis == "paired"
-    )
+    return decision in _WORSE or (decision is Decision.IMPROVED and verdict.basis == "paired")
 
 
 def _action(difference: Difference, decision: Decision, everything: bool, named: bool) -> tuple[Action, str]:

@@ -1,0 +1,155 @@
+"""`ftgate accept`: what it writes, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from stored_values import MACHINE, TEST, make_sample
+
+from pytest_ftgate import cli
+from pytest_ftgate.model import Decision, Interval, MetricVerdict, Report, Row, Table, Verdict
+from pytest_ftgate.report import json
+
+CELL = f"{TEST}[3.14t-threads-w2]"
+OTHER = f"{TEST}[3.14t-threads-w4]"
+TRAILER = f"Ftgate-Accept: {CELL} wall: the index costs it"
+WORDS = ("accept", CELL, "wall", "the index\n costs it")
+
+
+def row(label: str, **decisions: Decision) -> Row:
+    change = Interval(value=1.09, low=1.08, high=1.1, level=0.95)
+    judged = tuple(MetricVerdict(metric=name, decision=each, ratio=change) for name, each in decisions.items())
+    worst = Decision.REGRESSED if Decision.REGRESSED in decisions.values() else Decision.PASSED
+    sample = make_sample(label)
+    return Row(cell=sample.cell, verdict=Verdict(decision=worst, metrics=judged), sample=sample)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with a commit and the report of a run in which two cells regressed; one file is staged."""
+    for name in list(os.environ):
+        if name.startswith("GIT_"):
+            monkeypatch.delenv(name)
+    for role in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{role}_NAME", "nobody")
+        monkeypatch.setenv(f"GIT_{role}_EMAIL", "nobody@example.invalid")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_CONFIG_SYSTEM", os.devnull)
+    folder = tmp_path / "project"
+    (folder / ".ftgate").mkdir(parents=True)
+    (folder / "README").write_text("one\n")
+    (folder / ".gitignore").write_text(".ftgate/\n")
+    git(folder, "init", "--quiet", "--initial-branch=main")
+    git(folder, "add", ".")
+    git(folder, "commit", "--quiet", "-m", "first\n\nbody")
+    (folder / "staged").write_text("not to be committed\n")
+    git(folder, "add", "staged")
+    rows = (
+        row("3.14t-threads-w2", wall=Decision.REGRESSED, uss=Decision.REGRESSED),
+        row("3.14t-threads-w4", wall=Decision.REGRESSED, uss=Decision.PASSED),
+    )
+    report = Report(
+        version="0.1.0",
+        seed=23,
+        started_at="2026-02-03T04:05:06+00:00",
+        wall_s=1.0,
+        machine=MACHINE,
+        interpreters=(),
+        tables=(Table(title=TEST, rows=rows, reference="threads"),),
+    )
+    (folder / ".ftgate" / "last-run.json").write_text(json.render(report))
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def git(folder: Path, *arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def message(folder: Path) -> str:
+    return git(folder, "log", "-1", "--format=%B")
+
+
+def test_it_makes_an_empty_commit_and_leaves_what_is_staged(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = git(project, "rev-parse", "HEAD")
+    assert cli.main(WORDS) == 0
+    assert message(project) == f"Accept the change of wall in {CELL}\n\n{TRAILER}"
+    assert git(project, "log", "-1", "--format=%(trailers:key=Ftgate-Accept)") == TRAILER
+    assert git(project, "rev-parse", "HEAD~1") == before
+    assert git(project, "diff", "HEAD~1", "HEAD") == ""
+    assert git(project, "diff", "--cached", "--name-only") == "staged"
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        f"commit {git(project, 'rev-parse', 'HEAD')[:10]}: {TRAILER}",
+        f"accepts {CELL}: wall time +9.0 % (95 % CI +8.0 % to +10.0 %)",
+        f"still fails {CELL}: USS +9.0 % (95 % CI +8.0 % to +10.0 %)",
+        f"still fails {OTHER}: wall time +9.0 % (95 % CI +8.0 % to +10.0 %)",
+    ]
+
+
+def test_it_amends_the_last_commit_where_that_is_asked_and_it_was_not_pushed(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main((*WORDS, "--amend")) == 0
+    assert message(project) == f"first\n\nbody\n\n{TRAILER}"
+    assert git(project, "diff", "--cached", "--name-only") == "staged"
+    git(project, "update-ref", "refs/remotes/origin/mine", "HEAD")
+    head = git(project, "rev-parse", "HEAD")
+    assert cli.main((*WORDS, "--amend")) == 2
+    assert "the last commit is on origin/mine already" in capsys.readouterr().err
+    assert git(project, "rev-parse", "HEAD") == head
+
+
+def test_it_prints_the_trailer_alone(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    head = git(project, "rev-parse", "HEAD")
+    assert cli.main(("accept", f"{TEST}[3.14t-*]", "wall", "why", "--print")) == 0
+    assert capsys.readouterr().out == f"Ftgate-Accept: {TEST}[3.14t-*] wall: why\n"
+    assert git(project, "rev-parse", "HEAD") == head
+
+
+@pytest.mark.parametrize(
+    ("cells", "metric", "code", "said"),
+    [
+        (OTHER, "uss", 3, f"uss of {OTHER} did not regress in the run; uss regressed in {CELL}; nothing was written"),
+        (CELL, "wall,tail", 3, f"tail of {CELL} did not regress in the run; nothing was written"),
+        ("test_count[3.14t-threads-w2]", "wall", 3, f"write the whole node id, or a pattern: {CELL}; nothing"),
+        ("no::such", "wall", 3, "the run has no cell no::such; nothing was written"),
+        (CELL, "wal", 2, "did you mean 'wall'?"),
+        (CELL, "contract", 2, "@ftgate.expect('broken')"),
+    ],
+)
+def test_what_would_accept_nothing_is_not_written(
+    project: Path, capsys: pytest.CaptureFixture[str], cells: str, metric: str, code: int, said: str
+) -> None:
+    head = git(project, "rev-parse", "HEAD")
+    assert cli.main(("accept", cells, metric, "why")) == code
+    assert said in capsys.readouterr().err
+    assert git(project, "rev-parse", "HEAD") == head
+
+
+def test_a_report_of_ci_takes_the_place_of_the_last_run(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / ".ftgate" / "last-run.json").rename(project / "ci.json")
+    assert cli.main(WORDS) == 3
+    assert "run pytest --ftgate first" in capsys.readouterr().err
+    assert cli.main((*WORDS, "--print", "--report", "ci.json")) == 0
+
+
+def test_where_git_makes_no_commit_it_says_so(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hook = project / ".git" / "hooks" / "commit-msg"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+    assert cli.main(WORDS) == 2
+    assert "git made no commit" in capsys.readouterr().err
+    (project / ".git").rename(project / "gone")
+    assert cli.main(WORDS) == 2
+    assert "is in no git repository; with --print" in capsys.readouterr().err
+
+
+def test_the_help_tells_it_from_the_acceptance_of_baselines(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["accept", "--help"])
+    assert "use ftgate baseline accept" in " ".join(capsys.readouterr().out.split())

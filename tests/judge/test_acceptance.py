@@ -1,0 +1,179 @@
+"""What a commit's trailer says, and what it makes of a cell's verdict."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_ftgate.errors import FtgateError
+from pytest_ftgate.judge import acceptance, expectations
+from pytest_ftgate.model import (
+    Acceptance,
+    Cell,
+    Decision,
+    Executor,
+    Expectation,
+    MetricVerdict,
+    Target,
+    Verdict,
+)
+
+COMMIT = "1eb3b87e5d0123456789"
+NODE = "tests/test_x.py::test_x[3.14t-threads-w2]"
+WALL = Acceptance(cells="tests/test_x.py::test_x[3.14t-*]", metric="wall", reason="the index", commit=COMMIT)
+REGRESSED, ACCEPTED, PASSED = Decision.REGRESSED, Decision.ACCEPTED, Decision.PASSED
+
+
+def verdict(decision: Decision = REGRESSED, beyond: str = "", **decisions: Decision) -> Verdict:
+    metrics = tuple(
+        MetricVerdict(
+            metric=name,
+            decision=each,
+            reason="it is so",
+            contract="gil == off" if name == "contract" else "",
+            beyond=name == beyond,
+        )
+        for name, each in decisions.items()
+    )
+    return Verdict(decision=decision, metrics=metrics, baseline="b.json", commit="abc", basis="paired", why="asked for")
+
+
+# ---- trailers
+
+
+@pytest.mark.parametrize(
+    ("message", "found"),
+    [
+        ("subject\n\nFtgate-Accept: a::b wall: why\n", ["a::b wall: why"]),
+        ("subject\n\nftgate-accept:a::b wall: why\nSigned-off-by: me\n", ["a::b wall: why"]),
+        ("subject\n\nFtgate-Accept: a::b wall: why,\n  and more\n", ["a::b wall: why, and more"]),
+        # As GitHub joins the commits of a squashed branch, and as it wraps their lines.
+        (
+            "subject\n\n* one\n\nFtgate-Accept: a::b wall: why\n* two\n\nFtgate-Accept: c::d\nuss: that is\nmeant\n\nm",
+            ["a::b wall: why", "c::d uss: that is meant"],
+        ),
+        ("say Ftgate-Accept: a::b wall: why\n", []),
+        ("subject\n\nFtgate-Accept: a::b wall: \x1b[31mred\u202e\x00\n", ["a::b wall: [31mred"]),
+    ],
+)
+def test_the_trailers_of_a_message(message: str, found: list[str]) -> None:
+    assert acceptance.trailers(message) == found
+
+
+@pytest.mark.parametrize(
+    ("trailer", "cells", "names"),
+    [
+        ("t.py::test_x[3.14t-*] wall: why: so", "t.py::test_x[3.14t-*]", ["wall"]),
+        ("t.py::test_x[a b: c-3.14t] lock_wait_share: why: so", "t.py::test_x[a b: c-3.14t]", ["lock_wait_share"]),
+        ("t.py::test_x wall,tail: why: so", "t.py::test_x", ["wall", "tail"]),
+        ("t.py::test_x timer.ack_wait: why: so", "t.py::test_x", ["timer.ack_wait"]),
+    ],
+)
+def test_cells_metric_and_reason(trailer: str, cells: str, names: list[str]) -> None:
+    found = acceptance.parsed(trailer, COMMIT)
+    assert found == tuple(Acceptance(cells=cells, metric=name, reason="why: so", commit=COMMIT) for name in names)
+    assert acceptance.written(cells, names, " why:\n so ") == f"Ftgate-Accept: {trailer}"
+
+
+@pytest.mark.parametrize(
+    ("trailer", "words"),
+    [
+        ("t.py::test_x wall:", "it has no reason"),
+        ("t.py::test_x wall", "it names no metric"),
+        ("wall: why", "it names no metric"),
+        ("t.py::test_x wal: why", "did you mean 'wall'?"),
+        ("t.py::test_x contract: why", "@ftgate.expect('broken')"),
+        ("", "it names no metric"),
+    ],
+)
+def test_a_malformed_trailer_is_an_error_that_names_its_commit(trailer: str, words: str) -> None:
+    with pytest.raises(FtgateError) as error:
+        acceptance.parsed(trailer, COMMIT)
+    assert words in str(error.value)
+    assert str(error.value).startswith("commit 1eb3b87e5d: `Ftgate-Accept: ")
+    assert "write `Ftgate-Accept: CELLS METRIC: REASON`" in str(error.value)
+
+
+def test_cells_that_read_as_a_metric_are_not_written() -> None:
+    with pytest.raises(FtgateError, match="use \\? for the space"):
+        acceptance.written("t.py::test_x[a wall: b]", ["uss"], "why")
+
+
+# ---- verdicts
+
+
+def test_an_accepted_metric_makes_the_cell_accepted_with_the_reason() -> None:
+    found = acceptance.applied(verdict(wall=REGRESSED, uss=PASSED), NODE, [WALL])
+    assert found.decision is ACCEPTED
+    assert [each.decision for each in found.metrics] == [ACCEPTED, PASSED]
+    assert found.metrics[0].reason == "accepted by commit 1eb3b87e5d: the index"
+    assert found.accepted == (WALL,)
+    assert (found.baseline, found.commit, found.basis, found.why) == ("b.json", "abc", "paired", "asked for")
+
+
+@pytest.mark.parametrize("name", ["uss", "contract"])
+def test_more_than_the_accepted_metric_still_fails(name: str) -> None:
+    worse = Decision.BROKEN if name == "contract" else REGRESSED
+    found = acceptance.applied(verdict(wall=REGRESSED, **{name: worse}), NODE, [WALL])
+    assert found.decision is worse
+    assert found.accepted == (WALL,)
+    assert [each.decision for each in found.metrics] == [ACCEPTED, worse]
+
+
+@pytest.mark.parametrize(
+    ("judged", "accepted"),
+    [
+        (verdict(wall=Decision.SUSPECT), True),
+        (verdict(wall=Decision.INCONCLUSIVE, beyond="wall"), True),
+        (verdict(wall=Decision.INCONCLUSIVE), False),
+        (verdict(Decision.IMPROVED, wall=Decision.IMPROVED), False),
+        (verdict(ratio=REGRESSED), True),  # the wall time, on another machine
+        (verdict(tail=REGRESSED), False),
+        (verdict(Decision.BROKEN, contract=Decision.BROKEN), False),
+        (verdict(Decision.ERROR), False),
+    ],
+)
+def test_what_can_be_accepted(judged: Verdict, accepted: bool) -> None:
+    found = acceptance.applied(judged, NODE, [WALL])
+    assert (found.decision is ACCEPTED) == accepted
+    assert accepted or found == judged
+
+
+@pytest.mark.parametrize(
+    ("cells", "accepted"),
+    [
+        (NODE, True),
+        ("tests/test_x.py::test_x", True),
+        ("*::test_x[3.14t-threads-w?]", True),
+        ("tests/test_x.py::test_x[3.14-*]", False),
+        ("test_x", False),
+        ("tests/test_x.py::test_x[3.14t-threads-w[12]]", False),  # brackets are plain text
+    ],
+)
+def test_cells_are_a_name_or_a_pattern(cells: str, accepted: bool) -> None:
+    given = Acceptance(cells=cells, metric="wall", reason="why", commit=COMMIT)
+    assert (acceptance.applied(verdict(wall=REGRESSED), NODE, [given]).decision is ACCEPTED) == accepted
+
+
+def test_the_newest_trailer_counts() -> None:
+    older = Acceptance(cells="*", metric="wall", reason="older", commit="0ld")
+    assert acceptance.applied(verdict(wall=REGRESSED), NODE, [WALL, older]).accepted == (WALL,)
+
+
+def test_what_was_not_accepted_may_still_fail_where_it_is_asked() -> None:
+    found = acceptance.applied(verdict(wall=REGRESSED, uss=Decision.INCONCLUSIVE), NODE, [WALL])
+    assert found.decision is ACCEPTED
+    assert acceptance.otherwise(found).decision is Decision.INCONCLUSIVE
+    assert acceptance.otherwise(acceptance.applied(verdict(wall=REGRESSED), NODE, [WALL])).decision is PASSED
+    assert acceptance.otherwise(verdict(wall=REGRESSED)) == verdict(wall=REGRESSED)
+
+
+def test_a_known_failure_beside_what_is_accepted() -> None:
+    cell = Cell(nodeid=NODE, target=Target(spec="3.14t", request="3.14t"), executor=Executor(kind="threads"), workers=2)
+    broken = Expectation(decision=Decision.BROKEN, reason="one lock")
+    found = acceptance.applied(verdict(wall=REGRESSED, contract=Decision.BROKEN), NODE, [WALL])
+    known = expectations.applied(found, cell, [broken])
+    assert (known.decision, known.accepted) == (Decision.XFAILED, (WALL,))
+    mended = acceptance.applied(verdict(wall=REGRESSED, contract=PASSED), NODE, [WALL])
+    assert expectations.applied(mended, cell, [broken]).decision is Decision.XPASSED
+    regressed = Expectation(decision=REGRESSED, reason="slow")
+    assert expectations.applied(mended, cell, [regressed]).decision is ACCEPTED

@@ -1,0 +1,253 @@
+"""Trailers in real git repositories: which commits are of the branch, and which trailers are errors."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from fake_launcher import Quiet
+
+from pytest_ftgate.errors import FtgateError
+from pytest_ftgate.run.acceptances import Acceptances, Collected
+from pytest_ftgate.run.folder import RunFolder
+
+WHO = {f"GIT_{role}_{what}": "me" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+TEST = "tests/test_x.py::test_x"
+CELLS = (f"{TEST}[3.14-threads-w1]", f"{TEST}[3.14t-threads-w1]")
+
+
+@pytest.fixture(autouse=True)
+def _no_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("GIT_") or name in ("GITHUB_BASE_REF", "CI_MERGE_REQUEST_TARGET_BRANCH_NAME"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_CONFIG_SYSTEM", os.devnull)
+
+
+class Repo:
+    """A repository in which each commit is empty but for its message."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.count = 0
+
+    def git(self, *arguments: str) -> str:
+        words = ["git", "-c", "protocol.file.allow=always", *arguments]
+        done = subprocess.run(words, cwd=self.folder, env=os.environ | WHO, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def commit(self, reason: str = "", cells: str = TEST, body: str = "") -> str:
+        """A commit that accepts the wall time of these cells for this reason, or nothing; its id."""
+        trailer = [f"Ftgate-Accept: {cells} wall: {reason}"] if reason else []
+        words = [word for text in ("change", *trailer, *filter(None, [body])) for word in ("-m", text)]
+        self.git("commit", "--quiet", "--allow-empty", *words)
+        return self.git("rev-parse", "HEAD")
+
+    def run(self, listener: Quiet | None = None) -> Acceptances:
+        """A run of its own."""
+        self.count += 1
+        return Acceptances(RunFolder(self.folder, f"run-{self.count}"), listener or Quiet())
+
+    def reasons(self, since: str = "") -> list[str]:
+        """What the commits since one accept."""
+        return [each.reason for each in self.run().since(since)]
+
+    def check(self, cells: str, **some: bool) -> str:
+        """The error of a last commit with these cells; "" for none."""
+        self.git("commit", "--quiet", "--allow-empty", "-m", "change", "-m", f"Ftgate-Accept: {cells} wall: why")
+        try:
+            self.run().check(Collected(nodeids=CELLS, **some), "")
+        except FtgateError as error:
+            return str(error)
+        finally:
+            self.git("reset", "--quiet", "--hard", "HEAD~1")
+        return ""
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    """A branch `mine` off `main`, which has one commit."""
+    made = Repo(tmp_path / "repo")
+    (made.folder / "tests").mkdir(parents=True)
+    (made.folder / "tests" / "test_x.py").write_text("")
+    (made.folder / "tests" / "test_y.py").write_text("")
+    made.git("init", "--quiet", "--initial-branch=main")
+    made.git("add", ".")
+    made.commit()
+    made.git("checkout", "--quiet", "-b", "mine")
+    return made
+
+
+def clone(repo: Repo, name: str, *arguments: str) -> Repo:
+    """A clone as CI makes it."""
+    repo.git("clone", "--quiet", *arguments, f"file://{repo.folder}", str(repo.folder.parent / name))
+    return Repo(repo.folder.parent / name)
+
+
+# ---- which commits
+
+
+def test_the_commits_since_the_reference_count_newest_first(repo: Repo) -> None:
+    start = repo.commit("before")
+    repo.commit("one")
+    repo.commit("two")
+    assert repo.reasons(start) == repo.reasons(f"{start}+") == ["two", "one"]
+    assert repo.reasons(repo.git("rev-parse", "HEAD")) == []
+
+
+@pytest.mark.parametrize("unknown", ["", "0123456789" * 4, "no such+"])
+def test_without_a_known_reference_the_branch_counts_from_its_merge_base(repo: Repo, unknown: str) -> None:
+    repo.commit("one")
+    repo.commit("two")
+    repo.git("checkout", "--quiet", "main")
+    repo.commit("not of the branch")
+    repo.git("checkout", "--quiet", "mine")
+    assert repo.reasons(unknown) == ["two", "one"]
+
+
+def test_on_the_default_branch_the_last_commit_counts_and_what_it_merged(repo: Repo) -> None:
+    repo.commit("one")
+    repo.commit("two")
+    repo.git("checkout", "--quiet", "main")
+    repo.commit("on main")
+    assert repo.reasons() == ["on main"]
+    repo.git("merge", "--quiet", "--no-edit", "mine")
+    assert sorted(repo.reasons()) == ["one", "two"]
+
+
+def test_the_only_commit_of_a_repository_counts(repo: Repo) -> None:
+    repo.git("checkout", "--quiet", "--orphan", "main2")
+    repo.git("branch", "-D", "main", "mine")
+    repo.commit("first")
+    assert repo.reasons() == ["first"]
+
+
+def test_a_trailer_within_a_squashed_message_counts(repo: Repo) -> None:
+    repo.commit("one", body="* another commit\n\nCo-authored-by: you <you@example.invalid>")
+    assert repo.reasons() == ["one"]
+
+
+def test_the_branch_is_that_of_the_runs_start(repo: Repo) -> None:
+    repo.commit("one")
+    run = repo.run()
+    assert [each.reason for each in run.since("")] == ["one"]
+    repo.commit("two")
+    other = Acceptances(run.folder, Quiet())
+    assert [each.reason for each in other.since("")] == ["one"]
+
+
+def test_outside_of_git_and_without_a_commit_nothing_is_accepted(tmp_path: Path, repo: Repo) -> None:
+    outside = Acceptances(RunFolder(tmp_path, "run"), Quiet())
+    assert outside.since("abc") == ()
+    outside.check(Collected(nodeids=CELLS), "")
+    (tmp_path / "empty").mkdir()
+    empty = Repo(tmp_path / "empty")
+    empty.git("init", "--quiet")
+    assert empty.reasons() == []
+
+
+def test_the_merge_that_github_checks_out_has_the_trailers_of_its_second_parent(repo: Repo) -> None:
+    repo.commit("one")
+    repo.commit("two")
+    repo.git("checkout", "--quiet", "-b", "pull", "main")
+    repo.commit("on the base")
+    repo.git("merge", "--quiet", "--no-ff", "--no-edit", "mine")
+    whole = clone(repo, "whole", "--branch=pull", "--single-branch")
+    whole.git("checkout", "--quiet", "--detach")
+    whole.git("update-ref", "-d", "refs/remotes/origin/pull")
+    assert sorted(whole.reasons()) == ["one", "two"]
+
+
+class Heard(Quiet):
+    """Keeps the warnings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self.said.append(text)
+
+
+@pytest.mark.parametrize(("depth", "found"), [("1", []), ("2", ["two"])])
+def test_a_shallow_clone_of_a_merge_says_what_is_missing(repo: Repo, depth: str, found: list[str]) -> None:
+    repo.commit("one")
+    repo.commit("two")
+    repo.git("checkout", "--quiet", "-b", "pull", "main")
+    repo.git("merge", "--quiet", "--no-ff", "--no-edit", "mine")
+    cut, heard = clone(repo, "cut", "--branch=pull", f"--depth={depth}"), Heard()
+    run = cut.run(heard)
+    assert [each.reason for each in run.since("")] == found
+    run.since("")
+    (said,) = heard.said
+    assert "this clone is shallow" in said
+    assert "fetch-depth: 0" in said
+
+
+def test_a_shallow_clone_that_reaches_the_reference_says_nothing(repo: Repo) -> None:
+    start = repo.commit()
+    repo.commit("one")
+    cut, heard = clone(repo, "cut", "--branch=mine", "--depth=2"), Heard()
+    assert [each.reason for each in cut.run(heard).since(start)] == ["one"]
+    assert heard.said == []
+
+
+# ---- which are errors
+
+
+@pytest.mark.parametrize("cells", [TEST, CELLS[0], "tests/test_x.py::*[3.14t-*]", "*threads*"])
+def test_what_matches_a_cell_is_no_error(repo: Repo, cells: str) -> None:
+    assert repo.check(cells) == ""
+
+
+def test_what_matches_none_names_the_commit_the_trailer_and_a_fix(repo: Repo) -> None:
+    found = repo.check("tests/test_x.py::test_xx")
+    assert found.startswith("commit ")
+    assert "`Ftgate-Accept: tests/test_x.py::test_xx wall: why` matches no cell (did you mean" in found
+    assert "git rebase --interactive" in found
+
+
+@pytest.mark.parametrize(
+    ("cells", "some", "error"),
+    [
+        ("tests/test_z.py::test_x", "", True),  # no such file
+        ("tests/test_z.py::test_x", "some_files some_cells", True),
+        ("tests/test_y.py::test_y", "", False),  # its tests are another run's
+        ("tests/test_x.py::test_z", "some_files", True),
+        ("tests/test_x.py::test_z", "some_cells", False),
+        ("tests/test_x.py::test_z[3.13-*]", "some_targets", True),
+        (f"{TEST}[3.13-*]", "", True),
+        (f"{TEST}[3.13-*]", "some_targets", False),
+        (f"{TEST}*3.13*", "some_targets", False),
+        ("*/test_z.py::*", "", True),
+        ("*/test_z.py::*", "some_files", False),
+        ("test_x", "some_cells", True),  # no node id
+    ],
+)
+def test_a_run_of_some_cells_asks_only_for_what_it_knows(repo: Repo, cells: str, some: str, error: bool) -> None:
+    assert bool(repo.check(cells, **dict.fromkeys(some.split(), True))) is error
+
+
+def test_the_tests_of_another_project_in_the_repository_are_not_asked_for(repo: Repo) -> None:
+    (repo.folder / "other" / "checks").mkdir(parents=True)
+    (repo.folder / "other" / "checks" / "test_o.py").write_text("")
+    repo.git("add", ".")
+    repo.commit()
+    assert repo.check("checks/test_o.py::test_o") == ""
+    assert "matches no cell" in repo.check("checks/test_p.py::test_o")
+
+
+def test_only_what_can_still_be_corrected_is_an_error(repo: Repo) -> None:
+    """A test of which a trailer on the default branch speaks may be gone since then."""
+    start = repo.git("rev-parse", "HEAD")
+    repo.git("checkout", "--quiet", "main")
+    repo.commit("why", cells="tests/test_x.py::test_gone")
+    there = clone(repo, "there")
+    collected = Collected(nodeids=CELLS)
+    there.run().check(collected, start)
+    with pytest.raises(FtgateError, match="matches no cell"):
+        repo.run().check(collected, start)
