@@ -267,7 +267,9 @@ def test_the_text_of_an_update(store: Store) -> None:
     plan = update.update_plan(["all", "nowhere.py::t"], rows(), store, fingerprint=MACHINE.fingerprint)
     check_golden("baseline_update.txt", "\n".join(update_lines(plan)) + "\n")
     plan = update.update_plan("new", rows()[:2], store, fingerprint=MACHINE.fingerprint)
-    assert update_lines(plan) == ("kept 2 cells that have a baseline",)
+    assert update_lines(plan) == (
+        "kept 2 cells that have a baseline; name one to store it again: --ftgate-update=CELL",
+    )
 
 
 # ---- prune

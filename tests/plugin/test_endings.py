@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -75,6 +76,9 @@ def test_a_run_that_is_stopped_reports_what_was_measured(
     assert [line.partition(": ")[0] for line in found["updates"]] == [f"recorded test_a.py::{each}" for each in FIRST]
     assert result.outlines.count(f"this report is partial: {said}: {LEFT}") == 1
     assert f"ftgate: wrote json:{example.pytester.path / 'out.json'}" in result.outlines
+    words = shlex.join(("pytest", "-p", "no:cacheprovider", *QUICK, *FILES, "--ftgate-update"))
+    assert found["command"] == f"{words} --ftgate-seed {found['seed']}"
+    assert f"repeat   {found['command']}" in result.outlines
 
 
 def test_an_error_of_another_plugin_leaves_the_report(example: Example) -> None:
@@ -168,6 +172,8 @@ def test_a_run_that_ends_at_a_failure_says_what_was_not_run(example: Example, op
     assert cells_of(found) == FIRST, "the test that failed was measured whole"
     assert found["partial"].endswith(f"stopping after 1 failures: {LEFT}")
     assert f"this report is partial: {found['partial']}" in result.outlines
+    repeated = [set(row["options"]) for table in found["tables"] for row in table["rows"]]
+    assert repeated == [{each for each in QUICK if "=" in each}] * 2, "not the report files"
 
 
 def test_a_worker_that_crashes_is_a_cell_that_was_not_measured(example: Example) -> None:

@@ -246,6 +246,17 @@ def test_plain_line_now_and_then() -> None:
     assert "\r" not in run.stream.getvalue()
 
 
+def test_a_step_that_is_a_script_is_one_short_line() -> None:
+    run = Run("plain")
+    run.progress.start(1)
+    run.progress.begin("one", CELLS)
+    run.progress.advance("for i in $(seq 9); do\n\techo \x1b[31m$i; done; " + "make;" * 40, "running", 0, 0)
+    (line,) = run.stream.getvalue().splitlines()
+    assert line.startswith("ftgate 1/1 one: running for i in $(seq 9); do echo $i; done; make;")
+    assert line.endswith("...; 0 s")
+    assert len(line) < 130
+
+
 def test_quiet_writes_nothing() -> None:
     run = Run("quiet")
     run.progress.start(1)

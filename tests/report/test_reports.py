@@ -358,6 +358,76 @@ def test_regressed_cell_says_what_by_how_much_and_how_to_rerun_it() -> None:
     assert "ftgate baseline diff" in block
 
 
+def test_a_regression_says_how_much_is_allowed() -> None:
+    wall = MetricVerdict(
+        metric=Metric.WALL, decision=Decision.REGRESSED, ratio=interval(1.312, 1.28, 1.34), allowed=1.02
+    )
+    text = shown(one_table(row(verdict=Verdict(decision=Decision.REGRESSED, metrics=(wall,)))))
+    assert "wall time  +31.2 % (95 % CI +28.0 % to +34.0 %), allowed +2 %\n" in text
+
+
+def test_of_many_tests_the_failures_are_named_again_at_the_end() -> None:
+    text = shown(report_by_hand.report())
+    end = text.partition("pytest --ftgate --ftgate-update\n\n")[2]
+    assert end.startswith(
+        "regressed: tests/test_words.py::test_tokenise[3.14-fork-w8]\n"
+        "    wall +31.2 % (3.12 ms, was 2.38 ms)\n"
+        "    +668 µs of 742 in json/encoder.py:204 iterencode"
+    )
+    one = one_table(row(decision=Decision.REGRESSED, reason="so"))
+    assert shown(one).count("regressed: ") == 1, "it stands below its table"
+    tables = (one.tables[0], msgspec.structs.replace(one.tables[0], rows=one.tables[0].rows * 11))
+    assert "\nand 2 more cells, above\n" in shown(msgspec.structs.replace(one, tables=tables))
+
+
+def test_a_contract_that_was_left_open_is_named_beside_a_broken_one() -> None:
+    gil, wall = (
+        MetricVerdict(metric=Metric.CONTRACT, decision=decision, contract=text, reason=reason)
+        for decision, text, reason in (
+            (Decision.BROKEN, "gil == on", "the GIL was off in 5 of 5 launches"),
+            (Decision.INCONCLUSIVE, "wall < 1 ms", "it did not hold in 5 of 5 rounds"),
+        )
+    )
+    verdict = Verdict(decision=Decision.BROKEN, metrics=(gil, wall), reason=gil.reason)
+    text = shown(one_table(row(verdict=verdict)))
+    assert "gil == on\n" in text
+    assert "wall < 1 ms\n                 it did not hold in 5 of 5 rounds\n" in text
+
+
+def test_errors_are_counted_in_the_plural() -> None:
+    rows = [row(word, Decision.ERROR, reason="no") for word in ("threads", "fork")]
+    assert "2 cells in 2 min 5 s: 2 errors\n" in shown(one_table(*rows))
+
+
+def test_a_rerun_has_the_options_that_change_what_is_measured() -> None:
+    options = ("--ftgate-against=python:3.14", "--ftgate-install=-e .[fast]")
+    verdict = Verdict(decision=Decision.REGRESSED, baseline="3.14", why="--ftgate-against python:3.14", basis="paired")
+    text = shown(one_table(row(verdict=verdict, options=options)))
+    assert "rerun      pytest --ftgate --ftgate-against=python:3.14 '--ftgate-install=-e .[fast]' 't.py::test[" in text
+
+
+def test_the_command_that_repeats_the_run_is_one_line() -> None:
+    command = "FTGATE_PYTHON='3.14 3.14t' pytest --ftgate " + " ".join(f"tests/test_{n}.py" for n in range(20))
+    text = shown(msgspec.structs.replace(report_by_hand.report(), command=command), 80)
+    assert f"\nrepeat   {command}\n" in text
+    assert "\nseed" not in text
+
+
+@pytest.mark.parametrize("color", [False, True])
+def test_a_hostile_name_reaches_the_terminal_as_text(color: bool) -> None:
+    name = "test_\x1b[2J\x1b]0;owned\x07\x9b8m\u202e\udc80.py"
+    text = shown(one_table(row(), title=name, note=name), color=color)
+    assert "test_\\udc80.py" in text
+    assert not re.search("[\x00-\x09\x0b-\x1a\x1c-\x1f\x7f-\x9f\u202e]", text)
+    assert bool(re.findall(r"\x1b", text)) is color
+    assert not re.findall(r"\x1b(?!\[(?:0|1|2|31|32|33)m)", text), "none but our own colours"
+
+
+def test_a_partial_report_says_why_at_its_end() -> None:
+    partial = msgspec.structs.replace(report_by_hand.report(), partial="interrupted: 3 of 12 cells were not run")
+    assert shown(partial).endswith("\nthis report is partial: interrupted: 3 of 12 cells were not run\n")
+
+
 def test_a_comparison_is_rerun_with_the_same_comparison() -> None:
     verdict = Verdict(
         decision=Decision.REGRESSED, baseline="main (1eb3b87)", basis="paired", why="--ftgate-against main"

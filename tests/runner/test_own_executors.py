@@ -6,6 +6,7 @@ import pytest
 from bench import BUILDS, Bench
 from example import Example
 
+from physical import confirmed
 from pytest_ftgate.measure.launch import LaunchFailed
 from pytest_ftgate.model import Executor
 from pytest_ftgate.runner.protocol import CHECK, MEASURED
@@ -125,6 +126,7 @@ def test_a_context_manager_gives_the_pool_and_is_left(bench: Bench, reuse: str) 
     assert handle.finish().results == (repr(again),)
 
 
+@confirmed
 def test_the_cpu_time_and_memory_of_its_processes_are_seen(bench: Bench) -> None:
     bench.write(
         POOLS

@@ -192,7 +192,8 @@ class Row(Struct, frozen=True, kw_only=True):
 
     `paired` is the sample that was interleaved with its reference after `sample` had missed its baseline. `shortfall`
     is that of the time in which it was left open. `line` is that of the test in its file, 0 where it is unknown. A row
-    `in_part` was judged by what was measured until the run was interrupted.
+    `in_part` was judged by what was measured until the run was interrupted. `options` are the words of the command line
+    that measure it in the same way.
     """
 
     cell: Cell
@@ -207,6 +208,7 @@ class Row(Struct, frozen=True, kw_only=True):
     history: tuple[History, ...] = ()
     line: int = 0
     in_part: bool = False
+    options: tuple[str, ...] = ()
 
 
 class RowMessage(Struct, frozen=True, kw_only=True):

@@ -27,7 +27,7 @@ from ..run.session import Session
 from ..runner.executors.base import threads_are_greenlets
 from ..store.folder import default_folder
 from ..text import plain
-from . import accepted, failures, github, xdist
+from . import accepted, failures, github, repeat, xdist
 from .collection import CELL, default_pair
 from .options import thresholds_of, value_of
 from .progress import Progress, mode_of
@@ -236,7 +236,10 @@ class Run:
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
         collected = None if self._narrowed() else self.collected
         report = self.session.report(self.messages.values(), version("pytest-ftgate"), collected)
-        self.report = self.ending.finish(msgspec.structs.replace(report, partial=partial, failing=self._failing()))
+        again = repeat.command(self.config, self.seed)
+        self.report = self.ending.finish(
+            msgspec.structs.replace(report, partial=partial, command=again, failing=self._failing())
+        )
         if self.ending.troubles:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
@@ -361,6 +364,7 @@ def run_config(config: pytest.Config, seed: int) -> RunConfig:
     given, written = thresholds_of(config)
     return RunConfig(
         **values,
+        options=repeat.given(config),
         baselines=value_of(config, "baselines") or default_folder(config.rootpath),
         thresholds=given,
         ini_thresholds=written,

@@ -8,6 +8,7 @@ from shutil import get_terminal_size
 from typing import Literal, TextIO
 
 from ..report import units
+from ..text import plain
 
 REDRAW_S = 0.2
 PLAIN_EVERY_S = 15.0
@@ -102,7 +103,7 @@ class Progress:
         """Print a line that stays."""
         self.clear()
         if self._mode != "quiet":
-            self._write(f"ftgate: {text}\n")
+            self._write(f"ftgate: {plain(text)}\n")
 
     def clear(self) -> None:
         """Remove the line; the next event draws it again."""
@@ -149,10 +150,11 @@ class Progress:
         if self._budget_s is not None:  # the groups take turns: what one of them takes tells nothing of the run
             left = f", at most {_whole(max(0.0, self._budget_s - (at - self._started)))} left"
         elapsed = f"{_whole(at - self._started)}{left}"
+        doing, title = (" ".join(plain(text).split()) for text in (doing, self._title))
         if self._mode == "plain":
-            self._write(f"{where}{self._title}{': ' if self._title else ''}{doing}; {elapsed}\n")
+            self._write(f"{where}{title}{': ' if title else ''}{_first(doing)}; {elapsed}\n")
         else:
-            self._redraw(where, f"{'  ' if self._title else ''}{doing}  {elapsed}")
+            self._redraw(where, title, f"{'  ' if title else ''}{_first(doing)}  {elapsed}")
 
     def _grown(self, end_s: float) -> str:
         """Why it ends later than it was said to, in brackets."""
@@ -166,10 +168,10 @@ class Progress:
         self._end_s, self._from_others = end_s, not self._measured
         return f" ({self._why})" if self._why else ""
 
-    def _redraw(self, where: str, tail: str) -> None:
+    def _redraw(self, where: str, title: str, tail: str) -> None:
         """Fit the line into the terminal: the title loses its beginning; the last column stays free."""
         room = max(1, self._columns() - 1)
-        text = (where + _last(self._title, room - len(where) - len(tail)) + tail)[:room]
+        text = (where + _last(title, room - len(where) - len(tail)) + tail)[:room]
         self._write("\r" + text.ljust(min(room, self._shown)))
         self._shown = len(text)
 
@@ -186,6 +188,11 @@ class Progress:
 def _whole(seconds: float) -> str:
     """A duration in whole seconds: the figure changes too often for more."""
     return f"{seconds:.0f} s" if seconds < 59.5 else units.span(seconds)
+
+
+def _first(text: str, room: int = 100) -> str:
+    """The beginning of a text in so many columns: a step of a build may be a whole script."""
+    return text if len(text) <= room else text[: room - 3] + "..."
 
 
 def _last(text: str, room: int) -> str:

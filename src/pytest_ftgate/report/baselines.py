@@ -11,7 +11,7 @@ from ..judge.recorded import WALL_OF_CONTROL, figure_of, source_of
 from ..model import Machine, Metric, Sample, Struct
 from ..store.names import split_nodeid
 from ..store.schema import Recording, StoredCell, TestBaseline
-from ..store.update import Difference, Update
+from ..store.update import Difference, Update, grouped
 from . import units
 from .findings import accepted_texts
 
@@ -22,15 +22,17 @@ KEPT = "has a baseline"
 
 
 def render_list(baselines: Iterable[TestBaseline]) -> str:
-    """One block per test with a line per stored cell: cell, machine, build, launches, time and commit."""
-    header = ("cell", "machine", "build", "launches", "recorded", "commit")
+    """One block per test, in it one per machine and build; a line per stored cell: cell, launches, time and commit."""
+    header = ("cell", "launches", "recorded", "commit")
     blocks = []
     for baseline in baselines:
-        rows = []
-        for label, key, entry in _entries(baseline):
-            short = _summary(entry)
-            rows.append((label, *_place(key), str(short.launches), *_when(short)))
-        blocks.append([baseline.test, *_table(header, rows)])
+        lines = [baseline.test]
+        for key, entries in grouped(
+            (key, (label, _summary(entry))) for label, key, entry in _entries(baseline)
+        ).items():
+            rows = [(label, str(short.launches), *_when(short)) for label, short in entries]
+            lines += [f"  {', '.join(_place(key))}", *(f"  {line}" for line in _table(header, rows))]
+        blocks.append(lines)
     return _blocks(blocks)
 
 
@@ -77,7 +79,8 @@ def update_lines(updates: Iterable[Update], *, naming: str = UPDATE_OPTION, unic
     kept = sum(update.action == "skip" and update.reason == KEPT for update in plan)
     lines = [_update_line(update, naming, unicode) for update in plan if update.reason != KEPT]
     if kept:
-        lines.append(f"kept {kept} cell{'s that have' if kept > 1 else ' that has'} a baseline")
+        cells = f"{kept} cell{'s that have' if kept > 1 else ' that has'} a baseline"
+        lines.append(f"kept {cells}; name one to store it again: {naming}CELL")
     return tuple(lines)
 
 

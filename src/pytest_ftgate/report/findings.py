@@ -112,7 +112,9 @@ class Finding(NamedTuple):
 def finding(row: Row, *, unicode: bool = True, every: bool = False) -> Finding:
     """What is said of a cell; with `every` of all its metrics, not only of those that decided."""
     verdict = row.verdict
-    shown = [each for each in verdict.metrics if every or each.decision in (verdict.decision, Decision.ACCEPTED)]
+    worst = (verdict.decision, Decision.ACCEPTED)
+    decided = [each for each in verdict.metrics if each.decision in worst or _left_open(each, verdict)]
+    shown = verdict.metrics if every else decided
     said = any(each.reason and each.reason in verdict.reason for each in shown)
     baseline, at = verdict.baseline, commit(verdict.commit)
     return Finding(
@@ -124,6 +126,11 @@ def finding(row: Row, *, unicode: bool = True, every: bool = False) -> Finding:
         commands=commands(row),
         explanation=sentences(row.explanation, unicode=unicode),
     )
+
+
+def _left_open(judged: MetricVerdict, verdict: Verdict) -> bool:
+    """Whether it is a contract that was undecided when another one was found broken, which ends the measurement."""
+    return verdict.decision is Decision.BROKEN and judged.decision is Decision.INCONCLUSIVE and bool(judged.contract)
 
 
 def change(judged: MetricVerdict, row: Row, *, unicode: bool = True) -> Change:
@@ -171,9 +178,9 @@ def basis(verdict: Verdict) -> str:
 
 def commands(row: Row) -> tuple[str, ...]:
     """The commands to rerun a cell and to see its baseline."""
-    asked = row.verdict.why.partition("; ")[0] if row.verdict.why.startswith(AGAINST) else ""
-    words = ["pytest", "--ftgate", *([asked.replace(" ", "=", 1)] if asked else []), row.cell.nodeid]
-    rerun = shlex.join(words)
+    asked = row.verdict.why.partition("; ")[0].replace(" ", "=", 1) if row.verdict.why.startswith(AGAINST) else ""
+    options = [asked] if asked and not any(word.startswith("--ftgate-against") for word in row.options) else []
+    rerun = plain(shlex.join(["pytest", "--ftgate", *options, *row.options, row.cell.nodeid]))
     return (rerun,) if asked or not row.verdict.baseline else (rerun, "ftgate baseline diff")
 
 

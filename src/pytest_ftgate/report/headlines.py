@@ -47,7 +47,13 @@ def _change(judged: MetricVerdict, row: Row, unicode: bool) -> str:
         return f"{judged.metric}: {judged.reason}" if judged.reason else ""
     shown = units.points if judged.points else units.change
     text = f"{judged.metric} {shown(change.value)}{_values(judged, row, unicode)}"
-    return text if judged.allowed is None else f"{text}, allowed {shown(judged.allowed).replace('.0 %', ' %')}"
+    return ", ".join(filter(None, (text, allowed(judged))))
+
+
+def allowed(judged: MetricVerdict) -> str:
+    """`allowed +2 %`: the change up to which nothing fails; empty where it is unknown."""
+    shown = units.points if judged.points else units.change
+    return "" if judged.allowed is None else f"allowed {shown(judged.allowed).replace('.0 %', ' %')}"
 
 
 def _values(judged: MetricVerdict, row: Row, unicode: bool) -> str:

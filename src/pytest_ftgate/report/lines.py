@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -88,3 +89,11 @@ def shortened(path: str, room: int, style: Style) -> str:
     tail = path[max(0, len(path) - room + len(style.cut)) :]
     directory, slash, rest = tail.partition("/")
     return style.cut + (slash + rest if slash and rest else directory)
+
+
+def printable(text: str, style: Style) -> str:
+    """All of a report as the stream can show it: whatever a name holds, no control but our own colours is left."""
+    ours = "|".join(("0", *SGR.values()))
+    parts = re.split(rf"(\x1b\[(?:(?:{ours})(?:;(?:{ours}))*)m)", text)
+    kept = (part if number % 2 and style.color else plain(part) for number, part in enumerate(parts))
+    return "".join(kept).encode("utf-8" if style.unicode else "ascii", "backslashreplace").decode()

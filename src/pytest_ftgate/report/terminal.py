@@ -25,7 +25,7 @@ from ..model import (
 from ..text import listed, plain
 from . import budgets, findings, headlines, units
 from .details import detail_lines
-from .lines import GAP, Style, entry, wrapped
+from .lines import GAP, Style, entry, printable, wrapped
 
 Value = TypeVar("Value")
 
@@ -33,6 +33,9 @@ Value = TypeVar("Value")
 WORSE = (Decision.REGRESSED, Decision.SUSPECT, Decision.ACCEPTED, Decision.ERROR)
 START_SHARE = 0.9
 """The share of start and join in the time from which a report says how to leave them out."""
+FAILED = (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN, Decision.ERROR)
+SUMMED = 10
+"""Cells that fail and are named again at the end of a report."""
 FEW_CELLS = 4
 """Of more cells the report gives the range of what they would have found."""
 TOGETHER = (Decision.UNSUPPORTED, Decision.XFAILED)
@@ -83,13 +86,13 @@ def render(report: Report, *, width: int, color: bool, unicode: bool, verbosity:
     blocks += [_table(table, style) for table in report.tables]
     blocks.append(_footer(report, style))
     text = "\n\n".join("\n".join(line.rstrip() for line in block) for block in blocks if block) + "\n"
-    return text.encode("utf-8" if unicode else "ascii", "backslashreplace").decode()
+    return printable(text, style)
 
 
 def verdict_lines(row: Row, *, width: int, color: bool, unicode: bool, verbosity: int = 0) -> str:
     """What the report says under the table about one cell, for pytest's own failure section; may be empty."""
     style = Style(max(width, 40), color, unicode, verbosity)
-    return "\n".join(_finding(row, style)).encode("utf-8" if unicode else "ascii", "backslashreplace").decode()
+    return printable("\n".join(_finding(row, style)), style)
 
 
 def cell_text(row: Row, verbosity: int = 0) -> str:
@@ -110,8 +113,11 @@ def _header(report: Report, style: Style) -> list[str]:
     entries = [("run", style.separator.join(filter(None, run))), ("machine", _machine(report.machine, style))]
     for number, interpreter in enumerate(report.interpreters):
         entries.append(("" if number else "python", _interpreter(interpreter, style)))
-    entries.append(("seed", f"{report.seed} (repeat with --ftgate-seed {report.seed})"))
-    return [line for name, text in entries for line in entry(name, text, style, indent=0, column=9)]
+    if not report.command:
+        entries.append(("seed", f"{report.seed} (repeat with --ftgate-seed {report.seed})"))
+    lines = [line for name, text in entries for line in entry(name, text, style, indent=0, column=9)]
+    repeat = [f"{style.paint('repeat', 'dim')}   {plain(report.command)}"]  # never wrapped, so that it can be copied
+    return lines + repeat if report.command else lines
 
 
 def _machine(machine: Machine, style: Style) -> str:
@@ -159,9 +165,28 @@ def _footer(report: Report, style: Style) -> list[str]:
         count = counts[Decision.NO_BASELINE]
         text = f"{count} cell{'s have' if count > 1 else ' has'} no baseline, record with"
         lines += [*entry("new", text, style, indent=0, column=9), " " * 9 + "pytest --ftgate --ftgate-update"]
-    lines += [*([""] if lines else []), *_totals(counts, report.wall_s, style)]
+    lines += [*([""] if lines else []), *_failed(report, style), *_totals(counts, report.wall_s, style)]
     partial = wrapped(f"this report is partial: {plain(report.partial)}", style, indent=0) if report.partial else []
     return [*lines, *(style.paint(line, "red") for line in partial)]
+
+
+def _failed(report: Report, style: Style) -> list[str]:
+    """The cells that fail, worst first, each with its figure and the first of its explanation; of one test nothing.
+
+    The tables of many tests stand above it, and pytest's own summary cuts its lines at the terminal's width.
+    """
+    ordered = (row for _, row in findings.worst_first(report))
+    rows = [row for row in ordered if row.verdict.decision in FAILED or row.cell.nodeid in report.failing]
+    if not rows or len(report.tables) < 2:
+        return []
+    lines = []
+    for row in rows[:SUMMED]:
+        lines += _worded(row.verdict.decision, row.cell.nodeid, style, indent=0)
+        why = findings.finding(row, unicode=style.unicode).explanation[:1]
+        for text in (headlines.headline(row, unicode=style.unicode), *why):
+            lines += wrapped(plain(text), style, indent=4)
+    more = len(rows) - SUMMED
+    return [*lines, *([f"and {more} more cell{'' if more == 1 else 's'}, above"] if more > 0 else []), ""]
 
 
 def _totals(counts: Counter[Decision], wall_s: float, style: Style) -> list[str]:
@@ -171,7 +196,8 @@ def _totals(counts: Counter[Decision], wall_s: float, style: Style) -> list[str]
     lines: list[str] = []
     shown = [decision for decision in findings.WORST_FIRST if counts[decision]]
     for decision in shown:
-        phrase = f"{counts[decision]} {decision}" + ("," if decision is not shown[-1] else "")
+        plural = "s" if decision is Decision.ERROR and counts[decision] != 1 else ""
+        phrase = f"{counts[decision]} {decision}{plural}" + ("," if decision is not shown[-1] else "")
         if len(plain) + 1 + len(phrase) > style.width:
             lines.append(line)
             line = plain = " " * 8
@@ -395,10 +421,12 @@ def _finding(row: Row, style: Style) -> list[str]:
 def _measured(row: Row, style: Style) -> list[str]:
     """A heading, a line for each metric that led to the decision, the reason, the reference and the basis."""
     found = findings.finding(row, unicode=style.unicode, every=style.verbosity > 0)
+    limits = {each.metric: headlines.allowed(each) for each in row.verdict.metrics if not each.contract}
     lines = _named(row, style)
     for each in found.changes:
         evidence = each.evidence if style.verbosity > 0 else ""  # the reason has what decided
-        text = ", ".join(filter(None, (each.text, evidence)))
+        limit = limits.get(each.metric, "") if each.decision in FAILED else ""
+        text = ", ".join(filter(None, (each.text, limit, evidence)))
         first, *rest = [text for text in (text, each.reason) if text] or [""]
         lines += entry(each.label, first, style, indent=6, column=11)
         lines += wrapped(" ".join(rest), style, indent=17)
@@ -492,9 +520,9 @@ def _named(row: Row, style: Style) -> list[str]:
     return _worded(row.verdict.decision, row.cell.label or row.cell.nodeid, style)
 
 
-def _worded(decision: Decision, text: str, style: Style) -> list[str]:
+def _worded(decision: Decision, text: str, style: Style, indent: int = 2) -> list[str]:
     """The decision in its colour, and what it is about."""
-    first, *rest = wrapped(f"{decision}: {text}", style, indent=2, hanging=6)
+    first, *rest = wrapped(f"{decision}: {plain(text)}", style, indent=indent, hanging=indent + 4)
     return [first.replace(decision.value, style.paint(decision.value, *_colors(decision)), 1), *rest]
 
 

@@ -9,7 +9,10 @@ from ..pythons import Steps
 
 
 class RunConfig(Struct, frozen=True, kw_only=True):
-    """The options of a run; seconds, shares and counts. `budget_s` is the whole run's, None without a limit."""
+    """The options of a run; seconds, shares and counts. `budget_s` is the whole run's, None without a limit.
+
+    `options` are words of the command line that a rerun of a cell needs.
+    """
 
     baselines: str
     update: tuple[str, ...]
@@ -29,3 +32,4 @@ class RunConfig(Struct, frozen=True, kw_only=True):
     unchanged: Literal["skip", "measure"]
     escalate: bool
     explain: bool
+    options: tuple[str, ...] = ()

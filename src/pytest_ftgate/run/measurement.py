@@ -135,12 +135,13 @@ class Measurement:
 
     def rows_in_part(self) -> list[Row]:
         """The rows of the cells that have one, where the run ends in the middle: nothing more is measured."""
+        whole = not (self.open or self.phases)  # interrupted while it was explained
         self.phases, self._interrupted = [], True
         self._end()
         rows = [self.by_nodeid[cell.nodeid] for cell in self.group.cells if cell.nodeid in self.by_nodeid]
         measured = [row for row in rows if row.sample is None or row.sample.launches or row.error is not None]
         return [
-            row if row.sample is None else msgspec.structs.replace(row, in_part=True)
+            row if row.sample is None else msgspec.structs.replace(row, in_part=not whole)
             for row in self._finished(measured)
         ]
 
@@ -149,8 +150,8 @@ class Measurement:
 
     def _judged(self, rows: Iterable[Row]) -> list[Row]:
         judged = [row if row.sample is None else self._under_conditions(row) for row in rows]
-        line = self.group.spec.source.line
-        return [msgspec.structs.replace(row, verdict=self._marked(row), line=line) for row in judged]
+        line, options = self.group.spec.source.line, self.resources.config.options
+        return [msgspec.structs.replace(row, verdict=self._marked(row), line=line, options=options) for row in judged]
 
     def _marked(self, row: Row) -> Verdict:
         """Its verdict, in which what is accepted or known to fail is marked as such."""
