@@ -53,8 +53,8 @@
 
   function scaled(unit, values) {
     const largest = Math.max(...values.map(Math.abs));
-    const fitting = UNITS[unit].filter(([, size]) => largest >= size);
-    const [name, size] = fitting.length ? fitting[fitting.length - 1] : UNITS[unit][0];
+    const fitting = (UNITS[unit] ?? UNITS.number).filter(([, size]) => largest >= size);
+    const [name, size] = fitting.length ? fitting[fitting.length - 1] : (UNITS[unit] ?? UNITS.number)[0];
     return { name, of: value => value / size };
   }
 
