@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import report_by_hand
 from msgspec.structs import replace
-from stored_values import MACHINE, TEST, change_of, make_sample
+from stored_values import MACHINE, TEST, change_of, make_row, make_sample
 
 from pytest_ftgate import cli
-from pytest_ftgate.model import Executor
+from pytest_ftgate.model import Executor, Report, Table
 from pytest_ftgate.report import json as report_json
 from pytest_ftgate.store.folder import Store
 
@@ -28,10 +28,23 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def last_run(project: Path) -> None:
+def last_run(project: Path, report: Report | None = None) -> None:
     folder = project / ".ftgate"
     folder.mkdir(exist_ok=True)
-    (folder / "last-run.json").write_text(report_json.render(report_by_hand.report()), encoding="utf-8")
+    text = report_json.render(report or report_by_hand.report())
+    (folder / "last-run.json").write_text(text, encoding="utf-8")
+
+
+def test_a_test_that_the_run_measured_is_not_taken_from_baselines(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = Table(title=TEST, rows=(make_row(make_sample()),), reference="threads")
+    last_run(project, replace(report_by_hand.report(), tables=(table,)))
+    assert cli.main(["decide"]) == 0
+    text = capsys.readouterr().out
+    assert text.count(TEST) == 1
+    assert "from        the run of" in text
+    assert "no other candidate was measured" in " ".join(text.split())
 
 
 def test_without_a_run_it_takes_the_baselines_and_says_so(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

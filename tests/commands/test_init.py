@@ -14,6 +14,7 @@ import yaml
 from pytest_ftgate import cli
 from pytest_ftgate.commands import inifile, init, project
 from pytest_ftgate.commands.project import Git
+from pytest_ftgate.declare.option_types import report_target
 from pytest_ftgate.errors import FtgateError
 
 PYPROJECT = '[project]\nname = "my-pkg"\nversion = "0.1"\n'
@@ -442,6 +443,7 @@ def test_the_workflow_of_github_is_what_github_documents(folder: Path) -> None:
     assert "--ftgate-fail-on=regressed,suspect,beyond-effect,broken,unsupported" in gate
     files = ["ftgate.html", "ftgate.md", "ftgate.json"]
     assert [f"--ftgate-report={name.partition('.')[2]}:{name}" for name in files] == gate[-3:]
+    assert all(report_target(word.removeprefix("--ftgate-report=")) for word in gate[-3:])
     assert (upload["if"], upload["with"]["path"].split()) == ("always()", files)
 
 
@@ -460,8 +462,14 @@ def test_the_job_of_gitlab_is_what_gitlab_documents(folder: Path) -> None:
     assert environments == ".ftgate/envs"
     for folder_of, path in zip(("UV_CACHE_DIR", "UV_PYTHON_INSTALL_DIR"), paths, strict=True):
         assert push["variables"][folder_of] == f"$CI_PROJECT_DIR/{path}"
-    assert push["artifacts"] == {"when": "always", "paths": ["ftgate.html", "ftgate.md", "ftgate.json"]}
-    assert "--ftgate-fail-on=regressed,suspect,beyond-effect,broken,unsupported" in push["script"][-1].split()
+    reports = {"junit": "ftgate-junit.xml", "metrics": "ftgate-metrics.txt"}
+    files = ["ftgate.html", "ftgate.md", "ftgate.json"]
+    assert push["artifacts"] == {"when": "always", "paths": files, "reports": reports}
+    gate = push["script"][-1].split()
+    assert "--ftgate-fail-on=regressed,suspect,beyond-effect,broken,unsupported" in gate
+    written = [word.removeprefix("--ftgate-report=") for word in gate if word.startswith("--ftgate-report=")]
+    assert [name.partition(":")[2] for name in written] == [*files, *reports.values()]
+    assert all(map(report_target, written))
 
 
 def test_only_what_cannot_be_found_out_is_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

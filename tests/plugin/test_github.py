@@ -109,7 +109,7 @@ def test_names_cannot_give_commands() -> None:
     assert line.count("::error") == 1
     assert not set(line) & set("\r\n\x1b")
     assert line.startswith("::error file=a%2Cb%250A%0A.py,title=ftgate%3A regressed::a,line=9::%250A ::add-mask::x: a,")
-    assert line.endswith("and 7 more cells of this test")
+    assert re.search(r"%0Aand \d+ more cells of this test$", line)
 
 
 # ---- the summary

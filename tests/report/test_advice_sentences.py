@@ -45,9 +45,11 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 def test_what_a_workload_writes_neither_colours_nor_moves_the_cursor() -> None:
     hostile = msgspec.json.encode(report_by_hand.report()).decode()
     hostile = hostile.replace("raised ValueError in worker 3", r"raised \u001b[31mred\u001b[2J\u0007")
-    text = advice.render(advice.sentences(msgspec.json.decode(hostile, type=Report)))
-    assert "raised red" in text
-    assert not {letter for letter in text if ord(letter) < 32} - {"\n"}
+    advised = advice.sentences(msgspec.json.decode(hostile, type=Report))
+    said = " ".join(sentence.text for each in advised for sentence in each.sentences)
+    for text in (said, advice.render(advised)):
+        assert "raised red" in text
+        assert not {letter for letter in text if ord(letter) < 32} - {"\n"}
 
 
 def test_the_figures_behind_the_sentences_are_json() -> None:

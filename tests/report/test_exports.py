@@ -138,7 +138,9 @@ def test_otava_has_a_row_for_each_recording_and_one_for_this_run() -> None:
             ("a" * 40, "2025-12-31T00:00:00+00:00", 1e6),
         )
     )
-    row = msgspec.structs.replace(first, history=(History(metric="wall", points=points),))
+    row = msgspec.structs.replace(first, history=(History(metric="wall", points=points, unit="time"),))
+    of_control = msgspec.structs.replace(row, history=(History(metric="wall", points=points, unit="x control"),))
+    assert rendered("otava", tables=table_of(of_control)).count("\n") == 2
     text = rendered("otava", tables=table_of(row), partial="Ctrl-C")
     runs = list(csv.DictReader(io.StringIO(text)))
     assert [(run["time"], run["commit"][:4], run["partial"], run[WALL]) for run in runs] == [

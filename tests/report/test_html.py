@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
 import re
 import shutil
@@ -36,7 +37,7 @@ from pytest_ftgate.model import (
     Verdict,
     to_builtins,
 )
-from pytest_ftgate.report import formats
+from pytest_ftgate.report import advice, formats
 from pytest_ftgate.report.html import page as page_module
 
 if TYPE_CHECKING:
@@ -135,7 +136,8 @@ def words(text: str) -> str:
 # ---- the text
 
 
-def test_the_page_but_its_scripts_and_style() -> None:
+def test_the_page_but_its_scripts_and_style(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(advice, "sentences", lambda _: ())  # its texts have tests of their own
     text = rendered(built(partial="Ctrl-C", command="pytest --ftgate tests"))
     check_golden("page.html", text.partition("<body>")[2].partition('<script type="application/json"')[0])
 
@@ -193,13 +195,20 @@ def test_an_accepted_cell_has_its_reason() -> None:
     )
     text = words(rendered(built(tables=(Table(title="t.py::test", rows=(row,), reference="threads"),))))
     assert "Nothing regressed in 1 cell" in text
-    assert "the index costs 8 %" in text
-    assert "in commit 1a2b3c4d5e" in text
+    assert "wall accepted by commit 1a2b3c4d5e: the index costs 8 %" in text
 
 
 def test_what_changed_beneath_a_regression_stands_with_it() -> None:
     text = words(rendered(report_by_hand.report()))
     assert "changed +668 µs of 742 in json/encoder.py:204 iterencode (12 % -&gt; 51 % of samples)" in text
+
+
+def test_a_test_has_the_advice_that_follows_from_its_figures() -> None:
+    report = report_by_hand.report()
+    first = advice.sentences(report)[0]
+    text = words(rendered(report))
+    assert first.sentences[0].topic == "advice"
+    assert f"Advice {html.escape(first.sentences[0].text)}" in text
 
 
 def test_tests_without_room_keep_their_figures(monkeypatch: pytest.MonkeyPatch) -> None:

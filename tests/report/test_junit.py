@@ -79,7 +79,7 @@ def test_totals_time_and_place() -> None:
     rows = report.tables[0].rows
     table = msgspec.structs.replace(report.tables[0], rows=(msgspec.structs.replace(rows[0], line=17), *rows[1:]))
     parsed = JUnitXml.fromstring(junit.render(msgspec.structs.replace(report, tables=(table,))).encode())
-    assert (parsed.tests, parsed.failures, parsed.errors, parsed.skipped) == (9, 3, 1, 2)
+    assert (parsed.tests, parsed.failures, parsed.errors, parsed.skipped) == (len(rows), 3, 1, 2)
     suite = next(iter(parsed))
     assert (suite.name, suite.hostname) == ("tests/test_words.py::test_tokenise, 8 workers", "x86_64-epyc7763-2-9f3c")
     case = junit.Case.fromelem(next(iter(suite)))

@@ -1019,13 +1019,10 @@ class TestExplanation:
     def test_when_the_time_has_ended_no_function_is_sought(self) -> None:
         desk = Desk(profiled(day(cells_slower(3.0, FORK))))
         measurement = desk.measurement(TWO, against="main")
-        while measurement.rounds < 3:
-            measurement.step()
         measurement.resources = measurement.resources._replace(
             config=msgspec.structs.replace(measurement.resources.config, test_budget_s=0.0)
         )
-        measurement.close()
-        row = rows_of(measurement)[FORK]
+        row = run(measurement)[FORK]
         assert row.verdict.decision in (Decision.REGRESSED, Decision.SUSPECT)
         assert row.explanation is not None
         assert (row.explanation.refused, profiles_of(desk)) == ("no time left", [])

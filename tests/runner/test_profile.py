@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
+import msgspec
 from bench import FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench, each_on_a_build
 
-from pytest_ftgate.model import Executor, Profile
+from pytest_ftgate.judge.explain import AddedTime, slower_functions
+from pytest_ftgate.model import Executor, FunctionTime, Profile
 from pytest_ftgate.runner.protocol import COLD, MEASURED
 
 ALL = (SERIAL, THREADS, FORK, FORKSERVER, SPAWN, TASKS)
@@ -14,7 +17,7 @@ HELPERS = """
     import time
 
     def busy(ms):
-        ends = time.perf_counter() + ms / 1000
+        ends, total = time.perf_counter() + ms / 1000, 0
         while time.perf_counter() < ends:
             total = sum(range(200))
         return total
@@ -99,3 +102,80 @@ def test_a_launch_with_sub_interpreters_runs_though_nothing_is_sampled_in_them(b
 """
     )
     assert shares(profile_of(bench, INTERPRETERS, "3.14t", iterations=2)) == {}
+
+
+def named(bench: Bench, executor: Executor, build: str, before: str, after: str, ratio: float) -> list[str]:
+    """The functions that take the added time of a body that became `ratio` times as slow, most first."""
+    then, now = (_relative(profile_of(_side(bench, source), executor, build)) for source in (before, after))
+    found = slower_functions(then, now, AddedTime(20e6, ratio * 20e6, 0.01))
+    assert not isinstance(found, str), found
+    assert all(isinstance(each, FunctionTime) for each in found)
+    return [each.name for each in found]
+
+
+def _side(bench: Bench, source: str) -> Bench:
+    """A folder of its own with this workload."""
+    folder = bench.folder / f"side {len(list(bench.folder.iterdir()))}"
+    folder.mkdir()
+    side = Bench(folder, bench.executables)
+    side.write(HELPERS + source)
+    return side
+
+
+def _relative(profile: Profile) -> Profile:
+    replace = msgspec.structs.replace
+    return replace(profile, functions=tuple(replace(each, file=Path(each.file).name) for each in profile.functions))
+
+
+@each_on_a_build((THREADS, FORK), both=(THREADS, FORK))
+def test_a_function_that_is_called_more_often_is_named(bench: Bench, executor: Executor, build: str) -> None:
+    body = """
+    def write():
+        busy(4)
+
+    @ftgate.compare(threads)
+    def test_it(worker):
+        Parser().fast()
+        write()
+"""
+    more = body.replace("        write()\n", "        write()\n        Parser().slow()\n")
+    assert "Parser.slow" in named(bench, executor, build, body, more, 3.0)[:2]  # `busy` beneath it takes the same
+
+
+def test_added_sleep_is_named_by_the_line_s_function(bench: Bench) -> None:
+    body = """
+    def pause(ms):
+        time.sleep(ms / 1000)
+
+    @ftgate.compare(threads)
+    def test_it(worker):
+        busy(5)
+        pause(AFTER)
+"""
+    before, after = body.replace("AFTER", "0"), body.replace("AFTER", "15")
+    assert named(bench, THREADS, "3.14", before, after, 4.0) == ["pause"]
+
+
+def test_contention_on_one_reference_count_is_named_by_its_function(bench: Bench) -> None:
+    """It has no lock to name: the function takes longer, though it does the same."""
+    body = """
+    class Shared:
+        def __init__(self):
+            self.field = Shared.__name__ * 3
+
+    ONE = Shared()
+    OWN = [Shared() for _ in range(8)]
+
+    def hammer(what):
+        for _ in range(10_000):
+            held = [what, what, what, what]
+            del held
+
+    @ftgate.compare(threads)
+    def test_it(worker):
+        busy(5)
+        hammer(WHAT)
+"""
+    before, after = body.replace("WHAT", "OWN[worker.index]"), body.replace("WHAT", "ONE")
+    then, now = (shares(profile_of(_side(bench, source), THREADS, "3.14t")) for source in (before, after))
+    assert now["hammer"] > 1.1 * then["hammer"] > 0

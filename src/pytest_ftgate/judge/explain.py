@@ -30,7 +30,8 @@ ALPHA: Final = 0.01
 LEAST_PART: Final = 0.1
 """A function that takes less of the added time is not named."""
 COVERED: Final = 0.8
-"""Nor is one of whose part the functions that it calls, themselves named, take this much."""
+"""Nor is one of whose part the functions that it calls, themselves named, take this much: those that run so often below
+it and not elsewhere."""
 MOST_NAMED: Final = 5
 LEAST_SAMPLES: Final = 50
 LEAST_BLOCKS: Final = 5
@@ -212,12 +213,13 @@ class _Shares:
         smoothed = (found.total() + 1) / (self.count + 2)
         return max(clustered, smoothed * (1 - smoothed) / self.count)
 
-    def share_below(self, name: Name, called: frozenset[Name]) -> float:
+    def share_below(self, name: Name, called: Iterable[Name]) -> float:
         """The share of samples in which one of the functions `called` runs below that one."""
+        among = frozenset(called)
         below = sum(
             count
             for (_, stack), count in self.stacks.items()
-            if name in stack and not called.isdisjoint(stack[stack.index(name) + 1 :])
+            if name in stack and not among.isdisjoint(stack[stack.index(name) + 1 :])
         )
         return below / self.count
 
@@ -237,7 +239,8 @@ def slower_functions(before: Profile, after: Profile, time: AddedTime) -> tuple[
     named: dict[Name, float] = {}
     for name in sorted(grown, key=lambda each: (-now.depth.get(each, 0.0), each)):
         added = _added(then.share(name), now.share(name), time)
-        called = frozenset(named)
+        # One that others call as well does not tell which call takes the time.
+        called = [each for each in named if now.share_below(name, [each]) >= COVERED * now.share(each)]
         if _added(then.share_below(name, called), now.share_below(name, called), time) < COVERED * added:
             named[name] = added
     if not named:

@@ -12,6 +12,7 @@ __all__ = [
     "launch",
     "launchers",
     "machine",
+    "profile_round",
     "run_context",
     "stacks",
     "watch",

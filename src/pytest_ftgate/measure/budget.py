@@ -173,6 +173,10 @@ class RunBudget:
         self._began_s = None
         self.rounds += 1
 
+    def spend(self, seconds: float) -> None:
+        """Count this time as the run's, though no round took it."""
+        self._ended_rounds_s += seconds
+
     def grant(self, share_s: float, left_s: float) -> None:
         """Plan iterations with `share_s` more seconds, and end after `left_s` more, in place of what was left."""
         self.limits = msgspec.structs.replace(self.limits, budget_s=self.spent_s + share_s)

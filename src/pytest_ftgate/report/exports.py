@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 from collections.abc import Iterator
+from types import SimpleNamespace
 from urllib.parse import quote
 
 from ..judge import metrics
@@ -119,20 +119,20 @@ def otava(report: Report) -> str:
     runs: dict[tuple[str, str], dict[str, float]] = {}
     columns: dict[str, None] = {}
     for row in rows_of(report):
-        past = {history.metric: history.points for history in row.history}
+        past = {(history.metric, history.unit): history.points for history in row.history}
         for each in measured(row):
             column = writable(f"{row.cell.nodeid} {each.column}")
             columns[column] = None
-            for point in past.get(each.metric.name, ()):
+            for point in past.get((each.metric.name, each.metric.unit), ()):  # not those over the control's time
                 runs.setdefault((point.recorded_at, point.commit), {})[column] = point.value.value
             runs.setdefault(now, {})[column] = each.estimate.value
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
+    lines: list[str] = []
+    table = csv.writer(SimpleNamespace(write=lines.append), lineterminator="\n")
     table.writerow(["time", "commit", "partial", *columns])
     for (at, commit), values in sorted(runs.items()):
         partial = writable(report.partial) if (at, commit) == now else ""
         table.writerow([at, commit, partial, *(values.get(column, "nan") for column in columns)])
-    return text.getvalue()
+    return "".join(lines)
 
 
 def openmetrics(report: Report) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from io import BytesIO
 from itertools import chain
 
 from junitparser import (
@@ -40,9 +39,7 @@ def render(report: Report) -> str:
     for table in report.tables:
         xml.append(_suite(table, report))
     xml.update_statistics()
-    written = BytesIO()
-    xml.write(written)
-    return written.getvalue().decode()
+    return str(xml.tostring().decode())
 
 
 def _suite(table: Table, report: Report) -> TestSuite:

@@ -157,10 +157,8 @@ def _in_full(rows: Sequence[Row]) -> Iterator[Piece]:
 def _in_brief(rows: Sequence[Row]) -> Iterator[Piece]:
     """A line for each cell; an accepted one has the reason."""
     for row in rows:
-        said = "".join(
-            f"; accepted: {text(each.reason)} ({code(findings.commit(each.commit))})" for each in row.verdict.accepted
-        )
-        yield Piece((f"- {code(row.cell.nodeid)}: {text(_headline(row))}{said}\n", ""))
+        said = "; ".join([_headline(row), *findings.accepted_texts(row.verdict.accepted)])
+        yield Piece((f"- {code(row.cell.nodeid)}: {text(said)}\n", ""))
 
 
 def _headline(row: Row) -> str:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from ..errors import FtgateError
-from ..judge import explain, metrics
+from ..judge import explain, figures, metrics
 from ..judge.judge import ComparedWith
 from ..measure.profile_round import NoProfile, ProfileRound
-from ..model import Decision, Explanation, Launch, Metric, Profile, Row, Sample
+from ..model import Decision, Explanation, Launch, Metric, Profile, Row, Sample, TestSamples, Verdict
 from .git import Checkout, mapped
 from .phase import ActivePhase
 from .references import portable
@@ -23,29 +22,48 @@ NO_MORE_TIME = "its work takes no more time than before"
 _LIBRARY = re.compile(r"^lib(?:64)?/python\d+\.\d+t?/(?:(?:site|dist)-packages/)?")
 
 
-def of_paired(rows: Iterable[Row], ended: Sequence[ActivePhase], root: Path, left_s: float) -> dict[str, Explanation]:
-    """By node id: the explanations of the regressed cells that were judged in one of these phases, with a reference.
+class Explainer:
+    """Explains the cells of one test that regress, each once; `found` is by node id.
 
-    It starts a pair of profile launches for each whose work takes more time, within `left_s` seconds in all. What
-    fails in them is said in the explanation.
+    It starts a pair of profile launches for each whose work takes more time. What fails in them is said in the
+    explanation.
     """
-    found = {}
-    ends_s = time.monotonic() + left_s
-    phases = {nodeid: each for each in ended for nodeid in each.phase.judged}
-    for row in rows:
-        sample, phase = row.paired or row.sample, phases.get(row.cell.nodeid)
-        if row.verdict.decision in EXPLAINED and phase and sample and sample.reference is not None:
-            found[row.cell.nodeid] = _paired(row, sample, phase, root, ends_s - time.monotonic())
-    return found
+
+    def __init__(self, marked: Callable[[Row], Verdict], root: Path) -> None:
+        """`marked` gives the verdict of a row in which what is accepted or known to fail is marked as such."""
+        self.marked = marked
+        self.root = root
+        self.found: dict[str, Explanation] = {}
+        self._followed: set[str] = set()
+
+    def follow(self, active: ActivePhase, left_s: float) -> None:
+        """After a round of a phase: explain the cells that are decided, at the cost of the phase's time."""
+        settled = {each.cell.nodeid for each in active.run.cell_runs if each.alive and not each.needs}
+        settled = (settled & active.phase.judged) - self._followed
+        if not active.phase.pair or not settled:
+            return
+        self._followed |= settled
+        samples = TestSamples(active.run.samples_so_far())
+        for sample in samples:
+            if sample.cell.nodeid in settled:
+                verdict = active.judge.verdict(sample, samples, figures.figures(sample, reference=None))
+                self.explain(Row(cell=sample.cell, verdict=verdict, sample=sample), active, left_s)
+
+    def explain(self, row: Row, active: ActivePhase, left_s: float) -> None:
+        """Explain a cell if it has regressed in this phase, within `left_s` seconds."""
+        nodeid, sample = row.cell.nodeid, row.paired or row.sample
+        if nodeid in self.found or nodeid not in active.phase.judged or self.marked(row).decision not in EXPLAINED:
+            return
+        if sample is not None and sample.reference is not None:
+            clock = active.run.budget.clock
+            began_s = clock()
+            self.found[nodeid] = _paired(row, sample, active, self.root, left_s)
+            active.run.budget.spend(clock() - began_s)
 
 
-def of_stored(row: Row, compared_with: ComparedWith) -> Explanation | None:
-    """The explanation of a regressed cell whose reference was not measured: what its recordings hold, and no functions.
-
-    None for any other cell.
-    """
-    if row.verdict.decision not in EXPLAINED or row.sample is None:
-        return None
+def of_stored(row: Row, compared_with: ComparedWith) -> Explanation:
+    """The explanation of a regressed cell whose reference was not measured: what its recordings hold, no functions."""
+    assert row.sample is not None
     same_machine = compared_with.basis != "portable"
     moved = explain.moved(row.sample, compared_with.entry if same_machine else None)
     why = row.verdict.why or "its reference was not measured"

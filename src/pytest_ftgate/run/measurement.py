@@ -28,6 +28,7 @@ from ..model import (
 from ..report import budgets
 from ..store import names
 from . import explaining, git, shortfall, worktrees
+from .explaining import Explainer
 from .phase import ActivePhase, Phase, PhaseStarter
 from .resources import Resources
 from .targets import same, unavailable
@@ -50,8 +51,7 @@ class Measurement:
         self.samples = TestSamples()
         self.phases: list[Phase] = []
         self.active: ActivePhase | None = None
-        self.paired: list[ActivePhase] = []
-        """Phases with a reference that have ended."""
+        self.explainer = Explainer(self._marked, resources.references.folder.root)
         self.shortfalls: dict[str, Shortfall | None] = {}
         """By node id: what the time lacks in which a cell was measured last."""
         self._ended_s = 0.0
@@ -97,6 +97,8 @@ class Measurement:
         if self.active is None:
             return
         more = self.active.step(share_s, left_s)
+        if self.resources.config.explain:
+            self.explainer.follow(self.active, self._left_s(self.active))
         self._predict_shortfall(self.active, share_s, left_s)
         if more:
             return
@@ -104,7 +106,7 @@ class Measurement:
         run_left_s = self.resources.time.left_s
         if self._own_left_s > 0 and (run_left_s is None or run_left_s > 0):
             self._begin_next()
-        if not self.open:
+        else:
             self.close()
 
     def _predict_shortfall(self, active: ActivePhase, share_s: float | None, left_s: float | None) -> None:
@@ -118,12 +120,11 @@ class Measurement:
         self.shortfalls |= dict.fromkeys(active.phase.judged, lacking)
 
     def close(self) -> None:
-        """All phases have ended, or the time budget is used up: judge and explain, and begin nothing more."""
+        """The time budget is used up: judge what there is, and begin nothing more."""
         self._end()
         for phase in self.phases:
             self._not_begun(phase, FtgateError("the time budget was used up"))
         self.phases = []
-        self._explain()
 
     def rows(self) -> list[Row]:
         """All cells' rows, in their order, with the conditions; what these may explain is in doubt.
@@ -144,27 +145,25 @@ class Measurement:
         ]
 
     def _finished(self, rows: Iterable[Row]) -> list[Row]:
-        return [self._with_stored_explanation(row) for row in self._judged(rows)]
+        return [self._explained(row) for row in self._judged(rows)]
 
     def _judged(self, rows: Iterable[Row]) -> list[Row]:
         judged = [row if row.sample is None else self._under_conditions(row) for row in rows]
-        known = self.group.spec.expectations
-        return [
-            msgspec.structs.replace(
-                row,
-                verdict=expectations.applied(self._accepted(row), row.cell, known),
-                line=self.group.spec.source.line,
-            )
-            for row in judged
-        ]
+        line = self.group.spec.source.line
+        return [msgspec.structs.replace(row, verdict=self._marked(row), line=line) for row in judged]
 
-    def _with_stored_explanation(self, row: Row) -> Row:
-        """The row with what moved since its baseline, where its reference was not measured."""
-        unpaired = row.sample is not None and row.sample.reference is None and row.paired is None
-        if not (unpaired and self.resources.config.explain and row.verdict.basis) or row.sample is None:
+    def _marked(self, row: Row) -> Verdict:
+        """Its verdict, in which what is accepted or known to fail is marked as such."""
+        return expectations.applied(self._accepted(row), row.cell, self.group.spec.expectations)
+
+    def _explained(self, row: Row) -> Row:
+        """The row with its explanation; where its reference was not measured, with what moved since its baseline."""
+        if row.verdict.decision not in explaining.EXPLAINED or not self.resources.config.explain:
             return row
-        compared_with = self.screen.compared_with(row.sample)
-        return msgspec.structs.replace(row, explanation=explaining.of_stored(row, compared_with))
+        explanation = self.explainer.found.get(row.cell.nodeid)
+        if explanation is None and row.sample is not None and row.sample.reference is None:
+            explanation = explaining.of_stored(row, self.screen.compared_with(row.sample))
+        return msgspec.structs.replace(row, explanation=explanation)
 
     def _accepted(self, row: Row) -> Verdict:
         """Its verdict, in which what the commits since its reference accept is accepted."""
@@ -234,21 +233,19 @@ class Measurement:
     def _end(self) -> None:
         if self.active is not None:
             ended, self.active = self.active, None
-            self._ended_s += ended.run.budget.spent_s
             self._ended_rounds += ended.run.budget.rounds
             self.conditions = self.monitor.observe()
             self._judge(ended)
-            self.paired += [ended] if ended.phase.pair else []
+            if self.resources.config.explain and not self._interrupted:
+                for row in self._judged(self.by_nodeid[cell.nodeid] for cell in self.group.cells):
+                    self.explainer.explain(row, ended, self._left_s(ended))
+            self._ended_s += ended.run.budget.spent_s
 
-    def _explain(self) -> None:
-        """Explain what has regressed, in the time that is left: it never takes that of a verdict."""
+    def _left_s(self, active: ActivePhase) -> float:
+        """What is left of a phase's time, and of the run's."""
         run_left_s = self.resources.time.left_s
-        left_s = self._own_left_s if run_left_s is None else min(self._own_left_s, run_left_s)
-        root = self.resources.references.folder.root
-        ended, self.paired = self.paired if self.resources.config.explain else [], []
-        rows = self._judged(self.by_nodeid[cell.nodeid] for cell in self.group.cells)
-        for nodeid, explanation in explaining.of_paired(rows, ended, root, left_s).items():
-            self.by_nodeid[nodeid] = msgspec.structs.replace(self.by_nodeid[nodeid], explanation=explanation)
+        own_s = min(active.run.budget.left_s, self._own_left_s)
+        return own_s if run_left_s is None else min(own_s, run_left_s)
 
     # -- judging -----------------------------------------------------------------------------------------------
 

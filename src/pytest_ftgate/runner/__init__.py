@@ -13,6 +13,7 @@ __all__ = [
     "loading",
     "locks",
     "primitives",
+    "profile",
     "protocol",
     "reads",
     "record",

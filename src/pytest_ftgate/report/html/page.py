@@ -67,7 +67,7 @@ def render(report: Report) -> str:
     environment = _environment()
     tests = _with_plots(_tests(report))
     data = {"started_at": report.started_at, "commit": report.commit, "seed": report.seed}
-    block = plots.encoded({**data, "tests": [{"anchor": t.anchor, **t.data} for t in tests if t.data]}, _clean)
+    block = plots.encoded({**data, "tests": [{"anchor": t.anchor, **t.data} for t in tests if t.data]}, plain)
     sources = {name: _source(name) for name in (*SCRIPTS, "page.css", "LICENSES.txt")}
     page = environment.get_template("page.html").render(
         report=report,
@@ -92,9 +92,16 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=lambda value: _clean(value) if type(value) is str else value,
+        finalize=lambda value: plain(value) if type(value) is str else value,
     )
-    environment.globals = {"units": units, "headlines": headlines, "css": css, "word": _word, "site_place": _place}
+    environment.globals = {
+        "units": units,
+        "headlines": headlines,
+        "accepted_texts": findings.accepted_texts,
+        "css": css,
+        "word": _word,
+        "site_place": _place,
+    }
     return environment
 
 
@@ -113,11 +120,6 @@ def _policy(scripts: Iterable[str], style: str) -> str:
 
     allowed = " ".join(map(hashed, scripts))
     return f"default-src 'none'; script-src {allowed}; style-src {hashed(style)}; base-uri 'none'; form-action 'none'"
-
-
-def _clean(text: str) -> str:
-    """A text of the workload's without control characters, and with stray bytes spelled out."""
-    return plain(text)
 
 
 # ---- the verdict, and what needs attention
@@ -232,7 +234,7 @@ def _with_plots(tests: Iterable[Test]) -> list[Test]:
     kept = {test.anchor: test for test in tests}
     left = PLOTS_BYTES
     for test in sorted(kept.values(), key=_worst):
-        size = len(plots.encoded(test.data, _clean))
+        size = len(plots.encoded(test.data, plain))
         if size > left:
             kept[test.anchor] = test._replace(data=None, cells=tuple(cell._replace(details="") for cell in test.cells))
         left -= min(left, size)

@@ -1,0 +1,184 @@
+"""What changed beneath a regression: movements beyond the noise, and the functions that take the added time."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pytest
+from fake_launcher import MS
+from report_by_hand import FREE_THREADED, cell
+
+from pytest_ftgate.judge import explain
+from pytest_ftgate.judge.explain import AddedTime
+from pytest_ftgate.model import (
+    Explanation,
+    Function,
+    FunctionTime,
+    Iteration,
+    Launch,
+    LockSite,
+    LockWaits,
+    Profile,
+    Sample,
+    StackSamples,
+    Waits,
+)
+
+SLOWER = AddedTime(before_ns=40e6, after_ns=80e6, error=0.01)
+
+
+def profile(*stacks: tuple[float, str], blocks: int = 20, samples: int = 100, seed: int = 0) -> Profile:
+    """Samples with these stacks, of names with spaces between, each with its weight; blocks vary as counts do."""
+    names = sorted({name for _, stack in stacks for name in stack.split()})
+    functions = tuple(Function(file="work.py", line=10 * number, name=name) for number, name in enumerate(names))
+    drawn = random.Random(seed)
+    found: list[StackSamples] = []
+    for block in range(blocks):
+        picked = drawn.choices(stacks, weights=[weight for weight, _ in stacks], k=samples)
+        for stack in dict.fromkeys(picked):
+            indices = tuple(names.index(name) for name in stack[1].split())
+            found.append(StackSamples(block=block, functions=indices, count=picked.count(stack)))
+    return Profile(functions=functions, samples=tuple(found))
+
+
+def named(found: tuple[FunctionTime, ...] | str) -> list[str]:
+    assert not isinstance(found, str), found
+    return [each.name for each in found]
+
+
+class TestFunctions:
+    def test_the_deepest_function_is_named_with_its_shares_and_its_part(self) -> None:
+        before = profile((0.1, "body parse scan"), (0.9, "body write"))
+        after = profile((0.55, "body parse scan"), (0.45, "body write"), seed=1)
+        found = explain.slower_functions(before, after, SLOWER)
+        assert named(found) == ["scan"]
+        assert isinstance(found[0], FunctionTime)
+        assert found[0].before == pytest.approx(0.1, abs=0.03)
+        assert found[0].after == pytest.approx(0.55, abs=0.04)
+        assert found[0].added_ns == pytest.approx(40e6, rel=0.1)
+
+    def test_a_caller_that_adds_much_of_its_own_is_named_too(self) -> None:
+        before = profile((1.0, "body"))
+        after = profile((0.7, "body"), (0.3, "body scan"), seed=1)
+        assert named(explain.slower_functions(before, after, SLOWER)) == ["body", "scan"]
+
+    def test_all_grown_in_proportion_is_the_one_that_runs_them(self) -> None:
+        both = profile((0.5, "body a"), (0.5, "body b"))
+        assert sorted(named(explain.slower_functions(both, both, SLOWER))) == ["a", "b"]
+
+    def test_a_helper_that_others_call_too_does_not_hide_the_call_that_is_new(self) -> None:
+        before = profile((0.5, "body fast helper"), (0.5, "body write helper"))
+        after = profile((0.25, "body fast helper"), (0.25, "body write helper"), (0.5, "body slow helper"), seed=1)
+        assert sorted(named(explain.slower_functions(before, after, SLOWER))) == ["helper", "slow"]
+
+    def test_a_function_whose_lines_moved_is_the_same(self) -> None:
+        before = profile((0.5, "body scan"), (0.5, "body"))
+        lower = tuple(msgspec.structs.replace(each, line=each.line + 7) for each in before.functions)
+        found = explain.slower_functions(before, msgspec.structs.replace(before, functions=lower), SLOWER)
+        assert not isinstance(found, str)
+        assert {each.name: (each.before, each.line) for each in found}["scan"] == (found[-1].after, 17)
+
+    def test_few_samples_are_refused(self) -> None:
+        few = profile((1.0, "body"), samples=2)
+        assert "only 40 samples" in str(explain.slower_functions(few, few, SLOWER))
+
+    def test_what_lies_within_the_noise_is_refused(self) -> None:
+        before = profile(*((1.0, f"body f{number}") for number in range(9)))
+        noisy = AddedTime(before_ns=40e6, after_ns=42e6, error=0.03)
+        assert "no function's time grew beyond the noise" in str(explain.slower_functions(before, before, noisy))
+
+    def test_samples_of_one_block_count_as_what_they_are(self) -> None:
+        """A function that fills some blocks wholly may have done so by chance."""
+        stacks = ((1.0, "body lucky"),), ((1.0, "body"),)
+        blocks = [profile(*stack, blocks=1).samples[0].count for stack in stacks]
+        functions = (Function(file="w.py", line=1, name="body"), Function(file="w.py", line=2, name="lucky"))
+
+        def side(lucky: int) -> Profile:
+            samples = tuple(
+                StackSamples(block=block, functions=(0, 1) if block < lucky else (0,), count=blocks[0])
+                for block in range(10)
+            )
+            return Profile(functions=functions, samples=samples)
+
+        slower = AddedTime(before_ns=40e6, after_ns=48e6, error=0.001)
+        assert "lucky" not in named(explain.slower_functions(side(2), side(3), slower))
+
+    def test_false_names_are_rare(self) -> None:
+        """Two samplings of the same program, whose time did not grow in any function of it but `body`'s own."""
+        wrong = 0
+        for seed in range(60):
+            stacks = [(0.4, "body"), *((0.1, f"body f{number}") for number in range(6))]
+            grown = [(0.4 + 0.2, "body"), *stacks[1:]]
+            time = AddedTime(before_ns=40e6, after_ns=48e6, error=0.0)
+            found = explain.slower_functions(profile(*stacks, seed=seed), profile(*grown, seed=seed + 999), time)
+            wrong += not isinstance(found, str) and set(named(found)) != {"body"}
+        assert wrong <= 3
+
+
+def launched(order: int, *, work_ms: float, start_ms: float = 1.0, gil: float = 0.0, waited: float = 0.0) -> Launch:
+    """A launch that was timed, probed and sampled all at once."""
+    one = Iteration(
+        start_ns=round(start_ms * MS),
+        work_ns=round(work_ms * MS),
+        wall_ns=round((start_ms + work_ms) * MS),
+        cpu_ns=round(work_ms * MS),
+    )
+    site = LockSite(
+        file="w.py",
+        line=3,
+        kind="Lock",
+        waits_for="lock",
+        contended=9,
+        total_ns=round(waited * 16e9),
+        max_ns=MS,
+        histogram={0: 9},
+    )
+    return Launch(
+        order=order,
+        iterations=(one,) * 4,
+        waits=Waits(span_s=1.0, running_s=1 - gil, gil_s=gil, samples=100, watched_s=1.0),
+        locks=LockWaits(work_ns=2_000_000_000, ops=4, sites=(site,)),
+    )
+
+
+def sample(reference: Sample | None = None, *, work_ms: float, deviation: float = 0.005, **of: float) -> Sample:
+    drawn = random.Random(work_ms)
+    works_ms = [work_ms * drawn.lognormvariate(0, deviation) for _ in range(5)]
+    launches = tuple(launched(order, work_ms=one_ms, **of) for order, one_ms in enumerate(works_ms))
+    return Sample(
+        cell=cell("t.py::test", "3.14t", "threads", 8),
+        interpreter=FREE_THREADED,
+        key="k",
+        launches=launches,
+        locks=launches,
+        memory=launches,
+        reference=reference,
+    )
+
+
+class TestMovements:
+    def test_what_moved_is_there_and_what_did_not_is_not(self) -> None:
+        before = sample(work_ms=10.0, gil=0.05, waited=0.01)
+        after = sample(before, work_ms=20.0, gil=0.4, waited=0.3, start_ms=3.0)
+        found = explain.moved(after, before)
+        assert {each.name for each in found.shares} == {"gil", "running"}
+        assert [each.name for each in found.sites] == ["w.py:3 Lock"]
+        assert found.sites[0].after == pytest.approx(0.3)
+        assert [(each.name, each.before, each.after) for each in found.phases] == [("start", 1e6, 3e6)]
+
+    def test_the_same_twice_has_no_movement(self) -> None:
+        before = sample(work_ms=10.0, gil=0.05, waited=0.01)
+        assert explain.moved(before, before) == Explanation()
+        assert explain.moved(before, None) == Explanation()
+
+    def test_time_grew_only_beyond_its_noise(self) -> None:
+        before = sample(work_ms=10.0)
+        slower = explain.added_time(sample(before, work_ms=12.0))
+        assert slower is not None
+        assert slower.grew
+        assert slower.after_ns - slower.before_ns == pytest.approx(2e6, rel=0.1)
+        noisy = explain.added_time(sample(sample(work_ms=10.0, deviation=0.2), work_ms=10.1, deviation=0.2))
+        assert noisy is not None
+        assert not noisy.grew
+        assert explain.added_time(before) is None
