@@ -41,6 +41,7 @@ from pytest_ftgate.model import (
     Cell,
     Conditions,
     Decision,
+    Expectation,
     Function,
     Group,
     Metric,
@@ -1001,6 +1002,14 @@ class TestExplanation:
         assert profiles_of(desk) == []
         assert rows[FORK].verdict.decision is Decision.REGRESSED
         assert rows[FORK].explanation is None
+
+    def test_a_regression_that_is_expected_costs_no_launches(self) -> None:
+        known = (Expectation(decision=Decision.REGRESSED, reason="known"),)
+        group = msgspec.structs.replace(TWO, spec=msgspec.structs.replace(TWO.spec, expectations=known))
+        desk = Desk(profiled(day(cells_slower(1.8, THREADS, FORK))))
+        rows = run(desk.measurement(group, against="main"))
+        assert {row.verdict.decision for row in rows.values()} == {Decision.XFAILED}
+        assert profiles_of(desk) == []
 
     def test_unchanged_code_has_no_explanation_and_no_launches_for_one(self) -> None:
         desk = Desk(profiled(day()))
