@@ -1043,6 +1043,7 @@ def test_json_survives_numbers_and_text_that_it_cannot_hold() -> None:
         ("", "r.json is not JSON"),
         ('{"schema": 1,', "r.json is not JSON"),
         (b"\xff\xfe", "r.json is not JSON"),
+        ("[" * 100_000, "r.json is not JSON"),
         ("[]", "r.json has schema None, this pytest-ftgate reads 1"),
         ('{"schema": 2}', "r.json has schema 2, this pytest-ftgate reads 1"),
         ('{"schema": 1, "seed": 3}', "r.json is not a report: Object missing required field"),

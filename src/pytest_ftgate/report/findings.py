@@ -197,7 +197,7 @@ def worst_first(report: Report) -> Iterator[tuple[Table, Row]]:
 
 def counts(report: Report) -> Counter[Decision]:
     """How many cells there are of each decision."""
-    return Counter(row.verdict.decision for table in report.tables for row in table.rows)
+    return Counter(row.verdict.decision for row in report.rows)
 
 
 def accepted_texts(accepted: Iterable[Acceptance]) -> list[str]:

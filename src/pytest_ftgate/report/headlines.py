@@ -12,8 +12,8 @@ from ..text import plain
 from . import units
 
 RAISED = re.compile(r"(?:^|.*[:,] )raised (\w+)(?:: (.*))?", re.DOTALL)
-FRAME = re.compile(r'^\s*File "(.+?)", line (\d+), in (.+)$', re.MULTILINE)
-CHECKOUT = re.compile(r'[^"\n]*/\.ftgate/worktrees/[^/"\n]+/')
+FRAME = re.compile(r'^[ \t]*File "(.+?)", line (\d+), in (.+)$', re.MULTILINE)
+CHECKOUT = re.compile(r'(?:^|(?<="))[^"\n]*/\.ftgate/worktrees/[^/"\n]+/', re.MULTILINE)
 """The folder of a checkout in a traceback: the user's own file has the same place in the project."""
 COMMIT_DIGITS = 10
 
@@ -70,12 +70,17 @@ def now(metric: str, row: Row) -> float | None:
     """The current value of a metric in its unit; None if it is unknown."""
     if metric in (Metric.TAIL, Metric.CONTRACT):
         return None
-    # A field of Figures has the name of its metric, with the unit as a suffix if it has one.
-    shown = (getattr(row.figures, metric + unit, None) for unit in ("", "_ns", "_bytes"))
-    value = next((each for each in shown if each is not None), None)
+    value = figure(metric, row)
     if value is None and row.sample is not None:
         value = metrics.middle(metric, row.sample)
     return value.value if isinstance(value, Interval) else value
+
+
+def figure(metric: str, row: Row) -> float | Interval | None:
+    """A metric as the report's table has it; None where that has none."""
+    # A field of Figures has the name of its metric, with the unit as a suffix if it has one.
+    shown = (getattr(row.figures, metric + unit, None) for unit in ("", "_ns", "_bytes"))
+    return next((each for each in shown if each is not None), None)
 
 
 # ---- errors
