@@ -383,7 +383,12 @@ def test_the_place_of_a_cell_is_read_from_its_label(
 def test_the_values_of_launches_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     row = next(row for table in report_by_hand.report().tables for row in table.rows if row.sample)
     read: list[str] = []
-    monkeypatch.setattr(recorded, "value_of", lambda _, name: read.append(name) or {0: 1.0})
+
+    def value_of(_: object, name: str) -> Mapping[int, float]:
+        read.append(name)
+        return {0: 1.0}
+
+    monkeypatch.setattr(recorded, "value_of", value_of)
     side = of_row(row)
     assert side.source("wall") == side.source("wall") == {0: 1.0}
     assert read == ["wall"]
