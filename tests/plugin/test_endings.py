@@ -168,6 +168,14 @@ def test_what_fails_to_be_written_is_named_and_the_rest_is_written(example: Exam
     assert "Traceback" not in text
 
 
+def test_a_folder_in_the_place_of_a_report_is_named_once_and_left_alone(example: Example) -> None:
+    folder = example.pytester.mkdir("taken")
+    result = example.run_fresh(*QUICK, "--ftgate-report=md:taken", *FILES, "-k", "test_first and w1")
+    assert result.ret == pytest.ExitCode.INTERNAL_ERROR
+    assert report_of(example)["partial"] == f"md:taken cannot be written: Is a directory: {folder}"
+    assert not list(example.pytester.path.glob("taken.*"))
+
+
 def test_a_mistake_of_a_renderer_is_told_with_its_traceback(example: Example) -> None:
     example.pytester.makeconftest("""
         from pytest_ftgate.report import formats
