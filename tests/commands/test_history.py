@@ -201,7 +201,7 @@ def test_a_file_that_reads_as_git_writes_is_one_of_another_format(
 ) -> None:
     days(project, 1.0)
     old = next((project / "baselines").rglob("*.json")).with_name("20260430T030405-00000000.json")
-    old.write_text(f"{'a' * 40} blob 12\n", encoding="utf-8")
+    old.write_text(f"{'a' * 40} blob 12\nmore\n", encoding="utf-8")
     git("add", "--all")
     git("commit", "--message", "a file that is no baseline")
     git("rm", "--quiet", str(old))
