@@ -220,6 +220,11 @@ def test_level_is_never_rounded_up(level: float, text: str) -> None:
     assert units.level(level) == text
 
 
+@pytest.mark.parametrize("level", [float("inf"), float("-inf"), float("nan"), 1e308])
+def test_any_number_can_be_a_level(level: float) -> None:
+    assert units.level(level) in ("0 %", "100 %")
+
+
 def test_interval_has_the_unit_of_its_value() -> None:
     assert units.time_ends(interval(1_832_000, 1_803_000, 1_866_000)) == "[1.80, 1.87]"
     assert units.time_ends(interval(950_000, 900_000, 1_100_000)) == "[900, 1100]"
