@@ -161,9 +161,17 @@ def test_what_fails_to_be_written_is_named_and_the_rest_is_written(example: Exam
     assert stored.startswith("the baselines cannot be stored: ")
     assert str(example.pytester.path / "file") in stored
     assert report_of(example) == report_of(example, "more.json") == report_of(example, ".ftgate/last-run.json")
-    text = result.stdout.str()
+    text = " ".join(result.stdout.str().split())  # lines wrap where the path ends
     assert text.count("json:file/out.json cannot be written") == text.count("cannot be stored") == 1
     assert "Traceback" not in text
+
+
+def test_a_folder_in_the_place_of_a_report_is_named_once_and_left_alone(example: Example) -> None:
+    folder = example.pytester.mkdir("taken")
+    result = example.run_pytest(*QUICK, "--ftgate-report=md:taken", *FILES, "-k", "test_first and w1")
+    assert result.ret == pytest.ExitCode.INTERNAL_ERROR
+    assert report_of(example)["partial"] == f"md:taken cannot be written: Is a directory: {folder}"
+    assert not list(example.pytester.path.glob("taken.*"))
 
 
 def test_a_mistake_of_a_renderer_is_told_with_its_traceback(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
