@@ -93,6 +93,8 @@ def test_it_makes_an_empty_commit_and_leaves_what_is_staged(project: Path, capsy
 def test_it_amends_the_last_commit_where_that_is_asked_and_it_was_not_pushed(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    git(project, "update-ref", "refs/remotes/origin/older", "HEAD")
+    git(project, "commit", "--quiet", "--allow-empty", "--only", "-m", "first\n\nbody")
     assert cli.main((*WORDS, "--amend")) == 0
     assert message(project) == f"first\n\nbody\n\n{TRAILER}"
     assert git(project, "diff", "--cached", "--name-only") == "staged"
@@ -105,6 +107,17 @@ def test_it_amends_the_last_commit_where_that_is_asked_and_it_was_not_pushed(
     assert cli.main((*WORDS, "--amend")) == 2
     assert "the last commit is on origin/mine already" in capsys.readouterr().err
     assert git(project, "rev-parse", "HEAD") == head
+
+
+def test_of_several_metrics_it_names_what_each_accepts(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(("accept", f"{TEST}[3.14t-*]", "wall,uss,wall", "why")) == 0
+    commit, *effects = capsys.readouterr().out.splitlines()
+    assert commit.endswith(f"Ftgate-Accept: {TEST}[3.14t-*] wall,uss: why")
+    assert [line.partition(" +")[0] for line in effects] == [
+        f"accepts {CELL}: wall time",
+        f"accepts {CELL}: USS",
+        f"accepts {OTHER}: wall time",
+    ]
 
 
 def test_it_prints_the_trailer_alone(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

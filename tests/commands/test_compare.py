@@ -82,6 +82,7 @@ def test_a_slower_run_regresses(capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 1
     verdict = verdict_of(report)
     assert (verdict.decision, verdict.basis, verdict.why) == (Decision.REGRESSED, "predicted", "a.json")
+    assert verdict.commit == "a" * 40
     assert "regressed: 3.14t-threads-w2" in capsys.readouterr().out
     assert report.command == "ftgate compare a.json b.json"
     assert compared(after, before)[0] == 0
@@ -108,6 +109,13 @@ def test_another_machine_has_machine_independent_metrics(capsys: pytest.CaptureF
     assert verdict.basis == "portable"
     assert {each.metric for each in verdict.metrics} == {"uss"}
     assert "a.json is of another machine or build" in " ".join(capsys.readouterr().out.split())
+
+
+def test_another_build_on_the_machine_has_machine_independent_metrics() -> None:
+    sample = make_sample()
+    newer = msgspec.structs.replace(sample, interpreter=msgspec.structs.replace(sample.interpreter, version="3.14.8"))
+    _, report = compared(left("a.json", make_row(sample)), left("b.json", make_row(newer)))
+    assert verdict_of(report).basis == "portable"
 
 
 def test_paired_runs_have_no_times_but_memory() -> None:
@@ -164,6 +172,7 @@ def test_a_broken_contract_stays_broken() -> None:
     broken = msgspec.structs.replace(row, verdict=Verdict(decision=Decision.BROKEN, metrics=(contract,)))
     code, report = compared(left("a.json", row), left("b.json", broken))
     assert (code, verdict_of(report).decision) == (1, Decision.BROKEN)
+    assert [each.contract for each in verdict_of(report).metrics if each.metric == Metric.CONTRACT] == ["scaling >= 2"]
 
 
 def test_a_known_failure_is_one() -> None:

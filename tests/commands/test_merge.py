@@ -87,18 +87,28 @@ def test_a_case_with_an_error_in_its_teardown_is_two_cases_of_one_file(write: Wr
     assert (xml.tests, xml.failures, xml.errors) == (2, 1, 1)
 
 
+def test_a_skipped_case_gives_way_in_a_suite_within_a_suite(write: Write) -> None:
+    nested = f'<testsuites><testsuite name="all">{PLAIN.format("test_it", "<skipped/>")}</testsuite></testsuites>'
+    merged(write("1.xml", nested), write("2.xml", PLAIN.format("test_it", "")))
+    assert Path("out/all.xml").read_text(encoding="utf-8").count("<testcase") == 1
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("", "bad.xml is not a JUnit file: no element found: line 1, column 0; was its run killed?"),
         ("<testsuites><testsuite>", "bad.xml is not a JUnit file: no element found"),
+        (
+            '<?xml version="1.0" encoding="shift_jis"?><testsuites/>',
+            "bad.xml is not a JUnit file: multi-byte encodings",
+        ),
         ("<html/>", "bad.xml is not a JUnit file: Invalid format.; write it again"),
         (
-            json.render(report_by_hand.report()),
+            f"\n{json.render(report_by_hand.report())}",
             "bad.xml is JSON: ftgate merge joins JUnit files, which --ftgate-report",
         ),
     ],
-    ids=["empty", "cut", "other", "json"],
+    ids=["empty", "cut", "encoding", "other", "json"],
 )
 def test_a_file_that_is_no_junit_file_is_named(
     write: Write, capsys: pytest.CaptureFixture[str], text: str, said: str

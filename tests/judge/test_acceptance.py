@@ -82,6 +82,8 @@ def test_cells_metric_and_reason(trailer: str, cells: str, names: list[str]) -> 
         ("wall: why", "it names no metric"),
         ("t.py::test_x wal: why", "did you mean 'wall'?"),
         ("t.py::test_x contract: why", "@ftgate.expect('broken')"),
+        ("t.py::test_x require: why", "@ftgate.expect('broken')"),
+        ("t.py::test_x wall,tal: why", "did you mean 'tail'?"),
         ("", "it names no metric"),
     ],
 )
@@ -91,6 +93,10 @@ def test_a_malformed_trailer_is_an_error_that_names_its_commit(trailer: str, wor
     assert words in str(error.value)
     assert str(error.value).startswith("commit 1eb3b87e5d: `Ftgate-Accept: ")
     assert "write `Ftgate-Accept: CELLS METRIC: REASON`" in str(error.value)
+
+
+def test_a_metric_that_is_named_twice_counts_once() -> None:
+    assert [each.metric for each in acceptance.parsed("t.py::test_x wall,wall: why", COMMIT)] == ["wall"]
 
 
 def test_cells_that_read_as_a_metric_are_not_written() -> None:
@@ -136,6 +142,7 @@ def test_what_can_be_accepted(judged: Verdict, accepted: bool) -> None:
     found = acceptance.applied(judged, NODE, [WALL])
     assert (found.decision is ACCEPTED) == accepted
     assert accepted or found == judged
+    assert not (accepted and any(each.beyond for each in found.metrics))
 
 
 @pytest.mark.parametrize(
@@ -163,6 +170,7 @@ def test_what_was_not_accepted_may_still_fail_where_it_is_asked() -> None:
     found = acceptance.applied(verdict(wall=REGRESSED, uss=Decision.INCONCLUSIVE), NODE, [WALL])
     assert found.decision is ACCEPTED
     assert acceptance.otherwise(found).decision is Decision.INCONCLUSIVE
+    assert "the index" not in acceptance.otherwise(found).reason
     assert acceptance.otherwise(acceptance.applied(verdict(wall=REGRESSED), NODE, [WALL])).decision is PASSED
     assert acceptance.otherwise(verdict(wall=REGRESSED)) == verdict(wall=REGRESSED)
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
 
+import fake_run
 import pytest
 from example import HEAD, Example
 
-QUICK = ("--ftgate", "--ftgate-launches=1", "--ftgate-iterations=2", "--ftgate-python=3.14t", "--ftgate-metrics=wall")
+from pytest_ftgate import cli
+from pytest_ftgate.report import formats
+from pytest_ftgate.run.measurement import Measurement
+
+REAL = ("--ftgate", "--ftgate-launches=1", "--ftgate-iterations=2", "--ftgate-python=3.14t", "--ftgate-metrics=wall")
+QUICK = ("-p", "fake_run", *REAL)
 TESTS = """
     @ftgate.compare(threads, workers=[1, 2])
     def test_first(worker):
@@ -22,28 +26,30 @@ TESTS = """
     def test_second(worker):
         return 1
 """
-RAISING = """
-    import pytest
-    from pytest_ftgate.run.measurement import Measurement
-
-    step = Measurement.step
-
-    def stopped(self, *shares):
-        if "test_second" in self.group.key:
-            raise {error}
-        step(self, *shares)
-
-    Measurement.step = stopped
-"""
 
 
 @pytest.fixture
-def example(pytester: pytest.Pytester, interpreters_on_path: None) -> Example:
+def example(pytester: pytest.Pytester, interpreters_on_path: None, monkeypatch: pytest.MonkeyPatch) -> Example:
+    monkeypatch.setenv("PYTHONPATH", str(Path(fake_run.__file__).parent))
     return Example(pytester, {"pytest.ini": "[pytest]\nftgate_install =\n", "test_a.py": TESTS})
 
 
 def report_of(example: Example, name: str = "out.json") -> dict[str, Any]:
     return example.report(name)
+
+
+def stop_at_second(monkeypatch: pytest.MonkeyPatch, error: BaseException, *, after: bool = False) -> None:
+    """Raise this error in place of the second test's first round, or after it."""
+    step = Measurement.step
+
+    def stopped(self: Measurement, *shares: float) -> None:
+        second = "test_second" in self.group.key
+        if after or not second:
+            step(self, *shares)
+        if second:
+            raise error
+
+    monkeypatch.setattr(Measurement, "step", stopped)
 
 
 def cells_of(report: dict[str, Any]) -> list[str]:
@@ -56,9 +62,9 @@ FILES = ("--ftgate-report=json:out.json", "--ftgate-report=json:more.json")
 LEFT = "2 of 4 cells were not run"
 
 
-def test_a_run_that_is_stopped_reports_what_was_measured(example: Example) -> None:
-    example.pytester.makeconftest(RAISING.format(error='pytest.exit("enough")'))
-    result = example.run_fresh(*QUICK, *FILES, "--ftgate-update")
+def test_a_run_that_is_stopped_reports_what_was_measured(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
+    stop_at_second(monkeypatch, pytest.exit.Exception("enough"))
+    result = example.run_pytest(*QUICK, *FILES, "--ftgate-update")
     found, said = report_of(example), "interrupted: enough"
     assert (result.ret, found["partial"]) == (pytest.ExitCode.INTERRUPTED, f"{said}: {LEFT}")
     assert cells_of(found) == FIRST
@@ -87,7 +93,7 @@ def test_ctrl_c_while_a_workload_runs_leaves_every_report(example: Example) -> N
     example.pytester.makeconftest('import os, pathlib; pathlib.Path("pid").write_text(str(os.getpid()))')
     kinds = ("json", "html", "md", "junit", "bmf", "gha-benchmark", "benchstat", "otava", "openmetrics")
     reports = [f"--ftgate-report={kind}:out.{kind}" for kind in kinds]
-    result = example.run_fresh(*QUICK, *reports, "-k", "test_first or test_third")
+    result = example.run_fresh(*REAL, *reports, "-k", "test_first or test_third")
     partial = "interrupted: 1 of 3 cells was not run"
     assert result.ret == pytest.ExitCode.INTERRUPTED
     found = example.report("out.json")
@@ -104,47 +110,39 @@ def test_an_error_of_another_plugin_leaves_the_report(example: Example) -> None:
             if "test_first[3.14t-threads-w2]" in nodeid:
                 raise ValueError("of a plugin")
     """)
-    result = example.run_fresh(*QUICK, *FILES)
+    result = example.run_pytest(*QUICK, *FILES)
     assert result.ret == pytest.ExitCode.INTERNAL_ERROR
     partial = f"internal error: ValueError: of a plugin: {LEFT}"
     assert (report_of(example)["partial"], cells_of(report_of(example))) == (partial, FIRST)
     assert f"this report is partial: {partial}" in result.outlines, "pytest has no summary then"
 
 
-def test_of_a_measurement_that_is_interrupted_the_rounds_so_far_count(example: Example) -> None:
-    example.pytester.makeconftest("""
-        from pytest_ftgate.run.measurement import Measurement
-
-        step = Measurement.step
-
-        def stopped(self, *shares):
-            step(self, *shares)
-            if "test_second" in self.group.key:
-                raise KeyboardInterrupt
-
-        Measurement.step = stopped
-    """)
+def test_of_a_measurement_that_is_interrupted_the_rounds_so_far_count(
+    example: Example, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stop_at_second(monkeypatch, KeyboardInterrupt(), after=True)
     options = [each for each in QUICK if "launches" not in each]
-    example.run_fresh(*options, *FILES, "--ftgate-time=60", "--ftgate-update")
+    example.run_pytest(*options, *FILES, "--ftgate-time=60", "--ftgate-update")
     found = report_of(example)
     assert (found["partial"], cells_of(found)) == ("interrupted: 4 of 4 cells were measured in part", [*FIRST, *SECOND])
     rows = [row for table in found["tables"] for row in table["rows"]]
     assert [(row["in_part"], len(row["sample"]["launches"])) for row in rows] == [(True, 1)] * 4
     why = "measured in part: the run was interrupted"
     assert found["updates"] == [f"skipped test_a.py::{each}: {why}" for each in (*FIRST, *SECOND)]
-    said = subprocess.run(
-        [Path(sys.executable).parent / "ftgate", "baseline", "accept"],
-        cwd=example.pytester.path, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert said.stderr == f"the last run is partial: {found['partial']}\n"
-    assert said.stdout.splitlines() == found["updates"]
+    capsys.readouterr()
+    cli.main(["baseline", "accept"])
+    said = capsys.readouterr()
+    assert said.err == f"the last run is partial: {found['partial']}\n"
+    assert said.out.splitlines() == found["updates"]
 
 
-def test_an_interrupt_before_the_first_result_replaces_the_report_of_another_day(example: Example) -> None:
-    example.run_fresh(*QUICK, *FILES, "-k", "test_first and w1")
+def test_an_interrupt_before_the_first_result_replaces_the_report_of_another_day(
+    example: Example, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    example.run_pytest(*QUICK, *FILES, "-k", "test_first and w1")
     kept = report_of(example, ".ftgate/last-run.json")
-    example.pytester.makeconftest(RAISING.format(error="KeyboardInterrupt"))
-    result = example.run_fresh(*QUICK, *FILES, "-k", "test_second")
+    stop_at_second(monkeypatch, KeyboardInterrupt())
+    result = example.run_pytest(*QUICK, *FILES, "-k", "test_second")
     assert (report_of(example)["partial"], cells_of(report_of(example))) == (
         "interrupted: 2 of 2 cells were not run",
         [],
@@ -156,45 +154,41 @@ def test_an_interrupt_before_the_first_result_replaces_the_report_of_another_day
 def test_what_fails_to_be_written_is_named_and_the_rest_is_written(example: Example) -> None:
     (example.pytester.path / "file").touch()
     bad = ("--ftgate-report=json:file/out.json", "--ftgate-baselines=file", "--ftgate-update")
-    result = example.run_fresh(*QUICK, bad[0], *FILES, *bad[1:], "-k", "test_first and w1")
+    result = example.run_pytest(*QUICK, bad[0], *FILES, *bad[1:], "-k", "test_first and w1")
     assert result.ret == pytest.ExitCode.INTERNAL_ERROR
     written, stored = report_of(example)["partial"].split("; ", 1)
     assert written.startswith("json:file/out.json cannot be written: ")
     assert stored.startswith("the baselines cannot be stored: ")
     assert str(example.pytester.path / "file") in stored
     assert report_of(example) == report_of(example, "more.json") == report_of(example, ".ftgate/last-run.json")
-    text = result.stdout.str()
-    assert text.count("cannot be written") == text.count("cannot be stored") == 1
+    text = " ".join(result.stdout.str().split())  # lines wrap where the path ends
+    assert text.count("json:file/out.json cannot be written") == text.count("cannot be stored") == 1
     assert "Traceback" not in text
 
 
 def test_a_folder_in_the_place_of_a_report_is_named_once_and_left_alone(example: Example) -> None:
     folder = example.pytester.mkdir("taken")
-    result = example.run_fresh(*QUICK, "--ftgate-report=md:taken", *FILES, "-k", "test_first and w1")
+    result = example.run_pytest(*QUICK, "--ftgate-report=md:taken", *FILES, "-k", "test_first and w1")
     assert result.ret == pytest.ExitCode.INTERNAL_ERROR
     assert report_of(example)["partial"] == f"md:taken cannot be written: Is a directory: {folder}"
     assert not list(example.pytester.path.glob("taken.*"))
 
 
-def test_a_mistake_of_a_renderer_is_told_with_its_traceback(example: Example) -> None:
-    example.pytester.makeconftest("""
-        from pytest_ftgate.report import formats
-
-        formats.FORMATS["broken"] = "units"  # has no `render`
-    """)
-    result = example.run_fresh(*QUICK, "--ftgate-report=broken:x", *FILES, "-k", "test_first and w1")
+def test_a_mistake_of_a_renderer_is_told_with_its_traceback(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(formats.FORMATS, "broken", "units")  # has no `render`
+    result = example.run_pytest(*QUICK, "--ftgate-report=broken:x", *FILES, "-k", "test_first and w1")
     assert result.ret == pytest.ExitCode.INTERNAL_ERROR
     assert report_of(example)["partial"].startswith("broken:x cannot be written: AttributeError: ")
     assert "Traceback (most recent call last):" in result.stdout.str()
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2", "--dist=loadfile")])
+@pytest.mark.parametrize("options", [(), ("-n", "1")])
 def test_a_run_that_ends_at_a_failure_says_what_was_not_run(example: Example, options: tuple[str, ...]) -> None:
-    failing = TESTS.replace("return 1", 'raise ValueError("no")', 1)
-    (example.pytester.path / "test_a.py").write_text(HEAD + textwrap.dedent(failing), encoding="utf-8")
-    result = example.run_fresh(*QUICK, *FILES, "-x", *options)
+    path = example.pytester.path / "test_a.py"
+    path.write_text(path.read_text(encoding="utf-8").replace("test_first", "test_missing"), encoding="utf-8")
+    result = example.run_pytest(*QUICK, *FILES, "-x", *options)
     found = report_of(example)
-    assert cells_of(found) == FIRST, "the test that failed was measured whole"
+    assert cells_of(found) == [each.replace("first", "missing") for each in FIRST], "its test was measured whole"
     assert found["partial"].endswith(f"stopping after 1 failures: {LEFT}")
     assert f"this report is partial: {found['partial']}" in result.outlines
     repeated = [set(row["options"]) for table in found["tables"] for row in table["rows"]]

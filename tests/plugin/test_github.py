@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import fake_run
 import msgspec
 import pytest
 import report_by_hand
@@ -16,7 +17,10 @@ from pytest_ftgate.model import Decision, Report, Row, Verdict
 from pytest_ftgate.plugin import github
 from pytest_ftgate.report import markdown
 
-QUICK = ("--ftgate", "--ftgate-launches=1", "--ftgate-iterations=2", "--ftgate-python=3.14t", "--ftgate-metrics=wall")
+QUICK = (
+    "-p", "fake_run", "--ftgate", "--ftgate-launches=1", "--ftgate-iterations=2", "--ftgate-python=3.14t",
+    "--ftgate-metrics=wall",
+)  # fmt: skip
 WORKLOADS = """
     @ftgate.compare(threads, serial, workers=1)
     def test_missing(worker):
@@ -134,18 +138,21 @@ def test_the_summary_keeps_what_is_there_and_its_limit(tmp_path: Path) -> None:
 
 @pytest.fixture
 def example(pytester: pytest.Pytester, interpreters_on_path: None, monkeypatch: pytest.MonkeyPatch) -> Example:
+    monkeypatch.setenv("PYTHONPATH", str(Path(fake_run.__file__).parent))
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_WORKSPACE", str(pytester.path))
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(pytester.path / "summary.md"))
-    return Example(
+    made = Example(
         pytester,
         {"sub/pytest.ini": "[pytest]\nftgate_install =\n", "sub/test_a.py": WORKLOADS, "summary.md": "before\n"},
     )
+    monkeypatch.chdir(pytester.path / "sub")
+    return made
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2")])
+@pytest.mark.parametrize("options", [(), ("-n", "1")])
 def test_a_run_in_a_job_leaves_its_summary_and_annotations_once(example: Example, options: tuple[str, ...]) -> None:
-    result = example.run_fresh(*QUICK, *options, folder="sub")
+    result = example.run_pytest(*QUICK, *options)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     found = [match.groups() for line in result.outlines if (match := COMMAND.fullmatch(line))]
     assert found == [
@@ -174,7 +181,7 @@ def test_a_summary_that_cannot_be_written_does_not_fail_the_run(
 ) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", os.devnull + "/nowhere")
     monkeypatch.delenv("GITHUB_ACTIONS")
-    result = example.run_fresh(*QUICK, "--ftgate-report=md:report.md", "-k", "fine", folder="sub")
+    result = example.run_pytest(*QUICK, "--ftgate-report=md:report.md", "-k", "fine")
     assert result.ret == pytest.ExitCode.OK
     result.stdout.fnmatch_lines(["ftgate: GITHUB_STEP_SUMMARY cannot be written: *"])
     assert not any(map(COMMAND.match, result.outlines)), "outside of a job there are none"
@@ -184,7 +191,7 @@ def test_a_summary_that_cannot_be_written_does_not_fail_the_run(
 def test_a_run_that_is_interrupted_leaves_a_summary_that_says_so(example: Example) -> None:
     path = example.pytester.path / "sub/test_a.py"
     path.write_text(path.read_text(encoding="utf-8") + "def test_stop():\n    raise KeyboardInterrupt('@all')\n")
-    result = example.run_fresh(*QUICK, "test_a.py::test_broken", "test_a.py::test_stop", folder="sub")
+    result = example.run_pytest(*QUICK, "test_a.py::test_broken", "test_a.py::test_stop")
     assert result.ret == pytest.ExitCode.INTERRUPTED
     summary = (example.pytester.path / "summary.md").read_text(encoding="utf-8")
     assert "## ftgate: partial report, 1 broken\n" in summary
@@ -194,6 +201,6 @@ def test_a_run_that_is_interrupted_leaves_a_summary_that_says_so(example: Exampl
 def test_the_plugin_that_annotates_failures_is_left_to_it(example: Example) -> None:
     conftest = "def pytest_configure(config): config.pluginmanager.register(object(), 'annotate_errors')\n"
     (example.pytester.path / "sub/conftest.py").write_text(conftest, encoding="utf-8")
-    result = example.run_fresh(*QUICK, "-k", "broken", folder="sub")
+    result = example.run_pytest(*QUICK, "-k", "broken")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert not any(map(COMMAND.match, result.outlines))

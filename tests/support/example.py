@@ -31,7 +31,7 @@ class Example:
 
     def run_pytest(self, *args: str) -> pytest.RunResult:
         """Run in this process: quick, and enough for what happens at collection."""
-        return self.pytester.runpytest_inprocess("-p", "no:cacheprovider", *args)
+        return self.pytester.runpytest_inprocess("-p", "no:cacheprovider", *args, no_reraise_ctrlc=True)
 
     def run_fresh(self, *args: str, folder: str = ".") -> pytest.RunResult:
         """Run pytest in `folder` in a process of its own, which has nothing on sys.path but what pytest puts there."""

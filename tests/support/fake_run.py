@@ -1,0 +1,62 @@
+"""A pytest plugin, `-p fake_run`: its runs measure scripted launches in place of processes, of any target.
+
+A test with `missing` in its name raises a KeyError. One with `slower` in it takes a hundred times as long as in the
+reference.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+import report_by_hand
+import scipy.stats  # noqa: F401 -- pytester forgets what a run imports, and NumPy cannot be imported again
+from fake_launcher import MS, At, FakeHandle, FakeLauncher, failed
+
+from pytest_ftgate.judge import disturbance
+from pytest_ftgate.measure import conditions
+from pytest_ftgate.measure.cell_run import PreparedTarget
+from pytest_ftgate.measure.launch import Request
+from pytest_ftgate.model import Cell
+from pytest_ftgate.pythons import build_key
+from pytest_ftgate.run import session
+from pytest_ftgate.run.targets import TargetLookup, Targets
+
+
+class ByName(FakeLauncher):
+    """Scripted by the names of tests."""
+
+    def __init__(self) -> None:
+        super().__init__(wall_ns=self._wall_ns)
+        self._slower = False
+
+    def start(self, request: Request) -> FakeHandle:
+        """Start one, unless its test fails."""
+        if "missing" in request.cell.nodeid:
+            raise failed("KeyError: 'missing'")
+        self._slower = "slower" in request.cell.nodeid
+        return super().start(request)
+
+    def _wall_ns(self, at: At) -> float:
+        return 20 * MS * (100 if self._slower and not (at.control or at.reference) else 1)
+
+
+def lookup(targets: Targets, cell: Cell, requires: tuple[str, ...], checkout: object = None) -> TargetLookup:
+    """The target of a cell; nothing is looked for."""
+    free = cell.target.spec.endswith("t")
+    interpreter = msgspec.structs.replace(report_by_hand.FREE_THREADED, free_threaded=free, gil_enabled=not free)
+    return TargetLookup(
+        target=PreparedTarget(
+            interpreter=interpreter, python="/opt/env/bin/python", key=build_key(interpreter), environment={}
+        )
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """From here on, until the end of the run."""
+    patch = pytest.MonkeyPatch()
+    config.add_cleanup(patch.undo)
+    patch.setattr(session, "Launchers", lambda *_: ByName())
+    patch.setattr(session, "install_runner", lambda _: None)
+    patch.setattr(Targets, "lookup", lookup)
+    patch.setattr(conditions, "calibration_ns", lambda *_: 5_000_000)
+    patch.setattr(disturbance, "unfit", lambda *_: "")
