@@ -38,6 +38,7 @@ from pytest_ftgate.measure.budget import Limits
 from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.measure.conditions import ConditionsMonitor
 from pytest_ftgate.model import (
+    Acceptance,
     Cell,
     Conditions,
     Decision,
@@ -1028,13 +1029,40 @@ class TestExplanation:
     def test_when_the_time_has_ended_no_function_is_sought(self) -> None:
         desk = Desk(profiled(day(cells_slower(3.0, FORK))))
         measurement = desk.measurement(TWO, against="main")
-        measurement.resources = measurement.resources._replace(
-            config=msgspec.structs.replace(measurement.resources.config, test_budget_s=0.0)
-        )
+        assert measurement.active is not None
+        measurement.active = measurement.active._replace(budget_s=0.0, reserved_s=0.0)
         row = run(measurement)[FORK]
         assert row.verdict.decision in (Decision.REGRESSED, Decision.SUSPECT)
         assert row.explanation is not None
         assert (row.explanation.refused, profiles_of(desk)) == ("no time left", [])
+
+    def test_some_time_is_reserved_for_what_fails_at_the_end(self) -> None:
+        desk = Desk(profiled(day(cells_slower(1.8, FORK))))
+        desk.budget_s = 40.0
+        measurement = desk.measurement(TWO, against="main")
+        assert measurement.active is not None
+        active = measurement.active
+        assert active.run.budget.limits.budget_s == active.budget_s == 36.0
+        active.run.budget.spend(36.0)
+        assert active.left_s == 4.0
+        desk.budget_s = 10.0  # too short to spare some
+        short = desk.measurement(TWO, against="main")
+        assert short.active is not None
+        assert short.active.budget_s == 10.0
+        silent = Desk(day()).measurement(TWO, against="main", explains=False)
+        assert silent.active is not None
+        assert silent.active.reserved_s == 0.0
+
+    def test_what_is_accepted_says_what_moved_and_costs_no_launches(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        desk = Desk(profiled(day(cells_slower(1.8, FORK))))
+        measurement = desk.measurement(TWO, against="main")
+        accepted = [Acceptance(cells="*", metric=each, reason="known", commit="abc") for each in ("wall", "tail")]
+        monkeypatch.setattr(measurement.resources.acceptances, "since", lambda _: accepted)
+        row = run(measurement)[FORK]
+        assert row.verdict.decision is Decision.ACCEPTED
+        assert profiles_of(desk) == []
+        assert row.explanation is not None
+        assert (row.explanation.functions, row.explanation.refused) == ((), "")
 
     def test_without_a_commit_to_run_one_side_is_no_comparison(self) -> None:
         desk = screening(profiled(day(cells_slower(3.0, FORK))))

@@ -154,28 +154,3 @@ def test_added_sleep_is_named_by_the_line_s_function(bench: Bench) -> None:
 """
     before, after = body.replace("AFTER", "0"), body.replace("AFTER", "15")
     assert named(bench, THREADS, "3.14", before, after, 4.0) == ["pause"]
-
-
-def test_contention_on_one_reference_count_is_named_by_its_function(bench: Bench) -> None:
-    """It has no lock to name: the function takes longer, though it does the same."""
-    body = """
-    class Shared:
-        def __init__(self):
-            self.field = Shared.__name__ * 3
-
-    ONE = Shared()
-    OWN = [Shared() for _ in range(8)]
-
-    def hammer(what):
-        for _ in range(10_000):
-            held = [what, what, what, what]
-            del held
-
-    @ftgate.compare(threads)
-    def test_it(worker):
-        busy(5)
-        hammer(WHAT)
-"""
-    before, after = body.replace("WHAT", "OWN[worker.index]"), body.replace("WHAT", "ONE")
-    then, now = (shares(profile_of(_side(bench, source), THREADS, "3.14t")) for source in (before, after))
-    assert now["hammer"] > 1.1 * then["hammer"] > 0

@@ -15,6 +15,8 @@ from .run_context import RunContext
 
 WORK_S, MOST_S = 1.0, 5.0
 """How long workers are at work in a profile launch, unless it would take longer than MOST_S."""
+WORK_SHARE = 0.5
+"""Of the time left for a launch, what its iterations take at most: it starts, warms up and ends in the rest."""
 MOMENTS = 1000
 """How often stacks are sampled in that time, about."""
 LEAST_ITERATIONS, MOST_ITERATIONS = 10, 500
@@ -56,7 +58,8 @@ class ProfileRound:
         try:
             for side in self.context.shuffled([reference, self.cell_run]):
                 self.context.report(side, "sampling the stacks of")
-                profiles[side] = self._profile(side)
+                left_s = self.budget.left_s / (2 - len(profiles))
+                profiles[side] = self._profile(side, min(MOST_S, WORK_SHARE * left_s))
         except TimeIsUp:
             raise NoProfile("no time left") from None
         except LaunchFailed as failure:
@@ -67,10 +70,10 @@ class ProfileRound:
             self.budget.end_round()
         return profiles[reference], profiles[self.cell_run]
 
-    def _profile(self, side: CellRun) -> Profile:
+    def _profile(self, side: CellRun, most_s: float) -> Profile:
         iterations = self.context.iterations
         loops, window_ns = iterations.loops or 1, iterations.window_ns
-        count, work_ns = self._planned(side)
+        count, work_ns = self._planned(side, most_s)
         low, high = SAMPLING_NS
         sampling_ns = round(min(max(count * work_ns / MOMENTS, low), high))
         with self.context.ready(side, "profile", sampling_ns=sampling_ns) as launch:
@@ -81,10 +84,10 @@ class ProfileRound:
                 launch.handle.iteration(MEASURED, loops, window_ns)
             return launch.finish(self.budget.rounds).profile or Profile()
 
-    def _planned(self, side: CellRun) -> tuple[int, float]:
-        """How many iterations, and the time of the work of one, by the latest launch of that side."""
+    def _planned(self, side: CellRun, most_s: float) -> tuple[int, float]:
+        """How many iterations in at most `most_s`, and the time of the work of one, by the latest launch of that side."""
         latest = [each for launch in side.launches[-1:] for each in launch.iterations]
         work_ns = max([1.0, *(each.work_ns for each in latest)])
         wall_ns = max([work_ns, *(each.wall_ns for each in latest)])
         wanted = max(LEAST_ITERATIONS, math.ceil(WORK_S * 1e9 / work_ns))
-        return max(1, min(wanted, MOST_ITERATIONS, int(MOST_S * 1e9 / wall_ns))), work_ns
+        return max(1, min(wanted, MOST_ITERATIONS, int(most_s * 1e9 / wall_ns))), work_ns

@@ -17,7 +17,9 @@ from .git import Checkout, mapped
 from .phase import ActivePhase
 from .references import portable
 
-EXPLAINED = (Decision.REGRESSED, Decision.SUSPECT)
+FAILED = (Decision.REGRESSED, Decision.SUSPECT)
+EXPLAINED = (*FAILED, Decision.ACCEPTED)
+"""What is accepted says what its launches show, and costs no launches for its functions."""
 NO_MORE_TIME = "its work takes no more time than before"
 _LIBRARY = re.compile(r"^lib(?:64)?/python\d+\.\d+t?/(?:(?:site|dist)-packages/)?")
 
@@ -52,13 +54,19 @@ class Explainer:
     def explain(self, row: Row, active: ActivePhase, left_s: float) -> None:
         """Explain a cell if it has regressed in this phase, within `left_s` seconds."""
         nodeid, sample = row.cell.nodeid, row.paired or row.sample
-        if nodeid in self.found or nodeid not in active.phase.judged or self.marked(row).decision not in EXPLAINED:
+        if nodeid in self.found or nodeid not in active.phase.judged:
             return
-        if sample is not None and sample.reference is not None:
-            clock = active.run.budget.clock
-            began_s = clock()
-            self.found[nodeid] = _paired(row, sample, active, self.root, left_s)
-            active.run.budget.spend(clock() - began_s)
+        decision = self.marked(row).decision
+        if decision not in EXPLAINED or sample is None or sample.reference is None:
+            return
+        moved = _moved(sample, sample.reference, active, self.root)
+        if decision is Decision.ACCEPTED:
+            self.found[nodeid] = moved
+            return
+        clock = active.run.budget.clock
+        began_s = clock()
+        self.found[nodeid] = _with_functions(moved, row, sample, active, self.root, left_s)
+        active.run.budget.spend(clock() - began_s)
 
 
 def of_stored(row: Row, compared_with: ComparedWith) -> Explanation:
@@ -67,15 +75,27 @@ def of_stored(row: Row, compared_with: ComparedWith) -> Explanation:
     same_machine = compared_with.basis != "portable"
     moved = explain.moved(row.sample, compared_with.entry if same_machine else None)
     why = row.verdict.why or "its reference was not measured"
-    return msgspec.structs.replace(moved, refused=why if _is_slower(row) else "")
+    refused = why if _is_slower(row) and row.verdict.decision is not Decision.ACCEPTED else ""
+    return msgspec.structs.replace(moved, refused=refused)
 
 
-def _paired(row: Row, sample: Sample, ended: ActivePhase, root: Path, left_s: float) -> Explanation:
+def _naming(ended: ActivePhase, root: Path) -> tuple[Callable[[str], str], Callable[[str], str]]:
+    """How the files of the reference and those of the change are named."""
     pair = ended.phase.pair
     assert pair is not None
-    assert sample.reference is not None
-    after, before = (_named(checkout, root) for checkout in (pair.changed, pair.reference))
-    moved = explain.moved(_sites_named(sample, after), _sites_named(sample.reference, before))
+    return _named(pair.reference, root), _named(pair.changed, root)
+
+
+def _moved(sample: Sample, reference: Sample, ended: ActivePhase, root: Path) -> Explanation:
+    before, after = _naming(ended, root)
+    return explain.moved(_sites_named(sample, after), _sites_named(reference, before))
+
+
+def _with_functions(
+    moved: Explanation, row: Row, sample: Sample, ended: ActivePhase, root: Path, left_s: float
+) -> Explanation:
+    """With the functions that take the added time, or why they are not known."""
+    before, after = _naming(ended, root)
     added = explain.added_time(sample)
     if added is None or not added.grew:
         return msgspec.structs.replace(moved, refused=NO_MORE_TIME if _is_slower(row) else "")
@@ -92,7 +112,7 @@ def _paired(row: Row, sample: Sample, ended: ActivePhase, root: Path, left_s: fl
 
 def _is_slower(row: Row) -> bool:
     """Whether a time is among what regressed, or a figure that is made of times."""
-    failed = [each.metric for each in row.verdict.metrics if each.decision in EXPLAINED]
+    failed = [each.metric for each in row.verdict.metrics if each.decision in FAILED]
     made_of_time = (Metric.RATIO, Metric.SCALING)
     return any(metric in made_of_time or metrics.row(metric).unit == "time" for metric in failed)
 

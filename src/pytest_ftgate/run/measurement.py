@@ -243,10 +243,9 @@ class Measurement:
             self._ended_s += ended.run.budget.spent_s
 
     def _left_s(self, active: ActivePhase) -> float:
-        """What is left of a phase's time, and of the run's."""
+        """What is left to explain a phase's cells: of its time, and of the run's."""
         run_left_s = self.resources.time.left_s
-        own_s = min(active.run.budget.left_s, self._own_left_s)
-        return own_s if run_left_s is None else min(own_s, run_left_s)
+        return active.left_s if run_left_s is None else min(active.left_s, run_left_s)
 
     # -- judging -----------------------------------------------------------------------------------------------
 

@@ -24,6 +24,12 @@ from .targets import target_of, unavailable
 
 LEAST_ROUNDS = 5
 """Rounds for which iterations are given up if the budget is small; more if a decision needs more."""
+RESERVED_S, RESERVED_SHARE = (2.0, 5.0), 0.1
+"""What a paired phase leaves to explain the cells that fail at its end: of its time, in these bounds; nothing of a phase
+that is so short that a verdict needs all of it.
+
+It does not depend on what was measured, so that it favours no verdict.
+"""
 
 
 class Phase(Struct, frozen=True, kw_only=True):
@@ -40,7 +46,8 @@ class Phase(Struct, frozen=True, kw_only=True):
 
 
 class ActivePhase(NamedTuple):
-    """A phase under way, which may take `budget_s`: this `share` of what was left of the test's time.
+    """A phase under way, which may measure for `budget_s`: with `reserved_s`, in which cells that fail are explained, this
+    `share` of what was left of the test's time.
 
     A decision needs at least so many rounds; 0 if nothing is judged.
     """
@@ -51,6 +58,12 @@ class ActivePhase(NamedTuple):
     budget_s: float
     share: float
     needed: int
+    reserved_s: float
+
+    @property
+    def left_s(self) -> float:
+        """What is left of its time, with what is reserved."""
+        return max(0.0, self.budget_s + self.reserved_s - self.run.budget.spent_s)
 
     def step(self, share_s: float | None, left_s: float | None) -> bool:
         """One round; returns whether there may be another. `share_s` and `left_s` are as for `Measurement.step`."""
@@ -85,7 +98,9 @@ class PhaseStarter:
         compared = {cell.nodeid: self._compared_with(cell) for cell in cells}
         followed = pair is None and resources.config.escalate and any(each.entry for each in compared.values())
         share = 0.5 if followed else 1 / (1 + waiting)
-        limits = resources.limits(self.group, cells, left_s * share)
+        own_s = left_s * share
+        reserved_s = _reserved_s(own_s) if pair and resources.config.explain else 0.0
+        limits = resources.limits(self.group, cells, own_s - reserved_s)
         at_most = PAIRED_ROUNDS if pair else SCREEN_LAUNCHES
         judge = Judge(spec, self._policy(), compared, at_most, limits.launches)
         records = pair is None and resources.stored.records(self.group, cells)
@@ -108,7 +123,7 @@ class PhaseStarter:
             first_needs=judge.first() if judged else EVERYTHING,
             floors=resources.floors,
         )
-        return ActivePhase(self.phase, run, judge, limits.budget_s, share, needed)
+        return ActivePhase(self.phase, run, judge, limits.budget_s, share, needed, reserved_s)
 
     def _targets(self, checkout: git.Checkout | None) -> dict[str, PreparedTarget]:
         prepared = self.resources.targets.prepared
@@ -155,6 +170,12 @@ class PhaseStarter:
         if Metric.RATIO in wanted:
             wanted |= {Metric.WALL}
         return msgspec.structs.replace(policy, metrics=tuple(each for each in names if each in wanted))
+
+
+def _reserved_s(own_s: float) -> float:
+    least, most = RESERVED_S
+    reserved_s = min(most, RESERVED_SHARE * own_s)
+    return reserved_s if reserved_s >= least else 0.0
 
 
 def _check_versions(
