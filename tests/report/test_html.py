@@ -220,7 +220,7 @@ def test_what_failing_cells_of_a_test_share_is_said_once() -> None:
 
 
 def test_a_long_name_breaks_between_its_words() -> None:
-    assert page_module.wrapped("a/b_c.py::t[x-<y>]") == "a/<wbr>b_<wbr>c.<wbr>py::<wbr>t[<wbr>x-&lt;y&gt;]"
+    assert page_module.wrapped("a/b_c.py::t[x-<y>]") == "a/<wbr>b_<wbr>c.py::<wbr>t[<wbr>x-&lt;y&gt;]"
 
 
 def test_the_script_knows_every_unit_of_a_metric() -> None:

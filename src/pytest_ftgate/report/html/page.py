@@ -111,7 +111,7 @@ def _environment() -> Environment:
 
 def wrapped(text: str) -> Markup:
     """A name that is broken between its words where it is longer than a line; it is copied as it is."""
-    return Markup("<wbr>").join(re.split(r"(?<=[/:_.,=\[-])(?=\w)", plain(text)))
+    return Markup("<wbr>").join(re.split(r"(?<=[/:_,=\[-])(?=\w)", plain(text)))
 
 
 def _source(name: str) -> str:
