@@ -46,7 +46,8 @@ def _change(judged: MetricVerdict, row: Row, unicode: bool) -> str:
     if change is None:
         return f"{judged.metric}: {judged.reason}" if judged.reason else ""
     shown = units.points if judged.points else units.change
-    text = f"{judged.metric} {shown(change.value)}{_values(judged, row, unicode)}"
+    values = now_and_was(judged, row, unicode=unicode)
+    text = f"{judged.metric} {shown(change.value)}{f' ({values})' if values else ''}"
     return ", ".join(filter(None, (text, allowed(judged))))
 
 
@@ -56,14 +57,14 @@ def allowed(judged: MetricVerdict) -> str:
     return "" if judged.allowed is None else f"allowed {shown(judged.allowed).replace('.0 %', ' %')}"
 
 
-def _values(judged: MetricVerdict, row: Row, unicode: bool) -> str:
-    """` (12.3 ms, was 4.36 ms)`; empty where the value is unknown."""
+def now_and_was(judged: MetricVerdict, row: Row, *, unicode: bool = True) -> str:
+    """`12.3 ms, was 4.36 ms`; empty where the value is unknown."""
     value = now(judged.metric, row)
     if value is None:
         return ""
     was = value - judged.points.value if judged.points else value / judged.ratio.value if judged.ratio else value
     here, there = (units.of(metrics.row(judged.metric).unit, each, unicode=unicode) for each in (value, max(0.0, was)))
-    return f" ({here}, was {there})"
+    return f"{here}, was {there}"
 
 
 def now(metric: str, row: Row) -> float | None:
