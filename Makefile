@@ -30,7 +30,8 @@ demo: setup ## measure an example on both builds and show the verdicts (some 4 m
 	$(DEMO)
 	@echo "== 3/3 gate code that got slower: what misses its baseline is measured beside its commit"
 	@sed -i.orig 's/^ROUNDS = 80$$/ROUNDS = 120/' .ftgate/demo/test_checksum.py
-	$(DEMO) || test $$? -eq 1
+	$(DEMO) --ftgate-report html:ftgate.html || test $$? -eq 1
+	@echo "== the page of this run: .ftgate/demo/ftgate.html"
 
 EXAMPLES := scenario1_overhead scenario2_shared_set scenario3_sharded_writers granian mod_wsgi trading_pipeline own_executors
 

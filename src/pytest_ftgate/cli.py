@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -32,8 +33,14 @@ EPILOG: Final = "exit codes: 0 success, 1 regression, 2 usage or file error, 3 n
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one sub-command; its exit code: 0 success, 1 regression, 2 usage or file error, 3 nothing found."""
     try:
-        args = build_parser().parse_args(argv)
-        return int(args.run(args))
+        try:
+            args = build_parser().parse_args(argv)
+            return int(args.run(args))
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # what reads the output has read enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141  # as a shell says of a program that SIGPIPE ended
     except FtgateError as error:
         print(f"ftgate: error: {error}", file=sys.stderr)
         return 2

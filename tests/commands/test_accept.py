@@ -96,6 +96,10 @@ def test_it_amends_the_last_commit_where_that_is_asked_and_it_was_not_pushed(
     assert cli.main((*WORDS, "--amend")) == 0
     assert message(project) == f"first\n\nbody\n\n{TRAILER}"
     assert git(project, "diff", "--cached", "--name-only") == "staged"
+    assert cli.main(("accept", OTHER, "wall", "why")) == 0
+    assert cli.main((*WORDS, "--amend")) == 0, "the last commit may be the empty one that the command made"
+    assert message(project).endswith(f"\n\nFtgate-Accept: {OTHER} wall: why\n{TRAILER}")
+    assert git(project, "diff", "--cached", "--name-only") == "staged"
     git(project, "update-ref", "refs/remotes/origin/mine", "HEAD")
     head = git(project, "rev-parse", "HEAD")
     assert cli.main((*WORDS, "--amend")) == 2

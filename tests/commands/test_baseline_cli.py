@@ -15,7 +15,7 @@ from golden import check_golden
 from pytest_ftgate.commands import baseline
 from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.judge.recorded import stored_values
-from pytest_ftgate.model import Decision, Report, Row, Table, WorkloadError
+from pytest_ftgate.model import Acceptance, Decision, Report, Row, Table, WorkloadError
 from pytest_ftgate.report import json
 from pytest_ftgate.report.baselines import render_diff, render_test, update_lines
 from pytest_ftgate.store import recording, update
@@ -170,6 +170,16 @@ def test_the_text_of_a_diff(store: Store) -> None:
     found = update.differences(rows(), store, fingerprint=MACHINE.fingerprint)
     check_golden("baseline_diff.txt", render_diff(found))
     assert render_diff(found, unicode=False).isascii()
+
+
+def test_a_diff_says_what_is_accepted_and_why(store: Store) -> None:
+    stored(store)
+    given = Acceptance(cells=f"{TEST}[*-w4]", metric="wall", reason="the index costs it", commit="f" * 40)
+    row = make_row(make_sample("3.14t-threads-w4"), Decision.ACCEPTED)
+    row = msgspec.structs.replace(row, verdict=msgspec.structs.replace(row.verdict, accepted=(given,)))
+    found = update.differences((*rows()[:1], row), store, fingerprint=MACHINE.fingerprint)
+    lines = [line for line in render_diff(found).splitlines() if "accepted by" in line]
+    assert lines == ["  3.14t-threads-w4: wall accepted by commit ffffffffff: the index costs it"]
 
 
 def test_diff_exits_with_1_for_a_regressed_cell_alone(

@@ -50,7 +50,7 @@ def test_a_test_that_the_run_measured_is_not_taken_from_baselines(
 def test_without_a_run_it_takes_the_baselines_and_says_so(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["decide"]) == 0
     text = capsys.readouterr().out
-    assert text.startswith(f"{TEST}\n")
+    assert text.startswith(f"{TEST} (2 workers)\n")
     assert "baselines recorded" in text
     assert MACHINE.fingerprint in text
 

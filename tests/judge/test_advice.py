@@ -12,7 +12,7 @@ import pytest
 import report_by_hand
 from report_by_hand import MIB, cell, figures
 
-from pytest_ftgate.judge import advice, scaling_advice
+from pytest_ftgate.judge import advice, recorded, scaling_advice
 from pytest_ftgate.judge.candidates import Candidate, estimate, of_row
 from pytest_ftgate.model import (
     Advice,
@@ -378,3 +378,17 @@ def test_the_place_of_a_cell_is_read_from_its_label(
 ) -> None:
     known = msgspec.structs.replace(cell(TEST, "3.14t", executor, workers), nodeid=nodeid)
     assert of_row(Row(cell=known, verdict=row("fork").verdict)).place == place
+
+
+def test_the_values_of_launches_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = next(row for table in report_by_hand.report().tables for row in table.rows if row.sample)
+    read: list[str] = []
+
+    def value_of(_: object, name: str) -> Mapping[int, float]:
+        read.append(name)
+        return {0: 1.0}
+
+    monkeypatch.setattr(recorded, "value_of", value_of)
+    side = of_row(row)
+    assert side.source("wall") == side.source("wall") == {0: 1.0}
+    assert read == ["wall"]

@@ -24,8 +24,15 @@ def test_the_advice_stands_at_the_end_of_the_run(example: Example) -> None:
     assert result.ret == 0
     tables, _, advised = text.partition("ftgate advice")
     assert "test_a.py::test_it" in tables
-    assert "advice      1 worker: " in advised
+    assert "test_a.py::test_it (1 worker)\n  from        the run of" in advised
     assert "by time=1" in " ".join(advised.split())
+
+
+def test_where_nothing_was_measured_it_says_nothing(example: Example) -> None:
+    example.pytester.path.joinpath("test_a.py").write_text("import no_such_module\n")
+    result = example.run_fresh("--ftgate", "--ftgate-decide")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert "ftgate advice" not in result.stdout.str()
 
 
 def test_it_is_asked_for_and_weights_alone_do_not_ask(example: Example) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import subprocess
 import sys
@@ -44,8 +43,7 @@ def example(pytester: pytest.Pytester, interpreters_on_path: None) -> Example:
 
 
 def report_of(example: Example, name: str = "out.json") -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((example.pytester.path / name).read_text(encoding="utf-8"))
-    return found
+    return example.report(name)
 
 
 def cells_of(report: dict[str, Any]) -> list[str]:
@@ -58,20 +56,12 @@ FILES = ("--ftgate-report=json:out.json", "--ftgate-report=json:more.json")
 LEFT = "2 of 4 cells were not run"
 
 
-@pytest.mark.parametrize(
-    ("error", "said", "code"),
-    [
-        ("KeyboardInterrupt", "interrupted", pytest.ExitCode.INTERRUPTED),
-        ('pytest.exit("enough")', "interrupted: enough", pytest.ExitCode.INTERRUPTED),
-    ],
-)
-def test_a_run_that_is_stopped_reports_what_was_measured(
-    example: Example, error: str, said: str, code: pytest.ExitCode
-) -> None:
-    example.pytester.makeconftest(RAISING.format(error=error))
+def test_a_run_that_is_stopped_reports_what_was_measured(example: Example) -> None:
+    example.pytester.makeconftest(RAISING.format(error='pytest.exit("enough")'))
     result = example.run_fresh(*QUICK, *FILES, "--ftgate-update")
-    found = report_of(example)
-    assert (result.ret, found["partial"], cells_of(found)) == (code, f"{said}: {LEFT}", FIRST)
+    found, said = report_of(example), "interrupted: enough"
+    assert (result.ret, found["partial"]) == (pytest.ExitCode.INTERRUPTED, f"{said}: {LEFT}")
+    assert cells_of(found) == FIRST
     assert found == report_of(example, "more.json") == report_of(example, ".ftgate/last-run.json")
     assert [line.partition(": ")[0] for line in found["updates"]] == [f"recorded test_a.py::{each}" for each in FIRST]
     assert result.outlines.count(f"this report is partial: {said}: {LEFT}") == 1
@@ -79,6 +69,33 @@ def test_a_run_that_is_stopped_reports_what_was_measured(
     words = shlex.join(("pytest", "-p", "no:cacheprovider", *QUICK, *FILES, "--ftgate-update"))
     assert found["command"] == f"{words} --ftgate-seed {found['seed']}"
     assert f"repeat   {found['command']}" in result.outlines
+
+
+def test_ctrl_c_while_a_workload_runs_leaves_every_report(example: Example) -> None:
+    """The signal comes from the workload, which never ends by itself."""
+    path = example.pytester.path
+    waits = f"""
+        import os, signal, threading
+
+        @ftgate.compare(threads, workers=1)
+        def test_third(worker):
+            with open({str(path / "pid")!r}) as file:
+                os.kill(int(file.read()), signal.SIGINT)
+            threading.Event().wait()
+    """
+    (path / "test_b.py").write_text(HEAD + textwrap.dedent(waits), encoding="utf-8")
+    example.pytester.makeconftest('import os, pathlib; pathlib.Path("pid").write_text(str(os.getpid()))')
+    kinds = ("json", "html", "md", "junit", "bmf", "gha-benchmark", "benchstat", "otava", "openmetrics")
+    reports = [f"--ftgate-report={kind}:out.{kind}" for kind in kinds]
+    result = example.run_fresh(*QUICK, *reports, "-k", "test_first or test_third")
+    partial = "interrupted: 1 of 3 cells was not run"
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    found = example.report("out.json")
+    assert (found["partial"], cells_of(found)) == (partial, FIRST)
+    assert f"this report is partial: {partial}" in result.outlines
+    for kind in kinds:
+        text = (path / f"out.{kind}").read_text(encoding="utf-8")
+        assert ("partial" if kind in ("bmf", "openmetrics") else partial) in text, kind
 
 
 def test_an_error_of_another_plugin_leaves_the_report(example: Example) -> None:
@@ -149,6 +166,14 @@ def test_what_fails_to_be_written_is_named_and_the_rest_is_written(example: Exam
     text = result.stdout.str()
     assert text.count("cannot be written") == text.count("cannot be stored") == 1
     assert "Traceback" not in text
+
+
+def test_a_folder_in_the_place_of_a_report_is_named_once_and_left_alone(example: Example) -> None:
+    folder = example.pytester.mkdir("taken")
+    result = example.run_fresh(*QUICK, "--ftgate-report=md:taken", *FILES, "-k", "test_first and w1")
+    assert result.ret == pytest.ExitCode.INTERNAL_ERROR
+    assert report_of(example)["partial"] == f"md:taken cannot be written: Is a directory: {folder}"
+    assert not list(example.pytester.path.glob("taken.*"))
 
 
 def test_a_mistake_of_a_renderer_is_told_with_its_traceback(example: Example) -> None:

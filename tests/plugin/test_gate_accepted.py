@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from typing import Any
@@ -65,8 +64,7 @@ class Project:
         return self.example.run_fresh(*QUICK, *options)
 
     def verdict(self) -> Any:
-        report = json.loads((self.folder / ".ftgate" / "last-run.json").read_text(encoding="utf-8"))
-        ((row,),) = (table["rows"] for table in report["tables"])
+        ((row,),) = (table["rows"] for table in self.example.report()["tables"])
         return row["verdict"]
 
 

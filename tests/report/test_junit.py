@@ -89,6 +89,13 @@ def test_totals_time_and_place() -> None:
     assert sum(each.time for each in suite) == parsed.time == 0.016
 
 
+def test_a_partial_report_without_cells_says_so() -> None:
+    report = msgspec.structs.replace(report_by_hand.report(), tables=(), partial="interrupted")
+    (suite,) = JUnitXml.fromstring(junit.render(report).encode())
+    assert {each.name: each.value for each in suite.properties()}["ftgate.partial"] == "interrupted"
+    assert not list(suite)
+
+
 def test_a_partial_report_says_so() -> None:
     report = msgspec.structs.replace(report_by_hand.report(), partial="Ctrl-C: 3 of 20 cells were not run")
     parsed = JUnitXml.fromstring(junit.render(report).encode())

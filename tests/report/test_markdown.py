@@ -18,7 +18,7 @@ LONG = "tests/benchmarks/concurrency/test_pipeline.py::TestStorageEngine::test_w
 
 
 def report_of(*tables: Table, **fields: object) -> Report:
-    return msgspec.structs.replace(report_by_hand.report(), tables=tables, **fields)
+    return msgspec.structs.replace(report_by_hand.report(), tables=tables, **{"failing": None, **fields})
 
 
 def row(decision: Decision, test: str = "t.py::test", number: int = 0, **fields: object) -> Row:
@@ -90,6 +90,15 @@ def test_what_fails_comes_first_and_the_rest_is_folded() -> None:
 )
 def test_that_nothing_regressed_is_said_where_it_was_looked_for(decisions: Sequence[Decision], said: str) -> None:
     assert heading(one(*(row(each, number=number) for number, each in enumerate(decisions)))) == f"## ftgate: {said}"
+
+
+def test_what_fails_is_what_the_run_was_told_to_fail_on() -> None:
+    slower, noisy = row(Decision.REGRESSED, number=1), row(Decision.INCONCLUSIVE, number=2)
+    text = one(slower, noisy, failing=(noisy.cell.nodeid,))
+    assert heading(text) == "## ftgate: 1 inconclusive"
+    heads = [line for line in text.splitlines() if line.startswith("### ")]
+    assert heads == ["### 1 inconclusive", "### 1 regressed, which fails nothing in this run"]
+    assert heading(one(slower, failing=())) == "## ftgate: nothing fails, 1 regressed"
 
 
 def test_a_partial_report_says_so_first() -> None:

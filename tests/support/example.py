@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import textwrap
 import time
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
 
+import jsonschema
 import pytest
 
 HEAD = "from pytest_ftgate import ftgate, interpreters, processes, serial, tasks, threads\n"
@@ -37,11 +42,23 @@ class Example:
         lines = done.stdout.splitlines(), done.stderr.splitlines()
         return pytest.RunResult(done.returncode, *lines, duration=time.monotonic() - began)
 
+    def report(self, name: str = ".ftgate/last-run.json") -> dict[str, Any]:
+        """A JSON report that a run left here, which is valid by the published schema."""
+        found: dict[str, Any] = json.loads((self.pytester.path / name).read_text(encoding="utf-8"))
+        _validator().validate(found)
+        return found
+
     def collect(self, *args: str) -> list[str]:
         """The node ids that these arguments select; raises AssertionError where collection fails."""
         result = self.run_pytest("--collect-only", "-q", *args)
         assert result.ret in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED), result.stdout.str()
         return [line for line in result.outlines if "::" in line]
+
+
+@cache
+def _validator() -> jsonschema.Draft202012Validator:
+    published = Path(__file__).parents[2] / "docs" / "report.schema.json"
+    return jsonschema.Draft202012Validator(json.loads(published.read_text(encoding="utf-8")))
 
 
 def assert_collection_error(result: pytest.RunResult, *fragments: str) -> None:

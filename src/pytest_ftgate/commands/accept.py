@@ -130,7 +130,7 @@ def _amended(root: Path, trailer: str) -> str:
             f"--amend: the last commit is on {holding[0]} already, and amending it would rewrite what was pushed; "
             "leave --amend out, and an empty commit has the trailer"
         )
-    return _commit(root, "--amend", "--no-edit", "--trailer", trailer)
+    return _commit(root, "--amend", "--allow-empty", "--no-edit", "--trailer", trailer)
 
 
 def _commit(root: Path, *arguments: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from functools import cache
 from statistics import fmean
 from typing import NamedTuple
 from zlib import crc32
@@ -81,7 +82,7 @@ def of_row(row: Row) -> Candidate:
         work=cell.workers if cell.body == "worker" and not windows else 1,
         reuse="fresh" if sample is None else sample.reuse,
         figures=row.figures,
-        source=(lambda _: {}) if sample is None else recorded.source_of(sample),
+        source=(lambda _: {}) if sample is None else cache(recorded.source_of(sample)),
         own=(*latency, *own),
     )
 
@@ -92,6 +93,7 @@ def of_stored(label: str, stored: StoredCell) -> Candidate:
     target = label.partition(newest.executor)[0].rstrip("-")
     counted, setting = _place(label, newest.executor, target, newest.workers)
 
+    @cache
     def source(name: str) -> ByRound:
         # The cells of one run have the same numbers of rounds, those of different runs do not.
         return {

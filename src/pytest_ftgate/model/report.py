@@ -257,7 +257,7 @@ class Report(Struct, frozen=True, kw_only=True):
     """Everything measured and judged in a run; every printed form is a pure function of it.
 
     `partial` says why rows are missing, as after Ctrl-C, or what failed after them; `command` repeats the run.
-    `failing` are the node ids of the cells that fail the run, as its `--ftgate-fail-on` says.
+    `failing` are the node ids of the cells that fail the run, as its `--ftgate-fail-on` says; None: by its default.
     """
 
     version: str
@@ -272,7 +272,7 @@ class Report(Struct, frozen=True, kw_only=True):
     commit: str = ""
     partial: str = ""
     command: str = ""
-    failing: tuple[str, ...] = ()
+    failing: tuple[str, ...] | None = None
     schema: int = 1
 
 

@@ -31,7 +31,7 @@ class Summary:
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """A section of its own, after the one with the tables."""
-        if self.run.report is None:
+        if self.run.report is None or not self.run.report.tables:
             return
         unicode = (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "").startswith("utf")
         advised = advice.sentences(self.run.report, self.weights, unicode=unicode)

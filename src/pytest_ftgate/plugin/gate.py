@@ -73,10 +73,6 @@ class Run:
             config.pluginmanager.register(github.Publisher(self))
             self._check_out()
 
-    def is_failure(self, verdict: Verdict) -> bool:
-        """Whether a cell of this verdict fails its test."""
-        return fails(verdict, self.failing) or _is_strict(verdict)
-
     def _check_out(self) -> None:
         """Check out both sides of a comparison before any worker or test starts; a failure of git is a usage error."""
         try:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from ..model import Report, Row, Verdict
+from ..model import Report, Row
 from ..report import findings, headlines, markdown
 from ..text import plain
 
@@ -37,10 +36,10 @@ class Publisher:
     def pytest_sessionfinish(self) -> None:
         """Publish the report, if there is one."""
         if self.run.report is not None:
-            publish(self.run.report, self.run.config, self.run.is_failure)
+            publish(self.run.report, self.run.config)
 
 
-def publish(report: Report, config: pytest.Config, is_failure: Callable[[Verdict], bool]) -> None:
+def publish(report: Report, config: pytest.Config) -> None:
     """Append the report to GITHUB_STEP_SUMMARY, and annotate the tests of cells that fail; elsewhere nothing."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     lines = []
@@ -51,7 +50,7 @@ def publish(report: Report, config: pytest.Config, is_failure: Callable[[Verdict
             lines.append(f"ftgate: GITHUB_STEP_SUMMARY cannot be written: {error}")
     if os.environ.get("GITHUB_ACTIONS") == "true" and not config.pluginmanager.hasplugin(OTHER_PLUGIN):
         workspace = Path(os.environ.get("GITHUB_WORKSPACE") or config.rootpath)
-        lines += commands(report, config.rootpath, workspace, is_failure)
+        lines += commands(report, config.rootpath, workspace)
     if lines and reporter is not None:
         for line in ("", *lines):  # a command begins its line, and pytest may be within one
             reporter.write_line(line)
@@ -68,13 +67,13 @@ def append(path: Path, report: Report) -> None:
             return
 
 
-def commands(report: Report, rootdir: Path, workspace: Path, is_failure: Callable[[Verdict], bool]) -> list[str]:
+def commands(report: Report, rootdir: Path, workspace: Path) -> list[str]:
     """Commands for the runner, one for each test: errors, worst first, then warnings of what does not fail the run."""
     errors: dict[tuple[str, int], list[Row]] = {}
     warnings: dict[tuple[str, int], list[Row]] = {}
     for _, row in findings.worst_first(report):
         place = (row.cell.nodeid.partition("::")[0], row.line)
-        if is_failure(row.verdict):
+        if findings.fails(report, row):
             errors.setdefault(place, []).append(row)
         elif row.verdict.decision in markdown.ATTENTION or row.verdict.beyond:
             warnings.setdefault(place, []).append(row)

@@ -20,7 +20,6 @@ from ..model import (
     Interval,
     MemoryUse,
     Metric,
-    Ranked,
     Ranking,
     Report,
     ScalingAdvice,
@@ -29,7 +28,7 @@ from ..model import (
 )
 from ..text import listed, percent, plain
 from . import json, units
-from .lines import Style, entry
+from .lines import Style, entry, wrapped
 
 NAMED = 4
 """Candidates of a ranking that are named one by one; of the others the range is given."""
@@ -39,9 +38,11 @@ ERASED = 0.2
 """A lock that workers wait for longer than this is named as what takes their gain."""
 CORES_APART = 0.2
 """Candidates whose busy cores differ by this much have a sentence on it."""
-WEIGH = "weights would choose, such as ftgate_decide = time=1 memory=0.5"
+WEIGH = "to choose, say in the ini what counts, such as ftgate_decide = time=1 memory=0.5"
 KINDS = {"lock": "waits for locks", "gil": "waits for the GIL", "unattributed": "unattributed waits"}
 MOST_NAMED = 6
+INDENT = "  "
+"""Before a line that belongs to the one above it."""
 HAZARDS = {
     "gil": "an import turned the GIL back on",
     "fork": "fork ran beside threads, which is unsafe",
@@ -51,18 +52,19 @@ HAZARDS = {
 
 
 class Sentence(NamedTuple):
-    """A topic (`advice`, `time`, `start-up`, ...) and what is said of it."""
+    """A topic (`advice`, `time`, `start-up`, ...) and what is said of it: a line, and indented ones below it."""
 
     topic: str
     text: str
 
 
 class Advised(NamedTuple):
-    """The sentences of one test; the first one is the advice itself."""
+    """The sentences of one test; the first one is the advice itself. `place` are the workers that all cells have."""
 
     test: str
     source: str
     sentences: tuple[Sentence, ...]
+    place: str = ""
 
 
 def sentences(report: Report, weights: judged.Weights = (), *, unicode: bool = True) -> tuple[Advised, ...]:
@@ -73,7 +75,8 @@ def sentences(report: Report, weights: judged.Weights = (), *, unicode: bool = T
 def said(advice: Advice, *, unicode: bool = True) -> Advised:
     """The sentences of one Advice."""
     words = {choice.workers for choice in advice.choices}
-    speaker = _Speaker(unicode, words.pop() if len(words) == 1 and not _counts(words) else "")
+    same = words.pop() if len(words) == 1 else ""
+    speaker = _Speaker(unicode, same)
     found = [
         *(Sentence("advice", text) for text in speaker.choices(advice)),
         *(Sentence("time", text) for text in speaker.times(advice.choices)),
@@ -85,11 +88,14 @@ def said(advice: Advice, *, unicode: bool = True) -> Advised:
         *(Sentence("scaling", text) for text in speaker.scaling(advice.scaling)),
         *(Sentence("hazard", text) for text in map(speaker.hazard, advice.hazards)),
     ]
-    if advice.unknown:
-        found.append(Sentence("not known", f"{listed(advice.unknown, 'and')}: nothing was measured"))
+    unknown = [topic for topic in advice.unknown if topic != "scaling" or not _counts([same])]
+    if unknown:
+        found.append(Sentence("not known", f"{listed(unknown, 'and')}: nothing was measured"))
+    if len(unknown) < len(advice.unknown):
+        found.append(Sentence("not known", "scaling: one worker count alone was measured"))
     found += [Sentence("not known", f"{_listed(cells)}: {reason}") for reason, cells in advice.unsupported.items()]
-    texts = tuple(Sentence(topic, plain(text)) for topic, text in found)
-    return Advised(plain(advice.test), plain(advice.source), texts)
+    texts = tuple(Sentence(topic, "\n".join(map(plain, text.split("\n")))) for topic, text in found)
+    return Advised(plain(advice.test), plain(advice.source), texts, _workers(same) if _counts([same]) else "")
 
 
 def as_json(found: Iterable[Advice]) -> str:
@@ -103,10 +109,17 @@ def render(advised: Iterable[Advised], width: int = 80, *, unicode: bool = True)
     style = Style(max(width, 40), False, unicode, 0)
     blocks = []
     for each in advised:
-        lines = [each.test, *entry("from", each.source, style, indent=2, column=12)]
+        title = f"{each.test} ({each.place})" if each.place else each.test
+        lines = [title, *entry("from", each.source, style, indent=2, column=12)]
         for topic, texts in groupby(each.sentences, key=lambda sentence: sentence.topic):
             for number, sentence in enumerate(texts):
-                lines += entry("" if number else topic, sentence.text, style, indent=2, column=12)
+                head, *below = sentence.text.split("\n")
+                lines += entry("" if number else topic, head, style, indent=2, column=12)
+                lines += [
+                    line
+                    for text in below
+                    for line in wrapped(text, style, indent=14, hanging=20 if text[0] == " " else None)
+                ]
         blocks.append("\n".join(lines) + "\n")
     return "\n".join(blocks).encode("utf-8" if unicode else "ascii", "backslashreplace").decode()
 
@@ -136,29 +149,32 @@ class _Speaker(NamedTuple):
         return [self._choice(same, advice.weights) for same in groups.values()]
 
     def _choice(self, same: Sequence[Choice], weights: judged.Weights) -> str:
+        """The answer, and where it is several candidates a line for each."""
         first = same[0]
         names = first.advised or first.pareto
         figures = self._figures(first, names)
-        by = " by " + " ".join(f"{name}={weight:g}" for name, weight in weights) if weights else ""
-        if len(first.time.ranked) == 1:
-            text = f"{figures}; no other candidate was measured"
+        by = "by " + " ".join(f"{name}={weight:g}" for name, weight in weights) if weights else ""
+        lines = _lines(figures)
+        if len(names) == 1:
+            alone = "no other candidate was measured"
+            best = f"best {by}" if by else "no other is clearly faster or smaller"
+            name, text = figures[0]
+            text, lines = f"{name}: {text}; {alone if len(first.time.ranked) == 1 else best}", ""
         elif not first.advised:
-            text = f"nothing wins in both time and memory; beaten by none are {figures}; {WEIGH}"
-        elif len(names) == 1:
-            text = f"{figures}, is best{by}" if by else f"{figures}; no other is clearly faster or smaller"
+            text = "nothing wins in both time and memory; one of these, each beaten by none"
+            lines += f"\n{WEIGH}"
         elif len(names) == len(first.time.ranked):
-            text = f"it does not matter: {figures} are not told apart{by or ' in time or memory'}"
+            text = f"it does not matter: these are not told apart {by or 'in time or memory'}"
         else:
-            text = f"{figures}; which of them does not matter, the others are beaten{by}"
+            text = f"one of these; which of them does not matter {by or 'in time or memory'}, the others are beaten"
         others = f"; the same {self._places(same[1:])}" if len(same) > 1 else ""
-        return f"{self.at(first)}{text}{others}{self._told_by_own(same)}"
+        return f"{self.at(first)}{text}{others}{lines}{self._told_by_own(same)}"
 
-    def _figures(self, choice: Choice, names: Sequence[str]) -> str:
+    def _figures(self, choice: Choice, names: Sequence[str]) -> list[tuple[str, str]]:
         """Time and memory of these candidates."""
         times = {each.name: self._time(each.value, choice.windows) for each in choice.time.ranked}
         memory = {each.name: units.size(each.value.value) for each in (choice.memory.ranked if choice.memory else ())}
-        parts = [f"{name} ({times[name]}, {memory.get(name, 'memory not known')})" for name in names]
-        return _listed(parts, "and" if choice.advised else "or")
+        return [(name, f"{times[name]}, {memory.get(name, 'memory not known')}") for name in names]
 
     def _places(self, choices: Iterable[Choice]) -> str:
         return "with " + listed([self.at(choice).removesuffix(": ") for choice in choices], "and")
@@ -177,7 +193,7 @@ class _Speaker(NamedTuple):
             [f"{each.name} ({self._time(each.value, False)})" for each in widest.ranked if each.name in widest.tied]
         )
         label, most = metrics.row(widest.metric).label, units.ratio(_apart(widest))
-        return f"; but {label} is least with {best}, and up to {most} that with others"
+        return f"\nbut {label} is least with {best}, and up to {most} that with others"
 
     # ---- time, and what the workload measures itself
 
@@ -215,7 +231,7 @@ class _Speaker(NamedTuple):
         ]
 
     def _ranking(self, ranking: Ranking, *, windows: bool = False) -> str:
-        """`A 26.5 ms; B 1.27x (1.13 to 1.42), C 2.4x (...)`; those that are not told apart are said to be so."""
+        """`A takes 26.5 ms`, then a line for each other: `B  1.27x [1.13, 1.42]`; of many those nearest to it."""
         unit = metrics.row(ranking.metric).unit
         first, *rest = ranking.ranked
         more = metrics.is_gain(ranking.metric)
@@ -225,24 +241,17 @@ class _Speaker(NamedTuple):
         head = f"{first.name} {'has the most' if more else 'has the least'}, {value}"
         if ranking.metric == Metric.WALL:
             head = f"{first.name} takes {value}"
-        tied = [each for each in rest if each.name in ranking.tied]
-        worse = [each for each in rest if each.name not in ranking.tied]
-        parts = [head]
-        if tied:
-            parts.append(f"{self._each(tied)}: not told apart from it")
-        if worse:
-            parts.append(("less by these factors: " if more else "") + self._each(worse))
-        if ranking.missing:
-            parts.append(f"{_listed(ranking.missing)}: not known")
-        return "; ".join(parts)
-
-    def _each(self, ranked: Sequence[Ranked]) -> str:
-        texts = [f"{each.name} {self._times(each.times)}" if each.times else each.name for each in ranked[:NAMED]]
-        rest = [each.times for each in ranked[NAMED:] if each.times]
-        if rest:
-            ends = dict.fromkeys(map(units.ratio, (rest[0].value, rest[-1].value)))
-            texts.append(f"{len(rest)} more {' to '.join(ends)}")
-        return ", ".join(texts)
+        if more and rest:
+            head += "; others less by these factors"
+        pairs = []
+        for each in rest[:NAMED]:
+            alike = "not told apart" if each.name in ranking.tied else ""
+            pairs.append((each.name, ", ".join(filter(None, (self._times(each.times), alike)))))
+        if far := [each.times.value for each in rest[NAMED:] if each.times]:
+            ends = dict.fromkeys(map(units.ratio, (far[0], far[-1])))
+            pairs.append((f"{len(rest) - NAMED} more", " to ".join(ends)))
+        missing = f"\n{_listed(ranking.missing)}: not known" if ranking.missing else ""
+        return f"{head}{_lines(pairs)}{missing}"
 
     def _times(self, interval: Interval | None) -> str:
         return "" if interval is None else _with_ends(interval, units.ratio, units.ratio_ends)
@@ -256,9 +265,9 @@ class _Speaker(NamedTuple):
         mixed, *pure = advice.builds
         if mixed.ratio.low <= 1 <= mixed.ratio.high:
             return []
-        parts = "; ".join(f"{each.name} against {each.other} {self._times(each.ratio)}" for each in pure)
-        head = f"{mixed.name} against {mixed.other} takes {self._times(mixed.ratio)} the time"
-        return [f"{head}, which mixes the build into the difference; one at a time: {parts}"]
+        head = f"{mixed.name} takes {self._times(mixed.ratio)} the time of {mixed.other}"
+        parts = [(f"{each.name} against {each.other}", self._times(each.ratio)) for each in pure]
+        return [f"{head}, which mixes the build into the difference; one at a time:{_lines(parts)}"]
 
     # ---- start-up
 
@@ -269,17 +278,20 @@ class _Speaker(NamedTuple):
         most = max(starts, key=lambda each: each.tax_ns.value)
         last = [each for each in starts if each.setting == most.setting][-1]
         shown = [each for each in starts if (each.setting, each.workers) == (last.setting, last.workers)]
-        place, rule = self.at(last), f"the work of one start above which it is less than {percent(judged.TAX)}"
-        once = [f"{tax.name} {self._span(tax.tax_ns)}" for tax in shown if tax.paid_once]
+        place = self.at(last)
+        once = [(tax.name, self._span(tax.tax_ns)) for tax in shown if tax.paid_once]
         each_time = [
-            f"{tax.name} {self._span(tax.tax_ns)}, {self._span(tax.task_ns)}" for tax in shown if not tax.paid_once
+            (tax.name, f"{self._span(tax.tax_ns)}; tasks below {self._span(tax.task_ns)}")
+            for tax in shown
+            if not tax.paid_once
         ]
-        texts = [f"{place}the workers are kept, so the start is paid once: {'; '.join(once)}"] if once else []
+        texts = [f"{place}the workers are kept, so the start is paid once:{_lines(once)}"] if once else []
         if each_time:
-            texts.append(f"{place}each start and join of the workers, and {rule}: {'; '.join(each_time)}")
+            rule = f"and the tasks of which it is more than {percent(judged.TAX)}"
+            texts.append(f"{place}each start and join of the workers, {rule}:{_lines(each_time)}")
         return texts + [
-            f"{place}{tax.name} is faster than {tax.overtaken} where the work of one start takes "
-            f"{tax.overtaken} more than {self._span(tax.overtakes_ns)}"
+            f"{place}{tax.name} is faster than {tax.overtaken} in tasks that take the latter more than "
+            f"{self._span(tax.overtakes_ns)}"
             for tax in shown
             if tax.overtakes_ns is not None
         ]
@@ -300,11 +312,20 @@ class _Speaker(NamedTuple):
         shown = [use for use in uses if (use.setting, use.workers) == (most.setting, most.workers)]
         parts = []
         for use in sorted(shown, key=lambda use: use.total.value):
-            of = "a worker process" if use.further_of == "processes" else "each further one"
-            more = f", {of} {_with_ends(use.further, units.size, units.size_ends)}" if use.further else ""
-            parts.append(f"{use.name} {units.size(use.total.value)}{more}")
+            more = f", {self._further(use)}" if use.further else ""
+            parts.append((use.name, units.size(use.total.value) + more))
         whys = [f"a further worker's is not known where none is given: {use.why}" for use in shown if use.why]
-        return [f"{self.at(most)}{most.figure}: {'; '.join([*parts, *whys[:1]])}"]
+        if len(whys) == len(shown):
+            whys = [f"that of a further worker is not known: {shown[0].why}"]
+        return ["\n".join([f"{self.at(most)}{most.figure} of all processes:{_lines(parts)}", *whys[:1]])]
+
+    def _further(self, use: MemoryUse) -> str:
+        of = "a worker process" if use.further_of == "processes" else "each further worker"
+        further = use.further
+        assert further is not None
+        if further.level and further.low <= 0:  # the noise of two totals
+            return f"{of} {units.size(further.high)} at most" if further.high > 0 else f"{of} nothing"
+        return f"{of} {_with_ends(further, units.size, units.size_ends)}"
 
     # ---- contention and scaling
 
@@ -320,7 +341,8 @@ class _Speaker(NamedTuple):
         if quiet:
             known = [kind for kind in KINDS if any(getattr(each, kind) is not None for each in quiet)]
             least = percent(LEAST_SHARE)
-            texts.append(f"{_names(quiet)}: {_kinds(known)} take less than {least} of the workers' time")
+            who = "all candidates" if len(quiet) == len(advice.contention) > 1 else _names(quiet)
+            texts.append(f"{who}: {_kinds(known)} take less than {least} of the workers' time")
         unknown = [kind for kind in KINDS if all(getattr(each, kind) is None for each in advice.contention)]
         if unknown and advice.contention:
             texts.append(f"{_kinds(unknown)}: not known, not measured in {len(advice.contention)} cells")
@@ -328,15 +350,15 @@ class _Speaker(NamedTuple):
 
     def _waits(self, each: Contention, scaling: Sequence[ScalingAdvice]) -> str:
         shares = [(kind, share) for kind in KINDS if (share := getattr(each, kind)) is not None]
-        parts = listed([f"{KINDS[kind]} take {units.share(share)}" for kind, share in shares], "and")
+        waits = ", ".join(f"{KINDS[kind]} {units.share(share)}" for kind, share in shares)
         site = f", longest at {each.site}" if each.site and each.lock else ""
         by_waits, by_cores = each.by_waits or 1, each.by_cores or math.inf
-        bounds = f" ({units.ratio(by_waits)} by the waits, {units.ratio(by_cores)} by the idle cores)"
-        won = f"; without that at most {units.ratio(min(by_waits, by_cores))} as fast{bounds if each.by_cores else ''}"
+        idle = ", for want of idle cores" if by_cores < by_waits else ""
+        won = f"; without that at most {units.ratio(min(by_waits, by_cores))} as fast{idle}"
         same = [one for one in scaling if (one.name, one.setting) == (each.name, each.setting)]
         erased = [one for one in same if one.measured and one.enough == one.base and (each.lock or 0) >= ERASED]
         lost = "".join(f"; the lock takes what more workers bring: {self._points(one)}" for one in erased)
-        return f"{self.at(each)}{each.name}: {parts} of the workers' time{site}{won}{lost}"
+        return f"{self.at(each)}{each.name}: {waits} of the workers' time{site}{won}{lost}"
 
     def scaling(self, found: Sequence[ScalingAdvice]) -> list[str]:
         """How far more workers pay: in full for the fastest candidates."""
@@ -358,11 +380,12 @@ class _Speaker(NamedTuple):
         setting = f"{each.setting}: " if each.setting else ""
         ends = f" [{units.number(each.serial.low)}, {units.number(each.serial.high)}]" if each.serial else ""
         serial = f"; serial fraction {units.number(each.serial.value)}{ends}" if each.serial else ""
-        enough = "; beyond which count more do not pay is not known"
+        enough = "the count beyond which more do not pay is not known"
         if each.enough is not None:
-            by = "measured" if each.measured else "by Amdahl's law"
-            enough = f"; more than {each.enough} do not pay, {by} on {each.cores} cores"
-        return f"{setting}{each.name}: {self._points(each)}{serial}{enough}"
+            by = "as measured" if each.measured else "by Amdahl's law, given the cores"
+            workers = "1 worker does" if each.enough == 1 else f"{each.enough} workers do"
+            enough = f"more than {workers} not pay, {by}"
+        return f"{setting}{each.name}: {enough}\n{INDENT}{self._points(each)}{serial}"
 
     def hazard(self, hazard: Hazard) -> str:
         """What went wrong, in which cells."""
@@ -371,6 +394,12 @@ class _Speaker(NamedTuple):
 
 
 # ---- words
+
+
+def _lines(pairs: Sequence[tuple[str, str]]) -> str:
+    """A line for each name and its figures, the figures in a column."""
+    width = max((len(name) for name, _ in pairs), default=0)
+    return "".join(f"\n{INDENT}{name.ljust(width)}  {text}".rstrip() for name, text in pairs)
 
 
 def _listed(names: Sequence[str], last: str = "and") -> str:

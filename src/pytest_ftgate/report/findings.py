@@ -50,6 +50,8 @@ BASES = {
     "portable": "machine-independent metrics",
     "paired": "paired launches",
 }
+FAILURES = (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN, Decision.ERROR)
+"""What fails a run by default."""
 WORST_FIRST = (
     Decision.REGRESSED,
     Decision.BROKEN,
@@ -189,10 +191,18 @@ def commit(text: str) -> str:
     return text[:COMMIT_DIGITS] + ("+" if text.endswith("+") else "")
 
 
+def fails(report: Report, row: Row) -> bool:
+    """Whether a cell fails the run, as its `--ftgate-fail-on` says; by the default of that if the report lacks it."""
+    if report.failing is None:
+        return row.verdict.decision in FAILURES
+    return row.cell.nodeid in report.failing
+
+
 def worst_first(report: Report) -> Iterator[tuple[Table, Row]]:
-    """All rows with their tables, by decision, then in the order of the report."""
+    """All rows with their tables, those that fail first, by decision, then in the order of the report."""
     rows = [(table, row) for table in report.tables for row in table.rows]
-    return iter(sorted(rows, key=lambda pair: WORST_FIRST.index(pair[1].verdict.decision)))
+    order = {decision: place for place, decision in enumerate(WORST_FIRST)}
+    return iter(sorted(rows, key=lambda pair: (not fails(report, pair[1]), order[pair[1].verdict.decision])))
 
 
 def counts(report: Report) -> Counter[Decision]:

@@ -14,6 +14,8 @@ GAP = "  "
 TIED = "\u00a0"
 """Stands for a space at which no line is broken, until the lines are made."""
 
+UNBROKEN = re.compile(r"(?<=\d) (?=(?:[nµum]?s|k?/s|[KMG]iB|%)(?![\w/]))|(?<=[\d.],) (?=[\d.]+\])")
+
 
 class Style(NamedTuple):
     """What the stream can show: its width in columns, colour, and characters beyond ASCII; how much is asked for."""
@@ -55,7 +57,7 @@ def phrases(name: str, parts: Iterable[str], style: Style, indent: int, column: 
     room = style.width - indent - column - 1  # and the comma
     tied = [tie(plain(part), room) for part in parts]
     text = ", ".join(tied).replace(";, ", "; ")
-    return [line.replace(TIED, " ") for line in entry(name, text, style, indent, column)]
+    return entry(name, text, style, indent, column)
 
 
 def tie(text: str, room: int) -> str:
@@ -71,15 +73,19 @@ def grouped(*groups: Sequence[str]) -> list[str]:
 
 
 def wrapped(text: str, style: Style, indent: int, hanging: int | None = None) -> list[str]:
-    """The text in lines of the stream's width, broken at spaces; the lines after the first stand at `hanging`."""
-    return textwrap.wrap(
-        text,
+    """The text in lines of the stream's width, broken at spaces, but not between a number and its unit or in `[1, 2]`.
+
+    The lines after the first stand at `hanging`.
+    """
+    lines = textwrap.wrap(
+        UNBROKEN.sub(TIED, text),
         style.width,
         initial_indent=" " * indent,
         subsequent_indent=" " * (indent if hanging is None else hanging),
         break_long_words=False,
         break_on_hyphens=False,
     )
+    return [line.replace(TIED, " ") for line in lines]
 
 
 def shortened(path: str, room: int, style: Style) -> str:

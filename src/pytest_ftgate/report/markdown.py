@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from ..model import Decision, Metric, Report, Row, Table
@@ -19,6 +20,7 @@ MARKER = "<!-- ftgate -->"
 LIMIT = 65_000
 """Characters of a report. GitHub refuses a comment of more than 65 536."""
 ATTENTION = (Decision.REGRESSED, Decision.BROKEN, Decision.SUSPECT, Decision.ERROR, Decision.XPASSED)
+"""Decisions that are said in full, also where they do not fail the run."""
 BRIEF = (Decision.ACCEPTED, Decision.IMPROVED)
 """Decisions with a line for each cell."""
 OPEN = (Decision.INCONCLUSIVE, Decision.UNSUPPORTED, Decision.XFAILED)
@@ -87,7 +89,8 @@ def _block(section: Section, texts: Sequence[str]) -> str:
 def _head(report: Report) -> str:
     """The marker, the result in one line, why the report is partial, and how many cells there are of each decision."""
     counts = findings.counts(report)
-    failed = _counted(counts, ATTENTION)
+    failing = Counter(row.verdict.decision for _, row in findings.worst_first(report) if findings.fails(report, row))
+    failed = _counted(failing, findings.WORST_FIRST)
     result = failed or _nothing(counts)
     partial = ""
     if report.partial:
@@ -102,6 +105,8 @@ def _head(report: Report) -> str:
 
 def _nothing(counts: Counter[Decision]) -> str:
     """The result of a run in which nothing failed: it differs from that of a run that compared nothing."""
+    if found := _counted(counts, ATTENTION):
+        return f"nothing fails, {found}"
     if not any(counts[decision] for decision in COMPARED):
         return "nothing was compared" if not counts[Decision.INCONCLUSIVE] else "nothing was decided"
     accepted = counts[Decision.ACCEPTED]
@@ -113,17 +118,26 @@ def _counted(counts: Counter[Decision], decisions: Iterable[Decision]) -> str:
 
 
 def _sections(report: Report) -> Iterator[Section]:
-    rows: dict[Decision, list[Row]] = {}
-    for _, row in findings.worst_first(report):
-        rows.setdefault(row.verdict.decision, []).append(row)
-    for decision in (each for each in findings.WORST_FIRST if each in (*ATTENTION, *BRIEF) and each in rows):
-        pieces = _in_full(rows[decision]) if decision in ATTENTION else _in_brief(rows[decision])
-        yield Section(f"\n### {len(rows[decision])} {decision}\n" + "\n" * (decision in BRIEF), tuple(pieces))
+    for (passes, decision), group in groupby(findings.worst_first(report), key=lambda pair: _kind(report, pair[1])):
+        rows = [row for _, row in group]
+        brief = passes and decision in BRIEF
+        head = (
+            f"\n### {len(rows)} {decision}"
+            + ", which fails nothing in this run" * (passes and not brief)
+            + "\n" * (1 + brief)
+        )
+        if brief or decision in ATTENTION or not passes:
+            yield Section(head, tuple(_in_brief(rows) if brief else _in_full(rows)))
     if report.tables:
         total = sum(len(table.rows) for table in report.tables)
         head = f"\n<details><summary>All cells ({total})</summary>\n"
         yield Section(head, tuple(Piece((_table(table), _line(table), "")) for table in report.tables), END, "tests")
     yield Section("\n<details><summary>Machine and interpreters</summary>\n\n", tuple(_run(report)), END, "lines")
+
+
+def _kind(report: Report, row: Row) -> tuple[bool, Decision]:
+    """Whether a cell does not fail the run, and its decision."""
+    return not findings.fails(report, row), row.verdict.decision
 
 
 END = "\n</details>\n"

@@ -33,7 +33,6 @@ Value = TypeVar("Value")
 WORSE = (Decision.REGRESSED, Decision.SUSPECT, Decision.ACCEPTED, Decision.ERROR)
 START_SHARE = 0.9
 """The share of start and join in the time from which a report says how to leave them out."""
-FAILED = (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN, Decision.ERROR)
 SUMMED = 10
 """Cells that fail and are named again at the end of a report."""
 FEW_CELLS = 4
@@ -176,7 +175,7 @@ def _failed(report: Report, style: Style) -> list[str]:
     The tables of many tests stand above it, and pytest's own summary cuts its lines at the terminal's width.
     """
     ordered = (row for _, row in findings.worst_first(report))
-    rows = [row for row in ordered if row.verdict.decision in FAILED or row.cell.nodeid in report.failing]
+    rows = [row for row in ordered if findings.fails(report, row)]
     if not rows or len(report.tables) < 2:
         return []
     lines = []
@@ -425,7 +424,7 @@ def _measured(row: Row, style: Style) -> list[str]:
     lines = _named(row, style)
     for each in found.changes:
         evidence = each.evidence if style.verbosity > 0 else ""  # the reason has what decided
-        limit = limits.get(each.metric, "") if each.decision in FAILED else ""
+        limit = limits.get(each.metric, "") if each.decision in findings.FAILURES else ""
         text = ", ".join(filter(None, (each.text, limit, evidence)))
         first, *rest = [text for text in (text, each.reason) if text] or [""]
         lines += entry(each.label, first, style, indent=6, column=11)

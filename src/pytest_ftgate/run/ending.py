@@ -73,8 +73,13 @@ class Ending:
 
     def _note(self, what: str, error: Exception) -> None:
         """Name what failed; a mistake of ours comes with its traceback."""
-        expected = isinstance(error, (FtgateError, OSError))  # the text of an OSError names its file
-        reason = str(error) if expected else f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
+        if isinstance(error, OSError) and error.strerror:
+            name = str(error.filename2 or error.filename or "")  # of a renamed file where it was to go
+            reason = error.strerror if name in what else f"{error.strerror}: {name}"
+        elif isinstance(error, (FtgateError, OSError)):
+            reason = str(error)
+        else:
+            reason = f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
         self.troubles.append(f"{what}: {reason}")
 
     def _keep(self, report: Report) -> None:

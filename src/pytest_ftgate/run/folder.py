@@ -48,6 +48,10 @@ class RunFolder:
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that a reader, or a run that is killed meanwhile, never leaves half of it."""
-    unfinished = path.with_suffix(".part")
+    unfinished = path.with_name(f"{path.name}.part")
     unfinished.write_bytes(content)
-    unfinished.replace(path)
+    try:
+        unfinished.replace(path)
+    except OSError:  # such as a directory of that name
+        unfinished.unlink()
+        raise

@@ -1,0 +1,26 @@
+"""A reader of the output that has read enough, as `ftgate history | head`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import report_by_hand
+
+from pytest_ftgate.report import json
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("decide", "--json"), ("report",)])
+def test_a_closed_pipe_ends_a_command_without_a_traceback(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / ".ftgate").mkdir()
+    (tmp_path / ".ftgate" / "last-run.json").write_text(json.render(report_by_hand.report()))
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    command = [sys.executable, "-m", "pytest_ftgate.cli", *arguments]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
