@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from ..model import (
+    FAILURES,
     Cell,
     Decision,
     Expectation,
@@ -26,8 +27,6 @@ from ..pythons import build_key
 from ..store import recording, schema
 from . import decide, disturbance, expectations, recorded
 from .judge import SCREEN_LAUNCHES, ComparedWith, Judge, Policy, doubted, hypotheses, missed
-
-_FAILURES = (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN, Decision.ERROR)
 
 
 class Run(Struct, frozen=True, kw_only=True):
@@ -62,7 +61,7 @@ def judged(before: Run, after: Run, policy: Policy) -> Report:
         if gone:
             tables.append(msgspec.structs.replace(table, rows=gone, note=""))
     merged = tuple(_merged(tables))
-    failing = (row.cell.nodeid for table in merged for row in table.rows if row.verdict.decision in _FAILURES)
+    failing = (row.cell.nodeid for table in merged for row in table.rows if row.verdict.decision in FAILURES)
     return msgspec.structs.replace(after.report, tables=merged, updates=(), unused_baselines=(), failing=tuple(failing))
 
 

@@ -111,6 +111,7 @@ from .spec import (
     Unsupported,
 )
 from .verdict import (
+    FAILURES,
     Acceptance,
     Basis,
     Comparison,
@@ -123,6 +124,7 @@ from .verdict import (
 
 __all__ = [
     "EVERYTHING",
+    "FAILURES",
     "NS_PER_S",
     "PLACEHOLDERS",
     "WIDEST",

@@ -33,6 +33,10 @@ class Decision(StrEnum):
     UNSUPPORTED = "unsupported"
 
 
+FAILURES = (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN, Decision.ERROR)
+"""What fails a run by default."""
+
+
 class Look(Struct, frozen=True, kw_only=True):
     """An interim look of a group-sequential test: a number of pairs, and the nominal levels at which it decides."""
 

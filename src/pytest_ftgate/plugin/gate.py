@@ -19,7 +19,7 @@ from ..declare import plan
 from ..declare.option_types import BEYOND
 from ..errors import FtgateError
 from ..judge import acceptance
-from ..model import Decision, Plan, Report, RowMessage, Verdict
+from ..model import Decision, Plan, Report, Row, RowMessage, Verdict
 from ..report import findings, headlines, measured, terminal
 from ..run import ending
 from ..run.config import RunConfig
@@ -153,8 +153,7 @@ class Run:
         item.stash[ROW_MESSAGE] = message
         row = message.row
         item.user_properties += measured.properties(row)  # pytest's own reports have them, also under xdist
-        rest = msgspec.structs.replace(row, verdict=acceptance.otherwise(row.verdict))
-        if failed := next((each for each in (row, rest) if fails(each.verdict, self.failing)), None):
+        if failed := self._failed(row):
             item.stash[HEADLINE] = headlines.headline(failed)
             pytest.fail(terminal.cell_text(failed, max(0, self.config.get_verbosity())), pytrace=False)
         if row.verdict.decision is Decision.XFAILED:
@@ -265,8 +264,12 @@ class Run:
     def _failing(self) -> tuple[str, ...]:
         """The node ids of the cells that fail the run."""
         rows = (message.row for message in self.messages.values())
-        failing = (row for row in rows if fails(row.verdict, self.failing) or _is_strict(row.verdict))
-        return tuple(sorted(row.cell.nodeid for row in failing))
+        return tuple(sorted(row.cell.nodeid for row in rows if self._failed(row) or _is_strict(row.verdict)))
+
+    def _failed(self, row: Row) -> Row | None:
+        """The row if it fails its test, as it is or by what was not accepted of it."""
+        rest = msgspec.structs.replace(row, verdict=acceptance.otherwise(row.verdict))
+        return next((each for each in (row, rest) if fails(each.verdict, self.failing)), None)
 
     def _narrowed(self) -> bool:
         """Whether this run may have collected only some cells, so that it cannot tell which baselines are unused."""

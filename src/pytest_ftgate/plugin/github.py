@@ -71,7 +71,7 @@ def commands(report: Report, rootdir: Path, workspace: Path) -> list[str]:
     """Commands for the runner, one for each test: errors, worst first, then warnings of what does not fail the run."""
     errors: dict[tuple[str, int], list[Row]] = {}
     warnings: dict[tuple[str, int], list[Row]] = {}
-    for _, row in findings.worst_first(report):
+    for row in findings.worst_first(report):
         place = (row.cell.nodeid.partition("::")[0], row.line)
         if findings.fails(report, row):
             errors.setdefault(place, []).append(row)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..judge import metrics
-from ..model import Acceptance, Decision, MetricVerdict, Report, Row, Table, Verdict
+from ..model import FAILURES, Acceptance, Decision, MetricVerdict, Report, Row, Verdict
 from ..text import plain
 from . import headlines, units
 from .explanation import sentences
@@ -52,8 +52,6 @@ BASES = {
     "portable": "machine-independent metrics",
     "paired": "paired launches",
 }
-FAILURES = (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN, Decision.ERROR)
-"""What fails a run by default."""
 WORST_FIRST = (
     Decision.REGRESSED,
     Decision.BROKEN,
@@ -206,11 +204,10 @@ def fails(report: Report, row: Row) -> bool:
     return row.cell.nodeid in report.failing
 
 
-def worst_first(report: Report) -> Iterator[tuple[Table, Row]]:
-    """All rows with their tables, those that fail first, by decision, then in the order of the report."""
-    rows = [(table, row) for table in report.tables for row in table.rows]
+def worst_first(report: Report) -> list[Row]:
+    """All rows, those that fail first, by decision, then in the order of the report."""
     order = {decision: place for place, decision in enumerate(WORST_FIRST)}
-    return iter(sorted(rows, key=lambda pair: (not fails(report, pair[1]), order[pair[1].verdict.decision])))
+    return sorted(report.rows, key=lambda row: (not fails(report, row), order[row.verdict.decision]))
 
 
 def counts(report: Report) -> Counter[Decision]:

@@ -89,7 +89,7 @@ def _block(section: Section, texts: Sequence[str]) -> str:
 def _head(report: Report) -> str:
     """The marker, the result in one line, why the report is partial, and how many cells there are of each decision."""
     counts = findings.counts(report)
-    failing = Counter(row.verdict.decision for _, row in findings.worst_first(report) if findings.fails(report, row))
+    failing = Counter(row.verdict.decision for row in report.rows if findings.fails(report, row))
     failed = _counted(failing, findings.WORST_FIRST)
     result = failed or _nothing(counts)
     partial = ""
@@ -118,8 +118,8 @@ def _counted(counts: Counter[Decision], decisions: Iterable[Decision]) -> str:
 
 
 def _sections(report: Report) -> Iterator[Section]:
-    for (passes, decision), group in groupby(findings.worst_first(report), key=lambda pair: _kind(report, pair[1])):
-        rows = [row for _, row in group]
+    for (passes, decision), group in groupby(findings.worst_first(report), key=lambda row: _kind(report, row)):
+        rows = list(group)
         brief = passes and decision in BRIEF
         head = (
             f"\n### {len(rows)} {decision}" + ": no failure in this run" * (passes and not brief) + "\n" * (1 + brief)

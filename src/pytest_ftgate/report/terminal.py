@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from ..judge import disturbance, metrics
 from ..model import (
+    FAILURES,
     WIDEST,
     Decision,
     Interpreter,
@@ -174,8 +175,7 @@ def _failed(report: Report, style: Style) -> list[str]:
 
     The tables of many tests stand above it, and pytest's own summary cuts its lines at the terminal's width.
     """
-    ordered = (row for _, row in findings.worst_first(report))
-    rows = [row for row in ordered if findings.fails(report, row)]
+    rows = [row for row in findings.worst_first(report) if findings.fails(report, row)]
     if not rows or len(report.tables) < 2:
         return []
     lines = []
@@ -424,7 +424,7 @@ def _measured(row: Row, style: Style) -> list[str]:
     lines = _named(row, style)
     for each in found.changes:
         evidence = each.evidence if style.verbosity > 0 else ""  # the reason has what decided
-        limit = limits.get(each.metric, "") if each.decision in findings.FAILURES else ""
+        limit = limits.get(each.metric, "") if each.decision in FAILURES else ""
         text = ", ".join(filter(None, (each.text, limit, evidence)))
         first, *rest = [text for text in (text, each.reason) if text] or [""]
         lines += entry(each.label, first, style, indent=6, column=11)

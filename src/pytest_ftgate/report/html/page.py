@@ -149,7 +149,7 @@ def headline(report: Report) -> str:
     """The verdict in one line: `3 of 17 cells fail`, or `Nothing regressed in 17 cells`."""
     counts = findings.counts(report)
     every = counts.total()
-    failing = sum(findings.fails(report, row) for table in report.tables for row in table.rows)
+    failing = sum(findings.fails(report, row) for row in report.rows)
     cells = f"{every} cell{'' if every == 1 else 's'}"
     if not every:
         return "No cell was measured"
@@ -201,7 +201,7 @@ QUIET = (Decision.PASSED, Decision.UNCHANGED, Decision.NO_BASELINE)
 def _groups(report: Report, anchors: dict[int, str]) -> dict[str, list[Group]]:
     """The tests of the cells that fail, and of those that are accepted, worst first."""
     rows: dict[str, dict[str, list[Row]]] = {"failing": {}, "accepted": {}}
-    for _, row in findings.worst_first(report):
+    for row in findings.worst_first(report):
         if findings.fails(report, row):
             rows["failing"].setdefault(test_of(row), []).append(row)
         elif row.verdict.decision is Decision.ACCEPTED:
@@ -242,7 +242,7 @@ def _item(row: Row, anchor: str) -> Item:
 def _others(report: Report, anchors: dict[int, str]) -> list[Others]:
     """What is to be said of cells that neither fail nor are accepted, once for those of a test that share it."""
     found: dict[tuple[str, ...], Others] = {}
-    for _, row in findings.worst_first(report):
+    for row in findings.worst_first(report):
         decision = row.verdict.decision
         if findings.fails(report, row) or decision in (*QUIET, Decision.ACCEPTED):
             continue
