@@ -167,6 +167,7 @@ def test_a_few_pairs_far_beyond_the_limit_are_suspect_without_a_p_value() -> Non
         ("a\x1bPq#0;2\x1b\\b\x1b_G1\x1b\\c", "abc"),
         ("a\x1bcb\x1b(0d", "abd"),
         ("half \x1b", "half "),
+        ("\x90" * 200_000, ""),
         ("half \x1b]0;never ended", "half 0;never ended"),
         ("bell\x07 back\x08 nul\x00 del\x7f", "bell back nul del"),
         ("one\r\ntwo\x85three\u2028four\u2029five", "one\ntwo\nthree\nfour\nfive"),

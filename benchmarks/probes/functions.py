@@ -170,8 +170,8 @@ def main() -> None:
                 others.update(extra)
                 wrong = [wrong[0] + bool(same), wrong[1] + bool(extra)]
             print(
-                f"{build}: {options.pairs} pairs in {time.monotonic() - began:.0f} s; nothing changed: {wrong[0]} named "
-                f"{dict(alike)}; `scan` slower: the work took longer in {grew}, `scan` named in {scans}, "
+                f"{build}: {options.pairs} pairs in {time.monotonic() - began:.0f} s; nothing changed: {wrong[0]} "
+                f"named {dict(alike)}; `scan` slower: the work took longer in {grew}, `scan` named in {scans}, "
                 f"another in {wrong[1]} {dict(others)}",
                 flush=True,
             )

@@ -26,7 +26,8 @@ def expanded(words: Iterable[str], values: Mapping[str, str]) -> list[str]:
 # ---- what others wrote
 
 
-_STRINGS = r"(?:\x1b[PX\]^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # OSC, DCS and their like
+# OSC, DCS and their like; one that begins anew has no text of the first, so that a search never goes over it twice.
+_STRINGS = r"(?:\x1b[PX\]^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x90\x98\x9c-\x9f]*(?:\x07|\x1b\\|\x9c)"
 _SEQUENCES = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[ -/]*[0-~]"  # CSI, and what ESC alone begins
 _CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 _BIDI = r"[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"  # would reorder what stands beside them
@@ -41,6 +42,11 @@ def plain(text: str) -> str:
     """
     lines = re.sub("\r\n|\u2028|\u2029|\x85", "\n", text).replace("\t", "    ")
     return re.sub(_UNSAFE, "", lines).encode("utf-8", "backslashreplace").decode()
+
+
+def takes_unicode(stream: object) -> bool:
+    """Whether a stream takes more than ASCII."""
+    return str(getattr(stream, "encoding", None)).lower().startswith("utf")
 
 
 # ---- words

@@ -196,6 +196,20 @@ def test_files_of_another_format_are_counted(project: Path, capsys: pytest.Captu
     assert f"1 former file of {TEST} is of another format and left out" in captured.err
 
 
+def test_a_file_that_reads_as_git_writes_is_one_of_another_format(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    days(project, 1.0)
+    old = next((project / "baselines").rglob("*.json")).with_name("20260430T030405-00000000.json")
+    old.write_text(f"{'a' * 40} blob 12\nmore\n", encoding="utf-8")
+    git("add", "--all")
+    git("commit", "--message", "a file that is no baseline")
+    git("rm", "--quiet", str(old))
+    git("commit", "--message", "prune")
+    assert cli.main(["history", "test_count"]) == 0
+    assert "1 recording\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

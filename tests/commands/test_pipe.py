@@ -12,7 +12,7 @@ import report_by_hand
 from pytest_ftgate.report import json
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("decide", "--json"), ("report",)])
+@pytest.mark.parametrize("arguments", [("decide", "--json"), ("report",)])
 def test_a_closed_pipe_ends_a_command_without_a_traceback(arguments: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / ".ftgate").mkdir()
     (tmp_path / ".ftgate" / "last-run.json").write_text(json.render(report_by_hand.report()))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from pytest_ftgate.measure import stacks
 from pytest_ftgate.measure.stacks import MAIN, Frame, Stack
 
@@ -100,3 +102,28 @@ def test_many_threads_with_one_name_are_counted() -> None:
     names = ["thread pump at /x.py:14"] * 196 + ["worker 0 of 2"]
     assert stacks.counted(names) == "thread pump at /x.py:14 (196 of them), worker 0 of 2"
     assert stacks.counted(map(str, range(10))) == "0, 1, 2, 3, 4, 5, 6, 7 and 2 more"
+
+
+class TestLoky:
+    """A worker as faulthandler has written it, and the thread that manages the pool."""
+
+    RUN = '  File "/lib/python3.14/multiprocessing/process.py", line 108 in run\n'
+    GET = '  File "/lib/python3.14/multiprocessing/queues.py", line 101 in get\n'
+    WORKER = '  File "/v/lib/python3.14/site-packages/loky/process_executor.py", line 485 in _process_worker\n'
+    CALL = '  File "/v/lib/python3.14/site-packages/loky/process_executor.py", line 314 in __call__\n'
+    WAIT = (
+        '  File "/v/lib/python3.14/site-packages/loky/process_executor.py", line 720 in wait_result_broken_or_wakeup\n'
+    )
+    MANAGER = '  File "/v/lib/python3.14/site-packages/loky/process_executor.py", line 650 in run\n'
+    THREAD = '  File "/lib/python3.14/threading.py", line 1082 in _bootstrap_inner\n'
+
+    @pytest.mark.parametrize("idle", [GET + WORKER + RUN, WAIT + MANAGER + THREAD], ids=["worker", "manager"])
+    def test_what_waits_has_no_calls_of_its_own(self, idle: str) -> None:
+        ((_, _, frames),) = stacks.parsed("Thread 0x1 (most recent call first):\n" + idle)
+        assert stacks.own(frames) == ()
+
+    def test_a_worker_with_a_task_has_that_of_the_task(self) -> None:
+        task = '  File "/p/test_it.py", line 4 in vowels\n'
+        text = "Thread 0x1 (most recent call first):\n" + task + self.CALL + self.WORKER + self.RUN
+        ((_, _, frames),) = stacks.parsed(text)
+        assert stacks.own(frames)[0].function == "vowels"

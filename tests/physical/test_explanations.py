@@ -88,7 +88,7 @@ def named(bench: Bench, before: str, after: str) -> tuple[FunctionTime, ...]:
     added = explain.added_time(msgspec.structs.replace(now, reference=then))
     assert added is not None
     assert added.grew
-    found = explain.slower_functions(*map(profiled, sides), added)
+    found = explain.slower_functions(profiled(sides[0]), profiled(sides[1]), added)
     assert not isinstance(found, str), found
     return found
 

@@ -10,8 +10,9 @@ import report_by_hand
 
 from golden import check_golden
 from pytest_ftgate.judge import advice as judged
-from pytest_ftgate.model import Report
+from pytest_ftgate.model import Advice, Interval, MemoryUse, Report
 from pytest_ftgate.report import advice
+from pytest_ftgate.report.lines import Style, wrapped
 
 
 def test_the_sentences_of_every_kind_of_row() -> None:
@@ -57,3 +58,29 @@ def test_the_figures_behind_the_sentences_are_json() -> None:
     first, *_ = json.loads(advice.as_json(found))
     assert first["test"] == report_by_hand.TOKENISE
     assert first["choices"][0]["time"]["ranked"][0]["name"] == "threads on 3.14t"
+
+
+def test_the_memory_of_a_further_worker_that_may_be_none_is_given_by_its_upper_end() -> None:
+    total = Interval(value=2**24, low=2**24, high=2**24, level=0.95)
+    further = Interval(value=-(2.0**17), low=-(2.0**20), high=2.0**19, level=0.95)
+    use = MemoryUse(
+        name="threads on 3.14",
+        workers="w2",
+        setting="",
+        figure="PSS",
+        total=total,
+        further=further,
+        further_of="counts",
+    )
+    (sentence,) = advice.said(Advice(test="t", source="s", memory=(use,))).sentences
+    assert sentence.text.splitlines()[1] == "  threads on 3.14  16.0 MiB, 512 KiB at most"
+
+
+def test_a_number_stays_with_its_unit_and_an_interval_in_one_piece() -> None:
+    style = Style(20, color=False, unicode=True, verbosity=0)
+    assert wrapped("it takes 12345678 ms [1, 2] at 31.2 % or 8 workers", style, indent=0) == [
+        "it takes 12345678 ms",
+        "[1, 2] at 31.2 % or",
+        "8 workers",
+    ]
+    assert wrapped("it took some times 12 ms", style, indent=0) == ["it took some times", "12 ms"]

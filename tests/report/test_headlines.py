@@ -18,7 +18,7 @@ from pytest_ftgate.model import (
     Verdict,
     WorkloadError,
 )
-from pytest_ftgate.report.headlines import exception, failure_text, headline, origin, same_error, whose
+from pytest_ftgate.report.headlines import error_text, exception, failure_text, headline, origin, same_error, whose
 
 CELL = cell("t.py::test", "3.14t", "threads", 8)
 TRACE = """Traceback (most recent call last):
@@ -166,3 +166,10 @@ def test_a_reason_that_begins_its_own_text_is_said_once() -> None:
 def test_a_failed_assert_says_how_to_see_it_explained() -> None:
     text = failure_text(failed(WorkloadError(reason="raised AssertionError: assert total == 46"), None))
     assert text.endswith("as a plain test, with pytest's own explanation: pytest 't.py::test[3.14t-threads-w8]'")
+
+
+@pytest.mark.parametrize("output", ["x" * 100_000, "\n" * 100_000, "/.ftgate/worktrees/" * 5_000])
+def test_long_output_is_searched_once(output: str) -> None:
+    error = WorkloadError(reason="it failed", detail=output)
+    assert origin(error) is None
+    assert error_text(error).endswith(output.rstrip())

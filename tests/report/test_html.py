@@ -10,7 +10,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 import pytest
@@ -19,6 +19,7 @@ from report_by_hand import FREE_THREADED, around, cell
 from values import timed
 
 from golden import check_golden
+from pytest_ftgate.judge import metrics
 from pytest_ftgate.model import (
     Acceptance,
     Decision,
@@ -50,7 +51,7 @@ HOSTILE = (
 
 
 def built(**changes: Any) -> Report:
-    return msgspec.structs.replace(report_by_hand.report(), **changes)
+    return msgspec.structs.replace(report_by_hand.report(), **{"failing": None, **changes})
 
 
 def measured(row: Row, ns: int, times: int = 5) -> Row:
@@ -92,7 +93,9 @@ def grid(name: str = "tests/test_grid.py::test_grid") -> tuple[Table, ...]:
             row = Row(
                 cell=of,
                 verdict=Verdict(decision=Decision.PASSED),
-                history=(History(metric="wall", points=recorded, changes=(LevelChange(index=3, ratio=1.06),)),),
+                history=(
+                    History(metric="wall", points=recorded, changes=(LevelChange(index=3, ratio=1.06),), unit="time"),
+                ),
             )
             tables.append(
                 Table(title=f"{name} (size={size})", rows=(measured(row, size * depth * 1000),), reference="threads")
@@ -113,7 +116,7 @@ def full() -> Report:
     first = report.tables[0]
     rows = (measured(first.rows[0], 1_800_000), measured(first.rows[1], 3_100_000), *first.rows[2:])
     tables = (msgspec.structs.replace(first, rows=rows), *report.tables[1:], *grid(), hostile())
-    return msgspec.structs.replace(report, tables=tables, command=f"pytest --ftgate '{HOSTILE}'")
+    return msgspec.structs.replace(report, tables=tables, command=f"pytest --ftgate '{HOSTILE}'", failing=None)
 
 
 def rendered(report: Report) -> str:
@@ -130,7 +133,7 @@ def block(text: str) -> dict[str, Any]:
 def words(text: str) -> str:
     """The text of the page's body, without marks."""
     body = text.partition("<main")[2].partition("</main>")[0]
-    return " ".join(re.sub(r"<[^>]*>", " ", body).split())
+    return " ".join(re.sub(r"<[^>]*>", " ", body.replace("<wbr>", "")).split())
 
 
 # ---- the text
@@ -179,6 +182,50 @@ def test_that_nothing_regressed_is_said_as_clearly_as_a_failure() -> None:
     assert '<h1 id="verdict" class="good">Nothing regressed in 2 cells</h1>' in text
     assert not re.search("What fails|This report is partial", text)
     assert "No cell was measured</h1>" in rendered(built(tables=()))
+
+
+def test_what_fails_is_what_the_run_was_told_to_fail_on() -> None:
+    table = report_by_hand.report().tables[0]
+    slower, noisy = table.rows[1], table.rows[4]
+    tables = (msgspec.structs.replace(table, rows=(slower, noisy)),)
+    text = rendered(built(tables=tables, failing=(noisy.cell.nodeid,)))
+    assert "1 of 2 cells fails</h1>" in text
+    assert re.findall(
+        r"What fails|Also worth knowing|3.14-spawn-w8</a></h4>|3.14-fork-w8</a> <small>", plain(text)
+    ) == [
+        "What fails",
+        "3.14-spawn-w8</a></h4>",
+        "Also worth knowing",
+        "3.14-fork-w8</a> <small>",
+    ]
+    assert [each["fails"] for each in block(text)["tests"][0]["cells"]] == [False, True]
+    assert "Nothing fails in 2 cells</h1>" in rendered(built(tables=tables, failing=()))
+
+
+def plain(text: str) -> str:
+    return text.replace("<wbr>", "")
+
+
+def test_what_failing_cells_of_a_test_share_is_said_once() -> None:
+    table = report_by_hand.report().tables[0]
+    rows = [
+        msgspec.structs.replace(table.rows[1], cell=cell("t.py::test", "3.14", "fork", workers))
+        for workers in range(1, 6)
+    ]
+    text = words(rendered(built(tables=(msgspec.structs.replace(table, rows=tuple(rows)),))))
+    group = text.partition("What fails")[2].partition("cell verdict")[0]
+    assert group.count("+31.2 %") == 5
+    assert group.count("judged by paired launches") == group.count("against the baseline") == 1
+    assert "repeat pytest --ftgate t.py::test ftgate baseline diff" in group
+
+
+def test_a_long_name_breaks_between_its_words() -> None:
+    assert page_module.wrapped("a/b_c.py::t[x-<y>]") == "a/<wbr>b_<wbr>c.py::<wbr>t[<wbr>x-&lt;y&gt;]"
+
+
+def test_the_script_knows_every_unit_of_a_metric() -> None:
+    script = page_module._source("page.js").partition("const UNITS = {")[2].partition("};")[0]
+    assert re.findall(r"^\s+(\w+): \[\[", script, re.MULTILINE) == list(get_args(metrics.Unit))
 
 
 def test_a_partial_report_says_so_before_all_else() -> None:
@@ -252,20 +299,29 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     return path.as_uri()
 
 
-@pytest.fixture
-def page(browser: Browser, address: str) -> Iterator[Page]:
-    """The page as opened from its file; it must neither complain nor ask for anything."""
+@pytest.fixture(scope="module")
+def opened(browser: Browser, address: str) -> Iterator[tuple[Page, list[str]]]:
+    """The page as opened from its file, and what it says or asks for."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
-    opened = context.new_page()
+    page = context.new_page()
     said: list[str] = []
-    opened.on("console", lambda message: said.append(message.text))
-    opened.on("pageerror", lambda error: said.append(str(error)))
-    opened.on("dialog", lambda dialog: said.append(dialog.message))
-    opened.on("request", lambda request: said.append(request.url))
-    opened.goto(address)
-    yield opened
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("dialog", lambda dialog: said.append(dialog.message))
+    page.on("request", lambda request: said.append(request.url))
+    page.goto(address)
+    yield page, said
     context.close()
-    assert set(said) == {address}
+
+
+@pytest.fixture
+def page(opened: tuple[Page, list[str]], address: str) -> Iterator[Page]:
+    """The one page of all tests, which must neither complain nor ask for anything."""
+    page, said = opened
+    yield page
+    assert set(said) <= {address}
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.emulate_media(media="null", color_scheme="null")
 
 
 def test_every_plot_is_drawn(page: Page) -> None:
@@ -274,6 +330,13 @@ def test_every_plot_is_drawn(page: Page) -> None:
     for wanted in ("Launches: wall time", "Where threads wait", "Memory by role over the run", "Scaling", "History"):
         assert any(title.startswith(wanted) for title in titles), wanted
     assert any(title.startswith("Time by size and depth") or "depth" in title for title in titles)
+    plots = page.locator("svg.plot").evaluate_all(
+        "all => all.map(each => [each.tabIndex, each.getAttribute('aria-label')])"
+    )
+    assert all(place == 0 and re.search(r": .*\d", label) for place, label in plots), "they are read by keyboard, too"
+    assert any(
+        label.startswith("wall time of each launch in ms. 3.14-fork-w8, change: 5 launches, 3.22") for _, label in plots
+    )
     first = page.locator(".plots").first.locator("svg.plot").first
     points = [text for text in first.locator("title").all_text_contents() if text.startswith("3.14-fork-w8, ")]
     assert len(points) == 10  # five launches of the change, and five of the reference
@@ -311,12 +374,13 @@ def test_the_table_sorts_by_click_and_by_keyboard(page: Page) -> None:
 
 
 def test_the_first_tab_skips_to_the_verdict(page: Page) -> None:
+    page.reload()
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "main"
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.closest('.finding') !== null")
+    assert page.evaluate("document.activeElement.closest('.group') !== null")
 
 
 def test_hostile_names_are_text(page: Page) -> None:
@@ -329,7 +393,7 @@ def test_hostile_names_are_text(page: Page) -> None:
 @pytest.mark.parametrize("width", [320, 390, 1280])
 def test_the_page_is_never_wider_than_the_screen(page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 844})
-    page.reload()
+    page.wait_for_function("document.querySelector('svg.plot').getBoundingClientRect().right <= innerWidth")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 

@@ -39,8 +39,7 @@ class Run(Struct, frozen=True, kw_only=True):
     @property
     def samples(self) -> dict[str, Sample]:
         """Node id -> what can be compared of each cell: its own launches, without those of a reference."""
-        rows = (row for table in self.report.tables for row in table.rows)
-        samples = (row.sample for row in rows if row.sample is not None and row.sample.launches)
+        samples = (row.sample for row in self.report.rows if row.sample is not None and row.sample.launches)
         return {
             sample.cell.nodeid: msgspec.structs.replace(sample, reference=None)
             for sample in samples
@@ -56,7 +55,7 @@ def judged(before: Run, after: Run, policy: Policy) -> Report:
     what is wrong with a cell of `after` keep their verdict; a known failure is one if `after` says so.
     """
     policy = msgspec.structs.replace(policy, alpha=_level(before, after, policy))
-    known = {row.cell.nodeid for table in after.report.tables for row in table.rows}
+    known = {row.cell.nodeid for row in after.report.rows}
     tables = [_Test(before, after, policy, table).judged() for table in after.report.tables]
     for table in before.report.tables:
         gone = tuple(_left(row, after) for row in table.rows if row.cell.nodeid not in known)
@@ -74,7 +73,7 @@ def failed(report: Report) -> bool:
 
 def compared(report: Report) -> bool:
     """Whether any cell of a report was compared."""
-    return any(row.verdict.basis for table in report.tables for row in table.rows)
+    return any(row.verdict.basis for row in report.rows)
 
 
 def _merged(tables: list[Table]) -> Iterator[Table]:
@@ -132,7 +131,7 @@ class _Test:
         self.old = before.samples
         new = after.samples
         self.samples = TestSamples(new[row.cell.nodeid] for row in table.rows if row.cell.nodeid in new)
-        self.conditions = {row.cell.nodeid: row.conditions for of in before.report.tables for row in of.rows}
+        self.conditions = {row.cell.nodeid: row.conditions for row in before.report.rows}
         all_compared = {sample.cell.nodeid: self._compared_with(sample) for sample in self.samples}
         policy = msgspec.structs.replace(policy, metrics=_gating(policy, table))
         self.judge = Judge(_spec(table), policy, all_compared, SCREEN_LAUNCHES)

@@ -54,7 +54,7 @@ class ProfileRound:
         if reference is None:
             raise NoProfile("it has no reference that can be measured")
         self.budget.begin_round()
-        profiles = {}
+        profiles: dict[CellRun, Profile] = {}
         try:
             for side in self.context.shuffled([reference, self.cell_run]):
                 self.context.report(side, "sampling the stacks of")
@@ -85,7 +85,7 @@ class ProfileRound:
             return launch.finish(self.budget.rounds).profile or Profile()
 
     def _planned(self, side: CellRun, most_s: float) -> tuple[int, float]:
-        """How many iterations in at most `most_s`, and the time of the work of one, by the latest launch of that side."""
+        """How many iterations in at most `most_s`, and the time of the work of one, by that side's latest launch."""
         latest = [each for launch in side.launches[-1:] for each in launch.iterations]
         work_ns = max([1.0, *(each.work_ns for each in latest)])
         wall_ns = max([work_ns, *(each.wall_ns for each in latest)])

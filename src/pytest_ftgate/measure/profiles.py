@@ -19,7 +19,7 @@ from . import stacks
 LEAST_BLOCKS: Final = 10
 """Fewer iterations are cut into parts: the scatter between blocks is an estimate of what samples vary by."""
 _DRIVER: Final = "pytest_ftgate/runner/executors/pool.py"
-_SERVER: Final = re.compile(r"/multiprocessing/(?:forkserver|managers|resource_tracker)\.py$")
+_SERVER: Final = re.compile(r"/(?:multiprocessing|loky/backend)/(?:forkserver|managers|resource_tracker)\.py$")
 _ESCAPED: Final = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))")  # as faulthandler writes them
 
 

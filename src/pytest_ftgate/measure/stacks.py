@@ -36,9 +36,11 @@ _FRAME: Final = re.compile(r'  File "(.*)", line (\d+|\?\?\?) in (.*)$')
 _FATAL: Final = "Fatal Python error: "
 _STANDARD: Final = re.compile(r"/lib(?:64)?/python3\.\d+t?/(?!site-packages|dist-packages)|^<frozen ")
 _ENTRY: Final = re.compile(
-    r"(concurrent/futures/(?:thread|process)\.py:(?:run|_worker|_process_worker)$|multiprocessing/queues\.py:_feed$)|/threading\.py:(?:run|_bootstrap\w*)$"
+    r"((?:concurrent/futures/(?:thread|process)|/loky/process_executor)\.py:(?:run|_worker|_process_worker)$"
+    r"|(?:multiprocessing|/loky/backend)/queues\.py:_feed$)|/threading\.py:(?:run|_bootstrap\w*)$"
     r"|/multiprocessing/\w+\.py:(?:run|_bootstrap|main|_main|spawn_main)$|/runpy\.py:|^<string>:"
 )
+_POOL: Final = "/loky/"  # a pool that is not the standard library's, whose code is no work either
 _WRAPPER: Final = re.compile(r"pytest_ftgate/runner/(?:locks/|primitives\.py|api\.py)")  # called by the workload
 _OURS: Final = tuple(os.path.join("pytest_ftgate", wing, "") for wing in ("runner", "run"))
 
@@ -242,7 +244,7 @@ def own(frames: Sequence[Frame]) -> tuple[Frame, ...]:
     frames = [frame for frame in frames if not _WRAPPER.search(frame.path)]
     for index, frame in enumerate(frames):
         entry = _ENTRY.search(f"{frame.path}:{frame.function}")
-        if entry and entry[1] and all(each.standard for each in frames[:index]):
+        if entry and entry[1] and all(each.standard or _POOL in each.path for each in frames[:index]):
             return ()
         if entry or any(ours in frame.path for ours in _OURS):
             return tuple(frames[:index])

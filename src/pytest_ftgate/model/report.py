@@ -275,6 +275,11 @@ class Report(Struct, frozen=True, kw_only=True):
     failing: tuple[str, ...] | None = None
     schema: int = 1
 
+    @property
+    def rows(self) -> list[Row]:
+        """The cells of all tables, in their order."""
+        return [row for table in self.tables for row in table.rows]
+
 
 def failed_row(cell: Cell, reason: str, detail: str) -> Row:
     """The row of a cell that could not be started, with the error's reason and detail."""

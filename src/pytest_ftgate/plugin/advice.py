@@ -11,6 +11,7 @@ import pytest
 from ..declare import options
 from ..errors import FtgateError
 from ..report import advice
+from ..text import takes_unicode
 
 if TYPE_CHECKING:
     from .gate import Run
@@ -33,7 +34,7 @@ class Summary:
         """A section of its own, after the one with the tables."""
         if self.run.report is None or not self.run.report.tables:
             return
-        unicode = (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "").startswith("utf")
+        unicode = takes_unicode(sys.stdout)
         advised = advice.sentences(self.run.report, self.weights, unicode=unicode)
         terminalreporter.section("ftgate advice", sep="=")
         terminalreporter.write(advice.render(advised, width=terminalreporter._tw.fullwidth, unicode=unicode))

@@ -26,7 +26,7 @@ from ..run.config import RunConfig
 from ..run.session import Session
 from ..runner.executors.base import threads_are_greenlets
 from ..store.folder import default_folder
-from ..text import plain
+from ..text import plain, takes_unicode
 from . import accepted, failures, github, repeat, xdist
 from .collection import CELL, default_pair
 from .options import thresholds_of, value_of
@@ -281,12 +281,11 @@ class Run:
         elif self.report is not None:
             terminalreporter.section("ftgate", sep="=")
             tw = terminalreporter._tw
-            unicode = (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "").startswith("utf")
             text = terminal.render(
                 self.report,
                 width=tw.fullwidth,
                 color=tw.hasmarkup,
-                unicode=unicode,
+                unicode=takes_unicode(sys.stdout),
                 verbosity=self.config.get_verbosity(),
             )
             terminalreporter.write(text + "\n")

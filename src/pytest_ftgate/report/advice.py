@@ -281,13 +281,11 @@ class _Speaker(NamedTuple):
         place = self.at(last)
         once = [(tax.name, self._span(tax.tax_ns)) for tax in shown if tax.paid_once]
         each_time = [
-            (tax.name, f"{self._span(tax.tax_ns)}; tasks below {self._span(tax.task_ns)}")
-            for tax in shown
-            if not tax.paid_once
+            (tax.name, f"{self._span(tax.tax_ns)}, {self._span(tax.task_ns)}") for tax in shown if not tax.paid_once
         ]
         texts = [f"{place}the workers are kept, so the start is paid once:{_lines(once)}"] if once else []
         if each_time:
-            rule = f"and the tasks of which it is more than {percent(judged.TAX)}"
+            rule = f"and the task below which it matters, as it is more than {percent(judged.TAX)}"
             texts.append(f"{place}each start and join of the workers, {rule}:{_lines(each_time)}")
         return texts + [
             f"{place}{tax.name} is faster than {tax.overtaken} in tasks that take the latter more than "
@@ -317,15 +315,16 @@ class _Speaker(NamedTuple):
         whys = [f"a further worker's is not known where none is given: {use.why}" for use in shown if use.why]
         if len(whys) == len(shown):
             whys = [f"that of a further worker is not known: {shown[0].why}"]
-        return ["\n".join([f"{self.at(most)}{most.figure} of all processes:{_lines(parts)}", *whys[:1]])]
+        each = ", and of each further worker" if any(use.further_of == "counts" for use in shown) else ""
+        return ["\n".join([f"{self.at(most)}{most.figure} of all processes{each}:{_lines(parts)}", *whys[:1]])]
 
     def _further(self, use: MemoryUse) -> str:
-        of = "a worker process" if use.further_of == "processes" else "each further worker"
+        of = "a worker process " if use.further_of == "processes" else ""
         further = use.further
         assert further is not None
         if further.level and further.low <= 0:  # the noise of two totals
-            return f"{of} {units.size(further.high)} at most" if further.high > 0 else f"{of} nothing"
-        return f"{of} {_with_ends(further, units.size, units.size_ends)}"
+            return f"{of}{units.size(further.high)} at most" if further.high > 0 else f"{of}0"
+        return f"{of}{_with_ends(further, units.size, units.size_ends)}"
 
     # ---- contention and scaling
 

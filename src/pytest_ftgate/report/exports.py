@@ -11,7 +11,7 @@ from urllib.parse import quote
 from ..judge import metrics
 from ..model import Cell, Metric, Report
 from . import findings, units
-from .measured import SUFFIX, Measured, measured, rows_of, writable
+from .measured import SUFFIX, Measured, measured, writable
 
 IN_NAMES = ":()[]{},+@._"
 """Besides letters and digits, what stays as it is in a name for benchstat."""
@@ -25,9 +25,7 @@ OPENMETRICS_UNITS = {
 
 def bmf(report: Report) -> str:
     """Bencher Metric Format: a benchmark for each cell, a measure for each metric, with the ends of its interval."""
-    found = {
-        writable(row.cell.nodeid): {each.column: _bounds(each) for each in measured(row)} for row in rows_of(report)
-    }
+    found = {writable(row.cell.nodeid): {each.column: _bounds(each) for each in measured(row)} for row in report.rows}
     partial = {"ftgate": {"partial": {"value": 1}}} if report.partial else {}
     return json.dumps({name: measures for name, measures in found.items() if measures} | partial, indent=2) + "\n"
 
@@ -47,7 +45,7 @@ def gha_benchmark(report: Report) -> str:
             "range": f"± {_half_width(each):.4g}" if each.has_interval else "",
             "extra": writable("\n".join(_extra(each, report))),
         }
-        for row in rows_of(report)
+        for row in report.rows
         for each in measured(row)
         if each.gates and each.metric.scale != "gain"
     ]
@@ -71,7 +69,7 @@ def benchstat(report: Report) -> str:
     """Go's benchmark format with its unit metadata: a line for each launch, with the metrics that this launch gave."""
     better: dict[str, str] = {}
     lines: list[str] = []
-    for row in rows_of(report):
+    for row in report.rows:
         if row.sample is None:
             continue
         by_launch: dict[int, list[str]] = {}
@@ -118,7 +116,7 @@ def otava(report: Report) -> str:
     now = (report.started_at, report.commit)
     runs: dict[tuple[str, str], dict[str, float]] = {}
     columns: dict[str, None] = {}
-    for row in rows_of(report):
+    for row in report.rows:
         past = {(history.metric, history.unit): history.points for history in row.history}
         for each in measured(row):
             column = writable(f"{row.cell.nodeid} {each.column}")
@@ -138,7 +136,7 @@ def otava(report: Report) -> str:
 def openmetrics(report: Report) -> str:
     """OpenMetrics text, as GitLab's metrics report and Prometheus read it: a family of gauges for each metric."""
     families: dict[str, list[str]] = {}
-    for row in rows_of(report):
+    for row in report.rows:
         for each in measured(row):
             kind, _, own = each.metric.name.partition(".")
             unit, scale = OPENMETRICS_UNITS.get(each.metric.unit, ("", 1.0))

@@ -17,6 +17,8 @@ from . import headlines, units
 from .explanation import sentences
 
 COMMIT_DIGITS = 10
+NAMED = 3
+"""Cells that a command names; of more it reruns their whole test."""
 AGAINST = "--ftgate-against "
 
 
@@ -178,12 +180,18 @@ def basis(verdict: Verdict) -> str:
     return f"{text} ({verdict.why})" if text and verdict.why else text or verdict.why
 
 
-def commands(row: Row) -> tuple[str, ...]:
-    """The commands to rerun a cell and to see its baseline."""
-    asked = row.verdict.why.partition("; ")[0].replace(" ", "=", 1) if row.verdict.why.startswith(AGAINST) else ""
-    options = [asked] if asked and not any(word.startswith("--ftgate-against") for word in row.options) else []
-    rerun = plain(shlex.join(["pytest", "--ftgate", *options, *row.options, row.cell.nodeid]))
-    return (rerun,) if asked or not row.verdict.baseline else (rerun, "ftgate baseline diff")
+def commands(*rows: Row) -> tuple[str, ...]:
+    """The commands to rerun cells of a test, those with the same options at once, and to see its baseline."""
+    reruns: dict[tuple[str, ...], list[str]] = {}
+    stored = False
+    for row in rows:
+        asked = row.verdict.why.partition("; ")[0].replace(" ", "=", 1) if row.verdict.why.startswith(AGAINST) else ""
+        own = [asked] if asked and not any(word.startswith("--ftgate-against") for word in row.options) else []
+        reruns.setdefault((*own, *row.options), []).append(row.cell.nodeid)
+        stored = stored or bool(row.verdict.baseline and not asked)
+    named = {words: cells if len(cells) <= NAMED else [cells[0].partition("[")[0]] for words, cells in reruns.items()}
+    texts = (plain(shlex.join(["pytest", "--ftgate", *words, *cells])) for words, cells in named.items())
+    return (*texts, *(["ftgate baseline diff"] if stored else []))
 
 
 def commit(text: str) -> str:
@@ -207,7 +215,7 @@ def worst_first(report: Report) -> Iterator[tuple[Table, Row]]:
 
 def counts(report: Report) -> Counter[Decision]:
     """How many cells there are of each decision."""
-    return Counter(row.verdict.decision for table in report.tables for row in table.rows)
+    return Counter(row.verdict.decision for row in report.rows)
 
 
 def accepted_texts(accepted: Iterable[Acceptance]) -> list[str]:

@@ -12,8 +12,8 @@ from ..text import plain
 from . import units
 
 RAISED = re.compile(r"(?:^|.*[:,] )raised (\w+)(?:: (.*))?", re.DOTALL)
-FRAME = re.compile(r'^\s*File "(.+?)", line (\d+), in (.+)$', re.MULTILINE)
-CHECKOUT = re.compile(r'[^"\n]*/\.ftgate/worktrees/[^/"\n]+/')
+FRAME = re.compile(r'^[ \t]*File "(.+?)", line (\d+), in (.+)$', re.MULTILINE)
+CHECKOUT = re.compile(r'(?:^|(?<="))[^"\n]*/\.ftgate/worktrees/[^/"\n]+/', re.MULTILINE)
 """The folder of a checkout in a traceback: the user's own file has the same place in the project."""
 COMMIT_DIGITS = 10
 
@@ -46,7 +46,8 @@ def _change(judged: MetricVerdict, row: Row, unicode: bool) -> str:
     if change is None:
         return f"{judged.metric}: {judged.reason}" if judged.reason else ""
     shown = units.points if judged.points else units.change
-    text = f"{judged.metric} {shown(change.value)}{_values(judged, row, unicode)}"
+    values = now_and_was(judged, row, unicode=unicode)
+    text = f"{judged.metric} {shown(change.value)}{f' ({values})' if values else ''}"
     return ", ".join(filter(None, (text, allowed(judged))))
 
 
@@ -56,26 +57,31 @@ def allowed(judged: MetricVerdict) -> str:
     return "" if judged.allowed is None else f"allowed {shown(judged.allowed).replace('.0 %', ' %')}"
 
 
-def _values(judged: MetricVerdict, row: Row, unicode: bool) -> str:
-    """` (12.3 ms, was 4.36 ms)`; empty where the value is unknown."""
+def now_and_was(judged: MetricVerdict, row: Row, *, unicode: bool = True) -> str:
+    """`12.3 ms, was 4.36 ms`; empty where the value is unknown."""
     value = now(judged.metric, row)
     if value is None:
         return ""
     was = value - judged.points.value if judged.points else value / judged.ratio.value if judged.ratio else value
     here, there = (units.of(metrics.row(judged.metric).unit, each, unicode=unicode) for each in (value, max(0.0, was)))
-    return f" ({here}, was {there})"
+    return f"{here}, was {there}"
 
 
 def now(metric: str, row: Row) -> float | None:
     """The current value of a metric in its unit; None if it is unknown."""
     if metric in (Metric.TAIL, Metric.CONTRACT):
         return None
-    # A field of Figures has the name of its metric, with the unit as a suffix if it has one.
-    shown = (getattr(row.figures, metric + unit, None) for unit in ("", "_ns", "_bytes"))
-    value = next((each for each in shown if each is not None), None)
+    value = figure(metric, row)
     if value is None and row.sample is not None:
         value = metrics.middle(metric, row.sample)
     return value.value if isinstance(value, Interval) else value
+
+
+def figure(metric: str, row: Row) -> float | Interval | None:
+    """A metric as the report's table has it; None where that has none."""
+    # A field of Figures has the name of its metric, with the unit as a suffix if it has one.
+    shown = (getattr(row.figures, metric + unit, None) for unit in ("", "_ns", "_bytes"))
+    return next((each for each in shown if each is not None), None)
 
 
 # ---- errors

@@ -34,7 +34,7 @@ def parse(text: str | bytes, *, origin: str = "the report") -> Report:
     """
     try:
         raw = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise ReportError(f"{origin} is not JSON: {error}; write it again with --ftgate-report json:PATH") from None
     schema = raw.get("schema") if isinstance(raw, dict) else None
     if schema != SCHEMA:

@@ -122,9 +122,7 @@ def _sections(report: Report) -> Iterator[Section]:
         rows = [row for _, row in group]
         brief = passes and decision in BRIEF
         head = (
-            f"\n### {len(rows)} {decision}"
-            + ", which fails nothing in this run" * (passes and not brief)
-            + "\n" * (1 + brief)
+            f"\n### {len(rows)} {decision}" + ": no failure in this run" * (passes and not brief) + "\n" * (1 + brief)
         )
         if brief or decision in ATTENTION or not passes:
             yield Section(head, tuple(_in_brief(rows) if brief else _in_full(rows)))

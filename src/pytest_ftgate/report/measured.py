@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from ..judge import metrics
-from ..model import Decision, Interval, MetricVerdict, Report, Row
+from ..model import Decision, Interval, MetricVerdict, Row
 from ..stats import rank_tests
 from ..text import plain
 from . import findings, headlines, units
@@ -62,9 +62,7 @@ def measured(row: Row) -> list[Measured]:
 
 def _estimate(name: str, row: Row) -> Interval | None:
     """The figure of the report's table, with the interval that it has there, else that of the median over launches."""
-    # A field of Figures has the name of its metric, with the unit as a suffix if it has one.
-    fields = (getattr(row.figures, name + unit, None) for unit in ("", "_ns", "_bytes"))
-    figure = next((each for each in fields if each is not None), None)
+    figure = headlines.figure(name, row)
     if isinstance(figure, Interval):
         return figure
     values = tuple(metrics.row(name).read(row.sample).values()) if row.sample else ()
@@ -72,11 +70,6 @@ def _estimate(name: str, row: Row) -> Interval | None:
         interval = rank_tests.median_interval(values, LEVEL)
         return interval if figure is None else msgspec.structs.replace(interval, value=figure)
     return None if figure is None else Interval(value=figure, low=figure, high=figure, level=0.0)
-
-
-def rows_of(report: Report) -> list[Row]:
-    """All cells of a report, in its order."""
-    return [row for table in report.tables for row in table.rows]
 
 
 def properties(row: Row) -> list[tuple[str, str]]:

@@ -192,7 +192,7 @@ def points_and_ends(difference: Interval) -> str:
 
 def level(value: float) -> str:
     """A confidence level as `99 %` or `99.2 %`, cut and never rounded up: 0.9999 is `99.9 %`."""
-    tenths = math.floor(value * 1000 + 1e-6)
+    tenths = math.floor(min(1.0, max(0.0, value)) * 1000 + 1e-6)  # a report read from a file may hold any number
     return f"{tenths // 10} %" if tenths % 10 == 0 else f"{tenths / 10:.1f} %"
 
 

@@ -49,7 +49,8 @@ def _former(repository: Repository, folder: Path) -> Iterator[tuple[str, bytes]]
     # A partial clone would fetch each of them.
     variables = {"GIT_NO_LAZY_FETCH": "1"}
     text = repository.git("cat-file", "--batch", given="".join(f"{blob}\n" for blob in wanted), variables=variables)
-    heads = list(re.finditer(r"^([0-9a-f]{40,64}) (?:blob \d+|missing)$", text, re.MULTILINE))
+    found = re.finditer(r"^([0-9a-f]{40,64}) (?:blob \d+|missing)$", text, re.MULTILINE)
+    heads = [head for head in found if head[1] in wanted]  # a file may hold such a line
     for head, after in zip(heads, [*heads[1:], None], strict=True):
         content = text[head.end() + 1 : after.start() if after else len(text)]
         if content.strip():

@@ -25,8 +25,8 @@ from .targets import target_of, unavailable
 LEAST_ROUNDS = 5
 """Rounds for which iterations are given up if the budget is small; more if a decision needs more."""
 RESERVED_S, RESERVED_SHARE = (2.0, 5.0), 0.1
-"""What a paired phase leaves to explain the cells that fail at its end: of its time, in these bounds; nothing of a phase
-that is so short that a verdict needs all of it.
+"""What a paired phase leaves to explain the cells that fail at its end: of its time, in these bounds. A phase that is
+too short for it leaves nothing: its verdicts need all of it.
 
 It does not depend on what was measured, so that it favours no verdict.
 """
@@ -46,10 +46,10 @@ class Phase(Struct, frozen=True, kw_only=True):
 
 
 class ActivePhase(NamedTuple):
-    """A phase under way, which may measure for `budget_s`: with `reserved_s`, in which cells that fail are explained, this
-    `share` of what was left of the test's time.
+    """A phase under way, which may measure for `budget_s`, and explain the cells that fail in `reserved_s` as well.
 
-    A decision needs at least so many rounds; 0 if nothing is judged.
+    Both are this `share` of what was left of the test's time. A decision needs at least so many rounds; 0 if nothing is
+    judged.
     """
 
     phase: Phase

@@ -110,7 +110,7 @@ class StoredBaselines:
         """Record what the options ask for; one line for each change. Raises FtgateError."""
         if not self.config.update:
             return ()
-        rows = [row for table in report.tables for row in table.rows]
+        rows = report.rows
         plan = update_plan(self.config.update, rows, self.store, fingerprint=self.machine.fingerprint)
         apply_updates(
             plan,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from ...judge import disturbance
-from ...model import Decision, Figures, Metric, MetricVerdict, Report, Row, SiteFigures
+from ...model import Decision, Figures, Metric, Report, Row, SiteFigures
 from ...text import plain
 from .. import advice, findings, headlines, units
 from ..details import detail_lines
@@ -65,7 +67,7 @@ class Test(NamedTuple):
 def render(report: Report) -> str:
     """The page as HTML text: one file without any reference to another."""
     environment = _environment()
-    tests = _with_plots(_tests(report))
+    tests = _with_plots(report, _tests(report))
     data = {"started_at": report.started_at, "commit": report.commit, "seed": report.seed}
     block = plots.encoded({**data, "tests": [{"anchor": t.anchor, **t.data} for t in tests if t.data]}, plain)
     sources = {name: _source(name) for name in (*SCRIPTS, "page.css", "LICENSES.txt")}
@@ -73,6 +75,7 @@ def render(report: Report) -> str:
         report=report,
         tests=tests,
         groups=_groups(report, {id(cell.row): cell.anchor for test in tests for cell in test.cells}),
+        others=_others(report, {id(cell.row): cell.anchor for test in tests for cell in test.cells}),
         data=block,
         scripts=[sources[name] for name in SCRIPTS],
         style=sources["page.css"],
@@ -94,6 +97,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: plain(value) if type(value) is str else value,
     )
+    environment.filters["wrapped"] = wrapped
     environment.globals = {
         "units": units,
         "headlines": headlines,
@@ -103,6 +107,11 @@ def _environment() -> Environment:
         "site_place": _place,
     }
     return environment
+
+
+def wrapped(text: str) -> Markup:
+    """A name that is broken between its words where it is longer than a line; it is copied as it is."""
+    return Markup("<wbr>").join(re.split(r"(?<=[/:_,=\[-])(?=\w)", plain(text)))
 
 
 def _source(name: str) -> str:
@@ -125,11 +134,6 @@ def _policy(scripts: Iterable[str], style: str) -> str:
 # ---- the verdict, and what needs attention
 
 
-def fails(decision: Decision) -> bool:
-    """Whether it is a failure by default."""
-    return css(decision) == "fails"
-
-
 def css(decision: Decision) -> str:
     """The class that gives a decision its colour and shape."""
     if decision is Decision.IMPROVED:
@@ -144,13 +148,15 @@ def _word(decision: Decision) -> str:
 def headline(report: Report) -> str:
     """The verdict in one line: `3 of 17 cells fail`, or `Nothing regressed in 17 cells`."""
     counts = findings.counts(report)
-    every, failing = counts.total(), sum(n for decision, n in counts.items() if fails(decision))
+    every = counts.total()
+    failing = sum(findings.fails(report, row) for table in report.tables for row in table.rows)
     cells = f"{every} cell{'' if every == 1 else 's'}"
     if not every:
         return "No cell was measured"
     if failing:
         return f"{failing} of {cells} {'fails' if failing == 1 else 'fail'}"
-    return f"Nothing regressed in {f'the {cells} that were measured' if report.partial else cells}"
+    worse = "fails" if any(css(decision) == "fails" for decision in counts) else "regressed"
+    return f"Nothing {worse} in {f'the {cells} that were measured' if report.partial else cells}"
 
 
 def _counted(report: Report) -> list[tuple[Decision, int]]:
@@ -160,35 +166,90 @@ def _counted(report: Report) -> list[tuple[Decision, int]]:
 
 
 class Item(NamedTuple):
-    """One cell that needs attention."""
+    """One cell that needs attention; `values` and `allowed` are of each metric: `12.3 ms, was 4.36 ms`, `+2 %`."""
 
     row: Row
     found: findings.Finding
     anchor: str
-    test: str
+    values: dict[str, str]
     allowed: dict[str, str]
 
 
-def _groups(report: Report, anchors: dict[int, str]) -> dict[str, list[Item]]:
-    """Cells worst first: those that fail, those that are accepted, and the others of which something is to be said."""
-    groups: dict[str, list[Item]] = {"failing": [], "accepted": [], "others": []}
+class Group(NamedTuple):
+    """The cells of a test that need attention: what all were compared with and judged by, and how to repeat them."""
+
+    test: str
+    anchor: str
+    cells: tuple[Item, ...]
+    against: str
+    basis: str
+    commands: tuple[str, ...]
+
+
+class Others(NamedTuple):
+    """Cells of a test with the same decision of which the same is to be said."""
+
+    decision: Decision
+    text: str
+    test: str
+    cells: list[tuple[str, str]]
+
+
+QUIET = (Decision.PASSED, Decision.UNCHANGED, Decision.NO_BASELINE)
+
+
+def _groups(report: Report, anchors: dict[int, str]) -> dict[str, list[Group]]:
+    """The tests of the cells that fail, and of those that are accepted, worst first."""
+    rows: dict[str, dict[str, list[Row]]] = {"failing": {}, "accepted": {}}
+    for _, row in findings.worst_first(report):
+        if findings.fails(report, row):
+            rows["failing"].setdefault(test_of(row), []).append(row)
+        elif row.verdict.decision is Decision.ACCEPTED:
+            rows["accepted"].setdefault(test_of(row), []).append(row)
+    return {name: [_group(test, found, anchors) for test, found in of.items()] for name, of in rows.items()}
+
+
+def _group(test: str, rows: Sequence[Row], anchors: dict[int, str]) -> Group:
+    items = tuple(_item(row, anchors[id(row)]) for row in rows)
+    judged = [item.found for item in items if item.row.verdict.decision is not Decision.ERROR]
+    return Group(
+        test=test,
+        anchor=items[0].anchor.partition("c")[0],
+        cells=items,
+        against=_common(found.against for found in judged),
+        basis=_common(found.basis for found in judged),
+        commands=findings.commands(*rows),
+    )
+
+
+def _common(texts: Iterable[str]) -> str:
+    """The text, if it is the same one for all."""
+    first, *rest = {*texts} or {""}
+    return "" if rest else first
+
+
+def _item(row: Row, anchor: str) -> Item:
+    judged = row.verdict.metrics
+    return Item(
+        row=row,
+        found=findings.finding(row),
+        anchor=anchor,
+        values={each.metric: headlines.now_and_was(each, row) for each in judged},
+        allowed={each.metric: headlines.allowed(each) for each in judged},
+    )
+
+
+def _others(report: Report, anchors: dict[int, str]) -> list[Others]:
+    """What is to be said of cells that neither fail nor are accepted, once for those of a test that share it."""
+    found: dict[tuple[str, ...], Others] = {}
     for _, row in findings.worst_first(report):
         decision = row.verdict.decision
-        quiet = decision in (Decision.PASSED, Decision.UNCHANGED, Decision.NO_BASELINE)
-        name = "failing" if fails(decision) else "accepted" if decision is Decision.ACCEPTED else "others"
-        if not quiet:
-            allowed = {each.metric: _allowed(each) for each in row.verdict.metrics}
-            item = Item(row, findings.finding(row), anchors[id(row)], test_of(row), allowed)
-            groups[name].append(item)
-    return groups
-
-
-def _allowed(judged: MetricVerdict) -> str:
-    """The change at which a metric fails: `+2 %`, `+1.0 points`."""
-    if judged.allowed is None:
-        return ""
-    shown = units.points if judged.points else units.change
-    return shown(judged.allowed).replace(".0 %", " %")
+        if findings.fails(report, row) or decision in (*QUIET, Decision.ACCEPTED):
+            continue
+        said = findings.known_text(row.verdict) or headlines.headline(row)
+        other = found.setdefault((decision, said, test_of(row)), Others(decision, said, test_of(row), []))
+        other.cells.append((anchors[id(row)], row.cell.label or row.cell.nodeid))
+    return list(found.values())
 
 
 # ---- tests
@@ -224,16 +285,19 @@ def _tests(report: Report) -> Iterator[Test]:
             heads=heads,
             cells=tuple(cells),
             sites=_sites(rows),
-            data={"cells": [plots.cell_data(row) for row in rows], "varied": plots.varied(rows)},
+            data={
+                "cells": [plots.cell_data(row, findings.fails(report, row)) for row in rows],
+                "varied": plots.varied(rows),
+            },
             advice=advised.get(title, ()),
         )
 
 
-def _with_plots(tests: Iterable[Test]) -> list[Test]:
+def _with_plots(report: Report, tests: Iterable[Test]) -> list[Test]:
     """The tests without the data of those that have no room, in the same order."""
     kept = {test.anchor: test for test in tests}
     left = PLOTS_BYTES
-    for test in sorted(kept.values(), key=_worst):
+    for test in sorted(kept.values(), key=lambda test: _worst(report, test)):
         size = len(plots.encoded(test.data, plain))
         if size > left:
             kept[test.anchor] = test._replace(data=None, cells=tuple(cell._replace(details="") for cell in test.cells))
@@ -241,8 +305,10 @@ def _with_plots(tests: Iterable[Test]) -> list[Test]:
     return list(kept.values())
 
 
-def _worst(test: Test) -> int:
-    return min((findings.WORST_FIRST.index(cell.row.verdict.decision) for cell in test.cells), default=0)
+def _worst(report: Report, test: Test) -> tuple[bool, int]:
+    rows = [cell.row for cell in test.cells]
+    places = [(not findings.fails(report, row), findings.WORST_FIRST.index(row.verdict.decision)) for row in rows]
+    return min(places, default=(True, 0))
 
 
 def _sites(rows: Sequence[Row]) -> tuple[Site, ...]:

@@ -38,13 +38,14 @@ def family(row: Row) -> str:
     return "-".join([cell.target.spec, cell.executor.label, *cell.environment.words])
 
 
-def cell_data(row: Row) -> dict[str, Any]:
+def cell_data(row: Row, fails: bool) -> dict[str, Any]:
     """One cell: its figures, and what its plots show. Times in ns, sizes in bytes, shares as fractions."""
     sample = row.paired or row.sample
     figures = row.figures
     return {
         "label": row.cell.label or row.cell.nodeid,
         "decision": row.verdict.decision.value,
+        "fails": fails,
         "family": family(row),
         "workers": row.cell.workers,
         "params": {param.name: param.literal for param in row.cell.params},

@@ -19,8 +19,7 @@
     ["tree", "all processes", "var(--now)", "circle"],
   ];
   const MANY = 24;
-  const FAILING = ["regressed", "broken", "suspect", "error"];
-  const BAD_FIRST = cells => [...cells].sort((a, b) => FAILING.includes(b.decision) - FAILING.includes(a.decision));
+  const BAD_FIRST = cells => [...cells].sort((a, b) => b.fails - a.fails);
 
   // ---- tables
 
@@ -52,9 +51,10 @@
   // ---- pieces of plots
 
   function scaled(unit, values) {
+    if (!UNITS[unit]) console.error(`no unit "${unit}": its values are drawn as plain numbers`);
+    const known = UNITS[unit] ?? UNITS.number;
     const largest = Math.max(...values.map(Math.abs));
-    const fitting = (UNITS[unit] ?? UNITS.number).filter(([, size]) => largest >= size);
-    const [name, size] = fitting.length ? fitting[fitting.length - 1] : (UNITS[unit] ?? UNITS.number)[0];
+    const [name, size] = known.filter(([, each]) => largest >= each).pop() ?? known[0];
     return { name, of: value => value / size };
   }
 
@@ -64,12 +64,16 @@
     return made;
   }
 
-  function drawn(options, label) {
-    const svg = Plot.plot({ className: "plot", ariaLabel: label, ...options });
+  // `label` and `numbers` are the plot for those who do not see it: what it shows, and a sentence for each series.
+  function drawn(options, label, numbers) {
+    const svg = Plot.plot({ className: "plot", ariaLabel: [label, ...numbers].join(". "), ...options });
     svg.querySelector("style")?.remove(); // page.css has these rules: the policy lets in no other style
     svg.setAttribute("role", "img");
+    svg.setAttribute("tabindex", "0");
     return svg;
   }
+
+  const short = value => String(Number(value.toPrecision(3)));
 
   const swatch = (shape, attributes) => {
     const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
@@ -102,10 +106,10 @@
     return made;
   }
 
-  const width = () => Math.max(280, Math.min(1080, document.querySelector("main").clientWidth - 36));
+  const width = () => Math.max(280, Math.min(1180, document.querySelector("main").clientWidth - 36));
   const left = (shown, all) => (shown < all ? ` ${all - shown} more cells have their figures in the table alone.` : "");
   const heads = labels => Plot.text(labels, { fy: d => d.label, text: d => d.head ?? d.label, frameAnchor: "top-left", fontWeight: d => 600, dy: 1 });
-  const head = cell => ({ label: cell.label, head: FAILING.includes(cell.decision) ? `${cell.label}  ✕ ${cell.decision}` : cell.label });
+  const head = cell => ({ label: cell.label, head: cell.fails ? `${cell.label}  ✕ ${cell.decision}` : cell.label });
   const facets = (cells, height) => ({
     width: width(), height: cells.length * height + 40, marginLeft: 8, marginRight: 16, marginTop: 0, marginBottom: 36,
     fy: { domain: cells.map(cell => cell.label), axis: null, padding: 0.1 },
@@ -132,6 +136,7 @@
     const [least, most] = d3.extent(points, d => d.value);
     const room = logarithmic ? [least / 1.5, most * 1.5] : [Math.max(0, least - 0.6 * (most - least || least)), most + 0.6 * (most - least || most)];
     const used = d3.extent([...points.map(d => d.value), ...known.flatMap(d => [d.low, d.high])].map(v => Math.min(room[1], Math.max(room[0], v))));
+    if (used[0] === used[1]) used.splice(0, 2, 0.95 * used[0], 1.05 * used[1] || 1);
     const at = { fy: "cell", y: "name" };
     const color = d => (d.name === "change" ? "var(--now)" : "var(--was)");
     const plot = drawn({
@@ -141,11 +146,12 @@
       marks: [
         Plot.gridX(grid),
         heads(cells.map(head)),
-        Plot.ruleY(known, { ...at, x1: d => Math.max(used[0], d.low), x2: d => Math.min(used[1], d.high), stroke: color, strokeWidth: 7, strokeOpacity: 0.28 }),
+        Plot.ruleY(known.filter(d => d.low <= used[1] && d.high >= used[0]), { ...at, x1: d => Math.max(used[0], d.low), x2: d => Math.min(used[1], d.high), stroke: color, strokeWidth: 7, strokeOpacity: 0.28 }),
         Plot.dot(points, { ...at, x: "value", stroke: color, fill: d => (d.name === "change" ? "var(--now)" : "none"), symbol: d => (d.name === "change" ? "circle" : "diamond"), r: 3.2, strokeWidth: 1.2, fillOpacity: 0.6, title: d => `${d.cell}, ${d.name}: ${d.value.toPrecision(4)} ${scale.name}` }),
-        Plot.tickX(known, { ...at, x: "value", stroke: color, strokeWidth: 2.5 }),
+        Plot.tickX(known.filter(d => d.value >= used[0] && d.value <= used[1]), { ...at, x: "value", stroke: color, strokeWidth: 2.5 }),
       ],
-    }, `${label} of each launch`);
+    }, `${label} of each launch${scale.name ? ` in ${scale.name}` : ""}`, sides.map(({ cell, name, values: own, interval }) =>
+      `${cell}, ${name}: ${own.length} launches, ${short(scale.of(d3.median(own)))}${interval && interval.level > 0 ? `, 95 % interval ${short(scale.of(interval.low))} to ${short(scale.of(interval.high))}` : ""}`));
     const signs = [[swatch(mark("circle"), { fill: "var(--now)" }), "change, a launch each"]];
     if (both) signs.push([swatch(mark("diamond"), { fill: "none", stroke: "var(--was)", "stroke-width": 1.4 }), "reference"]);
     signs.push([swatch(LINE, { stroke: "var(--now)", "stroke-width": 7, "stroke-opacity": 0.3 }), "95 % interval, with its middle"]);
@@ -173,7 +179,7 @@
         Plot.barX(parts, Plot.stackX({ ...stack, fill: d => `var(--c-${d.key})`, insetLeft: 0.5, insetRight: 0.5, title: d => `${d.cell}, ${d.name}: ${(100 * d.share).toFixed(1)} %` })),
         Plot.text(parts, Plot.stackX({ ...stack, text: d => (long(d) ? `${d.name} ${(100 * d.share).toFixed(0)} %` : ""), fill: d => (d.key === "process" ? "var(--on-process)" : "#000") })),
       ],
-    }, "Where threads wait");
+    }, "Where threads wait", cells.map(cell => `${cell.label}: ${parts.filter(part => part.cell === cell.label).map(part => `${part.name} ${(100 * part.share).toFixed(0)} %`).join(", ")}`));
     return figure("Where threads wait", `From samples of the workers' threads.${left(cells.length, having.length)}`,
       legend(used.map(([key, name]) => [swatch(BOX, { fill: `var(--c-${key})` }), name])), plot);
   }
@@ -199,13 +205,16 @@
       const part = element("div");
       part.append(element("small", head(cell).head), drawn({
         width: 320, height: 150, marginLeft: 40, marginTop: 10, marginBottom: 34,
-        x: { label: "seconds", domain: [0, end], ticks: 4 }, y: { domain: [0, most], nice: true, label: null, ticks: 4 },
+        x: { label: "seconds", domain: [0, end], ticks: 4 }, y: { domain: [0, 1.08 * most], label: null, ticks: 4 },
         marks: [
-          Plot.gridY(grid),
+          Plot.gridY({ ...grid, ticks: 4 }),
           Plot.lineY(own, { ...each, z: "role", strokeWidth: 1.2 }),
           Plot.dot(own, { ...each, fill: d => look.get(d.role).color, symbol: d => look.get(d.role).symbol, r: 2.6, title: d => `${d.role}: ${scale.of(d.bytes).toPrecision(4)} ${scale.name}` }),
         ],
-      }, `Memory of ${cell.label} by role`));
+      }, `Memory of ${cell.label} by role in ${scale.name}`, roles.filter(([role]) => own.some(point => point.role === role)).map(([role, name]) => {
+        const [low, high] = d3.extent(own.filter(point => point.role === role), point => scale.of(point.bytes));
+        return `${name}: ${short(low)} to ${short(high)}`;
+      })));
       multiples.append(part);
     }
     return figure(`Memory by role over the run (${scale.name})`,
@@ -235,14 +244,14 @@
         x: { label: "workers", domain: [1, workers], ticks: [...new Set(points.map(point => point.workers))], tickFormat: "d", inset: 8 },
         y: { domain: [0, 1.15 * top], label: "times one worker", ticks: 4 },
         marks: [
-          Plot.gridY(grid),
+          Plot.gridY({ ...grid, ticks: 4 }),
           Plot.line([[1, 1], [Math.min(workers, 1.15 * top), Math.min(workers, 1.15 * top)]], { stroke: "var(--was)", strokeDasharray: "1,4" }),
           Plot.line(amdahl, { x: "n", y: "s", stroke: "var(--c-gil)", strokeDasharray: "6,3" }),
           Plot.ruleX(points.filter(point => point.level > 0), { x: "workers", y1: d => Math.max(0, d.low), y2: d => Math.min(1.15 * top, d.high), stroke: "var(--now)", strokeWidth: 6, strokeOpacity: 0.28 }),
           Plot.line(points, { x: "workers", y: "value", stroke: "var(--now)", strokeWidth: 1.6 }),
           Plot.dot(points, { x: "workers", y: "value", fill: "var(--now)", r: 3.5, title: d => `${d.workers} workers: ${d.value.toPrecision(3)}x` }),
         ],
-      }, `Scaling of ${name}`));
+      }, `Scaling of ${name}`, points.map(point => `${point.workers} ${point.workers === 1 ? "worker" : "workers"}: ${short(point.value)} times one`)));
       multiples.append(part);
     }
     return figure("Scaling", "Work done in the same time, against one worker.", legend([
@@ -279,13 +288,16 @@
           Plot.cell(cells, { ...at, fill: cell => color(cell.figures.wall_ns.value), title: cell => cell.label }),
           Plot.text(cells, { ...at, text: cell => text(cell.figures.wall_ns.value), fill: cell => (d3.lab(color(cell.figures.wall_ns.value)).l > 55 ? "#000" : "#fff") }),
         ],
-      }, `Time of ${name} by ${x} and ${y}`));
+      }, `Time of ${name} by ${x} and ${y}`, cells.map(cell => `${x} ${of(cell, x)}, ${y} ${of(cell, y)}: ${text(cell.figures.wall_ns.value)}`)));
       multiples.append(part);
     }
     return figure(`Time by ${x} and ${y}`, "The darker, the longer (logarithmic).", multiples);
   }
 
   // ---- history
+
+  // Of these places on an axis that ends at `last` those whose labels do not run into one another.
+  const apart = (places, last) => places.reduce((kept, at) => (kept.every(each => Math.abs(each - at) >= last / 4) ? [...kept, at] : kept), []);
 
   function history(test) {
     const series = BAD_FIRST(test.cells).flatMap(cell => cell.history.map(each => ({ cell: cell.label, ...each }))).filter(each => each.points.length > 1);
@@ -294,24 +306,32 @@
     for (const each of series.slice(0, MANY)) {
       const scale = scaled(each.unit, each.points.map(point => point.value.value));
       const points = each.points.map((point, at) => ({ ...point, at, mid: scale.of(point.value.value), low: scale.of(point.value.low), high: scale.of(point.value.high) }));
+      const last = points.length - 1;
+      // An interval of few launches may be far wider than all recordings lie apart: it is cut, as in the terminal.
+      const [least, most] = d3.extent(points, d => d.mid);
+      const span = Math.max(most - least, 0.1 * Math.abs(most));
+      const [low, high] = [Math.max(least - span, Math.min(...points.map(d => d.low))), Math.min(most + span, Math.max(...points.map(d => d.high)))];
       const part = element("div");
       part.append(element("small", `${each.cell}, ${each.label}${scale.name ? ` (${scale.name})` : ""}`), drawn({
         width: 320, height: 170, marginLeft: 44, marginBottom: 40,
-        x: { label: "recording, oldest first", ticks: points.map(point => point.at).filter(at => at === 0 || at === points.length - 1 || each.changes.includes(at)), tickFormat: at => points[at].commit.slice(0, 7) },
-        y: { label: null, nice: true, ticks: 4 },
+        x: { label: "recording, oldest first", domain: [0, last], inset: 10, ticks: apart([0, last, ...each.changes], last), tickFormat: at => points[at].commit.slice(0, 7) },
+        y: { label: null, domain: [low, high], nice: true, ticks: 4 },
         marks: [
-          Plot.gridY(grid),
-          Plot.ruleX(each.changes, { stroke: "var(--fails)", strokeDasharray: "4,3" }),
-          Plot.text(each.changes, { x: d => d, text: () => "changed", frameAnchor: "top", dx: 4, textAnchor: "start", fill: "var(--fails)" }),
-          Plot.ruleX(points, { x: "at", y1: "low", y2: "high", stroke: "var(--now)", strokeWidth: 5, strokeOpacity: 0.28 }),
+          Plot.gridY({ ...grid, ticks: 4 }),
+          Plot.ruleX(each.changes, { x: at => at - 0.5, stroke: "var(--fails)", strokeDasharray: "4,3" }),
+          Plot.ruleX(points.filter(point => point.value.level > 0), { x: "at", y1: d => Math.max(low, d.low), y2: d => Math.min(high, d.high), stroke: "var(--now)", strokeWidth: 5, strokeOpacity: 0.28 }),
           Plot.line(points, { x: "at", y: "mid", stroke: "var(--now)" }),
           Plot.dot(points, { x: "at", y: "mid", fill: "var(--now)", r: 3, title: d => `${d.commit}: ${d.mid.toPrecision(4)} ${scale.name}` }),
         ],
-      }, `History of ${each.cell}`));
-      for (const text of each.texts) part.append(element("small", text));
+      }, `History of ${each.label} of ${each.cell}${scale.name ? ` in ${scale.name}` : ""}`, [...points.map(point => `${point.commit}: ${short(point.mid)}`), ...each.texts.map(changed => `Changed ${changed}`)]));
+      for (const text of each.texts) part.append(element("small", `changed ${text}`, { className: "changed" }));
       multiples.append(part);
     }
-    return figure("History", "The recordings in the baselines, with their intervals.", multiples);
+    const changed = series.some(each => each.changes.length);
+    return figure("History", "The recordings in the baselines, with their intervals.", legend([
+      [swatch(mark("circle"), { fill: "var(--now)" }), "a recording, with its interval"],
+      ...(changed ? [[swatch("M0,-6v12", { stroke: "var(--fails)", "stroke-dasharray": "3,2", "stroke-width": 2 }), "its level changed"]] : []),
+    ]), multiples);
   }
 
   // ---- the page
