@@ -27,7 +27,7 @@ PHASES: Final = ("start", "join")
 
 ALPHA: Final = 0.01
 """The chance that any function is named whose time has not grown."""
-LEAST_PART: Final = 0.1
+LEAST_PART: Final = 0.2
 """A function that takes less of the added time is not named."""
 COVERED: Final = 0.8
 """Nor is one of whose part the functions that it calls, themselves named, take this much: those that run so often below
