@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import os
-import random
+import secrets
 import sys
 import time
 from collections.abc import Collection, Generator, Sequence
@@ -50,8 +50,8 @@ class Run:
         self.is_worker = given is not None
         seed = value_of(config, "seed")
         fresh = (
-            f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}",
-            random.SystemRandom().randrange(2**32) if seed is None else seed,
+            f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}",  # one process may run twice in a second
+            secrets.randbits(32) if seed is None else seed,
         )
         self.id, self.seed = given or fresh
         self.progress = self._progress()
