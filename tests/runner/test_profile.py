@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 from bench import FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench, each_on_a_build
 
+from physical import confirmed
 from pytest_ftgate.judge.explain import AddedTime, slower_functions
 from pytest_ftgate.model import Executor, FunctionTime, Profile
 from pytest_ftgate.runner.protocol import COLD, MEASURED
@@ -55,6 +56,7 @@ def shares(profile: Profile) -> dict[str, float]:
 
 
 @each_on_a_build(ALL, both=ALL)
+@confirmed
 def test_every_kind_of_worker_is_sampled_in_its_body_alone(bench: Bench, executor: Executor, build: str) -> None:
     body = """
     @ftgate.compare(threads)
@@ -73,6 +75,7 @@ def test_every_kind_of_worker_is_sampled_in_its_body_alone(bench: Bench, executo
 
 
 @each_on_a_build((THREADS, FORK, SPAWN), both=())
+@confirmed
 def test_the_workers_of_a_pool_are_sampled_and_what_waits_for_them_is_not(
     bench: Bench, executor: Executor, build: str
 ) -> None:
@@ -128,6 +131,7 @@ def _relative(profile: Profile) -> Profile:
 
 
 @each_on_a_build((THREADS, FORK), both=(THREADS, FORK))
+@confirmed
 def test_a_function_that_is_called_more_often_is_named(bench: Bench, executor: Executor, build: str) -> None:
     body = """
     def write():
@@ -142,6 +146,7 @@ def test_a_function_that_is_called_more_often_is_named(bench: Bench, executor: E
     assert "Parser.slow" in named(bench, executor, build, body, more, 3.0)[:2]  # `busy` beneath it takes the same
 
 
+@confirmed
 def test_added_sleep_is_named_by_the_line_s_function(bench: Bench) -> None:
     body = """
     def pause(ms):
