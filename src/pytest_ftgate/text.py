@@ -52,6 +52,8 @@ def takes_unicode(stream: object) -> bool:
 # ---- words
 
 
+COMMIT_DIGITS = 10
+"""The digits of a commit that are shown."""
 MOST_DIGITS = 12
 """More than the usual ones, at most, that a figure and its limit are written with."""
 

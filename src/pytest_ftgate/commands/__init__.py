@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 
+from ..text import takes_unicode
+
 
 def unicode() -> bool:
     """Whether standard output takes more than ASCII."""
-    return (sys.stdout.encoding or "").lower().startswith("utf")
+    return takes_unicode(sys.stdout)

@@ -53,7 +53,7 @@ def accept(args: argparse.Namespace) -> int:
     report = read(args.report) if args.report else last_run(args)
     if report is None:
         return no_run(args)
-    rows = [row for table in report.tables for row in table.rows]
+    rows = report.rows
     chosen = [row for row in rows if matches(args.cells, row.cell.nodeid)]
     if not chosen:
         return nothing(_unknown(args.cells, rows))

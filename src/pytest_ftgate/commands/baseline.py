@@ -79,7 +79,7 @@ def diff_run(args: argparse.Namespace) -> int:
     report = last_run(args)
     if report is None:
         return no_run(args)
-    rows = _chosen(_rows(report), args.cells)
+    rows = _chosen(report.rows, args.cells)
     if not rows:
         return nothing("the last run has no such cell")
     found = differences(rows, store_of(args), fingerprint=report.machine.fingerprint)
@@ -92,7 +92,7 @@ def accept_run(args: argparse.Namespace) -> int:
     report = last_run(args)
     if report is None:
         return no_run(args)
-    store, rows = store_of(args), _rows(report)
+    store, rows = store_of(args), report.rows
     chosen = {name: named(name, [row.cell.nodeid for row in rows]) for name in args.cells}
     unknown = [name for name, nodeids in chosen.items() if not nodeids]
     if unknown:
@@ -108,7 +108,7 @@ def accept_run(args: argparse.Namespace) -> int:
 def prune_unused(args: argparse.Namespace) -> int:
     """Show, or with --yes remove, the baselines of cells that are gone; 3 without a run and without such a cell."""
     report, store = last_run(args), store_of(args)
-    rows = _rows(report) if report else []
+    rows = report.rows if report else []
     cells = prunable(store, rows, report.unused_baselines if report else (), rootdir(args))
     if not cells:
         return _print("no unused baselines\n") if report else no_run(args)
@@ -128,10 +128,6 @@ def _apply(plan: Sequence[Update], store: Store, report: Report) -> None:
         commit=report.commit,
         seed=report.seed,
     )
-
-
-def _rows(report: Report) -> list[Row]:
-    return [row for table in report.tables for row in table.rows]
 
 
 def _chosen(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:

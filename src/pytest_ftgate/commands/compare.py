@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     write(report, targets)
     if not two_runs.compared(report):
         return nothing(f"{before.name} and {after.name} have nothing in common that can be compared")
-    return REGRESSED if two_runs.failed(report) else FINE
+    return REGRESSED if report.failing else FINE
 
 
 def _policy(root: Path) -> Policy:

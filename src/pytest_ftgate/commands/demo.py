@@ -208,7 +208,7 @@ def shows(report: Report) -> list[str]:
 
     Empty if nothing was measured.
     """
-    rows = [row for table in report.tables for row in table.rows if row.figures.wall_ns is not None]
+    rows = [row for row in report.rows if row.figures.wall_ns is not None]
     targets = list(dict.fromkeys(row.cell.target.spec for row in rows))
     lines = []
     for spec in targets:

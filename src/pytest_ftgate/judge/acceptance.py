@@ -11,11 +11,11 @@ import msgspec
 from ..errors import FtgateError
 from ..model import Acceptance, Decision, Metric, MetricVerdict, Verdict
 from ..store.names import matches
+from ..text import COMMIT_DIGITS
 from . import decide, metrics
 
 KEY: Final = "Ftgate-Accept"
 FORM: Final = f"{KEY}: CELLS METRIC: REASON"
-COMMIT_DIGITS: Final = 10
 _LINE: Final = re.compile(rf"{KEY}:(.*)", re.IGNORECASE)
 _ENDS: Final = re.compile(r"\s*$|[A-Z][\w-]*: |\* ")
 """A line that continues none: an empty one, another trailer, the next commit in a squashed message."""

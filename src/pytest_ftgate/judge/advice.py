@@ -30,6 +30,7 @@ from ..model import (
 )
 from ..store.names import split_nodeid
 from ..store.schema import StoredCell, TestBaseline
+from ..text import COMMIT_DIGITS
 from . import candidates, metrics, scaling_advice
 from .candidates import MEMORY, Candidate, Estimate, ratio, value
 from .per_launch import median_of
@@ -50,7 +51,9 @@ def of_report(report: Report, weights: Weights = ()) -> tuple[Advice, ...]:
     for table in report.tables:
         for row in table.rows:
             tests.setdefault(split_nodeid(row.cell.nodeid)[0], []).append(row)
-    source = f"the run of {report.started_at}" + (f" at commit {report.commit[:10]}" if report.commit else "")
+    source = f"the run of {report.started_at}" + (
+        f" at commit {report.commit[:COMMIT_DIGITS]}" if report.commit else ""
+    )
     return tuple(_of_rows(test, rows, source, report.machine.cores, weights) for test, rows in tests.items())
 
 

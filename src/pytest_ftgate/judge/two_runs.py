@@ -65,11 +65,6 @@ def judged(before: Run, after: Run, policy: Policy) -> Report:
     return msgspec.structs.replace(after.report, tables=merged, updates=(), unused_baselines=(), failing=tuple(failing))
 
 
-def failed(report: Report) -> bool:
-    """Whether anything regressed, is broken, or could not be run."""
-    return bool(report.failing)
-
-
 def compared(report: Report) -> bool:
     """Whether any cell of a report was compared."""
     return any(row.verdict.basis for row in report.rows)

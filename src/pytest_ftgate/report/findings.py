@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 from ..judge import metrics
 from ..model import FAILURES, Acceptance, Decision, MetricVerdict, Report, Row, Verdict
-from ..text import plain
+from ..text import COMMIT_DIGITS, plain
 from . import headlines, units
 from .explanation import sentences
 
-COMMIT_DIGITS = 10
 NAMED = 3
 """Cells that a command names; of more it reruns their whole test."""
 AGAINST = "--ftgate-against "

@@ -8,14 +8,13 @@ import shlex
 from ..judge import metrics
 from ..judge.contracts import grammar
 from ..model import Decision, Interval, Metric, MetricVerdict, Row, Sample, WorkloadError
-from ..text import plain
+from ..text import COMMIT_DIGITS, plain
 from . import units
 
 RAISED = re.compile(r"(?:^|.*[:,] )raised (\w+)(?:: (.*))?", re.DOTALL)
 FRAME = re.compile(r'^[ \t]*File "(.+?)", line (\d+), in (.+)$', re.MULTILINE)
 CHECKOUT = re.compile(r'(?:^|(?<="))[^"\n]*/\.ftgate/worktrees/[^/"\n]+/', re.MULTILINE)
 """The folder of a checkout in a traceback: the user's own file has the same place in the project."""
-COMMIT_DIGITS = 10
 
 
 def headline(row: Row, *, unicode: bool = True) -> str:

@@ -12,8 +12,8 @@ from typing import Final
 
 from ..errors import FtgateError
 from ..model import Struct
+from ..text import COMMIT_DIGITS
 
-SHOWN_DIGITS: Final = 10
 OPTION: Final = "--ftgate-against"
 DEEPEN: Final = (
     "deepen it with `git fetch --unshallow` or `git fetch --deepen=100`; in CI let the checkout step fetch the history "
@@ -144,7 +144,7 @@ def _environment() -> dict[str, str]:
 
 def shown(commit: str) -> str:
     """A commit id in short."""
-    return commit.removesuffix("+")[:SHOWN_DIGITS]
+    return commit.removesuffix("+")[:COMMIT_DIGITS]
 
 
 def without_index(index: Path) -> None:

@@ -11,6 +11,7 @@ from ...judge import metrics
 from ...judge.recorded import OF_CONTROL
 from ...model import Decision, Figures, History, Interval, Launch, Metric, Row, Sample, to_builtins
 from ...stats import rank_tests
+from ...text import COMMIT_DIGITS
 from .. import history as texts
 
 PLOTTED = frozenset({Decision.REGRESSED, Decision.SUSPECT, Decision.IMPROVED, Decision.ACCEPTED})
@@ -131,7 +132,7 @@ def _history(history: History) -> dict[str, Any]:
         "changes": [each.index for each in history.changes],
         "texts": [texts.change(history, each) for each in history.changes],
         "points": [
-            {"commit": point.commit[:10], "at": point.recorded_at, "value": to_builtins(point.value)}
+            {"commit": point.commit[:COMMIT_DIGITS], "at": point.recorded_at, "value": to_builtins(point.value)}
             for point in history.points
         ],
     }
