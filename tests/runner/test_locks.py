@@ -916,10 +916,13 @@ def test_the_life_of_each_thread_that_may_wait_is_noted(probe: Probe) -> None:
             def run(self): raise SystemExit
         mine = Mine()
         mine.start(); mine.join()
-        threading.Timer(0, print).start()
+        timer = threading.Timer(0, print)
+        timer.start(); timer.join()
         with concurrent.futures.ThreadPoolExecutor(3) as pool:
             list(pool.map(time.sleep, [0.05] * 3))
-        with ThreadPool(2) as pool: pool.map(abs, range(4))
+        with ThreadPool(2) as pool:
+            pool.map(abs, range(4))
+            pool.close(); pool.join()  # leaving the block alone does not wait for its threads
         assert len(book.lives.ended) == 1 + 1 + 1 + 3 + 2, book.lives.ended
 
         # A pool of processes and a queue have threads of their own, which run nothing of the workload.
