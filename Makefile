@@ -10,7 +10,7 @@ BOOTSTRAP := .venv-bootstrap
 # The caller's Python settings and virtual environment must not reach ours.
 unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV CONDA_PREFIX UV_PYTHON UV_PROJECT_ENVIRONMENT
 
-.PHONY: help setup demo examples adopt test lint smoke lowest pyright requirements clean
+.PHONY: help setup demo examples adopt test faults lint smoke lowest pyright requirements clean
 
 help: ## say what there is
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -46,6 +46,9 @@ test: lint ## lint, check types, run every test: what measures alone, after all 
 	$(PY) -m pytest tests --ignore tests/physical -n logical --maxprocesses 8 --dist loadfile || status=$$?; \
 	$(PY) -m pytest tests/physical || status=$$?; \
 	exit $$status
+
+faults: setup ## every fault, also those that take long: signals, full disks, hostile files, hangs
+	$(PY) -m pytest tests/faults --long
 
 lint: setup ## ruff and mypy
 	$(PY) -m ruff check .

@@ -19,13 +19,22 @@ os.environ.pop("GITHUB_ACTIONS", None)
 os.environ.pop("GITHUB_STEP_SUMMARY", None)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The faults that take long are tried only when they are asked for."""
+    parser.addoption("--long", action="store_true", help="also run the tests that are marked `long`")
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m looks at the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What measures this machine stands in `physical/`: the folder is the mark."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What measures this machine stands in `physical/`: the folder is the mark. Long tests are left out unasked."""
     physical = Path(__file__).parent / "physical"
     for item in items:
         if item.path.is_relative_to(physical):
             item.add_marker(pytest.mark.physical)
+    if not config.getoption("--long"):
+        long = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
 
 
 @pytest.fixture(scope="session")

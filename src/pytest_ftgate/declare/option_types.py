@@ -190,6 +190,21 @@ def unchanged(text: str) -> str:
     return text
 
 
+def trust(text: str) -> str:
+    """`base` or `head`."""
+    if text not in ("base", "head"):
+        raise ValueError("base or head")
+    return text
+
+
+def shard(text: str) -> tuple[int, int]:
+    """`2/5`: the second of five parts."""
+    match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text.strip())
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
+        raise ValueError("a part and their number, such as 2/5")
+    return int(match[1]), int(match[2])
+
+
 MERGE_BASE = "merge-base"
 PYTHON = "python:"
 _DISTRIBUTION = r"dist:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?==[A-Za-z0-9][A-Za-z0-9._+!-]*"

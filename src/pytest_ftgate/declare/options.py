@@ -28,8 +28,10 @@ from .option_types import (
     report_target,
     revision,
     seconds,
+    shard,
     target,
     threshold,
+    trust,
     truth,
     unchanged,
     weight,
@@ -287,6 +289,30 @@ OPTIONS: tuple[Option, ...] = (
         metavar="STEP",
         many=True,
         lines="\n",
+    ),
+    Option(
+        name="trust",
+        help="head (the default): limits, alpha, what fails and which tests there are come from the working tree; "
+        "base: from the commit that is compared with, so that a change cannot raise its own margin",
+        parse=trust,
+        default="head",
+        metavar="head|base",
+    ),
+    Option(
+        name="exclusive",
+        help="with pytest-xdist: no other test runs beside a measurement (default: yes)",
+        parse=truth,
+        default=True,
+        ini="bool",
+        metavar="yes|no",
+    ),
+    Option(
+        name="shard",
+        help="measure one part of the tests, such as 2/5, split by what they cost when recorded; ftgate merge "
+        "joins the reports",
+        parse=shard,
+        default=None,
+        metavar="I/N",
     ),
     Option(
         name="report",

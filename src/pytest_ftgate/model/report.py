@@ -193,7 +193,8 @@ class Row(Struct, frozen=True, kw_only=True):
     `paired` is the sample that was interleaved with its reference after `sample` had missed its baseline. `shortfall`
     is that of the time in which it was left open. `line` is that of the test in its file, 0 where it is unknown. A row
     `in_part` was judged by what was measured until the run was interrupted. `options` are the words of the command line
-    that measure it in the same way.
+    that measure it in the same way. `host` names the machine that measured it, one of `Report.hosts`; empty: the
+    report's own.
     """
 
     cell: Cell
@@ -209,12 +210,14 @@ class Row(Struct, frozen=True, kw_only=True):
     line: int = 0
     in_part: bool = False
     options: tuple[str, ...] = ()
+    host: str = ""
 
 
 class RowMessage(Struct, frozen=True, kw_only=True):
     """A row that is sent from the process that measured it to the one that makes the report.
 
-    `position` is the cell's index in the plan: rows of several workers arrive in any order. The rest is its table's.
+    `position` is the cell's index in the plan: rows of several workers arrive in any order. `machine` is the one of a
+    row that names its host. The rest is its table's.
     """
 
     table: str
@@ -223,6 +226,8 @@ class RowMessage(Struct, frozen=True, kw_only=True):
     row: Row
     thresholds: tuple[Threshold, ...] = ()
     gated: tuple[str, ...] = ()
+    note: str = ""
+    machine: Machine | None = None
 
 
 class Table(Struct, frozen=True, kw_only=True):
@@ -253,11 +258,20 @@ class Machine(Struct, frozen=True, kw_only=True):
     memory_limit_bytes: int | None
 
 
+class Host(Struct, frozen=True, kw_only=True):
+    """Another machine that measured rows of a report: a host of pytest-xdist, or the one of a merged report."""
+
+    name: str
+    machine: Machine
+
+
 class Report(Struct, frozen=True, kw_only=True):
     """Everything measured and judged in a run; every printed form is a pure function of it.
 
     `partial` says why rows are missing, as after Ctrl-C, or what failed after them; `command` repeats the run.
     `failing` are the node ids of the cells that fail the run, as its `--ftgate-fail-on` says; None: by its default.
+    `hosts` are the other machines that rows name. `shard` is the part of the tests that was measured, as `2/5`.
+    `limits_from` is the commit from which limits were read, under `--ftgate-trust=base`.
     """
 
     version: str
@@ -273,6 +287,9 @@ class Report(Struct, frozen=True, kw_only=True):
     partial: str = ""
     command: str = ""
     failing: tuple[str, ...] | None = None
+    hosts: tuple[Host, ...] = ()
+    shard: str = ""
+    limits_from: str = ""
     schema: int = 1
 
     @property

@@ -357,6 +357,9 @@ def run_config(config: pytest.Config, seed: int) -> RunConfig:
         "explain",
         "metrics",
         "unchanged",
+        "trust",
+        "exclusive",
+        "shard",
     )
     values = {name: value_of(config, name) for name in names}
     given, written = thresholds_of(config)

@@ -33,7 +33,7 @@ def tables_of(messages: Iterable[RowMessage]) -> tuple[Table, ...]:
             title=title,
             rows=tuple(message.row for message in group),
             reference=group[0].reference,
-            note=_note(group),
+            note="; ".join(filter(None, (_note(group), *dict.fromkeys(message.note for message in group)))),
             thresholds=group[0].thresholds,
             gated=group[0].gated,
         )

@@ -32,4 +32,7 @@ class RunConfig(Struct, frozen=True, kw_only=True):
     unchanged: Literal["skip", "measure"]
     escalate: bool
     explain: bool
+    trust: Literal["head", "base"] = "head"
+    exclusive: bool = True
+    shard: tuple[int, int] | None = None
     options: tuple[str, ...] = ()
