@@ -60,7 +60,9 @@ WORKLOAD = """
             {hang}
 """
 PROGRAM = """
-    @ftgate.compare(ftgate.command("sh", "-c", "true", name="native", build=["sh", "-c", {build!r}]), workers=1)
+    from pytest_ftgate import command
+
+    @ftgate.compare(command("sh", "-c", "true", name="native", build=["sh", "-c", {build!r}]), workers=1)
     def test_it(): ...
 """
 
