@@ -71,7 +71,7 @@ WORKLOAD = """
 PROGRAM = """
     from pytest_ftgate import command
 
-    @ftgate.compare(command("sh", "-c", "true", name="native", build=["sh", "-c", {build!r}]), workers=1)
+    @ftgate.compare(command("native", ["true"], build=["sh", "-c", {build!r}]), workers=1)
     def test_it(): ...
 """
 
@@ -415,3 +415,28 @@ def test_an_end_under_xdist_leaves_nothing(ended: Path, hang: str, name: str, wh
 @pytest.mark.parametrize("phase", PHASES)
 def test_every_end_in_every_phase_leaves_nothing(ended: Path, phase: str, hang: str, name: str) -> None:
     check_end(ended, phase, hang, name)
+
+
+@pytest.mark.parametrize("who", ["the user", "faulthandler", "nobody"])
+def test_who_handles_a_signal_already_keeps_it(pytester: pytest.Pytester, who: str) -> None:
+    """SIGHUP stands for both signals."""
+    script = """
+        import faulthandler, signal, sys
+        from pytest_ftgate.plugin.signals import Signals
+
+        def of_the_user(*_): ...
+
+        if sys.argv[1] == "the user":
+            signal.signal(signal.SIGHUP, of_the_user)
+        elif sys.argv[1] == "faulthandler":
+            faulthandler.register(signal.SIGHUP)
+        before = signal.getsignal(signal.SIGHUP)
+        signals = Signals(None, is_worker=False)
+        signals.install()
+        kept = signal.getsignal(signal.SIGHUP) is before
+        signals.pytest_unconfigure()
+        assert signal.getsignal(signal.SIGHUP) is before
+        print("kept" if kept else "taken")
+    """
+    result = pytester.run(sys.executable, "-c", textwrap.dedent(script), who)
+    assert result.outlines == ["taken" if who == "nobody" else "kept"], result.stderr.str()
