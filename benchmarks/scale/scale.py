@@ -5,8 +5,8 @@
 Each size is a whole `pytest --ftgate` in a process of its own, on a project of tests with ten cells each whose stored
 baselines hold twelve launches of every cell. The launches themselves are made up (their cost is left out): a third is
 of the workload, a third of the control, the rest are lock and memory launches. One cell of a hundred has regressed.
-Prints seconds by part, and the peak of resident memory, with the exponent of their growth between the sizes: 1 is
-linear. The time of the smallest run without any cell is subtracted before an exponent is taken.
+Prints seconds of CPU time by part (nothing waits), and the peak of resident memory, with the exponent of their growth
+between the sizes: 1 is linear. What a run of one test takes is subtracted before an exponent is taken.
 """
 
 from __future__ import annotations
@@ -117,9 +117,7 @@ class Launches:
             hash_seed=order,
             started_at=f"2026-01-01T00:{order:02}:00+00:00",
             iterations=tuple(
-                Iteration(
-                    wall_ns=wall, work_ns=wall - 9_000, start_ns=5_000 + i, join_ns=4_000 - i, cpu_ns=wall, ops=2
-                )
+                Iteration(wall_ns=wall, work_ns=wall - 9_000, start_ns=5_000 + i, join_ns=4_000 - i, cpu_ns=wall, ops=2)
                 for i, wall in enumerate(walls)
             ),
             results=("42",),
@@ -151,20 +149,18 @@ class Launches:
 def lookup(targets: Targets, cell: Cell, requires: tuple[str, ...], checkout: object = None) -> TargetLookup:
     """The target of a cell; nothing is looked for."""
     found = interpreter(cell.target.spec)
-    return TargetLookup(
-        target=PreparedTarget(interpreter=found, python="python", key=build_key(found), environment={})
-    )
+    return TargetLookup(target=PreparedTarget(interpreter=found, python="python", key=build_key(found), environment={}))
 
 
 class MadeUp:
-    """A pytest plugin: cells have their launches at once; `parts` are the seconds of each part of the run."""
+    """A pytest plugin: cells have their launches at once; `parts` are seconds of CPU time of each part of the run."""
 
     def __init__(self, launches: Launches, slower: Launches) -> None:
         self.launches = launches
         self.slower = slower
         self.cells: list[Cell] = []
         self.parts: dict[str, float] = {}
-        self.began_s = time.perf_counter()
+        self.began_s = time.process_time()
 
     def pytest_configure(self, config: pytest.Config) -> None:
         """Replace what measures, until the end of the run."""
@@ -183,7 +179,7 @@ class MadeUp:
         return (self.slower if cell.nodeid.endswith("0[3.14-serial-w1]") else self.launches).sample(cell)
 
     def _ended(self, part: str) -> None:
-        now_s = time.perf_counter()
+        now_s = time.process_time()
         self.parts[part], self.began_s = now_s - self.began_s, now_s
 
     @pytest.hookimpl(trylast=True)

@@ -174,7 +174,10 @@ class Run:
         if report.when == "call" and report.failed and HEADLINE in item.stash:
             failures.set_message(report, item.stash[HEADLINE], _place(item, message))
         if message is not None and report.when == "call":
-            report.__dict__["ftgate"] = msgspec.json.encode(message).decode()
+            if self.is_worker:
+                report.__dict__["ftgate"] = msgspec.json.encode(message).decode()
+            else:
+                self.messages[item.nodeid] = message
             verdict = message.row.verdict
             report.__dict__["ftgate_decision"] = FAILED if _is_strict(verdict) else verdict.decision.value
             if verdict.decision is Decision.XPASSED and report.passed:
@@ -196,16 +199,19 @@ class Run:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect the row of a report, in the controller or in the only process."""
-        payload = getattr(report, "ftgate", None)
         if report.when == "call" or not report.passed:
             self.reported.add(report.nodeid)
-        if payload is None and report.failed and report.nodeid not in self.messages:
+        if self.is_worker:
+            return
+        # pytest keeps each report until the end: what a worker sent with it would stay as well.
+        if (payload := report.__dict__.pop("ftgate", None)) is not None:
+            self.messages[report.nodeid] = msgspec.json.decode(payload, type=RowMessage)
+        message = self.messages.get(report.nodeid)
+        if report.failed and message is None:
             self.lost.add(report.nodeid)
-        if payload is not None and not self.is_worker:
-            self.messages[report.nodeid] = message = msgspec.json.decode(payload, type=RowMessage)
-            if report.failed:
-                self.failures.add(report, message.row)
-        self.plain = self.plain or (payload is None and report.when == "call")
+        if report.when == "call" and message is not None and report.failed:
+            self.failures.add(report, message.row)
+        self.plain = self.plain or (message is None and report.when == "call")
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Remember what ended the run: Ctrl-C, `pytest.exit`, or pytest itself, as after errors of collection."""
@@ -261,10 +267,10 @@ class Run:
     trouble = ""
     shown = False
 
-    def _failing(self) -> tuple[str, ...]:
+    def _failing(self) -> frozenset[str]:
         """The node ids of the cells that fail the run."""
         rows = (message.row for message in self.messages.values())
-        return tuple(sorted(row.cell.nodeid for row in rows if self._failed(row) or _is_strict(row.verdict)))
+        return frozenset(row.cell.nodeid for row in rows if self._failed(row) or _is_strict(row.verdict))
 
     def _failed(self, row: Row) -> Row | None:
         """The row if it fails its test, as it is or by what was not accepted of it."""

@@ -51,6 +51,7 @@ class Session:
         self.acceptances = Acceptances(self.folder, listener)
         self.plan = Plan(groups=())
         self._groups: dict[str, Group] = {}
+        self._positions: dict[str, int] = {}
         self._launcher = launcher
         self._resources: Resources | None = None
         self._messages: dict[str, RowMessage] = {}
@@ -72,6 +73,7 @@ class Session:
         """Take the plan of the whole run."""
         self.plan = plan
         self._groups = {cell.nodeid: group for group in plan.groups for cell in group.cells}
+        self._positions = assembly.positions_of(plan)
 
     def check_acceptances(self, collected: Collected) -> None:
         """Raise FtgateError for trailers of this branch that accept nothing; see `Acceptances.check`."""
@@ -116,7 +118,7 @@ class Session:
         """Tell the controller of pytest-xdist, which collects nothing, which cells there are."""
         nodeids = [cell.nodeid for group in self.plan.groups for cell in group.cells]
         with self.folder.locked("cells"):
-            write_whole(self._cells, msgspec.json.encode(nodeids))
+            write_whole(self._cells, [msgspec.json.encode(nodeids)])
 
     def planned(self) -> list[str]:
         """The node ids of all cells of this run; empty if nothing was collected."""
@@ -146,7 +148,7 @@ class Session:
         """Update the baselines as the options ask for; the report with one line for each change."""
         return msgspec.structs.replace(report, updates=self.stored.update(report))
 
-    def keep(self, text: str) -> None:
+    def keep(self, text: Iterable[str]) -> None:
         """Keep the report for `ftgate baseline`."""
         self.folder.keep(text)
 
@@ -170,7 +172,8 @@ class Session:
                 self._in_part |= self._messages_of(measurement.group, measurement.rows_in_part())
 
     def _messages_of(self, group: Group, rows: Iterable[Row]) -> dict[str, RowMessage]:
-        return {row.cell.nodeid: assembly.message_of(self.plan, group, row) for row in rows}
+        positions = self._positions
+        return {row.cell.nodeid: assembly.message_of(positions[row.cell.nodeid], group, row) for row in rows}
 
     def _measured_once(self, group: Group) -> dict[str, RowMessage]:
         """Measured once in a run, by the process that asks first: the others read its rows."""
@@ -222,7 +225,7 @@ class Session:
         for measurement in measurements:
             if not measurement.open:
                 messages = self._messages_of(measurement.group, measurement.rows())
-                write_whole(self._kept(measurement.group), msgspec.json.encode([*messages.values()]))
+                write_whole(self._kept(measurement.group), [msgspec.json.encode([*messages.values()])])
         return [measurement for measurement in measurements if measurement.open]
 
     def _announce(self, group: Group) -> None:
