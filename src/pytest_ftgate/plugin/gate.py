@@ -27,7 +27,7 @@ from ..run.session import Session
 from ..runner.executors.base import threads_are_greenlets
 from ..store.folder import default_folder
 from ..text import plain, takes_unicode
-from . import accepted, failures, github, repeat, xdist
+from . import accepted, failures, github, repeat, signals, xdist
 from .collection import CELL, default_pair
 from .options import thresholds_of, value_of
 from .progress import Progress, mode_of
@@ -58,6 +58,9 @@ class Run:
         self.session = Session(
             run_config(config, self.seed), config.rootpath, self.id, ProgressObserver(self.progress, config)
         )
+        taken = signals.Signals(config, is_worker=self.is_worker)
+        config.pluginmanager.register(taken)
+        taken.install()
         self.session.start()
         self.collected: list[str] = []
         self.messages: dict[str, RowMessage] = {}

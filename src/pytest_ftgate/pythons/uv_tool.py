@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -78,6 +80,7 @@ def run_watched(
         stderr=stderr,
         text=True,
         errors="replace",
+        start_new_session=True,
     ) as process:
         try:
             while True:
@@ -87,10 +90,16 @@ def run_watched(
                     return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
                 except subprocess.TimeoutExpired:
                     if time.monotonic() > ends_s:
-                        process.kill()
+                        _kill_group(process)
         except BaseException:
-            process.kill()
+            _kill_group(process)
             raise
+
+
+def _kill_group(process: subprocess.Popen[str]) -> None:
+    """Kill a program that leads a session with what it has started there: a compiler would go on, and keep its pipe."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def uv_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:

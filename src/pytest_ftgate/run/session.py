@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -11,10 +11,13 @@ from typing import Protocol
 import msgspec
 
 from ..measure.launch import Launcher
+from ..measure.launchers import guard
 from ..measure.launchers.factory import Launchers
 from ..measure.launchers.runner_copy import install_runner
 from ..measure.machine import read_machine
 from ..measure.run_context import Listener
+from ..measure.watch.marks import marked_tools, run_mark
+from ..measure.watch.processes import end_run
 from ..model import Group, Machine, Plan, Report, Row, RowMessage
 from . import assembly
 from .acceptances import Acceptances, Collected
@@ -67,7 +70,8 @@ class Session:
     def check_out(self) -> None:
         """Check out both sides of `--ftgate-against`, if it was given. Raises AgainstError."""
         if self.config.against:
-            self.references.requested()
+            with self._guarded():
+                self.references.requested()
 
     def collect(self, plan: Plan) -> None:
         """Take the plan of the whole run."""
@@ -99,9 +103,10 @@ class Session:
         groups = [asked] if self.config.budget_s is None else self.plan.groups
         measurements: list[Measurement] = []
         try:
-            measurements.extend(self._begun(group) for group in groups if not self._kept(group).exists())
-            while measurements := self._keep_ended(measurements):
-                self._step(measurements)
+            with self._guarded():
+                measurements.extend(self._begun(group) for group in groups if not self._kept(group).exists())
+                while measurements := self._keep_ended(measurements):
+                    self._step(measurements)
         except BaseException:  # Ctrl-C, a full disk
             self._keep_parts(measurements)
             raise
@@ -203,7 +208,7 @@ class Session:
         """What all measurements share; the error levels depend on which targets and baselines the plan has."""
         if self._resources is None:
             folder = self.folder.path
-            launcher = self._launcher or Launchers(install_runner(folder / "runner"), folder / "launches")
+            launcher = self._launcher or Launchers(install_runner(folder / "runner"), self._launches())
             self._resources = Resources(
                 config=self.config,
                 plan=self.plan,
@@ -219,6 +224,29 @@ class Session:
                 acceptances=self.acceptances,
             )
         return self._resources
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """All that is started in here ends with this process, however that ends, or with an interruption."""
+        if self._launcher is not None:  # its launches are no processes
+            yield
+            return
+        guard.ensure()
+        try:
+            with marked_tools():
+                yield
+        except BaseException as error:
+            if not isinstance(error, Exception):  # Ctrl-C may come between a start and what would end it
+                end_run(run_mark())
+            raise
+
+    def _launches(self) -> Path:
+        """The folder of the launches, without what runs left that were killed."""
+        folder = self.folder.path / "launches"
+        guard.ensure(folder)
+        if swept := guard.sweep(folder):
+            self.listener.warn(f"ended {swept} process{'es' if swept > 1 else ''} of a run that was killed")
+        return folder
 
     def _keep_ended(self, measurements: Sequence[Measurement]) -> list[Measurement]:
         """Keep the rows of those that have ended; returns those that are still open."""

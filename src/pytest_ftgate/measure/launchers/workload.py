@@ -29,9 +29,10 @@ from .. import profiles, stacks
 from ..cores import pinned
 from ..launch import LEFT_FIX, CellUnsupported, Held, LaunchFailed, Request, setup_of
 from ..watch import lock_waits
+from ..watch.abandoned import temporary_folder
+from ..watch.marks import MARK, marks
 from ..watch.memory import barrier_point
 from ..watch.process_map import ProcessMap
-from ..watch.processes import MARK, marks
 from ..watch.sampling import sample_cost_s
 from . import program_words
 from .control_channel import ControlChannel
@@ -67,7 +68,7 @@ class _Result(msgspec.Struct):
     spans: list[tuple[int, int]] = []
 
 
-def job_of(request: Request, result: Path, control: tuple[int, int]) -> dict[str, Any]:
+def job_of(request: Request, result: Path, control: tuple[int, int], temporary: str = "") -> dict[str, Any]:
     """The job file's content, plain values."""
     setup = setup_of(request.cell, request.spec, stand_in=request.stand_in, copies=request.copies)
     setup |= {"gil_note": None if request.expect_gil else f"{result}.gil", "held": f"{result}.held"}
@@ -78,6 +79,7 @@ def job_of(request: Request, result: Path, control: tuple[int, int]) -> dict[str
         "fresh": request.spec.reuse == "fresh",
         "expect_gil": request.expect_gil,
         "control": list(control),
+        "folder": temporary,
         "locks": request.role == "locks",
         "settled": request.settled,
         "result": str(result),
@@ -159,7 +161,9 @@ class WorkloadLauncher:
             if request.reads:
                 environment |= {READS: request.reads, **_start_hook(self.runner)}
             job = folder / "job"
-            job.write_bytes(marshal.dumps(job_of(request, folder / "result", channel.theirs), MARSHAL))
+            job.write_bytes(
+                marshal.dumps(job_of(request, folder / "result", channel.theirs, temporary_folder(mark)), MARSHAL)
+            )
             words = [request.python, "-P", "-s", "-c", RUN, str(job)]
             process = Process.start(words, environment, stdout=PipeOutput(), pass_fds=channel.theirs)
         except BaseException as error:
@@ -271,6 +275,7 @@ class WorkloadHandle:
             self.process.kill()
             self.channel.close()
             shutil.rmtree(self.folder, ignore_errors=True)
+            shutil.rmtree(temporary_folder(self.mark), ignore_errors=True)
 
     def _cost_of_a_sample(self, processes: ProcessMap) -> float:
         """CPU time of a sample of its memory in s, measured once for all launches with as many such workers."""
