@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -97,7 +97,12 @@ class Session:
         groups = [asked] if self.config.budget_s is None else self.plan.groups
         measurements: list[Measurement] = []
         try:
-            measurements.extend(self._begun(group) for group in groups if not self._kept(group).exists())
+            resources = self._prepared()
+            for group in groups:
+                if not self._kept(group).exists():
+                    measurements.append(Measurement(group, resources))
+                    self._announce(group)
+                    self._attributing(measurements[-1], measurements[-1].begin)
             while measurements := self._keep_ended(measurements):
                 self._step(measurements)
         except BaseException:  # Ctrl-C, a full disk
@@ -157,11 +162,19 @@ class Session:
         left_s = self.time.left_s
         if left_s is not None and left_s <= 0:
             for measurement in measurements:
-                measurement.close()
+                self._attributing(measurement, measurement.close)
             return
         measurement = min(measurements, key=lambda each: each.rounds)
         self._announce(measurement.group)
-        measurement.step(None if left_s is None else left_s / len(measurements), left_s)
+        share_s = None if left_s is None else left_s / len(measurements)
+        self._attributing(measurement, lambda: measurement.step(share_s, left_s))
+
+    def _attributing(self, measurement: Measurement, act: Callable[[], object]) -> None:
+        """What goes wrong with a test is the error of its cells that are not judged yet; other tests go on."""
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001
+            measurement.fail(error)
 
     def _keep_parts(self, measurements: Iterable[Measurement]) -> None:
         """Judge what was measured of tests that have not ended."""
@@ -189,12 +202,6 @@ class Session:
     @property
     def _cells(self) -> Path:
         return self.folder.shared("cells", "")
-
-    def _begun(self, group: Group) -> Measurement:
-        self._announce(group)
-        measurement = Measurement(group, self._prepared())
-        measurement.begin()
-        return measurement
 
     def _prepared(self) -> Resources:
         """What all measurements share; the error levels depend on which targets and baselines the plan has."""

@@ -17,8 +17,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from ...model import (
     Barrier,
     Cell,
@@ -37,7 +35,7 @@ from ...runner.client import Server
 from ...runner.protocol import COLD, WARMUP
 from ...runner.record import LaunchRecord
 from .. import machine
-from ..launch import CellUnsupported, Held, LaunchFailed, Request, request_here, setup_of
+from ..launch import CellUnsupported, Held, LaunchFailed, Request, recorded, request_here, setup_of
 from ..watch.memory import barrier_point, hold_needed_s
 from ..watch.processes import marks
 from ..watch.sampling import SAMPLED, sample_cost_s, sample_tree
@@ -182,7 +180,7 @@ class ServerHandle:
             error = left_error(left)
             raise self.server.process.failure(error.reason, error.detail)
         record = {**self.record.as_json(), "gil_enabled": self.request.expect_gil}
-        return msgspec.convert(record, Launch)
+        return recorded(record)
 
     def kill(self) -> None:
         """End it and everything that it started, the load generator too."""
