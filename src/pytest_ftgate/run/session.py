@@ -16,6 +16,7 @@ from ..measure.launchers.runner_copy import install_runner
 from ..measure.machine import read_machine
 from ..measure.run_context import Listener
 from ..model import Group, Machine, Plan, Report, Row, RowMessage
+from ..pythons import waiting
 from . import assembly
 from .acceptances import Acceptances, Collected
 from .config import RunConfig
@@ -62,6 +63,7 @@ class Session:
         self.machine: Machine = read_machine()
         self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
         self.time = RunTime(self.config.budget_s)
+        waiting.begin(self.folder.run.name, self.config.budget_s, self.listener.warn)
 
     def check_out(self) -> None:
         """Check out both sides of `--ftgate-against`, if it was given. Raises AgainstError."""
