@@ -175,6 +175,8 @@ class Run:
             failures.set_message(report, item.stash[HEADLINE], _place(item, message))
         if message is not None and report.when == "call":
             report.__dict__["ftgate"] = msgspec.json.encode(message).decode()
+            if self.is_worker and self.session.held:  # nobody else can read them
+                report.__dict__["ftgate_held"] = msgspec.json.encode([*self.session.rows_kept().values()]).decode()
             verdict = message.row.verdict
             report.__dict__["ftgate_decision"] = FAILED if _is_strict(verdict) else verdict.decision.value
             if verdict.decision is Decision.XPASSED and report.passed:
@@ -202,6 +204,8 @@ class Run:
         if payload is None and report.failed and report.nodeid not in self.messages:
             self.lost.add(report.nodeid)
         if payload is not None and not self.is_worker:
+            for held in msgspec.json.decode(getattr(report, "ftgate_held", "[]"), type=list[RowMessage]):
+                self.messages.setdefault(held.row.cell.nodeid, held)
             self.messages[report.nodeid] = message = msgspec.json.decode(payload, type=RowMessage)
             if report.failed:
                 self.failures.add(report, message.row)

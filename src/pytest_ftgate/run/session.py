@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from ..errors import FtgateError
 from ..measure.launch import Launcher
 from ..measure.launchers.factory import Launchers
 from ..measure.launchers.runner_copy import install_runner
@@ -56,6 +57,8 @@ class Session:
         self._resources: Resources | None = None
         self._messages: dict[str, RowMessage] = {}
         self._in_part: dict[str, RowMessage] = {}
+        self.held: dict[str, list[RowMessage]] = {}
+        """By the key of its test: rows that could not be written."""
         self._announced = ""
 
     def start(self) -> None:
@@ -116,8 +119,12 @@ class Session:
 
         Of a measurement that was interrupted in this process, too: what was measured until then.
         """
-        kept = (msgspec.json.decode(path.read_bytes(), type=list[RowMessage]) for path in self._all_kept())
-        return self._in_part | {message.row.cell.nodeid: message for messages in kept for message in messages}
+        kept = [self._read(path) for path in self._all_kept() if path.stat().st_size]
+        return {
+            message.row.cell.nodeid: message
+            for messages in (self._in_part.values(), *kept, *self.held.values())
+            for message in messages
+        }
 
     def share_plan(self) -> None:
         """Tell the controller of pytest-xdist, which collects nothing, which cells there are."""
@@ -189,14 +196,38 @@ class Session:
 
     def _measured_once(self, group: Group) -> dict[str, RowMessage]:
         """Measured once in a run, by the process that asks first: the others read its rows."""
-        with self.folder.locked("measuring"):
-            if not self._kept(group).exists():
-                self.measure(group)
-            kept = msgspec.json.decode(self._kept(group).read_bytes(), type=list[RowMessage])
-        return {message.row.cell.nodeid: message for message in kept}
+        if group.key not in self.held:
+            with self.folder.locked("measuring"):
+                if not self._kept(group).exists():
+                    self.measure(group)
+                if group.key not in self.held:
+                    return {message.row.cell.nodeid: message for message in self._read(self._kept(group))}
+        return {message.row.cell.nodeid: message for message in self.held[group.key]}
 
     def _kept(self, group: Group) -> Path:
         return self.folder.shared("rows", group.key)
+
+    def _read(self, path: Path) -> list[RowMessage]:
+        """The rows of a file; of an empty one the process that could not write them has them. Raises FtgateError."""
+        content = path.read_bytes()
+        if not content:
+            raise FtgateError(f"{path}: its rows could not be written, so only the process that measured them has them")
+        return msgspec.json.decode(content, type=list[RowMessage])
+
+    def _keep(self, group: Group, messages: list[RowMessage]) -> None:
+        """Write the rows of a test for the other processes of the run; what cannot be written is held here.
+
+        An empty file then says that it was measured: making one takes no room.
+        """
+        path = self._kept(group)
+        try:
+            write_whole(path, msgspec.json.encode(messages))
+        except OSError as error:
+            self.held[group.key] = messages
+            why = error.strerror or str(error)
+            self.listener.warn(f"{path}: the rows of {group.key} cannot be kept: {why}; they are held in memory")
+            with contextlib.suppress(OSError):
+                path.touch()
 
     def _all_kept(self) -> list[Path]:
         return sorted(self.folder.run.glob("rows-*.json"))
@@ -231,7 +262,7 @@ class Session:
         for measurement in measurements:
             if not measurement.open:
                 messages = self._messages_of(measurement.group, measurement.rows())
-                write_whole(self._kept(measurement.group), msgspec.json.encode([*messages.values()]))
+                self._keep(measurement.group, [*messages.values()])
         return [measurement for measurement in measurements if measurement.open]
 
     def _announce(self, group: Group) -> None:
