@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from .base import Count, Natural, Rate, Struct
+from .base import Count, Figure, Natural, Rate, Struct
 from .spec import Cell, Interpreter, Reuse
 
 Need = Literal["time", "control", "locks", "memory"]
@@ -27,13 +27,13 @@ class Latency(Struct, frozen=True, kw_only=True):
     times then count from when a request was due. 0: there was none.
     """
 
-    mean_ns: float
-    p50_ns: float
-    p95_ns: float
-    p99_ns: float
-    max_ns: float
-    errors: int = 0
-    asked_per_s: float = 0.0
+    mean_ns: Figure
+    p50_ns: Figure
+    p95_ns: Figure
+    p99_ns: Figure
+    max_ns: Figure
+    errors: Natural = 0
+    asked_per_s: Figure = 0.0
 
 
 class Iteration(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -57,9 +57,9 @@ class Iteration(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
 class Timer(Struct, frozen=True, kw_only=True):
     """A workload's own timer, summed over workers and iterations."""
 
-    count: int
-    total_ns: int
-    max_ns: int
+    count: Natural
+    total_ns: Natural
+    max_ns: Natural
 
 
 class Footprint(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -222,9 +222,9 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     window_ns: Natural = 0
     cold: Iteration | None = None
     iterations: tuple[Iteration, ...] = ()
-    counters: dict[str, float] = {}
+    counters: dict[str, Figure] = {}
     timers: dict[str, Timer] = {}
-    peaks: dict[str, float] = {}
+    peaks: dict[str, Figure] = {}
     memory: tuple[MemoryPoint, ...] = ()
     dropped: Natural = 0
     barriers: tuple[Barrier, ...] = ()

@@ -179,6 +179,9 @@ class Run:
         if message is not None and report.when == "call":
             if self.is_worker:
                 report.__dict__["ftgate"] = msgspec.json.encode(message).decode()
+                if self.session.held:  # nobody else can read them
+                    held = [*self.session.rows_kept().values()]
+                    report.__dict__["ftgate_held"] = msgspec.json.encode(held).decode()
             else:
                 self.messages[item.nodeid] = message
             verdict = message.row.verdict
@@ -209,6 +212,8 @@ class Run:
         # pytest keeps each report until the end: what a worker sent with it would stay as well.
         if (payload := report.__dict__.pop("ftgate", None)) is not None:
             self.messages[report.nodeid] = msgspec.json.decode(payload, type=RowMessage)
+            for held in msgspec.json.decode(report.__dict__.pop("ftgate_held", "[]"), type=list[RowMessage]):
+                self.messages.setdefault(held.row.cell.nodeid, held)
         message = self.messages.get(report.nodeid)
         if report.failed and message is None:
             self.lost.add(report.nodeid)

@@ -8,8 +8,6 @@ import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import filelock
-
 from .. import pythons
 
 RUNS_KEPT = 5
@@ -26,10 +24,10 @@ class RunFolder:
 
     @contextlib.contextmanager
     def locked(self, name: str) -> Iterator[None]:
-        """Wait until no other process of this project holds the lock of this name."""
+        """Wait until no other process of this project holds the lock of this name; see `waiting.held`."""
         self.run.mkdir(parents=True, exist_ok=True)
         pythons.hide_from_git(self.path)
-        with filelock.FileLock(self.path / f"{name}.lock"):
+        with pythons.waiting.held(self.path / f"{name}.lock"):
             yield
 
     def shared(self, kind: str, key: str) -> Path:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
+from ..errors import FtgateError
 from ..measure.launch import Launcher
 from ..measure.launchers import guard
 from ..measure.launchers.factory import Launchers
@@ -19,6 +20,7 @@ from ..measure.run_context import Listener
 from ..measure.watch.marks import marked_tools, run_mark
 from ..measure.watch.processes import end_run
 from ..model import Group, Machine, Plan, Report, Row, RowMessage
+from ..pythons import waiting
 from . import assembly
 from .acceptances import Acceptances, Collected
 from .config import RunConfig
@@ -59,6 +61,8 @@ class Session:
         self._resources: Resources | None = None
         self._messages: dict[str, RowMessage] = {}
         self._in_part: dict[str, RowMessage] = {}
+        self.held: dict[str, list[RowMessage]] = {}
+        """By the key of its test: rows that could not be written."""
         self._announced = ""
 
     def start(self) -> None:
@@ -66,6 +70,7 @@ class Session:
         self.machine: Machine = read_machine()
         self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
         self.time = RunTime(self.config.budget_s)
+        waiting.begin(self.folder.run.name, self.config.budget_s, self.listener.warn)
 
     def check_out(self) -> None:
         """Check out both sides of `--ftgate-against`, if it was given. Raises AgainstError."""
@@ -104,7 +109,12 @@ class Session:
         measurements: list[Measurement] = []
         try:
             with self._guarded():
-                measurements.extend(self._begun(group) for group in groups if not self._kept(group).exists())
+                resources = self._prepared()
+                for group in groups:
+                    if not self._kept(group).exists():
+                        measurements.append(Measurement(group, resources))
+                        self._announce(group)
+                        self._attributing(measurements[-1], measurements[-1].begin)
                 while measurements := self._keep_ended(measurements):
                     self._step(measurements)
         except BaseException:  # Ctrl-C, a full disk
@@ -116,8 +126,12 @@ class Session:
 
         Of a measurement that was interrupted in this process, too: what was measured until then.
         """
-        kept = (msgspec.json.decode(path.read_bytes(), type=list[RowMessage]) for path in self._all_kept())
-        return self._in_part | {message.row.cell.nodeid: message for messages in kept for message in messages}
+        kept = [self._read(path) for path in self._all_kept() if path.stat().st_size]
+        return {
+            message.row.cell.nodeid: message
+            for messages in (self._in_part.values(), *kept, *self.held.values())
+            for message in messages
+        }
 
     def share_plan(self) -> None:
         """Tell the controller of pytest-xdist, which collects nothing, which cells there are."""
@@ -164,11 +178,19 @@ class Session:
         left_s = self.time.left_s
         if left_s is not None and left_s <= 0:
             for measurement in measurements:
-                measurement.close()
+                self._attributing(measurement, measurement.close)
             return
         measurement = min(measurements, key=lambda each: each.rounds)
         self._announce(measurement.group)
-        measurement.step(None if left_s is None else left_s / len(measurements), left_s)
+        share_s = None if left_s is None else left_s / len(measurements)
+        self._attributing(measurement, lambda: measurement.step(share_s, left_s))
+
+    def _attributing(self, measurement: Measurement, act: Callable[[], object]) -> None:
+        """What goes wrong with a test is the error of its cells that are not judged yet; other tests go on."""
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001
+            measurement.fail(error)
 
     def _keep_parts(self, measurements: Iterable[Measurement]) -> None:
         """Judge what was measured of tests that have not ended."""
@@ -182,14 +204,38 @@ class Session:
 
     def _measured_once(self, group: Group) -> dict[str, RowMessage]:
         """Measured once in a run, by the process that asks first: the others read its rows."""
-        with self.folder.locked("measuring"):
-            if not self._kept(group).exists():
-                self.measure(group)
-            kept = msgspec.json.decode(self._kept(group).read_bytes(), type=list[RowMessage])
-        return {message.row.cell.nodeid: message for message in kept}
+        if group.key not in self.held:
+            with self.folder.locked("measuring"):
+                if not self._kept(group).exists():
+                    self.measure(group)
+                if group.key not in self.held:
+                    return {message.row.cell.nodeid: message for message in self._read(self._kept(group))}
+        return {message.row.cell.nodeid: message for message in self.held[group.key]}
 
     def _kept(self, group: Group) -> Path:
         return self.folder.shared("rows", group.key)
+
+    def _read(self, path: Path) -> list[RowMessage]:
+        """The rows of a file; of an empty one the process that could not write them has them. Raises FtgateError."""
+        content = path.read_bytes()
+        if not content:
+            raise FtgateError(f"{path}: its rows could not be written, so only the process that measured them has them")
+        return msgspec.json.decode(content, type=list[RowMessage])
+
+    def _keep(self, group: Group, messages: list[RowMessage]) -> None:
+        """Write the rows of a test for the other processes of the run; what cannot be written is held here.
+
+        An empty file then says that it was measured: making one takes no room.
+        """
+        path = self._kept(group)
+        try:
+            write_whole(path, [msgspec.json.encode(messages)])
+        except OSError as error:
+            self.held[group.key] = messages
+            why = error.strerror or str(error)
+            self.listener.warn(f"{path}: the rows of {group.key} cannot be kept: {why}; they are held in memory")
+            with contextlib.suppress(OSError):
+                path.touch()
 
     def _all_kept(self) -> list[Path]:
         return sorted(self.folder.run.glob("rows-*.json"))
@@ -197,12 +243,6 @@ class Session:
     @property
     def _cells(self) -> Path:
         return self.folder.shared("cells", "")
-
-    def _begun(self, group: Group) -> Measurement:
-        self._announce(group)
-        measurement = Measurement(group, self._prepared())
-        measurement.begin()
-        return measurement
 
     def _prepared(self) -> Resources:
         """What all measurements share; the error levels depend on which targets and baselines the plan has."""
@@ -253,7 +293,7 @@ class Session:
         for measurement in measurements:
             if not measurement.open:
                 messages = self._messages_of(measurement.group, measurement.rows())
-                write_whole(self._kept(measurement.group), [msgspec.json.encode([*messages.values()])])
+                self._keep(measurement.group, [*messages.values()])
         return [measurement for measurement in measurements if measurement.open]
 
     def _announce(self, group: Group) -> None:
