@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ..measure.launchers import cpus
 from ..model import Group, Interpreter, Plan, Row, RowMessage, Table
+from . import git
 
 
 def message_of(plan: Plan, group: Group, row: Row) -> RowMessage:
@@ -52,16 +52,14 @@ def interpreters_of(tables: Iterable[Table]) -> tuple[Interpreter, ...]:
     return tuple(by_key.values())
 
 
-def commit_of(root: Path, run: Callable[..., subprocess.CompletedProcess[str]] = subprocess.run) -> str:
+def commit_of(root: Path) -> str:
     """The commit of the worktree at `root`, with `+` if it has uncommitted changes; empty without git."""
     try:
-        head = run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
-        status = run(
-            ["git", "status", "--porcelain", "-uno"], cwd=root, capture_output=True, text=True, check=True
-        ).stdout
-    except (OSError, subprocess.CalledProcessError):
+        repository = git.Repository(root)
+        head = repository.git("rev-parse", "HEAD").strip()
+        return head + ("+" if repository.git("status", "--porcelain", "-uno").strip() else "")
+    except git.AgainstError:
         return ""
-    return head + ("+" if status.strip() else "")
 
 
 def _reference(group: Group) -> str:

@@ -16,7 +16,7 @@ from ..measure.launchers.runner_copy import install_runner
 from ..measure.machine import read_machine
 from ..measure.run_context import Listener
 from ..model import Group, Machine, Plan, Report, Row, RowMessage
-from . import assembly
+from . import assembly, git
 from .acceptances import Acceptances, Collected
 from .config import RunConfig
 from .folder import RunFolder, write_whole
@@ -56,6 +56,7 @@ class Session:
         self._messages: dict[str, RowMessage] = {}
         self._in_part: dict[str, RowMessage] = {}
         self._announced = ""
+        self._no_commit = ""
 
     def start(self) -> None:
         """Read the machine and start the run's clock; nothing is prepared yet."""
@@ -64,9 +65,20 @@ class Session:
         self.time = RunTime(self.config.budget_s)
 
     def check_out(self) -> None:
-        """Check out both sides of `--ftgate-against`, if it was given. Raises AgainstError."""
+        """Check out both sides of `--ftgate-against`, if it was given. Raises AgainstError.
+
+        Without it, warn of a repository that git refuses: a run can do without, but knows no commit.
+        """
         if self.config.against:
             self.references.requested()
+            return
+        try:
+            git.Repository(self.folder.root)
+        except git.NotTrusted as refused:
+            self._no_commit = f"no commit is recorded, and none is measured after a miss: {refused}"
+            self.listener.warn(self._no_commit)
+        except git.AgainstError:
+            pass
 
     def collect(self, plan: Plan) -> None:
         """Take the plan of the whole run."""
@@ -144,7 +156,10 @@ class Session:
 
     def store(self, report: Report) -> Report:
         """Update the baselines as the options ask for; the report with one line for each change."""
-        return msgspec.structs.replace(report, updates=self.stored.update(report))
+        updates = self.stored.update(report)
+        if updates and self._no_commit:
+            updates += (self._no_commit,)
+        return msgspec.structs.replace(report, updates=updates)
 
     def keep(self, text: str) -> None:
         """Keep the report for `ftgate baseline`."""
