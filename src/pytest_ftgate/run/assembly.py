@@ -10,8 +10,8 @@ from ..model import Group, Interpreter, Plan, Row, RowMessage, Table
 from . import git
 
 
-def message_of(plan: Plan, group: Group, row: Row) -> RowMessage:
-    """A row with its place in the report."""
+def message_of(plan: Plan, group: Group, row: Row, note: str = "") -> RowMessage:
+    """A row with its place in the report, and a note on how its test was measured."""
     nodeids = [cell.nodeid for each in plan.groups for cell in each.cells]
     return RowMessage(
         table=group.key,
@@ -20,6 +20,7 @@ def message_of(plan: Plan, group: Group, row: Row) -> RowMessage:
         row=row,
         thresholds=group.spec.thresholds,
         gated=group.spec.gated,
+        note=note,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from ..measure.capacity import Capacity
 from ..measure.launch import Launcher
 from ..measure.launchers.factory import Launchers
 from ..measure.launchers.runner_copy import install_runner
@@ -182,10 +183,11 @@ class Session:
         """Judge what was measured of tests that have not ended."""
         for measurement in measurements:
             with contextlib.suppress(Exception):  # of an interrupted round one side may be missing
-                self._in_part |= self._messages_of(measurement.group, measurement.rows_in_part())
+                self._in_part |= self._messages_of(measurement, measurement.rows_in_part())
 
-    def _messages_of(self, group: Group, rows: Iterable[Row]) -> dict[str, RowMessage]:
-        return {row.cell.nodeid: assembly.message_of(self.plan, group, row) for row in rows}
+    def _messages_of(self, measurement: Measurement, rows: Iterable[Row]) -> dict[str, RowMessage]:
+        messages = (assembly.message_of(self.plan, measurement.group, row, measurement.note) for row in rows)
+        return {message.row.cell.nodeid: message for message in messages}
 
     def _measured_once(self, group: Group) -> dict[str, RowMessage]:
         """Measured once in a run, by the process that asks first: the others read its rows."""
@@ -229,6 +231,7 @@ class Session:
                 unchanged=UnchangedCells(self.config, self.targets, self.references, launcher, self.listener),
                 floors={},
                 acceptances=self.acceptances,
+                capacity=Capacity.of_this_process(),
             )
         return self._resources
 
@@ -236,7 +239,7 @@ class Session:
         """Keep the rows of those that have ended; returns those that are still open."""
         for measurement in measurements:
             if not measurement.open:
-                messages = self._messages_of(measurement.group, measurement.rows())
+                messages = self._messages_of(measurement, measurement.rows())
                 write_whole(self._kept(measurement.group), msgspec.json.encode([*messages.values()]))
         return [measurement for measurement in measurements if measurement.open]
 
