@@ -47,11 +47,15 @@ class RunFolder:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that a reader, or a run that is killed meanwhile, never leaves half of it."""
+    """Write a file so that a reader, or a run that is killed meanwhile, never leaves half of it.
+
+    Raises OSError, of a full disk or a directory of that name; what was there stays.
+    """
     unfinished = path.with_name(f"{path.name}.part")
-    unfinished.write_bytes(content)
     try:
+        unfinished.write_bytes(content)
         unfinished.replace(path)
-    except OSError:  # such as a directory of that name
-        unfinished.unlink()
+    except OSError:
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
         raise
