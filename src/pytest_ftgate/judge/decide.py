@@ -168,6 +168,12 @@ def without_figures(metric: str, reason: str) -> MetricVerdict:
     return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason, more=0)
 
 
+def without_stored(metric: str, launches: int, nodeid: str) -> MetricVerdict:
+    """An inconclusive verdict on a metric that has figures in this run, and none in what is stored."""
+    reason = f"nothing is stored of it, so no change of it can be seen: record it again with --ftgate-update='{nodeid}'"
+    return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason, launches=launches, more=0)
+
+
 def refused(metric: str, cost: Interval | None, limit: float) -> MetricVerdict | None:
     """An inconclusive verdict on a metric whose probe slowed the workload too much; None if it did not.
 

@@ -283,9 +283,16 @@ class Judge:
             elif metric in numbers and (numbers[metric].new or metrics.row(metric).absent):
                 refused = decide.refused(metric, costs.get(need), self.policy.probe_cost)
                 found.append(refused or self._judged(metric, numbers[metric], compared_with.basis, sample, final))
+        if final and self._untimed(sample, compared_with, numbers):
+            found.append(decide.without_stored(Metric.WALL, len(sample.launches), sample.cell.nodeid))
         if sample.reference is not None and sample.reference.failed:  # keeps what was decided before it failed
             return [each for each in found if each.launches and each.decision is not Decision.INCONCLUSIVE]
         return found
+
+    def _untimed(self, sample: Sample, compared_with: ComparedWith, numbers: Mapping[str, Numbers]) -> bool:
+        """Whether the time gates, and the baseline holds none: the cell cannot pass by its other metrics."""
+        here = sample.reference is None and compared_with.basis == "stored" and bool(sample.launches)
+        return here and Metric.WALL in self.policy.metrics and Metric.WALL not in numbers
 
     def _numbers(self, sample: Sample, samples: TestSamples, compared_with: ComparedWith) -> dict[str, Numbers]:
         names = self.policy.metrics

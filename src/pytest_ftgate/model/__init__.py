@@ -18,10 +18,13 @@ from .advice import (
     StartTax,
 )
 from .base import (
+    CommitId,
     Count,
+    Name,
     Natural,
     Rate,
     Struct,
+    fault_of,
     to_builtins,
 )
 from .explanation import (
@@ -137,6 +140,7 @@ __all__ = [
     "BuildRatio",
     "Cell",
     "Choice",
+    "CommitId",
     "Comparison",
     "Conditions",
     "Contention",
@@ -174,6 +178,7 @@ __all__ = [
     "Metric",
     "MetricVerdict",
     "Moved",
+    "Name",
     "Natural",
     "Need",
     "Param",
@@ -219,6 +224,7 @@ __all__ = [
     "WorkloadError",
     "executor_cell",
     "failed_row",
+    "fault_of",
     "first_line",
     "iteration_value",
     "single_cell",
