@@ -19,11 +19,14 @@ from .advice import (
 )
 from .base import (
     LARGEST,
+    CommitId,
     Count,
     Figure,
+    Name,
     Natural,
     Rate,
     Struct,
+    fault_of,
     to_builtins,
 )
 from .explanation import (
@@ -140,6 +143,7 @@ __all__ = [
     "BuildRatio",
     "Cell",
     "Choice",
+    "CommitId",
     "Comparison",
     "Conditions",
     "Contention",
@@ -178,6 +182,7 @@ __all__ = [
     "Metric",
     "MetricVerdict",
     "Moved",
+    "Name",
     "Natural",
     "Need",
     "Param",
@@ -223,6 +228,7 @@ __all__ = [
     "WorkloadError",
     "executor_cell",
     "failed_row",
+    "fault_of",
     "first_line",
     "iteration_value",
     "single_cell",

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from .base import Struct
+from typing import Annotated
+
+import msgspec
+
+from .base import Count, Natural, Struct
 from .explanation import Explanation
 from .launch import Latency, Sample, WaitsFor, WorkloadError
 from .metric import Interval, Threshold
@@ -247,15 +251,15 @@ class Table(Struct, frozen=True, kw_only=True):
 class Machine(Struct, frozen=True, kw_only=True):
     """The machine as far as it changes figures; `fingerprint` keys baselines."""
 
-    fingerprint: str
+    fingerprint: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_.+-]{1,200}\Z")]
     system: str
     arch: str
     cpu: str
-    cores: int
+    cores: Count
     kernel: str
     governor: str | None
-    cpu_quota: float | None
-    memory_limit_bytes: int | None
+    cpu_quota: Annotated[float, msgspec.Meta(gt=0)] | None
+    memory_limit_bytes: Natural | None
 
 
 class Host(Struct, frozen=True, kw_only=True):
