@@ -25,6 +25,7 @@ from .references import References
 from .resources import Resources, RunTime, policy_of
 from .stored import StoredBaselines
 from .targets import Targets
+from .tracked import refuse_tracked
 from .unchanged import UnchangedCells
 
 
@@ -64,7 +65,11 @@ class Session:
         self.time = RunTime(self.config.budget_s)
 
     def check_out(self) -> None:
-        """Check out both sides of `--ftgate-against`, if it was given. Raises AgainstError."""
+        """Check out both sides of `--ftgate-against`, if it was given. Raises AgainstError.
+
+        Raises FtgateError if git tracks the project's `.ftgate`.
+        """
+        refuse_tracked(self.folder.path)
         if self.config.against:
             self.references.requested()
 
@@ -200,6 +205,8 @@ class Session:
         """What all measurements share; the error levels depend on which targets and baselines the plan has."""
         if self._resources is None:
             folder = self.folder.path
+            if self.config.against:
+                self.references.clean(self.references.requested())
             launcher = self._launcher or Launchers(install_runner(folder / "runner"), folder / "launches")
             self._resources = Resources(
                 config=self.config,
