@@ -64,6 +64,7 @@ __all__ = [
     "find_environments",
     "find_interpreter",
     "find_uv",
+    "forget_environments",
     "hide_from_git",
     "is_command",
     "provide",

@@ -31,6 +31,7 @@ from .references import References
 from .resources import Resources, RunTime, policy_of
 from .stored import StoredBaselines
 from .targets import Targets
+from .tracked import refuse_tracked
 from .unchanged import UnchangedCells
 
 
@@ -77,8 +78,10 @@ class Session:
     def check_out(self) -> None:
         """Check out both sides of `--ftgate-against`, if it was given. Raises AgainstError.
 
-        Without it, warn of a repository that git refuses: a run can do without, but knows no commit.
+        Without it, warn of a repository that git refuses: a run can do without, but knows no commit. Raises FtgateError
+        if git tracks the project's `.ftgate`.
         """
+        refuse_tracked(self.folder.path)
         if self.config.against:
             with self._guarded():
                 self.references.requested()
@@ -264,6 +267,8 @@ class Session:
         """What all measurements share; the error levels depend on which targets and baselines the plan has."""
         if self._resources is None:
             folder = self.folder.path
+            if self.config.against:
+                self.references.clean(self.references.requested())
             launcher = self._launcher or Launchers(install_runner(folder / "runner"), self._launches())
             self._resources = Resources(
                 config=self.config,
