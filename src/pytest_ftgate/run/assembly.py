@@ -6,8 +6,10 @@ import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from ..measure.launchers import cpus
-from ..model import Group, Interpreter, Plan, Row, RowMessage, Table
+from ..model import Group, Host, Interpreter, Machine, Plan, Row, RowMessage, Table
 
 
 def message_of(plan: Plan, group: Group, row: Row) -> RowMessage:
@@ -24,10 +26,13 @@ def message_of(plan: Plan, group: Group, row: Row) -> RowMessage:
 
 
 def tables_of(messages: Iterable[RowMessage]) -> tuple[Table, ...]:
-    """One table for each group, in the order of the plan."""
+    """One table for each group, in the order of the plan; of unlike machines one for each, which its title names."""
+    ordered = sorted(messages, key=lambda message: message.position)
+    unlike = len({each.machine.fingerprint for each in ordered if each.machine}) > 1
     grouped: dict[str, list[RowMessage]] = {}
-    for message in sorted(messages, key=lambda message: message.position):
-        grouped.setdefault(message.table, []).append(message)
+    for message in ordered:
+        on = f" on {message.machine.fingerprint}" if unlike and message.machine else ""
+        grouped.setdefault(f"{message.table}{on}", []).append(message)
     return tuple(
         Table(
             title=title,
@@ -39,6 +44,18 @@ def tables_of(messages: Iterable[RowMessage]) -> tuple[Table, ...]:
         )
         for title, group in grouped.items()
     )
+
+
+def hosts_of(messages: Iterable[RowMessage]) -> tuple[Host, ...]:
+    """The hosts that rows name, by name."""
+    found = {each.row.host: each.machine for each in messages if each.machine is not None}
+    return tuple(Host(name=name, machine=machine) for name, machine in sorted(found.items()))
+
+
+def on_host(message: RowMessage, name: str, machine: Machine) -> RowMessage:
+    """A row as another host sends it."""
+    note = f"measured on {name} ({machine.fingerprint})"
+    return replace(message, row=replace(message.row, host=name), machine=machine, note=note)
 
 
 def interpreters_of(tables: Iterable[Table]) -> tuple[Interpreter, ...]:
