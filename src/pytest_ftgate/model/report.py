@@ -301,6 +301,18 @@ class Report(Struct, frozen=True, kw_only=True):
         """The cells of all tables, in their order."""
         return [row for table in self.tables for row in table.rows]
 
+    def machine_of(self, row: Row) -> Machine:
+        """The machine that measured a row."""
+        return next((host.machine for host in self.hosts if host.name == row.host), self.machine)
+
+    def by_fingerprint(self) -> list[tuple[Machine, list[Row]]]:
+        """Machines of one fingerprint, as one of them, with their rows; the report's own if there are no rows."""
+        found: dict[str, tuple[Machine, list[Row]]] = {}
+        for row in self.rows:
+            machine = self.machine_of(row)
+            found.setdefault(machine.fingerprint, (machine, []))[1].append(row)
+        return [*found.values()] or [(self.machine, [])]
+
 
 def failed_row(cell: Cell, reason: str, detail: str) -> Row:
     """The row of a cell that could not be started, with the error's reason and detail."""

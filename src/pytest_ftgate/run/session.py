@@ -166,18 +166,22 @@ class Session:
 
         `collected` are all node ids before any was deselected; None leaves unused baselines unreported.
         """
-        tables = self.stored.with_history(assembly.tables_of(messages))
-        return Report(
+        messages = list(messages)
+        hosts = assembly.hosts_of(messages)
+        report = Report(
             version=version,
             seed=self.config.seed,
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
             wall_s=self.time.spent_s,
-            machine=self.machine,
-            interpreters=assembly.interpreters_of(tables),
-            tables=tables,
+            machine=hosts[0].machine if hosts else self.machine,  # the controller of hosts measures nothing
+            interpreters=(),
+            tables=assembly.tables_of(messages),
+            hosts=hosts,
             unused_baselines=self.stored.unused(collected),
             commit=assembly.commit_of(self.folder.root),
         )
+        tables = self.stored.with_history(report)
+        return msgspec.structs.replace(report, tables=tables, interpreters=assembly.interpreters_of(tables))
 
     def store(self, report: Report) -> Report:
         """Update the baselines as the options ask for; the report with one line for each change."""
