@@ -18,7 +18,7 @@ def test_each_test_has_one_part_and_order_does_not_matter(costs: dict[str, float
     assert of.keys() == costs.keys()
     assert set(of.values()) <= set(range(1, parts + 1))
     names = list(costs)
-    getattr(random, "shuffle")(names)
+    random.shuffle(names)
     shuffled = {name: costs[name] for name in names}
     assert dict(zip(shuffled, split(shuffled, parts), strict=True)) == of
 
