@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -20,9 +20,9 @@ from ..measure.machine import read_machine
 from ..measure.run_context import Listener
 from ..measure.watch.marks import marked_tools, run_mark
 from ..measure.watch.processes import end_run
-from ..model import Group, Machine, Plan, Report, Row, RowMessage
+from ..model import Group, Machine, Plan, Report, Row, RowMessage, Shard
 from ..pythons import waiting
-from . import assembly, git
+from . import assembly, git, shards
 from .acceptances import Acceptances, Collected
 from .config import RunConfig
 from .folder import RunFolder, write_whole
@@ -56,7 +56,7 @@ class Session:
         self.references = References(self.folder, config.against, listener)
         self.targets = Targets(self.folder, config.install, listener)
         self.acceptances = Acceptances(self.folder, listener)
-        self.plan = Plan(groups=())
+        self.plan = self.whole = Plan(groups=())
         self._groups: dict[str, Group] = {}
         self._positions: dict[str, int] = {}
         self._launcher = launcher
@@ -94,9 +94,31 @@ class Session:
         except git.AgainstError:
             pass
 
+    def take_part(self, whole: Plan, options: Mapping[str, str]) -> Plan:
+        """This part of the whole plan of a run with `--ftgate-shard`, before `collect`; `options` are those set."""
+        self.whole = whole
+        if self.config.against:
+            options = {**options, "reference": self.references.requested().reference.commit}
+        shard, part = shards.taken(whole, self.config, self.stored, options)
+        with self.folder.locked("shard"):  # the controller of pytest-xdist, which collects nothing, reads it
+            write_whole(self._shard, [msgspec.json.encode(shard)])
+        return part
+
+    @property
+    def shard(self) -> Shard | None:
+        """The part of the run that is measured; None for all of it, and before it was split."""
+        if self.config.shard is None or not self._shard.exists():
+            return None
+        return msgspec.json.decode(self._shard.read_bytes(), type=Shard)
+
+    @property
+    def _shard(self) -> Path:
+        return self.folder.shared("shard", "")
+
     def collect(self, plan: Plan) -> None:
-        """Take the plan of the whole run."""
+        """Take the plan of what is measured here."""
         self.plan = plan
+        self.whole = self.whole if self.config.shard else plan
         self._groups = {cell.nodeid: group for group in plan.groups for cell in group.cells}
         self._positions = assembly.positions_of(plan)
 
@@ -179,6 +201,7 @@ class Session:
             hosts=hosts,
             unused_baselines=self.stored.unused(collected),
             commit=assembly.commit_of(self.folder.root),
+            shard=self.shard,
         )
         tables = self.stored.with_history(report)
         return msgspec.structs.replace(report, tables=tables, interpreters=assembly.interpreters_of(tables))
@@ -280,7 +303,7 @@ class Session:
                 targets=self.targets,
                 references=self.references,
                 stored=self.stored,
-                policy=policy_of(self.plan, self.config, self.stored),
+                policy=policy_of(self.whole, self.config, self.stored),
                 launcher=launcher,
                 listener=self.listener,
                 time=self.time,
