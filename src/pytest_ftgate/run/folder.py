@@ -11,6 +11,7 @@ from pathlib import Path
 import filelock
 
 from .. import pythons
+from ..errors import FtgateError
 
 RUNS_KEPT = 5
 LAST_RUN = "last-run.json"
@@ -24,11 +25,19 @@ class RunFolder:
         self.path = root / ".ftgate"
         self.run = self.path / "runs" / run
 
+    def make(self) -> None:
+        """Make the run's folder, which git does not see. Raises FtgateError where that is not possible."""
+        try:
+            self.run.mkdir(parents=True, exist_ok=True)
+            pythons.hide_from_git(self.path)
+        except OSError as error:
+            fix = f"a run keeps its rows there: make {self.root} writable and see that its disk has room"
+            raise FtgateError(f"{error.filename or self.path}: {error.strerror}; {fix}") from error
+
     @contextlib.contextmanager
     def locked(self, name: str) -> Iterator[None]:
         """Wait until no other process of this project holds the lock of this name."""
-        self.run.mkdir(parents=True, exist_ok=True)
-        pythons.hide_from_git(self.path)
+        self.make()
         with filelock.FileLock(self.path / f"{name}.lock"):
             yield
 

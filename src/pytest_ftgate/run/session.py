@@ -87,7 +87,12 @@ class Session:
         self._groups = {cell.nodeid: group for group in plan.groups for cell in group.cells}
 
     def check_acceptances(self, collected: Collected) -> None:
-        """Raise FtgateError for trailers of this branch that accept nothing; see `Acceptances.check`."""
+        """Raise FtgateError for trailers of this branch that accept nothing; see `Acceptances.check`.
+
+        Also where the run's folder cannot be made: nothing measured could be kept.
+        """
+        if self.plan.groups:
+            self.folder.make()
         reference = self.references.requested().reference.commit if self.config.against else ""
         self.acceptances.check(collected, reference)
 
