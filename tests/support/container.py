@@ -26,7 +26,9 @@ def refusal() -> str:
         return "needs root on Linux"
     if missing := [name for name in ("unshare", "setpriv", "prlimit", "mount") if shutil.which(name) is None]:
         return f"needs {', '.join(missing)} (Debian: util-linux)"
-    done = subprocess.run(["unshare", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, text=True)
+    done = subprocess.run(
+        ["unshare", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, text=True
+    )
     return f"mounts are not permitted here: {done.stderr.strip()}" if done.returncode else ""
 
 
@@ -79,7 +81,9 @@ class Container:
         for folder in sorted(closed):
             shadow = self.folder / f"shadow-{folder.name}"
             yield f"mkdir -p {shadow}"
-            for child in sorted({folder / path.relative_to(folder).parts[0] for path in used if path.is_relative_to(folder)}):
+            for child in sorted(
+                {folder / path.relative_to(folder).parts[0] for path in used if path.is_relative_to(folder)}
+            ):
                 yield f"mkdir -p {shadow / child.name}"
                 yield f"mount --rbind {child} {shadow / child.name}"
             yield f"mount --rbind {shadow} {folder}"

@@ -18,7 +18,9 @@ from .advice import (
     StartTax,
 )
 from .base import (
+    LARGEST,
     Count,
+    Figure,
     Natural,
     Rate,
     Struct,
@@ -125,6 +127,7 @@ from .verdict import (
 __all__ = [
     "EVERYTHING",
     "FAILURES",
+    "LARGEST",
     "NS_PER_S",
     "PLACEHOLDERS",
     "WIDEST",
@@ -149,6 +152,7 @@ __all__ = [
     "Expectation",
     "Expected",
     "Explanation",
+    "Figure",
     "Figures",
     "Footprint",
     "Function",

@@ -286,7 +286,7 @@ class Report(Struct, frozen=True, kw_only=True):
     commit: str = ""
     partial: str = ""
     command: str = ""
-    failing: tuple[str, ...] | None = None
+    failing: frozenset[str] | None = None
     hosts: tuple[Host, ...] = ()
     shard: str = ""
     limits_from: str = ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Final
 
 from ..errors import FtgateError
 from ..model import Struct
+from ..pythons import waiting
 from ..text import COMMIT_DIGITS
 
 OPTION: Final = "--ftgate-against"
@@ -82,15 +82,16 @@ class Repository:
         """The output of git; `given` is its input. Raises GitFailed with git's text for an exit code not `allowed`."""
         settings = [word for setting in _SETTINGS for word in ("-c", setting)]
         try:
-            done = subprocess.run(
+            done = waiting.run_within(
                 ["git", *settings, *arguments],
                 cwd=cwd or self.root,
-                env=_environment() | dict(variables or {}),
-                input=given or "",
-                capture_output=True,
-                encoding="utf-8",
+                environment=_environment() | dict(variables or {}),
+                given=given or "",
                 errors="surrogateescape",
+                named=f"git {shlex.join(arguments)}",
             )
+        except waiting.TooLong as late:
+            raise AgainstError(str(late)) from late
         except OSError as error:  # it is missing, or no process can be started
             raise AgainstError(f"{OPTION} needs git, which could not be run: {error}") from error
         if done.returncode not in allowed:
