@@ -78,8 +78,8 @@ def check(example: Example, at: int | str | None, number: int) -> FailingWrites:
         assert result.ret != 0 or (stored_too and not missing), where
         if result.ret:
             assert re.search(os.strerror(number).replace(" ", r"\s+"), text), where
-        for kind in missing:
-            assert f"{kind}:out/{kind}" in text or "was not run" in text or "not measured" in text, f"{kind}, {where}"
+        for kind in missing if result.ret != pytest.ExitCode.USAGE_ERROR else ():  # nothing was measured then
+            assert f"{kind}:out/{kind} cannot be written" in " ".join(text.split()), f"{kind}, {where}"
     else:
         assert at is None, where
         assert (result.ret, missing, stored_too) == (0, [], True), where
@@ -102,7 +102,7 @@ def is_whole(kind: str, text: str) -> bool:
 
 
 def test_a_write_that_fails_costs_nothing_that_was_stored(example: Example) -> None:
-    check(example, "write .ftgate/runs", errno.ENOSPC)
+    check(example, "write .ftgate/runs/.*/rows", errno.ENOSPC)
     check(example, "replace out/md", errno.EACCES)
     check(example, "fsync baselines", errno.EROFS)
 

@@ -109,8 +109,8 @@ class Run:
                 'the measured code runs, in the body or in @test.setup("launch"), not where a test file or conftest.py '
                 "is imported"
             )
-        self.session.collect(planned)
         self._check_acceptances()
+        self.session.collect(planned)
         if self.is_worker:
             self.session.share_plan()
         self.progress.start(len(planned.groups), value_of(self.config, "time"))

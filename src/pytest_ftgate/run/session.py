@@ -102,7 +102,7 @@ class Session:
 
         Also where the run's folder cannot be made: nothing measured could be kept.
         """
-        if self.plan.groups:
+        if collected.nodeids:
             self.folder.make()
         reference = self.references.requested().reference.commit if self.config.against else ""
         self.acceptances.check(collected, reference)
