@@ -59,7 +59,7 @@ class Container:
         named = [f"{name}={value}" for name, value in (given | variables).items()]
         user = ["setpriv", f"--reuid={self.uid}", f"--regid={self.uid}", "--clear-groups"]
         inner = ["prlimit", *limits, *user, "env", *forgotten, *named, *words]
-        script = "; ".join(["set -e", *self._opened(), *mounts, f"cd {self.project}", f"exec {shlex.join(inner)}"])
+        script = "; ".join(["set -e", *self._opened(), *mounts, f"cd {self.project}", shlex.join(inner)])
         return subprocess.run(
             ["unshare", "--mount", "--propagation", "private", "sh", "-c", script],
             stdin=subprocess.DEVNULL,
