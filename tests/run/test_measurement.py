@@ -621,7 +621,7 @@ class TestEndedEarly:
         measurement = Desk(day()).measurement(TWO, against="main")
         measurement.close()
         rows = rows_of(measurement)
-        assert {row.verdict.decision for row in rows.values()} == {Decision.INCONCLUSIVE}
+        assert {row.verdict.decision for row in rows.values()} == {Decision.ERROR}
         assert all("--ftgate-time" in row.verdict.reason for row in rows.values())
 
     def test_nothing_more_begins_and_what_missed_is_predicted(self) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from ..measure.launchers import cpus
-from ..model import Group, Interpreter, Plan, Row, RowMessage, Table
+from ..model import Group, Host, Interpreter, Machine, Plan, Row, RowMessage, Table
 from . import git
 
 
@@ -29,10 +31,13 @@ def message_of(position: int, group: Group, row: Row, note: str = "") -> RowMess
 
 
 def tables_of(messages: Iterable[RowMessage]) -> tuple[Table, ...]:
-    """One table for each group, in the order of the plan."""
+    """One table for each group, in the order of the plan; of unlike machines one for each, which its title names."""
+    ordered = sorted(messages, key=lambda message: message.position)
+    unlike = len({each.machine.fingerprint for each in ordered if each.machine}) > 1
     grouped: dict[str, list[RowMessage]] = {}
-    for message in sorted(messages, key=lambda message: message.position):
-        grouped.setdefault(message.table, []).append(message)
+    for message in ordered:
+        on = f" on {message.machine.fingerprint}" if unlike and message.machine else ""
+        grouped.setdefault(f"{message.table}{on}", []).append(message)
     return tuple(
         Table(
             title=title,
@@ -44,6 +49,18 @@ def tables_of(messages: Iterable[RowMessage]) -> tuple[Table, ...]:
         )
         for title, group in grouped.items()
     )
+
+
+def hosts_of(messages: Iterable[RowMessage]) -> tuple[Host, ...]:
+    """The hosts that rows name, by name."""
+    found = {each.row.host: each.machine for each in messages if each.machine is not None}
+    return tuple(Host(name=name, machine=machine) for name, machine in sorted(found.items()))
+
+
+def on_host(message: RowMessage, name: str, machine: Machine) -> RowMessage:
+    """A row as another host sends it."""
+    note = f"measured on {name} ({machine.fingerprint})"
+    return replace(message, row=replace(message.row, host=name), machine=machine, note=note)
 
 
 def interpreters_of(tables: Iterable[Table]) -> tuple[Interpreter, ...]:

@@ -85,7 +85,7 @@ class Repository:
             done = waiting.run_within(
                 ["git", *settings, *arguments],
                 cwd=cwd or self.root,
-                environment=_environment() | dict(variables or {}),
+                environment=environment() | dict(variables or {}),
                 given=given or "",
                 errors="surrogateescape",
                 named=f"git {shlex.join(arguments)}",
@@ -147,7 +147,7 @@ class Repository:
         return path.read_text(encoding="utf-8", errors="surrogateescape") if path.is_file() else ""
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """This process's environment for git: no repository that a hook was called for, no prompt, no written index."""
     kept = {name: value for name, value in os.environ.items() if name not in _OF_A_HOOK and not _IDENTITY.match(name)}
     return kept | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}

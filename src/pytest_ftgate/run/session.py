@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -20,9 +20,9 @@ from ..measure.machine import read_machine
 from ..measure.run_context import Listener
 from ..measure.watch.marks import marked_tools, run_mark
 from ..measure.watch.processes import end_run
-from ..model import Group, Machine, Plan, Report, Row, RowMessage
+from ..model import Group, Machine, Plan, Report, Row, RowMessage, Shard
 from ..pythons import waiting
-from . import assembly, git
+from . import assembly, git, shards
 from .acceptances import Acceptances, Collected
 from .config import RunConfig
 from .folder import RunFolder, write_whole
@@ -31,6 +31,7 @@ from .references import References
 from .resources import Resources, RunTime, policy_of
 from .stored import StoredBaselines
 from .targets import Targets
+from .tracked import refuse_tracked
 from .unchanged import UnchangedCells
 
 
@@ -55,7 +56,7 @@ class Session:
         self.references = References(self.folder, config.against, listener)
         self.targets = Targets(self.folder, config.install, listener)
         self.acceptances = Acceptances(self.folder, listener)
-        self.plan = Plan(groups=())
+        self.plan = self.whole = Plan(groups=())
         self._groups: dict[str, Group] = {}
         self._positions: dict[str, int] = {}
         self._launcher = launcher
@@ -77,8 +78,10 @@ class Session:
     def check_out(self) -> None:
         """Check out both sides of `--ftgate-against`, if it was given. Raises AgainstError.
 
-        Without it, warn of a repository that git refuses: a run can do without, but knows no commit.
+        Without it, warn of a repository that git refuses: a run can do without, but knows no commit. Raises FtgateError
+        if git tracks the project's `.ftgate`.
         """
+        refuse_tracked(self.folder.path)
         if self.config.against:
             with self._guarded():
                 self.references.requested()
@@ -91,9 +94,31 @@ class Session:
         except git.AgainstError:
             pass
 
+    def take_part(self, whole: Plan, options: Mapping[str, str]) -> Plan:
+        """This part of the whole plan of a run with `--ftgate-shard`, before `collect`; `options` are those set."""
+        self.whole = whole
+        if self.config.against:
+            options = {**options, "reference": self.references.requested().reference.commit}
+        shard, part = shards.taken(whole, self.config, self.stored, options)
+        with self.folder.locked("shard"):  # the controller of pytest-xdist, which collects nothing, reads it
+            write_whole(self._shard, [msgspec.json.encode(shard)])
+        return part
+
+    @property
+    def shard(self) -> Shard | None:
+        """The part of the run that is measured; None for all of it, and before it was split."""
+        if self.config.shard is None or not self._shard.exists():
+            return None
+        return msgspec.json.decode(self._shard.read_bytes(), type=Shard)
+
+    @property
+    def _shard(self) -> Path:
+        return self.folder.shared("shard", "")
+
     def collect(self, plan: Plan) -> None:
-        """Take the plan of the whole run."""
+        """Take the plan of what is measured here."""
         self.plan = plan
+        self.whole = self.whole if self.config.shard else plan
         self._groups = {cell.nodeid: group for group in plan.groups for cell in group.cells}
         self._positions = assembly.positions_of(plan)
 
@@ -168,18 +193,23 @@ class Session:
 
         `collected` are all node ids before any was deselected; None leaves unused baselines unreported.
         """
-        tables = self.stored.with_history(assembly.tables_of(messages))
-        return Report(
+        messages = list(messages)
+        hosts = assembly.hosts_of(messages)
+        report = Report(
             version=version,
             seed=self.config.seed,
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
             wall_s=self.time.spent_s,
-            machine=self.machine,
-            interpreters=assembly.interpreters_of(tables),
-            tables=tables,
+            machine=hosts[0].machine if hosts else self.machine,  # the controller of hosts measures nothing
+            interpreters=(),
+            tables=assembly.tables_of(messages),
+            hosts=hosts,
             unused_baselines=self.stored.unused(collected),
             commit=assembly.commit_of(self.folder.root),
+            shard=self.shard,
         )
+        tables = self.stored.with_history(report)
+        return msgspec.structs.replace(report, tables=tables, interpreters=assembly.interpreters_of(tables))
 
     def store(self, report: Report) -> Report:
         """Update the baselines as the options ask for; the report with one line for each change."""
@@ -269,6 +299,8 @@ class Session:
         """What all measurements share; the error levels depend on which targets and baselines the plan has."""
         if self._resources is None:
             folder = self.folder.path
+            if self.config.against:
+                self.references.clean(self.references.requested())
             launcher = self._launcher or Launchers(install_runner(folder / "runner"), self._launches())
             self._resources = Resources(
                 config=self.config,
@@ -276,7 +308,7 @@ class Session:
                 targets=self.targets,
                 references=self.references,
                 stored=self.stored,
-                policy=policy_of(self.plan, self.config, self.stored),
+                policy=policy_of(self.whole, self.config, self.stored),
                 launcher=launcher,
                 listener=self.listener,
                 time=self.time,
