@@ -180,14 +180,19 @@ def test_few_descriptors_split_a_test(box: Container) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("most", [64, 40, 20])
-def test_few_processes_are_enough_or_named(box: Container, most: int) -> None:
+@pytest.mark.parametrize("most", [64, 40])
+def test_few_processes_split_a_test(box: Container, most: int) -> None:
     code, text, rows = outcome(box, limits=[f"--nproc={most}"])
-    errors = [row for row in rows if row["verdict"]["decision"] == "error"]
-    assert bool(code) == bool(errors), text
-    if most == 20:
-        assert errors
-        assert "raise `ulimit -u` or the container's limit" in text
+    assert (code, len(rows)) == (0, 6), text
+    assert "processes and threads can be started (`ulimit -u`, or the container's limit)" in text
+
+
+@pytest.mark.long
+def test_too_few_processes_for_one_cell_are_named(box: Container) -> None:
+    code, text, rows = outcome(box, *ONE, limits=["--nproc=8"])
+    assert code, text
+    assert [row["verdict"]["decision"] for row in rows] == ["error"], text
+    assert "raise `ulimit -u` or the container's limit" in text
 
 
 @pytest.mark.long

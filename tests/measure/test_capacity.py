@@ -106,6 +106,14 @@ def test_memory_that_a_first_round_showed_decides_on_the_next_ones() -> None:
     assert "256 MiB, half of the free memory" in run.context.split
 
 
+def test_processes_and_threads_are_counted_too() -> None:
+    launcher = FakeLauncher()
+    run = run_of(launcher, group_of_cells(3), Capacity(tasks=30))  # three launches of 3, 4 and 5 each
+    run.measure()
+    assert max(len(event.alive) for event in launcher.events) == 6
+    assert "30 processes and threads can be started (`ulimit -u`" in run.context.split
+
+
 def test_a_cell_that_is_too_large_for_itself_is_measured_alone() -> None:
     launcher = FakeLauncher()
     samples = run_of(launcher, group_of_cells(2), Capacity(memory_bytes=1)).measure()
