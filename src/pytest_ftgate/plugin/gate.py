@@ -141,12 +141,12 @@ class Run:
     def _check_acceptances(self) -> None:
         try:
             self.session.check_acceptances(accepted.collected(self.config, self.collected))
-        except FtgateError as error:
+        except (FtgateError, OSError) as error:  # the text of an OSError names its file
             if not self.is_worker:
                 raise pytest.UsageError(str(error)) from None
             self.refused = error  # of a worker's usage error xdist shows nothing
 
-    refused: FtgateError | None = None
+    refused: FtgateError | OSError | None = None
 
     def pytest_report_header(self) -> list[str]:
         """The seed, with which a run can be repeated, and the targets of tests that name none."""

@@ -72,8 +72,8 @@ class Acceptances:
         `reference` is the commit of `--ftgate-against`, "" without it. What is on the remote's default branch already
         is left alone: nobody can correct it.
         """
-        repository, branch = self._found()
-        if repository is None or branch is None or not collected.nodeids:
+        repository, branch = self._found() if collected.nodeids else (None, None)
+        if repository is None or branch is None:
             return
         published = (repository.commit(f"refs/remotes/{repository.remote}/{name}") for name in _DEFAULTS)
         wrong = []

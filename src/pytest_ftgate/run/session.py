@@ -123,7 +123,12 @@ class Session:
         self._positions = assembly.positions_of(plan)
 
     def check_acceptances(self, collected: Collected) -> None:
-        """Raise FtgateError for trailers of this branch that accept nothing; see `Acceptances.check`."""
+        """Raise FtgateError for trailers of this branch that accept nothing; see `Acceptances.check`.
+
+        Also where the run's folder cannot be made: nothing measured could be kept.
+        """
+        if collected.nodeids:
+            self.folder.make()
         reference = self.references.requested().reference.commit if self.config.against else ""
         self.acceptances.check(collected, reference)
 
