@@ -17,6 +17,7 @@ from .environments import (
     ensure_environment,
     environment_folder,
     find_environments,
+    forget_environments,
     hide_from_git,
     prune_environments,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -18,8 +18,10 @@ from ..measure.run_context import Listener
 from ..model import Group, Machine, Plan, Report, Row, RowMessage
 from . import assembly
 from .acceptances import Acceptances, Collected
+from .base import Base, read
 from .config import RunConfig
 from .folder import RunFolder, write_whole
+from .git import Checkout
 from .measurement import Measurement
 from .references import References
 from .resources import Resources, RunTime, policy_of
@@ -49,7 +51,8 @@ class Session:
         self.listener = listener
         self.references = References(self.folder, config.against, listener)
         self.targets = Targets(self.folder, config.install, listener)
-        self.acceptances = Acceptances(self.folder, listener)
+        self.acceptances = Acceptances(self.folder, listener, counted=config.trust == "head")
+        self.base: Base | None = None
         self.plan = Plan(groups=())
         self._groups: dict[str, Group] = {}
         self._launcher = launcher
@@ -73,9 +76,24 @@ class Session:
         if self.config.against:
             self.references.requested()
 
+    def trust_base(self, collect: Callable[[Checkout, Path], None]) -> Base:
+        """Let the commit that is compared with judge, after `check_out`: `collect` writes to a file what it says.
+
+        Raises FtgateError.
+        """
+        pair, shared = self.references.requested(), self.folder.shared("base", "")
+        if not shared.exists():  # what an earlier run left there must not be read
+            with self.folder.locked("measuring"):
+                self.references.clean(pair)
+        self.base = read(pair.reference, shared, collect)
+        self.config = self.base.options(self.config)
+        self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
+        self.time.budget_s = self.config.budget_s
+        return self.base
+
     def collect(self, plan: Plan) -> None:
         """Take the plan of the whole run."""
-        self.plan = plan
+        self.plan = plan = plan if self.base is None else self.base.limited(plan)
         self._groups = {cell.nodeid: group for group in plan.groups for cell in group.cells}
 
     def check_acceptances(self, collected: Collected) -> None:
@@ -145,6 +163,7 @@ class Session:
             tables=tables,
             unused_baselines=self.stored.unused(collected),
             commit=assembly.commit_of(self.folder.root),
+            limits_from="" if self.base is None else self.base.commit,
         )
 
     def store(self, report: Report) -> Report:
