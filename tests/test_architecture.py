@@ -42,7 +42,16 @@ PURE = ("stats/", "judge/", "report/", "model/", "text", "declare/plan", "measur
 PYTEST = ("plugin/",)
 # Besides launches: provisioning runs uv and compilers, git tells commits, `doctor` asks a child, `demo` runs pytest,
 # a plain test run gives the runner's workers a context, as the runner itself does, and --ftgate-trust=base runs pytest.
-PROCESSES = ("measure/", "pythons/", "run/git", "run/worktrees", "run/assembly", "run/once", "commands/", "plugin/base")
+PROCESSES = (
+    "measure/",
+    "pythons/",
+    "run/git",
+    "run/host_checkout",
+    "run/worktrees",
+    "run/once",
+    "commands/",
+    "plugin/base",
+)
 PRINTING = ("cli", "commands/")
 
 

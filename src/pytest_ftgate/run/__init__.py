@@ -3,4 +3,16 @@
 Start at `session.py`.
 """
 
-__all__ = ["acceptances", "base", "config", "ending", "git", "history", "once", "report_files", "session"]
+__all__ = [
+    "acceptances",
+    "assembly",
+    "base",
+    "config",
+    "ending",
+    "git",
+    "history",
+    "host_checkout",
+    "once",
+    "report_files",
+    "session",
+]

@@ -11,7 +11,7 @@ import msgspec
 from ..errors import FtgateError
 from ..model import Cell, Group, Plan, RowMessage, Spec, Struct, failed_row
 from ..store.names import split_nodeid
-from .assembly import message_of
+from .assembly import message_of, positions_of
 from .config import RunConfig
 from .git import OPTION, Checkout, shown
 
@@ -55,8 +55,8 @@ class Base(Struct, frozen=True, kw_only=True):
             f"it is measured at {shown(self.commit)} and was not here: under --ftgate-trust=base a change cannot "
             "remove, rename, skip or deselect what is gated"
         )
-        message = message_of(self.plan, group, failed_row(cell, reason, ""))
-        return msgspec.structs.replace(message, position=message.position + LAST)
+        position = LAST + positions_of(self.plan)[cell.nodeid]
+        return message_of(position, group, failed_row(cell, reason, ""))
 
 
 LAST: Final = 1_000_000

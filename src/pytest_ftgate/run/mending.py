@@ -58,7 +58,7 @@ def note_built(root: Path, checkout: Checkout) -> None:
     if checkout.commit:
         top = checkout.top(checkout.project)
         found = (name for name in _extras(Repository(root), top) if _CACHE not in Path(name).parts)
-        write_whole(_record(top), msgspec.json.encode({name: _digest(top / name) for name in found}))
+        write_whole(_record(top), [msgspec.json.encode({name: _digest(top / name) for name in found})])
 
 
 def _record(top: Path) -> Path:
