@@ -8,25 +8,28 @@ from __future__ import annotations
 import os
 import py_compile
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import fake_run
+import msgspec
 import pytest
 from bench import SERIAL, THREADS, Bench
 from example import Example
-from fake_launcher import group_of, spec_of
+from fake_launcher import CONFIG, FakeLauncher, Quiet, group_of, spec_of
 
 from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.measure.launch import LaunchFailed, Request, request_here
 from pytest_ftgate.measure.launchers import turns
 from pytest_ftgate.measure.launchers.runner_copy import install_runner
 from pytest_ftgate.measure.launchers.turns import CLOCK, Turns, too_many_cores
-from pytest_ftgate.model import Iteration
+from pytest_ftgate.model import Decision, Iteration, Plan, Row, Verdict
 from pytest_ftgate.pythons.environments import STAMP
 from pytest_ftgate.run import mending, worktrees
+from pytest_ftgate.run.assembly import message_of
 from pytest_ftgate.run.git import Checkout
+from pytest_ftgate.run.session import Session
 from pytest_ftgate.run.tracked import refuse_tracked
 from pytest_ftgate.runner.protocol import CHECKED_COLD, MEASURED
 
@@ -365,6 +368,23 @@ main._iteration = _iteration
 """
     launch = _measured(bench, forged, count=2)
     assert {iteration.wall_ns for iteration in launch.iterations} == {3 * MS}
+
+
+class Watcher(Quiet):
+    def begin(self, title: str, cells: Sequence[str]) -> None:
+        """Forget it."""
+
+
+def test_rows_that_are_written_for_a_test_are_taken_for_its_own(tmp_path: Path) -> None:
+    """Not detected: measured code that writes into `.ftgate/runs`. docs/trust.md says so."""
+    session, group = Session(CONFIG, tmp_path, "run", Watcher(), FakeLauncher()), group_of("threads")
+    session.start()
+    session.collect(Plan(groups=(group,)))
+    row = Row(cell=group.cells[0], verdict=Verdict(decision=Decision.PASSED))
+    session.folder.run.mkdir(parents=True)
+    file = session.folder.shared("rows", group.key)
+    file.write_bytes(msgspec.json.encode([message_of(0, group, row)]))
+    assert session.message(group.cells[0].nodeid).row == row
 
 
 # ---- what judges: the settings and the set of tests
