@@ -269,12 +269,35 @@ class Host(Struct, frozen=True, kw_only=True):
     machine: Machine
 
 
+class Shard(Struct, frozen=True, kw_only=True):
+    """One part of the tests of a run that several machines share, and what all of its parts must have in common.
+
+    `planned` are the node ids of the whole run's cells, `places` those of this part's cells among them. Each verdict
+    was found at `alpha` over all `hypotheses` of the run, of which `own` are this part's. `options` are those that were
+    set, as text.
+    """
+
+    part: Count
+    parts: Count
+    planned: tuple[str, ...]
+    places: tuple[Natural, ...]
+    alpha: float
+    hypotheses: Count
+    own: Natural
+    options: dict[str, str] = {}
+
+    @property
+    def name(self) -> str:
+        """`shard 2/5`."""
+        return f"shard {self.part}/{self.parts}"
+
+
 class Report(Struct, frozen=True, kw_only=True):
     """Everything measured and judged in a run; every printed form is a pure function of it.
 
     `partial` says why rows are missing, as after Ctrl-C, or what failed after them; `command` repeats the run.
     `failing` are the node ids of the cells that fail the run, as its `--ftgate-fail-on` says; None: by its default.
-    `hosts` are the other machines that rows name. `shard` is the part of the tests that was measured, as `2/5`.
+    `hosts` are the other machines that rows name. `shard` is the part of the tests that was measured; None: all.
     `limits_from` is the commit from which limits were read, under `--ftgate-trust=base`.
     """
 
@@ -292,7 +315,7 @@ class Report(Struct, frozen=True, kw_only=True):
     command: str = ""
     failing: frozenset[str] | None = None
     hosts: tuple[Host, ...] = ()
-    shard: str = ""
+    shard: Shard | None = None
     limits_from: str = ""
     schema: int = 1
 

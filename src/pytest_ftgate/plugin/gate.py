@@ -34,6 +34,7 @@ from . import accepted, base, failures, github, repeat, signals, xdist
 from .collection import CELL, default_pair
 from .options import thresholds_of, value_of
 from .progress import Progress, mode_of
+from .shards import Sharding
 
 if TYPE_CHECKING:
     from .hosts import Hosts
@@ -87,6 +88,8 @@ class Run:
             from .hosts import leave_path
 
             leave_path()
+        if self.session.config.shard:
+            config.pluginmanager.register(Sharding(config, self.session))
         self.base = self._trusted_base()
 
     def _trusted_base(self) -> Base | None:
@@ -279,7 +282,7 @@ class Run:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         partial = "; ".join(filter(None, (self._missing(session), elsewhere)))
         self._judge_by_base(session)
-        if not (self.messages or partial):
+        if not (self.messages or partial or self.session.shard):
             return
         if session.exitstatus == pytest.ExitCode.OK and self._nothing_measured():
             self.trouble = "nothing was measured: every cell is unsupported here"
@@ -322,6 +325,8 @@ class Run:
 
     def _nothing_measured(self) -> bool:
         """Whether every cell is unsupported: a gate that judged nothing must not pass."""
+        if self.session.config.shard:  # `ftgate merge` looks at all of them
+            return False
         decisions = {message.row.verdict.decision for message in self.messages.values()}
         return decisions == {Decision.UNSUPPORTED} and not self.plain
 
@@ -347,7 +352,8 @@ class Run:
         """The tables and verdicts; which files were written, and which were not."""
         self.shown = True
         if self.report is not None and not self.report.tables:
-            terminalreporter.write_line(f"ftgate: {plain(self.report.partial)}", red=True)
+            if self.report.partial:
+                terminalreporter.write_line(f"ftgate: {plain(self.report.partial)}", red=True)
         elif self.report is not None:
             terminalreporter.section("ftgate", sep="=")
             tw = terminalreporter._tw

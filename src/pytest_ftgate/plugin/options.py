@@ -97,6 +97,8 @@ def check_values(config: pytest.Config) -> None:
         raise pytest.UsageError(
             "--ftgate-trust=base takes limits from the commit that is compared with: add --ftgate-against REV"
         )
+    if config.getoption("ftgate_shard") and not measuring:
+        raise pytest.UsageError("--ftgate-shard splits the tests of a measuring run: add --ftgate")
     if value_of(config, "update") and value_of(config, "against"):
         raise pytest.UsageError(
             "--ftgate-update and --ftgate-against cannot be combined: "

@@ -102,7 +102,8 @@ def _head(report: Report) -> str:
     at = f" Commit {code(findings.commit(report.commit))}." if report.commit else ""
     limited = findings.limits_text(report)
     limits = f"\nLimits: {text(limited)}.\n" if limited else ""
-    return f"{MARKER}\n## ftgate: {result}\n{partial}\n{said}{': ' if every else ''}{every}.{at}\n{limits}"
+    part = f"{report.shard.name}: " if report.shard else ""
+    return f"{MARKER}\n## ftgate: {part}{result}\n{partial}\n{said}{': ' if every else ''}{every}.{at}\n{limits}"
 
 
 def _nothing(counts: Counter[Decision]) -> str:
@@ -284,9 +285,11 @@ COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
 
 
 def _run(report: Report) -> Iterator[Piece]:
-    machine = report.machine
-    parts = [machine.cpu or machine.arch, f"{machine.cores} cores", f"{machine.system} {machine.kernel} {machine.arch}"]
-    lines = [f"pytest-ftgate {text(report.version)}, {text(report.started_at)}, seed {report.seed}", *map(text, parts)]
+    lines = [f"pytest-ftgate {text(report.version)}, {text(report.started_at)}, seed {report.seed}"]
+    for names, machine in findings.machines(report):
+        system = f"{machine.system} {machine.kernel} {machine.arch}"
+        parts = [machine.cpu or machine.arch, f"{machine.cores} cores", system]
+        lines += map(text, [f"{names}: {', '.join(parts)}"] if names else parts)
     lines += [
         text(f"{each.name}, GIL {'on' if each.gil_enabled else 'off'}, {each.build}") for each in report.interpreters
     ]

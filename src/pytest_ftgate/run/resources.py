@@ -76,9 +76,17 @@ class Resources(NamedTuple):
 
 
 def hypotheses_of(plan: Plan, config: RunConfig, stored: StoredBaselines) -> int:
-    """How many tests may raise a false alarm in a run: whatever gates of every cell that is compared."""
+    """How many tests may raise a false alarm in a run: whatever gates of every cell that is compared.
+
+    Of a run in parts also those of cells that cannot run here: the count is the same for each part, and no part
+    prepares the targets of another's tests.
+    """
+
+    def compared(group: Group, cell: Cell) -> bool:
+        return bool(config.against) or (stored.holds(cell) if config.shard else stored.has_any(group, cell))
+
     return sum(
-        hypotheses(group.spec, names, cell, group.cells, bool(config.against) or stored.has_any(group, cell))
+        hypotheses(group.spec, names, cell, group.cells, compared(group, cell))
         for group in plan.groups
         for names in [(*config.metrics, *group.spec.gated)]
         for cell in group.cells
@@ -87,6 +95,8 @@ def hypotheses_of(plan: Plan, config: RunConfig, stored: StoredBaselines) -> int
 
 def policy_of(plan: Plan, config: RunConfig, stored: StoredBaselines) -> Policy:
     """What the options say about verdicts, with the error levels split over all hypotheses of the run.
+
+    `plan` is the whole one, also where a part of it is measured.
 
     The same for every cell: the plan and the baselines are known before anything is measured.
     """

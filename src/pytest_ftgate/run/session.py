@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -20,9 +20,9 @@ from ..measure.machine import read_machine
 from ..measure.run_context import Listener
 from ..measure.watch.marks import marked_tools, run_mark
 from ..measure.watch.processes import end_run
-from ..model import Group, Machine, Plan, Report, Row, RowMessage
+from ..model import Group, Machine, Plan, Report, Row, RowMessage, Shard
 from ..pythons import waiting
-from . import assembly, git
+from . import assembly, git, shards
 from .acceptances import Acceptances, Collected
 from .base import Base, read
 from .config import RunConfig
@@ -59,7 +59,7 @@ class Session:
         self.targets = Targets(self.folder, config.install, listener)
         self.acceptances = Acceptances(self.folder, listener, counted=config.trust == "head")
         self.base: Base | None = None
-        self.plan = Plan(groups=())
+        self.plan = self.whole = Plan(groups=())
         self._groups: dict[str, Group] = {}
         self._positions: dict[str, int] = {}
         self._launcher = launcher
@@ -112,9 +112,32 @@ class Session:
         self.time.budget_s = self.config.budget_s
         return self.base
 
+    def take_part(self, whole: Plan, options: Mapping[str, str]) -> Plan:
+        """This part of the whole plan of a run with `--ftgate-shard`, before `collect`; `options` are those set."""
+        self.whole = whole
+        if self.config.against:
+            options = {**options, "reference": self.references.requested().reference.commit}
+        shard, part = shards.taken(whole, self.config, self.stored, options)
+        with self.folder.locked("shard"):  # the controller of pytest-xdist, which collects nothing, reads it
+            write_whole(self._shard, [msgspec.json.encode(shard)])
+        return part
+
+    @property
+    def shard(self) -> Shard | None:
+        """The part of the run that is measured; None for all of it, and before it was split."""
+        if self.config.shard is None or not self._shard.exists():
+            return None
+        return msgspec.json.decode(self._shard.read_bytes(), type=Shard)
+
+    @property
+    def _shard(self) -> Path:
+        return self.folder.shared("shard", "")
+
     def collect(self, plan: Plan) -> None:
-        """Take the plan of the whole run."""
-        self.plan = plan = plan if self.base is None else self.base.limited(plan)
+        """Take the plan of what is measured here."""
+        limited = self.base.limited if self.base else lambda each: each
+        self.plan = plan = limited(plan)
+        self.whole = limited(self.whole) if self.config.shard else plan
         self._groups = {cell.nodeid: group for group in plan.groups for cell in group.cells}
         self._positions = assembly.positions_of(plan)
 
@@ -198,6 +221,7 @@ class Session:
             unused_baselines=self.stored.unused(collected),
             commit=assembly.commit_of(self.folder.root),
             limits_from="" if self.base is None else self.base.commit,
+            shard=self.shard,
         )
         tables = self.stored.with_history(report)
         return msgspec.structs.replace(report, tables=tables, interpreters=assembly.interpreters_of(tables))
@@ -299,7 +323,7 @@ class Session:
                 targets=self.targets,
                 references=self.references,
                 stored=self.stored,
-                policy=policy_of(self.plan, self.config, self.stored),
+                policy=policy_of(self.whole, self.config, self.stored),
                 launcher=launcher,
                 listener=self.listener,
                 time=self.time,
