@@ -92,7 +92,7 @@ def test_machines_that_differ_are_named(write: Write, capsys: pytest.CaptureFixt
 
 
 def all_of(decision: Decision, number: int, **changed: Any) -> Report:
-    report = part_of(number, failing=(), **changed)
+    report = part_of(number, failing=frozenset(), **changed)
     verdict = Verdict(decision=decision)
     rows = tuple(msgspec.structs.replace(row, verdict=verdict, error=None) for row in report.tables[0].rows)
     return msgspec.structs.replace(report, tables=(msgspec.structs.replace(report.tables[0], rows=rows),))
@@ -105,7 +105,7 @@ def test_the_exit_code_is_that_of_a_run(write: Write, capsys: pytest.CaptureFixt
     assert "this report is partial: shard 3/3: interrupted" in capsys.readouterr().out
     assert cli.main(["merge", *write(*(all_of(Decision.UNSUPPORTED, number) for number in (1, 2, 3)))]) == 3
     assert "nothing was measured: every cell is unsupported" in capsys.readouterr().err
-    strict = msgspec.structs.replace(passed[0], failing=(PLANNED[0],))
+    strict = msgspec.structs.replace(passed[0], failing=frozenset({PLANNED[0]}))
     assert cli.main(["merge", *write(strict, *passed[1:])]) == 1, "by the run's own --ftgate-fail-on"
 
 

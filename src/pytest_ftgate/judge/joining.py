@@ -182,7 +182,7 @@ def _joined(reports: list[Report], missing: str) -> Report:
         updates=_each(report.updates for report in reports),
         commit=first.commit,
         partial="; ".join(filter(None, partial)),
-        failing=tuple(sorted(nodeid for report in reports for nodeid in _failing(report))),
+        failing=frozenset(nodeid for report in reports for nodeid in _failing(report)),
         hosts=tuple(host for report in reports for host in _hosts(report)),
         limits_from=first.limits_from,
     )
@@ -193,10 +193,10 @@ def _each(found: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
     return tuple(dict.fromkeys(each for group in found for each in group))
 
 
-def _failing(report: Report) -> tuple[str, ...]:
+def _failing(report: Report) -> frozenset[str]:
     if report.failing is not None:
         return report.failing
-    return tuple(row.cell.nodeid for row in report.rows if row.verdict.decision in FAILURES)
+    return frozenset(row.cell.nodeid for row in report.rows if row.verdict.decision in FAILURES)
 
 
 def _hosts(report: Report) -> Iterator[Host]:

@@ -67,6 +67,11 @@ class RunningLaunch:
         """What it runs for its cell."""
         return self.request.role
 
+    def kill(self) -> None:
+        """End it, however far it came; that it cannot be ended is its cell's error."""
+        with self.cell_run.attribute_errors(self.role):
+            self.handle.kill()
+
     def finish(self, order: int, **samples: Any) -> Launch:
         """Let it end by itself; its record, with its round (`order`) and what was sampled, by Launch's names."""
         record = self.handle.finish()
@@ -165,7 +170,7 @@ class RunContext:
             launch.handle.ready()
             yield launch
         finally:
-            launch.handle.kill()
+            launch.kill()
 
     def report(self, cell_run: CellRun, phase: str) -> None:
         """Tell the listener what is done now."""

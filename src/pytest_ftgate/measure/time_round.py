@@ -87,7 +87,7 @@ class TimeRound:
                 if cell_run.alive:
                     with cell_run.attribute_errors(role):
                         launch = self.context.start(cell_run, role)
-                        stack.callback(launch.handle.kill)
+                        stack.callback(launch.kill)
                         launches.append(launch)
             yield launches
 
@@ -127,7 +127,7 @@ class TimeRound:
                 with timing, launch.cell_run.attribute_errors(launch.role):
                     act(launch)
                 if not launch.cell_run.usable(launch.role):
-                    launch.handle.kill()  # else its threads may run beside the cell's other launches
+                    launch.kill()  # else its threads may run beside the cell's other launches
 
     def _ready(self, launch: RunningLaunch) -> None:
         self.resolution_ns = max(self.resolution_ns, launch.handle.ready())

@@ -18,7 +18,9 @@ from .advice import (
     StartTax,
 )
 from .base import (
+    LARGEST,
     Count,
+    Figure,
     Natural,
     Rate,
     Struct,
@@ -127,6 +129,7 @@ from .verdict import (
 __all__ = [
     "EVERYTHING",
     "FAILURES",
+    "LARGEST",
     "NS_PER_S",
     "PLACEHOLDERS",
     "WIDEST",
@@ -151,6 +154,7 @@ __all__ = [
     "Expectation",
     "Expected",
     "Explanation",
+    "Figure",
     "Figures",
     "Footprint",
     "Function",

@@ -6,9 +6,12 @@ from typing import Annotated, Any
 
 import msgspec
 
-Natural = Annotated[int, msgspec.Meta(ge=0)]
-Count = Annotated[int, msgspec.Meta(ge=1)]
-Rate = Annotated[float, msgspec.Meta(ge=0)]
+LARGEST = 1e30
+"""No figure is larger: sums of squares of such are still finite."""
+Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+Rate = Annotated[float, msgspec.Meta(ge=0, le=LARGEST)]
+Figure = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
 
 
 class Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

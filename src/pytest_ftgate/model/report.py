@@ -309,7 +309,7 @@ class Report(Struct, frozen=True, kw_only=True):
     commit: str = ""
     partial: str = ""
     command: str = ""
-    failing: tuple[str, ...] | None = None
+    failing: frozenset[str] | None = None
     hosts: tuple[Host, ...] = ()
     shard: Shard | None = None
     limits_from: str = ""

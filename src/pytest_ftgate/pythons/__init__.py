@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from . import waiting
 from .build import build_from_source
 from .describe import (
     InterpreterBroken,
@@ -73,4 +74,5 @@ __all__ = [
     "scrubbed_environment",
     "settings_unsupported",
     "spelled",
+    "waiting",
 ]

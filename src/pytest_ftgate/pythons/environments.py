@@ -22,6 +22,7 @@ from .install_inputs import Inputs, inputs_of
 from .project import project_name
 from .steps import OnStep, Steps, run_steps, with_wheels
 from .uv_tool import run_uv
+from .waiting import held
 
 STAMP: Final = "ftgate-stamp.json"
 STAMP_SCHEMA: Final = 3
@@ -51,7 +52,7 @@ def ensure_environment(
     install = with_wheels(install, project, interpreter)
     folder = environment_folder(interpreter, root=root, project=project, install=install)
     hide_from_git(root)
-    with filelock.FileLock(f"{folder}.lock"):
+    with held(Path(f"{folder}.lock")):
         inputs = inputs_of(install, project)
         stamp = _stamp(interpreter, project, install, inputs)
         shared = [] if inputs.bound or not install else sorted(path.parent for path in root.glob(f"*/{STAMP}"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Callable
 from enum import StrEnum
@@ -16,7 +15,8 @@ from .build import APT_PACKAGES, build_from_source, missing_headers, missing_mod
 from .describe import describe
 from .find import InterpreterNotFound, cache_folder, find_interpreter, uv_folder
 from .source_package import OnProgress
-from .uv_tool import find_uv, run_watched, uv_environment
+from .uv_tool import find_uv, uv_environment
+from .waiting import run_within
 
 UV_TIMEOUT_S: Final = 900.0
 
@@ -100,12 +100,11 @@ def _install_by_uv(target: Target, cache: Path, progress: OnProgress) -> str:
 
 
 def _run_with_progress(arguments: list[str], variables: dict[str, str], progress: OnProgress) -> str:
-    done = run_watched(
+    done = run_within(
         [find_uv(), *arguments],
         environment=uv_environment(variables),
         on_wait=lambda: progress("uv is downloading"),
-        stderr=subprocess.PIPE,
-        timeout_s=UV_TIMEOUT_S,
+        own_s=UV_TIMEOUT_S,
     )
     if done.returncode:
         raise FtgateError(f"uv {' '.join(arguments[:2])} failed: {_first_and_last(done.stderr)}")

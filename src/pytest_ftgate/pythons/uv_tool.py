@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import subprocess
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..errors import FtgateError
+from .waiting import run_within
 
 
 class UvMissing(FtgateError):
@@ -32,65 +31,13 @@ def find_uv() -> str:
 
 
 def run_uv(
-    arguments: Sequence[str],
-    *,
-    cwd: Path | None = None,
-    environment: Mapping[str, str] | None = None,
-    timeout_s: float | None = None,
+    arguments: Sequence[str], *, cwd: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run uv and capture its output as text; the caller checks the exit code.
 
-    `environment` is added to this process's. Raises UvMissing, and subprocess.TimeoutExpired past `timeout_s`.
+    `environment` is added to this process's. Raises UvMissing, and TooLong.
     """
-    return subprocess.run(
-        [find_uv(), *arguments],
-        cwd=cwd,
-        env=uv_environment(environment),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=timeout_s,
-    )
-
-
-def run_watched(
-    words: Sequence[str],
-    *,
-    environment: Mapping[str, str],
-    on_wait: Callable[[], None],
-    cwd: Path | None = None,
-    stderr: int = subprocess.STDOUT,
-    timeout_s: float = math.inf,
-) -> subprocess.CompletedProcess[str]:
-    """Run a program that may take minutes; `on_wait` is called as it begins and every second.
-
-    With STDOUT as `stderr` its two outputs are one. It is killed past `timeout_s`. Raises OSError if it cannot be
-    started.
-    """
-    ends_s = time.monotonic() + timeout_s
-    with subprocess.Popen(
-        words,
-        cwd=cwd,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-        text=True,
-        errors="replace",
-    ) as process:
-        try:
-            while True:
-                on_wait()
-                try:
-                    output, errors = process.communicate(timeout=1.0)
-                    return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
-                except subprocess.TimeoutExpired:
-                    if time.monotonic() > ends_s:
-                        process.kill()
-        except BaseException:
-            process.kill()
-            raise
+    return run_within([find_uv(), *arguments], cwd=cwd, environment=uv_environment(environment))
 
 
 def uv_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:

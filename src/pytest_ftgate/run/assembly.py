@@ -10,13 +10,17 @@ from ..measure.launchers import cpus
 from ..model import Group, Interpreter, Plan, Row, RowMessage, Table
 
 
-def message_of(plan: Plan, group: Group, row: Row) -> RowMessage:
+def positions_of(plan: Plan) -> dict[str, int]:
+    """By node id: the place of each cell in the report."""
+    return {cell.nodeid: place for place, cell in enumerate(cell for group in plan.groups for cell in group.cells)}
+
+
+def message_of(position: int, group: Group, row: Row) -> RowMessage:
     """A row with its place in the report."""
-    nodeids = [cell.nodeid for each in plan.groups for cell in each.cells]
     return RowMessage(
         table=group.key,
         reference=_reference(group),
-        position=nodeids.index(row.cell.nodeid),
+        position=position,
         row=row,
         thresholds=group.spec.thresholds,
         gated=group.spec.gated,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
+import shlex
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Final
 
 from ..errors import FtgateError
 from ..model import Struct
+from ..pythons import waiting
 from ..text import COMMIT_DIGITS
 
 OPTION: Final = "--ftgate-against"
@@ -74,15 +75,16 @@ class Repository:
         """The output of git; `given` is its input. Raises GitFailed with git's text for an exit code not `allowed`."""
         settings = [word for setting in _SETTINGS for word in ("-c", setting)]
         try:
-            done = subprocess.run(
+            done = waiting.run_within(
                 ["git", *settings, *arguments],
                 cwd=cwd or self.root,
-                env=_environment() | dict(variables or {}),
-                input=given or "",
-                capture_output=True,
-                encoding="utf-8",
+                environment=_environment() | dict(variables or {}),
+                given=given or "",
                 errors="surrogateescape",
+                named=f"git {shlex.join(arguments)}",
             )
+        except waiting.TooLong as late:
+            raise AgainstError(str(late)) from late
         except FileNotFoundError as missing:
             raise AgainstError(f"{OPTION} needs git, which could not be run: {missing}") from missing
         if done.returncode not in allowed:

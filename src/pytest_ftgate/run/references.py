@@ -78,7 +78,7 @@ class References:
             if shared.exists():
                 return msgspec.json.decode(shared.read_bytes(), type=worktrees.Pair)
             pair = self._checked_out(compared_with, test)
-            write_whole(shared, msgspec.json.encode(pair))
+            write_whole(shared, [msgspec.json.encode(pair)])
         return pair
 
     def _checked_out(self, compared_with: ComparedWith | None, test: str) -> worktrees.Pair:

@@ -16,7 +16,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-import filelock
 import msgspec
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -341,7 +340,7 @@ def _is_ours(name: str) -> bool:
 def _checked_out(repository: Repository, label: str, commit: str, folder: Path) -> Pair:
     worktrees = folder.absolute() / "worktrees"
     pythons.hide_from_git(worktrees)
-    with filelock.FileLock(f"{worktrees}.lock"):
+    with pythons.waiting.held(Path(f"{worktrees}.lock")):
         changed = snapshot(repository, worktrees)
         head = repository.commit("HEAD")
         if changed == commit:

@@ -75,9 +75,11 @@ class ControlPipes:
 
 
 def _end_launch() -> None:
-    from signal import SIGKILL
+    from signal import SIG_IGN, SIGKILL, SIGTERM, signal
 
-    os.killpg(0, SIGKILL)
+    signal(SIGTERM, SIG_IGN)
+    os.killpg(0, SIGTERM)  # but not resource trackers: they remove semaphores and shared memory, and then end
+    os.kill(os.getpid(), SIGKILL)
 
 
 class ReleaseObserver(Observer):
@@ -128,6 +130,17 @@ class LockObserver(Observer):
         self.cell.open_window("" if rests else self.kind)
 
 
+def _name_folder(path: str) -> None:
+    """Let multiprocessing, if it is there, keep its sockets where the controller removes them, also after a kill."""
+    process: Any = sys.modules.get("multiprocessing.process")
+    if process is not None:
+        try:
+            os.mkdir(path, 0o700)
+        except OSError:
+            return
+        process.current_process()._config["tempdir"] = path
+
+
 def _settle() -> None:
     """Make a free-threaded build's allocator adopt what ended threads have left, and free it."""
     from threading import Thread
@@ -162,6 +175,7 @@ class MeasuredCell:
         if not self.setup["control"]:
             self.setup = {**self.setup, "shape": body.shape}
         context = context_of(self.setup["kind"], self.setup["method"])
+        _name_folder(job["folder"])
         self.shared_objects = make_shared_objects(self.setup, context)
         shared = self._share()
         self.executor = make_workers(self.setup, shared, job["fresh"], context)
