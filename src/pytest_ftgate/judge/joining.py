@@ -182,7 +182,7 @@ def _joined(reports: list[Report], missing: str) -> Report:
         updates=_each(report.updates for report in reports),
         commit=first.commit,
         partial="; ".join(filter(None, partial)),
-        failing=frozenset(nodeid for report in reports for nodeid in _failing(report)),
+        failing=frozenset().union(*map(_failing, reports)),
         hosts=tuple(host for report in reports for host in _hosts(report)),
         limits_from=first.limits_from,
     )

@@ -19,11 +19,14 @@ from .advice import (
 )
 from .base import (
     LARGEST,
+    CommitId,
     Count,
     Figure,
+    Name,
     Natural,
     Rate,
     Struct,
+    fault_of,
     to_builtins,
 )
 from .explanation import (
@@ -142,6 +145,7 @@ __all__ = [
     "BuildRatio",
     "Cell",
     "Choice",
+    "CommitId",
     "Comparison",
     "Conditions",
     "Contention",
@@ -181,6 +185,7 @@ __all__ = [
     "Metric",
     "MetricVerdict",
     "Moved",
+    "Name",
     "Natural",
     "Need",
     "Param",
@@ -227,6 +232,7 @@ __all__ = [
     "WorkloadError",
     "executor_cell",
     "failed_row",
+    "fault_of",
     "first_line",
     "iteration_value",
     "single_cell",

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import msgspec
+
 from .base import Count, Natural, Struct
 from .explanation import Explanation
 from .launch import Latency, Sample, WaitsFor, WorkloadError
@@ -247,15 +251,15 @@ class Table(Struct, frozen=True, kw_only=True):
 class Machine(Struct, frozen=True, kw_only=True):
     """The machine as far as it changes figures; `fingerprint` keys baselines."""
 
-    fingerprint: str
+    fingerprint: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_.+-]{1,200}\Z")]
     system: str
     arch: str
     cpu: str
-    cores: int
+    cores: Count
     kernel: str
     governor: str | None
-    cpu_quota: float | None
-    memory_limit_bytes: int | None
+    cpu_quota: Annotated[float, msgspec.Meta(gt=0)] | None
+    memory_limit_bytes: Natural | None
 
 
 class Host(Struct, frozen=True, kw_only=True):
@@ -319,6 +323,18 @@ class Report(Struct, frozen=True, kw_only=True):
     def rows(self) -> list[Row]:
         """The cells of all tables, in their order."""
         return [row for table in self.tables for row in table.rows]
+
+    def machine_of(self, row: Row) -> Machine:
+        """The machine that measured a row."""
+        return next((host.machine for host in self.hosts if host.name == row.host), self.machine)
+
+    def by_fingerprint(self) -> list[tuple[Machine, list[Row]]]:
+        """Machines of one fingerprint, as one of them, with their rows; the report's own if there are no rows."""
+        found: dict[str, tuple[Machine, list[Row]]] = {}
+        for row in self.rows:
+            machine = self.machine_of(row)
+            found.setdefault(machine.fingerprint, (machine, []))[1].append(row)
+        return [*found.values()] or [(self.machine, [])]
 
 
 def failed_row(cell: Cell, reason: str, detail: str) -> Row:

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Collection, Generator, Sequence
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -22,6 +22,7 @@ from ..judge import acceptance
 from ..model import Decision, Plan, Report, Row, RowMessage, Verdict
 from ..report import findings, headlines, measured, terminal
 from ..run import ending
+from ..run.assembly import on_host
 from ..run.config import RunConfig
 from ..run.session import Session
 from ..runner.executors.base import threads_are_greenlets
@@ -32,6 +33,9 @@ from .collection import CELL, default_pair
 from .options import thresholds_of, value_of
 from .progress import Progress, mode_of
 from .shards import Sharding
+
+if TYPE_CHECKING:
+    from .hosts import Hosts
 
 STRICT = (Decision.INCONCLUSIVE, Decision.UNSUPPORTED, Decision.NO_BASELINE)
 
@@ -49,6 +53,8 @@ class Run:
         self.failing = {Decision.ERROR, *strict, *value_of(config, "fail_on")}
         given = xdist.handed_over(config)
         self.is_worker = given is not None
+        self.host = xdist.host_of(config)
+        self.hosts: Hosts | None = None
         seed = value_of(config, "seed")
         fresh = (
             f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}",  # one process may run twice in a second
@@ -76,6 +82,11 @@ class Run:
             config.pluginmanager.register(xdist.Handover(self.id, self.seed))
             config.pluginmanager.register(github.Publisher(self))
             self._check_out()
+            self._find_hosts()
+        elif self.host:
+            from .hosts import leave_path
+
+            leave_path()
         if self.session.config.shard:
             config.pluginmanager.register(Sharding(config, self.session))
 
@@ -85,6 +96,15 @@ class Run:
             self.session.check_out()
         except FtgateError as error:
             raise pytest.UsageError(str(error)) from None
+
+    def _find_hosts(self) -> None:
+        """Measure on the machines that `--tx` names, if it names any."""
+        if xdist.has_hosts(self.config):
+            from .hosts import Hosts
+
+            requested = self.session.references.requested().reference.commit if self.session.config.against else ""
+            self.hosts = Hosts(self.config, self.id, requested)
+            self.config.pluginmanager.register(self.hosts)
 
     def _progress(self) -> Progress:
         """A worker of pytest-xdist has no terminal, but its stderr is the controller's."""
@@ -156,6 +176,8 @@ class Run:
             raise pytest.fail.Exception(str(error), pytrace=False) from None
         finally:
             self.progress.clear()
+        if self.host:
+            message = on_host(message, self.host, self.session.machine)
         item.stash[ROW_MESSAGE] = message
         row = message.row
         item.user_properties += measured.properties(row)  # pytest's own reports have them, also under xdist
@@ -212,12 +234,14 @@ class Run:
             self.reported.add(report.nodeid)
         if self.is_worker:
             return
+        message = self.messages.get(report.nodeid)
         # pytest keeps each report until the end: what a worker sent with it would stay as well.
         if (payload := report.__dict__.pop("ftgate", None)) is not None:
-            self.messages[report.nodeid] = msgspec.json.decode(payload, type=RowMessage)
+            message = msgspec.json.decode(payload, type=RowMessage)
+            unlike = f" on {message.machine.fingerprint}" if message.machine else ""
+            self.messages[f"{report.nodeid}{unlike}"] = message
             for held in msgspec.json.decode(report.__dict__.pop("ftgate_held", "[]"), type=list[RowMessage]):
                 self.messages.setdefault(held.row.cell.nodeid, held)
-        message = self.messages.get(report.nodeid)
         if report.failed and message is None:
             self.lost.add(report.nodeid)
         if report.when == "call" and message is not None and report.failed:
@@ -240,7 +264,10 @@ class Run:
         self.failures.finish(_stream_width(self.config))
         if self.is_worker:
             return
-        partial = self._missing(session)
+        elsewhere = self.hosts.missing() if self.hosts else ""
+        if elsewhere and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        partial = "; ".join(filter(None, (self._missing(session), elsewhere)))
         if not (self.messages or partial or self.session.shard):
             return
         if session.exitstatus == pytest.ExitCode.OK and self._nothing_measured():

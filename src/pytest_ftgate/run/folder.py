@@ -38,6 +38,10 @@ class RunFolder:
         """Write the report where `ftgate baseline` finds it; remove old runs and unused environments."""
         self.path.mkdir(parents=True, exist_ok=True)
         write_whole(self.path / LAST_RUN, map(str.encode, text))
+        self.prune()
+
+    def prune(self) -> None:
+        """Remove old runs and unused environments."""
         pythons.prune_environments(self.path / "envs")
         runs = sorted((self.path / "runs").glob("*"), key=lambda path: path.stat().st_mtime)
         for old in runs[:-RUNS_KEPT]:
@@ -45,12 +49,16 @@ class RunFolder:
 
 
 def write_whole(path: Path, content: Iterable[bytes]) -> None:
-    """Write a file, piece by piece, so that a run that is killed meanwhile never leaves half of it."""
+    """Write a file, piece by piece, so that a reader, or a run that is killed meanwhile, never leaves half of it.
+
+    Raises OSError, of a full disk or a directory of that name; what was there stays.
+    """
     unfinished = path.with_name(f"{path.name}.part")
-    with unfinished.open("wb") as file:
-        file.writelines(content)
     try:
+        with unfinished.open("wb") as file:
+            file.writelines(content)
         unfinished.replace(path)
-    except OSError:  # such as a directory of that name
-        unfinished.unlink()
+    except OSError:
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
         raise

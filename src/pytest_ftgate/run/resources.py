@@ -10,6 +10,7 @@ from ..judge import decide
 from ..judge.judge import Policy, hypotheses
 from ..judge.metrics import LEAST_TAIL_ITERATIONS
 from ..measure.budget import Limits
+from ..measure.capacity import Capacity
 from ..measure.launch import Launcher
 from ..measure.run_context import Floors, Listener
 from ..model import Cell, Group, Plan
@@ -44,8 +45,8 @@ class RunTime:
 
 class Resources(NamedTuple):
     """The options of a run, its targets, references and stored baselines, its error levels, launcher and time,
-    what finds cells that need no measurement, what is known of the memory of interpreters without a workload, and what
-    the branch accepts."""
+    what finds cells that need no measurement, what is known of the memory of interpreters without a workload, what
+    the branch accepts, and how many launches may be alive at once."""
 
     config: RunConfig
     plan: Plan
@@ -59,6 +60,7 @@ class Resources(NamedTuple):
     unchanged: UnchangedCells
     floors: Floors
     acceptances: Acceptances
+    capacity: Capacity
 
     def limits(self, group: Group, cells: Sequence[Cell], budget_s: float) -> Limits:
         """How much of a test may be measured in `budget_s`: more launches for a recording."""

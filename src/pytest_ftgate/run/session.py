@@ -11,6 +11,7 @@ from typing import Protocol
 import msgspec
 
 from ..errors import FtgateError
+from ..measure.capacity import Capacity
 from ..measure.launch import Launcher
 from ..measure.launchers import guard
 from ..measure.launchers.factory import Launchers
@@ -21,7 +22,7 @@ from ..measure.watch.marks import marked_tools, run_mark
 from ..measure.watch.processes import end_run
 from ..model import Group, Machine, Plan, Report, Row, RowMessage, Shard
 from ..pythons import waiting
-from . import assembly, shards
+from . import assembly, git, shards
 from .acceptances import Acceptances, Collected
 from .config import RunConfig
 from .folder import RunFolder, write_whole
@@ -30,6 +31,7 @@ from .references import References
 from .resources import Resources, RunTime, policy_of
 from .stored import StoredBaselines
 from .targets import Targets
+from .tracked import refuse_tracked
 from .unchanged import UnchangedCells
 
 
@@ -64,6 +66,7 @@ class Session:
         self.held: dict[str, list[RowMessage]] = {}
         """By the key of its test: rows that could not be written."""
         self._announced = ""
+        self._no_commit = ""
 
     def start(self) -> None:
         """Read the machine and start the run's clock; nothing is prepared yet."""
@@ -73,10 +76,23 @@ class Session:
         waiting.begin(self.folder.run.name, self.config.budget_s, self.listener.warn)
 
     def check_out(self) -> None:
-        """Check out both sides of `--ftgate-against`, if it was given. Raises AgainstError."""
+        """Check out both sides of `--ftgate-against`, if it was given. Raises AgainstError.
+
+        Without it, warn of a repository that git refuses: a run can do without, but knows no commit. Raises FtgateError
+        if git tracks the project's `.ftgate`.
+        """
+        refuse_tracked(self.folder.path)
         if self.config.against:
             with self._guarded():
                 self.references.requested()
+            return
+        try:
+            git.Repository(self.folder.root)
+        except git.NotTrusted as refused:
+            self._no_commit = f"no commit is recorded, and none is measured after a miss: {refused}"
+            self.listener.warn(self._no_commit)
+        except git.AgainstError:
+            pass
 
     def take_part(self, whole: Plan, options: Mapping[str, str]) -> Plan:
         """This part of the whole plan of a run with `--ftgate-shard`, before `collect`; `options` are those set."""
@@ -172,23 +188,30 @@ class Session:
 
         `collected` are all node ids before any was deselected; None leaves unused baselines unreported.
         """
-        tables = self.stored.with_history(assembly.tables_of(messages))
-        return Report(
+        messages = list(messages)
+        hosts = assembly.hosts_of(messages)
+        report = Report(
             version=version,
             seed=self.config.seed,
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
             wall_s=self.time.spent_s,
-            machine=self.machine,
-            interpreters=assembly.interpreters_of(tables),
-            tables=tables,
+            machine=hosts[0].machine if hosts else self.machine,  # the controller of hosts measures nothing
+            interpreters=(),
+            tables=assembly.tables_of(messages),
+            hosts=hosts,
             unused_baselines=self.stored.unused(collected),
             commit=assembly.commit_of(self.folder.root),
             shard=self.shard,
         )
+        tables = self.stored.with_history(report)
+        return msgspec.structs.replace(report, tables=tables, interpreters=assembly.interpreters_of(tables))
 
     def store(self, report: Report) -> Report:
         """Update the baselines as the options ask for; the report with one line for each change."""
-        return msgspec.structs.replace(report, updates=self.stored.update(report))
+        updates = self.stored.update(report)
+        if updates and self._no_commit:
+            updates += (self._no_commit,)
+        return msgspec.structs.replace(report, updates=updates)
 
     def keep(self, text: Iterable[str]) -> None:
         """Keep the report for `ftgate baseline`."""
@@ -219,11 +242,11 @@ class Session:
         """Judge what was measured of tests that have not ended."""
         for measurement in measurements:
             with contextlib.suppress(Exception):  # of an interrupted round one side may be missing
-                self._in_part |= self._messages_of(measurement.group, measurement.rows_in_part())
+                self._in_part |= self._messages_of(measurement, measurement.rows_in_part())
 
-    def _messages_of(self, group: Group, rows: Iterable[Row]) -> dict[str, RowMessage]:
-        positions = self._positions
-        return {row.cell.nodeid: assembly.message_of(positions[row.cell.nodeid], group, row) for row in rows}
+    def _messages_of(self, measurement: Measurement, rows: Iterable[Row]) -> dict[str, RowMessage]:
+        positions, group, note = self._positions, measurement.group, measurement.note
+        return {row.cell.nodeid: assembly.message_of(positions[row.cell.nodeid], group, row, note) for row in rows}
 
     def _measured_once(self, group: Group) -> dict[str, RowMessage]:
         """Measured once in a run, by the process that asks first: the others read its rows."""
@@ -271,6 +294,8 @@ class Session:
         """What all measurements share; the error levels depend on which targets and baselines the plan has."""
         if self._resources is None:
             folder = self.folder.path
+            if self.config.against:
+                self.references.clean(self.references.requested())
             launcher = self._launcher or Launchers(install_runner(folder / "runner"), self._launches())
             self._resources = Resources(
                 config=self.config,
@@ -285,6 +310,7 @@ class Session:
                 unchanged=UnchangedCells(self.config, self.targets, self.references, launcher, self.listener),
                 floors={},
                 acceptances=self.acceptances,
+                capacity=Capacity.of_this_process(),
             )
         return self._resources
 
@@ -315,7 +341,7 @@ class Session:
         """Keep the rows of those that have ended; returns those that are still open."""
         for measurement in measurements:
             if not measurement.open:
-                messages = self._messages_of(measurement.group, measurement.rows())
+                messages = self._messages_of(measurement, measurement.rows())
                 self._keep(measurement.group, [*messages.values()])
         return [measurement for measurement in measurements if measurement.open]
 

@@ -89,18 +89,20 @@ class StoredBaselines:
         stored = (entry for entry in entries if isinstance(entry, schema.StoredCell))
         return next((entry.recordings[0].loops for entry in stored), None)
 
-    def with_history(self, tables: Iterable[Table]) -> tuple[Table, ...]:
-        """The tables, with the wall time in the recordings that are read anyway: git is not asked."""
-        replace = msgspec.structs.replace
+    def with_history(self, report: Report) -> tuple[Table, ...]:
+        """Its tables, with the wall time in the recordings that are read anyway: git is not asked."""
+
+        def row_with(row: Row) -> Row:
+            return msgspec.structs.replace(row, history=self._history(row, report.machine_of(row).fingerprint))
+
         return tuple(
-            replace(table, rows=tuple(replace(row, history=self._history(row)) for row in table.rows))
-            for table in tables
+            msgspec.structs.replace(table, rows=tuple(row_with(row) for row in table.rows)) for table in report.tables
         )
 
-    def _history(self, row: Row) -> tuple[History, ...]:
+    def _history(self, row: Row, machine: str) -> tuple[History, ...]:
         if row.sample is None:
             return row.history
-        build, machine = build_key(row.sample.interpreter), self.machine.fingerprint
+        build = build_key(row.sample.interpreter)
         entry = self._entries(row.cell).get(names.entry_key(machine, build))
         return stored_wall(entry.recordings, fingerprint=machine, build=build) if entry else ()
 
@@ -122,18 +124,20 @@ class StoredBaselines:
         """Record what the options ask for; one line for each change. Raises FtgateError."""
         if not self.config.update:
             return ()
-        rows = report.rows
-        plan = update_plan(self.config.update, rows, self.store, fingerprint=self.machine.fingerprint)
-        apply_updates(
-            plan,
-            self.store,
-            stored_values,
-            machine=self.machine,
-            recorded_at=report.started_at,
-            commit=report.commit,
-            seed=report.seed,
-        )
-        return update_lines(plan)
+        lines: list[str] = []
+        for machine, rows in report.by_fingerprint():
+            plan = update_plan(self.config.update, rows, self.store, fingerprint=machine.fingerprint)
+            apply_updates(
+                plan,
+                self.store,
+                stored_values,
+                machine=machine,
+                recorded_at=report.started_at,
+                commit=report.commit,
+                seed=report.seed,
+            )
+            lines += update_lines(plan)
+        return tuple(lines)
 
     def _test(self, cell: Cell) -> schema.TestBaseline | FtgateError | None:
         """A test's file, or the error in its place."""

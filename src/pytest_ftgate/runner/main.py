@@ -8,7 +8,7 @@ import os
 import sys
 
 from . import loading, stacks
-from .clock import resolution_ns
+from .clock import check_clocks, now_ns, resolution_ns
 from .executors.base import Observer
 from .executors.factory import make_workers
 from .gil import gil_enabled, watch
@@ -318,6 +318,7 @@ def _lock_probe() -> Any:
 def _interleave(cell: MeasuredCell, control: ControlPipes, settled: bool) -> None:
     while True:
         message = control.receive()
+        since_ns = now_ns()
         if message["do"] == "finish":
             cell.close()
             return
@@ -327,7 +328,8 @@ def _interleave(cell: MeasuredCell, control: ControlPipes, settled: bool) -> Non
         }
         observer = observers.get(message["kind"]) or LockObserver(cell, message["kind"])
         iteration = cell.iteration(message, observer)
-        control.send({"event": "iteration", "iteration": iteration})
+        check_clocks()
+        control.send({"event": "iteration", "iteration": iteration, "turn_ns": now_ns() - since_ns})
 
 
 def main(argv: list[str]) -> int:
