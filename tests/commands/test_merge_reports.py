@@ -9,34 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 import report_by_hand
+from report_by_hand import part_of
 
 from pytest_ftgate import cli
-from pytest_ftgate.model import Decision, Host, Report, Shard, Verdict
+from pytest_ftgate.model import Decision, Host, Report, Verdict
 from pytest_ftgate.report import json
 
 REPORT = report_by_hand.report()
 PLANNED = tuple(row.cell.nodeid for row in REPORT.rows)
 Write = Callable[..., list[str]]
-
-
-def part_of(number: int, **changed: Any) -> Report:
-    """A third of the report by hand: a table each; `changed` fields are the report's or its shard's."""
-    table = REPORT.tables[number - 1]
-    own = {row.cell.nodeid for row in table.rows}
-    shard = Shard(
-        part=number,
-        parts=3,
-        planned=PLANNED,
-        places=tuple(place for place, nodeid in enumerate(PLANNED) if nodeid in own),
-        alpha=0.01,
-        hypotheses=12,
-        own=4,
-        options={"--ftgate-alpha": "0.01"},
-    )
-    of_shard = {name: value for name, value in changed.items() if name in Shard.__struct_fields__}
-    rest = {name: value for name, value in changed.items() if name not in of_shard}
-    shard = msgspec.structs.replace(shard, **of_shard)
-    return msgspec.structs.replace(REPORT, **{"tables": (table,), "partial": "", "shard": shard, **rest})
 
 
 @pytest.fixture
@@ -119,6 +100,15 @@ def test_a_missing_shard_is_named(write: Write, capsys: pytest.CaptureFixture[st
     assert (joined.partial, len(joined.tables)) == (missing, 2)
     Path("all.json").unlink()
     assert "shards 2/3 and 3/3 are missing" in refused(capsys, names[0])
+
+
+def test_a_shard_that_ended_before_its_tests_is_missing(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    lost = part_of(2, shard=None, tables=(), partial="interrupted: 1 error during collection")
+    names = write(part_of(1), lost, part_of(3))
+    assert "2.json has no cells: interrupted: 1 error during collection" in refused(capsys, *names)
+    assert cli.main(["merge", "--partial", *names]) == 1
+    assert "this report is partial: shard 2/3 is missing" in capsys.readouterr().out
+    assert "no shard came as far as its first test" in refused(capsys, "--partial", "2.json")
 
 
 COMMIT = "b" * 40
