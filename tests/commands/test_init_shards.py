@@ -55,7 +55,7 @@ def test_a_job_for_each_shard_and_one_that_joins_them(folder: Path) -> None:
     (report,) = [word.removeprefix("--ftgate-report=") for word in words if word.startswith("--ftgate-report=")]
     assert report_target(report) == "json:ftgate-shard-2.json"
     upload, download, last = of(each["steps"], "upload"), of(joins["steps"], "download"), of(joins["steps"], "upload")
-    assert upload["path"].split() == ["ftgate-shard-${{ matrix.shard }}.json"]
+    assert upload["path"].splitlines() == ["ftgate-shard-${{ matrix.shard }}.json"]
     assert upload["name"].startswith(download["pattern"].removesuffix("*")), "and not that of the joined reports"
     assert not last["name"].startswith(download["pattern"].removesuffix("*"))
     assert download["merge-multiple"] is True, "the files have names of their own"
