@@ -53,6 +53,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("ftgate: interrupted", file=sys.stderr)
         return 130
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        from .commands.last_run import meaningless
+
+        why = meaningless(error)
+        if not why:
+            raise
+        print(f"ftgate: error: {why}", file=sys.stderr)
+        return 2
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -27,13 +27,13 @@ class Latency(Struct, frozen=True, kw_only=True):
     times then count from when a request was due. 0: there was none.
     """
 
-    mean_ns: float
-    p50_ns: float
-    p95_ns: float
-    p99_ns: float
-    max_ns: float
-    errors: int = 0
-    asked_per_s: float = 0.0
+    mean_ns: Rate
+    p50_ns: Rate
+    p95_ns: Rate
+    p99_ns: Rate
+    max_ns: Rate
+    errors: Natural = 0
+    asked_per_s: Rate = 0.0
 
 
 class Iteration(Struct, frozen=True, kw_only=True):
@@ -57,9 +57,9 @@ class Iteration(Struct, frozen=True, kw_only=True):
 class Timer(Struct, frozen=True, kw_only=True):
     """A workload's own timer, summed over workers and iterations."""
 
-    count: int
-    total_ns: int
-    max_ns: int
+    count: Natural
+    total_ns: Natural
+    max_ns: Natural
 
 
 class Footprint(Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from ..model import Group, Machine, Plan, Report, Row, RowMessage
 from . import assembly
 from .acceptances import Acceptances, Collected
 from .config import RunConfig
-from .folder import RunFolder, write_whole
+from .folder import RunFolder, decoded, write_whole
 from .measurement import Measurement
 from .references import References
 from .resources import Resources, RunTime, policy_of
@@ -109,7 +109,7 @@ class Session:
 
         Of a measurement that was interrupted in this process, too: what was measured until then.
         """
-        kept = (msgspec.json.decode(path.read_bytes(), type=list[RowMessage]) for path in self._all_kept())
+        kept = (decoded(path, list[RowMessage]) for path in self._all_kept())
         return self._in_part | {message.row.cell.nodeid: message for messages in kept for message in messages}
 
     def share_plan(self) -> None:
@@ -122,7 +122,7 @@ class Session:
         """The node ids of all cells of this run; empty if nothing was collected."""
         if self.plan.groups or not self._cells.exists():
             return [cell.nodeid for group in self.plan.groups for cell in group.cells]
-        return msgspec.json.decode(self._cells.read_bytes(), type=list[str])
+        return decoded(self._cells, list[str])
 
     def report(self, messages: Iterable[RowMessage], version: str, collected: Iterable[str] | None) -> Report:
         """Everything measured and judged.
@@ -177,7 +177,7 @@ class Session:
         with self.folder.locked("measuring"):
             if not self._kept(group).exists():
                 self.measure(group)
-            kept = msgspec.json.decode(self._kept(group).read_bytes(), type=list[RowMessage])
+            kept = decoded(self._kept(group), list[RowMessage])
         return {message.row.cell.nodeid: message for message in kept}
 
     def _kept(self, group: Group) -> Path:

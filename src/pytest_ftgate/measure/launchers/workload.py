@@ -67,6 +67,17 @@ class _Result(msgspec.Struct):
     spans: list[tuple[int, int]] = []
 
 
+def result_of(content: bytes) -> _Result:
+    """The result file's content. Raises ValueError for one that a runner of this version does not write."""
+    try:
+        result = msgspec.convert(marshal.loads(content), _Result)
+    except (EOFError, TypeError, MemoryError, OverflowError, RecursionError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+    if result.protocol != PROTOCOL:
+        raise ValueError(f"its protocol is {result.protocol}, and that of this version is {PROTOCOL}")
+    return result
+
+
 def job_of(request: Request, result: Path, control: tuple[int, int]) -> dict[str, Any]:
     """The job file's content, plain values."""
     setup = setup_of(request.cell, request.spec, stand_in=request.stand_in, copies=request.copies)
@@ -315,9 +326,8 @@ class WorkloadHandle:
     def _result(self) -> _Result:
         """The result file. Raises CellUnsupported or LaunchFailed where it says so, or cannot be read."""
         try:
-            content = marshal.loads((self.folder / "result").read_bytes())
-            result = msgspec.convert(content, _Result)
-        except (OSError, EOFError, ValueError, TypeError) as error:  # the last three: of marshal and of msgspec
+            result = result_of((self.folder / "result").read_bytes())
+        except (OSError, ValueError) as error:
             raise self.process.failure(f"its result file cannot be read: {error}") from error
         if result.unsupported is not None:
             raise CellUnsupported(result.unsupported)
