@@ -21,7 +21,7 @@ from ..errors import FtgateError
 from ..judge import acceptance
 from ..model import Decision, Plan, Report, Row, RowMessage, Verdict
 from ..report import findings, headlines, measured, terminal
-from ..run import ending
+from ..run import ending, privacy
 from ..run.config import RunConfig
 from ..run.session import Session
 from ..runner.executors.base import threads_are_greenlets
@@ -231,7 +231,7 @@ class Run:
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
         collected = None if self._narrowed() else self.collected
         report = self.session.report(self.messages.values(), version("pytest-ftgate"), collected)
-        again = repeat.command(self.config, self.seed)
+        again = privacy.without_home(repeat.command(self.config, self.seed))
         self.report = self.ending.finish(
             msgspec.structs.replace(report, partial=partial, command=again, failing=self._failing())
         )

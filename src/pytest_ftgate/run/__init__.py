@@ -3,4 +3,4 @@
 Start at `session.py`.
 """
 
-__all__ = ["acceptances", "config", "ending", "git", "history", "once", "report_files", "session"]
+__all__ = ["acceptances", "config", "ending", "git", "history", "once", "privacy", "report_files", "session"]

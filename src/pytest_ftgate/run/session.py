@@ -16,7 +16,7 @@ from ..measure.launchers.runner_copy import install_runner
 from ..measure.machine import read_machine
 from ..measure.run_context import Listener
 from ..model import Group, Machine, Plan, Report, Row, RowMessage
-from . import assembly
+from . import assembly, privacy
 from .acceptances import Acceptances, Collected
 from .config import RunConfig
 from .folder import RunFolder, decoded, write_whole
@@ -167,7 +167,9 @@ class Session:
         """Judge what was measured of tests that have not ended."""
         for measurement in measurements:
             with contextlib.suppress(Exception):  # of an interrupted round one side may be missing
-                self._in_part |= self._messages_of(measurement.group, measurement.rows_in_part())
+                parts = self._messages_of(measurement.group, measurement.rows_in_part())
+                kept = msgspec.json.decode(privacy.recorded(parts.values()), type=list[RowMessage])
+                self._in_part |= dict(zip(parts, kept, strict=True))
 
     def _messages_of(self, group: Group, rows: Iterable[Row]) -> dict[str, RowMessage]:
         return {row.cell.nodeid: assembly.message_of(self.plan, group, row) for row in rows}
@@ -222,7 +224,7 @@ class Session:
         for measurement in measurements:
             if not measurement.open:
                 messages = self._messages_of(measurement.group, measurement.rows())
-                write_whole(self._kept(measurement.group), msgspec.json.encode([*messages.values()]))
+                write_whole(self._kept(measurement.group), privacy.recorded(messages.values()))
         return [measurement for measurement in measurements if measurement.open]
 
     def _announce(self, group: Group) -> None:
