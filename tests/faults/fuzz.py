@@ -60,7 +60,7 @@ class Fuzzer:
         if way:
             try:
                 text = _changed(kind, atheris.FuzzedDataProvider(text))
-            except (ValueError, RecursionError):  # marshal does not take what json does
+            except (ValueError, RecursionError, OverflowError):  # marshal does not take what json does
                 return
         self.tried[number] += 1
         try:
@@ -106,7 +106,8 @@ def main() -> None:
         for number, kind in enumerate(hostile.KINDS):
             Path(folder, kind.name).write_bytes(bytes((number,)) + kind.seed)
             Path(folder, f"{kind.name}-values").write_bytes(bytes((number + count,)) + bytes(range(64)))
-        words = [sys.argv[0], *rest, "-max_len=8000", "-rss_limit_mb=0", "-verbosity=0", folder]
+        limits = ["-max_len=8000", "-rss_limit_mb=0", "-verbosity=0", f"-artifact_prefix={tempfile.gettempdir()}/"]
+        words = [sys.argv[0], *rest, *limits, folder]
         atheris.Setup(words, Fuzzer(args.inputs, args.seconds))
         atheris.Fuzz()
 

@@ -55,7 +55,7 @@ def _change(container: Any, key: Any, there: list[tuple[Any, Any]], choose: Choo
     elif what == 4:
         other, place = there[choose(len(there))]
         container[key] = json.loads(json.dumps(other[place])) if place in _keys(other) else None
-    elif what == 5 and isinstance(item, (int, float)):
+    elif what == 5 and isinstance(item, (int, float)) and abs(item) < 1e200:
         container[key] = item * (-1, 0, 1e3, 1e-3, 1e15)[choose(5)]
     else:
         container[key] = json.loads(json.dumps(HOSTILE[choose(len(HOSTILE))]))

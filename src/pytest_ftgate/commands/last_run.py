@@ -106,5 +106,5 @@ def no_run(args: argparse.Namespace) -> int:
 
 def nothing(text: str) -> int:
     """Say why there is nothing; the exit code."""
-    print(text, file=sys.stderr)
+    print(plain(text), file=sys.stderr)
     return NOTHING_FOUND

@@ -78,7 +78,7 @@ class Run:
         try:
             self.session.check_out()
         except FtgateError as error:
-            raise pytest.UsageError(str(error)) from None
+            raise pytest.UsageError(plain(str(error))) from None
 
     def _progress(self) -> Progress:
         """A worker of pytest-xdist has no terminal, but its stderr is the controller's."""
@@ -117,7 +117,7 @@ class Run:
             self.session.check_acceptances(accepted.collected(self.config, self.collected))
         except FtgateError as error:
             if not self.is_worker:
-                raise pytest.UsageError(str(error)) from None
+                raise pytest.UsageError(plain(str(error))) from None
             self.refused = error  # of a worker's usage error xdist shows nothing
 
     refused: FtgateError | None = None
@@ -297,7 +297,7 @@ class Run:
                 terminalreporter.write_line(f"ftgate: wrote {target.partition(':')[0]}:{path}")
         explained = [trouble for trouble in self.ending.troubles if "\n" in trouble]  # the report has their first lines
         for trouble in filter(None, (self.trouble, *explained)):
-            terminalreporter.write_line(f"ftgate: {trouble}", red=True)
+            terminalreporter.write_line(plain(f"ftgate: {trouble}"), red=True)
 
     def pytest_unconfigure(self) -> None:
         """Print the report where pytest has no summary, as after an internal error."""
