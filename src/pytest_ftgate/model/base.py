@@ -6,12 +6,15 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
+LARGEST = 1e30
+"""No figure is larger: sums of squares of such are still finite."""
+Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+Rate = Annotated[float, msgspec.Meta(ge=0, le=LARGEST)]
+Figure = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
 Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=100_000)]
 CommitId: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"\A(?:(?:[0-9a-f]{40}|[0-9a-f]{64})\+?)?\Z")]
 """A whole object id of git (SHA-1 or SHA-256), with `+` for uncommitted changes; empty: unknown."""
-Natural = Annotated[int, msgspec.Meta(ge=0)]
-Count = Annotated[int, msgspec.Meta(ge=1)]
-Rate = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

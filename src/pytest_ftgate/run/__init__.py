@@ -3,4 +3,16 @@
 Start at `session.py`.
 """
 
-__all__ = ["acceptances", "config", "ending", "git", "history", "once", "privacy", "report_files", "session"]
+__all__ = [
+    "acceptances",
+    "assembly",
+    "config",
+    "ending",
+    "git",
+    "history",
+    "host_checkout",
+    "once",
+    "privacy",
+    "report_files",
+    "session",
+]

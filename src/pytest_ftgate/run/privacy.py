@@ -21,7 +21,8 @@ def recorded(messages: Iterable[RowMessage]) -> bytes:
     text = without_home(msgspec.json.encode(public).decode())
     for name in {name for each in public for name in (each.row.cell.nodeid, each.row.cell.target.spec)}:
         if (changed := without_home(name)) != name:
-            text = text.replace(*(msgspec.json.encode(each).decode()[1:-1] for each in (changed, name)))
+            spelled, wanted = (msgspec.json.encode(each).decode()[1:-1] for each in (changed, name))
+            text = text.replace(spelled, wanted)
     return text.encode()
 
 

@@ -57,6 +57,7 @@ class Recording(Stored, frozen=True, kw_only=True):
 
     Launches of the same round share an index: `orders` numbers the rounds, `after_s` are the seconds from `started_at`
     to their start (none if unknown), `values` maps a metric's name to a value for each round, None where it has none.
+    `took_s` are the seconds that the measurement of the whole test took, 0 where they were not recorded.
     A recording that stands `anew` takes the place of those made before it. The fields up to `seed` stand once in a file
     for all of its cells; times are ISO 8601 in UTC.
     """
@@ -75,9 +76,16 @@ class Recording(Stored, frozen=True, kw_only=True):
     anew: bool = False
     started_at: str = ""
     after_s: tuple[Seconds, ...] = ()
+    took_s: Seconds = 0.0
     hash_seeds: tuple[Whole, ...] = ()
     orders: Annotated[tuple[Whole, ...], msgspec.Meta(min_length=1)]
     values: Annotated[dict[str, tuple[Value | None, ...]], msgspec.Meta(min_length=1)]
+
+    @property
+    def cost_s(self) -> float:
+        """Seconds that the test's measurement took, from its rounds where that was not recorded; 0 if unknown."""
+        rounds = len(self.after_s)
+        return self.took_s or (self.after_s[-1] * rounds / (rounds - 1) if rounds > 1 else 0.0)
 
     @property
     def measured(self) -> tuple[object, ...]:
