@@ -45,6 +45,7 @@ PYTEST = ("plugin/",)
 PROCESSES = (
     "measure/",
     "pythons/",
+    "plugin/hosts",
     "run/git",
     "run/host_checkout",
     "run/worktrees",
