@@ -49,7 +49,6 @@ PROCESSES = (
     "run/git",
     "run/host_checkout",
     "run/worktrees",
-    "run/assembly",
     "run/once",
     "commands/",
 )

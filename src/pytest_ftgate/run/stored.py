@@ -40,10 +40,22 @@ class StoredBaselines:
         stored = self._test(cell)
         return stored if isinstance(stored, FtgateError) else self._entries(cell).get(self._key(group, cell))
 
+    def took_s(self, group: Group) -> float:
+        """Seconds that a test took when it was last recorded, on whatever machine; 0 if unknown."""
+        return max(map(self._took_s, group.cells), default=0.0)
+
+    def _took_s(self, cell: Cell) -> float:
+        newest = ((entry.recordings[-1], key) for key, entry in self._entries(cell).items())
+        recording, _ = max(newest, key=lambda each: (each[0].recorded_at, each[1]), default=(None, ""))
+        return recording.cost_s if recording else 0.0
+
+    def holds(self, cell: Cell) -> bool:
+        """Whether anything readable is stored of a cell, of whatever machine or build."""
+        return bool(self._entries(cell))
+
     def has_any(self, group: Group, cell: Cell) -> bool:
         """Whether anything readable is stored of a cell that can run here, of whatever machine or build."""
-        usable = self.targets.lookup(cell, group.spec.requires).target is not None
-        return usable and not isinstance(self.entry(group, cell), FtgateError) and bool(self._entries(cell))
+        return self.holds(cell) and self.targets.lookup(cell, group.spec.requires).target is not None
 
     def compared_with(self, group: Group, cell: Cell) -> ComparedWith:
         """What a cell is compared with if no reference is measured."""
