@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 from fake_launcher import CONFIG, Quiet
-from stored_values import MACHINE, OTHER_MACHINE, TEST, make_row, make_sample
+from stored_values import MACHINE, OTHER_MACHINE, TEST, change, make_row, make_sample
 
 from pytest_ftgate.judge import advice
-from pytest_ftgate.model import Decision, Machine, Report, RowMessage
+from pytest_ftgate.model import Decision, Report, RowMessage
 from pytest_ftgate.report import markdown, terminal
 from pytest_ftgate.report.html import page
 from pytest_ftgate.run.assembly import on_host
 from pytest_ftgate.run.session import Session
 
+DAYS = ("2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00")
 HOSTS = {"one": MACHINE, "two": MACHINE, "other": OTHER_MACHINE}
+
+
+class Nobody(Quiet):
+    """Listens to a run that measures nothing."""
+
+    def begin(self, title: str, cells: Sequence[str]) -> None: ...
 
 
 def message(host: str, label: str = "3.14t-threads-w2", position: int = 0, scale: int = 1) -> RowMessage:
@@ -27,7 +35,7 @@ def message(host: str, label: str = "3.14t-threads-w2", position: int = 0, scale
 
 @pytest.fixture
 def session(tmp_path: Path) -> Session:
-    made = Session(msgspec.structs.replace(CONFIG, update=("new",)), tmp_path, "run", Quiet())
+    made = Session(msgspec.structs.replace(CONFIG, update=("new",)), tmp_path, "run", Nobody())
     made.start()
     return made
 
@@ -79,13 +87,10 @@ def test_each_machine_s_rows_are_stored_under_its_fingerprint(session: Session) 
 
 
 def test_rows_show_the_history_of_their_own_machine(session: Session) -> None:
-    session.store(reported(session, message("one"), message("other", scale=3)))
-    again = Session(session.config, session.folder.root, "again", Quiet())
-    again.start()
-    report = again.report([message("one"), message("other", scale=3)], "0.1.0", None)
-    found: dict[str, Machine] = {row.host: report.machine_of(row) for row in report.rows}
-    for row in report.rows:
-        assert [point.fingerprint for history in row.history for point in history.points] in (
-            [[found[row.host].fingerprint] * len(history.points) for history in row.history] or [[]]
-        )
-    assert all(row.history for row in report.rows)
+    label = "3.14t-threads-w2"
+    for machine in (MACHINE, OTHER_MACHINE):
+        for day in DAYS:
+            session.stored.store.save(TEST, [change(label, recorded_at=day, machine=machine, append=True)])
+    for row in reported(session, message("one"), message("other")).rows:
+        fingerprints = {point.fingerprint for history in row.history for point in history.points}
+        assert fingerprints == {HOSTS[row.host].fingerprint}
