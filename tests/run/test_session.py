@@ -58,7 +58,7 @@ from pytest_ftgate.model import (
 from pytest_ftgate.pythons import InstallError, build_key
 from pytest_ftgate.run import git as git_module
 from pytest_ftgate.run import session as session_module
-from pytest_ftgate.run import worktrees
+from pytest_ftgate.run import shards, worktrees
 from pytest_ftgate.run.measurement import Measurement
 from pytest_ftgate.run.references import References
 from pytest_ftgate.run.resources import CHECK_LAUNCHES, RECORD_LAUNCHES, hypotheses_of
@@ -419,6 +419,34 @@ def test_alpha_is_split_over_what_gates_in_the_run(project: Project, monkeypatch
     # Time, tail, USS and lock wait of three cells: what has no baseline cannot alarm, and nothing here scales.
     assert hypotheses_of(outcome.session.plan, outcome.session.config, outcome.session.stored) == 12
     assert [comparison.alpha for comparison in seen] == pytest.approx([0.01 / 12] * len(seen))
+    seen.clear()
+    split = project.session(day(), one, shard=(2, 2))
+    whole = plan.plan_of((group.spec, cell) for group in (TWO, one, fresh) for cell in group.cells)
+    split.take_part(whole, {})
+    split.message(one.cells[0].nodeid)
+    assert seen
+    assert [comparison.alpha for comparison in seen] == pytest.approx([0.01 / 12] * len(seen))
+    shard = split.shard
+    assert shard is not None
+    assert (shard.hypotheses, shard.own, shard.places) == (12, 4, (2, 3))
+
+
+def test_a_part_is_chosen_by_what_was_recorded_on_any_machine(project: Project) -> None:
+    """The test whose recording took longest is alone in a part; what was never recorded takes the median."""
+    groups = [group_of(spec=spec_of("threads", nodeid=f"test_{name}.py::test_it")) for name in "abcd"]
+    project.record(None, *groups[:3])
+    for path, took_s in zip(sorted(project.root.rglob("baselines/**/*.json")), (5.0, 40.0, 9.0), strict=True):
+        text = re.sub(r'"took_s":[\d.]+,', "", path.read_text(encoding="utf-8"))
+        path.write_text(text.replace('"values":', f'"took_s":{took_s},"values":'), encoding="utf-8")
+    project.machine = msgspec.structs.replace(MACHINE, fingerprint="another")
+    whole = plan.plan_of((group.spec, cell) for group in groups for cell in group.cells)
+    costs = shards.costs_of(whole, project.session(day()).stored)
+    assert list(costs.values()) == [5.0, 40.0, 9.0, 9.0]
+    parts = [project.session(day(), shard=(part, 2)).take_part(whole, {}).groups for part in (1, 2)]
+    assert parts == [(groups[1],), (groups[0], groups[2], groups[3])]
+    for path in project.root.rglob("baselines/**/*.json"):
+        path.write_text("{", encoding="utf-8")
+    assert list(shards.costs_of(whole, project.session(day()).stored).values()) == [1.0] * 4, "the numbers of cells"
 
 
 def test_memory_that_was_never_seen_gates_nothing(project: Project) -> None:
@@ -1046,7 +1074,7 @@ def test_a_reference_that_dies_later_ends_its_cell(project: Project) -> None:
     assert "boom" in against.reason()
     assert against.launches() < 8
     project.recorded()
-    screened = project.run(dying(day(cell_slower(3.0))))
+    screened = project.run(dying(day(cell_slower(1.5))))
     assert screened.decision() is Decision.REGRESSED
     assert screened.rows[THREADS].verdict.basis == "predicted"
     assert "boom" in screened.rows[THREADS].verdict.why
@@ -1212,7 +1240,7 @@ def test_a_budget_that_ends_in_between_never_turns_a_regression_into_nothing(
     launcher = day(cell_slower(3.0))
     monkeypatch.setattr(time, "monotonic", launcher.clock)
     outcome = project.run(launcher, budget_s=budget_s)
-    assert outcome.decision() in (Decision.REGRESSED, Decision.INCONCLUSIVE)
+    assert outcome.decision() in (Decision.REGRESSED, Decision.ERROR)
     assert outcome.reason()
     if outcome.launches() > 1:
         assert outcome.decision() is Decision.REGRESSED  # three times as slow is beyond what recordings let expect

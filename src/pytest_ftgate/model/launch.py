@@ -36,7 +36,7 @@ class Latency(Struct, frozen=True, kw_only=True):
     asked_per_s: Figure = 0.0
 
 
-class Iteration(Struct, frozen=True, kw_only=True):
+class Iteration(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One iteration (or one window of a duration) of one launch.
 
     wall_ns = start_ns + work_ns + join_ns. `ops` counts body calls over all workers (of the leading role, where there
@@ -62,7 +62,7 @@ class Timer(Struct, frozen=True, kw_only=True):
     max_ns: Natural
 
 
-class Footprint(Struct, frozen=True, kw_only=True):
+class Footprint(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The memory of a part of the process tree in one sample; None where the platform has no such figure.
 
     `written_bytes` is the part of USS that was written to. The rest are clean pages of files, such as the interpreter's
@@ -109,7 +109,7 @@ class SamplingCost(Struct, frozen=True, kw_only=True):
     watched_ns: tuple[float, ...] = ()
 
 
-class Waits(Struct, frozen=True, kw_only=True):
+class Waits(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the workers' threads did while they were sampled from outside, in thread-seconds.
 
     `span_s` is the sampled time times the number of threads. Running and runnable come from the scheduler, the rest
@@ -144,7 +144,7 @@ class Waits(Struct, frozen=True, kw_only=True):
     unavailable: str = ""
 
 
-class LockSite(Struct, frozen=True, kw_only=True):
+class LockSite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The waits at one creation site of one launch, merged over its threads, processes and interpreters.
 
     `histogram` maps a bucket (see runner/locks/sites.py: sixteen to an octave of ns) to waits in it; `acquisitions`
@@ -205,7 +205,7 @@ class Profile(Struct, frozen=True, kw_only=True):
     samples: tuple[StackSamples, ...] = ()
 
 
-class Launch(Struct, frozen=True, kw_only=True):
+class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The results of one fresh interpreter: the unit of replication.
 
     `window_ns` is set if iterations are windows of a duration: their value is then the time of one operation.
@@ -247,7 +247,7 @@ class WorkloadError(Struct, frozen=True, kw_only=True):
     launch: int = 0
 
 
-class Sample(Struct, frozen=True, kw_only=True):
+class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All launches of one cell in this run, with those of the control workload.
 
     Launches of the same `order` were interleaved: `launches` (bare), `control`, `locks` (with the lock probe) and

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Collection, Generator, Sequence
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -22,15 +22,20 @@ from ..judge import acceptance
 from ..model import Decision, Plan, Report, Row, RowMessage, Verdict
 from ..report import findings, headlines, measured, terminal
 from ..run import ending
+from ..run.assembly import on_host
 from ..run.config import RunConfig
 from ..run.session import Session
 from ..runner.executors.base import threads_are_greenlets
 from ..store.folder import default_folder
 from ..text import plain, takes_unicode
-from . import accepted, failures, github, repeat, xdist
+from . import accepted, failures, github, repeat, signals, xdist
 from .collection import CELL, default_pair
 from .options import thresholds_of, value_of
 from .progress import Progress, mode_of
+from .shards import Sharding
+
+if TYPE_CHECKING:
+    from .hosts import Hosts
 
 STRICT = (Decision.INCONCLUSIVE, Decision.UNSUPPORTED, Decision.NO_BASELINE)
 
@@ -48,6 +53,8 @@ class Run:
         self.failing = {Decision.ERROR, *strict, *value_of(config, "fail_on")}
         given = xdist.handed_over(config)
         self.is_worker = given is not None
+        self.host = xdist.host_of(config)
+        self.hosts: Hosts | None = None
         seed = value_of(config, "seed")
         fresh = (
             f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}",  # one process may run twice in a second
@@ -58,6 +65,9 @@ class Run:
         self.session = Session(
             run_config(config, self.seed), config.rootpath, self.id, ProgressObserver(self.progress, config)
         )
+        taken = signals.Signals(config, is_worker=self.is_worker)
+        config.pluginmanager.register(taken)
+        taken.install()
         self.session.start()
         self.collected: list[str] = []
         self.messages: dict[str, RowMessage] = {}
@@ -72,6 +82,13 @@ class Run:
             config.pluginmanager.register(xdist.Handover(self.id, self.seed))
             config.pluginmanager.register(github.Publisher(self))
             self._check_out()
+            self._find_hosts()
+        elif self.host:
+            from .hosts import leave_path
+
+            leave_path()
+        if self.session.config.shard:
+            config.pluginmanager.register(Sharding(config, self.session))
 
     def _check_out(self) -> None:
         """Check out both sides of a comparison before any worker or test starts; a failure of git is a usage error."""
@@ -79,6 +96,15 @@ class Run:
             self.session.check_out()
         except FtgateError as error:
             raise pytest.UsageError(str(error)) from None
+
+    def _find_hosts(self) -> None:
+        """Measure on the machines that `--tx` names, if it names any."""
+        if xdist.has_hosts(self.config):
+            from .hosts import Hosts
+
+            requested = self.session.references.requested().reference.commit if self.session.config.against else ""
+            self.hosts = Hosts(self.config, self.id, requested)
+            self.config.pluginmanager.register(self.hosts)
 
     def _progress(self) -> Progress:
         """A worker of pytest-xdist has no terminal, but its stderr is the controller's."""
@@ -150,6 +176,8 @@ class Run:
             raise pytest.fail.Exception(str(error), pytrace=False) from None
         finally:
             self.progress.clear()
+        if self.host:
+            message = on_host(message, self.host, self.session.machine)
         item.stash[ROW_MESSAGE] = message
         row = message.row
         item.user_properties += measured.properties(row)  # pytest's own reports have them, also under xdist
@@ -174,9 +202,13 @@ class Run:
         if report.when == "call" and report.failed and HEADLINE in item.stash:
             failures.set_message(report, item.stash[HEADLINE], _place(item, message))
         if message is not None and report.when == "call":
-            report.__dict__["ftgate"] = msgspec.json.encode(message).decode()
-            if self.is_worker and self.session.held:  # nobody else can read them
-                report.__dict__["ftgate_held"] = msgspec.json.encode([*self.session.rows_kept().values()]).decode()
+            if self.is_worker:
+                report.__dict__["ftgate"] = msgspec.json.encode(message).decode()
+                if self.session.held:  # nobody else can read them
+                    held = [*self.session.rows_kept().values()]
+                    report.__dict__["ftgate_held"] = msgspec.json.encode(held).decode()
+            else:
+                self.messages[item.nodeid] = message
             verdict = message.row.verdict
             report.__dict__["ftgate_decision"] = FAILED if _is_strict(verdict) else verdict.decision.value
             if verdict.decision is Decision.XPASSED and report.passed:
@@ -198,18 +230,23 @@ class Run:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect the row of a report, in the controller or in the only process."""
-        payload = getattr(report, "ftgate", None)
         if report.when == "call" or not report.passed:
             self.reported.add(report.nodeid)
-        if payload is None and report.failed and report.nodeid not in self.messages:
-            self.lost.add(report.nodeid)
-        if payload is not None and not self.is_worker:
-            for held in msgspec.json.decode(getattr(report, "ftgate_held", "[]"), type=list[RowMessage]):
+        if self.is_worker:
+            return
+        message = self.messages.get(report.nodeid)
+        # pytest keeps each report until the end: what a worker sent with it would stay as well.
+        if (payload := report.__dict__.pop("ftgate", None)) is not None:
+            message = msgspec.json.decode(payload, type=RowMessage)
+            unlike = f" on {message.machine.fingerprint}" if message.machine else ""
+            self.messages[f"{report.nodeid}{unlike}"] = message
+            for held in msgspec.json.decode(report.__dict__.pop("ftgate_held", "[]"), type=list[RowMessage]):
                 self.messages.setdefault(held.row.cell.nodeid, held)
-            self.messages[report.nodeid] = message = msgspec.json.decode(payload, type=RowMessage)
-            if report.failed:
-                self.failures.add(report, message.row)
-        self.plain = self.plain or (payload is None and report.when == "call")
+        if report.failed and message is None:
+            self.lost.add(report.nodeid)
+        if report.when == "call" and message is not None and report.failed:
+            self.failures.add(report, message.row)
+        self.plain = self.plain or (message is None and report.when == "call")
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Remember what ended the run: Ctrl-C, `pytest.exit`, or pytest itself, as after errors of collection."""
@@ -227,8 +264,11 @@ class Run:
         self.failures.finish(_stream_width(self.config))
         if self.is_worker:
             return
-        partial = self._missing(session)
-        if not (self.messages or partial):
+        elsewhere = self.hosts.missing() if self.hosts else ""
+        if elsewhere and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        partial = "; ".join(filter(None, (self._missing(session), elsewhere)))
+        if not (self.messages or partial or self.session.shard):
             return
         if session.exitstatus == pytest.ExitCode.OK and self._nothing_measured():
             self.trouble = "nothing was measured: every cell is unsupported here"
@@ -259,16 +299,18 @@ class Run:
 
     def _nothing_measured(self) -> bool:
         """Whether every cell is unsupported: a gate that judged nothing must not pass."""
+        if self.session.config.shard:  # `ftgate merge` looks at all of them
+            return False
         decisions = {message.row.verdict.decision for message in self.messages.values()}
         return decisions == {Decision.UNSUPPORTED} and not self.plain
 
     trouble = ""
     shown = False
 
-    def _failing(self) -> tuple[str, ...]:
+    def _failing(self) -> frozenset[str]:
         """The node ids of the cells that fail the run."""
         rows = (message.row for message in self.messages.values())
-        return tuple(sorted(row.cell.nodeid for row in rows if self._failed(row) or _is_strict(row.verdict)))
+        return frozenset(row.cell.nodeid for row in rows if self._failed(row) or _is_strict(row.verdict))
 
     def _failed(self, row: Row) -> Row | None:
         """The row if it fails its test, as it is or by what was not accepted of it."""
@@ -284,7 +326,8 @@ class Run:
         """The tables and verdicts; which files were written, and which were not."""
         self.shown = True
         if self.report is not None and not self.report.tables:
-            terminalreporter.write_line(f"ftgate: {plain(self.report.partial)}", red=True)
+            if self.report.partial:
+                terminalreporter.write_line(f"ftgate: {plain(self.report.partial)}", red=True)
         elif self.report is not None:
             terminalreporter.section("ftgate", sep="=")
             tw = terminalreporter._tw

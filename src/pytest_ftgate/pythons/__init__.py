@@ -18,6 +18,7 @@ from .environments import (
     ensure_environment,
     environment_folder,
     find_environments,
+    forget_environments,
     hide_from_git,
     prune_environments,
 )
@@ -64,6 +65,7 @@ __all__ = [
     "find_environments",
     "find_interpreter",
     "find_uv",
+    "forget_environments",
     "hide_from_git",
     "is_command",
     "provide",

@@ -132,6 +132,14 @@ def prune_environments(root: Path, *, kept_unused_s: float = KEPT_UNUSED_S) -> l
     return removed
 
 
+def forget_environments(root: Path, project: Path) -> None:
+    """Let the environments under `root` that were made for a project in this folder be made again."""
+    for stamp in root.absolute().glob(f"*/{STAMP}"):
+        made_for = (read_stamp(stamp.parent) or {}).get("project", "")
+        if made_for and Path(made_for).is_relative_to(project.resolve()):
+            stamp.unlink(missing_ok=True)
+
+
 def _is_stale(folder: Path, kept_unused_s: float) -> bool:
     stamp = read_stamp(folder)
     if stamp is None or "project" not in stamp:

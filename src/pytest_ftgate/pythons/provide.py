@@ -55,7 +55,6 @@ def provide(
 ) -> Provided:
     """Provide the interpreter of `target`; if it cannot be provided, `interpreter` is None and `notes` tell why."""
     started = time.monotonic()
-    cache = cache or cache_folder()
     not_found = ""
     notes: list[str] = []
     try:
@@ -65,8 +64,8 @@ def provide(
     except InterpreterNotFound as error:
         not_found = str(error)
     ways: dict[InterpreterSource, Callable[[], str]] = {
-        InterpreterSource.UV: lambda: _install_by_uv(target, cache, progress),
-        InterpreterSource.BUILD: lambda: _build(target, cache, jobs, pgo, progress, notes),
+        InterpreterSource.UV: lambda: _install_by_uv(target, cache or cache_folder(), progress),
+        InterpreterSource.BUILD: lambda: _build(target, cache or cache_folder(), jobs, pgo, progress, notes),
     }
     for way, act in ways.items():
         if source not in (InterpreterSource.AUTO, way) or is_path(target.request):
@@ -78,9 +77,15 @@ def provide(
         except FtgateError as error:
             notes.append(str(error))
             continue
+        except OSError as error:
+            fix = "set HOME or XDG_CACHE_HOME to a folder that can be written"
+            notes.append(f"{error.filename}: {error.strerror}; {fix}")
+            continue
         took_s = time.monotonic() - started
         return Provided(target=target, interpreter=interpreter, did=did, notes=tuple(notes), took_s=took_s)
-    return Provided(target=target, interpreter=None, did="missing", notes=tuple(filter(None, [not_found, *notes])))
+    return Provided(
+        target=target, interpreter=None, did="missing", notes=tuple(dict.fromkeys(filter(None, [not_found, *notes])))
+    )
 
 
 def _did_find(interpreter: Interpreter) -> str:

@@ -85,6 +85,7 @@ def run_within(
         stderr=stderr,
         encoding="utf-8",
         errors=errors,
+        start_new_session=True,  # Ctrl-C is ours to pass on
     ) as process:
         try:
             while True:

@@ -56,6 +56,8 @@ class Measurement:
         self.explainer = Explainer(self._marked, resources.references.folder.root)
         self.shortfalls: dict[str, Shortfall | None] = {}
         """By node id: what the time lacks in which a cell was measured last."""
+        self.note = ""
+        """Whether its launches were split, and why."""
         self._ended_s = 0.0
         self._ended_rounds = 0
         self._interrupted = False
@@ -255,6 +257,7 @@ class Measurement:
         if self.active is not None:
             ended, self.active = self.active, None
             self._ended_rounds += ended.run.budget.rounds
+            self.note = ended.run.context.split or self.note
             self.conditions = self.monitor.observe()
             self._judge(ended)
             if self.resources.config.explain and not self._interrupted:

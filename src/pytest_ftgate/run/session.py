@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -11,14 +11,18 @@ from typing import Protocol
 import msgspec
 
 from ..errors import FtgateError
+from ..measure.capacity import Capacity
 from ..measure.launch import Launcher
+from ..measure.launchers import guard
 from ..measure.launchers.factory import Launchers
 from ..measure.launchers.runner_copy import install_runner
 from ..measure.machine import read_machine
 from ..measure.run_context import Listener
-from ..model import Group, Machine, Plan, Report, Row, RowMessage
+from ..measure.watch.marks import marked_tools, run_mark
+from ..measure.watch.processes import end_run
+from ..model import Group, Machine, Plan, Report, Row, RowMessage, Shard
 from ..pythons import waiting
-from . import assembly
+from . import assembly, git, shards
 from .acceptances import Acceptances, Collected
 from .config import RunConfig
 from .folder import RunFolder, write_whole
@@ -27,6 +31,7 @@ from .references import References
 from .resources import Resources, RunTime, policy_of
 from .stored import StoredBaselines
 from .targets import Targets
+from .tracked import refuse_tracked
 from .unchanged import UnchangedCells
 
 
@@ -51,8 +56,9 @@ class Session:
         self.references = References(self.folder, config.against, listener)
         self.targets = Targets(self.folder, config.install, listener)
         self.acceptances = Acceptances(self.folder, listener)
-        self.plan = Plan(groups=())
+        self.plan = self.whole = Plan(groups=())
         self._groups: dict[str, Group] = {}
+        self._positions: dict[str, int] = {}
         self._launcher = launcher
         self._resources: Resources | None = None
         self._messages: dict[str, RowMessage] = {}
@@ -60,6 +66,7 @@ class Session:
         self.held: dict[str, list[RowMessage]] = {}
         """By the key of its test: rows that could not be written."""
         self._announced = ""
+        self._no_commit = ""
 
     def start(self) -> None:
         """Read the machine and start the run's clock; nothing is prepared yet."""
@@ -69,14 +76,51 @@ class Session:
         waiting.begin(self.folder.run.name, self.config.budget_s, self.listener.warn)
 
     def check_out(self) -> None:
-        """Check out both sides of `--ftgate-against`, if it was given. Raises AgainstError."""
+        """Check out both sides of `--ftgate-against`, if it was given. Raises AgainstError.
+
+        Without it, warn of a repository that git refuses: a run can do without, but knows no commit. Raises FtgateError
+        if git tracks the project's `.ftgate`.
+        """
+        refuse_tracked(self.folder.path)
         if self.config.against:
-            self.references.requested()
+            with self._guarded():
+                self.references.requested()
+            return
+        try:
+            git.Repository(self.folder.root)
+        except git.NotTrusted as refused:
+            self._no_commit = f"no commit is recorded, and none is measured after a miss: {refused}"
+            self.listener.warn(self._no_commit)
+        except git.AgainstError:
+            pass
+
+    def take_part(self, whole: Plan, options: Mapping[str, str]) -> Plan:
+        """This part of the whole plan of a run with `--ftgate-shard`, before `collect`; `options` are those set."""
+        self.whole = whole
+        if self.config.against:
+            options = {**options, "reference": self.references.requested().reference.commit}
+        shard, part = shards.taken(whole, self.config, self.stored, options)
+        with self.folder.locked("shard"):  # the controller of pytest-xdist, which collects nothing, reads it
+            write_whole(self._shard, [msgspec.json.encode(shard)])
+        return part
+
+    @property
+    def shard(self) -> Shard | None:
+        """The part of the run that is measured; None for all of it, and before it was split."""
+        if self.config.shard is None or not self._shard.exists():
+            return None
+        return msgspec.json.decode(self._shard.read_bytes(), type=Shard)
+
+    @property
+    def _shard(self) -> Path:
+        return self.folder.shared("shard", "")
 
     def collect(self, plan: Plan) -> None:
-        """Take the plan of the whole run."""
+        """Take the plan of what is measured here."""
         self.plan = plan
+        self.whole = self.whole if self.config.shard else plan
         self._groups = {cell.nodeid: group for group in plan.groups for cell in group.cells}
+        self._positions = assembly.positions_of(plan)
 
     def check_acceptances(self, collected: Collected) -> None:
         """Raise FtgateError for trailers of this branch that accept nothing; see `Acceptances.check`."""
@@ -102,14 +146,15 @@ class Session:
         groups = [asked] if self.config.budget_s is None else self.plan.groups
         measurements: list[Measurement] = []
         try:
-            resources = self._prepared()
-            for group in groups:
-                if not self._kept(group).exists():
-                    measurements.append(Measurement(group, resources))
-                    self._announce(group)
-                    self._attributing(measurements[-1], measurements[-1].begin)
-            while measurements := self._keep_ended(measurements):
-                self._step(measurements)
+            with self._guarded():
+                resources = self._prepared()
+                for group in groups:
+                    if not self._kept(group).exists():
+                        measurements.append(Measurement(group, resources))
+                        self._announce(group)
+                        self._attributing(measurements[-1], measurements[-1].begin)
+                while measurements := self._keep_ended(measurements):
+                    self._step(measurements)
         except BaseException:  # Ctrl-C, a full disk
             self._keep_parts(measurements)
             raise
@@ -130,7 +175,7 @@ class Session:
         """Tell the controller of pytest-xdist, which collects nothing, which cells there are."""
         nodeids = [cell.nodeid for group in self.plan.groups for cell in group.cells]
         with self.folder.locked("cells"):
-            write_whole(self._cells, msgspec.json.encode(nodeids))
+            write_whole(self._cells, [msgspec.json.encode(nodeids)])
 
     def planned(self) -> list[str]:
         """The node ids of all cells of this run; empty if nothing was collected."""
@@ -143,24 +188,32 @@ class Session:
 
         `collected` are all node ids before any was deselected; None leaves unused baselines unreported.
         """
-        tables = self.stored.with_history(assembly.tables_of(messages))
-        return Report(
+        messages = list(messages)
+        hosts = assembly.hosts_of(messages)
+        report = Report(
             version=version,
             seed=self.config.seed,
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
             wall_s=self.time.spent_s,
-            machine=self.machine,
-            interpreters=assembly.interpreters_of(tables),
-            tables=tables,
+            machine=hosts[0].machine if hosts else self.machine,  # the controller of hosts measures nothing
+            interpreters=(),
+            tables=assembly.tables_of(messages),
+            hosts=hosts,
             unused_baselines=self.stored.unused(collected),
             commit=assembly.commit_of(self.folder.root),
+            shard=self.shard,
         )
+        tables = self.stored.with_history(report)
+        return msgspec.structs.replace(report, tables=tables, interpreters=assembly.interpreters_of(tables))
 
     def store(self, report: Report) -> Report:
         """Update the baselines as the options ask for; the report with one line for each change."""
-        return msgspec.structs.replace(report, updates=self.stored.update(report))
+        updates = self.stored.update(report)
+        if updates and self._no_commit:
+            updates += (self._no_commit,)
+        return msgspec.structs.replace(report, updates=updates)
 
-    def keep(self, text: str) -> None:
+    def keep(self, text: Iterable[str]) -> None:
         """Keep the report for `ftgate baseline`."""
         self.folder.keep(text)
 
@@ -189,10 +242,11 @@ class Session:
         """Judge what was measured of tests that have not ended."""
         for measurement in measurements:
             with contextlib.suppress(Exception):  # of an interrupted round one side may be missing
-                self._in_part |= self._messages_of(measurement.group, measurement.rows_in_part())
+                self._in_part |= self._messages_of(measurement, measurement.rows_in_part())
 
-    def _messages_of(self, group: Group, rows: Iterable[Row]) -> dict[str, RowMessage]:
-        return {row.cell.nodeid: assembly.message_of(self.plan, group, row) for row in rows}
+    def _messages_of(self, measurement: Measurement, rows: Iterable[Row]) -> dict[str, RowMessage]:
+        positions, group, note = self._positions, measurement.group, measurement.note
+        return {row.cell.nodeid: assembly.message_of(positions[row.cell.nodeid], group, row, note) for row in rows}
 
     def _measured_once(self, group: Group) -> dict[str, RowMessage]:
         """Measured once in a run, by the process that asks first: the others read its rows."""
@@ -221,7 +275,7 @@ class Session:
         """
         path = self._kept(group)
         try:
-            write_whole(path, msgspec.json.encode(messages))
+            write_whole(path, [msgspec.json.encode(messages)])
         except OSError as error:
             self.held[group.key] = messages
             why = error.strerror or str(error)
@@ -240,28 +294,54 @@ class Session:
         """What all measurements share; the error levels depend on which targets and baselines the plan has."""
         if self._resources is None:
             folder = self.folder.path
-            launcher = self._launcher or Launchers(install_runner(folder / "runner"), folder / "launches")
+            if self.config.against:
+                self.references.clean(self.references.requested())
+            launcher = self._launcher or Launchers(install_runner(folder / "runner"), self._launches())
             self._resources = Resources(
                 config=self.config,
                 plan=self.plan,
                 targets=self.targets,
                 references=self.references,
                 stored=self.stored,
-                policy=policy_of(self.plan, self.config, self.stored),
+                policy=policy_of(self.whole, self.config, self.stored),
                 launcher=launcher,
                 listener=self.listener,
                 time=self.time,
                 unchanged=UnchangedCells(self.config, self.targets, self.references, launcher, self.listener),
                 floors={},
                 acceptances=self.acceptances,
+                capacity=Capacity.of_this_process(),
             )
         return self._resources
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """All that is started in here ends with this process, however that ends, or with an interruption."""
+        if self._launcher is not None:  # its launches are no processes
+            yield
+            return
+        guard.ensure()
+        try:
+            with marked_tools():
+                yield
+        except BaseException as error:
+            if not isinstance(error, Exception):  # Ctrl-C may come between a start and what would end it
+                end_run(run_mark())
+            raise
+
+    def _launches(self) -> Path:
+        """The folder of the launches, without what runs left that were killed."""
+        folder = self.folder.path / "launches"
+        guard.ensure(folder)
+        if swept := guard.sweep(folder):
+            self.listener.warn(f"ended {swept} process{'es' if swept > 1 else ''} of a run that was killed")
+        return folder
 
     def _keep_ended(self, measurements: Sequence[Measurement]) -> list[Measurement]:
         """Keep the rows of those that have ended; returns those that are still open."""
         for measurement in measurements:
             if not measurement.open:
-                messages = self._messages_of(measurement.group, measurement.rows())
+                messages = self._messages_of(measurement, measurement.rows())
                 self._keep(measurement.group, [*messages.values()])
         return [measurement for measurement in measurements if measurement.open]
 

@@ -29,6 +29,7 @@ from ...runner.record import LaunchRecord
 from ...text import expanded
 from ..launch import CellUnsupported, Held, LaunchFailed, Request, recorded, request_here
 from ..watch import processes
+from ..watch.marks import marks
 from ..watch.process_map import ProcessMap
 from ..watch.sampling import SAMPLED, sample_tree
 from . import program_words
@@ -109,7 +110,7 @@ class CommandLauncher:
     """Launches of commands: each iteration of one is a run of its program."""
 
     def __init__(self) -> None:
-        self.marks = processes.marks()
+        self.marks = marks()
         self.builds: dict[tuple[str, ...], WorkloadError | None] = {}
         """The error of each command line that builds a program, or None: it is run once."""
         self.starts_s: dict[tuple[str, str], float] = {}

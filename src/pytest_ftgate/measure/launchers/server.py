@@ -36,8 +36,8 @@ from ...runner.protocol import COLD, WARMUP
 from ...runner.record import LaunchRecord
 from .. import machine, stacks
 from ..launch import CellUnsupported, Held, LaunchFailed, Request, recorded, request_here, setup_of
+from ..watch.marks import marks
 from ..watch.memory import barrier_point, hold_needed_s
-from ..watch.processes import marks
 from ..watch.sampling import SAMPLED, sample_cost_s, sample_tree
 from . import load_generators, program_words
 from .cpus import split_cpus

@@ -24,16 +24,17 @@ from ...model import (
 )
 from ...runner.locks.sites import FOLDER, OFF, WINDOW
 from ...runner.profile import PROFILE
-from ...runner.protocol import BARRIER, MARSHAL, PROTOCOL
+from ...runner.protocol import BARRIER, MARSHAL, MEASURED, PROTOCOL
 from ...runner.reads import READS
 from ...runner.stacks import THREADS_S
 from .. import profiles, stacks
 from ..cores import pinned
 from ..launch import LEFT_FIX, CellUnsupported, Held, LaunchFailed, Request, setup_of
 from ..watch import lock_waits
+from ..watch.abandoned import temporary_folder
+from ..watch.marks import MARK, marks
 from ..watch.memory import barrier_point
 from ..watch.process_map import ProcessMap
-from ..watch.processes import MARK, marks
 from ..watch.sampling import sample_cost_s
 from . import program_words
 from .control_channel import BrokenMessage, ControlChannel, unmarshalled
@@ -41,6 +42,7 @@ from .held_iteration import measure_held
 from .launch_errors import LaunchErrors
 from .output import FLOOD_BYTES, PipeOutput, exit_text, left_behind
 from .process import Process
+from .turns import Turns, too_many_cores
 
 START_TIMEOUT_S = 120.0
 LOCKS = "locks"
@@ -73,7 +75,7 @@ class _Result(msgspec.Struct):
     spans: list[tuple[Natural, Natural]] = []
 
 
-def job_of(request: Request, result: Path, control: tuple[int, int]) -> dict[str, Any]:
+def job_of(request: Request, result: Path, control: tuple[int, int], temporary: str = "") -> dict[str, Any]:
     """The job file's content, plain values."""
     setup = setup_of(request.cell, request.spec, stand_in=request.stand_in, copies=request.copies)
     setup |= {"gil_note": None if request.expect_gil else f"{result}.gil", "held": f"{result}.held"}
@@ -84,6 +86,7 @@ def job_of(request: Request, result: Path, control: tuple[int, int]) -> dict[str
         "fresh": request.spec.reuse == "fresh",
         "expect_gil": request.expect_gil,
         "control": list(control),
+        "folder": temporary,
         "locks": request.role == "locks",
         "settled": request.settled,
         "result": str(result),
@@ -146,6 +149,7 @@ class WorkloadLauncher:
         self.marks = marks()
         self.sample_costs_s: dict[tuple[str, str, int], float] = {}
         """What a sample of memory costs, by interpreter, executor and workers."""
+        self.turns = Turns()
 
     def start(self, request: Request) -> WorkloadHandle:
         """Start the interpreter; it imports the workload and waits for messages. Raises LaunchFailed."""
@@ -165,7 +169,9 @@ class WorkloadLauncher:
             if request.reads:
                 environment |= {READS: request.reads, **_start_hook(self.runner)}
             job = folder / "job"
-            job.write_bytes(marshal.dumps(job_of(request, folder / "result", channel.theirs), MARSHAL))
+            job.write_bytes(
+                marshal.dumps(job_of(request, folder / "result", channel.theirs, temporary_folder(mark)), MARSHAL)
+            )
             words = [request.python, "-P", "-s", "-c", RUN, str(job)]
             process = Process.start(words, environment, stdout=PipeOutput(), pass_fds=channel.theirs)
         except BaseException as error:
@@ -177,7 +183,7 @@ class WorkloadLauncher:
         finally:
             channel.handed_over()
         process.wake_on(channel.reader.fileno())
-        return WorkloadHandle(process, folder, channel, request, self.clock, self.sample_costs_s)
+        return WorkloadHandle(process, folder, channel, request, self.clock, self.sample_costs_s, self.turns)
 
 
 class WorkloadHandle:
@@ -191,6 +197,7 @@ class WorkloadHandle:
         request: Request,
         clock: Callable[[], float],
         sample_costs_s: dict[tuple[str, str, int], float],
+        turns: Turns,
     ) -> None:
         self.process = process
         self.folder = folder
@@ -201,6 +208,8 @@ class WorkloadHandle:
         self.clock = clock
         self.sample_costs_s = sample_costs_s
         self.sample_cost_s = 0.0
+        self.turns = turns
+        self.measured: list[Iteration] = []
         self.result: _Result | None = None
         self.closed_s = 0.0
 
@@ -218,8 +227,15 @@ class WorkloadHandle:
 
     def iteration(self, kind: str, loops: int = 1, window_ns: int = 0) -> Iteration:
         """One iteration; see Handle."""
+        began_s = self.clock()
         self.channel.send({"do": "iteration", "kind": kind, "loops": loops, "window_ns": window_ns})
-        return self.awaited_iteration(self.timeout_s + window_ns / 1e9, f"a {kind} iteration")
+        message = self.awaited("iteration", self.timeout_s + window_ns / 1e9, f"a {kind} iteration")
+        waited_s = self.clock() - began_s
+        iteration = msgspec.convert(message["iteration"], Iteration)
+        self.turns.add(self.request, waited_s, max(message["turn_ns"], iteration.wall_ns))
+        if kind == MEASURED:
+            self.measured.append(iteration)
+        return iteration
 
     def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> Held:
         """One held iteration; see Handle."""
@@ -245,7 +261,7 @@ class WorkloadHandle:
             return
         self.channel.send({"do": "finish"})
         self.awaited("closed", self.timeout_s, "ending its workers")
-        self.result = self._result()
+        self.result = self._believed(self._result())
         self.closed_s = self.clock()
         self.process.wake_no_more_on(self.channel.reader.fileno())
 
@@ -277,6 +293,7 @@ class WorkloadHandle:
             self.process.kill()
             self.channel.close()
             shutil.rmtree(self.folder, ignore_errors=True)
+            shutil.rmtree(temporary_folder(self.mark), ignore_errors=True)
 
     def _cost_of_a_sample(self, processes: ProcessMap) -> float:
         """CPU time of a sample of its memory in s, measured once for all launches with as many such workers."""
@@ -342,6 +359,15 @@ class WorkloadHandle:
         if result.error is not None:
             raise self.errors.crashed(result.error.reason, result.error.detail)
         return result
+
+    def _believed(self, result: _Result) -> _Result:
+        """The result with the iterations as they were answered. Raises LaunchFailed for figures that cannot be."""
+        wrong = self.turns.disagreement(self.request) or too_many_cores(self.request, self.measured)
+        if wrong:
+            raise LaunchFailed(wrong)
+        iterations = tuple(self.measured) or result.launch.iterations
+        launch = msgspec.structs.replace(result.launch, iterations=iterations)
+        return msgspec.structs.replace(result, launch=launch)
 
     def _locks(self, result: _Result) -> LockWaits:
         """The waits of all processes and interpreters of this launch; each wrote its file as it ended."""
