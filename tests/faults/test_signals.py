@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -119,20 +118,13 @@ def sound(tmp_path_factory: pytest.TempPathFactory, executables: dict[str, str])
 
 
 @pytest.fixture
-def unchanged() -> Iterator[None]:
-    """Shared memory and temporary files are as they were."""
-
-    def there() -> set[Path]:
-        return {path for folder in ("/dev/shm", tempfile.gettempdir()) for path in Path(folder).glob("*") if ours(path)}
-
-    before = there()
+def unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A folder for temporary files of its own is as it was; others run beside this test."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
     yield
-    assert there() - before == set()
-
-
-def ours(path: Path) -> bool:
-    """Others run beside this test: what multiprocessing and we call our own."""
-    return path.name.startswith(("ftgate-", "pymp-", f"psm_{os.getpid()}"))
+    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.usefixtures("unchanged")
