@@ -22,7 +22,7 @@ from ..errors import FtgateError
 from ..judge import acceptance
 from ..model import Decision, Plan, Report, Row, RowMessage, Verdict
 from ..report import findings, headlines, measured, terminal
-from ..run import ending
+from ..run import ending, privacy
 from ..run.assembly import on_host
 from ..run.base import Base
 from ..run.config import RunConfig
@@ -108,7 +108,7 @@ class Run:
         try:
             self.session.check_out()
         except FtgateError as error:
-            raise pytest.UsageError(str(error)) from None
+            raise pytest.UsageError(plain(str(error))) from None
 
     def _find_hosts(self) -> None:
         """Measure on the machines that `--tx` names, if it names any."""
@@ -156,7 +156,7 @@ class Run:
             self.session.check_acceptances(accepted.collected(self.config, self.collected))
         except (FtgateError, OSError) as error:  # the text of an OSError names its file
             if not self.is_worker:
-                raise pytest.UsageError(str(error)) from None
+                raise pytest.UsageError(plain(str(error))) from None
             self.refused = error  # of a worker's usage error xdist shows nothing
 
     refused: FtgateError | OSError | None = None
@@ -289,7 +289,7 @@ class Run:
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
         collected = None if self._narrowed() else self.collected
         report = self.session.report(self.messages.values(), version("pytest-ftgate"), collected)
-        again = repeat.command(self.config, self.seed)
+        again = privacy.without_home(repeat.command(self.config, self.seed))
         self.report = self.ending.finish(
             msgspec.structs.replace(report, partial=partial, command=again, failing=self._failing())
         )
@@ -370,7 +370,7 @@ class Run:
                 terminalreporter.write_line(f"ftgate: wrote {target.partition(':')[0]}:{path}")
         explained = [trouble for trouble in self.ending.troubles if "\n" in trouble]  # the report has their first lines
         for trouble in filter(None, (self.trouble, *explained)):
-            terminalreporter.write_line(f"ftgate: {trouble}", red=True)
+            terminalreporter.write_line(plain(f"ftgate: {trouble}"), red=True)
 
     def pytest_unconfigure(self) -> None:
         """Print the report where pytest has no summary, as after an internal error."""

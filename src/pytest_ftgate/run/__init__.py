@@ -13,6 +13,7 @@ __all__ = [
     "history",
     "host_checkout",
     "once",
+    "privacy",
     "report_files",
     "session",
 ]

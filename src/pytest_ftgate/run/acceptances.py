@@ -14,7 +14,7 @@ from ..model import Acceptance, Struct
 from ..store.names import matches, split_nodeid
 from ..text import did_you_mean
 from . import git, worktrees
-from .folder import RunFolder, write_whole
+from .folder import RunFolder, decoded, write_whole
 
 FIX = "correct it with `git commit --amend` or `git rebase --interactive`"
 _DEFAULTS = ("HEAD", "main", "master")
@@ -108,7 +108,7 @@ class Acceptances:
         with self.folder.locked("branch"):
             shared = self.folder.shared("branch", "")
             if shared.exists():
-                return msgspec.json.decode(shared.read_bytes(), type=Branch)
+                return decoded(shared, Branch)
             branch = _branch_of(repository)
             if branch is not None:
                 write_whole(shared, [msgspec.json.encode(branch)])
