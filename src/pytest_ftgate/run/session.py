@@ -258,7 +258,9 @@ class Session:
         """What goes wrong with a test is the error of its cells that are not judged yet; other tests go on."""
         try:
             act()
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
+            if type(error).__name__ == "Exit":  # pytest.exit ends the run; pytest is not imported here
+                raise
             measurement.fail(error)
 
     def _keep_parts(self, measurements: Iterable[Measurement]) -> None:
