@@ -375,10 +375,9 @@ def test_a_forked_child_does_not_keep_the_guard_from_noticing(tmp_path: Path) ->
         guard.ensure()
         if not os.fork():
             time.sleep(1000)
-        mark = next(marks.marks())
-        with marks.tagged(mark):
-            launch = subprocess.Popen(["sleep", "1000"], env={marks.MARK: mark}, start_new_session=True)
-        print(launch.pid, flush=True)
+        # A tool's mark: another run that measures here does not sweep it.
+        tool = subprocess.Popen(["sleep", "1000"], env={marks.MARK: marks.tool_mark()}, start_new_session=True)
+        print(tool.pid, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     """
     words = [sys.executable, "-c", textwrap.dedent(script)]
