@@ -71,8 +71,8 @@ WORKLOAD = """
 PROGRAM = """
     from pytest_ftgate import command
 
-    @ftgate.compare(command("sh", "-c", "true", name="native", build=["sh", "-c", {build!r}]), workers=1)
-    def test_it(): ...
+    @ftgate.compare(command("native", ["true"], build=["sh", "-c", {build!r}]), workers=1)
+    def test_it(worker): ...
 """
 
 
@@ -151,7 +151,8 @@ def gone_after(project: Project, known: list[psutil.Process]) -> float:
     """Seconds until nothing of the run is left."""
     began = time.monotonic()
     while left := [process for process in {*project.processes(), *known} if processes.alive(process)]:
-        assert time.monotonic() - began < PATIENCE * PROMISED_S, [processes.described(process) for process in left]
+        if time.monotonic() - began > PATIENCE * PROMISED_S:
+            raise AssertionError([processes.described(process) for process in left], project.output())
         time.sleep(0.02)
     return time.monotonic() - began
 
@@ -208,7 +209,6 @@ def test_an_ended_run_leaves_nothing(ended: Path, phase: str, hang: str, name: s
 SLOW_END = """
     import time
     from pytest_ftgate.run import ending
-    from pytest_ftgate.run.session import Session
     write = ending.Ending._failed
 
     def slowly(self, report):
@@ -218,18 +218,45 @@ SLOW_END = """
 
     ending.Ending._failed = slowly
 """
+SLOW_UPDATE = """
+    import time
+    from pytest_ftgate.run.session import Session
+    store = Session.store
+
+    def slowly(self, report):
+        pathlib.Path("hangs").touch()
+        time.sleep(0.5)
+        return store(self, report)
+
+    Session.store = slowly
+"""
 
 
 @pytest.mark.parametrize("name", ["TERM", pytest.param("HUP", marks=pytest.mark.long)])
-def test_a_signal_while_the_report_is_written_does_not_lose_it(ended: Path, name: str) -> None:
+@pytest.mark.parametrize("what", [pytest.param("report", marks=pytest.mark.long), "baselines"])
+def test_a_signal_while_the_report_is_written_does_not_lose_it(ended: Path, what: str, name: str) -> None:
     project = Project(ended, "never", "blocked")
-    project.write("conftest.py", textwrap.dedent(CONFTEST + SLOW_END))
+    slow = SLOW_END if what == "report" else SLOW_UPDATE
+    project.write("conftest.py", textwrap.dedent(CONFTEST + slow))
     pytest_process = started(project, "--ftgate-update", "--ftgate-report=json:out.json", "--ftgate-launches=1")
     pytest_process.send_signal(signal.Signals[f"SIG{name}"])
     assert pytest_process.wait(60) == pytest.ExitCode.INTERRUPTED, project.output()
     assert json.loads((ended / "out.json").read_text())["tables"]
     assert list((ended / "baselines").rglob("*.json"))
     gone_after(project, [])
+
+
+@pytest.mark.long
+def test_a_run_that_is_killed_while_it_stores_baselines_has_its_report(ended: Path) -> None:
+    project = Project(ended, "never", "blocked")
+    project.write("conftest.py", textwrap.dedent(CONFTEST + SLOW_UPDATE))
+    pytest_process = started(project, "--ftgate-update", "--ftgate-report=json:out.json", "--ftgate-launches=1")
+    known = descendants(pytest_process.pid)
+    pytest_process.kill()
+    pytest_process.wait()
+    gone_after(project, known)
+    assert json.loads((ended / "out.json").read_text())["tables"]
+    assert not list((ended / "baselines").rglob("*.json"))
 
 
 LEAVES = """
@@ -320,9 +347,8 @@ def test_what_a_dead_owner_left_is_swept_and_nothing_of_a_live_one(tmp_path: Pat
             variables = {} if environment == "emptied" else {marks.MARK: text}
             sleeping.append(subprocess.Popen(["sleep", "1000"], env=variables, start_new_session=True))
     try:
-        assert {process.pid for process in processes.orphans()} >= {sleeping[0].pid}
         guard.sweep(tmp_path)
-        assert sleeping[0].poll() is not None
+        sleeping[0].wait(10)
         assert [each.poll() for each in sleeping[1:]] == [None] * len(sleeping[1:])
         assert [folder.exists() for folder in folders] == [False, True, True][: len(folders)]
     finally:
@@ -385,8 +411,7 @@ def test_the_next_run_ends_what_is_left_if_the_guard_was_killed_too(ended: Path,
         (ended / name).unlink()
     following = project.start("--ftgate-report=json:out.json")
     following.wait(120)
-    assert " of a run that was killed" in project.output()
-    assert not [process for process in left if processes.alive(process)]
+    assert not [process for process in left if processes.alive(process)], "it, or another run here, has ended them"
     (row,) = json.loads((ended / "out.json").read_text())["tables"][0]["rows"]
     assert row["verdict"]["decision"] in ("no baseline", "passed")
 
@@ -415,3 +440,28 @@ def test_an_end_under_xdist_leaves_nothing(ended: Path, hang: str, name: str, wh
 @pytest.mark.parametrize("phase", PHASES)
 def test_every_end_in_every_phase_leaves_nothing(ended: Path, phase: str, hang: str, name: str) -> None:
     check_end(ended, phase, hang, name)
+
+
+@pytest.mark.parametrize("who", ["the user", "faulthandler", "nobody"])
+def test_who_handles_a_signal_already_keeps_it(pytester: pytest.Pytester, who: str) -> None:
+    """SIGHUP stands for both signals."""
+    script = """
+        import faulthandler, signal, sys
+        from pytest_ftgate.plugin.signals import Signals
+
+        def of_the_user(*_): ...
+
+        if sys.argv[1] == "the user":
+            signal.signal(signal.SIGHUP, of_the_user)
+        elif sys.argv[1] == "faulthandler":
+            faulthandler.register(signal.SIGHUP)
+        before = signal.getsignal(signal.SIGHUP)
+        signals = Signals(None, is_worker=False)
+        signals.install()
+        kept = signal.getsignal(signal.SIGHUP) is before
+        signals.pytest_unconfigure()
+        assert signal.getsignal(signal.SIGHUP) is before
+        print("kept" if kept else "taken")
+    """
+    result = pytester.run(sys.executable, "-c", textwrap.dedent(script), who)
+    assert result.outlines == ["taken" if who == "nobody" else "kept"], result.stderr.str()
