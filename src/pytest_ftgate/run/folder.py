@@ -7,12 +7,16 @@ import hashlib
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
 
 from .. import pythons
 from ..errors import FtgateError
 
 RUNS_KEPT = 5
 LAST_RUN = "last-run.json"
+T = TypeVar("T")
 
 
 class RunFolder:
@@ -55,6 +59,14 @@ class RunFolder:
         runs = sorted((self.path / "runs").glob("*"), key=lambda path: path.stat().st_mtime)
         for old in runs[:-RUNS_KEPT]:
             shutil.rmtree(old, ignore_errors=True)
+
+
+def decoded(path: Path, kind: type[T]) -> T:
+    """What a process of this run has left for the others. Raises FtgateError for what none of them wrote."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, ValueError, RecursionError) as error:
+        raise FtgateError(f"{path}: cannot be read: {error}; remove it and run again") from error
 
 
 def write_whole(path: Path, content: Iterable[bytes]) -> None:
