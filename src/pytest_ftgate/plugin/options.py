@@ -97,6 +97,10 @@ def check_values(config: pytest.Config) -> None:
         )
     if config.getoption("ftgate_decide") and not measures(config):
         raise pytest.UsageError("--ftgate-decide needs figures: add --ftgate, or run `ftgate decide` on the last run's")
+    if value_of(config, "trust") == "base" and measures(config) and not value_of(config, "against"):
+        raise pytest.UsageError(
+            "--ftgate-trust=base takes limits from the commit that is compared with: add --ftgate-against REV"
+        )
     if config.getoption("ftgate_shard") and not measures(config):
         raise pytest.UsageError("--ftgate-shard splits the tests of a measuring run: add --ftgate")
     if value_of(config, "update") and value_of(config, "against"):

@@ -6,6 +6,7 @@ Start at `session.py`.
 __all__ = [
     "acceptances",
     "assembly",
+    "base",
     "config",
     "ending",
     "git",

@@ -27,11 +27,19 @@ class RunFolder:
         self.path = root / ".ftgate"
         self.run = self.path / "runs" / run
 
+    def make(self) -> None:
+        """Make the run's folder, which git does not see. Raises FtgateError where that is not possible."""
+        try:
+            self.run.mkdir(parents=True, exist_ok=True)
+            pythons.hide_from_git(self.path)
+        except OSError as error:
+            fix = f"a run keeps its rows there: make {self.root} writable and see that its disk has room"
+            raise FtgateError(f"{error.filename or self.path}: {error.strerror}; {fix}") from error
+
     @contextlib.contextmanager
     def locked(self, name: str) -> Iterator[None]:
         """Wait until no other process of this project holds the lock of this name; see `waiting.held`."""
-        self.run.mkdir(parents=True, exist_ok=True)
-        pythons.hide_from_git(self.path)
+        self.make()
         with pythons.waiting.held(self.path / f"{name}.lock"):
             yield
 
@@ -71,7 +79,7 @@ def write_whole(path: Path, content: Iterable[bytes]) -> None:
         with unfinished.open("wb") as file:
             file.writelines(content)
         unfinished.replace(path)
-    except OSError:
+    except BaseException:
         with contextlib.suppress(OSError):
             unfinished.unlink()
         raise

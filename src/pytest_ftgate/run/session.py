@@ -24,8 +24,10 @@ from ..model import Group, Machine, Plan, Report, Row, RowMessage, Shard
 from ..pythons import waiting
 from . import assembly, git, privacy, shards
 from .acceptances import Acceptances, Collected
+from .base import Base, read
 from .config import RunConfig
 from .folder import RunFolder, decoded, write_whole
+from .git import Checkout
 from .measurement import Measurement
 from .references import References
 from .resources import Resources, RunTime, policy_of
@@ -55,7 +57,8 @@ class Session:
         self.listener = listener
         self.references = References(self.folder, config.against, listener)
         self.targets = Targets(self.folder, config.install, listener)
-        self.acceptances = Acceptances(self.folder, listener)
+        self.acceptances = Acceptances(self.folder, listener, counted=config.trust == "head")
+        self.base: Base | None = None
         self.plan = self.whole = Plan(groups=())
         self._groups: dict[str, Group] = {}
         self._positions: dict[str, int] = {}
@@ -94,6 +97,21 @@ class Session:
         except git.AgainstError:
             pass
 
+    def trust_base(self, collect: Callable[[Checkout, Path], None]) -> Base:
+        """Let the commit that is compared with judge, after `check_out`: `collect` writes to a file what it says.
+
+        Raises FtgateError.
+        """
+        pair, shared = self.references.requested(), self.folder.shared("base", "")
+        if not shared.exists():  # what an earlier run left there must not be read
+            with self.folder.locked("measuring"):
+                self.references.clean(pair)
+        self.base = read(pair.reference, shared, collect)
+        self.config = self.base.options(self.config)
+        self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
+        self.time.budget_s = self.config.budget_s
+        return self.base
+
     def take_part(self, whole: Plan, options: Mapping[str, str]) -> Plan:
         """This part of the whole plan of a run with `--ftgate-shard`, before `collect`; `options` are those set."""
         self.whole = whole
@@ -117,13 +135,19 @@ class Session:
 
     def collect(self, plan: Plan) -> None:
         """Take the plan of what is measured here."""
-        self.plan = plan
-        self.whole = self.whole if self.config.shard else plan
+        limited = self.base.limited if self.base else lambda each: each
+        self.plan = plan = limited(plan)
+        self.whole = limited(self.whole) if self.config.shard else plan
         self._groups = {cell.nodeid: group for group in plan.groups for cell in group.cells}
         self._positions = assembly.positions_of(plan)
 
     def check_acceptances(self, collected: Collected) -> None:
-        """Raise FtgateError for trailers of this branch that accept nothing; see `Acceptances.check`."""
+        """Raise FtgateError for trailers of this branch that accept nothing; see `Acceptances.check`.
+
+        Also where the run's folder cannot be made: nothing measured could be kept.
+        """
+        if collected.nodeids:
+            self.folder.make()
         reference = self.references.requested().reference.commit if self.config.against else ""
         self.acceptances.check(collected, reference)
 
@@ -201,6 +225,7 @@ class Session:
             hosts=hosts,
             unused_baselines=self.stored.unused(collected),
             commit=assembly.commit_of(self.folder.root),
+            limits_from="" if self.base is None else self.base.commit,
             shard=self.shard,
         )
         tables = self.stored.with_history(report)
