@@ -317,8 +317,8 @@ class Run:
             return
         planned = set(self.session.planned())
         known = planned - self.reported | self.lost | self.messages.keys()
-        if self.session.config.shard is not None:  # the other shards' cells are theirs
-            known |= set(self.collected) - planned
+        if shard := self.session.shard:  # the other parts' cells are theirs
+            known |= set(shard.planned) - planned
         self.messages |= self.base.absent(known)
         if self._failing() and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
