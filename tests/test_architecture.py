@@ -41,7 +41,8 @@ STRANGERS = {("declare", "run"), ("judge", "measure"), ("report", "measure")}
 PURE = ("stats/", "judge/", "report/", "model/", "text", "declare/plan", "measure/budget")
 PYTEST = ("plugin/",)
 # Besides launches: provisioning runs uv and compilers, git tells commits, `doctor` asks a child, `demo` runs pytest,
-# a plain test run gives the runner's workers a context, as the runner itself does, and hosts are reached by ssh.
+# a plain test run gives the runner's workers a context, as the runner itself does, --ftgate-trust=base runs pytest, and
+# hosts are reached by ssh.
 PROCESSES = (
     "measure/",
     "pythons/",
@@ -51,6 +52,7 @@ PROCESSES = (
     "run/worktrees",
     "run/once",
     "commands/",
+    "plugin/base",
 )
 PRINTING = ("cli", "commands/")
 
