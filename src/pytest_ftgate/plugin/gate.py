@@ -217,7 +217,7 @@ class Run:
         if message is not None and report.when == "call":
             if self.is_worker:
                 report.__dict__["ftgate"] = msgspec.json.encode(message).decode()
-                if self.session.held:  # nobody else can read them
+                if self.session.held and not self.host:  # nobody else can read them; those of a host come one by one
                     held = [*self.session.rows_kept().values()]
                     report.__dict__["ftgate_held"] = msgspec.json.encode(held).decode()
             else:
