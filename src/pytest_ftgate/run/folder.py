@@ -24,11 +24,15 @@ class RunFolder:
         self.path = root / ".ftgate"
         self.run = self.path / "runs" / run
 
+    def make(self) -> None:
+        """Make the folder of the run, out of git's sight. Raises OSError."""
+        self.run.mkdir(parents=True, exist_ok=True)
+        pythons.hide_from_git(self.path)
+
     @contextlib.contextmanager
     def locked(self, name: str) -> Iterator[None]:
         """Wait until no other process of this project holds the lock of this name."""
-        self.run.mkdir(parents=True, exist_ok=True)
-        pythons.hide_from_git(self.path)
+        self.make()
         with filelock.FileLock(self.path / f"{name}.lock"):
             yield
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -15,12 +15,13 @@ from ..measure.launchers.factory import Launchers
 from ..measure.launchers.runner_copy import install_runner
 from ..measure.machine import read_machine
 from ..measure.run_context import Listener
-from ..model import Group, Machine, Plan, Report, Row, RowMessage
+from ..model import Group, Machine, Plan, Report, Row, RowMessage, failed_row
 from . import assembly
 from .acceptances import Acceptances, Collected
 from .config import RunConfig
 from .folder import RunFolder, write_whole
 from .measurement import Measurement
+from .others import OtherTests
 from .references import References
 from .resources import Resources, RunTime, policy_of
 from .stored import StoredBaselines
@@ -40,12 +41,24 @@ class Session:
     """A run in one process. Under pytest-xdist each worker has one; a lock lets one of them measure at a time."""
 
     def __init__(
-        self, config: RunConfig, root: Path, run: str, listener: ProgressListener, launcher: Launcher | None = None
+        self,
+        config: RunConfig,
+        root: Path,
+        run: str,
+        listener: ProgressListener,
+        launcher: Launcher | None = None,
+        worker: str = "",
+        spent_s: float = 0.0,
     ) -> None:
-        """`root` is the project's, `run` the run's id; without a `launcher`, real processes are started."""
+        """`root` is the project's, `run` the run's id; without a `launcher`, real processes are started.
+
+        `worker` is this process among those of the run, which had taken `spent_s` before it was started.
+        """
         self.config = config
+        self.spent_s = spent_s
         self.folder = RunFolder(root, run)
         self.listener = listener
+        self.others = OtherTests(self.folder.run, worker, exclusive=config.exclusive) if worker else None
         self.references = References(self.folder, config.against, listener)
         self.targets = Targets(self.folder, config.install, listener)
         self.acceptances = Acceptances(self.folder, listener)
@@ -56,12 +69,16 @@ class Session:
         self._messages: dict[str, RowMessage] = {}
         self._in_part: dict[str, RowMessage] = {}
         self._announced = ""
+        self._begun_file: Path | None = None
 
     def start(self) -> None:
         """Read the machine and start the run's clock; nothing is prepared yet."""
+        if self.others is not None:
+            self.folder.make()
+            self.others.open()
         self.machine: Machine = read_machine()
         self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
-        self.time = RunTime(self.config.budget_s)
+        self.time = RunTime(self.config.budget_s, self.spent_s)
 
     def check_out(self) -> None:
         """Check out both sides of `--ftgate-against`, if it was given. Raises AgainstError."""
@@ -85,7 +102,8 @@ class Session:
         """
         group = self._groups[nodeid]
         if nodeid not in self._messages:
-            self._messages |= self._measured_once(group)
+            with self.others.paused() if self.others else contextlib.nullcontext():
+                self._messages |= self._measured_once(group)
         return self._messages[nodeid]
 
     def measure(self, asked: Group) -> None:
@@ -103,26 +121,24 @@ class Session:
         except BaseException:  # Ctrl-C, a full disk
             self._keep_parts(measurements)
             raise
+        finally:
+            self._set_begun(None)
 
-    def rows_kept(self) -> dict[str, RowMessage]:
+    def rows_kept(self, crashed: Collection[str] = ()) -> dict[str, RowMessage]:
         """By node id: all rows that a process of this run has kept, whether they were asked for or not.
 
-        Of a measurement that was interrupted in this process, too: what was measured until then.
+        Of a measurement that was interrupted in this process, too: what was measured until then. And errors for the
+        test in whose measurement a process ended, if these `crashed` cells are of it.
         """
-        kept = (msgspec.json.decode(path.read_bytes(), type=list[RowMessage]) for path in self._all_kept())
-        return self._in_part | {message.row.cell.nodeid: message for messages in kept for message in messages}
-
-    def share_plan(self) -> None:
-        """Tell the controller of pytest-xdist, which collects nothing, which cells there are."""
-        nodeids = [cell.nodeid for group in self.plan.groups for cell in group.cells]
-        with self.folder.locked("cells"):
-            write_whole(self._cells, msgspec.json.encode(nodeids))
+        run = self.folder.run
+        begun = _decoded(run.glob("begun-*.json")) if crashed else {}
+        tables = {begun[nodeid].table for nodeid in crashed if nodeid in begun}
+        lost = {nodeid: message for nodeid, message in begun.items() if message.table in tables}
+        return lost | self._in_part | _decoded(run.glob("rows-*.json"))
 
     def planned(self) -> list[str]:
-        """The node ids of all cells of this run; empty if nothing was collected."""
-        if self.plan.groups or not self._cells.exists():
-            return [cell.nodeid for group in self.plan.groups for cell in group.cells]
-        return msgspec.json.decode(self._cells.read_bytes(), type=list[str])
+        """The node ids of all cells of this run; empty if nothing was collected in this process."""
+        return list(self._groups)
 
     def report(self, messages: Iterable[RowMessage], version: str, collected: Iterable[str] | None) -> Report:
         """Everything measured and judged.
@@ -170,25 +186,62 @@ class Session:
                 self._in_part |= self._messages_of(measurement.group, measurement.rows_in_part())
 
     def _messages_of(self, group: Group, rows: Iterable[Row]) -> dict[str, RowMessage]:
-        return {row.cell.nodeid: assembly.message_of(self.plan, group, row) for row in rows}
+        beside = self.others.note if self.others else ""
+        messages = [assembly.message_of(self.plan, group, row) for row in rows]
+        if beside:
+            messages = [
+                msgspec.structs.replace(each, note="; ".join(filter(None, (each.note, beside)))) for each in messages
+            ]
+        return {each.row.cell.nodeid: each for each in messages}
 
     def _measured_once(self, group: Group) -> dict[str, RowMessage]:
         """Measured once in a run, by the process that asks first: the others read its rows."""
         with self.folder.locked("measuring"):
+            self._keep_lost()
             if not self._kept(group).exists():
-                self.measure(group)
+                with self._alone():
+                    self.measure(group)
             kept = msgspec.json.decode(self._kept(group).read_bytes(), type=list[RowMessage])
         return {message.row.cell.nodeid: message for message in kept}
 
     def _kept(self, group: Group) -> Path:
         return self.folder.shared("rows", group.key)
 
-    def _all_kept(self) -> list[Path]:
-        return sorted(self.folder.run.glob("rows-*.json"))
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """While no other test of the run runs."""
+        if self.others is None:
+            yield
+            return
+        with self.others.excluded(lambda test: self.listener.advance(test, "waiting for", 0, 0, None)):
+            yield
 
-    @property
-    def _cells(self) -> Path:
-        return self.folder.shared("cells", "")
+    def _set_begun(self, group: Group | None) -> None:
+        """Note whose measurement ends with this process if it is killed: its rows then are errors.
+
+        No other process measures that test again: it may have killed this one.
+        """
+        if self._begun_file is not None:
+            self._begun_file.unlink(missing_ok=True)
+            self._begun_file = None
+        if group is not None and self.others is not None:
+            reason = f"the process that measured it ended: worker {self.others.name} of pytest-xdist"
+            fix = "It was killed, as for want of memory, or it crashed. The other tests are not concerned."
+            lost = [
+                msgspec.structs.replace(
+                    failed_row(cell, reason, fix), line=group.spec.source.line, options=self.config.options
+                )
+                for cell in group.cells
+            ]
+            messages = [assembly.message_of(self.plan, group, row) for row in lost]
+            self._begun_file = self.folder.shared("begun", group.key)
+            write_whole(self._begun_file, msgspec.json.encode(messages))
+
+    def _keep_lost(self) -> None:
+        """What another process began to measure and did not end is an error: who began it held the lock."""
+        for path in self.folder.run.glob("begun-*.json"):
+            kept = path.with_name(path.name.replace("begun-", "rows-"))
+            path.unlink() if kept.exists() else path.replace(kept)
 
     def _begun(self, group: Group) -> Measurement:
         self._announce(group)
@@ -229,4 +282,10 @@ class Session:
         """Name the group that is measured from now on, if it is another than before."""
         if group.key != self._announced:
             self._announced = group.key
+            self._set_begun(group)
             self.listener.begin(group.key, [cell.label for cell in group.cells])
+
+
+def _decoded(paths: Iterable[Path]) -> dict[str, RowMessage]:
+    kept = (msgspec.json.decode(path.read_bytes(), type=list[RowMessage]) for path in sorted(paths))
+    return {message.row.cell.nodeid: message for messages in kept for message in messages}
