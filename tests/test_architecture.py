@@ -42,7 +42,15 @@ PURE = ("stats/", "judge/", "report/", "model/", "text", "declare/plan", "measur
 PYTEST = ("plugin/",)
 # Besides launches: provisioning runs uv and compilers, git tells commits, `doctor` asks a child, `demo` runs pytest,
 # and a plain test run gives the runner's workers a context, as the runner itself does.
-PROCESSES = ("measure/", "pythons/", "run/git", "run/worktrees", "run/assembly", "run/once", "commands/")
+PROCESSES = (
+    "measure/",
+    "pythons/",
+    "run/git",
+    "run/host_checkout",
+    "run/worktrees",
+    "run/once",
+    "commands/",
+)
 PRINTING = ("cli", "commands/")
 
 

@@ -105,7 +105,7 @@ def test_a_skipped_case_gives_way_in_a_suite_within_a_suite(write: Write) -> Non
         ("<html/>", "bad.xml is not a JUnit file: Invalid format.; write it again"),
         (
             f"\n{json.render(report_by_hand.report())}",
-            "bad.xml is JSON: ftgate merge joins JUnit files, which --ftgate-report",
+            "only sources of one kind can be joined: good.xml is a JUnit file, bad.xml is a JSON report",
         ),
     ],
     ids=["empty", "cut", "encoding", "other", "json"],
@@ -116,6 +116,11 @@ def test_a_file_that_is_no_junit_file_is_named(
     names = write("good.xml", PLAIN.format("test_it", "")), write("bad.xml", text)
     assert cli.main(["merge", *names, "-o", "all.xml"]) == 2
     assert f"ftgate: error: {said}" in capsys.readouterr().err
+
+
+def test_the_joined_file_is_named(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["merge", write("1.xml", PLAIN.format("test_it", ""))]) == 2
+    assert "JUnit files are joined into one: name it with -o OUT.xml" in capsys.readouterr().err
 
 
 def test_a_missing_file_and_one_that_cannot_be_written_are_named(

@@ -446,10 +446,14 @@ class TestFewPairs:
                 assert verdict.more is None or verdict.more + 1 in LOOKS
 
     @pytest.mark.parametrize("hypotheses", [1, 8, 200])
-    def test_one_pair_that_shows_four_times_is_suspect_if_no_more_follow(self, hypotheses: int) -> None:
-        alpha = 0.01 / hypotheses
+    @pytest.mark.parametrize(("error", "least"), [(0.0, 1.716), (0.05, 1.957), (0.2, 4.0), (3.0, 4.0)])
+    def test_one_pair_is_suspect_by_the_scatter_of_its_own_iterations(
+        self, hypotheses: int, error: float, least: float
+    ) -> None:
+        """At eight times the deviation that it may have, at four times the limit in any case."""
+        of = [constant(1.02 * times, 1) for times in (0.99 * least, 1.01 * least)]
         inside, beyond = (
-            decide.compare(msgspec.structs.replace(constant(1.02 * times, 1), alpha=alpha)) for times in (3.99, 4.01)
+            decide.compare(msgspec.structs.replace(each, alpha=0.01 / hypotheses, errors=(error,))) for each in of
         )
         assert (inside.decision, beyond.decision) == (Decision.INCONCLUSIVE, Decision.SUSPECT)
 

@@ -36,7 +36,7 @@ from pytest_ftgate.measure.launchers.command import (
 from pytest_ftgate.measure.launchers.factory import Launchers
 from pytest_ftgate.measure.launchers.output import PipeOutput
 from pytest_ftgate.measure.launchers.process import Process
-from pytest_ftgate.measure.watch import memory, processes
+from pytest_ftgate.measure.watch import marks, memory, processes
 from pytest_ftgate.model import (
     Cell,
     Executor,
@@ -286,7 +286,7 @@ def test_the_environment_is_a_launchs_and_the_programs_own(bench: Bench, monkeyp
     seen = dict(line.partition("=")[::2] for line in (bench.folder / "seen").read_text().splitlines())
     assert (seen["THREADS"], seen["OF_TARGET"], seen["KEPT"]) == ("n=2", "1", "kept")
     assert seen["PATH"] == f"{bench.folder}:/usr/bin:/bin"
-    assert seen[processes.MARK] == handle.mark
+    assert seen[marks.MARK] == handle.mark
     assert "PYTHONPATH" not in seen
     assert seen["PYTHONHASHSEED"] == "7"
 
@@ -366,7 +366,7 @@ def test_who_kills_a_program_may_wait_for_it_first(bench: Bench, monkeypatch: py
         raise ChildProcessError
 
     monkeypatch.setattr(os, "wait4", too_late)
-    environment = {**os.environ, processes.MARK: "here"}
+    environment = {**os.environ, marks.MARK: "here"}
     process = Process.start(["sleep", "60"], environment, folder=str(bench.folder), stdout=PipeOutput())
     process.kill()
     assert process.exit is not None

@@ -20,11 +20,11 @@ from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.measure import launch
 from pytest_ftgate.measure.cell_run import CellRun
 from pytest_ftgate.measure.launch import Handle, LaunchFailed, Request
-from pytest_ftgate.measure.launchers import runner_copy, workload
+from pytest_ftgate.measure.launchers import guard, runner_copy, workload
 from pytest_ftgate.measure.launchers.runner_copy import install_runner
 from pytest_ftgate.measure.launchers.workload import WorkloadLauncher
 from pytest_ftgate.measure.run_context import RunningLaunch
-from pytest_ftgate.measure.watch import processes
+from pytest_ftgate.measure.watch import marks
 from pytest_ftgate.model import Iteration, Launch, MemoryPoint, Param, Settings, Source, Spec, Timer, to_builtins
 from pytest_ftgate.runner import loading, pytest_stub
 from pytest_ftgate.runner.protocol import BARRIER, CHECK, COLD, HOLD, MARSHAL, MEASURED, PROTOCOL, WARMUP
@@ -121,7 +121,7 @@ CALLERS = {
     "COV_CORE_SOURCE": "calc",
     "COVERAGE_PROCESS_START": ".coveragerc",
     "COVERAGE_PROCESS_CONFIG": "{}",
-    processes.MARK: "an outer launch",
+    marks.MARK: "an outer launch",
 }
 
 
@@ -132,7 +132,7 @@ def test_the_caller_s_python_settings_reach_no_launch(tmp_path: Path) -> None:
         "PYTHONPATH": str(tmp_path),
         "PYTHONHASHSEED": "7",
         "FTGATE_PADDING": "x" * 100,
-        processes.MARK: "mark",
+        marks.MARK: "mark",
     }
 
 
@@ -212,6 +212,7 @@ def open_descriptors() -> int:
 
 
 def start_fails(launcher: WorkloadLauncher, request: Request, match: str) -> None:
+    guard.ensure()  # it keeps one
     before = open_descriptors()
     with pytest.raises(LaunchFailed, match=match):
         launcher.start(request)

@@ -19,10 +19,10 @@ from bench import BUILDS
 from physical import confirmed
 from pytest_ftgate.measure.watch import memory, proc
 from pytest_ftgate.measure.watch import processes as processes_module
+from pytest_ftgate.measure.watch.marks import MARK, marks
 from pytest_ftgate.measure.watch.proc import FORKSERVER, children_of
 from pytest_ftgate.measure.watch.process_map import ProcessMap
 from pytest_ftgate.measure.watch.processes import (
-    MARK,
     kill_all,
     leftovers,
     marked,
@@ -816,7 +816,7 @@ if __name__ == "__main__":
 def test_roles_are_told_apart(tmp_path: Path, executables: dict[str, str], build: str) -> None:
     script = tmp_path / "family.py"
     script.write_text(FAMILY, encoding="utf-8")
-    mark = next(processes_module.marks())
+    mark = next(marks())
     with subprocess.Popen(
         [executables[build], str(script)],
         stdin=subprocess.PIPE,
@@ -852,7 +852,7 @@ def test_a_tree_that_is_gone_is_empty(start: Start) -> None:
 def test_what_left_the_process_group_is_found_by_its_mark_and_ended(
     start: Start,
 ) -> None:
-    mark = next(processes_module.marks())
+    mark = next(marks())
     process = start(parent(True), mark, start_new_session=True)
     assert eventually(lambda: len(marked(mark)) == 2)
     (child,) = (found for found in marked(mark) if found.pid != process.pid)
@@ -867,7 +867,7 @@ def test_what_left_the_process_group_is_found_by_its_mark_and_ended(
 
 
 def test_ending_a_launch_that_is_gone_is_no_error(start: Start) -> None:
-    mark = next(processes_module.marks())
+    mark = next(marks())
     process = start(IDLE, mark, start_new_session=True)
     kill_all(process.pid, mark)
     process.wait()
@@ -875,7 +875,7 @@ def test_ending_a_launch_that_is_gone_is_no_error(start: Start) -> None:
 
 
 def test_another_launch_is_left_alone(start: Start) -> None:
-    first, second = next(processes_module.marks()), next(processes_module.marks())
+    first, second = next(marks()), next(marks())
     mine = start(IDLE, first, start_new_session=True)
     other = start(IDLE, second, start_new_session=True)
     kill_all(mine.pid, first)
@@ -886,7 +886,7 @@ def test_another_launch_is_left_alone(start: Start) -> None:
 
 
 def test_multiprocessing_s_own_servers_are_no_leftovers(start: Start) -> None:
-    mark = next(processes_module.marks())
+    mark = next(marks())
     code = (
         "import multiprocessing.forkserver as f, multiprocessing.resource_tracker as r\n"
         "f.ensure_running(); r.ensure_running(); print(flush=True); input()"
@@ -900,6 +900,6 @@ def test_multiprocessing_s_own_servers_are_no_leftovers(start: Start) -> None:
 
 
 def test_marks_are_unlike() -> None:
-    marks = [next(each) for each in (processes_module.marks(), processes_module.marks()) for _ in range(3)]
-    assert len(set(marks)) == 6
-    assert all(str(os.getpid()) in mark for mark in marks)
+    made = [next(each) for each in (marks(), marks()) for _ in range(3)]
+    assert len(set(made)) == 6
+    assert all(str(os.getpid()) in mark for mark in made)

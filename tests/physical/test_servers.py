@@ -26,7 +26,8 @@ from pytest_ftgate.measure.launchers import load_generators, load_window, output
 from pytest_ftgate.measure.launchers.cpus import cpus_note
 from pytest_ftgate.measure.launchers.server import ServerHandle, ServerLauncher, check_here, tool_for
 from pytest_ftgate.measure.watch import sampling
-from pytest_ftgate.measure.watch.processes import MARK, marked, tree
+from pytest_ftgate.measure.watch.marks import MARK
+from pytest_ftgate.measure.watch.processes import marked, tree
 from pytest_ftgate.model import Cell, Executor, Generator, Load, Param, Program, Service, Source, Spec, Target
 from pytest_ftgate.runner.protocol import CHECK, COLD, MEASURED, WARMUP
 

@@ -188,7 +188,7 @@ def test_what_fails_is_what_the_run_was_told_to_fail_on() -> None:
     table = report_by_hand.report().tables[0]
     slower, noisy = table.rows[1], table.rows[4]
     tables = (msgspec.structs.replace(table, rows=(slower, noisy)),)
-    text = rendered(built(tables=tables, failing=(noisy.cell.nodeid,)))
+    text = rendered(built(tables=tables, failing=frozenset({noisy.cell.nodeid})))
     assert "1 of 2 cells fails</h1>" in text
     assert re.findall(
         r"What fails|Also worth knowing|3.14-spawn-w8</a></h4>|3.14-fork-w8</a> <small>", plain(text)
@@ -199,7 +199,7 @@ def test_what_fails_is_what_the_run_was_told_to_fail_on() -> None:
         "3.14-fork-w8</a> <small>",
     ]
     assert [each["fails"] for each in block(text)["tests"][0]["cells"]] == [False, True]
-    assert "Nothing fails in 2 cells</h1>" in rendered(built(tables=tables, failing=()))
+    assert "Nothing fails in 2 cells</h1>" in rendered(built(tables=tables, failing=frozenset()))
 
 
 def plain(text: str) -> str:

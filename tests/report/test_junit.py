@@ -66,7 +66,7 @@ def test_a_case_has_the_result_that_the_run_gave_it() -> None:
 
 def test_what_fails_is_the_runs_to_say() -> None:
     report = msgspec.structs.replace(
-        report_by_hand.report(), failing=(f"{TOKENISE}[3.14-spawn-w8]", f"{TOKENISE}[3.13-interpreters-w8]")
+        report_by_hand.report(), failing=frozenset({f"{TOKENISE}[3.14-spawn-w8]", f"{TOKENISE}[3.13-interpreters-w8]"})
     )
     results = {name: [type(each) for each in case.result] for name, case in cases(report).items()}
     assert results["test_tokenise[3.14-fork-w8]"] == []

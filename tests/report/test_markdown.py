@@ -94,11 +94,11 @@ def test_that_nothing_regressed_is_said_where_it_was_looked_for(decisions: Seque
 
 def test_what_fails_is_what_the_run_was_told_to_fail_on() -> None:
     slower, noisy = row(Decision.REGRESSED, number=1), row(Decision.INCONCLUSIVE, number=2)
-    text = one(slower, noisy, failing=(noisy.cell.nodeid,))
+    text = one(slower, noisy, failing=frozenset({noisy.cell.nodeid}))
     assert heading(text) == "## ftgate: 1 inconclusive"
     heads = [line for line in text.splitlines() if line.startswith("### ")]
     assert heads == ["### 1 inconclusive", "### 1 regressed: no failure in this run"]
-    assert heading(one(slower, failing=())) == "## ftgate: nothing fails, 1 regressed"
+    assert heading(one(slower, failing=frozenset())) == "## ftgate: nothing fails, 1 regressed"
 
 
 def test_a_partial_report_says_so_first() -> None:

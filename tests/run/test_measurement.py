@@ -35,6 +35,7 @@ from pytest_ftgate.judge.judge import PAIRED_ROUNDS, SCREEN_LAUNCHES, ComparedWi
 from pytest_ftgate.judge.prediction import LEAST_LAUNCHES
 from pytest_ftgate.measure import conditions as conditions_module
 from pytest_ftgate.measure.budget import Limits
+from pytest_ftgate.measure.capacity import Capacity
 from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.measure.conditions import ConditionsMonitor
 from pytest_ftgate.model import (
@@ -208,6 +209,7 @@ class Desk:
             unchanged=UnchangedCells(config, self.targets, self.references, self.launcher, Quiet()),
             floors={},
             acceptances=Acceptances(FOLDER, self.listener),
+            capacity=Capacity(),
         )
         measurement = Measurement(group, resources)
         measurement.begin()
@@ -619,7 +621,7 @@ class TestEndedEarly:
         measurement = Desk(day()).measurement(TWO, against="main")
         measurement.close()
         rows = rows_of(measurement)
-        assert {row.verdict.decision for row in rows.values()} == {Decision.INCONCLUSIVE}
+        assert {row.verdict.decision for row in rows.values()} == {Decision.ERROR}
         assert all("--ftgate-time" in row.verdict.reason for row in rows.values())
 
     def test_nothing_more_begins_and_what_missed_is_predicted(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import tempfile
 import time
@@ -33,7 +35,9 @@ from fake_launcher import (
 from stored_values import MACHINE, ratios_of
 
 from pytest_ftgate.declare import plan
+from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.judge import disturbance, metrics, prediction, thresholds
+from pytest_ftgate.judge.judge import Judge
 from pytest_ftgate.measure import conditions as conditions_module
 from pytest_ftgate.measure import cores
 from pytest_ftgate.measure.cell_run import PreparedTarget
@@ -46,13 +50,16 @@ from pytest_ftgate.model import (
     MetricVerdict,
     Report,
     Requirement,
+    Sample,
     Target,
     Threshold,
+    Verdict,
 )
 from pytest_ftgate.pythons import InstallError, build_key
 from pytest_ftgate.run import git as git_module
 from pytest_ftgate.run import session as session_module
-from pytest_ftgate.run import worktrees
+from pytest_ftgate.run import shards, worktrees
+from pytest_ftgate.run.measurement import Measurement
 from pytest_ftgate.run.references import References
 from pytest_ftgate.run.resources import CHECK_LAUNCHES, RECORD_LAUNCHES, hypotheses_of
 from pytest_ftgate.run.session import Session
@@ -412,6 +419,34 @@ def test_alpha_is_split_over_what_gates_in_the_run(project: Project, monkeypatch
     # Time, tail, USS and lock wait of three cells: what has no baseline cannot alarm, and nothing here scales.
     assert hypotheses_of(outcome.session.plan, outcome.session.config, outcome.session.stored) == 12
     assert [comparison.alpha for comparison in seen] == pytest.approx([0.01 / 12] * len(seen))
+    seen.clear()
+    split = project.session(day(), one, shard=(2, 2))
+    whole = plan.plan_of((group.spec, cell) for group in (TWO, one, fresh) for cell in group.cells)
+    split.take_part(whole, {})
+    split.message(one.cells[0].nodeid)
+    assert seen
+    assert [comparison.alpha for comparison in seen] == pytest.approx([0.01 / 12] * len(seen))
+    shard = split.shard
+    assert shard is not None
+    assert (shard.hypotheses, shard.own, shard.places) == (12, 4, (2, 3))
+
+
+def test_a_part_is_chosen_by_what_was_recorded_on_any_machine(project: Project) -> None:
+    """The test whose recording took longest is alone in a part; what was never recorded takes the median."""
+    groups = [group_of(spec=spec_of("threads", nodeid=f"test_{name}.py::test_it")) for name in "abcd"]
+    project.record(None, *groups[:3])
+    for path, took_s in zip(sorted(project.root.rglob("baselines/**/*.json")), (5.0, 40.0, 9.0), strict=True):
+        text = re.sub(r'"took_s":[\d.]+,', "", path.read_text(encoding="utf-8"))
+        path.write_text(text.replace('"values":', f'"took_s":{took_s},"values":'), encoding="utf-8")
+    project.machine = msgspec.structs.replace(MACHINE, fingerprint="another")
+    whole = plan.plan_of((group.spec, cell) for group in groups for cell in group.cells)
+    costs = shards.costs_of(whole, project.session(day()).stored)
+    assert list(costs.values()) == [5.0, 40.0, 9.0, 9.0]
+    parts = [project.session(day(), shard=(part, 2)).take_part(whole, {}).groups for part in (1, 2)]
+    assert parts == [(groups[1],), (groups[0], groups[2], groups[3])]
+    for path in project.root.rglob("baselines/**/*.json"):
+        path.write_text("{", encoding="utf-8")
+    assert list(shards.costs_of(whole, project.session(day()).stored).values()) == [1.0] * 4, "the numbers of cells"
 
 
 def test_memory_that_was_never_seen_gates_nothing(project: Project) -> None:
@@ -683,6 +718,81 @@ def test_rows_that_were_not_finished_are_measured_again(project: Project) -> Non
         project.session(launcher, run="shared").message(THREADS)
     assert not launcher.alive
     assert project.session(day(), run="shared").message(THREADS).row.sample is not None
+
+
+def test_rows_that_a_full_disk_does_not_take_are_held_and_nothing_is_measured_twice(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(session_module, "write_whole", full)
+    first, second = day(), day()
+    running = project.session(first, run="shared")
+    row = running.message(THREADS).row
+    starts = len(first.handles)
+    assert running.message(FORK).row.sample is not None
+    assert len(first.handles) == starts
+    assert running.rows_kept().keys() == {THREADS, FORK}
+    assert running.rows_kept()[THREADS].row == row
+    (warning,) = cast(Watcher, running.listener).warnings
+    assert "No space left on device; they are held in memory" in warning
+    other = project.session(second, run="shared")
+    with pytest.raises(FtgateError, match="only the process that measured them has them"):
+        other.message(FORK)
+    assert other.rows_kept() == {}
+    assert not second.handles
+
+
+def test_a_mistake_of_ours_costs_one_test_its_open_cells(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher = day()
+    groups = [group_of(spec=spec_of("threads", nodeid=f"test_{name}.py::test_it")) for name in ("a", "b")]
+    step = Measurement.step
+
+    def stepping(self: Measurement, *given: float | None) -> None:
+        if self.rounds == 2 and self.group.key.startswith("test_a"):
+            raise KeyError("event")
+        step(self, *given)
+
+    monkeypatch.setattr(Measurement, "step", stepping)
+    monkeypatch.setattr(time, "monotonic", launcher.clock)
+    running = project.session(launcher, *groups, budget_s=500.0)
+    rows = [running.message(group.cells[0].nodeid).row for group in groups]
+    starts = len(launcher.handles)
+    assert [row.verdict.decision for row in rows] == [Decision.ERROR, Decision.NO_BASELINE]
+    error = rows[0].error
+    assert error is not None
+    assert error.reason == "a mistake of pytest-ftgate: KeyError: 'event'"
+    assert error.detail.splitlines()[-2:] == ['    raise KeyError("event")', "KeyError: 'event'"]
+    assert not launcher.alive
+    assert [running.message(group.cells[0].nodeid).row for group in groups] == rows
+    assert len(launcher.handles) == starts
+
+
+def test_so_does_one_while_a_test_is_begun(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cores, "lacking", lambda *_: 1 / 0)
+    outcome = project.run()
+    assert {outcome.reason(each) for each in (THREADS, FORK)} == {
+        "a mistake of pytest-ftgate: ZeroDivisionError: division by zero"
+    }
+
+
+def test_a_cell_that_cannot_be_judged_is_an_error_and_the_others_have_verdicts(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.recorded()
+    verdict = Judge.verdict
+
+    def judged(self: Judge, sample: Sample, *given: Any) -> Verdict:
+        if sample.cell.nodeid == FORK:
+            raise OverflowError("int too large to convert to float")
+        return verdict(self, sample, *given)
+
+    monkeypatch.setattr(Judge, "verdict", judged)
+    outcome = project.run()
+    assert outcome.decision(THREADS) is Decision.PASSED
+    assert outcome.decision(FORK) is Decision.ERROR
+    assert outcome.reason(FORK) == "a mistake of pytest-ftgate: OverflowError: int too large to convert to float"
 
 
 def test_what_runs_leave_is_hidden_from_git(project: Project) -> None:
@@ -964,7 +1074,7 @@ def test_a_reference_that_dies_later_ends_its_cell(project: Project) -> None:
     assert "boom" in against.reason()
     assert against.launches() < 8
     project.recorded()
-    screened = project.run(dying(day(cell_slower(3.0))))
+    screened = project.run(dying(day(cell_slower(1.5))))
     assert screened.decision() is Decision.REGRESSED
     assert screened.rows[THREADS].verdict.basis == "predicted"
     assert "boom" in screened.rows[THREADS].verdict.why
@@ -1130,7 +1240,7 @@ def test_a_budget_that_ends_in_between_never_turns_a_regression_into_nothing(
     launcher = day(cell_slower(3.0))
     monkeypatch.setattr(time, "monotonic", launcher.clock)
     outcome = project.run(launcher, budget_s=budget_s)
-    assert outcome.decision() in (Decision.REGRESSED, Decision.INCONCLUSIVE)
+    assert outcome.decision() in (Decision.REGRESSED, Decision.ERROR)
     assert outcome.reason()
     if outcome.launches() > 1:
         assert outcome.decision() is Decision.REGRESSED  # three times as slow is beyond what recordings let expect

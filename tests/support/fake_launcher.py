@@ -177,6 +177,16 @@ class FakeLauncher:
         ]
 
 
+class BrokenTest(BaseException):
+    """A launch was asked for what a real one could not do; no error of a cell."""
+
+
+def must(holds: bool) -> None:
+    """Raise BrokenTest where it does not hold."""
+    if not holds:
+        raise BrokenTest
+
+
 class FakeHandle:
     """One scripted launch. It refuses what a real one could not do, as a broken test."""
 
@@ -205,7 +215,7 @@ class FakeHandle:
         """Let the clock pass and write it down; raises what is scripted for this moment."""
         launcher, at = self.launcher, self.at(event, loops, window_ns)
         launcher.at_work += 1
-        assert launcher.at_work == 1, "two launches at work at once"
+        must(launcher.at_work == 1)  # never two at once
         began_ns = launcher.clock.ns
         launcher.clock.ns += round(spent_ns)
         launcher.events.append(Event(at, self.index, began_ns, launcher.clock.ns, launcher.alive))
@@ -217,16 +227,16 @@ class FakeHandle:
 
     def ready(self) -> float:
         """The workload is imported."""
-        assert self.alive
+        must(self.alive)
         self.is_ready = True
         self.happen("ready", self.launcher.startup_ns(self.at("ready")))
         return self.launcher.resolution_ns(self.at("ready"))
 
     def iteration(self, kind: str, loops: int = 1, window_ns: int = 0) -> Iteration:
         """An iteration of the scripted duration; of a window, as many operations as fit."""
-        assert self.alive
-        assert self.is_ready
-        assert kind not in (HOLD, BARRIER)
+        must(self.alive)
+        must(self.is_ready)
+        must(kind not in (HOLD, BARRIER))
         one_ns = self.launcher.wall_ns(self.at(kind, loops, window_ns))
         wall_ns = window_ns or round(one_ns * loops)
         if kind in (COLD, CHECKED_COLD):
@@ -251,8 +261,8 @@ class FakeHandle:
 
     def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> Held:
         """A held iteration of as many operations as fit; one that is sampled takes `watched` times as long for each."""
-        assert self.alive
-        assert self.is_ready
+        must(self.alive)
+        must(self.is_ready)
         at = self.at(HOLD)
         one_ns = self.launcher.wall_ns(at) * (self.launcher.watched(at) if sampled else 1.0)
         points = self.launcher.memory(at) if sampled else ()
@@ -270,8 +280,8 @@ class FakeHandle:
 
     def barrier(self, loops: int, window_ns: int) -> Barrier:
         """An iteration, and a sample of memory at its end."""
-        assert self.alive
-        assert self.is_ready
+        must(self.alive)
+        must(self.is_ready)
         at = self.at(BARRIER, loops, window_ns)
         points = self.launcher.memory(at) or memory_of(20 * MIB)
         self.happen(BARRIER, window_ns or self.launcher.wall_ns(at) * loops, loops, window_ns)
@@ -279,11 +289,14 @@ class FakeHandle:
 
     def close(self) -> None:
         """It begins to end."""
-        assert self.alive
+        must(self.alive)
+        trouble = self.launcher.trouble(self.at("close"))
+        if trouble is not None:
+            raise trouble
 
     def finish(self) -> Launch:
         """The record; the launch has ended."""
-        assert self.alive
+        must(self.alive)
         self.happen("finish", 5 * MS)
         self.alive = False
         return Launch(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..judge.recorded import stored_values
-from ..model import Decision, Report, Row
+from ..model import Decision, Machine, Report, Row
 from ..report.baselines import render_diff, render_list, render_prune, render_test, update_lines
 from ..store.folder import Store
 from ..store.names import named
@@ -82,7 +82,12 @@ def diff_run(args: argparse.Namespace) -> int:
     rows = _chosen(report.rows, args.cells)
     if not rows:
         return nothing("the last run has no such cell")
-    found = differences(rows, store_of(args), fingerprint=report.machine.fingerprint)
+    store = store_of(args)
+    found = [
+        each
+        for machine, measured in report.by_fingerprint()
+        for each in differences(_chosen(measured, args.cells), store, fingerprint=machine.fingerprint)
+    ]
     _print(render_diff(found, unicode=unicode()))
     return REGRESSED if any(cell.decision in (Decision.REGRESSED, Decision.SUSPECT) for cell in found) else FINE
 
@@ -98,8 +103,11 @@ def accept_run(args: argparse.Namespace) -> int:
     if unknown:
         return nothing(f"the last run has no cell {', '.join(unknown)}; nothing was stored")
     modes = ["all" if args.all else "new", *(nodeid for nodeids in chosen.values() for nodeid in nodeids)]
-    plan = update_plan(modes, rows, store, fingerprint=report.machine.fingerprint)
-    _apply(plan, store, report)
+    plan: list[Update] = []
+    for machine, measured in report.by_fingerprint():
+        updates = update_plan(modes, measured, store, fingerprint=machine.fingerprint)
+        _apply(updates, store, report, machine)
+        plan += updates
     for line in update_lines(plan, naming=ACCEPT, unicode=unicode()):
         print(line)
     return REGRESSED if any(update.action == "refuse" for update in plan) else FINE
@@ -118,12 +126,12 @@ def prune_unused(args: argparse.Namespace) -> int:
     return _print(render_prune(cells, done=False) + "remove them with: ftgate baseline prune --yes\n")
 
 
-def _apply(plan: Sequence[Update], store: Store, report: Report) -> None:
+def _apply(plan: Sequence[Update], store: Store, report: Report, machine: Machine) -> None:
     apply_updates(
         plan,
         store,
         stored_values,
-        machine=report.machine,
+        machine=machine,
         recorded_at=report.started_at,
         commit=report.commit,
         seed=report.seed,

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from ..errors import FtgateError
 from ..measure.machine import ROOT, read_machine, read_text
 from ..measure.watch.self_test import self_test
 from ..model import Interpreter, Machine, Struct
@@ -91,7 +92,7 @@ def diagnose(specs: Sequence[str] | None, project: Path) -> Diagnosis:
         targets=targets,
         probes=probes,
         uv=uv,
-        cache=str(cache_folder()),
+        cache=_cache(problems),
         load_1min=load,
         problems=tuple(problems),
         default=f"{' and '.join(pair.targets)}: {pair.why}",
@@ -165,6 +166,15 @@ def _uv(problems: list[Problem]) -> str | None:
     except UvMissing as error:
         problems.append(Problem(what="uv is missing: environments cannot be made", fix=str(error)))
         return None
+
+
+def _cache(problems: list[Problem]) -> str:
+    try:
+        return str(cache_folder())
+    except FtgateError as error:
+        what, _, fix = str(error).partition("; ")
+        problems.append(Problem(what=what, fix=fix))
+        return "none"
 
 
 def _machine_problems(machine: Machine, load: float | None) -> list[Problem]:

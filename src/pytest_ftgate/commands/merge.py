@@ -1,123 +1,98 @@
-"""`ftgate merge`: one JUnit file out of those of several jobs, shards or workers."""
+"""`ftgate merge`: what several jobs left, joined: reports of shards, JUnit files, or folders of baselines."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator
-from io import BytesIO
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from ..errors import FtgateError
+from ..judge import joining
+from ..model import Decision
+from ..store.joining import join
+from .last_run import FINE, NOTHING_FOUND, REGRESSED, add_rootdir, nothing, read, store
+from .report import add_forms, checked, command, show, write
 
 if TYPE_CHECKING:
-    from junitparser import JUnitXml, TestCase, TestSuite
-
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
-
-Name: TypeAlias = tuple[str, str]
-XFAILED = ("pytest.xfail", "xfailed")
-SHOWN = 5
-"""Cases in several files that the error names."""
 
 
 def register(subparsers: Subparsers) -> None:
     """Add `ftgate merge` to the command line."""
     parser = subparsers.add_parser(
         "merge",
-        help="join JUnit files of shards or machines into one",
-        description="Join JUnit files, of --ftgate-report junit:PATH or of pytest's --junit-xml, into one; totals are "
-        "counted again. A case that was run in two of the files is an error; one that was skipped in some of them is "
-        "taken from the file in which it was run.",
+        help="join reports of shards, JUnit files, or baselines that several jobs recorded",
+        description="Join the JSON reports of all shards of a run (--ftgate-shard) into one and show it. A shard that "
+        "is missing, or a cell that was measured twice, is an error. Exits with 1 if a cell fails the run, and with 3 "
+        "if the report is partial. JUnit files, of --ftgate-report junit:PATH or of pytest's --junit-xml, are joined "
+        "into the file of -o: a case that was run in two of them is an error; one that was skipped in some is taken "
+        "from the file in which it was run. What folders of baselines have in addition to this project's is added.",
     )
-    parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help="a JUnit file")
-    parser.add_argument("-o", "--output", metavar="OUT", type=Path, required=True, help="the file to write")
+    parser.add_argument(
+        "sources", metavar="PATH", nargs="+", type=Path, help="a JSON report, a JUnit file, or a folder of baselines"
+    )
+    parser.add_argument("-o", "--output", metavar="OUT", type=Path, help="the joined report as JSON, or as JUnit")
+    parser.add_argument("--partial", action="store_true", help="join the reports that there are: exits with 3, or 1")
+    add_forms(parser)
+    add_rootdir(parser)
+    parser.add_argument("--baselines", type=Path, metavar="DIR", help="where recordings go (default: as in a run)")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the joined file and print its totals. Raises FtgateError."""
-    merged = joined({path: _read(path) for path in args.files})
-    written = BytesIO()
-    merged.write(written)
+    """Join what is given, by its kind. Raises FtgateError."""
+    kinds: dict[str, Path] = {}
+    for path in args.sources:
+        kinds.setdefault(_kind(path), path)
+    if len(kinds) > 1:
+        said = ", ".join(f"{path} is a {kind}" for kind, path in kinds.items())
+        raise FtgateError(f"only sources of one kind can be joined: {said}")
+    if "folder" in kinds:
+        print("\n".join(join(store(args), args.sources)))
+        return FINE
+    if "JSON report" in kinds:
+        return _reports(args)
+    from . import merge_junit
+
+    return merge_junit.merge(args.sources, args.output)
+
+
+def _kind(path: Path) -> str:
+    if path.is_dir():
+        return "folder"
     try:
-        args.output.parent.mkdir(parents=True, exist_ok=True)
-        args.output.write_bytes(written.getvalue())
-    except OSError as error:
-        raise FtgateError(f"{args.output}: cannot be written: {error.strerror}") from None
-    counts = ((merged.failures, "failed"), (merged.errors, "in error"), (merged.skipped, "skipped"))
-    said = ", ".join(f"{count} {word}" for count, word in counts if count) or "none failed"
-    print(f"{args.output}: {merged.tests} cases of {len(args.files)} files: {said}")
-    return 0
-
-
-def joined(files: dict[Path, JUnitXml]) -> JUnitXml:
-    """All suites of all files, without cases that are skipped in one and run in another.
-
-    Raises FtgateError for a case that was run in two.
-    """
-    from junitparser import JUnitXml
-
-    ran: dict[Name, list[Path]] = {}
-    for path, xml in files.items():
-        for name in dict.fromkeys(_name(case) for suite in xml for case in suite if _ran(case)):
-            ran.setdefault(name, []).append(path)
-    _refuse({name: paths for name, paths in ran.items() if len(paths) > 1})
-    merged, skipped = JUnitXml(), set[Name]()
-    for path, xml in files.items():
-        for suite in _suites(xml):
-            for case in list(suite.iterchildren(suite.testcase)):
-                name = _name(case)
-                if not _ran(case) and (name in skipped or ran.get(name, [path]) != [path]):
-                    suite._elem.remove(case._elem)  # `suite.remove` compares with every case
-                elif not _ran(case):
-                    skipped.add(name)
-        for suite in xml:
-            merged.append(suite)
-    merged.update_statistics()
-    return merged
-
-
-def _suites(parent: Iterable[TestSuite]) -> Iterator[TestSuite]:
-    """All suites, also those within others."""
-    for suite in parent:
-        yield suite
-        yield from _suites(suite.testsuites())
-
-
-def _ran(case: TestCase) -> bool:
-    """Whether it was run: one that failed as expected was, although it counts as skipped."""
-    return not case.is_skipped or any(each.type in XFAILED for each in case.result)
-
-
-def _name(case: TestCase) -> Name:
-    return case.classname or "", case.name or ""
-
-
-def _refuse(twice: dict[Name, list[Path]]) -> None:
-    if not twice:
-        return
-    lines = [f"  {'.'.join(filter(None, name))}: {', '.join(map(str, paths))}" for name, paths in twice.items()]
-    more = [f"  and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
-    said = "case was run in two files" if len(lines) == 1 else "cases were run in two files or more"
-    head = f"{len(lines)} {said}: which result holds is not known; leave the other files out"
-    raise FtgateError("\n".join([head, *lines[:SHOWN], *more]))
-
-
-def _read(path: Path) -> JUnitXml:
-    """The JUnit file at that path. Raises FtgateError, which names it."""
-    from junitparser import JUnitXml, JUnitXmlError
-
-    try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            began = file.read(64)
     except OSError as error:
         raise FtgateError(f"{path}: cannot be read: {error.strerror}") from None
-    if content.lstrip()[:1] in (b"{", b"["):
-        raise FtgateError(
-            f"{path} is JSON: ftgate merge joins JUnit files, which --ftgate-report junit:PATH or --junit-xml writes"
-        )
-    try:
-        return JUnitXml.fromstring(content)
-    except (SyntaxError, JUnitXmlError, ValueError) as error:
-        hint = "was its run killed?" if not content.strip() else "write it again with --ftgate-report junit:PATH"
-        raise FtgateError(f"{path} is not a JUnit file: {error}; {hint}") from None
+    return "JSON report" if began.lstrip()[:1] in (b"{", b"[") else "JUnit file"
+
+
+def _reports(args: argparse.Namespace) -> int:
+    """Show the joined report, write its files, and say how it was judged; its exit code is that of a run."""
+    output = [f"json:{args.output}"] if args.output else []
+    targets = checked([*output, *args.to])
+    reports = {str(path): read(path) for path in _once(args.sources)}
+    joined = joining.joined(reports, partial=args.partial)
+    words = [*(["--partial"] if args.partial else []), *reports]
+    joined = msgspec.structs.replace(joined, command=command("merge", *words))
+    show(joined, args.verbose)
+    write(joined, targets)
+    print(joining.budget(reports.values()))
+    if joined.failing:
+        return REGRESSED
+    if joined.partial:
+        return NOTHING_FOUND
+    if joined.rows and all(row.verdict.decision is Decision.UNSUPPORTED for row in joined.rows):
+        return nothing("nothing was measured: every cell is unsupported on its machine")
+    return FINE
+
+
+def _once(paths: Sequence[Path]) -> list[Path]:
+    twice = next((path for number, path in enumerate(paths) if path in paths[:number]), None)
+    if twice:
+        raise FtgateError(f"{twice} is given twice")
+    return list(paths)

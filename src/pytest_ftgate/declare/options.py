@@ -356,10 +356,11 @@ def resolve(option: Option, cli: Any, environment: Mapping[str, str], ini: Any, 
     if declared is not None:
         return declared
     found = _from_ini(option, ini)
-    return _default(option) if found is None else found
+    return default(option) if found is None else found
 
 
-def _default(option: Option) -> Any:
+def default(option: Option) -> Any:
+    """Its value where nothing is said."""
     if option.many and option.default:
         return tuple(option.parse(text) for text in option.default)
     return option.default

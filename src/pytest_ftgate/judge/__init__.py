@@ -10,6 +10,7 @@ __all__ = [
     "explain",
     "figures",
     "history",
+    "joining",
     "judge",
     "metrics",
     "recorded",

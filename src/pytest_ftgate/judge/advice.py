@@ -46,15 +46,17 @@ HAZARDS: Final[Mapping[HazardKind, re.Pattern[str]]] = {
 
 
 def of_report(report: Report, weights: Weights = ()) -> tuple[Advice, ...]:
-    """An Advice for each test of a report, in its order."""
-    tests: dict[str, list[Row]] = {}
-    for table in report.tables:
-        for row in table.rows:
-            tests.setdefault(split_nodeid(row.cell.nodeid)[0], []).append(row)
+    """An Advice for each test of a report, in its order; of unlike machines one for each, named as their tables."""
+    machines = report.by_fingerprint()
+    tests: dict[str, tuple[list[Row], int]] = {}
+    for machine, rows in machines:
+        on = f" on {machine.fingerprint}" if len(machines) > 1 else ""
+        for row in rows:
+            tests.setdefault(f"{split_nodeid(row.cell.nodeid)[0]}{on}", ([], machine.cores))[0].append(row)
     source = f"the run of {report.started_at}" + (
         f" at commit {report.commit[:COMMIT_DIGITS]}" if report.commit else ""
     )
-    return tuple(_of_rows(test, rows, source, report.machine.cores, weights) for test, rows in tests.items())
+    return tuple(_of_rows(test, rows, source, cores, weights) for test, (rows, cores) in tests.items())
 
 
 def of_stored(baseline: TestBaseline, fingerprint: str, weights: Weights = ()) -> Advice | None:

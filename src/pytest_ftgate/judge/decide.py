@@ -33,8 +33,9 @@ from .scale import (
 )
 
 COST_LEVEL = 0.9
-ALONE = math.log(4)
-"""What one pair alone must lie beyond a limit to be suspect: its own noise is not known."""
+ALONE, ALONE_AT_MOST = 8.0, math.log(4)
+"""What one pair alone must lie beyond a limit to be suspect: so many times the deviation that a pair has at most, of
+which its own iterations show a part, and never more than four times the limit."""
 MOST_PAIRS = 200
 """A larger number is not recommended to users."""
 CONTRACT_SPREAD = 0.1
@@ -77,7 +78,7 @@ def compare(comparison: Comparison) -> MetricVerdict:
 
     With `final` there is a last look at all pairs, at the levels that are left. Only there the effect is widened, if
     noise allows no other pass; the reason then names it. What is still open is suspect if most pairs lie beyond the
-    effect and the test rejects at `suspect_level` (of a single pair: if it lies beyond the limit by ALONE), else
+    effect and the test rejects at `suspect_level` (of a single pair: if it lies beyond the limit as ALONE says), else
     inconclusive, `beyond` where the estimate is worse than the effect; all say what would settle it.
 
     A larger gain is better: its inverse is judged, while `ratio` is new / reference of the gain itself. A share may be
@@ -117,11 +118,14 @@ def suspect_level(alpha: float) -> float:
     return max(alpha, min(0.02, 5 * alpha))
 
 
-def _likely(p_fail: float, distances: Sequence[float], alpha: float) -> bool:
-    """Whether a failure is likely; `distances` of the pairs from the limit are logs. One pair must show four times."""
+def _likely(p_fail: float, distances: Sequence[float], alpha: float, bound: float = math.inf) -> bool:
+    """Whether a failure is likely; `distances` of the pairs from the limit are logs.
+
+    `bound` is the deviation that a pair has at most, infinite where it is not known.
+    """
     if len(distances) >= alpha_spending.LOOKS[0]:
         return p_fail <= suspect_level(alpha)
-    return min(distances) >= ALONE
+    return min(distances) >= min(ALONE_AT_MOST, ALONE * bound)
 
 
 def require(
@@ -166,6 +170,12 @@ def settled(verdict: MetricVerdict) -> bool:
 def without_figures(metric: str, reason: str) -> MetricVerdict:
     """An inconclusive verdict on a metric that has no figures for this reason, which more launches cannot change."""
     return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason, more=0)
+
+
+def without_stored(metric: str, launches: int, nodeid: str) -> MetricVerdict:
+    """An inconclusive verdict on a metric that has figures in this run, and none in what is stored."""
+    reason = f"nothing is stored of it, so no change of it can be seen: record it again with --ftgate-update='{nodeid}'"
+    return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason, launches=launches, more=0)
 
 
 def refused(metric: str, cost: Interval | None, limit: float) -> MetricVerdict | None:
@@ -256,7 +266,7 @@ def _suspect(costs: Comparison, evidence: Evidence) -> bool:
     """Whether a regression is likely: see `compare`."""
     limits = moved(costs.reference, costs.margin, costs.floor)
     distances = paired(tested(costs, costs.new), tested(costs, limits))
-    likely = _likely(evidence.p_fail, distances, costs.alpha)
+    likely = _likely(evidence.p_fail, distances, costs.alpha, evidence.bound)
     # The lower median: of two or three pairs, one that was disturbed makes none suspect.
     shifts = paired(*(scaled(costs.metric, side) for side in (costs.new, costs.reference)))
     return likely and median_low(shifts) > pass_limit(costs, costs.effect)
@@ -297,7 +307,7 @@ def _explain(costs: Comparison, look: Look, evidence: Evidence, decision: Decisi
     if decision in (Decision.REGRESSED, Decision.SUSPECT):
         level = look.alpha if decision is Decision.REGRESSED else suspect_level(costs.alpha)
         change, limit = beside_limit(metric, shift, fail_limit(costs))
-        few = f"{_counted(pairs(costs), 'pair')} at four times the limit or more"
+        few = f"{_counted(pairs(costs), 'pair')} that lies beyond it by {ALONE:g} times the expected deviation"
         return f"{change} is beyond {limit}: {p_value(evidence.p_fail, level) if evidence.p_fail <= level else few}"
     if decision is Decision.IMPROVED:
         side = "above" if is_gain(metric) else "below"

@@ -191,8 +191,7 @@ class Judge:
             )
         compared_with = self.compared_with(sample)
         if not sample.launches:
-            reason = "the time ended before its first round: increase --ftgate-test-time or --ftgate-time"
-            return Verdict(decision=Decision.INCONCLUSIVE, reason=reason, why=compared_with.why)
+            return self._without_rounds(compared_with)
         judged = self._of_metrics(sample, samples, final=True, shown=shown)
         held = [verdict for _, verdict in self.contracts.verdicts(sample, samples, final=True)]
         if not (judged or held):
@@ -203,6 +202,19 @@ class Judge:
             commit=compared_with.commit,
             basis=compared_with.basis if judged else "",
             why=_joined(compared_with.why, self._unseen(sample)) if judged else _why_none(sample, compared_with),
+        )
+
+    def _without_rounds(self, compared_with: ComparedWith) -> Verdict:
+        """An error where something was to be judged: code that takes all the time by itself would pass otherwise."""
+        gated = bool(compared_with.basis) or bool(self.contracts.contracts)
+        reason = "the time ended before its first round: increase --ftgate-test-time or --ftgate-time"
+        return Verdict(
+            decision=Decision.ERROR if gated else Decision.INCONCLUSIVE,
+            reason=f"not measured: {reason}" if gated else reason,
+            baseline=compared_with.baseline,
+            commit=compared_with.commit,
+            basis=compared_with.basis,
+            why=compared_with.why,
         )
 
     def _unseen(self, sample: Sample) -> str:
@@ -283,9 +295,16 @@ class Judge:
             elif metric in numbers and (numbers[metric].new or metrics.row(metric).absent):
                 refused = decide.refused(metric, costs.get(need), self.policy.probe_cost)
                 found.append(refused or self._judged(metric, numbers[metric], compared_with.basis, sample, final))
+        if final and self._untimed(sample, compared_with, numbers):
+            found.append(decide.without_stored(Metric.WALL, len(sample.launches), sample.cell.nodeid))
         if sample.reference is not None and sample.reference.failed:  # keeps what was decided before it failed
             return [each for each in found if each.launches and each.decision is not Decision.INCONCLUSIVE]
         return found
+
+    def _untimed(self, sample: Sample, compared_with: ComparedWith, numbers: Mapping[str, Numbers]) -> bool:
+        """Whether the time gates, and the baseline holds none: the cell cannot pass by its other metrics."""
+        here = sample.reference is None and compared_with.basis == "stored" and bool(sample.launches)
+        return here and Metric.WALL in self.policy.metrics and Metric.WALL not in numbers
 
     def _numbers(self, sample: Sample, samples: TestSamples, compared_with: ComparedWith) -> dict[str, Numbers]:
         names = self.policy.metrics

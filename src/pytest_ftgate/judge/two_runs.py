@@ -62,7 +62,9 @@ def judged(before: Run, after: Run, policy: Policy) -> Report:
             tables.append(msgspec.structs.replace(table, rows=gone, note=""))
     merged = tuple(_merged(tables))
     failing = (row.cell.nodeid for table in merged for row in table.rows if row.verdict.decision in FAILURES)
-    return msgspec.structs.replace(after.report, tables=merged, updates=(), unused_baselines=(), failing=tuple(failing))
+    return msgspec.structs.replace(
+        after.report, tables=merged, updates=(), unused_baselines=(), failing=frozenset(failing)
+    )
 
 
 def compared(report: Report) -> bool:

@@ -5,6 +5,7 @@ Start at `interleaved.py`, then `launch.py`.
 
 __all__ = [
     "budget",
+    "capacity",
     "cell_run",
     "conditions",
     "cores",

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from ..model import EVERYTHING, Cell, Environment, Interpreter, Launch, Need, Sample, Spec, Struct, WorkloadError
-from .launch import CellUnsupported, LaunchFailed, LaunchRole
+from .budget import TimeIsUp
+from .launch import CellUnsupported, LaunchRole, error_of
 
 FloorKey: TypeAlias = tuple[str, str, str, int, str, tuple[tuple[str, str], ...]]
 """The interpreter, the target, the executor, the number of workers, their reuse, and the environment variables."""
@@ -155,9 +156,9 @@ class CellRun:
 
     @contextlib.contextmanager
     def attribute_errors(self, role: LaunchRole = "own") -> Iterator[None]:
-        """Record the failure of a launch as this cell's; the other cells go on.
+        """Record whatever goes wrong with a launch as this cell's error; the other cells go on.
 
-        A failure of a lock launch voids the cell's figures of locks alone.
+        A failure of a lock launch voids the cell's figures of locks alone. Of several errors the first is kept.
         """
         try:
             yield
@@ -166,16 +167,18 @@ class CellRun:
                 self._void_locks(WorkloadError(reason=f"{ROLES[role]}unsupported: {reason}"))
             else:
                 self.unsupported = str(reason)
-        except LaunchFailed as failure:
-            launch = self.begun if role == "own" else 0
-            error = WorkloadError(reason=ROLES[role] + failure.error.reason, detail=failure.error.detail, launch=launch)
+        except TimeIsUp:
+            raise
+        except Exception as failure:  # noqa: BLE001 -- also a mistake of ours costs this cell alone
+            launch, told = self.begun if role == "own" else 0, error_of(failure)
+            error = WorkloadError(reason=ROLES[role] + told.reason, detail=told.detail, launch=launch)
             if role == "locks":
                 self._void_locks(error)
             else:
-                self.error = error
+                self.error = self.error or error
 
     def _void_locks(self, error: WorkloadError) -> None:
-        self.locks_error = error
+        self.locks_error = self.locks_error or error
         self.locks.clear()
 
     def usable(self, role: LaunchRole) -> bool:

@@ -21,12 +21,13 @@ from ..runner.protocol import CHECKED_COLD, COLD, MEASURED
 from ..stats import rank_tests
 from ..text import percent
 from .budget import Costs, IterationPlan, Limits, RunBudget, TimeIsUp
+from .capacity import Capacity
 from .cell_run import CellRun, PreparedTarget, Reference, disagreements
 from .conditions import ConditionsMonitor
 from .launch import Launcher
 from .memory_round import MemoryRound
 from .run_context import Floors, Listener, RunContext, RunningLaunch
-from .time_round import TimeRound, ratios_of
+from .time_round import measure_round, ratios_of
 
 LEAST_REFERENCES = 3
 """Launches of a reference before it is said not to have the error of its cell."""
@@ -58,6 +59,7 @@ class InterleavedRun:
         monitor: ConditionsMonitor | None = None,
         first_needs: frozenset[Need] = EVERYTHING,
         floors: Floors | None = None,
+        capacity: Capacity | None = None,
     ) -> None:
         """`references` maps a node id to the cell's other side; `first_needs` are the launches of the first round.
 
@@ -81,6 +83,7 @@ class InterleavedRun:
             listener=listener,
             monitor=monitor,
             floors=floors,
+            capacity=capacity,
         )
 
     def measure(self) -> list[Sample]:
@@ -99,9 +102,10 @@ class InterleavedRun:
         self.budget.begin_round()
         if first:
             self.context.calibrate()
-        TimeRound(self.context).measure()
+        measure_round(self.context)
         with self.budget.extra():
             MemoryRound(self.context).measure()
+            self.context.capacity.learn(self.cell_runs)
             self._run_references()
         self.context.calibrate()
         if self.stopping_rule is not None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
+import msgspec
+
+from ..errors import FtgateError
 from ..model import (
     Barrier,
     Cell,
@@ -16,6 +20,7 @@ from ..model import (
     Struct,
     Waits,
     WorkloadError,
+    first_line,
 )
 from ..runner.control import BURN, EMPTY
 
@@ -23,6 +28,7 @@ LaunchRole = Literal["own", "control", "locks", "empty", "profile"]
 """What a launch runs: the workload, the control workload, the workload with the lock probe, nothing, or the workload
 while the stacks of its workers are sampled."""
 THREADS_FIX = 'End it in `@<test>.teardown("launch")`, or make it a daemon thread.'
+SHOWN_FRAMES: Final = 6
 LEFT_FIX = 'End what the workload starts in `@<test>.teardown("launch")`, or in an exit handler (atexit).'
 
 
@@ -134,6 +140,26 @@ class LaunchFailed(Exception):
     def __init__(self, error: WorkloadError) -> None:
         super().__init__(error.reason)
         self.error = error
+
+
+def recorded(record: dict[str, Any]) -> Launch:
+    """The launch that a record says. Raises LaunchFailed for figures that are no finite numbers, or beyond reason."""
+    try:
+        return msgspec.convert(record, Launch)
+    except msgspec.ValidationError as error:
+        raise LaunchFailed(WorkloadError(reason=f"its figures cannot be used: {error}")) from error
+
+
+def error_of(error: Exception) -> WorkloadError:
+    """What is said of any exception: a failed launch says it itself, a mistake of ours has its last frames."""
+    if isinstance(error, LaunchFailed):
+        return error.error
+    text = str(error)
+    if isinstance(error, FtgateError):
+        return WorkloadError(reason=first_line(text), detail=text)
+    lines = "".join(traceback.format_exception(error, limit=-SHOWN_FRAMES)).rstrip()
+    whose = "" if isinstance(error, OSError) else "a mistake of pytest-ftgate: "
+    return WorkloadError(reason=whose + first_line(f"{type(error).__name__}: {text}"), detail=lines)
 
 
 class CellUnsupported(Exception):

@@ -73,7 +73,7 @@ class MemoryRound:
                 if cell_run.alive and side.alive:
                     with side.attribute_errors():
                         launch = self.context.start(side, "own")
-                        stack.callback(launch.handle.kill)
+                        stack.callback(launch.kill)
                         launches.append(launch)
             yield launches
 

@@ -10,7 +10,7 @@ from ..model import Profile
 from ..runner.protocol import COLD, MEASURED, WARMUP
 from .budget import RunBudget, TimeIsUp
 from .cell_run import ROLES, CellRun
-from .launch import CellUnsupported, LaunchFailed
+from .launch import CellUnsupported, error_of
 from .run_context import RunContext
 
 WORK_S, MOST_S = 1.0, 5.0
@@ -62,10 +62,10 @@ class ProfileRound:
                 profiles[side] = self._profile(side, min(MOST_S, WORK_SHARE * left_s))
         except TimeIsUp:
             raise NoProfile("no time left") from None
-        except LaunchFailed as failure:
-            raise NoProfile(f"{ROLES['profile']}{failure.error.reason}") from failure
-        except (CellUnsupported, OSError, ValueError) as error:
+        except CellUnsupported as error:
             raise NoProfile(f"{ROLES['profile']}{error}") from error
+        except Exception as error:
+            raise NoProfile(f"{ROLES['profile']}{error_of(error).reason}") from error
         finally:
             self.budget.end_round()
         return profiles[reference], profiles[self.cell_run]

@@ -12,6 +12,7 @@ import msgspec
 
 from ..model import Barrier, Launch, Need
 from .budget import IterationPlan, RunBudget
+from .capacity import Capacity
 from .cell_run import CellRun, FloorKey
 from .conditions import ConditionsMonitor
 from .launch import Handle, Launcher, LaunchRole, Request
@@ -67,6 +68,11 @@ class RunningLaunch:
         """What it runs for its cell."""
         return self.request.role
 
+    def kill(self) -> None:
+        """End it, however far it came; that it cannot be ended is its cell's error."""
+        with self.cell_run.attribute_errors(self.role):
+            self.handle.kill()
+
     def finish(self, order: int, **samples: Any) -> Launch:
         """Let it end by itself; its record, with its round (`order`) and what was sampled, by Launch's names."""
         record = self.handle.finish()
@@ -93,9 +99,14 @@ class RunContext:
         listener: Listener,
         monitor: ConditionsMonitor | None = None,
         floors: Floors | None = None,
+        capacity: Capacity | None = None,
     ) -> None:
-        """`floors` are those that other tests of the run have measured, and share."""
+        """`floors` are those that other tests of the run have measured, and share; so is `capacity`."""
         self.floors = {} if floors is None else floors
+        self.capacity = Capacity() if capacity is None else capacity
+        self.split = ""
+        """Whether not all cells were measured together, and why."""
+        self._most_batches = 1
         self.cell_runs = cell_runs
         self.launcher = launcher
         self.rng = rng
@@ -168,7 +179,13 @@ class RunContext:
             launch.handle.ready()
             yield launch
         finally:
-            launch.handle.kill()
+            launch.kill()
+
+    def say_split(self, batches: int, why: str) -> None:
+        """Remember that a round was measured in so many batches."""
+        if batches > self._most_batches:
+            self._most_batches = batches
+            self.split = f"not all cells were measured together, but in up to {batches} batches a round: {why}"
 
     def report(self, cell_run: CellRun, phase: str) -> None:
         """Tell the listener what is done now."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ..model import WINDOW_S, iteration_value
 from ..runner.protocol import CHECK, CHECKED_COLD, COLD, MEASURED, WARMUP
 from . import budget
+from .capacity import Needed, total
 from .cell_run import ROLES, CellRun, Family
 from .launch import LaunchRole
 from .memory_round import MemoryRound
@@ -21,14 +22,60 @@ BARE_LOCKS = 6
 """Launches with the lock probe that have a bare one beside them even where the time is decided."""
 
 
-class TimeRound:
-    """One round: each cell with its reference or its control workload, and with the lock probe."""
+def measure_round(context: RunContext) -> None:
+    """One round of all cells: together, or in batches where so many launches cannot be alive at once.
 
-    def __init__(self, context: RunContext) -> None:
+    A cell is always measured together with its reference or its control workload.
+    """
+    plan = context.iterations
+    calibrates, earlier_ns, done = plan.loops is None, 0.0, 0
+    batches = _batches(context)
+    count = sum(map(len, batches))
+    for batch in batches:
+        done += len(batch)
+        loops = plan.loops
+        if calibrates:
+            plan.loops = None  # the shortest cell decides, and it may be in this batch
+        part = TimeRound(context, batch, earlier_ns, done / count, is_first=batch is batches[0])
+        part.measure()
+        earlier_ns += part.iteration_ns
+        if calibrates and loops is not None:
+            plan.loops = max(loops, plan.loops or 1)
+
+
+def _batches(context: RunContext) -> list[list[CellRun]]:
+    """In random order where they are split, the worker counts of one executor together if they can be."""
+    capacity, cell_runs = context.capacity, context.cell_runs
+
+    def needs(cell_run: CellRun) -> Needed:
+        return total(capacity.needed(side, _roles(cell_run, side)) for side in cell_run.with_reference)
+
+    lacking = capacity.lacking(total(map(needs, cell_runs)))
+    if not lacking:
+        return [list(cell_runs)]
+    batches = capacity.batches(_by_family(context, cell_runs), needs)
+    context.say_split(len(batches), lacking)
+    return batches
+
+
+class TimeRound:
+    """One round of some cells: each with its reference or its control workload, and with the lock probe."""
+
+    def __init__(
+        self, context: RunContext, cell_runs: Sequence[CellRun], earlier_ns: float, share: float, *, is_first: bool
+    ) -> None:
+        """`share` is that of the round's cells with these and those of earlier batches, whose iterations take
+        `earlier_ns` in all; `is_first` if there was none."""
         self.context = context
+        self.cell_runs = cell_runs
+        self.earlier_ns = earlier_ns
+        self.share = share
+        self.is_first = is_first
         self.iterations = context.iterations
         self.number = context.budget.rounds
         self.resolution_ns = 0.0
+        self.iteration_ns = 0.0
+        """What an iteration of each launch takes."""
 
     def measure(self) -> None:
         """Start all launches, warm them up, interleave their iterations, let them end.
@@ -55,7 +102,7 @@ class TimeRound:
     def _cut(self, launches: Sequence[RunningLaunch]) -> list[RunningLaunch]:
         """The launches that count although the time was over: of a cell all or none, with as many iterations each."""
         counted: list[RunningLaunch] = []
-        for cell_run in self.context.cell_runs:
+        for cell_run in self.cell_runs:
             own = [
                 each
                 for each in launches
@@ -71,11 +118,11 @@ class TimeRound:
     @contextlib.contextmanager
     def _started(self) -> Iterator[list[RunningLaunch]]:
         """All launches of the round; none is left when the round ends, however it ends."""
-        for cell_run in self.context.cell_runs:
+        for cell_run in self.cell_runs:
             cell_run.without_locks()
         wanted = [
             (side, role)
-            for cell_run in self.context.cell_runs
+            for cell_run in self.cell_runs
             for side in cell_run.with_reference
             for role in _roles(cell_run, side)
         ]
@@ -87,7 +134,7 @@ class TimeRound:
                 if cell_run.alive:
                     with cell_run.attribute_errors(role):
                         launch = self.context.start(cell_run, role)
-                        stack.callback(launch.handle.kill)
+                        stack.callback(launch.kill)
                         launches.append(launch)
             yield launches
 
@@ -97,7 +144,7 @@ class TimeRound:
         Being started second costs short forks some percent, which two rounds then cancel.
         """
         order = self.context.shuffled(wanted)
-        for cell_run in self.context.cell_runs:
+        for cell_run in self.cell_runs:
             sides = [
                 place for place, (side, role) in enumerate(order) if side in cell_run.with_reference and role == "own"
             ]
@@ -127,7 +174,7 @@ class TimeRound:
                 with timing, launch.cell_run.attribute_errors(launch.role):
                     act(launch)
                 if not launch.cell_run.usable(launch.role):
-                    launch.handle.kill()  # else its threads may run beside the cell's other launches
+                    launch.kill()  # else its threads may run beside the cell's other launches
 
     def _ready(self, launch: RunningLaunch) -> None:
         self.resolution_ns = max(self.resolution_ns, launch.handle.ready())
@@ -139,7 +186,7 @@ class TimeRound:
         """The cold iterations. Nobody reads that of the lock probe: where it is long, there is none."""
         self._each(_bare(launches), "warming up", self._cold)
         own = [launch for launch in launches if launch.role == "own" and launch.cell_run.alive]
-        self.iterations.long = bool(own) and all(map(_is_long, own))
+        self.iterations.long = bool(own) and all(map(_is_long, own)) and (self.is_first or self.iterations.long)
         long = {launch.cell_run for launch in launches if _is_long(launch)}
         probed = [launch for launch in launches if launch.role == "locks" and launch.cell_run not in long]
         self._each(probed, "warming up", self._cold)
@@ -234,8 +281,9 @@ class TimeRound:
             if not timed:
                 continue
             spent_ns = (run_budget.clock() - began_s) * 1e9 - (run_budget.extra_ns - extra_ns)
-            run_budget.iteration_ns = spent_ns / plan.taken
-            if plan.count is None and plan.taken >= plan.pilot(run_budget.iteration_ns):
+            self.iteration_ns = spent_ns / plan.taken
+            run_budget.iteration_ns = self.earlier_ns + self.iteration_ns
+            if plan.count is None and plan.taken >= plan.pilot(run_budget.iteration_ns / self.share):
                 self._plan_iterations(launches)
 
     def _probed_iterations(self, launches: Sequence[RunningLaunch]) -> int:
@@ -249,11 +297,7 @@ class TimeRound:
         Neighbours in time see the same machine: its speed changes within milliseconds. So the worker counts of one
         executor are neighbours, and the launch with the lock probe comes right before or after its bare one.
         """
-        families: dict[Family, list[CellRun]] = {}
-        for cell_run in self.context.cell_runs:
-            families.setdefault(cell_run.family, []).append(cell_run)
-        shuffled = self.context.shuffled
-        cell_runs = [each for family in shuffled(list(families.values())) for each in shuffled(family)]
+        cell_runs = _by_family(self.context, self.cell_runs)
         return [launch for cell_run in cell_runs for launch in self._order_within(cell_run, launches, probed)]
 
     def _order_within(self, cell_run: CellRun, launches: Sequence[RunningLaunch], probed: bool) -> list[RunningLaunch]:
@@ -275,7 +319,9 @@ class TimeRound:
         # Still to come are the memory launches, which have to be started too.
         memory_ns = sum(self._memory_ns(launch) for launch in launches if launch.role == "own" and launch.values)
         extra_ns = run_budget.extra_ns + memory_ns + launch_ns / 3
-        costs = budget.Costs(launch_ns=launch_ns, iteration_ns=iteration_ns, extra_ns=extra_ns)
+        # Of all batches, as if the others were like those so far.
+        parts = (part_ns / self.share for part_ns in (launch_ns, iteration_ns, extra_ns))
+        costs = budget.Costs(**dict(zip(("launch_ns", "iteration_ns", "extra_ns"), parts, strict=True)))
         ratios = [[_pilot_ratios(launches, cell_run)] for cell_run in self.context.needing("time")]
         run_budget.plan_iterations(self.iterations, ratios, costs)
 
@@ -286,6 +332,14 @@ class TimeRound:
     def _finish(self, launch: RunningLaunch) -> None:
         record = launch.finish(self.number, loops=self._loops(launch), window_ns=self.iterations.window_ns)
         launch.cell_run.launches_of(launch.role).append(record)
+
+
+def _by_family(context: RunContext, cell_runs: Sequence[CellRun]) -> list[CellRun]:
+    """In random order, the worker counts of one executor together."""
+    families: dict[Family, list[CellRun]] = {}
+    for cell_run in cell_runs:
+        families.setdefault(cell_run.family, []).append(cell_run)
+    return [each for family in context.shuffled(list(families.values())) for each in context.shuffled(family)]
 
 
 def ratios_of(own: Sequence[float], other: Sequence[float]) -> list[float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from .base import Count, Natural, Rate, Struct
+from .base import Count, Figure, Natural, Rate, Struct
 from .spec import Cell, Interpreter, Reuse
 
 Need = Literal["time", "control", "locks", "memory"]
@@ -27,16 +27,16 @@ class Latency(Struct, frozen=True, kw_only=True):
     times then count from when a request was due. 0: there was none.
     """
 
-    mean_ns: float
-    p50_ns: float
-    p95_ns: float
-    p99_ns: float
-    max_ns: float
-    errors: int = 0
-    asked_per_s: float = 0.0
+    mean_ns: Figure
+    p50_ns: Figure
+    p95_ns: Figure
+    p99_ns: Figure
+    max_ns: Figure
+    errors: Natural = 0
+    asked_per_s: Figure = 0.0
 
 
-class Iteration(Struct, frozen=True, kw_only=True):
+class Iteration(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One iteration (or one window of a duration) of one launch.
 
     wall_ns = start_ns + work_ns + join_ns. `ops` counts body calls over all workers (of the leading role, where there
@@ -57,12 +57,12 @@ class Iteration(Struct, frozen=True, kw_only=True):
 class Timer(Struct, frozen=True, kw_only=True):
     """A workload's own timer, summed over workers and iterations."""
 
-    count: int
-    total_ns: int
-    max_ns: int
+    count: Natural
+    total_ns: Natural
+    max_ns: Natural
 
 
-class Footprint(Struct, frozen=True, kw_only=True):
+class Footprint(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The memory of a part of the process tree in one sample; None where the platform has no such figure.
 
     `written_bytes` is the part of USS that was written to. The rest are clean pages of files, such as the interpreter's
@@ -109,7 +109,7 @@ class SamplingCost(Struct, frozen=True, kw_only=True):
     watched_ns: tuple[float, ...] = ()
 
 
-class Waits(Struct, frozen=True, kw_only=True):
+class Waits(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the workers' threads did while they were sampled from outside, in thread-seconds.
 
     `span_s` is the sampled time times the number of threads. Running and runnable come from the scheduler, the rest
@@ -144,7 +144,7 @@ class Waits(Struct, frozen=True, kw_only=True):
     unavailable: str = ""
 
 
-class LockSite(Struct, frozen=True, kw_only=True):
+class LockSite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The waits at one creation site of one launch, merged over its threads, processes and interpreters.
 
     `histogram` maps a bucket (see runner/locks/sites.py: sixteen to an octave of ns) to waits in it; `acquisitions`
@@ -205,7 +205,7 @@ class Profile(Struct, frozen=True, kw_only=True):
     samples: tuple[StackSamples, ...] = ()
 
 
-class Launch(Struct, frozen=True, kw_only=True):
+class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The results of one fresh interpreter: the unit of replication.
 
     `window_ns` is set if iterations are windows of a duration: their value is then the time of one operation.
@@ -222,9 +222,9 @@ class Launch(Struct, frozen=True, kw_only=True):
     window_ns: Natural = 0
     cold: Iteration | None = None
     iterations: tuple[Iteration, ...] = ()
-    counters: dict[str, float] = {}
+    counters: dict[str, Figure] = {}
     timers: dict[str, Timer] = {}
-    peaks: dict[str, float] = {}
+    peaks: dict[str, Figure] = {}
     memory: tuple[MemoryPoint, ...] = ()
     dropped: Natural = 0
     barriers: tuple[Barrier, ...] = ()
@@ -247,7 +247,7 @@ class WorkloadError(Struct, frozen=True, kw_only=True):
     launch: int = 0
 
 
-class Sample(Struct, frozen=True, kw_only=True):
+class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All launches of one cell in this run, with those of the control workload.
 
     Launches of the same `order` were interleaved: `launches` (bare), `control`, `locks` (with the lock probe) and

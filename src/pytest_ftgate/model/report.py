@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from .base import Struct
+from typing import Annotated
+
+import msgspec
+
+from .base import Count, Natural, Struct
 from .explanation import Explanation
 from .launch import Latency, Sample, WaitsFor, WorkloadError
 from .metric import Interval, Threshold
@@ -247,15 +251,15 @@ class Table(Struct, frozen=True, kw_only=True):
 class Machine(Struct, frozen=True, kw_only=True):
     """The machine as far as it changes figures; `fingerprint` keys baselines."""
 
-    fingerprint: str
+    fingerprint: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_.+-]{1,200}\Z")]
     system: str
     arch: str
     cpu: str
-    cores: int
+    cores: Count
     kernel: str
     governor: str | None
-    cpu_quota: float | None
-    memory_limit_bytes: int | None
+    cpu_quota: Annotated[float, msgspec.Meta(gt=0)] | None
+    memory_limit_bytes: Natural | None
 
 
 class Host(Struct, frozen=True, kw_only=True):
@@ -265,12 +269,35 @@ class Host(Struct, frozen=True, kw_only=True):
     machine: Machine
 
 
+class Shard(Struct, frozen=True, kw_only=True):
+    """One part of the tests of a run that several machines share, and what all of its parts must have in common.
+
+    `planned` are the node ids of the whole run's cells, `places` those of this part's cells among them. Each verdict
+    was found at `alpha` over all `hypotheses` of the run, of which `own` are this part's. `options` are those that were
+    set, as text.
+    """
+
+    part: Count
+    parts: Count
+    planned: tuple[str, ...]
+    places: tuple[Natural, ...]
+    alpha: float
+    hypotheses: Count
+    own: Natural
+    options: dict[str, str] = {}
+
+    @property
+    def name(self) -> str:
+        """`shard 2/5`."""
+        return f"shard {self.part}/{self.parts}"
+
+
 class Report(Struct, frozen=True, kw_only=True):
     """Everything measured and judged in a run; every printed form is a pure function of it.
 
     `partial` says why rows are missing, as after Ctrl-C, or what failed after them; `command` repeats the run.
     `failing` are the node ids of the cells that fail the run, as its `--ftgate-fail-on` says; None: by its default.
-    `hosts` are the other machines that rows name. `shard` is the part of the tests that was measured, as `2/5`.
+    `hosts` are the other machines that rows name. `shard` is the part of the tests that was measured; None: all.
     `limits_from` is the commit from which limits were read, under `--ftgate-trust=base`.
     """
 
@@ -286,9 +313,9 @@ class Report(Struct, frozen=True, kw_only=True):
     commit: str = ""
     partial: str = ""
     command: str = ""
-    failing: tuple[str, ...] | None = None
+    failing: frozenset[str] | None = None
     hosts: tuple[Host, ...] = ()
-    shard: str = ""
+    shard: Shard | None = None
     limits_from: str = ""
     schema: int = 1
 
@@ -296,6 +323,18 @@ class Report(Struct, frozen=True, kw_only=True):
     def rows(self) -> list[Row]:
         """The cells of all tables, in their order."""
         return [row for table in self.tables for row in table.rows]
+
+    def machine_of(self, row: Row) -> Machine:
+        """The machine that measured a row."""
+        return next((host.machine for host in self.hosts if host.name == row.host), self.machine)
+
+    def by_fingerprint(self) -> list[tuple[Machine, list[Row]]]:
+        """Machines of one fingerprint, as one of them, with their rows; the report's own if there are no rows."""
+        found: dict[str, tuple[Machine, list[Row]]] = {}
+        for row in self.rows:
+            machine = self.machine_of(row)
+            found.setdefault(machine.fingerprint, (machine, []))[1].append(row)
+        return [*found.values()] or [(self.machine, [])]
 
 
 def failed_row(cell: Cell, reason: str, detail: str) -> Row:

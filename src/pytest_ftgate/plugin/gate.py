@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Collection, Generator, Sequence
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -21,15 +22,20 @@ from ..judge import acceptance
 from ..model import Decision, Plan, Report, Row, RowMessage, Verdict
 from ..report import findings, headlines, measured, terminal
 from ..run import ending
+from ..run.assembly import on_host
 from ..run.config import RunConfig
 from ..run.session import Session
 from ..runner.executors.base import threads_are_greenlets
 from ..store.folder import default_folder
 from ..text import plain, takes_unicode
-from . import accepted, failures, github, repeat, xdist
+from . import accepted, failures, github, repeat, signals, xdist
 from .collection import CELL, default_pair
 from .options import thresholds_of, value_of
 from .progress import Progress, mode_of
+from .shards import Sharding
+
+if TYPE_CHECKING:
+    from .hosts import Hosts
 
 STRICT = (Decision.INCONCLUSIVE, Decision.UNSUPPORTED, Decision.NO_BASELINE)
 
@@ -47,6 +53,8 @@ class Run:
         self.failing = {Decision.ERROR, *strict, *value_of(config, "fail_on")}
         given = xdist.handed_over(config)
         self.is_worker = given is not None
+        self.host = xdist.host_of(config)
+        self.hosts: Hosts | None = None
         seed = value_of(config, "seed")
         fresh = (
             f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}",  # one process may run twice in a second
@@ -64,6 +72,9 @@ class Run:
             worker=given.worker if given else "",
             spent_s=given.spent_s if given else 0.0,
         )
+        taken = signals.Signals(config, is_worker=self.is_worker)
+        config.pluginmanager.register(taken)
+        taken.install()
         self.session.start()
         self.handover = xdist.Handover(config, self.id, self.seed, shown, lambda: self.session.time.spent_s)
         self.collected: list[str] = []
@@ -82,6 +93,13 @@ class Run:
             config.pluginmanager.register(self.handover)
             config.pluginmanager.register(github.Publisher(self))
             self._check_out()
+            self._find_hosts()
+        elif self.host:
+            from .hosts import leave_path
+
+            leave_path()
+        if self.session.config.shard:
+            config.pluginmanager.register(Sharding(config, self.session))
 
     def _check_out(self) -> None:
         """Check out both sides of a comparison before any worker or test starts; a failure of git is a usage error."""
@@ -89,6 +107,15 @@ class Run:
             self.session.check_out()
         except FtgateError as error:
             raise pytest.UsageError(str(error)) from None
+
+    def _find_hosts(self) -> None:
+        """Measure on the machines that `--tx` names, if it names any."""
+        if xdist.has_hosts(self.config):
+            from .hosts import Hosts
+
+            requested = self.session.references.requested().reference.commit if self.session.config.against else ""
+            self.hosts = Hosts(self.config, self.id, requested)
+            self.config.pluginmanager.register(self.hosts)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> None:
@@ -152,6 +179,8 @@ class Run:
             raise pytest.fail.Exception(str(error), pytrace=False) from None
         finally:
             self.progress.clear()
+        if self.host:
+            message = on_host(message, self.host, self.session.machine)
         item.stash[ROW_MESSAGE] = message
         row = message.row
         item.user_properties += measured.properties(row)  # pytest's own reports have them, also under xdist
@@ -176,7 +205,13 @@ class Run:
         if report.when == "call" and report.failed and HEADLINE in item.stash:
             failures.set_message(report, item.stash[HEADLINE], _place(item, message))
         if message is not None and report.when == "call":
-            report.__dict__["ftgate"] = msgspec.json.encode(message).decode()
+            if self.is_worker:
+                report.__dict__["ftgate"] = msgspec.json.encode(message).decode()
+                if self.session.held:  # nobody else can read them
+                    held = [*self.session.rows_kept().values()]
+                    report.__dict__["ftgate_held"] = msgspec.json.encode(held).decode()
+            else:
+                self.messages[item.nodeid] = message
             verdict = message.row.verdict
             report.__dict__["ftgate_decision"] = FAILED if _is_strict(verdict) else verdict.decision.value
             if verdict.decision is Decision.XPASSED and report.passed:
@@ -198,20 +233,27 @@ class Run:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect the row of a report, in the controller or in the only process."""
-        payload = getattr(report, "ftgate", None)
-        nodeid = xdist.ungrouped(report.nodeid)
+        nodeid, first = xdist.ungrouped(report.nodeid), True
         if report.when == "call" or not report.passed:
             self.reported.add(nodeid)
-        if payload is None and report.failed and nodeid not in self.messages:
-            self.lost.add(nodeid)
+        if self.is_worker:
+            return
         if report.when not in ("setup", "call", "teardown"):  # pytest-xdist's report of a worker that ended
             self.crashed.add(nodeid)
-        if payload is not None and not self.is_worker:
-            first = nodeid not in self.messages  # with --dist=each there is a report from each worker
-            self.messages[nodeid] = message = msgspec.json.decode(payload, type=RowMessage)
-            if report.failed and first:
-                self.failures.add(report, message.row)
-        self.plain = self.plain or (payload is None and report.when == "call")
+        message = self.messages.get(nodeid)
+        # pytest keeps each report until the end: what a worker sent with it would stay as well.
+        if (payload := report.__dict__.pop("ftgate", None)) is not None:
+            message = msgspec.json.decode(payload, type=RowMessage)
+            place = f"{nodeid} on {message.machine.fingerprint}" if message.machine else nodeid
+            first = place not in self.messages  # with --dist=each there is a report from each worker
+            self.messages[place] = message
+            for held in msgspec.json.decode(report.__dict__.pop("ftgate_held", "[]"), type=list[RowMessage]):
+                self.messages.setdefault(held.row.cell.nodeid, held)
+        if report.failed and message is None:
+            self.lost.add(nodeid)
+        if report.when == "call" and message is not None and report.failed and first:
+            self.failures.add(report, message.row)
+        self.plain = self.plain or (message is None and report.when == "call")
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Remember what ended the run: Ctrl-C, `pytest.exit`, or pytest itself, as after errors of collection."""
@@ -229,8 +271,11 @@ class Run:
         self.failures.finish(_stream_width(self.config))
         if self.is_worker:
             return
-        partial = self._missing(session)
-        if not (self.messages or partial):
+        elsewhere = self.hosts.missing() if self.hosts else ""
+        if elsewhere and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        partial = "; ".join(filter(None, (self._missing(session), elsewhere)))
+        if not (self.messages or partial or self.session.shard):
             return
         if session.exitstatus == pytest.ExitCode.OK and self._nothing_measured():
             self.trouble = "nothing was measured: every cell is unsupported here"
@@ -248,9 +293,8 @@ class Run:
     def _missing(self, session: pytest.Session) -> str:
         """Why rows are missing; of cells that were not asked for, what was measured is taken."""
         planned = self.session.planned() or list(self.handover.planned)
-        missing = [nodeid for nodeid in planned if nodeid not in self.messages]
-        crashed = self.crashed.intersection(missing)
-        unasked = [nodeid for nodeid in missing if nodeid not in self.reported]
+        unasked = [nodeid for nodeid in planned if nodeid not in self.reported]
+        crashed = self.crashed.intersection(planned) - self.messages.keys()
         kept = self.session.rows_kept(crashed) if unasked or crashed else {}
         self.messages |= {nodeid: kept[nodeid] for nodeid in (*unasked, *crashed) if nodeid in kept}
         unasked = [nodeid for nodeid in unasked if nodeid not in kept]
@@ -265,16 +309,18 @@ class Run:
 
     def _nothing_measured(self) -> bool:
         """Whether every cell is unsupported: a gate that judged nothing must not pass."""
+        if self.session.config.shard:  # `ftgate merge` looks at all of them
+            return False
         decisions = {message.row.verdict.decision for message in self.messages.values()}
         return decisions == {Decision.UNSUPPORTED} and not self.plain
 
     trouble = ""
     shown = False
 
-    def _failing(self) -> tuple[str, ...]:
+    def _failing(self) -> frozenset[str]:
         """The node ids of the cells that fail the run."""
         rows = (message.row for message in self.messages.values())
-        return tuple(sorted(row.cell.nodeid for row in rows if self._failed(row) or _is_strict(row.verdict)))
+        return frozenset(row.cell.nodeid for row in rows if self._failed(row) or _is_strict(row.verdict))
 
     def _failed(self, row: Row) -> Row | None:
         """The row if it fails its test, as it is or by what was not accepted of it."""
@@ -290,7 +336,8 @@ class Run:
         """The tables and verdicts; which files were written, and which were not."""
         self.shown = True
         if self.report is not None and not self.report.tables:
-            terminalreporter.write_line(f"ftgate: {plain(self.report.partial)}", red=True)
+            if self.report.partial:
+                terminalreporter.write_line(f"ftgate: {plain(self.report.partial)}", red=True)
         elif self.report is not None:
             terminalreporter.section("ftgate", sep="=")
             tw = terminalreporter._tw

@@ -93,6 +93,8 @@ def check_values(config: pytest.Config) -> None:
     measuring = value_of(config, "ftgate") or value_of(config, "update") or config.getoption("ftgate_against")
     if config.getoption("ftgate_decide") and not measuring:
         raise pytest.UsageError("--ftgate-decide needs figures: add --ftgate, or run `ftgate decide` on the last run's")
+    if config.getoption("ftgate_shard") and not measuring:
+        raise pytest.UsageError("--ftgate-shard splits the tests of a measuring run: add --ftgate")
     if value_of(config, "update") and value_of(config, "against"):
         raise pytest.UsageError(
             "--ftgate-update and --ftgate-against cannot be combined: "

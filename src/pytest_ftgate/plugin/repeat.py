@@ -10,7 +10,7 @@ import pytest
 from ..declare.options import OPTIONS
 
 OF_RESULTS = ("ftgate", "update", "strict", "fail_on", "report", "decide")
-OF_THE_RUN = ("seed", "time")
+OF_THE_RUN = ("seed", "time", "shard")
 """These and those of results do not change what is measured of a cell."""
 
 

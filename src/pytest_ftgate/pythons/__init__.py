@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from . import waiting
 from .build import build_from_source
 from .describe import (
     InterpreterBroken,
@@ -17,6 +18,7 @@ from .environments import (
     ensure_environment,
     environment_folder,
     find_environments,
+    forget_environments,
     hide_from_git,
     prune_environments,
 )
@@ -63,6 +65,7 @@ __all__ = [
     "find_environments",
     "find_interpreter",
     "find_uv",
+    "forget_environments",
     "hide_from_git",
     "is_command",
     "provide",
@@ -73,4 +76,5 @@ __all__ = [
     "scrubbed_environment",
     "settings_unsupported",
     "spelled",
+    "waiting",
 ]

@@ -22,6 +22,7 @@ from .install_inputs import Inputs, inputs_of
 from .project import project_name
 from .steps import OnStep, Steps, run_steps, with_wheels
 from .uv_tool import run_uv
+from .waiting import held
 
 STAMP: Final = "ftgate-stamp.json"
 STAMP_SCHEMA: Final = 3
@@ -51,7 +52,7 @@ def ensure_environment(
     install = with_wheels(install, project, interpreter)
     folder = environment_folder(interpreter, root=root, project=project, install=install)
     hide_from_git(root)
-    with filelock.FileLock(f"{folder}.lock"):
+    with held(Path(f"{folder}.lock")):
         inputs = inputs_of(install, project)
         stamp = _stamp(interpreter, project, install, inputs)
         shared = [] if inputs.bound or not install else sorted(path.parent for path in root.glob(f"*/{STAMP}"))
@@ -129,6 +130,14 @@ def prune_environments(root: Path, *, kept_unused_s: float = KEPT_UNUSED_S) -> l
         except filelock.Timeout:
             continue
     return removed
+
+
+def forget_environments(root: Path, project: Path) -> None:
+    """Let the environments under `root` that were made for a project in this folder be made again."""
+    for stamp in root.absolute().glob(f"*/{STAMP}"):
+        made_for = (read_stamp(stamp.parent) or {}).get("project", "")
+        if made_for and Path(made_for).is_relative_to(project.resolve()):
+            stamp.unlink(missing_ok=True)
 
 
 def _is_stale(folder: Path, kept_unused_s: float) -> bool:

@@ -12,7 +12,7 @@ from ..errors import FtgateError
 from ..model import Interpreter, Target
 from ..model.targets import OLDEST, is_path, parse_version, series
 from .describe import Facts, InterpreterBroken, collect, describe
-from .uv_tool import UvMissing, run_uv
+from .uv_tool import UvMissing, run_uv, user_cache
 
 
 class InterpreterNotFound(FtgateError):
@@ -20,10 +20,22 @@ class InterpreterNotFound(FtgateError):
 
 
 def cache_folder() -> Path:
-    """The plugin's folder in the user's cache: `$XDG_CACHE_HOME/pytest-ftgate`, else under `~/.cache`."""
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    base = Path(given) if os.path.isabs(given) else Path.home() / ".cache"
-    return base / "pytest-ftgate"
+    """The plugin's folder in the user's cache: `$XDG_CACHE_HOME/pytest-ftgate`, else under `~/.cache`.
+
+    Raises FtgateError without a home.
+    """
+    cache = user_cache()
+    if cache is None:
+        raise FtgateError(
+            f"there is no folder to keep interpreters in: HOME is not set, and user {os.getuid()} is unknown to this "
+            "system; set HOME or XDG_CACHE_HOME to a folder that can be written"
+        )
+    return cache / "pytest-ftgate"
+
+
+def known_cache() -> Path | None:
+    """As `cache_folder`, to look for what is in it; None without a home."""
+    return None if user_cache() is None else cache_folder()
 
 
 def built_folder(cache: Path) -> Path:
@@ -39,14 +51,14 @@ def uv_folder(cache: Path) -> Path:
 def find_interpreter(target: Target, *, cache: Path | None = None) -> Interpreter:
     """The interpreter that matches `target`, described with the target's settings.
 
-    `cache` is the plugin's cache folder (default: `cache_folder()`). Candidates that do not run, or have another
-    version or build, are skipped. Raises InterpreterNotFound, with the rejected ones and a fix.
+    `cache` is the plugin's cache folder (default: `cache_folder()`, none without a home). Candidates that do not run,
+    or have another version or build, are skipped. Raises InterpreterNotFound, with the rejected ones and a fix.
     """
     if is_path(target.request):
         return _at_path(target)
     version, threaded = parse_version(target.request)
     rejected: list[str] = []
-    for executable, found in _candidates(version, threaded, cache or cache_folder()):
+    for executable, found in _candidates(version, threaded, cache or known_cache()):
         try:
             facts = collect(executable)
         except InterpreterBroken as error:
@@ -77,7 +89,7 @@ def _at_path(target: Target) -> Interpreter:
     return interpreter
 
 
-def _candidates(version: str, threaded: bool, cache: Path) -> Iterator[tuple[str, str]]:
+def _candidates(version: str, threaded: bool, cache: Path | None) -> Iterator[tuple[str, str]]:
     names = _names(version, threaded)
     seen: set[str] = set()
     for executable, found in _all_candidates(names, version, threaded, cache):
@@ -86,13 +98,11 @@ def _candidates(version: str, threaded: bool, cache: Path) -> Iterator[tuple[str
             yield executable, found
 
 
-def _all_candidates(names: list[str], version: str, threaded: bool, cache: Path) -> Iterator[tuple[str, str]]:
+def _all_candidates(names: list[str], version: str, threaded: bool, cache: Path | None) -> Iterator[tuple[str, str]]:
     for executable in _on_path(names):
         yield executable, "PATH"
-    for folder, found in (
-        (built_folder(cache), "cache: built from source"),
-        (uv_folder(cache), "cache: installed by uv"),
-    ):
+    kept = ((built_folder, "cache: built from source"), (uv_folder, "cache: installed by uv"))
+    for folder, found in [(folder_of(cache), found) for folder_of, found in kept if cache is not None]:
         for executable in _in_prefixes(folder, names):
             yield executable, found
     by_uv = _by_uv(version, threaded)

@@ -13,7 +13,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from ..model import Struct
 from ..model.targets import OLDEST, parse_target
-from .find import InterpreterNotFound, built_folder, cache_folder, find_interpreter, uv_folder
+from .find import InterpreterNotFound, built_folder, find_interpreter, known_cache, uv_folder
+from .uv_tool import user_home
 
 USUAL: Final = ("3.14", "3.15", "3.13")
 """Versions to install where the project allows none that is here, the preferred one first."""
@@ -44,7 +45,7 @@ def default_pair(requires_python: str = "", *, cache: Path | None = None) -> Def
     usual one.
     """
     allows, said = _rule(requires_python), f" that requires-python {requires_python} allows" if requires_python else ""
-    named = sorted(filter(allows, _named(cache or cache_folder())), key=_number, reverse=True)
+    named = sorted(filter(allows, _named(cache or known_cache())), key=_number, reverse=True)
     if not named:
         usual = next(filter(allows, USUAL), None)
         why = f"no version{said} is here" if usual else f"no version{said} can be measured"
@@ -74,7 +75,7 @@ def _rule(requires_python: str) -> Callable[[str], bool]:
     return lambda series: any(allowed.contains(f"{series}.{patch}") for patch in range(30))
 
 
-def _named(cache: Path) -> set[str]:
+def _named(cache: Path | None) -> set[str]:
     """The versions that have an executable of their name on PATH, in our cache, or among uv's interpreters."""
     on_path = (Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder))
     in_prefixes = (path for folder in _prefixes(cache) for path in folder.glob("[!.]*/bin"))
@@ -83,10 +84,14 @@ def _named(cache: Path) -> set[str]:
     return {version for version in versions if _number(version) >= OLDEST}
 
 
-def _prefixes(cache: Path) -> Iterator[Path]:
-    data = os.environ.get("XDG_DATA_HOME", "")
-    yield from (built_folder(cache), uv_folder(cache))
-    yield Path(os.environ.get("UV_PYTHON_INSTALL_DIR") or Path(data or Path.home() / ".local/share", "uv/python"))
+def _prefixes(cache: Path | None) -> Iterator[Path]:
+    """None that depends on a home where there is none."""
+    if cache is not None:
+        yield from (built_folder(cache), uv_folder(cache))
+    home, given = user_home(), os.environ.get("UV_PYTHON_INSTALL_DIR", "")
+    data = os.environ.get("XDG_DATA_HOME") or (home and home / ".local/share")
+    if given or data:
+        yield Path(given or Path(data or "", "uv/python"))
 
 
 def _files(folder: Path) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Callable
 from enum import StrEnum
@@ -16,7 +15,8 @@ from .build import APT_PACKAGES, build_from_source, missing_headers, missing_mod
 from .describe import describe
 from .find import InterpreterNotFound, cache_folder, find_interpreter, uv_folder
 from .source_package import OnProgress
-from .uv_tool import find_uv, run_watched, uv_environment
+from .uv_tool import find_uv, uv_environment
+from .waiting import run_within
 
 UV_TIMEOUT_S: Final = 900.0
 
@@ -55,7 +55,6 @@ def provide(
 ) -> Provided:
     """Provide the interpreter of `target`; if it cannot be provided, `interpreter` is None and `notes` tell why."""
     started = time.monotonic()
-    cache = cache or cache_folder()
     not_found = ""
     notes: list[str] = []
     try:
@@ -65,8 +64,8 @@ def provide(
     except InterpreterNotFound as error:
         not_found = str(error)
     ways: dict[InterpreterSource, Callable[[], str]] = {
-        InterpreterSource.UV: lambda: _install_by_uv(target, cache, progress),
-        InterpreterSource.BUILD: lambda: _build(target, cache, jobs, pgo, progress, notes),
+        InterpreterSource.UV: lambda: _install_by_uv(target, cache or cache_folder(), progress),
+        InterpreterSource.BUILD: lambda: _build(target, cache or cache_folder(), jobs, pgo, progress, notes),
     }
     for way, act in ways.items():
         if source not in (InterpreterSource.AUTO, way) or is_path(target.request):
@@ -78,9 +77,15 @@ def provide(
         except FtgateError as error:
             notes.append(str(error))
             continue
+        except OSError as error:
+            fix = "set HOME or XDG_CACHE_HOME to a folder that can be written"
+            notes.append(f"{error.filename}: {error.strerror}; {fix}")
+            continue
         took_s = time.monotonic() - started
         return Provided(target=target, interpreter=interpreter, did=did, notes=tuple(notes), took_s=took_s)
-    return Provided(target=target, interpreter=None, did="missing", notes=tuple(filter(None, [not_found, *notes])))
+    return Provided(
+        target=target, interpreter=None, did="missing", notes=tuple(dict.fromkeys(filter(None, [not_found, *notes])))
+    )
 
 
 def _did_find(interpreter: Interpreter) -> str:
@@ -100,12 +105,11 @@ def _install_by_uv(target: Target, cache: Path, progress: OnProgress) -> str:
 
 
 def _run_with_progress(arguments: list[str], variables: dict[str, str], progress: OnProgress) -> str:
-    done = run_watched(
+    done = run_within(
         [find_uv(), *arguments],
         environment=uv_environment(variables),
         on_wait=lambda: progress("uv is downloading"),
-        stderr=subprocess.PIPE,
-        timeout_s=UV_TIMEOUT_S,
+        own_s=UV_TIMEOUT_S,
     )
     if done.returncode:
         raise FtgateError(f"uv {' '.join(arguments[:2])} failed: {_first_and_last(done.stderr)}")

@@ -17,7 +17,8 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from ..errors import FtgateError
 from ..model import Interpreter
 from .project import empty_submodules, project_name, pyproject
-from .uv_tool import find_uv, run_watched, uv_environment
+from .uv_tool import find_uv, uv_environment
+from .waiting import run_within
 
 Step: TypeAlias = tuple[str, ...]
 """The arguments of one `uv pip install`; of a shell command `("$", the command)`."""
@@ -159,7 +160,9 @@ def run_steps(
         place = f" (step {number} of {len(steps)})" if len(steps) > 1 else ""
         text = f"{doing(step, project)}{place}"
         words, variables = _command_line(step, python, stale)
-        done = run_watched(words, cwd=project, environment=variables, on_wait=partial(on_step, text))
+        done = run_within(
+            words, cwd=project, environment=variables, stderr=subprocess.STDOUT, on_wait=partial(on_step, text)
+        )
         if done.returncode:
             output = done.stdout.strip()
             log.write_text(output, encoding="utf-8", errors="replace")

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..judge import metrics
-from ..model import FAILURES, Acceptance, Decision, MetricVerdict, Report, Row, Verdict
+from ..model import FAILURES, Acceptance, Decision, Machine, MetricVerdict, Report, Row, Verdict
 from ..text import COMMIT_DIGITS, plain
 from . import headlines, units
 from .explanation import sentences
@@ -207,6 +207,14 @@ def worst_first(report: Report) -> list[Row]:
     """All rows, those that fail first, by decision, then in the order of the report."""
     order = {decision: place for place, decision in enumerate(WORST_FIRST)}
     return sorted(report.rows, key=lambda row: (not fails(report, row), order[row.verdict.decision]))
+
+
+def machines(report: Report) -> list[tuple[str, Machine]]:
+    """Each machine that measured, with the names of the hosts that are it: of the report's own none."""
+    named: dict[Machine, list[str]] = {report.machine: []}
+    for host in report.hosts:
+        named.setdefault(host.machine, []).append(host.name)
+    return [(", ".join(names), machine) for machine, names in named.items()]
 
 
 def counts(report: Report) -> Counter[Decision]:

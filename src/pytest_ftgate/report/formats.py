@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 
 from ..model import Report
+from . import json
 
 FORMATS = {
     "html": "html",
@@ -22,5 +24,12 @@ FORMATS = {
 
 def rendered(kind: str, report: Report) -> str:
     """The report as text of that kind."""
+    return "".join(pieces(kind, report))
+
+
+def pieces(kind: str, report: Report) -> Iterator[str]:
+    """The same piece by piece, where one text of a large run would take too much memory."""
+    if kind == "json":
+        return json.pieces(report)
     module, _, function = FORMATS[kind].partition(".")
-    return str(getattr(importlib.import_module(f"{__package__}.{module}"), function or "render")(report))
+    return iter((str(getattr(importlib.import_module(f"{__package__}.{module}"), function or "render")(report)),))

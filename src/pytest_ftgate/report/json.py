@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import secrets
+import struct
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from ..errors import FtgateError
-from ..model import Report, to_builtins
+from ..model import Report, Sample, Table
 
 SCHEMA = 1
 
@@ -18,13 +21,50 @@ class ReportError(FtgateError):
 
 
 def render(report: Report) -> str:
-    """The report as JSON text: keys sorted, two spaces of indentation, a newline at the end.
+    """The report as JSON text: keys sorted, two spaces of indentation, a newline at the end; each sample in one line.
 
     A number that JSON cannot write is the string "inf", "-inf" or "nan"; half of a surrogate pair, as a workload's
     stray bytes leave it, is spelled with a backslash. Both are rare and both would lose the whole report.
     """
-    encoded = msgspec.json.encode(writable(to_builtins(report)), order="sorted")
-    return msgspec.json.format(encoded, indent=2).decode() + "\n"
+    return "".join(pieces(report))
+
+
+def pieces(report: Report) -> Iterator[str]:
+    """The same piece by piece: the whole text of a large run takes more memory than all else."""
+    # Samples are nearly all of a report: they are encoded as they are, and put where these names stand.
+    name, samples = secrets.token_hex(16), [each for row in report.rows for each in (row.sample, row.paired)]
+    bare = msgspec.to_builtins(
+        msgspec.structs.replace(report, tables=tuple(map(_without_samples, report.tables))), order="sorted"
+    )
+    rows = [row for table in bare["tables"] for row in table["rows"]]
+    for number, sample in enumerate(samples):
+        if sample is not None:
+            rows[number // 2]["paired" if number % 2 else "sample"] = f"{name}{number:08}"
+    encoded = msgspec.json.encode(writable(bare), order="sorted")
+    head, *parts = msgspec.json.format(encoded, indent=2).decode().split(f'"{name}')
+    yield head
+    for part in parts:
+        yield _line(samples[int(part[:8])])
+        yield part[9:]
+    yield "\n"
+
+
+def _without_samples(table: Table) -> Table:
+    replace = msgspec.structs.replace
+    return replace(table, rows=tuple(replace(row, sample=None, paired=None) for row in table.rows))
+
+
+_NOT_FINITE = tuple(b"\xcb" + struct.pack(">d", each)[:2] for each in (math.inf, -math.inf, math.nan, -math.nan))
+
+
+def _line(sample: Sample | None) -> str:
+    """A sample as JSON. Only one that may hold what JSON cannot write is looked through in Python."""
+    try:
+        plain = not any(number in msgspec.msgpack.encode(sample) for number in _NOT_FINITE)
+        content = sample if plain else writable(msgspec.to_builtins(sample))
+        return msgspec.json.encode(content).decode()
+    except UnicodeEncodeError:
+        return msgspec.json.encode(writable(msgspec.to_builtins(sample))).decode()
 
 
 def parse(text: str | bytes, *, origin: str = "the report") -> Report:

@@ -100,7 +100,8 @@ def _head(report: Report) -> str:
     said = f"{total} cell{'' if total == 1 else 's'} in {units.span(report.wall_s)}"
     every = _counted(counts, findings.WORST_FIRST)
     at = f" Commit {code(findings.commit(report.commit))}." if report.commit else ""
-    return f"{MARKER}\n## ftgate: {result}\n{partial}\n{said}{': ' if every else ''}{every}.{at}\n"
+    part = f"{report.shard.name}: " if report.shard else ""
+    return f"{MARKER}\n## ftgate: {part}{result}\n{partial}\n{said}{': ' if every else ''}{every}.{at}\n"
 
 
 def _nothing(counts: Counter[Decision]) -> str:
@@ -282,9 +283,11 @@ COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
 
 
 def _run(report: Report) -> Iterator[Piece]:
-    machine = report.machine
-    parts = [machine.cpu or machine.arch, f"{machine.cores} cores", f"{machine.system} {machine.kernel} {machine.arch}"]
-    lines = [f"pytest-ftgate {text(report.version)}, {text(report.started_at)}, seed {report.seed}", *map(text, parts)]
+    lines = [f"pytest-ftgate {text(report.version)}, {text(report.started_at)}, seed {report.seed}"]
+    for names, machine in findings.machines(report):
+        system = f"{machine.system} {machine.kernel} {machine.arch}"
+        parts = [machine.cpu or machine.arch, f"{machine.cores} cores", system]
+        lines += map(text, [f"{names}: {', '.join(parts)}"] if names else parts)
     lines += [
         text(f"{each.name}, GIL {'on' if each.gil_enabled else 'off'}, {each.build}") for each in report.interpreters
     ]

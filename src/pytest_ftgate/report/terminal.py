@@ -110,7 +110,12 @@ def _header(report: Report, style: Style) -> list[str]:
     run = [f"pytest-ftgate {report.version}", report.started_at]
     if report.commit:
         run.append(f"commit {findings.commit(report.commit)}")
-    entries = [("run", style.separator.join(filter(None, run))), ("machine", _machine(report.machine, style))]
+    if report.shard:
+        run.append(report.shard.name)
+    entries = [("run", style.separator.join(filter(None, run)))]
+    for number, (names, machine) in enumerate(findings.machines(report)):
+        text = ": ".join(filter(None, (plain(names), _machine(machine, style))))
+        entries.append(("" if number else "machine", text))
     for number, interpreter in enumerate(report.interpreters):
         entries.append(("" if number else "python", _interpreter(interpreter, style)))
     if not report.command:

@@ -3,4 +3,15 @@
 Start at `session.py`.
 """
 
-__all__ = ["acceptances", "config", "ending", "git", "history", "once", "report_files", "session"]
+__all__ = [
+    "acceptances",
+    "assembly",
+    "config",
+    "ending",
+    "git",
+    "history",
+    "host_checkout",
+    "once",
+    "report_files",
+    "session",
+]

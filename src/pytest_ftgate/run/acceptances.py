@@ -110,7 +110,7 @@ class Acceptances:
                 return msgspec.json.decode(shared.read_bytes(), type=Branch)
             branch = _branch_of(repository)
             if branch is not None:
-                write_whole(shared, msgspec.json.encode(branch))
+                write_whole(shared, [msgspec.json.encode(branch)])
         return branch
 
     def _warn_of_shallow(self, repository: git.Repository, head: str, start: str) -> None:

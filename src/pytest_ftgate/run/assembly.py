@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from ..measure.launchers import cpus
-from ..model import Group, Interpreter, Plan, Row, RowMessage, Table
+from ..model import Group, Host, Interpreter, Machine, Plan, Row, RowMessage, Table
+from . import git
 
 
-def message_of(plan: Plan, group: Group, row: Row) -> RowMessage:
-    """A row with its place in the report."""
-    nodeids = [cell.nodeid for each in plan.groups for cell in each.cells]
+def positions_of(plan: Plan) -> dict[str, int]:
+    """By node id: the place of each cell in the report."""
+    return {cell.nodeid: place for place, cell in enumerate(cell for group in plan.groups for cell in group.cells)}
+
+
+def message_of(position: int, group: Group, row: Row, note: str = "") -> RowMessage:
+    """A row with its place in the report, and a note on how its test was measured."""
     return RowMessage(
         table=group.key,
         reference=_reference(group),
-        position=nodeids.index(row.cell.nodeid),
+        position=position,
         row=row,
         thresholds=group.spec.thresholds,
         gated=group.spec.gated,
+        note=note,
     )
 
 
 def tables_of(messages: Iterable[RowMessage]) -> tuple[Table, ...]:
-    """One table for each group, in the order of the plan."""
+    """One table for each group, in the order of the plan; of unlike machines one for each, which its title names."""
+    ordered = sorted(messages, key=lambda message: message.position)
+    unlike = len({each.machine.fingerprint for each in ordered if each.machine}) > 1
     grouped: dict[str, list[RowMessage]] = {}
-    for message in sorted(messages, key=lambda message: message.position):
-        grouped.setdefault(message.table, []).append(message)
+    for message in ordered:
+        on = f" on {message.machine.fingerprint}" if unlike and message.machine else ""
+        grouped.setdefault(f"{message.table}{on}", []).append(message)
     return tuple(
         Table(
             title=title,
@@ -41,6 +51,18 @@ def tables_of(messages: Iterable[RowMessage]) -> tuple[Table, ...]:
     )
 
 
+def hosts_of(messages: Iterable[RowMessage]) -> tuple[Host, ...]:
+    """The hosts that rows name, by name."""
+    found = {each.row.host: each.machine for each in messages if each.machine is not None}
+    return tuple(Host(name=name, machine=machine) for name, machine in sorted(found.items()))
+
+
+def on_host(message: RowMessage, name: str, machine: Machine) -> RowMessage:
+    """A row as another host sends it."""
+    note = f"measured on {name} ({machine.fingerprint})"
+    return replace(message, row=replace(message.row, host=name), machine=machine, note=note)
+
+
 def interpreters_of(tables: Iterable[Table]) -> tuple[Interpreter, ...]:
     """Every interpreter that was measured, once."""
     by_key: dict[str, Interpreter] = {}
@@ -52,16 +74,14 @@ def interpreters_of(tables: Iterable[Table]) -> tuple[Interpreter, ...]:
     return tuple(by_key.values())
 
 
-def commit_of(root: Path, run: Callable[..., subprocess.CompletedProcess[str]] = subprocess.run) -> str:
+def commit_of(root: Path) -> str:
     """The commit of the worktree at `root`, with `+` if it has uncommitted changes; empty without git."""
     try:
-        head = run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
-        status = run(
-            ["git", "status", "--porcelain", "-uno"], cwd=root, capture_output=True, text=True, check=True
-        ).stdout
-    except (OSError, subprocess.CalledProcessError):
+        repository = git.Repository(root)
+        head = repository.git("rev-parse", "HEAD").strip()
+        return head + ("+" if repository.git("status", "--porcelain", "-uno").strip() else "")
+    except git.AgainstError:
         return ""
-    return head + ("+" if status.strip() else "")
 
 
 def _reference(group: Group) -> str:

@@ -85,7 +85,7 @@ class Ending:
     def _keep(self, report: Report) -> None:
         """A run that ended before its first result does not replace the last one that has some."""
         if report.tables:
-            self.session.keep(formats.rendered("json", report))
+            self.session.keep(formats.pieces("json", report))
 
     def _writer(self, target: str, folder: Path) -> Write:
         def write(report: Report) -> None:

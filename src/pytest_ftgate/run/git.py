@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
+import shlex
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Final
 
 from ..errors import FtgateError
 from ..model import Struct
+from ..pythons import waiting
 from ..text import COMMIT_DIGITS
 
 OPTION: Final = "--ftgate-against"
@@ -29,6 +30,7 @@ _OF_A_HOOK: Final = frozenset(
         *("GIT_ICASE_PATHSPECS", "GIT_INDEX_VERSION", "GIT_DEFAULT_HASH"),
     }
 )
+_REFUSED: Final = re.compile(r"(?:dubious ownership in repository at|unsafe repository) \(?'(.+?)'")
 _IDENTITY: Final = re.compile(r"GIT_(AUTHOR|COMMITTER)_")
 _SETTINGS: Final = (
     f"core.hooksPath={os.devnull}",
@@ -49,14 +51,20 @@ class GitFailed(AgainstError):
     """A git command failed; the text is git's own."""
 
 
+class NotTrusted(GitFailed):
+    """git refuses a repository because another user owns it; the text has the fixes."""
+
+
 class Repository:
     """The git repository that a project stands in; the user's index, branches, stash and files are never written."""
 
     def __init__(self, root: Path) -> None:
-        """`root` is the project's; raises AgainstError if it is in no git worktree."""
+        """`root` is the project's; raises AgainstError if it is in no git worktree, NotTrusted if git refuses it."""
         self.root = root.resolve()
         try:
             answer = self.git("rev-parse", "--is-inside-work-tree", "--show-prefix").splitlines()
+        except NotTrusted:
+            raise
         except GitFailed as failed:
             raise AgainstError(f"{OPTION} needs {self.root} to be in a git repository: {failed}") from failed
         if answer[0] != "true":
@@ -74,19 +82,22 @@ class Repository:
         """The output of git; `given` is its input. Raises GitFailed with git's text for an exit code not `allowed`."""
         settings = [word for setting in _SETTINGS for word in ("-c", setting)]
         try:
-            done = subprocess.run(
+            done = waiting.run_within(
                 ["git", *settings, *arguments],
                 cwd=cwd or self.root,
-                env=_environment() | dict(variables or {}),
-                input=given or "",
-                capture_output=True,
-                encoding="utf-8",
+                environment=environment() | dict(variables or {}),
+                given=given or "",
                 errors="surrogateescape",
+                named=f"git {shlex.join(arguments)}",
             )
+        except waiting.TooLong as late:
+            raise AgainstError(str(late)) from late
         except FileNotFoundError as missing:
             raise AgainstError(f"{OPTION} needs git, which could not be run: {missing}") from missing
         if done.returncode not in allowed:
             words = done.stderr.strip().encode(errors="replace").decode() or f"exit code {done.returncode}"
+            if refused := _REFUSED.search(words):
+                raise NotTrusted(_not_trusted(refused[1]))
             raise GitFailed(f"git {' '.join(arguments[:2])}: {words}")
         return done.stdout
 
@@ -136,10 +147,18 @@ class Repository:
         return path.read_text(encoding="utf-8", errors="surrogateescape") if path.is_file() else ""
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """This process's environment for git: no repository that a hook was called for, no prompt, no written index."""
     kept = {name: value for name, value in os.environ.items() if name not in _OF_A_HOOK and not _IDENTITY.match(name)}
     return kept | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+
+
+def _not_trusted(folder: str) -> str:
+    return (
+        f"git refuses the repository {folder}, which belongs to another user than this process: run "
+        f"`git config --global --add safe.directory {shlex.quote(folder)}`, or, where there is no home, set "
+        f"GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0={shlex.quote(folder)}"
+    )
 
 
 def shown(commit: str) -> str:

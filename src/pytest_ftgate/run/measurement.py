@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -12,6 +13,7 @@ from ..judge.judge import ComparedWith, Judge, doubted, missed, unchanged
 from ..measure import cores
 from ..measure.cell_run import PreparedTarget
 from ..measure.conditions import ConditionsMonitor
+from ..measure.launch import error_of
 from ..model import (
     Cell,
     Conditions,
@@ -54,6 +56,8 @@ class Measurement:
         self.explainer = Explainer(self._marked, resources.references.folder.root)
         self.shortfalls: dict[str, Shortfall | None] = {}
         """By node id: what the time lacks in which a cell was measured last."""
+        self.note = ""
+        """Whether its launches were split, and why."""
         self._ended_s = 0.0
         self._ended_rounds = 0
         self._interrupted = False
@@ -133,6 +137,18 @@ class Measurement:
         """
         return self._finished(self.by_nodeid[cell.nodeid] for cell in self.group.cells)
 
+    def fail(self, error: Exception) -> None:
+        """End it with this error in the row of every cell that has no verdict yet, or was to be measured again."""
+        unfinished = [*self.phases, *([self.active.phase] if self.active else [])]
+        self.phases, self.active = [], None
+        for cell in self.group.cells:
+            if cell.nodeid not in self.by_nodeid or any(cell.nodeid in phase.judged for phase in unfinished):
+                self._fail_cell(cell, error)
+
+    def _fail_cell(self, cell: Cell, error: Exception) -> None:
+        told = error_of(error)
+        self.by_nodeid[cell.nodeid] = failed_row(cell, told.reason, told.detail)
+
     def rows_in_part(self) -> list[Row]:
         """The rows of the cells that have one, where the run ends in the middle: nothing more is measured."""
         whole = not (self.open or self.phases)  # interrupted while it was explained
@@ -146,7 +162,13 @@ class Measurement:
         ]
 
     def _finished(self, rows: Iterable[Row]) -> list[Row]:
-        return [self._explained(row) for row in self._judged(rows)]
+        finished = []
+        for row in rows:
+            with self._failing(row.cell):
+                (judged,) = self._judged([row])
+                self.by_nodeid[row.cell.nodeid] = self._explained(judged)
+            finished.append(self.by_nodeid[row.cell.nodeid])
+        return finished
 
     def _judged(self, rows: Iterable[Row]) -> list[Row]:
         judged = [row if row.sample is None else self._under_conditions(row) for row in rows]
@@ -235,6 +257,7 @@ class Measurement:
         if self.active is not None:
             ended, self.active = self.active, None
             self._ended_rounds += ended.run.budget.rounds
+            self.note = ended.run.context.split or self.note
             self.conditions = self.monitor.observe()
             self._judge(ended)
             if self.resources.config.explain and not self._interrupted:
@@ -254,11 +277,13 @@ class Measurement:
         if self.samples:
             for sample in samples:
                 if sample.cell.nodeid in ended.phase.judged:
-                    self._judge_again(ended.judge, sample, samples)
+                    with self._failing(sample.cell):
+                        self._judge_again(ended.judge, sample, samples)
             return
         self.first_conditions = self.conditions
         for sample in samples:
-            self._judge_first(ended, sample, samples)
+            with self._failing(sample.cell):
+                self._judge_first(ended, sample, samples)
         self.samples = samples
         if not ended.phase.pair:
             # A pass in doubt is a miss, so this comes before the follow-ups.
@@ -267,6 +292,14 @@ class Measurement:
             }
             self.screen = ended.judge
             self.phases += self._follow_ups()
+
+    @contextlib.contextmanager
+    def _failing(self, cell: Cell) -> Iterator[None]:
+        """What goes wrong while a cell is judged is its error; the others have their verdicts."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001
+            self._fail_cell(cell, error)
 
     def _judge_first(self, ended: ActivePhase, sample: Sample, samples: TestSamples) -> None:
         reference = samples.reference_of(sample.cell, self.group.spec.executors[0])
@@ -316,20 +349,24 @@ class Measurement:
         """A phase for each commit that cells which missed are to be paired with; where there is none, predictions."""
         phases: dict[str, Phase] = {}
         for sample in self.samples:
-            compared_with = self.screen.compared_with(sample)
-            if compared_with.entry is None or not self._missed(sample.cell):
-                continue
-            try:
-                phase = self._paired_phase(sample.cell, compared_with)
-            except git.AgainstError as error:
-                self._predict(sample.cell, str(error))
-                if isinstance(error, worktrees.NothingToCompare):
-                    row = self.by_nodeid[sample.cell.nodeid]
-                    self.by_nodeid[sample.cell.nodeid] = msgspec.structs.replace(row, verdict=unchanged(row.verdict))
-                continue
-            before = phases.get(compared_with.commit)
-            phases[compared_with.commit] = phase if before is None else _joined(before, phase)
+            with self._failing(sample.cell):
+                self._follow_up(sample, phases)
         return list(phases.values())
+
+    def _follow_up(self, sample: Sample, phases: dict[str, Phase]) -> None:
+        compared_with = self.screen.compared_with(sample)
+        if compared_with.entry is None or not self._missed(sample.cell):
+            return
+        try:
+            phase = self._paired_phase(sample.cell, compared_with)
+        except git.AgainstError as error:
+            self._predict(sample.cell, str(error))
+            if isinstance(error, worktrees.NothingToCompare):
+                row = self.by_nodeid[sample.cell.nodeid]
+                self.by_nodeid[sample.cell.nodeid] = msgspec.structs.replace(row, verdict=unchanged(row.verdict))
+            return
+        before = phases.get(compared_with.commit)
+        phases[compared_with.commit] = phase if before is None else _joined(before, phase)
 
     def _paired_phase(self, cell: Cell, compared_with: ComparedWith) -> Phase:
         if self._interrupted:

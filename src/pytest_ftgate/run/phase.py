@@ -122,6 +122,7 @@ class PhaseStarter:
             monitor=monitor,
             first_needs=judge.first() if judged else EVERYTHING,
             floors=resources.floors,
+            capacity=resources.capacity,
         )
         return ActivePhase(self.phase, run, judge, limits.budget_s, share, needed, reserved_s)
 

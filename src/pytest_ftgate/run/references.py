@@ -11,7 +11,7 @@ from .. import pythons
 from ..judge.judge import ComparedWith
 from ..measure.run_context import Listener
 from ..model import Figures, Spec
-from . import git, worktrees
+from . import git, mending, worktrees
 from .folder import RunFolder, write_whole
 
 INSTALLED = re.compile(r".*(?:^|/)(lib(?:64)?/python\d+\.\d+t?/.*)", re.DOTALL)
@@ -26,6 +26,7 @@ class References:
         self.against = against
         self.listener = listener
         self._pairs: dict[str, worktrees.Pair | git.AgainstError] = {}
+        self._cleaned: set[str] = set()
 
     def requested(self) -> worktrees.Pair:
         """Both sides of `--ftgate-against`. Raises AgainstError."""
@@ -33,7 +34,16 @@ class References:
 
     def recorded(self, compared_with: ComparedWith, test: str) -> worktrees.Pair:
         """The commit of a stored baseline of this test, and the working tree. Raises AgainstError."""
-        return self._pair(f"{compared_with.commit} {compared_with.baseline}", compared_with, test)
+        pair = self._pair(f"{compared_with.commit} {compared_with.baseline}", compared_with, test)
+        self.clean(pair)
+        return pair
+
+    def clean(self, pair: worktrees.Pair) -> None:
+        """Remove what earlier runs left in both checkouts, once in a process. Only for the run that measures."""
+        for checkout in (pair.reference, pair.changed):
+            if checkout.root not in self._cleaned:
+                self._cleaned.add(checkout.root)
+                mending.remove_extras(self.folder.root, checkout, self.folder.path / "envs")
 
     def relocated(self, spec: Spec, checkout: git.Checkout) -> Spec:
         """A test as it is in a checkout, which counts as in use from now on."""
@@ -78,7 +88,7 @@ class References:
             if shared.exists():
                 return msgspec.json.decode(shared.read_bytes(), type=worktrees.Pair)
             pair = self._checked_out(compared_with, test)
-            write_whole(shared, msgspec.json.encode(pair))
+            write_whole(shared, [msgspec.json.encode(pair)])
         return pair
 
     def _checked_out(self, compared_with: ComparedWith | None, test: str) -> worktrees.Pair:

@@ -17,5 +17,5 @@ def write(target: str, report: Report, folder: Path) -> Path:
     kind, _, name = target.partition(":")
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, formats.rendered(kind, report).encode())
+    write_whole(path, map(str.encode, formats.pieces(kind, report)))
     return path

@@ -10,6 +10,7 @@ from ..judge import decide
 from ..judge.judge import Policy, hypotheses
 from ..judge.metrics import LEAST_TAIL_ITERATIONS
 from ..measure.budget import Limits
+from ..measure.capacity import Capacity
 from ..measure.launch import Launcher
 from ..measure.run_context import Floors, Listener
 from ..model import Cell, Group, Plan
@@ -45,8 +46,8 @@ class RunTime:
 
 class Resources(NamedTuple):
     """The options of a run, its targets, references and stored baselines, its error levels, launcher and time,
-    what finds cells that need no measurement, what is known of the memory of interpreters without a workload, and what
-    the branch accepts."""
+    what finds cells that need no measurement, what is known of the memory of interpreters without a workload, what
+    the branch accepts, and how many launches may be alive at once."""
 
     config: RunConfig
     plan: Plan
@@ -60,6 +61,7 @@ class Resources(NamedTuple):
     unchanged: UnchangedCells
     floors: Floors
     acceptances: Acceptances
+    capacity: Capacity
 
     def limits(self, group: Group, cells: Sequence[Cell], budget_s: float) -> Limits:
         """How much of a test may be measured in `budget_s`: more launches for a recording."""
@@ -75,9 +77,17 @@ class Resources(NamedTuple):
 
 
 def hypotheses_of(plan: Plan, config: RunConfig, stored: StoredBaselines) -> int:
-    """How many tests may raise a false alarm in a run: whatever gates of every cell that is compared."""
+    """How many tests may raise a false alarm in a run: whatever gates of every cell that is compared.
+
+    Of a run in parts also those of cells that cannot run here: the count is the same for each part, and no part
+    prepares the targets of another's tests.
+    """
+
+    def compared(group: Group, cell: Cell) -> bool:
+        return bool(config.against) or (stored.holds(cell) if config.shard else stored.has_any(group, cell))
+
     return sum(
-        hypotheses(group.spec, names, cell, group.cells, bool(config.against) or stored.has_any(group, cell))
+        hypotheses(group.spec, names, cell, group.cells, compared(group, cell))
         for group in plan.groups
         for names in [(*config.metrics, *group.spec.gated)]
         for cell in group.cells
@@ -86,6 +96,8 @@ def hypotheses_of(plan: Plan, config: RunConfig, stored: StoredBaselines) -> int
 
 def policy_of(plan: Plan, config: RunConfig, stored: StoredBaselines) -> Policy:
     """What the options say about verdicts, with the error levels split over all hypotheses of the run.
+
+    `plan` is the whole one, also where a part of it is measured.
 
     The same for every cell: the plan and the baselines are known before anything is measured.
     """

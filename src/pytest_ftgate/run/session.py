@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
+from ..errors import FtgateError
+from ..measure.capacity import Capacity
 from ..measure.launch import Launcher
+from ..measure.launchers import guard
 from ..measure.launchers.factory import Launchers
 from ..measure.launchers.runner_copy import install_runner
 from ..measure.machine import read_machine
 from ..measure.run_context import Listener
-from ..model import Group, Machine, Plan, Report, Row, RowMessage, failed_row
-from . import assembly
+from ..measure.watch.marks import marked_tools, run_mark
+from ..measure.watch.processes import end_run
+from ..model import Group, Machine, Plan, Report, Row, RowMessage, Shard, failed_row
+from ..pythons import waiting
+from . import assembly, git, shards
 from .acceptances import Acceptances, Collected
 from .config import RunConfig
 from .folder import RunFolder, write_whole
@@ -26,6 +32,7 @@ from .references import References
 from .resources import Resources, RunTime, policy_of
 from .stored import StoredBaselines
 from .targets import Targets
+from .tracked import refuse_tracked
 from .unchanged import UnchangedCells
 
 
@@ -62,13 +69,17 @@ class Session:
         self.references = References(self.folder, config.against, listener)
         self.targets = Targets(self.folder, config.install, listener)
         self.acceptances = Acceptances(self.folder, listener)
-        self.plan = Plan(groups=())
+        self.plan = self.whole = Plan(groups=())
         self._groups: dict[str, Group] = {}
+        self._positions: dict[str, int] = {}
         self._launcher = launcher
         self._resources: Resources | None = None
         self._messages: dict[str, RowMessage] = {}
         self._in_part: dict[str, RowMessage] = {}
+        self.held: dict[str, list[RowMessage]] = {}
+        """By the key of its test: rows that could not be written."""
         self._announced = ""
+        self._no_commit = ""
         self._begun_file: Path | None = None
 
     def start(self) -> None:
@@ -79,16 +90,54 @@ class Session:
         self.machine: Machine = read_machine()
         self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
         self.time = RunTime(self.config.budget_s, self.spent_s)
+        waiting.begin(self.folder.run.name, self.config.budget_s, self.listener.warn)
 
     def check_out(self) -> None:
-        """Check out both sides of `--ftgate-against`, if it was given. Raises AgainstError."""
+        """Check out both sides of `--ftgate-against`, if it was given. Raises AgainstError.
+
+        Without it, warn of a repository that git refuses: a run can do without, but knows no commit. Raises FtgateError
+        if git tracks the project's `.ftgate`.
+        """
+        refuse_tracked(self.folder.path)
         if self.config.against:
-            self.references.requested()
+            with self._guarded():
+                self.references.requested()
+            return
+        try:
+            git.Repository(self.folder.root)
+        except git.NotTrusted as refused:
+            self._no_commit = f"no commit is recorded, and none is measured after a miss: {refused}"
+            self.listener.warn(self._no_commit)
+        except git.AgainstError:
+            pass
+
+    def take_part(self, whole: Plan, options: Mapping[str, str]) -> Plan:
+        """This part of the whole plan of a run with `--ftgate-shard`, before `collect`; `options` are those set."""
+        self.whole = whole
+        if self.config.against:
+            options = {**options, "reference": self.references.requested().reference.commit}
+        shard, part = shards.taken(whole, self.config, self.stored, options)
+        with self.folder.locked("shard"):  # the controller of pytest-xdist, which collects nothing, reads it
+            write_whole(self._shard, [msgspec.json.encode(shard)])
+        return part
+
+    @property
+    def shard(self) -> Shard | None:
+        """The part of the run that is measured; None for all of it, and before it was split."""
+        if self.config.shard is None or not self._shard.exists():
+            return None
+        return msgspec.json.decode(self._shard.read_bytes(), type=Shard)
+
+    @property
+    def _shard(self) -> Path:
+        return self.folder.shared("shard", "")
 
     def collect(self, plan: Plan) -> None:
-        """Take the plan of the whole run."""
+        """Take the plan of what is measured here."""
         self.plan = plan
+        self.whole = self.whole if self.config.shard else plan
         self._groups = {cell.nodeid: group for group in plan.groups for cell in group.cells}
+        self._positions = assembly.positions_of(plan)
 
     def check_acceptances(self, collected: Collected) -> None:
         """Raise FtgateError for trailers of this branch that accept nothing; see `Acceptances.check`."""
@@ -115,9 +164,15 @@ class Session:
         groups = [asked] if self.config.budget_s is None else self.plan.groups
         measurements: list[Measurement] = []
         try:
-            measurements.extend(self._begun(group) for group in groups if not self._kept(group).exists())
-            while measurements := self._keep_ended(measurements):
-                self._step(measurements)
+            with self._guarded():
+                resources = self._prepared()
+                for group in groups:
+                    if not self._kept(group).exists():
+                        measurements.append(Measurement(group, resources))
+                        self._announce(group)
+                        self._attributing(measurements[-1], measurements[-1].begin)
+                while measurements := self._keep_ended(measurements):
+                    self._step(measurements)
         except BaseException:  # Ctrl-C, a full disk
             self._keep_parts(measurements)
             raise
@@ -130,11 +185,14 @@ class Session:
         Of a measurement that was interrupted in this process, too: what was measured until then. And errors for the
         test in whose measurement a process ended, if these `crashed` cells are of it.
         """
-        run = self.folder.run
-        begun = _decoded(run.glob("begun-*.json")) if crashed else {}
-        tables = {begun[nodeid].table for nodeid in crashed if nodeid in begun}
-        lost = {nodeid: message for nodeid, message in begun.items() if message.table in tables}
-        return lost | self._in_part | _decoded(run.glob("rows-*.json"))
+        begun = [self._read(path) for path in self._all_begun()] if crashed else []
+        lost = [messages for messages in begun if any(each.row.cell.nodeid in crashed for each in messages)]
+        kept = [self._read(path) for path in self._all_kept() if path.stat().st_size]
+        return {
+            message.row.cell.nodeid: message
+            for messages in (*lost, self._in_part.values(), *kept, *self.held.values())
+            for message in messages
+        }
 
     def planned(self) -> list[str]:
         """The node ids of all cells of this run; empty if nothing was collected in this process."""
@@ -145,24 +203,32 @@ class Session:
 
         `collected` are all node ids before any was deselected; None leaves unused baselines unreported.
         """
-        tables = self.stored.with_history(assembly.tables_of(messages))
-        return Report(
+        messages = list(messages)
+        hosts = assembly.hosts_of(messages)
+        report = Report(
             version=version,
             seed=self.config.seed,
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
             wall_s=self.time.spent_s,
-            machine=self.machine,
-            interpreters=assembly.interpreters_of(tables),
-            tables=tables,
+            machine=hosts[0].machine if hosts else self.machine,  # the controller of hosts measures nothing
+            interpreters=(),
+            tables=assembly.tables_of(messages),
+            hosts=hosts,
             unused_baselines=self.stored.unused(collected),
             commit=assembly.commit_of(self.folder.root),
+            shard=self.shard,
         )
+        tables = self.stored.with_history(report)
+        return msgspec.structs.replace(report, tables=tables, interpreters=assembly.interpreters_of(tables))
 
     def store(self, report: Report) -> Report:
         """Update the baselines as the options ask for; the report with one line for each change."""
-        return msgspec.structs.replace(report, updates=self.stored.update(report))
+        updates = self.stored.update(report)
+        if updates and self._no_commit:
+            updates += (self._no_commit,)
+        return msgspec.structs.replace(report, updates=updates)
 
-    def keep(self, text: str) -> None:
+    def keep(self, text: Iterable[str]) -> None:
         """Keep the report for `ftgate baseline`."""
         self.folder.keep(text)
 
@@ -173,39 +239,73 @@ class Session:
         left_s = self.time.left_s
         if left_s is not None and left_s <= 0:
             for measurement in measurements:
-                measurement.close()
+                self._attributing(measurement, measurement.close)
             return
         measurement = min(measurements, key=lambda each: each.rounds)
         self._announce(measurement.group)
-        measurement.step(None if left_s is None else left_s / len(measurements), left_s)
+        share_s = None if left_s is None else left_s / len(measurements)
+        self._attributing(measurement, lambda: measurement.step(share_s, left_s))
+
+    def _attributing(self, measurement: Measurement, act: Callable[[], object]) -> None:
+        """What goes wrong with a test is the error of its cells that are not judged yet; other tests go on."""
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001
+            measurement.fail(error)
 
     def _keep_parts(self, measurements: Iterable[Measurement]) -> None:
         """Judge what was measured of tests that have not ended."""
         for measurement in measurements:
             with contextlib.suppress(Exception):  # of an interrupted round one side may be missing
-                self._in_part |= self._messages_of(measurement.group, measurement.rows_in_part())
+                self._in_part |= self._messages_of(measurement, measurement.rows_in_part())
 
-    def _messages_of(self, group: Group, rows: Iterable[Row]) -> dict[str, RowMessage]:
-        beside = self.others.note if self.others else ""
-        messages = [assembly.message_of(self.plan, group, row) for row in rows]
-        if beside:
-            messages = [
-                msgspec.structs.replace(each, note="; ".join(filter(None, (each.note, beside)))) for each in messages
-            ]
-        return {each.row.cell.nodeid: each for each in messages}
+    def _messages_of(self, measurement: Measurement, rows: Iterable[Row]) -> dict[str, RowMessage]:
+        positions, group, beside = self._positions, measurement.group, self.others.note if self.others else ""
+        note = "; ".join(filter(None, (measurement.note, beside)))
+        return {row.cell.nodeid: assembly.message_of(positions[row.cell.nodeid], group, row, note) for row in rows}
 
     def _measured_once(self, group: Group) -> dict[str, RowMessage]:
         """Measured once in a run, by the process that asks first: the others read its rows."""
-        with self.folder.locked("measuring"):
-            self._keep_lost()
-            if not self._kept(group).exists():
-                with self._alone():
-                    self.measure(group)
-            kept = msgspec.json.decode(self._kept(group).read_bytes(), type=list[RowMessage])
-        return {message.row.cell.nodeid: message for message in kept}
+        if group.key not in self.held:
+            with self.folder.locked("measuring"):
+                self._keep_lost()
+                if not self._kept(group).exists():
+                    with self._alone():
+                        self.measure(group)
+                if group.key not in self.held:
+                    return {message.row.cell.nodeid: message for message in self._read(self._kept(group))}
+        return {message.row.cell.nodeid: message for message in self.held[group.key]}
 
     def _kept(self, group: Group) -> Path:
         return self.folder.shared("rows", group.key)
+
+    def _read(self, path: Path) -> list[RowMessage]:
+        """The rows of a file; of an empty one the process that could not write them has them. Raises FtgateError."""
+        content = path.read_bytes()
+        if not content:
+            raise FtgateError(f"{path}: its rows could not be written, so only the process that measured them has them")
+        return msgspec.json.decode(content, type=list[RowMessage])
+
+    def _keep(self, group: Group, messages: list[RowMessage]) -> None:
+        """Write the rows of a test for the other processes of the run; what cannot be written is held here.
+
+        An empty file then says that it was measured: making one takes no room.
+        """
+        path = self._kept(group)
+        try:
+            write_whole(path, [msgspec.json.encode(messages)])
+        except OSError as error:
+            self.held[group.key] = messages
+            why = error.strerror or str(error)
+            self.listener.warn(f"{path}: the rows of {group.key} cannot be kept: {why}; they are held in memory")
+            with contextlib.suppress(OSError):
+                path.touch()
+
+    def _all_kept(self) -> list[Path]:
+        return sorted(self.folder.run.glob("rows-*.json"))
+
+    def _all_begun(self) -> list[Path]:
+        return sorted(self.folder.run.glob("begun-*.json"))
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -224,58 +324,79 @@ class Session:
         if self._begun_file is not None:
             self._begun_file.unlink(missing_ok=True)
             self._begun_file = None
-        if group is not None and self.others is not None:
-            reason = f"the process that measured it ended: worker {self.others.name} of pytest-xdist"
-            fix = "It was killed, as for want of memory, or it crashed. The other tests are not concerned."
-            lost = [
-                msgspec.structs.replace(
-                    failed_row(cell, reason, fix), line=group.spec.source.line, options=self.config.options
-                )
-                for cell in group.cells
-            ]
-            messages = [assembly.message_of(self.plan, group, row) for row in lost]
-            self._begun_file = self.folder.shared("begun", group.key)
-            write_whole(self._begun_file, msgspec.json.encode(messages))
+        if group is None or self.others is None:
+            return
+        reason = f"the process that measured it ended: worker {self.others.name} of pytest-xdist"
+        fix = "It was killed, as for want of memory, or it crashed. The other tests are not concerned."
+        given = {"line": group.spec.source.line, "options": self.config.options}
+        lost = [msgspec.structs.replace(failed_row(cell, reason, fix), **given) for cell in group.cells]
+        messages = [assembly.message_of(self._positions[row.cell.nodeid], group, row) for row in lost]
+        self._begun_file = self.folder.shared("begun", group.key)
+        with contextlib.suppress(OSError):  # the test may still be measured where nothing can be written
+            write_whole(self._begun_file, [msgspec.json.encode(messages)])
 
     def _keep_lost(self) -> None:
         """What another process began to measure and did not end is an error: who began it held the lock."""
-        for path in self.folder.run.glob("begun-*.json"):
+        for path in self._all_begun():
             kept = path.with_name(path.name.replace("begun-", "rows-"))
-            path.unlink() if kept.exists() else path.replace(kept)
-
-    def _begun(self, group: Group) -> Measurement:
-        self._announce(group)
-        measurement = Measurement(group, self._prepared())
-        measurement.begin()
-        return measurement
+            if kept.exists():
+                path.unlink()
+            else:
+                path.replace(kept)
 
     def _prepared(self) -> Resources:
         """What all measurements share; the error levels depend on which targets and baselines the plan has."""
         if self._resources is None:
             folder = self.folder.path
-            launcher = self._launcher or Launchers(install_runner(folder / "runner"), folder / "launches")
+            if self.config.against:
+                self.references.clean(self.references.requested())
+            launcher = self._launcher or Launchers(install_runner(folder / "runner"), self._launches())
             self._resources = Resources(
                 config=self.config,
                 plan=self.plan,
                 targets=self.targets,
                 references=self.references,
                 stored=self.stored,
-                policy=policy_of(self.plan, self.config, self.stored),
+                policy=policy_of(self.whole, self.config, self.stored),
                 launcher=launcher,
                 listener=self.listener,
                 time=self.time,
                 unchanged=UnchangedCells(self.config, self.targets, self.references, launcher, self.listener),
                 floors={},
                 acceptances=self.acceptances,
+                capacity=Capacity.of_this_process(),
             )
         return self._resources
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """All that is started in here ends with this process, however that ends, or with an interruption."""
+        if self._launcher is not None:  # its launches are no processes
+            yield
+            return
+        guard.ensure()
+        try:
+            with marked_tools():
+                yield
+        except BaseException as error:
+            if not isinstance(error, Exception):  # Ctrl-C may come between a start and what would end it
+                end_run(run_mark())
+            raise
+
+    def _launches(self) -> Path:
+        """The folder of the launches, without what runs left that were killed."""
+        folder = self.folder.path / "launches"
+        guard.ensure(folder)
+        if swept := guard.sweep(folder):
+            self.listener.warn(f"ended {swept} process{'es' if swept > 1 else ''} of a run that was killed")
+        return folder
 
     def _keep_ended(self, measurements: Sequence[Measurement]) -> list[Measurement]:
         """Keep the rows of those that have ended; returns those that are still open."""
         for measurement in measurements:
             if not measurement.open:
-                messages = self._messages_of(measurement.group, measurement.rows())
-                write_whole(self._kept(measurement.group), msgspec.json.encode([*messages.values()]))
+                messages = self._messages_of(measurement, measurement.rows())
+                self._keep(measurement.group, [*messages.values()])
         return [measurement for measurement in measurements if measurement.open]
 
     def _announce(self, group: Group) -> None:
@@ -284,8 +405,3 @@ class Session:
             self._announced = group.key
             self._set_begun(group)
             self.listener.begin(group.key, [cell.label for cell in group.cells])
-
-
-def _decoded(paths: Iterable[Path]) -> dict[str, RowMessage]:
-    kept = (msgspec.json.decode(path.read_bytes(), type=list[RowMessage]) for path in sorted(paths))
-    return {message.row.cell.nodeid: message for messages in kept for message in messages}

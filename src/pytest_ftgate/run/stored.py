@@ -40,10 +40,22 @@ class StoredBaselines:
         stored = self._test(cell)
         return stored if isinstance(stored, FtgateError) else self._entries(cell).get(self._key(group, cell))
 
+    def took_s(self, group: Group) -> float:
+        """Seconds that a test took when it was last recorded, on whatever machine; 0 if unknown."""
+        return max(map(self._took_s, group.cells), default=0.0)
+
+    def _took_s(self, cell: Cell) -> float:
+        newest = ((entry.recordings[-1], key) for key, entry in self._entries(cell).items())
+        recording, _ = max(newest, key=lambda each: (each[0].recorded_at, each[1]), default=(None, ""))
+        return recording.cost_s if recording else 0.0
+
+    def holds(self, cell: Cell) -> bool:
+        """Whether anything readable is stored of a cell, of whatever machine or build."""
+        return bool(self._entries(cell))
+
     def has_any(self, group: Group, cell: Cell) -> bool:
         """Whether anything readable is stored of a cell that can run here, of whatever machine or build."""
-        usable = self.targets.lookup(cell, group.spec.requires).target is not None
-        return usable and not isinstance(self.entry(group, cell), FtgateError) and bool(self._entries(cell))
+        return self.holds(cell) and self.targets.lookup(cell, group.spec.requires).target is not None
 
     def compared_with(self, group: Group, cell: Cell) -> ComparedWith:
         """What a cell is compared with if no reference is measured."""
@@ -77,18 +89,20 @@ class StoredBaselines:
         stored = (entry for entry in entries if isinstance(entry, schema.StoredCell))
         return next((entry.recordings[0].loops for entry in stored), None)
 
-    def with_history(self, tables: Iterable[Table]) -> tuple[Table, ...]:
-        """The tables, with the wall time in the recordings that are read anyway: git is not asked."""
-        replace = msgspec.structs.replace
+    def with_history(self, report: Report) -> tuple[Table, ...]:
+        """Its tables, with the wall time in the recordings that are read anyway: git is not asked."""
+
+        def row_with(row: Row) -> Row:
+            return msgspec.structs.replace(row, history=self._history(row, report.machine_of(row).fingerprint))
+
         return tuple(
-            replace(table, rows=tuple(replace(row, history=self._history(row)) for row in table.rows))
-            for table in tables
+            msgspec.structs.replace(table, rows=tuple(row_with(row) for row in table.rows)) for table in report.tables
         )
 
-    def _history(self, row: Row) -> tuple[History, ...]:
+    def _history(self, row: Row, machine: str) -> tuple[History, ...]:
         if row.sample is None:
             return row.history
-        build, machine = build_key(row.sample.interpreter), self.machine.fingerprint
+        build = build_key(row.sample.interpreter)
         entry = self._entries(row.cell).get(names.entry_key(machine, build))
         return stored_wall(entry.recordings, fingerprint=machine, build=build) if entry else ()
 
@@ -110,18 +124,20 @@ class StoredBaselines:
         """Record what the options ask for; one line for each change. Raises FtgateError."""
         if not self.config.update:
             return ()
-        rows = report.rows
-        plan = update_plan(self.config.update, rows, self.store, fingerprint=self.machine.fingerprint)
-        apply_updates(
-            plan,
-            self.store,
-            stored_values,
-            machine=self.machine,
-            recorded_at=report.started_at,
-            commit=report.commit,
-            seed=report.seed,
-        )
-        return update_lines(plan)
+        lines: list[str] = []
+        for machine, rows in report.by_fingerprint():
+            plan = update_plan(self.config.update, rows, self.store, fingerprint=machine.fingerprint)
+            apply_updates(
+                plan,
+                self.store,
+                stored_values,
+                machine=machine,
+                recorded_at=report.started_at,
+                commit=report.commit,
+                seed=report.seed,
+            )
+            lines += update_lines(plan)
+        return tuple(lines)
 
     def _test(self, cell: Cell) -> schema.TestBaseline | FtgateError | None:
         """A test's file, or the error in its place."""

@@ -57,14 +57,13 @@ def check_out(repository: Repository, worktree: Path, original: Path, homes: tup
         check_out(repository, place, theirs, tuple(home / "modules" / settings.name for home in homes))
 
 
-def edited(repository: Repository, worktree: Path) -> Iterator[Path]:
-    """The submodules of a worktree, and theirs, in which a file that git knows was edited."""
+def places(repository: Repository, worktree: Path) -> Iterator[Path]:
+    """The folders of the submodules of a worktree, and of theirs, that are checked out."""
     for each in of_tree(repository, "ls-files", "-s", "-z", cwd=worktree):
         place = worktree / each.path
         if (place / ".git").exists():
-            if repository.git("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all", cwd=place):
-                yield place
-            yield from edited(repository, place)
+            yield place
+            yield from places(repository, place)
 
 
 class _Settings(NamedTuple):

@@ -18,6 +18,7 @@ from ..pythons import InterpreterNotFound
 from .folder import RunFolder
 from .git import Checkout
 from .installs import steps_of
+from .mending import note_built
 
 
 class TargetLookup(Struct, frozen=True, kw_only=True):
@@ -84,16 +85,25 @@ class Targets:
         project = root if checkout is None else checkout.project
         side = "" if checkout is None else f", {checkout.label}"
         install = pythons.default_install(project) if self.install is None else self.install
+        steps = list[str]()
+
+        def on_step(doing: str) -> None:
+            steps.append(doing)
+            self.listener.advance(f"{target.spec}{side}", f"{doing} for", 0, 0, None)
+
         try:
-            return pythons.ensure_environment(
+            python = pythons.ensure_environment(
                 interpreter,
                 root=self.folder.path / "envs",
                 project=project,
                 install=steps_of(install, root, checkout, requires),
-                on_step=lambda doing: self.listener.advance(f"{target.spec}{side}", f"{doing} for", 0, 0, None),
+                on_step=on_step,
             )
         except pythons.InstallError as error:
             raise FtgateError(f"{checkout.label}: {error}" if checkout else str(error)) from error
+        if steps and checkout is not None:
+            note_built(root, checkout)
+        return python
 
     def _waits_unavailable(self, prepared: PreparedTarget, gil: str | None) -> str:
         """Why the wait states of this target's threads cannot be distinguished; empty if they can."""

@@ -13,10 +13,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from ..errors import FtgateError
 from ..measure.budget import IterationPlan, Limits
 from ..measure.cell_run import PreparedTarget
-from ..measure.launch import CellUnsupported, Launcher, LaunchFailed, request_here
+from ..measure.launch import Launcher, request_here
 from ..measure.run_context import Listener
 from ..measure.watch.opened_files import OpenedFiles
 from ..model import Cell, Decision, Group, Row, Spec, Verdict
@@ -89,7 +88,7 @@ class UnchangedCells:
                 if finding.reason:
                     return Checked(why=finding.reason)
                 rows.append(_row(cell, finding.files, pair.reference))
-        except (LaunchFailed, CellUnsupported, FtgateError, OSError):
+        except Exception:  # noqa: BLE001
             return Checked()  # the measurement finds the error again, and reports it
         return Checked(rows=tuple(rows))
 

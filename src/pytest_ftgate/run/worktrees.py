@@ -16,7 +16,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-import filelock
 import msgspec
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -40,6 +39,7 @@ from .git import (
     shown,
     without_index,
 )
+from .mending import mend
 
 KEPT_WORKTREES: Final = 6
 """Worktrees that stay for the next run; a comparison uses two."""
@@ -341,7 +341,7 @@ def _is_ours(name: str) -> bool:
 def _checked_out(repository: Repository, label: str, commit: str, folder: Path) -> Pair:
     worktrees = folder.absolute() / "worktrees"
     pythons.hide_from_git(worktrees)
-    with filelock.FileLock(f"{worktrees}.lock"):
+    with pythons.waiting.held(Path(f"{worktrees}.lock")):
         changed = snapshot(repository, worktrees)
         head = repository.commit("HEAD")
         if changed == commit:
@@ -366,24 +366,30 @@ def _checkout(repository: Repository, label: str, commit: str, worktrees: Path) 
 
 
 def _worktree(repository: Repository, commit: str, worktrees: Path) -> Path:
-    """The worktree of a commit; made if missing, reset to the commit if somebody edited it."""
+    """The worktree of a commit; made if missing, and mended if it is there. Extra files in it stay."""
     # Git gives a new worktree the sparse patterns of the worktree that the command runs in.
     sparse = repository.sparse_patterns()
     name = hashlib.sha256(f"{commit}\0{sparse}".encode(errors="surrogateescape")).hexdigest() if sparse else commit
     worktree = worktrees / name[:FOLDER_DIGITS]
     stamp = _stamp(worktree)
-    if stamp.exists() and _is_at(repository, worktree, commit):
-        if repository.git("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all", cwd=worktree):
-            repository.git("reset", "--hard", "--quiet", commit, cwd=worktree)
-        for place in submodules.edited(repository, worktree):
-            repository.git("reset", "--hard", "--quiet", cwd=place)
-    else:
+    if not (stamp.exists() and _is_at(repository, worktree, commit) and _is_mended(repository, worktree, commit)):
         _remove(repository, worktree)
         # Twice: also over the entry of a worktree that is gone, or was locked while it was made.
         repository.git("worktree", "add", "--detach", "--force", "--force", "--quiet", str(worktree), commit)
     submodules.check_out(repository, worktree, repository.top)
+    for place in submodules.places(repository, worktree):
+        mend(repository, place, "HEAD")
     stamp.touch()
     return worktree
+
+
+def _is_mended(repository: Repository, worktree: Path, commit: str) -> bool:
+    """Whether a worktree is as its commit has it now; what cannot be mended is made again."""
+    try:
+        mend(repository, worktree, commit)
+    except GitFailed:
+        return False
+    return True
 
 
 def _is_at(repository: Repository, worktree: Path, commit: str) -> bool:
@@ -404,7 +410,8 @@ def _stamp(worktree: Path) -> Path:
 
 
 def _remove(repository: Repository, worktree: Path) -> None:
-    _stamp(worktree).unlink(missing_ok=True)
+    for left in (_stamp(worktree), worktree.with_name(f"{worktree.name}.built")):
+        left.unlink(missing_ok=True)
     if worktree.exists():
         repository.git("worktree", "remove", "--force", "--force", str(worktree), allowed=(0, 128))
         shutil.rmtree(worktree, ignore_errors=True)

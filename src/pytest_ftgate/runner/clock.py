@@ -6,7 +6,22 @@ import os
 import sys
 from time import perf_counter_ns as now_ns
 
-__all__ = ["ended_cpu_ns", "now_ns", "resolution_ns"]
+from .protocol import Failure
+
+__all__ = ["check_clocks", "ended_cpu_ns", "now_ns", "resolution_ns"]
+
+_CLOCK = now_ns
+_OURS = __name__.rpartition(".")[0]
+
+
+def check_clocks() -> None:
+    """Raise Failure if something, such as a library that freezes time, has replaced the clock of a module of ours."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith(_OURS) and vars(module).get("now_ns", _CLOCK) is not _CLOCK:
+            raise Failure(
+                "its clock disagrees with the controller's",
+                f"The workload, or a library that it uses, has replaced {name}.now_ns: it cannot be measured with that.",
+            )
 
 
 def resolution_ns(rounds: int = 50) -> int:

@@ -8,7 +8,7 @@ import os
 import sys
 
 from . import loading, stacks
-from .clock import resolution_ns
+from .clock import check_clocks, now_ns, resolution_ns
 from .executors.base import Observer
 from .executors.factory import make_workers
 from .gil import gil_enabled, watch
@@ -75,9 +75,11 @@ class ControlPipes:
 
 
 def _end_launch() -> None:
-    from signal import SIGKILL
+    from signal import SIG_IGN, SIGKILL, SIGTERM, signal
 
-    os.killpg(0, SIGKILL)
+    signal(SIGTERM, SIG_IGN)
+    os.killpg(0, SIGTERM)  # but not resource trackers: they remove semaphores and shared memory, and then end
+    os.kill(os.getpid(), SIGKILL)
 
 
 class ReleaseObserver(Observer):
@@ -128,6 +130,17 @@ class LockObserver(Observer):
         self.cell.open_window("" if rests else self.kind)
 
 
+def _name_folder(path: str) -> None:
+    """Let multiprocessing, if it is there, keep its sockets where the controller removes them, also after a kill."""
+    process: Any = sys.modules.get("multiprocessing.process")
+    if process is not None:
+        try:
+            os.mkdir(path, 0o700)
+        except OSError:
+            return
+        process.current_process()._config["tempdir"] = path
+
+
 def _settle() -> None:
     """Make a free-threaded build's allocator adopt what ended threads have left, and free it."""
     from threading import Thread
@@ -162,6 +175,7 @@ class MeasuredCell:
         if not self.setup["control"]:
             self.setup = {**self.setup, "shape": body.shape}
         context = context_of(self.setup["kind"], self.setup["method"])
+        _name_folder(job["folder"])
         self.shared_objects = make_shared_objects(self.setup, context)
         shared = self._share()
         self.executor = make_workers(self.setup, shared, job["fresh"], context)
@@ -304,6 +318,7 @@ def _lock_probe() -> Any:
 def _interleave(cell: MeasuredCell, control: ControlPipes, settled: bool) -> None:
     while True:
         message = control.receive()
+        since_ns = now_ns()
         if message["do"] == "finish":
             cell.close()
             return
@@ -313,7 +328,8 @@ def _interleave(cell: MeasuredCell, control: ControlPipes, settled: bool) -> Non
         }
         observer = observers.get(message["kind"]) or LockObserver(cell, message["kind"])
         iteration = cell.iteration(message, observer)
-        control.send({"event": "iteration", "iteration": iteration})
+        check_clocks()
+        control.send({"event": "iteration", "iteration": iteration, "turn_ns": now_ns() - since_ns})
 
 
 def main(argv: list[str]) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from statistics import median_low
 from typing import TYPE_CHECKING, TypeAlias
 
-from .rank_tests import gini_deviation
+from .rank_tests import gini_deviation, median
 
 # numpy is imported where it is used: the metric table reads this wing, and declaring a test must stay light.
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def deviations(shifts: Sequence[float], errors: Sequence[float], spread: float) 
     within = np.asarray(errors, dtype=np.float64) if len(errors) else np.zeros(len(values))
     expected = np.sqrt(spread**2 + within**2)
     freedom = max(0, len(values) - 1)
-    residuals = np.clip((values - np.median(values)) / expected, -FARTHEST, FARTHEST)
+    residuals = np.clip((values - median(values)) / expected, -FARTHEST, FARTHEST)
     observed = gini_deviation(residuals) ** 2 if freedom else 0.0
     factor = (PRIOR_FREEDOM + freedom * observed) / (PRIOR_FREEDOM + freedom)
     scaled: Floats = expected * math.sqrt(factor)

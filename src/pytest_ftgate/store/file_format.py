@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any, TypeVar
 
 import msgspec
 
-from .schema import SCHEMA, STATISTIC, BaselineError, RecordedRun, Recording
+from ..model import fault_of
+from .schema import LEAST, POSITIVE, SCHEMA, STATISTIC, BaselineError, RecordedRun, Recording
 
 T = TypeVar("T")
 
@@ -156,16 +158,22 @@ def _convert(value: Any, kind: type[T], path: str, name: str) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        fault, _, place = str(error).partition(" - at `")
-        raise broken(name, path + place.removesuffix("`").removeprefix("$"), fault) from error
+        fault, place = fault_of(error)
+        raise broken(name, path + place.removeprefix("$"), fault) from error
 
 
 def _contradictions(run: RecordedRun) -> Iterator[tuple[str, str]]:
-    """Contradictions within a file, such as a badly resolved conflict leaves: place and fault."""
+    """Contradictions within a file, such as a badly resolved conflict leaves, and what means nothing: place, fault."""
+    if not _is_time(run.recorded_at):
+        yield "$.recorded_at", "is not a time with its offset from UTC, such as 2026-01-31T12:00:00+00:00"
+    if not run.cells:
+        yield "$.cells", "holds no cell"
     for label, cell in run.cells.items():
         path = _child("$.cells", label)
         if cell.build not in run.interpreters:
             yield f"{path}.build", f"$.interpreters has no {json.dumps(cell.build)}"
+        if cell.started_at and not _is_time(cell.started_at):
+            yield f"{path}.started_at", "is not a time with its offset from UTC"
         if len(set(cell.orders)) < len(cell.orders):
             yield f"{path}.orders", "a round stands twice"
         columns = {_child(f"{path}.values", metric): values for metric, values in cell.values.items()}
@@ -173,3 +181,27 @@ def _contradictions(run: RecordedRun) -> Iterator[tuple[str, str]]:
         for place, column in columns.items():
             if len(column) != len(cell.orders):
                 yield place, f"its length is not that of orders, {len(cell.orders)}"
+        for metric, values in cell.values.items():
+            if fault := _meaningless(metric, values):
+                yield _child(f"{path}.values", metric), fault
+
+
+def _meaningless(metric: str, values: Sequence[float | None]) -> str:
+    """Why the values of a metric are no figures; empty if they are."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return "holds no number"
+    if metric in POSITIVE and min(known) == 0:
+        return "is 0, which no launch can give"
+    if 0 < min(filter(None, known), default=1.0) < LEAST:
+        return f"is closer to 0 than {LEAST:g}"
+    return ""
+
+
+def _is_time(text: str) -> bool:
+    """Whether it is an ISO 8601 time of these decades, with its offset from UTC."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return time.tzinfo is not None and 2000 <= time.year < 2100

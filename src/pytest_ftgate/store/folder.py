@@ -65,13 +65,17 @@ class Store:
 
     def baselines(self) -> Iterator[TestBaseline]:
         """Every baseline, by folder name. Raises BaselineError at the first file that is not valid."""
+        return (assembled(test, runs) for test, runs in self.every_run().items())
+
+    def every_run(self) -> dict[str, Runs]:
+        """Test -> its files, by folder name. Raises BaselineError at the first file that is not valid."""
         tests: dict[str, dict[str, RecordedRun]] = {}
         for path in sorted(self.root.rglob(f"*{SUFFIX}")):
             run = self._read(path)
             if run is not None:
                 self._check_place(path, run)
                 tests.setdefault(run.test, {})[path.name] = run
-        return (assembled(test, runs) for test, runs in tests.items())
+        return dict(tests)
 
     def save(self, test: str, changes: Iterable[Change]) -> TestBaseline:
         """Read and change the files of one test under the lock; cells without a change stay as they are.

@@ -42,17 +42,22 @@ def change_of(
     seed: int,
     machine: Machine,
     append: bool = False,
+    took_s: float = 0.0,
 ) -> Change:
     """The change that makes this sample the cell's baseline: one new recording, in place of the old ones or after them.
 
-    `values` are the sample's. Raises BaselineError for a sample that holds an error or no launch.
+    `values` are the sample's, `took_s` the seconds that the whole test took. Raises
+    BaselineError for a sample that holds an error or no launch.
     """
     if sample.error or not sample.launches:
         reason = sample.error.reason if sample.error else "it has no timing launch"
         raise BaselineError(f"{sample.cell.nodeid}: cannot be recorded as a baseline: {reason}")
+    recording = recording_of(sample, values, recorded_at=recorded_at, commit=commit, seed=seed)
+    if known_s := round(took_s, 1):
+        recording = msgspec.structs.replace(recording, took_s=known_s)
     entry = StoredCell(
         interpreter=msgspec.convert(sample.interpreter, StoredInterpreter, from_attributes=True),
-        recordings=(recording_of(sample, values, recorded_at=recorded_at, commit=commit, seed=seed),),
+        recordings=(recording,),
     )
     key = entry_key(machine.fingerprint, build_key(sample.interpreter))
     return Change(label=split_nodeid(sample.cell.nodeid)[1], key=key, entry=entry, machine=machine, append=append)

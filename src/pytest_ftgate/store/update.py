@@ -29,7 +29,10 @@ class Difference(Struct, frozen=True, kw_only=True):
 
 
 class Update(Struct, frozen=True, kw_only=True):
-    """What an update does with one cell, and why; `record` stores `new`, with `append` in addition to `old`."""
+    """What an update does with one cell, and why; `record` stores `new`, with `append` in addition to `old`.
+
+    `took_s` are the seconds that the measurement of its test took.
+    """
 
     nodeid: str
     action: Action
@@ -37,6 +40,7 @@ class Update(Struct, frozen=True, kw_only=True):
     old: StoredCell | None = None
     new: Sample | None = None
     append: bool = False
+    took_s: float = 0.0
 
 
 def grouped(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
@@ -113,6 +117,7 @@ def _update(row: Row, difference: Difference, everything: bool, patterns: Sequen
         old=difference.old,
         new=difference.new,
         append=action == "record" and same,
+        took_s=row.conditions.span_s if row.conditions else 0.0,
     )
 
 
@@ -175,6 +180,7 @@ def apply_updates(
                 seed=seed,
                 machine=machine,
                 append=update.append,
+                took_s=update.took_s,
             ),
         )
         for update in updates

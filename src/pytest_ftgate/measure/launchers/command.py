@@ -9,13 +9,27 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from ...model import Barrier, Cell, Iteration, Launch, MemoryPoint, Program, Spec, WorkloadError, to_builtins
+from ...model import (
+    LARGEST,
+    Barrier,
+    Cell,
+    Figure,
+    Iteration,
+    Launch,
+    MemoryPoint,
+    Natural,
+    Program,
+    Spec,
+    WorkloadError,
+    to_builtins,
+)
 from ...runner.clock import resolution_ns
 from ...runner.protocol import HOLD, MEASURED
 from ...runner.record import LaunchRecord
 from ...text import expanded
-from ..launch import CellUnsupported, Held, LaunchFailed, Request, request_here
+from ..launch import CellUnsupported, Held, LaunchFailed, Request, recorded, request_here
 from ..watch import processes
+from ..watch.marks import marks
 from ..watch.process_map import ProcessMap
 from ..watch.sampling import SAMPLED, sample_tree
 from . import program_words
@@ -35,21 +49,23 @@ WAITS_UNKNOWN = "the waits of a program that is not a Python workload cannot be 
 
 # ---- the output of a run
 
+_Ns = Annotated[float, msgspec.Meta(ge=0, lt=2**63)]
+
 
 class _OutputTimer(msgspec.Struct):
-    count: Annotated[int, msgspec.Meta(ge=0)]
-    total_ns: Annotated[float, msgspec.Meta(ge=0)]
-    max_ns: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    count: Natural
+    total_ns: _Ns
+    max_ns: _Ns = 0.0
 
 
 class ProgramOutput(msgspec.Struct):
     """The metrics that a run printed; `seconds` is the time that its operations took. Other fields are ignored."""
 
-    ops: Annotated[float, msgspec.Meta(ge=0)] = 1.0
-    seconds: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    counters: dict[str, float] = {}
+    ops: Annotated[float, msgspec.Meta(ge=0, lt=2**63)] = 1.0
+    seconds: Annotated[float, msgspec.Meta(ge=1e-9, le=LARGEST)] | None = None
+    counters: dict[str, Figure] = {}
     timers: dict[str, _OutputTimer] = {}
-    peaks: dict[str, float] = {}
+    peaks: dict[str, Figure] = {}
 
     def report(self) -> dict[str, Any]:
         """Its own metrics, as a LaunchRecord takes them."""
@@ -94,7 +110,7 @@ class CommandLauncher:
     """Launches of commands: each iteration of one is a run of its program."""
 
     def __init__(self) -> None:
-        self.marks = processes.marks()
+        self.marks = marks()
         self.builds: dict[tuple[str, ...], WorkloadError | None] = {}
         """The error of each command line that builds a program, or None: it is run once."""
         self.starts_s: dict[tuple[str, str], float] = {}
@@ -178,7 +194,7 @@ class CommandHandle:
             raise LaunchFailed(left)
         self._let_go()
         self.begun = False
-        return msgspec.convert(self.record.as_json(), Launch)
+        return recorded(self.record.as_json())
 
     def kill(self) -> None:
         """End the run that is under way, and everything that runs left behind."""

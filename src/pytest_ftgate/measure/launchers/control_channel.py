@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import marshal
+import os
+import sys
 from multiprocessing import Pipe
-from typing import Any
+from typing import Any, Final
 
-from ...runner.protocol import MARSHAL
+from ...runner.protocol import LENGTH_BYTES, MARSHAL
+
+LONGEST: Final = 16 << 20
+"""The bytes of a message at most; ours name the processes of a launch and no more."""
+CHUNK: Final = 65536
+
+
+class BrokenMessage(Exception):
+    """What a launch has sent is no message: the workload can write to the pipe, too."""
 
 
 class ControlChannel:
@@ -16,6 +26,8 @@ class ControlChannel:
     def __init__(self) -> None:
         self.reader, self._their_writer = Pipe(duplex=False)
         self._their_reader, self.writer = Pipe(duplex=False)
+        os.set_blocking(self.reader.fileno(), False)  # half a message must not keep us waiting
+        self._received = bytearray()
 
     @property
     def theirs(self) -> tuple[int, int]:
@@ -34,19 +46,50 @@ class ControlChannel:
 
     def waiting(self) -> bool:
         """Whether the launch has sent something that nobody has received yet, or has ended."""
-        return self.reader.poll()
+        return bool(self._received) or self.reader.poll()
 
     def receive(self) -> dict[str, Any] | None:
-        """The next message; None while there is none."""
-        if not self.waiting():
-            return None
-        try:
-            message: dict[str, Any] = marshal.loads(self.reader.recv_bytes())
-        except EOFError:
-            return None
+        """The next message; None while there is none, or only its beginning. Raises BrokenMessage."""
+        message = self._next()
+        if message is None and self._take():
+            message = self._next()
         return message
 
     def close(self) -> None:
         """Close both ends; a runner that still waits for a message ends then."""
         self.reader.close()
         self.writer.close()
+
+    def _take(self) -> bool:
+        """Take what is there, one chunk of it; whether something was."""
+        try:
+            chunk = os.read(self.reader.fileno(), CHUNK)
+        except BlockingIOError:
+            return False
+        self._received += chunk
+        return bool(chunk)
+
+    def _next(self) -> dict[str, Any] | None:
+        if len(self._received) < LENGTH_BYTES:
+            return None
+        size = int.from_bytes(self._received[:LENGTH_BYTES], "big")
+        if size > LONGEST:
+            raise BrokenMessage(f"a message of {size:,} bytes")
+        if len(self._received) < (end := LENGTH_BYTES + size):
+            return None
+        content = bytes(self._received[LENGTH_BYTES:end])
+        del self._received[:end]
+        message = unmarshalled(content)
+        if not (isinstance(message, dict) and isinstance(message.get("event"), str)):
+            raise BrokenMessage(f"{repr(message)[:80]} in place of a message")
+        return message
+
+
+def unmarshalled(content: bytes) -> Any:
+    """Plain values of a launch. Raises BrokenMessage for anything else."""
+    try:
+        if sys.version_info >= (3, 13):
+            return marshal.loads(content, allow_code=False)
+        return marshal.loads(content)
+    except Exception as error:  # of bytes that are nothing, also MemoryError
+        raise BrokenMessage(f"{len(content):,} bytes that cannot be read: {type(error).__name__}: {error}") from error

@@ -13,7 +13,7 @@ import msgspec
 from ...model import Iteration, Load
 from ...runner.client import below
 from ..launch import LaunchFailed
-from ..watch.processes import MARK
+from ..watch.marks import MARK, marks
 from . import load_generators
 from .cpus import on, threads_for
 from .load_generators import GeneratorOutput, Requests, Tool
@@ -91,7 +91,7 @@ class LoadWindow:
         )
         environment = os.environ | load_generators.environment_of(self.tool.name, threads_for(self.tool))
         with on(self.tool.own_cpus):
-            return Process.start(words, environment | {MARK: f"{self.server.mark}-load"}, stdout=PipeOutput(KEPT_BYTES))
+            return Process.start(words, environment | {MARK: next(marks())}, stdout=PipeOutput(KEPT_BYTES))
 
     def _requests(self) -> Requests:
         """What is sent, with its placeholders filled in; a body and several URLs are written to files."""

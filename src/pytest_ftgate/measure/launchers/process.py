@@ -9,13 +9,14 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import IO, NamedTuple
 
 from ...model import WorkloadError
 from ...runner.clock import now_ns
 from ..launch import LaunchFailed
-from ..watch.processes import MARK, kill_all
+from ..watch.marks import MARK, tagged
+from ..watch.processes import kill_all
+from . import guard
 from .output import FLOOD_BYTES, FileOutput, PipeOutput, tail_of
 
 _REST_ROUNDS = 64  # of 64 KiB at most: what is printed without an end is not read to its end
@@ -67,8 +68,9 @@ class Process:
 
         Raises OSError where it cannot be started.
         """
+        guard.ensure()
         began_ns = now_ns()
-        with _sink(stdout) as sink:
+        with _sink(stdout) as sink, tagged(environment[MARK]):
             popen = subprocess.Popen(
                 words,
                 cwd=folder,
@@ -216,30 +218,3 @@ def _sink(output: PipeOutput | FileOutput) -> Iterator[int | IO[bytes]]:
     else:
         with output.path.open("ab") as file:
             yield file
-
-
-def start_guard(group: int, folder: Path) -> subprocess.Popen[bytes]:
-    """A process that ends a process group and removes a folder where this process is killed before it could.
-
-    It reads from a pipe whose other end is ours alone: the kernel closes that end with us.
-    """
-    script = (
-        'read line; kill -s TERM -- "-$1"; for second in 1 2 3 4 5; do kill -s 0 -- "-$1" || break; sleep 1; done; '
-        'kill -s KILL -- "-$1"; rm -rf "$2"'
-    )
-    return subprocess.Popen(
-        ["/bin/sh", "-c", script, "guard", str(group), str(folder)],
-        env={"PATH": os.defpath},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-
-
-def end_guard(guard: subprocess.Popen[bytes]) -> None:
-    """End a guard that is no longer needed. Killed before its pipe is closed, it does nothing."""
-    guard.kill()
-    guard.wait()
-    if guard.stdin is not None:
-        guard.stdin.close()

@@ -17,8 +17,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from ...model import (
     Barrier,
     Cell,
@@ -36,10 +34,10 @@ from ...runner import loading
 from ...runner.client import Server
 from ...runner.protocol import COLD, WARMUP
 from ...runner.record import LaunchRecord
-from .. import machine
-from ..launch import CellUnsupported, Held, LaunchFailed, Request, request_here, setup_of
+from .. import machine, stacks
+from ..launch import CellUnsupported, Held, LaunchFailed, Request, recorded, request_here, setup_of
+from ..watch.marks import marks
 from ..watch.memory import barrier_point, hold_needed_s
-from ..watch.processes import marks
 from ..watch.sampling import SAMPLED, sample_cost_s, sample_tree
 from . import load_generators, program_words
 from .cpus import split_cpus
@@ -48,6 +46,7 @@ from .load_generators import Tool
 from .load_window import LATE_S, LoadWindow, SampleMeanwhile
 from .output import left_error, shortly
 from .server_process import ServerProcess
+from .within import Late, within
 
 TRIES: Final = 3
 POLL_S: Final = 0.02
@@ -128,6 +127,8 @@ class ServerHandle:
         self.wait_until_ready()
         try:
             self.check()
+        except LaunchFailed:
+            raise
         except BaseException as error:
             # pytest's own outcomes go by their names: they are no Exceptions, and pytest is not imported here.
             if type(error).__name__ == "Skipped":
@@ -182,7 +183,7 @@ class ServerHandle:
             error = left_error(left)
             raise self.server.process.failure(error.reason, error.detail)
         record = {**self.record.as_json(), "gil_enabled": self.request.expect_gil}
-        return msgspec.convert(record, Launch)
+        return recorded(record)
 
     def kill(self) -> None:
         """End it and everything that it started, the load generator too."""
@@ -206,10 +207,13 @@ class ServerHandle:
             self.server = self.launcher.start_server(self.request, self.mark, self.folder, self.tool)
 
     def check(self) -> None:
-        """Run the test itself, with the server and its parameters. Raises what it raises."""
+        """Run the test itself, with the server and its parameters. Raises what it raises, and LaunchFailed if late."""
         __tracebackhide__ = True
         function, params = _test_of(self.request.cell, self.request.spec)
-        function(server=Server(self.server.url), **params)
+        try:
+            within(self.request.timeout_s, lambda: function(server=Server(self.server.url), **params), "the check")
+        except Late as late:
+            raise self.server.process.failure(f"its check {late}", last=stacks.shown([late.stack])) from None
 
     def _await_answer(self) -> str:
         """Empty once it is ready; why its port is not its own. Raises LaunchFailed when it ends or time is up."""

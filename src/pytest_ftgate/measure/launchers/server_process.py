@@ -6,7 +6,6 @@ import contextlib
 import re
 import shutil
 import socket
-import subprocess
 import tempfile
 import urllib.parse
 from pathlib import Path
@@ -19,13 +18,13 @@ from ..launch import CellUnsupported, LaunchFailed, Request
 from ..watch.proc import Proc
 from ..watch.process_map import ProcessMap
 from ..watch.processes import alive, described, kill_marked, marked, tree
-from . import program_words
+from . import guard, program_words
 from .command import program_environment
 from .cpus import on
 from .http import HOST
 from .load_generators import Tool
 from .output import FileOutput, exit_text
-from .process import Process, end_guard, start_guard
+from .process import Process
 
 GRACE_S: Final = 5.0
 """How long a server may take to end once it was told to, before its whole tree is killed."""
@@ -45,7 +44,6 @@ class ServerProcess:
         ports: set[int],
         scratch: Path,
         process: Process,
-        guard: subprocess.Popen[bytes],
     ) -> None:
         self.request = request
         self.values = values
@@ -56,7 +54,6 @@ class ServerProcess:
         self.known: set[psutil.Process] = set()
         self.reader = Proc()
         self.closed = False
-        self._guard = guard
 
     @classmethod
     def start(cls, request: Request, mark: str, folder: Path, ports: set[int], tool: Tool | None) -> ServerProcess:
@@ -73,7 +70,7 @@ class ServerProcess:
             raise CellUnsupported(program_words.absent(name, request.spec.needs))
         port = free_port(ports)
         # Not below the project: the name of a socket in it has 107 bytes at most.
-        scratch = Path(tempfile.mkdtemp(prefix="ftgate-"))
+        scratch = Path(tempfile.mkdtemp(prefix=f"{guard.SCRATCH}{mark}-"))
         values = _values_of(request, port=port, scratch=scratch)
         output = FileOutput(folder / "output")
         process: Process | None = None
@@ -84,7 +81,7 @@ class ServerProcess:
             environment = program_environment(request, mark, values)
             with on(tool.server_cpus if tool else frozenset()):
                 process = Process.start(words, environment, folder=home, stdout=output)
-            return cls(request, values, ports, scratch, process, start_guard(process.pid, scratch))
+            return cls(request, values, ports, scratch, process)
         except BaseException:
             if process is not None:
                 process.kill()
@@ -194,7 +191,6 @@ class ServerProcess:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         psutil.wait_procs(left, timeout=GRACE_S)
-        end_guard(self._guard)
         self.reader.close()
         self.ports.discard(self.port)
         shutil.rmtree(self.scratch, ignore_errors=True)

@@ -8,37 +8,41 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from ...errors import FtgateError
 from ...model import (
+    NS_PER_S,
     Barrier,
     Iteration,
     Launch,
     LockWaits,
+    Natural,
     WorkloadError,
 )
 from ...runner.locks.sites import FOLDER, OFF, WINDOW
 from ...runner.profile import PROFILE
-from ...runner.protocol import BARRIER, MARSHAL, PROTOCOL
+from ...runner.protocol import BARRIER, MARSHAL, MEASURED, PROTOCOL
 from ...runner.reads import READS
 from ...runner.stacks import THREADS_S
 from .. import profiles, stacks
 from ..cores import pinned
 from ..launch import LEFT_FIX, CellUnsupported, Held, LaunchFailed, Request, setup_of
 from ..watch import lock_waits
+from ..watch.abandoned import temporary_folder
+from ..watch.marks import MARK, marks
 from ..watch.memory import barrier_point
 from ..watch.process_map import ProcessMap
-from ..watch.processes import MARK, marks
 from ..watch.sampling import sample_cost_s
 from . import program_words
-from .control_channel import ControlChannel
+from .control_channel import BrokenMessage, ControlChannel, unmarshalled
 from .held_iteration import measure_held
 from .launch_errors import LaunchErrors
 from .output import FLOOD_BYTES, PipeOutput, exit_text, left_behind
 from .process import Process
+from .turns import Turns, too_many_cores
 
 START_TIMEOUT_S = 120.0
 LOCKS = "locks"
@@ -48,8 +52,12 @@ SETTLED = {"MIMALLOC_PURGE_DELAY": "0"}
 """Else the allocator of free-threaded builds keeps freed pages for a while, which hides a leak or looks like one."""
 RUN = "import sys; from pytest_ftgate.runner.main import main; sys.exit(main(sys.argv[1:]))"
 """Not a file or folder: that loads runpy, which counts as memory of the workload, and spawned workers import it."""
+JUNK_FIX = "A file descriptor that the workload did not open itself is not its own: it must not write to it."
 NOT_INHERITED = ("PYTHON", "PYTEST_", "COV_CORE_", "COVERAGE_PROCESS_")
 STARTHOOK = "pytest_ftgate/runner/starthook"
+
+
+T = TypeVar("T")
 
 
 class _Result(msgspec.Struct):
@@ -63,11 +71,11 @@ class _Result(msgspec.Struct):
     launch: Launch
     error: WorkloadError | None = None
     unsupported: str | None = None
-    warmed_ops: int = 0
-    spans: list[tuple[int, int]] = []
+    warmed_ops: Natural = 0
+    spans: list[tuple[Natural, Natural]] = []
 
 
-def job_of(request: Request, result: Path, control: tuple[int, int]) -> dict[str, Any]:
+def job_of(request: Request, result: Path, control: tuple[int, int], temporary: str = "") -> dict[str, Any]:
     """The job file's content, plain values."""
     setup = setup_of(request.cell, request.spec, stand_in=request.stand_in, copies=request.copies)
     setup |= {"gil_note": None if request.expect_gil else f"{result}.gil", "held": f"{result}.held"}
@@ -78,6 +86,7 @@ def job_of(request: Request, result: Path, control: tuple[int, int]) -> dict[str
         "fresh": request.spec.reuse == "fresh",
         "expect_gil": request.expect_gil,
         "control": list(control),
+        "folder": temporary,
         "locks": request.role == "locks",
         "settled": request.settled,
         "result": str(result),
@@ -140,6 +149,7 @@ class WorkloadLauncher:
         self.marks = marks()
         self.sample_costs_s: dict[tuple[str, str, int], float] = {}
         """What a sample of memory costs, by interpreter, executor and workers."""
+        self.turns = Turns()
 
     def start(self, request: Request) -> WorkloadHandle:
         """Start the interpreter; it imports the workload and waits for messages. Raises LaunchFailed."""
@@ -159,7 +169,9 @@ class WorkloadLauncher:
             if request.reads:
                 environment |= {READS: request.reads, **_start_hook(self.runner)}
             job = folder / "job"
-            job.write_bytes(marshal.dumps(job_of(request, folder / "result", channel.theirs), MARSHAL))
+            job.write_bytes(
+                marshal.dumps(job_of(request, folder / "result", channel.theirs, temporary_folder(mark)), MARSHAL)
+            )
             words = [request.python, "-P", "-s", "-c", RUN, str(job)]
             process = Process.start(words, environment, stdout=PipeOutput(), pass_fds=channel.theirs)
         except BaseException as error:
@@ -171,7 +183,7 @@ class WorkloadLauncher:
         finally:
             channel.handed_over()
         process.wake_on(channel.reader.fileno())
-        return WorkloadHandle(process, folder, channel, request, self.clock, self.sample_costs_s)
+        return WorkloadHandle(process, folder, channel, request, self.clock, self.sample_costs_s, self.turns)
 
 
 class WorkloadHandle:
@@ -185,6 +197,7 @@ class WorkloadHandle:
         request: Request,
         clock: Callable[[], float],
         sample_costs_s: dict[tuple[str, str, int], float],
+        turns: Turns,
     ) -> None:
         self.process = process
         self.folder = folder
@@ -195,6 +208,8 @@ class WorkloadHandle:
         self.clock = clock
         self.sample_costs_s = sample_costs_s
         self.sample_cost_s = 0.0
+        self.turns = turns
+        self.measured: list[Iteration] = []
         self.result: _Result | None = None
         self.closed_s = 0.0
 
@@ -208,12 +223,19 @@ class WorkloadHandle:
     def ready(self) -> float:
         """Wait until the workload is imported; the clock's resolution there, in ns."""
         message = self.awaited("ready", max(START_TIMEOUT_S, self.timeout_s), "importing the workload")
-        return float(message["resolution_ns"])
+        return min(self._read(message, "resolution_ns", float), NS_PER_S)
 
     def iteration(self, kind: str, loops: int = 1, window_ns: int = 0) -> Iteration:
         """One iteration; see Handle."""
+        began_s = self.clock()
         self.channel.send({"do": "iteration", "kind": kind, "loops": loops, "window_ns": window_ns})
-        return self.awaited_iteration(self.timeout_s + window_ns / 1e9, f"a {kind} iteration")
+        message = self.awaited("iteration", self.timeout_s + window_ns / 1e9, f"a {kind} iteration")
+        waited_s = self.clock() - began_s
+        iteration = msgspec.convert(message["iteration"], Iteration)
+        self.turns.add(self.request, waited_s, max(message["turn_ns"], iteration.wall_ns))
+        if kind == MEASURED:
+            self.measured.append(iteration)
+        return iteration
 
     def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> Held:
         """One held iteration; see Handle."""
@@ -239,7 +261,7 @@ class WorkloadHandle:
             return
         self.channel.send({"do": "finish"})
         self.awaited("closed", self.timeout_s, "ending its workers")
-        self.result = self._result()
+        self.result = self._believed(self._result())
         self.closed_s = self.clock()
         self.process.wake_no_more_on(self.channel.reader.fileno())
 
@@ -271,6 +293,7 @@ class WorkloadHandle:
             self.process.kill()
             self.channel.close()
             shutil.rmtree(self.folder, ignore_errors=True)
+            shutil.rmtree(temporary_folder(self.mark), ignore_errors=True)
 
     def _cost_of_a_sample(self, processes: ProcessMap) -> float:
         """CPU time of a sample of its memory in s, measured once for all launches with as many such workers."""
@@ -284,30 +307,43 @@ class WorkloadHandle:
 
     def awaited_iteration(self, timeout_s: float, doing: str) -> Iteration:
         """The figures of the iteration that the launch is at."""
-        return msgspec.convert(self.awaited("iteration", timeout_s, doing)["iteration"], Iteration)
+        return self._read(self.awaited("iteration", timeout_s, doing), "iteration", Iteration)
 
     def process_map(self, message: dict[str, Any]) -> ProcessMap:
         """Which process does what, as a message of the launch says."""
-        return msgspec.convert({**message["processes"], "main": self.process.pid}, ProcessMap, strict=False)
+        processes = self._read(message, "processes", dict[str, Any])
+        return self._read({**message, "processes": {**processes, "main": self.process.pid}}, "processes", ProcessMap)
+
+    def _read(self, message: dict[str, Any], name: str, kind: type[T]) -> T:
+        """What a message of the launch holds under a name. Raises LaunchFailed where it is something else."""
+        try:
+            return msgspec.convert(message.get(name), kind, strict=False)
+        except msgspec.ValidationError as error:
+            raise self._junk(f"{name} of its {message['event']!r} message: {error}") from error
+
+    def _junk(self, what: str) -> LaunchFailed:
+        return self.process.failure(f"sent what cannot be used on the pipe of its runner: {what}", JUNK_FIX)
 
     def awaited(self, event: str, timeout_s: float, doing: str) -> dict[str, Any]:
         """The next message of the launch, which has to be `event`; what ends the waiting otherwise is raised."""
         deadline = self.clock() + timeout_s
         while True:
-            message = self.channel.receive()
-            if message is not None:
-                if message["event"] == event:
-                    return message
-                if message["event"] == "closed":
-                    self._result()  # says why
-                    raise self.process.failure("ended early")
-            elif self.process.exit is not None:
+            try:
+                message = self.channel.receive()
+            except BrokenMessage as broken:
+                raise self._junk(str(broken)) from broken
+            if message is not None and message["event"] == event:
+                return message
+            if message is not None and message["event"] == "closed":
+                self._result()  # says why
+                raise self.process.failure("ended early")
+            if message is None and self.process.exit is not None:
                 raise self.errors.crashed(f"{exit_text(self.process.exit.code)} during {doing}")
-            elif self.process.flooded:
+            if self.process.flooded:
                 raise self.process.failure(f"printed more than {FLOOD_BYTES >> 20} MiB")
-            elif self.clock() > deadline:
+            if self.clock() > deadline:
                 raise self.errors.hung(f"did not end {doing} within {timeout_s:g} s (its whole process tree was ended)")
-            else:
+            if message is None:
                 self.process.drain(0.1)
 
     # -- the result --------------------------------------------------------------------------------------------
@@ -315,15 +351,23 @@ class WorkloadHandle:
     def _result(self) -> _Result:
         """The result file. Raises CellUnsupported or LaunchFailed where it says so, or cannot be read."""
         try:
-            content = marshal.loads((self.folder / "result").read_bytes())
-            result = msgspec.convert(content, _Result)
-        except (OSError, EOFError, ValueError, TypeError) as error:  # the last three: of marshal and of msgspec
+            result = msgspec.convert(unmarshalled((self.folder / "result").read_bytes()), _Result)
+        except (OSError, MemoryError, BrokenMessage, msgspec.ValidationError) as error:
             raise self.process.failure(f"its result file cannot be read: {error}") from error
         if result.unsupported is not None:
             raise CellUnsupported(result.unsupported)
         if result.error is not None:
             raise self.errors.crashed(result.error.reason, result.error.detail)
         return result
+
+    def _believed(self, result: _Result) -> _Result:
+        """The result with the iterations as they were answered. Raises LaunchFailed for figures that cannot be."""
+        wrong = self.turns.disagreement(self.request) or too_many_cores(self.request, self.measured)
+        if wrong:
+            raise LaunchFailed(wrong)
+        iterations = tuple(self.measured) or result.launch.iterations
+        launch = msgspec.structs.replace(result.launch, iterations=iterations)
+        return msgspec.structs.replace(result, launch=launch)
 
     def _locks(self, result: _Result) -> LockWaits:
         """The waits of all processes and interpreters of this launch; each wrote its file as it ended."""

@@ -1,4 +1,4 @@
-"""Processes of a launch: the tree, marks in the environment, leftovers."""
+"""Processes of a launch: the tree, what carries its mark, what it leaves, and its end."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ import math
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Collection
 
 import psutil
 
 from ...model import ProcessGroup
-from .proc import FORKSERVER, TRACKER, children, environment_bytes
+from . import abandoned
+from .marks import TOOL, Owner, carries, owner_of
+from .proc import FORKSERVER, TRACKER, children
 from .process_map import ProcessMap
 
-MARK = "FTGATE_LAUNCH"
 _LOOK_S = 0.003
+_KILLED_S = 0.5
+TRACKER_S = 1.0
+"""How long a resource tracker gets to remove what killed processes have left, before it is killed."""
 GRACE_S = 5.0
 """How long what a launch started may take to end after it: a server that it has told to, a resource tracker."""
 
@@ -72,21 +76,13 @@ def alive(process: psutil.Process) -> bool:
 
 
 def marked(mark: str) -> list[psutil.Process]:
-    """Every process, wherever it went in the tree, that carries this launch's mark in its environment."""
+    """Every live process, wherever it went in the tree, that carries this launch's mark, or one of this run's."""
     carrying = []
     for pid in psutil.pids():
         with contextlib.suppress(psutil.Error, OSError):
-            if _carries(pid, mark):
+            if carries(pid, mark):
                 carrying.append(psutil.Process(pid))
-    return carrying
-
-
-def _carries(pid: int, mark: str) -> bool:
-    environment = environment_bytes(pid)
-    if environment is None:
-        return bool(psutil.Process(pid).environ().get(MARK) == mark)
-    # Its bytes are searched as they are: every process of the machine is asked at each launch's end.
-    return f"\0{MARK}={mark}\0".encode() in b"\0" + environment + b"\0"
+    return [process for process in carrying if alive(process)]
 
 
 def leftovers(mark: str, wait_s: float = GRACE_S) -> list[str]:
@@ -96,7 +92,7 @@ def leftovers(mark: str, wait_s: float = GRACE_S) -> list[str]:
     are waited for like all others, but what remains for the sake of another process is not named.
     """
     ends = time.monotonic() + wait_s
-    while (left := [process for process in marked(mark) if alive(process)]) and time.monotonic() < ends:
+    while (left := marked(mark)) and time.monotonic() < ends:
         while any(map(alive, left)) and time.monotonic() < ends:  # to ask those takes less than to look for all again
             time.sleep(_LOOK_S)
     left = [process for process in left if not _is(process, TRACKER)]
@@ -121,31 +117,64 @@ def described(process: psutil.Process) -> str:
 
 def kill_all(group: int, mark: str) -> None:
     """End a launch with everything it started, also what left its process group."""
+    kill_marked(mark)
     if os.name == "posix":
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
-    kill_marked(mark)
 
 
 def kill_marked(mark: str) -> None:
-    """End every process that carries a launch's mark, where no process group is known to be its own."""
+    """End every process that carries a launch's mark, or one of a run's."""
     for _ in range(5):
-        left = [process for process in marked(mark) if _running(process)]
-        if not left:
+        if not (left := _left(mark)):
             return
+        kill(left)
+
+
+def end_run(mark: str, wait_s: float = 0.0) -> None:
+    """End every process of a run, and with `wait_s` let them end by themselves first: they are told to."""
+    if wait_s and (left := [process for process in _left(mark) if not _is(process, TRACKER)]):
+        held = abandoned.held(left)
         for process in left:
             with contextlib.suppress(psutil.Error):
+                process.terminate()
+        psutil.wait_procs(left, timeout=wait_s)
+        kill_marked(mark)
+        held.remove()
+    else:
+        kill_marked(mark)
+
+
+def kill(left: Collection[psutil.Process]) -> None:
+    """Kill processes, resource trackers last: they remove the semaphores and shared memory of the others."""
+    trackers = [process for process in left if _is(process, TRACKER)]
+    others = [process for process in left if process not in trackers]
+    held = abandoned.held(others)
+    for killed in (others, trackers):
+        for process in killed:
+            with contextlib.suppress(psutil.Error):
                 process.kill()
-        psutil.wait_procs(left, timeout=0.5)
+        psutil.wait_procs(killed, timeout=_KILLED_S)
+        if killed is others:
+            psutil.wait_procs(trackers, timeout=TRACKER_S)
+    held.remove()
 
 
-def _running(process: psutil.Process) -> bool:
-    return process.pid != os.getpid() and alive(process)
+def orphans() -> list[psutil.Process]:
+    """The processes of launches whose owner has ended without ending them."""
+    found, owners = [], dict[Owner, bool]()
+    for pid in psutil.pids():
+        with contextlib.suppress(psutil.Error, OSError):
+            owner = owner_of(pid)
+            if owner is None or owner.number == TOOL:
+                continue
+            whose = owner._replace(number=TOOL)
+            if whose not in owners:
+                owners[whose] = owner.gone
+            if owners[whose]:
+                found.append(psutil.Process(pid))
+    return [process for process in found if alive(process)]
 
 
-def marks() -> Iterator[str]:
-    """Names for launches, unique on this machine."""
-    count = 0
-    while True:
-        count += 1
-        yield f"{os.getpid()}-{time.monotonic_ns()}-{count}"
+def _left(mark: str) -> list[psutil.Process]:
+    return [process for process in marked(mark) if process.pid != os.getpid()]

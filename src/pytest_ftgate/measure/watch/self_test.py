@@ -15,12 +15,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import filelock
 import msgspec
 
 from ...errors import FtgateError
 from ...model import Struct
-from ...pythons import scrubbed_environment
+from ...pythons import scrubbed_environment, waiting
 from .proc import CALLS, Proc
 from .threads import SAMPLE_S, forbidden, unsupported
 from .wait_states import Sleepers, Where
@@ -68,7 +67,7 @@ def patterns_hold(
     wanted = Patterns(version=VERSION, build=key, kernel=platform.release(), libc=_libc(), reason="")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(folder / f"{key}.lock"):
+        with waiting.held(folder / f"{key}.lock"):
             kept = _kept(path, wanted)
             if kept is None:
                 reason = (test or self_test)(python, environment)

@@ -261,11 +261,13 @@ def test_of(row: Row) -> str:
 
 
 def _tests(report: Report) -> Iterator[Test]:
-    """Every test with the rows of all its tables."""
+    """Every test with the rows of all its tables; of unlike machines one for each."""
     advised = {each.test: each.sentences for each in advice.sentences(report)}
+    unlike = len(report.by_fingerprint()) > 1
     tables: dict[str, list[int]] = {}
     for number, table in enumerate(report.tables):
-        tables.setdefault(test_of(table.rows[0]) if table.rows else table.title, []).append(number)
+        on = f" on {report.machine_of(table.rows[0]).fingerprint}" if unlike and table.rows else ""
+        tables.setdefault(f"{test_of(table.rows[0])}{on}" if table.rows else table.title, []).append(number)
     for number, (title, numbers) in enumerate(tables.items(), start=1):
         own = [report.tables[each] for each in numbers]
         rows = [row for table in own for row in table.rows]

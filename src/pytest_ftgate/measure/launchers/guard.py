@@ -1,0 +1,124 @@
+"""One process that ends a run's launches, tools and servers where this process is killed before it could.
+
+It reads from a pipe whose other end is this process's alone: the kernel closes it with us, however we end.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from ..watch import processes
+from ..watch.abandoned import FOLDER
+from ..watch.marks import Owner, run_mark, tagged
+
+SCRATCH: Final = "ftgate-"
+"""What the names of scratch folders begin with."""
+GRACE_S: Final = 1.5
+"""How long what a killed run leaves may take to end by itself, as a server does, before it is killed."""
+# Until it is needed the guard imports nothing; no signal to a process group or a process tree ends it before.
+_SCRIPT: Final = """
+import signal, sys
+for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+    signal.signal(getattr(signal, name), signal.SIG_IGN)
+folders = sys.stdin.read().splitlines()
+sys.path[:0] = sys.argv[2:]
+from pytest_ftgate.measure.launchers import guard
+guard.end(sys.argv[1], folders)
+"""
+_guards: dict[int, subprocess.Popen[str]] = {}
+"""That of this process, by our pid: a child that was forked has none."""
+
+
+def ensure(folder: Path | None = None) -> None:
+    """Have a guard, which also removes what launches of this run leave in `folder`. Without one a run goes on."""
+    guard = _guards.get(os.getpid())
+    with contextlib.suppress(OSError):
+        if guard is None:
+            guard = _guards[os.getpid()] = _started()
+        if folder is not None and guard.stdin is not None:
+            guard.stdin.write(f"{folder.absolute()}\n")
+            guard.stdin.flush()
+
+
+def dismiss() -> None:
+    """End the guard, which is no longer needed. Killed before its pipe is closed, it does nothing."""
+    guard = _guards.pop(os.getpid(), None)
+    if guard is not None:
+        guard.kill()
+        guard.wait()
+        _close(guard)
+
+
+def end(mark: str, folders: list[str]) -> None:
+    """What the guard does: end every process of a run, and remove what it leaves in these folders."""
+    processes.end_run(mark, GRACE_S)
+    for path in _left_in(map(Path, folders)):
+        if path.name.removeprefix(SCRATCH).removeprefix(FOLDER).startswith(mark):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def sweep(folder: Path) -> int:
+    """End what runs left whose process was killed together with its guard; how many processes there were."""
+    found = processes.orphans()
+    processes.kill(found)
+    for path in _left_in([folder]):
+        owner = Owner.of(path.name)
+        with contextlib.suppress(OSError):
+            if owner is not None and owner.gone and path.lstat().st_uid == os.getuid():
+                shutil.rmtree(path, ignore_errors=True)
+    return len(found)
+
+
+def _left_in(folders: Iterator[Path] | list[Path]) -> Iterator[Path]:
+    """Folders of launches, and of scratch files of theirs."""
+    for folder in folders:
+        yield from folder.glob("*")
+    for prefix in (SCRATCH, FOLDER):
+        yield from Path(tempfile.gettempdir()).glob(f"{prefix}*")
+
+
+def _started() -> subprocess.Popen[str]:
+    package = str(Path(__file__).parents[3])
+    paths = [*(os.path.abspath(path) for path in sys.path if path), package, str(Path(psutil.__file__).parents[1])]
+    temporary = {name: os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if name in os.environ}
+    with tagged():  # it is no part of a launch that this process may be in
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _SCRIPT, run_mark(), *dict.fromkeys(paths)],
+            cwd="/",
+            env={"PATH": os.defpath, **temporary},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            text=True,
+        )
+
+
+def _close(guard: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(OSError):
+        if guard.stdin is not None:
+            guard.stdin.close()
+
+
+def _in_child() -> None:
+    """A child that is forked from us closes its end of the pipe, and leaves the guard alone."""
+    while _guards:
+        _, guard = _guards.popitem()
+        guard.returncode = 0  # it is not our child: nobody waits for it here
+        _close(guard)
+
+
+atexit.register(dismiss)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

@@ -1,0 +1,114 @@
+"""SIGTERM and SIGHUP end a measuring run as Ctrl-C does: what was measured is judged, and the report is written."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import threading
+from types import FrameType
+from typing import Any, Final
+
+import pytest
+
+ENDING: Final = tuple(signal.Signals[name] for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+_PDEATHSIG: Final = 1  # PR_SET_PDEATHSIG of prctl
+
+
+class Ended(KeyboardInterrupt):
+    """Raised in the main thread in place of a signal's death; its text is the signal's name."""
+
+
+class Signals:
+    """Turns the first signal into an `Ended`; while that ends the run, further ones are ignored."""
+
+    def __init__(self, config: pytest.Config, *, is_worker: bool) -> None:
+        self.config = config
+        self.is_worker = is_worker
+        self.ending = False
+        self.name = ""
+        self._before: dict[signal.Signals, Any] = {}
+        self._workers: list[int] = []
+
+    def install(self) -> None:
+        """Take the signals that nobody else handles and that are not ignored, as nohup ignores SIGHUP."""
+        if threading.current_thread() is threading.main_thread():
+            for number in ENDING:
+                if signal.getsignal(number) is signal.SIG_DFL and not _caught(number):
+                    self._before[number] = signal.signal(number, self._end)
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                self._before[signal.SIGINT] = signal.signal(signal.SIGINT, self._interrupt)
+        if self.is_worker and signal.SIGTERM in self._before:
+            _end_with_parent()
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Remember the session, which the first signal stops."""
+        self.session = session
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodeready(self, node: Any) -> None:
+        """Remember a worker of this machine. Source: xdist.newhooks."""
+        if node.gateway.spec.popen and not node.gateway.spec.via:
+            self._workers.append(node.workerinfo["pid"])
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Forget a worker that has ended: its pid may be another's."""
+        with contextlib.suppress(AttributeError, KeyError, ValueError):
+            self._workers.remove(node.workerinfo["pid"])
+
+    def pytest_keyboard_interrupt(self) -> None:
+        """End the workers as well: xdist waits long for one that is at a test."""
+        self.ending = True
+        for pid in self._workers:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGTERM)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Any:
+        """A signal while the report is written changes the exit code, and nothing else."""
+        self.ending = True
+        result = yield
+        if self.name and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            session.exitstatus = pytest.ExitCode.INTERRUPTED
+        return result
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self) -> None:
+        """Give the signals back."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        self.name = self.name or signal.Signals(number).name
+        if not self.ending:
+            self.ending = True
+            if hasattr(self, "session"):  # should something catch what is raised here
+                self.session.shouldstop = self.name
+            raise Ended(self.name)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        """A second Ctrl-C still ends what the first one waits for."""
+        self.ending = True
+        signal.default_int_handler(number, frame)
+
+
+def _caught(number: signal.Signals) -> bool:
+    """Whether C code handles a signal, as faulthandler does, of which `signal.getsignal` knows nothing."""
+    with contextlib.suppress(OSError), open("/proc/self/status", encoding="ascii", errors="replace") as file:
+        lines = dict(line.partition(":")[::2] for line in file)
+        return bool(int(lines.get("SigCgt", "0"), 16) >> (number - 1) & 1)
+    return False
+
+
+def _end_with_parent() -> None:
+    """On Linux let a worker get SIGTERM when the controller dies; elsewhere execnet ends it, some seconds later."""
+    parent = os.getppid()
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+            if os.getppid() != parent:
+                os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,145 @@
+"""Launches that cannot all be alive together: measured in batches, each cell with what it is paired with."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from bench import THREADS, Bench
+from fake_launcher import GIL, MIB, MS, At, FakeLauncher, Quiet, group_of, memory_of, spec_of, steady
+
+from pytest_ftgate.measure.budget import Limits
+from pytest_ftgate.measure.capacity import BARE_BYTES, DESCRIPTORS, SPARE_DESCRIPTORS, WORKLOAD_BYTES, Capacity
+from pytest_ftgate.measure.cell_run import PreparedTarget, Reference
+from pytest_ftgate.measure.interleaved import InterleavedRun
+from pytest_ftgate.model import Group
+from pytest_ftgate.runner.protocol import MEASURED
+
+READY = PreparedTarget(interpreter=GIL, python="/opt/env/bin/python", key="build", environment={})
+THREE = Limits(launches=3, iterations=4)
+
+
+def group_of_cells(count: int) -> Group:
+    """One test of so many cells, each with its own number of workers."""
+    one = group_of(spec=spec_of("threads"))
+    cells = [
+        msgspec.structs.replace(one.cells[0], nodeid=f"{one.spec.nodeid}[3.14-threads-w{workers}]", workers=workers)
+        for workers in range(1, count + 1)
+    ]
+    return Group(key=one.key, spec=one.spec, cells=tuple(cells))
+
+
+def run_of(launcher: FakeLauncher, group: Group, capacity: Capacity | None, *, paired: bool = False) -> InterleavedRun:
+    references = {cell.nodeid: Reference(cell=cell, spec=group.spec, target=READY) for cell in group.cells}
+    return InterleavedRun(
+        group,
+        {"3.14": READY},
+        launcher,
+        THREE,
+        random.Random(1),
+        Quiet(),
+        launcher.clock,
+        references=references if paired else None,
+        capacity=capacity,
+    )
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_so_few_descriptors_that_the_cells_are_split(paired: bool) -> None:
+    launcher, group = FakeLauncher(), group_of_cells(15)
+    capacity = Capacity(descriptors=140, opened=15)
+    run = run_of(launcher, group, capacity, paired=paired)
+    samples = run.measure()
+    assert capacity.launches == (140 - 15 - SPARE_DESCRIPTORS) // DESCRIPTORS == 17
+    assert max(len(event.alive) for event in launcher.events) <= 17
+    for sample in samples:
+        assert [launch.order for launch in sample.launches] == [0, 1, 2]
+        beside = sample.reference.launches if sample.reference else sample.control
+        assert [len(launch.iterations) for launch in (*sample.launches, *beside)] == [4] * 6
+    measured = [event for event in launcher.of(MEASURED) if event.at.side != "locks"]
+    for own, other in zip(measured[::2], measured[1::2], strict=True):
+        assert own.at.label == other.at.label  # still each beside what it is paired with
+        assert (own.at.order, own.at.number) == (other.at.order, other.at.number)
+    assert "but in up to" in run.context.split
+    assert "140 files (`ulimit -n`)" in run.context.split
+
+
+def test_batches_have_other_cells_in_each_round() -> None:
+    launcher = FakeLauncher()
+    run_of(launcher, group_of_cells(6), Capacity(descriptors=SPARE_DESCRIPTORS + 9 * DESCRIPTORS)).measure()
+    together: dict[int, set[frozenset[str]]] = defaultdict(set)
+    for event in launcher.of(MEASURED):
+        together[event.at.order].add(frozenset(launcher.handles[each].side[0] for each in event.alive))
+    assert {len(batch) for batches in together.values() for batch in batches} == {3}
+    assert len(set(map(frozenset, together.values()))) > 1
+
+
+def test_nothing_is_split_where_all_fits() -> None:
+    events = []
+    for capacity in (None, Capacity(descriptors=1024, memory_bytes=1 << 40, opened=20)):
+        launcher = FakeLauncher()
+        run = run_of(launcher, group_of_cells(6), capacity)
+        run.measure()
+        events.append(launcher.events)
+        assert run.context.split == ""
+    assert events[0] == events[1]
+
+
+def test_memory_that_a_first_round_showed_decides_on_the_next_ones() -> None:
+    launcher, group = FakeLauncher(), group_of_cells(6)
+    launcher.memory = lambda _: memory_of(40 * MIB)
+    budget = 256 * MIB
+    run = run_of(launcher, group, Capacity(memory_bytes=budget))
+    alive: Counter[int] = Counter()
+    run.measure()
+    for event in launcher.of(MEASURED):
+        alive[event.at.order] = max(alive[event.at.order], len(event.alive))
+    assumed = 2 * (BARE_BYTES + WORKLOAD_BYTES) + BARE_BYTES  # own and with the lock probe, and the control workload
+    assert alive[0] == 3 * (budget // assumed) == 3
+    assert alive[1] == alive[2] == 3 * (budget // (2 * 40 * MIB + BARE_BYTES)) == 6
+    assert "256 MiB, half of the free memory" in run.context.split
+
+
+def test_a_cell_that_is_too_large_for_itself_is_measured_alone() -> None:
+    launcher = FakeLauncher()
+    samples = run_of(launcher, group_of_cells(2), Capacity(memory_bytes=1)).measure()
+    assert [len(sample.launches) for sample in samples] == [3, 3]
+    assert max(len(event.alive) for event in launcher.events) == 3
+
+
+@pytest.mark.parametrize("shortest", [1, 2, 3])
+def test_loops_are_those_of_the_shortest_cell_whatever_its_batch(shortest: int) -> None:
+    def wall(short_ns: float) -> Callable[[At], float]:
+        return lambda at: short_ns if at.label == f"3.14-threads-w{shortest}" else 20 * MS
+
+    one = Capacity(descriptors=SPARE_DESCRIPTORS + 3 * DESCRIPTORS)
+    found = []
+    for capacity in (None, one):
+        launcher = FakeLauncher(wall_ns=wall(1_000.0))
+        run = run_of(launcher, group_of_cells(3), capacity)
+        run.measure()
+        found.append(run.iterations.loops)
+    assert found[0] == found[1] == 200
+
+
+def test_the_planned_iterations_are_those_of_all_cells_together() -> None:
+    found = []
+    for capacity in (None, Capacity(descriptors=SPARE_DESCRIPTORS + 3 * DESCRIPTORS)):
+        launcher = FakeLauncher(wall_ns=steady(20 * MS))
+        run = run_of(launcher, group_of_cells(4), capacity)
+        run.budget.limits = run.iterations.limits = Limits(launches=3, budget_s=12.0, least_iterations=200)
+        run.step()
+        found.append((run.iterations.count, round(run.budget.iteration_ns / MS)))
+    assert found[0] == found[1]
+
+
+def test_a_real_launch_keeps_no_more_open_than_is_counted_for_it(bench: Bench) -> None:
+    bench.write("@ftgate.compare(threads)\ndef test_it(worker): return 1\n")
+    before = len(os.listdir("/dev/fd"))
+    for number in range(1, 4):
+        bench.start(THREADS).ready()
+        assert len(os.listdir("/dev/fd")) - before <= number * DESCRIPTORS

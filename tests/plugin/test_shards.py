@@ -1,0 +1,132 @@
+"""`--ftgate-shard`: each test runs in one part, and the parts together say what one run says."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import fake_run
+import pytest
+from example import HEAD, Example, assert_usage_error
+
+from pytest_ftgate import cli
+
+QUICK = (
+    "-p",
+    "fake_run",
+    "--ftgate",
+    "--ftgate-launches=5",
+    "--ftgate-iterations=4",
+    "--ftgate-explain=no",
+)
+TESTS = """
+    import pytest
+
+    @ftgate.compare(threads, serial, workers=1)
+    def test_slower(worker):
+        return 1
+
+    @ftgate.compare(threads, workers=[1, 2])
+    @pytest.mark.parametrize("size", [1, 2, 3])
+    def test_sizes(worker, size):
+        return 1
+
+    @ftgate.compare(threads, workers=1)
+    def test_missing(worker):
+        return 1
+
+    @ftgate.require("threads.wall < 1ms")
+    @ftgate.compare(threads, workers=1)
+    def test_contract(worker):
+        return 1
+"""
+PLAIN = """
+    import pytest
+
+    @pytest.mark.parametrize("number", range(3))
+    def test_plain(number): ...
+    def test_other(): ...
+    def test_third(): ...
+"""
+
+
+@pytest.fixture
+def example(pytester: pytest.Pytester, interpreters_on_path: None, monkeypatch: pytest.MonkeyPatch) -> Example:
+    monkeypatch.setenv("PYTHONPATH", str(Path(fake_run.__file__).parent))
+    files = {
+        "pytest.ini": "[pytest]\nftgate_install =\nftgate_python = 3.14t\n",
+        "test_a.py": TESTS,
+        "test_plain.py": PLAIN,
+    }
+    return Example(pytester, files)
+
+
+GONE = """
+    @ftgate.compare(serial, workers=1)
+    def test_gone(worker):
+        return 1
+"""
+
+
+def run_part(example: Example, part: int, parts: int, *options: str) -> pytest.RunResult:
+    """Run one part, with its report `s1.json`, `s2.json`, ..."""
+    shard = f"--ftgate-shard={part}/{parts}"
+    return example.run_pytest(*QUICK, shard, f"--ftgate-report=json:s{part}.json", *options)
+
+
+def verdicts(report: dict[str, Any]) -> list[tuple[str, object]]:
+    """What is said of each cell, in the order of the report."""
+    rows = [row for table in report["tables"] for row in table["rows"]]
+    return [(row["cell"]["nodeid"], row["verdict"]) for row in rows]
+
+
+def test_shards_say_what_one_run_says(example: Example, capsys: pytest.CaptureFixture[str]) -> None:
+    """With baselines, of which one is used no more, a slowdown, an error, a contract, and plain tests."""
+    gone = example.pytester.path / "test_gone.py"
+    gone.write_text(HEAD + textwrap.dedent(GONE), encoding="utf-8")
+    example.run_pytest(*QUICK, "--ftgate-update", "-k", "not missing")
+    gone.unlink()
+    whole = example.run_pytest(*QUICK, "--ftgate-report=json:whole.json")
+    results = [run_part(example, part, 3) for part in (1, 2, 3)]
+    one, *reports = (example.report(f"{name}.json") for name in ("whole", "s1", "s2", "s3"))
+    outcomes = [result.parseoutcomes() for result in results]
+    assert sum(found["deselected"] for found in outcomes) == 2 * (10 + 5), "all parts but one deselect each item"
+    plain = [line for result in results for line in result.outlines if line.startswith("test_plain.py ")]
+    assert sum(line.count(".") - 1 for line in plain) == 5, "plain tests run in one part each"
+    assert {(report["shard"]["alpha"], report["shard"]["hypotheses"]) for report in reports} == {(0.01, 37)}
+    capsys.readouterr()
+    assert cli.main(["merge", "s2.json", "s3.json", "s1.json", "-o", "all.json"]) == 1 == whole.ret
+    assert capsys.readouterr().out.endswith(
+        "3 of 3 shards, one error budget: each verdict is at alpha 0.01 / 37, split over the hypotheses of the whole "
+        "run\n"
+    )
+    joined = example.report("all.json")
+    assert verdicts(joined) == verdicts(one)
+    same = ("failing", "commit", "version", "unused_baselines", "partial")
+    assert {name: joined[name] for name in same} == {name: one[name] for name in same}
+    assert joined["unused_baselines"] == ["test_gone.py::test_gone[3.14t-serial-w1]"]
+    names = {row["host"] for table in joined["tables"] for row in table["rows"]}
+    assert names == {host["name"] for host in joined["hosts"]} == {f"shard {part}/3" for part in (1, 2, 3)}
+
+
+def test_a_part_without_tests_is_no_failure(example: Example) -> None:
+    result = run_part(example, 2, 2, "-k", "contract")
+    assert result.ret == pytest.ExitCode.OK
+    assert "ftgate: shard 2/2 is empty: there are fewer tests than shards" in result.outlines
+    shard = example.report("s2.json")["shard"]
+    assert (shard["planned"], shard["places"]) == (["test_a.py::test_contract[3.14t-threads-w1]"], [])
+    assert run_part(example, 2, 2, "-k", "nothing").ret == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def test_with_workers_of_xdist_a_part_is_the_same(example: Example) -> None:
+    results = [run_part(example, part, 2, "-k", "contract", "-n1") for part in (1, 2)]
+    assert [result.ret for result in results] == [pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.OK]
+    assert "ftgate: shard 2/2 is empty: there are fewer tests than shards" in results[1].outlines
+    reports = [example.report(f"s{part}.json") for part in (1, 2)]
+    assert [report["shard"]["places"] for report in reports] == [[0], []]
+    assert cli.main(["merge", "s1.json", "s2.json"]) == 1
+
+
+def test_it_needs_a_measuring_run(example: Example) -> None:
+    assert_usage_error(example.run_pytest("--ftgate-shard=1/2"), "--ftgate-shard splits the tests of a measuring run")
