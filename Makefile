@@ -10,7 +10,7 @@ BOOTSTRAP := .venv-bootstrap
 # The caller's Python settings and virtual environment must not reach ours.
 unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV CONDA_PREFIX UV_PYTHON UV_PROJECT_ENVIRONMENT
 
-.PHONY: help setup demo examples adopt test faults lint smoke lowest pyright requirements clean
+.PHONY: help setup demo examples adopt test faults fuzz lint smoke lowest pyright requirements clean
 
 help: ## say what there is
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -50,6 +50,11 @@ test: lint ## lint, check types, run every test: what measures alone, after all 
 faults: setup ## every fault, also those that take long: signals, full disks, hostile files, hangs
 	$(PY) -m pytest tests/faults --long
 
+FUZZ := --inputs 1000000
+fuzz: setup ## a million hostile files, by a coverage-guided fuzzer (FUZZ="--seconds 60" for fewer)
+	$(VENV)/bin/uv pip install --quiet --require-hashes --python $(PY) --requirement tests/faults/fuzz.txt
+	$(PY) tests/faults/fuzz.py $(FUZZ)
+
 lint: setup ## ruff and mypy
 	$(PY) -m ruff check .
 	$(PY) -m mypy
@@ -74,6 +79,9 @@ requirements: setup ## resolve the pinned requirements anew
 	$(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --constraint requirements.txt --custom-compile-command "make requirements" \
 	  --output-file tests/plugin/beside.txt pyproject.toml tests/plugin/beside.in
+	$(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --group fuzz --custom-compile-command "make requirements" \
+	  --output-file tests/faults/fuzz.txt
 
 clean: ## remove .venv and what tests leave
 	rm -rf $(VENV) $(BOOTSTRAP) .ftgate .mypy_cache .pytest_cache .ruff_cache

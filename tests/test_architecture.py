@@ -41,7 +41,7 @@ STRANGERS = {("declare", "run"), ("judge", "measure"), ("report", "measure")}
 PURE = ("stats/", "judge/", "report/", "model/", "text", "declare/plan", "measure/budget")
 PYTEST = ("plugin/",)
 # Besides launches: provisioning runs uv and compilers, git tells commits, `doctor` asks a child, `demo` runs pytest,
-# and a plain test run gives the runner's workers a context, as the runner itself does.
+# a plain test run gives the runner's workers a context, as the runner itself does, and --ftgate-trust=base runs pytest.
 PROCESSES = (
     "measure/",
     "pythons/",
@@ -50,6 +50,7 @@ PROCESSES = (
     "run/worktrees",
     "run/once",
     "commands/",
+    "plugin/base",
 )
 PRINTING = ("cli", "commands/")
 

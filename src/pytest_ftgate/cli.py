@@ -12,6 +12,7 @@ from typing import Final
 
 from .errors import FtgateError
 from .platforms import unsupported
+from .text import plain
 
 COMMANDS: Final = (
     "init",
@@ -42,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141  # as a shell says of a program that SIGPIPE ended
     except FtgateError as error:
-        print(f"ftgate: error: {error}", file=sys.stderr)
+        print(f"ftgate: error: {plain(str(error))}", file=sys.stderr)
         return 2
     except (ImportError, NotImplementedError):  # the latter is psutil's
         why = unsupported()
@@ -53,6 +54,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("ftgate: interrupted", file=sys.stderr)
         return 130
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        from .commands.last_run import meaningless
+
+        why = meaningless(error)
+        if not why:
+            raise
+        print(f"ftgate: error: {why}", file=sys.stderr)
+        return 2
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -9,34 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 import report_by_hand
+from report_by_hand import part_of
 
 from pytest_ftgate import cli
-from pytest_ftgate.model import Decision, Host, Report, Shard, Verdict
+from pytest_ftgate.model import Decision, Host, Report, Verdict
 from pytest_ftgate.report import json
 
 REPORT = report_by_hand.report()
 PLANNED = tuple(row.cell.nodeid for row in REPORT.rows)
 Write = Callable[..., list[str]]
-
-
-def part_of(number: int, **changed: Any) -> Report:
-    """A third of the report by hand: a table each; `changed` fields are the report's or its shard's."""
-    table = REPORT.tables[number - 1]
-    own = {row.cell.nodeid for row in table.rows}
-    shard = Shard(
-        part=number,
-        parts=3,
-        planned=PLANNED,
-        places=tuple(place for place, nodeid in enumerate(PLANNED) if nodeid in own),
-        alpha=0.01,
-        hypotheses=12,
-        own=4,
-        options={"--ftgate-alpha": "0.01"},
-    )
-    of_shard = {name: value for name, value in changed.items() if name in Shard.__struct_fields__}
-    rest = {name: value for name, value in changed.items() if name not in of_shard}
-    shard = msgspec.structs.replace(shard, **of_shard)
-    return msgspec.structs.replace(REPORT, **{"tables": (table,), "partial": "", "shard": shard, **rest})
 
 
 @pytest.fixture
@@ -92,7 +73,7 @@ def test_machines_that_differ_are_named(write: Write, capsys: pytest.CaptureFixt
 
 
 def all_of(decision: Decision, number: int, **changed: Any) -> Report:
-    report = part_of(number, failing=(), **changed)
+    report = part_of(number, failing=frozenset(), **changed)
     verdict = Verdict(decision=decision)
     rows = tuple(msgspec.structs.replace(row, verdict=verdict, error=None) for row in report.tables[0].rows)
     return msgspec.structs.replace(report, tables=(msgspec.structs.replace(report.tables[0], rows=rows),))
@@ -105,7 +86,7 @@ def test_the_exit_code_is_that_of_a_run(write: Write, capsys: pytest.CaptureFixt
     assert "this report is partial: shard 3/3: interrupted" in capsys.readouterr().out
     assert cli.main(["merge", *write(*(all_of(Decision.UNSUPPORTED, number) for number in (1, 2, 3)))]) == 3
     assert "nothing was measured: every cell is unsupported" in capsys.readouterr().err
-    strict = msgspec.structs.replace(passed[0], failing=(PLANNED[0],))
+    strict = msgspec.structs.replace(passed[0], failing=frozenset({PLANNED[0]}))
     assert cli.main(["merge", *write(strict, *passed[1:])]) == 1, "by the run's own --ftgate-fail-on"
 
 
@@ -119,6 +100,15 @@ def test_a_missing_shard_is_named(write: Write, capsys: pytest.CaptureFixture[st
     assert (joined.partial, len(joined.tables)) == (missing, 2)
     Path("all.json").unlink()
     assert "shards 2/3 and 3/3 are missing" in refused(capsys, names[0])
+
+
+def test_a_shard_that_ended_before_its_tests_is_missing(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    lost = part_of(2, shard=None, tables=(), partial="interrupted: 1 error during collection")
+    names = write(part_of(1), lost, part_of(3))
+    assert "2.json has no cells: interrupted: 1 error during collection" in refused(capsys, *names)
+    assert cli.main(["merge", "--partial", *names]) == 1
+    assert "this report is partial: shard 2/3 is missing" in capsys.readouterr().out
+    assert "no shard came as far as its first test" in refused(capsys, "--partial", "2.json")
 
 
 COMMIT = "b" * 40

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import pwd
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from container import Container, container
 from fake_launcher import CONFIG, Quiet
 
 from pytest_ftgate import pythons
@@ -71,3 +75,154 @@ class Listener(Quiet):
 
     def begin(self, title: str, cells: object) -> None:
         """Forget it."""
+
+
+# -- real ones -----------------------------------------------------------------------------------------------------
+
+TESTS = """from pytest_ftgate import ftgate, threads
+
+@ftgate.compare(threads, processes=["fork", "spawn"], workers=[1, 2])
+def test_work(worker):
+    return sum(range(2000))
+"""
+PYTEST = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--ftgate", "--ftgate-python=3.14")
+QUICK = ("--ftgate-launches=1", "--ftgate-iterations=2", "--ftgate-test-time=60")
+ONE = ("-k", "threads-w1")
+
+
+@pytest.fixture
+def box(executables: dict[str, str]) -> Iterator[Container]:
+    """A container whose project has six cells and is a repository of its user."""
+    with container(executables["3.14"]) as made:
+        (made.project / "test_work.py").write_text(TESTS)
+        (made.project / "pytest.ini").write_text("[pytest]\nftgate_install =\n")
+        for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "it"]):
+            who = ("-c", "user.name=me", "-c", "user.email=me@invalid")
+            subprocess.run(["git", *who, *words], cwd=made.project, check=True)
+        made.give(made.project)
+        yield made
+
+
+def outcome(box: Container, *words: str, **given: Any) -> tuple[int, str, list[dict[str, Any]]]:
+    """The exit code, the text on one line, and the rows of the report. No traceback, and no success without figures."""
+    done = box.run(*PYTEST, *QUICK, *words, **given)
+    text = " ".join(done.stdout.split())
+    for trace in ("Traceback", "INTERNALERROR", "a mistake of"):
+        assert trace not in text, done.stdout
+    kept = box.project / ".ftgate" / "last-run.json"
+    tables = json.loads(kept.read_text())["tables"] if kept.exists() else []
+    rows = [row for table in tables for row in table["rows"]]
+    measured = [row for row in rows if row.get("sample") and row["sample"]["launches"]]
+    assert done.returncode or (rows and len(measured) == len(rows)), done.stdout
+    return done.returncode, text, rows
+
+
+def read_only(path: Path) -> list[str]:
+    return [f"mount --bind {path} {path}", f"mount -o remount,ro,bind {path}"]
+
+
+def foreign(box: Container) -> None:
+    """The project is root's, and everyone may write in it."""
+    box.give(box.project, 0)
+    box.project.chmod(0o777)
+
+
+def test_a_project_that_cannot_be_written_is_refused_with_its_name(box: Container) -> None:
+    code, text, _ = outcome(box, *ONE, mounts=read_only(box.project))
+    assert code == pytest.ExitCode.USAGE_ERROR
+    assert f"ERROR: {box.project}/.ftgate: Read-only file system; " in text
+    assert f"make {box.project} writable" in text
+
+
+def test_what_needs_git_says_why_a_repository_of_another_owner_is_refused(box: Container) -> None:
+    foreign(box)
+    code, text, _ = outcome(box, *ONE, "--ftgate-against=HEAD~1")
+    assert code == pytest.ExitCode.USAGE_ERROR
+    assert f"git refuses the repository {box.project}" in text
+    assert f"GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0={box.project}" in text
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("home", ["", "/", "/nonexistent"])
+def test_a_user_without_a_home_measures_and_records(box: Container, home: str) -> None:
+    words = ("--ftgate-update=new", "--ftgate-install=iniconfig", *ONE)
+    code, text, rows = outcome(box, *words, **({"HOME": home} if home else {}))
+    assert (code, len(rows)) == (0, 1), text
+    (baseline,) = (box.project / "baselines").rglob("*.json")
+    assert '"commit"' in baseline.read_text()
+    assert not (box.project / ".uv_cache").exists()
+
+
+@pytest.mark.long
+def test_a_repository_of_another_owner_is_measured_without_a_commit_and_says_so(box: Container) -> None:
+    foreign(box)
+    code, text, rows = outcome(box, *ONE, "--ftgate-update=new")
+    assert (code, len(rows)) == (0, 1), text
+    assert (
+        text.count(f"git config --global --add safe.directory {box.project}") == 2
+    )  # at the start, and where recorded
+    fix = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": str(box.project)}
+    code, text, rows = outcome(box, *ONE, **fix)
+    assert code == 0, text
+    assert "safe.directory" not in text
+    assert "commit " in text
+
+
+@pytest.mark.long
+def test_few_descriptors_split_a_test(box: Container) -> None:
+    code, text, rows = outcome(box, limits=["--nofile=90"])
+    assert (code, len(rows)) == (0, 6), text
+    assert "not all cells were measured together" in text
+    assert "this process may open 90 files (`ulimit -n`)" in text
+    code, text, rows = outcome(box, limits=["--nofile=256"])
+    assert (code, len(rows)) == (0, 6), text
+    assert "together" not in text
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("most", [64, 40])
+def test_few_processes_split_a_test(box: Container, most: int) -> None:
+    code, text, rows = outcome(box, limits=[f"--nproc={most}"])
+    assert (code, len(rows)) == (0, 6), text
+    assert "processes and threads can be started (`ulimit -u`, or the container's limit)" in text
+
+
+@pytest.mark.long
+def test_too_few_processes_for_one_cell_are_named(box: Container) -> None:
+    code, text, rows = outcome(box, *ONE, limits=["--nproc=8"])
+    assert code, text
+    assert [row["verdict"]["decision"] for row in rows] == ["error"], text
+    assert "raise `ulimit -u` or the container's limit" in text
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("options", ["size=64m", "size=64m,ro"])
+def test_little_shared_memory_is_enough(box: Container, options: str) -> None:
+    code, text, rows = outcome(box, mounts=[f"mount -t tmpfs -o {options} shm /dev/shm"])
+    errors = [row for row in rows if row["verdict"]["decision"] in ("error", "unsupported")]
+    assert (bool(code), len(rows)) == (bool(errors), 6), text
+
+
+@pytest.mark.long
+def test_a_hidden_proc_is_named(box: Container) -> None:
+    code, text, _ = outcome(box, *ONE, mounts=["mount -t tmpfs none /proc"])
+    assert code == pytest.ExitCode.USAGE_ERROR
+    assert "--ftgate cannot measure here: /proc is not mounted" in text
+    code, text, rows = outcome(box, *ONE, mounts=["mount -t proc -o hidepid=2 proc /proc"])
+    assert (code, len(rows)) == (0, 1), text
+
+
+@pytest.mark.long
+def test_a_disk_that_is_full_keeps_what_was_there(box: Container) -> None:
+    full = box.project / "out"
+    full.mkdir()
+    small = [f"mount -t tmpfs -o size=8k,mode=777 small {full}", f"echo old > {full}/r.json"]
+    kept = [f"trap 'cp {full}/* {box.folder}' EXIT"]  # the shell that ends after pytest copies what was there
+    code, text, rows = outcome(box, *ONE, "--ftgate-report=json:out/r.json", mounts=[*small, *kept])
+    assert (code, len(rows)) == (pytest.ExitCode.INTERNAL_ERROR, 1), text
+    assert "json:out/r.json cannot be written: No space left on device" in text
+    assert (box.folder / "r.json").read_text() == "old\n"
+    assert not (box.folder / "r.json.part").exists()
+    code, text, _ = outcome(box, *ONE, mounts=[f"mount -t tmpfs -o size=64k,mode=777 small {box.project}/.ftgate"])
+    assert code
+    assert "No space left on device" in text

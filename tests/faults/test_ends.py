@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from collections.abc import Iterator
@@ -15,9 +17,16 @@ from pathlib import Path
 
 import psutil
 import pytest
+from bench import THREADS, Bench
 from example import HEAD
 
-from pytest_ftgate.measure.watch import processes
+from pytest_ftgate.measure.launch import LaunchFailed
+from pytest_ftgate.measure.launchers import guard, output
+from pytest_ftgate.measure.launchers.workload import WorkloadHandle
+from pytest_ftgate.measure.watch import marks, processes
+from pytest_ftgate.measure.watch.marks import Owner
+from pytest_ftgate.measure.watch.proc import TRACKER
+from pytest_ftgate.runner.protocol import COLD
 
 PROMISED_S = 5.0
 PATIENCE = 8
@@ -60,8 +69,10 @@ WORKLOAD = """
             {hang}
 """
 PROGRAM = """
-    @ftgate.compare(ftgate.command("sh", "-c", "true", name="native", build=["sh", "-c", {build!r}]), workers=1)
-    def test_it(): ...
+    from pytest_ftgate import command
+
+    @ftgate.compare(command("native", ["true"], build=["sh", "-c", {build!r}]), workers=1)
+    def test_it(worker): ...
 """
 
 
@@ -140,7 +151,8 @@ def gone_after(project: Project, known: list[psutil.Process]) -> float:
     """Seconds until nothing of the run is left."""
     began = time.monotonic()
     while left := [process for process in {*project.processes(), *known} if processes.alive(process)]:
-        assert time.monotonic() - began < PATIENCE * PROMISED_S, [processes.described(process) for process in left]
+        if time.monotonic() - began > PATIENCE * PROMISED_S:
+            raise AssertionError([processes.described(process) for process in left], project.output())
         time.sleep(0.02)
     return time.monotonic() - began
 
@@ -180,6 +192,12 @@ def check_end(folder: Path, phase: str, hang: str, name: str, *more: str, execut
     return took_s
 
 
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left is an error after half a second."""
+    monkeypatch.setattr(output, "leftovers", functools.partial(processes.leftovers, wait_s=0.5))
+
+
 @pytest.mark.parametrize(
     ("phase", "hang", "name"),
     [("measured", "spinning", "KILL"), ("install", "blocked", "KILL"), ("cold", "blocked", "TERM")],
@@ -188,9 +206,262 @@ def test_an_ended_run_leaves_nothing(ended: Path, phase: str, hang: str, name: s
     check_end(ended, phase, hang, name)
 
 
+SLOW_END = """
+    import time
+    from pytest_ftgate.run import ending
+    write = ending.Ending._failed
+
+    def slowly(self, report):
+        pathlib.Path("hangs").touch()
+        time.sleep(0.5)
+        return write(self, report)
+
+    ending.Ending._failed = slowly
+"""
+SLOW_UPDATE = """
+    import time
+    from pytest_ftgate.run.session import Session
+    store = Session.store
+
+    def slowly(self, report):
+        pathlib.Path("hangs").touch()
+        time.sleep(0.5)
+        return store(self, report)
+
+    Session.store = slowly
+"""
+
+
+@pytest.mark.parametrize("name", ["TERM", pytest.param("HUP", marks=pytest.mark.long)])
+@pytest.mark.parametrize("what", [pytest.param("report", marks=pytest.mark.long), "baselines"])
+def test_a_signal_while_the_report_is_written_does_not_lose_it(ended: Path, what: str, name: str) -> None:
+    project = Project(ended, "never", "blocked")
+    slow = SLOW_END if what == "report" else SLOW_UPDATE
+    project.write("conftest.py", textwrap.dedent(CONFTEST + slow))
+    pytest_process = started(project, "--ftgate-update", "--ftgate-report=json:out.json", "--ftgate-launches=1")
+    pytest_process.send_signal(signal.Signals[f"SIG{name}"])
+    assert pytest_process.wait(60) == pytest.ExitCode.INTERRUPTED, project.output()
+    assert json.loads((ended / "out.json").read_text())["tables"]
+    assert list((ended / "baselines").rglob("*.json"))
+    gone_after(project, [])
+
+
+@pytest.mark.long
+def test_a_run_that_is_killed_while_it_stores_baselines_has_its_report(ended: Path) -> None:
+    project = Project(ended, "never", "blocked")
+    project.write("conftest.py", textwrap.dedent(CONFTEST + SLOW_UPDATE))
+    pytest_process = started(project, "--ftgate-update", "--ftgate-report=json:out.json", "--ftgate-launches=1")
+    known = descendants(pytest_process.pid)
+    pytest_process.kill()
+    pytest_process.wait()
+    gone_after(project, known)
+    assert json.loads((ended / "out.json").read_text())["tables"]
+    assert not list((ended / "baselines").rglob("*.json"))
+
+
+LEAVES = """
+    import subprocess
+    @ftgate.compare(threads, workers=1)
+    def test_it(worker):
+        subprocess.run("env -i setsid sh -c 'sleep 1000 & sleep 1001 &'", shell=True)
+"""
+
+
+@pytest.mark.usefixtures("soon")
+def test_what_empties_its_environment_in_a_session_of_its_own_is_left_behind(bench: Bench) -> None:
+    bench.write(LEAVES)
+    first, second = bench.start(THREADS, workers=1), bench.start(THREADS, workers=1)
+    for handle in (first, second):
+        handle.ready()
+    first.iteration(COLD)
+    second.close()
+    second.finish()  # the leftovers are those of the launch that has them
+    with pytest.raises(LaunchFailed, match="left 2 processes behind") as failed:
+        first.finish()
+    assert "sleep 1000" in failed.value.error.detail
+    assert isinstance(first, WorkloadHandle)
+    assert processes.marked(first.mark) == []
+
+
+HOLDS = """
+    import multiprocessing, threading
+    from multiprocessing.shared_memory import SharedMemory
+
+    @ftgate.compare(threads, workers=1)
+    def test_it(worker):
+        context = multiprocessing.get_context("spawn")
+        manager, lock = multiprocessing.Manager(), context.Lock()
+        memory = SharedMemory(create=True, size=4096)
+        open("{folder}/holds", "w").write(memory.name)
+        threading.Event().wait()
+"""
+
+
+def shared() -> set[Path]:
+    found = (path for pattern in ("psm_*", "sem.*") for path in Path("/dev/shm").glob(pattern))
+    return {path for path in found if path.lstat().st_uid == os.getuid()}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the names are those of Linux")
+@pytest.mark.parametrize("tracker", ["tracked", "its tracker is dead"])
+def test_a_killed_launch_leaves_no_shared_memory(bench: Bench, tracker: str) -> None:
+    bench.write(HOLDS.format(folder=bench.folder))
+    handle = bench.start(THREADS, workers=1)
+    assert isinstance(handle, WorkloadHandle)
+    handle.ready()
+    handle.channel.send({"do": "iteration", "kind": COLD, "loops": 1, "window_ns": 0})
+    holds = bench.folder / "holds"
+    while not (holds.exists() and holds.read_text()):
+        time.sleep(0.01)
+    memory = Path("/dev/shm", holds.read_text())
+    assert memory.exists()
+    maps = Path(f"/proc/{handle.process.pid}/maps").read_text()
+    (semaphore,) = {Path(line.split()[-1]) for line in maps.splitlines() if "/dev/shm/sem." in line}
+    if tracker != "tracked":
+        for process in processes.marked(handle.mark):
+            if processes._is(process, TRACKER):
+                process.kill()
+    handle.kill()
+    assert not memory.exists()
+    assert not semaphore.exists()
+    assert not list(Path(tempfile.gettempdir()).glob(f"pymp-{handle.mark}*"))
+
+
+def dead_owner() -> Owner:
+    with subprocess.Popen(["sleep", "1000"]) as child:
+        owner = Owner.of(marks._own(child.pid) + "-7")
+        child.kill()
+    assert owner is not None
+    return owner
+
+
+@pytest.mark.parametrize("environment", ["kept", "emptied"])
+def test_what_a_dead_owner_left_is_swept_and_nothing_of_a_live_one(tmp_path: Path, environment: str) -> None:
+    dead = dead_owner()
+    texts = f"{dead.pid}.{dead.began}.{dead.place}-7", next(marks.marks()), f"{dead.pid}.{dead.began}.abcdef-7"
+    sleeping, folders = [], []
+    for text in texts[: 3 if environment == "kept" else 2]:  # a limit has no place
+        folders.append(tmp_path / f"{text}---")
+        folders[-1].mkdir()
+        with marks.tagged(text if environment == "emptied" else ""):
+            variables = {} if environment == "emptied" else {marks.MARK: text}
+            sleeping.append(subprocess.Popen(["sleep", "1000"], env=variables, start_new_session=True))
+    try:
+        guard.sweep(tmp_path)
+        sleeping[0].wait(10)
+        assert [each.poll() for each in sleeping[1:]] == [None] * len(sleeping[1:])
+        assert [folder.exists() for folder in folders] == [False, True, True][: len(folders)]
+    finally:
+        for each in sleeping:
+            each.kill()
+            each.wait()
+
+
+def test_a_pid_that_is_another_process_by_now_is_a_dead_owner() -> None:
+    owner = Owner.of(marks.run_mark() + "1")
+    assert owner is not None
+    assert not owner.gone
+    assert owner._replace(began=owner.began - 1).gone
+    assert not owner._replace(pid=2**22 - 1, place="abcdef").gone, "of another machine, or another container"
+
+
+def test_a_forked_child_does_not_keep_the_guard_from_noticing(tmp_path: Path) -> None:
+    """It would, with our end of the pipe."""
+    script = """
+        import os, signal, subprocess, sys, time
+        from pytest_ftgate.measure.launchers import guard
+        from pytest_ftgate.measure.watch import marks
+
+        guard.ensure()
+        if not os.fork():
+            time.sleep(1000)
+        mark = next(marks.marks())
+        with marks.tagged(mark):
+            launch = subprocess.Popen(["sleep", "1000"], env={marks.MARK: mark}, start_new_session=True)
+        print(launch.pid, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    words = [sys.executable, "-c", textwrap.dedent(script)]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, start_new_session=True) as owner:
+        assert owner.stdout is not None
+        launch = psutil.Process(int(owner.stdout.readline()))
+        try:
+            until = time.monotonic() + PATIENCE * PROMISED_S
+            while processes.alive(launch) and time.monotonic() < until:
+                time.sleep(0.02)
+            assert not processes.alive(launch)
+        finally:
+            os.killpg(owner.pid, signal.SIGKILL)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("hang", HANGS)
+def test_the_next_run_ends_what_is_left_if_the_guard_was_killed_too(ended: Path, hang: str) -> None:
+    project = Project(ended, "measured", hang)
+    pytest_process = started(project)
+    guards = [each for each in psutil.Process(pytest_process.pid).children() if "guard.end" in " ".join(each.cmdline())]
+    assert len(guards) == 1
+    for process in (*guards, psutil.Process(pytest_process.pid)):
+        process.kill()
+    pytest_process.wait()
+    left = project.processes()
+    assert left, "nobody has ended them"
+    project.write("phase", "never")
+    for name in ("reached", "hangs"):
+        (ended / name).unlink()
+    following = project.start("--ftgate-report=json:out.json")
+    following.wait(120)
+    assert not [process for process in left if processes.alive(process)], "it, or another run here, has ended them"
+    (row,) = json.loads((ended / "out.json").read_text())["tables"][0]["rows"]
+    assert row["verdict"]["decision"] in ("no baseline", "passed")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [*SIGNALS, "INT"])
+@pytest.mark.parametrize("hang", HANGS)
+@pytest.mark.parametrize("whom", ["controller", "worker"])
+def test_an_end_under_xdist_leaves_nothing(ended: Path, hang: str, name: str, whom: str) -> None:
+    project = Project(ended, "measured", hang)
+    controller = started(project, "-n", "2", "--max-worker-restart=0")
+    known = descendants(controller.pid)
+    owners = {Owner.of(path.name) for path in (ended / ".ftgate" / "launches").glob("*")}
+    (measuring,) = {owner.pid for owner in owners if owner is not None}
+    os.kill(controller.pid if whom == "controller" else measuring, signal.Signals[f"SIG{name}"])
+    took_s = gone_after(project, known)
+    code = controller.wait()
+    print(f"{name} of the {whom} while {hang}: {took_s:.2f} s, exit code {code}")
+    assert code
+    assert not list((ended / ".ftgate" / "launches").glob("*"))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", SIGNALS)
 @pytest.mark.parametrize("hang", HANGS)
 @pytest.mark.parametrize("phase", PHASES)
 def test_every_end_in_every_phase_leaves_nothing(ended: Path, phase: str, hang: str, name: str) -> None:
     check_end(ended, phase, hang, name)
+
+
+@pytest.mark.parametrize("who", ["the user", "faulthandler", "nobody"])
+def test_who_handles_a_signal_already_keeps_it(pytester: pytest.Pytester, who: str) -> None:
+    """SIGHUP stands for both signals."""
+    script = """
+        import faulthandler, signal, sys
+        from pytest_ftgate.plugin.signals import Signals
+
+        def of_the_user(*_): ...
+
+        if sys.argv[1] == "the user":
+            signal.signal(signal.SIGHUP, of_the_user)
+        elif sys.argv[1] == "faulthandler":
+            faulthandler.register(signal.SIGHUP)
+        before = signal.getsignal(signal.SIGHUP)
+        signals = Signals(None, is_worker=False)
+        signals.install()
+        kept = signal.getsignal(signal.SIGHUP) is before
+        signals.pytest_unconfigure()
+        assert signal.getsignal(signal.SIGHUP) is before
+        print("kept" if kept else "taken")
+    """
+    result = pytester.run(sys.executable, "-c", textwrap.dedent(script), who)
+    assert result.outlines == ["taken" if who == "nobody" else "kept"], result.stderr.str()

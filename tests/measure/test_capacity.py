@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 from bench import THREADS, Bench
-from fake_launcher import GIL, MIB, MS, At, FakeLauncher, Quiet, group_of, memory_of, spec_of, steady
+from fake_launcher import GIL, MIB, MS, At, FakeLauncher, Quiet, group_of, memory_of, noisy, spec_of
 
 from pytest_ftgate.measure.budget import Limits
 from pytest_ftgate.measure.capacity import BARE_BYTES, DESCRIPTORS, SPARE_DESCRIPTORS, WORKLOAD_BYTES, Capacity
@@ -33,13 +33,15 @@ def group_of_cells(count: int) -> Group:
     return Group(key=one.key, spec=one.spec, cells=tuple(cells))
 
 
-def run_of(launcher: FakeLauncher, group: Group, capacity: Capacity | None, *, paired: bool = False) -> InterleavedRun:
+def run_of(
+    launcher: FakeLauncher, group: Group, capacity: Capacity | None, *, paired: bool = False, limits: Limits = THREE
+) -> InterleavedRun:
     references = {cell.nodeid: Reference(cell=cell, spec=group.spec, target=READY) for cell in group.cells}
     return InterleavedRun(
         group,
         {"3.14": READY},
         launcher,
-        THREE,
+        limits,
         random.Random(1),
         Quiet(),
         launcher.clock,
@@ -104,6 +106,14 @@ def test_memory_that_a_first_round_showed_decides_on_the_next_ones() -> None:
     assert "256 MiB, half of the free memory" in run.context.split
 
 
+def test_processes_and_threads_are_counted_too() -> None:
+    launcher = FakeLauncher()
+    run = run_of(launcher, group_of_cells(3), Capacity(tasks=30))  # three launches of 3, 4 and 5 each
+    run.measure()
+    assert max(len(event.alive) for event in launcher.events) == 6
+    assert "30 processes and threads can be started (`ulimit -u`" in run.context.split
+
+
 def test_a_cell_that_is_too_large_for_itself_is_measured_alone() -> None:
     launcher = FakeLauncher()
     samples = run_of(launcher, group_of_cells(2), Capacity(memory_bytes=1)).measure()
@@ -126,15 +136,17 @@ def test_loops_are_those_of_the_shortest_cell_whatever_its_batch(shortest: int) 
     assert found[0] == found[1] == 200
 
 
-def test_the_planned_iterations_are_those_of_all_cells_together() -> None:
+@pytest.mark.parametrize("budget_s", [8.0, 30.0])
+def test_the_planned_iterations_are_those_of_all_cells_together(budget_s: float) -> None:
     found = []
     for capacity in (None, Capacity(descriptors=SPARE_DESCRIPTORS + 3 * DESCRIPTORS)):
-        launcher = FakeLauncher(wall_ns=steady(20 * MS))
-        run = run_of(launcher, group_of_cells(4), capacity)
-        run.budget.limits = run.iterations.limits = Limits(launches=3, budget_s=12.0, least_iterations=200)
+        launcher = FakeLauncher(wall_ns=noisy(20 * MS, 0.01, 0.3))
+        run = run_of(launcher, group_of_cells(4), capacity, limits=Limits(launches=3, budget_s=budget_s))
         run.step()
-        found.append((run.iterations.count, round(run.budget.iteration_ns / MS)))
+        counts = {len(launch.iterations) for sample in run.samples_so_far() for launch in sample.launches}
+        found.append((counts, round(run.budget.iteration_ns / MS)))
     assert found[0] == found[1]
+    assert len(found[0][0]) == 1
 
 
 def test_a_real_launch_keeps_no_more_open_than_is_counted_for_it(bench: Bench) -> None:

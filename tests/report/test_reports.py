@@ -1053,7 +1053,7 @@ def test_json_survives_numbers_and_text_that_it_cannot_hold() -> None:
         ("[" * 100_000, "r.json is not JSON"),
         ("[]", "r.json has schema None, this pytest-ftgate reads 1"),
         ('{"schema": 2}', "r.json has schema 2, this pytest-ftgate reads 1"),
-        ('{"schema": 1, "seed": 3}', "r.json is not a report: Object missing required field"),
+        ('{"schema": 1, "seed": 3}', "r.json is not a report: $: Object missing required field"),
     ],
 )
 def test_json_that_is_no_report_is_an_error_that_names_it(text: str | bytes, said: str) -> None:

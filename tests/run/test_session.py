@@ -40,6 +40,7 @@ from pytest_ftgate.judge import disturbance, metrics, prediction, thresholds
 from pytest_ftgate.judge.judge import Judge
 from pytest_ftgate.measure import conditions as conditions_module
 from pytest_ftgate.measure import cores
+from pytest_ftgate.measure.capacity import Capacity
 from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.model import (
     Cell,
@@ -428,7 +429,8 @@ def test_alpha_is_split_over_what_gates_in_the_run(project: Project, monkeypatch
     assert [comparison.alpha for comparison in seen] == pytest.approx([0.01 / 12] * len(seen))
     shard = split.shard
     assert shard is not None
-    assert (shard.hypotheses, shard.own, shard.places) == (12, 4, (2, 3))
+    assert shard.hypotheses == 12
+    assert shard.planned == tuple(cell.nodeid for group in whole.groups for cell in group.cells)
 
 
 def test_a_part_is_chosen_by_what_was_recorded_on_any_machine(project: Project) -> None:
@@ -815,6 +817,17 @@ def test_a_cell_that_is_not_collected_any_more_is_reported(project: Project) -> 
     outcome = project.run(None, group_of("threads"))
     assert outcome.report.unused_baselines == (FORK,)
     assert outcome.session.report([], "0.1", None).unused_baselines == ()
+
+
+def test_a_table_says_that_its_launches_were_split(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = Capacity(descriptors=64, opened=20)
+    monkeypatch.setattr(Capacity, "of_this_process", lambda: small)
+    (table,) = project.run().report.tables
+    assert table.note.startswith("not all cells were measured together, but in up to 2 batches a round: ")
+    assert "64 files" in table.note
+    monkeypatch.setattr(Capacity, "of_this_process", Capacity)
+    (table,) = project.run().report.tables
+    assert table.note == ""
 
 
 def test_the_report_holds_everything(project: Project) -> None:

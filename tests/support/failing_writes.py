@@ -6,6 +6,7 @@ import builtins
 import errno
 import io
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -19,7 +20,7 @@ ONCE = (errno.EACCES,)
 class FailingWrites:
     """Counts calls that make a folder, open a file to write, write, flush or rename it below `folder`.
 
-    The one of index `at`, or the first that begins with it, fails with the error `number`. A write that fails has
+    The one of index `at`, or the first that this pattern matches, fails with the error `number`. A write that fails has
     written half of it. `calls` are what was asked for, and `torn` the files of which a half was written.
     """
 
@@ -43,7 +44,7 @@ class FailingWrites:
     def call(self, what: str, path: str) -> None:
         """Count a call; raise OSError if it is to fail."""
         said = f"{what} {os.path.relpath(path, self.folder)}"
-        asked = said.startswith(self.at) if isinstance(self.at, str) else len(self.calls) == self.at
+        asked = bool(re.match(self.at, said)) if isinstance(self.at, str) else len(self.calls) == self.at
         self.calls.append(said)
         if (asked and not self.failed) or (self.failed and self.number not in ONCE):
             self.failed = True

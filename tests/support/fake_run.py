@@ -21,6 +21,9 @@ from pytest_ftgate.pythons import build_key
 from pytest_ftgate.run import session
 from pytest_ftgate.run.targets import TargetLookup, Targets
 
+ELSEWHERE: dict[str, str] = {}
+"""Fields of the interpreter that a test has otherwise, such as its `executable`."""
+
 
 class ByName(FakeLauncher):
     """Scripted by the names of tests."""
@@ -46,7 +49,10 @@ def lookup(targets: Targets, cell: Cell, requires: tuple[str, ...], checkout: ob
     interpreter = msgspec.structs.replace(report_by_hand.FREE_THREADED, free_threaded=free, gil_enabled=not free)
     return TargetLookup(
         target=PreparedTarget(
-            interpreter=interpreter, python="/opt/env/bin/python", key=build_key(interpreter), environment={}
+            interpreter=msgspec.structs.replace(interpreter, **ELSEWHERE),
+            python="/opt/env/bin/python",
+            key=build_key(interpreter),
+            environment={},
         )
     )
 

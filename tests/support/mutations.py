@@ -49,16 +49,20 @@ def _change(container: Any, key: Any, there: list[tuple[Any, Any]], choose: Choo
     elif what == 1 and isinstance(item, list):
         container[key] = item[: choose(len(item) + 1)]
     elif what == 2 and isinstance(item, list):
-        container[key] = [HOSTILE[choose(len(HOSTILE))]] * len(item)
+        container[key] = [_copy(HOSTILE[choose(len(HOSTILE))]) for _ in item[:1]] * len(item)
     elif what == 3 and isinstance(container, dict):
         container[str(HOSTILE[choose(len(HOSTILE))])[:80]] = item
     elif what == 4:
         other, place = there[choose(len(there))]
-        container[key] = json.loads(json.dumps(other[place])) if place in _keys(other) else None
-    elif what == 5 and isinstance(item, (int, float)):
+        container[key] = _copy(other[place]) if place in _keys(other) else None
+    elif what == 5 and isinstance(item, (int, float)) and abs(item) < 1e200:
         container[key] = item * (-1, 0, 1e3, 1e-3, 1e15)[choose(5)]
     else:
-        container[key] = json.loads(json.dumps(HOSTILE[choose(len(HOSTILE))]))
+        container[key] = _copy(HOSTILE[choose(len(HOSTILE))])
+
+
+def _copy(value: Any) -> Any:
+    return json.loads(json.dumps(value))
 
 
 def _keys(container: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from pytest_ftgate.model import (
@@ -27,6 +29,7 @@ from pytest_ftgate.model import (
     RoleFigures,
     Row,
     Sample,
+    Shard,
     SiteFigures,
     Table,
     Target,
@@ -501,3 +504,25 @@ def report() -> Report:
         commit=COMMIT,
         failing=frozenset(row.cell.nodeid for table in tables for row in table.rows if row.verdict.decision in bad),
     )
+
+
+def part_of(number: int, **changed: Any) -> Report:
+    """A third of the report: a table each; `changed` fields are the report's or its shard's."""
+    whole = report()
+    planned = tuple(row.cell.nodeid for row in whole.rows)
+    table = whole.tables[number - 1]
+    own = {row.cell.nodeid for row in table.rows}
+    shard = Shard(
+        part=number,
+        parts=3,
+        planned=planned,
+        places=tuple(place for place, nodeid in enumerate(planned) if nodeid in own),
+        alpha=0.01,
+        hypotheses=12,
+        own=4,
+        options={"--ftgate-alpha": "0.01"},
+    )
+    of_shard = {name: value for name, value in changed.items() if name in Shard.__struct_fields__}
+    rest = {name: value for name, value in changed.items() if name not in of_shard}
+    shard = msgspec.structs.replace(shard, **of_shard)
+    return msgspec.structs.replace(whole, **{"tables": (table,), "partial": "", "shard": shard, **rest})

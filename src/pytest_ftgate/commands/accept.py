@@ -14,7 +14,7 @@ from ..model import Decision, Row
 from ..report import findings
 from ..run.git import AgainstError, Repository
 from ..store.names import matches, named
-from ..text import listed
+from ..text import listed, plain
 from . import unicode
 from .last_run import FINE, add_rootdir, last_run, no_run, nothing, read, rootdir
 
@@ -64,9 +64,9 @@ def accept(args: argparse.Namespace) -> int:
         print(trailer)
         return FINE
     commit = _amended(rootdir(args), trailer) if args.amend else _committed(rootdir(args), args.cells, names, trailer)
-    print(f"commit {findings.commit(commit)}: {trailer}")
+    print(plain(f"commit {findings.commit(commit)}: {trailer}"))
     for line in _effects(rows, chosen, names):
-        print(line)
+        print(plain(line))
     return FINE
 
 

@@ -34,6 +34,9 @@ GITHUB: Final = Path(".github") / "workflows" / "ftgate.yml"
 GITHUB_COMMENT: Final = GITHUB.with_name("ftgate-comment.yml")
 GITLAB: Final = Path(".gitlab-ci.yml")
 GITLAB_PART: Final = Path(".gitlab") / "ftgate.yml"
+GITHUB_FOLDER: Final = "    defaults:\n      run:\n        working-directory: {}\n"
+MATRIX: Final = range(2, 257)
+"""The numbers of jobs that a matrix of GitHub may have."""
 GITHUB_LABEL: Final = (
     "  pull_request:\n    types: [opened, reopened, synchronize, labeled]\n",
     (
@@ -89,6 +92,12 @@ def register(subparsers: Subparsers) -> None:
         action="store_true",
         help="also write a workflow for GitHub that comments the report on pull requests, those from forks too",
     )
+    parser.add_argument(
+        "--shards",
+        type=int,
+        metavar="N",
+        help="split the tests over N jobs of GitHub, and join their reports in one more",
+    )
     parser.add_argument("--dry-run", action="store_true", help="show what would be written, as a diff")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.set_defaults(run=run)
@@ -101,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
         raise FtgateError(f"{args.path}: no such folder; give the folder of the project")
     project = look(folder)
     ci = args.ci or ci_of(project.git) or _asked_ci(project, ask=not args.yes and sys.stdin.isatty())
-    outline = plan(project, ci, args.trigger, comment=args.comment)
+    outline = plan(project, ci, args.trigger, comment=args.comment, shards=args.shards)
     if args.dry_run:
         print("".join(diff(change, project.root) for change in outline.changes), end="", flush=True)
         _print_rest(outline, sys.stderr)  # what is printed is a patch
@@ -118,16 +127,24 @@ def run(args: argparse.Namespace) -> int:
 # -- what is to be written -----------------------------------------------------------------------------------------
 
 
-def plan(project: Project, ci: str, trigger: str = TRIGGERS[0], *, comment: bool = False) -> Outline:
+def plan(
+    project: Project, ci: str, trigger: str = TRIGGERS[0], *, comment: bool = False, shards: int | None = None
+) -> Outline:
     """Everything that will be written or left; nothing is written yet. Raises FtgateError."""
     changes: list[Change] = []
     left: list[tuple[Path, str]] = []
     notes: list[str] = []
     if comment and ci != "github":
         raise FtgateError(f"--comment writes a workflow for GitHub, and this project's CI is {ci}: add --ci github")
+    if shards is not None and ci != "github":
+        raise FtgateError(
+            f"--shards writes jobs for GitHub, and this project's CI is {ci}: docs/ci.md has those of GitLab"
+        )
+    if shards is not None and shards not in MATRIX:
+        raise FtgateError(f"--shards {shards}: takes a number of jobs from {MATRIX[0]} to {MATRIX[-1]}")
     _plan_workload(project, changes, left)
     if ci == "github":
-        _plan_github(project, trigger, changes, left)
+        _plan_github(project, trigger, shards, changes, left)
         if comment:
             _plan_comment(project, changes, left, notes)
     elif ci == "gitlab":
@@ -198,7 +215,9 @@ def _plan_workload(project: Project, changes: list[Change], left: list[tuple[Pat
     changes.append(Change(path=path, text=text))
 
 
-def _plan_github(project: Project, trigger: str, changes: list[Change], left: list[tuple[Path, str]]) -> None:
+def _plan_github(
+    project: Project, trigger: str, shards: int | None, changes: list[Change], left: list[tuple[Path, str]]
+) -> None:
     path = _top(project) / GITHUB
     if (there := _measuring(project)) is not None:
         left.append((there, "it already exists"))
@@ -211,9 +230,36 @@ def _plan_github(project: Project, trigger: str, changes: list[Change], left: li
         "github.txt",
         on=on,
         condition=condition,
-        **_job(project, folder="    defaults:\n      run:\n        working-directory: {}\n", step="      - run: {}\n"),
+        **(job := _job(project, folder=GITHUB_FOLDER, step="      - run: {}\n")),
+        **(_one_job(job) if shards is None else _shard_jobs(job, shards)),
     )
     changes.append(Change(path=path, text=text))
+
+
+def _one_job(job: dict[str, str]) -> dict[str, str]:
+    """The job that measures everything, and writes the reports."""
+    names = ("ftgate.html", "ftgate.md", "ftgate.json")
+    reports = " ".join(f"--ftgate-report={name.partition('.')[2]}:{name}" for name in names)
+    files = "".join(f"            {job['below']}{name}\n" for name in names)
+    return dict(job="ftgate", matrix="", shard="", reports=reports, artifact="ftgate", files=files, merge="")
+
+
+def _shard_jobs(job: dict[str, str], shards: int) -> dict[str, str]:
+    """A job for each shard, and the one that joins what they found."""
+    number = "${{ matrix.shard }}"
+    listed = ", ".join(map(str, range(1, shards + 1)))
+    matrix = (
+        f"    strategy:\n      fail-fast: false # the others measure on\n      matrix:\n        shard: [{listed}]\n"
+    )
+    return dict(
+        job="shard",
+        matrix=matrix,
+        shard=f" --ftgate-shard={number}/{shards}",
+        reports=f"--ftgate-report=json:ftgate-shard-{number}.json",
+        artifact=f"ftgate-shard-{number}",
+        files=f"            {job['below']}ftgate-shard-{number}.json\n",
+        merge=fill("github_merge.txt", **job),
+    )
 
 
 def _measuring(project: Project) -> Path | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,10 @@ FINE, REGRESSED, NOTHING_FOUND = 0, 1, 3
 BASELINES = "baselines"
 LAST_RUN = Path(".ftgate") / "last-run.json"
 LOCK = Path(".ftgate") / "baselines.lock"
+
+
+READ: list[Path] = []
+"""The report files that this process has read: what cannot be shown is a fault of one of them."""
 
 
 def add_rootdir(parser: argparse.ArgumentParser) -> None:
@@ -63,6 +68,7 @@ def last_run(args: argparse.Namespace) -> Report | None:
     path = rootdir(args) / LAST_RUN
     try:
         report = json.parse(path.read_bytes(), origin=str(path))
+        READ.append(path)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -75,10 +81,22 @@ def last_run(args: argparse.Namespace) -> Report | None:
 def read(path: Path) -> Report:
     """The report in a file. Raises ReportError, FtgateError."""
     try:
-        return json.parse(path.read_bytes(), origin=str(path))
+        report = json.parse(path.read_bytes(), origin=str(path))
     except OSError as error:
         fix = "name a file that --ftgate-report json:PATH wrote"
         raise FtgateError(f"{path}: cannot be read: {error.strerror}; {fix}") from error
+    READ.append(path)
+    return report
+
+
+def meaningless(error: Exception) -> str:
+    """Why a report that was read cannot be used: its figures contradict each other; empty if none was read."""
+    if not READ:
+        return ""
+    named = " and ".join(dict.fromkeys(map(str, READ)))
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    fault = f"{type(error).__name__}: {error}, in {Path(frame.filename).name}, line {frame.lineno}"
+    return f"{named}: holds figures that cannot be used ({plain(fault)}); {json.AGAIN}"
 
 
 def no_run(args: argparse.Namespace) -> int:
@@ -88,5 +106,5 @@ def no_run(args: argparse.Namespace) -> int:
 
 def nothing(text: str) -> int:
     """Say why there is nothing; the exit code."""
-    print(text, file=sys.stderr)
+    print(plain(text), file=sys.stderr)
     return NOTHING_FOUND

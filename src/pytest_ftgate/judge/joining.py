@@ -27,6 +27,9 @@ def joined(reports: Mapping[str, Report], *, partial: bool = False) -> Report:
     Raises FtgateError for reports that are not of one run, for what is measured twice, and for what is missing: a shard
     that is missing makes the report partial instead, where `partial` is true.
     """
+    reports = {name: report for name, report in reports.items() if not (partial and _is_lost(report))}
+    if not reports:
+        raise FtgateError("no shard came as far as its first test: see the logs of their jobs")
     shards = {name: _shard_of(name, report) for name, report in reports.items()}
     _refuse_unlike(reports, shards)
     _refuse_twice(reports, shards)
@@ -50,8 +53,15 @@ def budget(reports: Iterable[Report]) -> str:
 # ---- what is refused
 
 
+def _is_lost(report: Report) -> bool:
+    """Whether it is of a shard that ended before its tests were collected."""
+    return report.shard is None and bool(report.partial) and not report.tables
+
+
 def _shard_of(name: str, report: Report) -> Shard:
     shard = report.shard
+    if _is_lost(report):
+        raise FtgateError(f"{name} has no cells: {plain(report.partial)}; --partial joins the others")
     if shard is None:
         raise FtgateError(f"{name} is the report of a whole run: ftgate merge joins those of --ftgate-shard")
     if shard.part > shard.parts or max(shard.places, default=-1) >= len(shard.planned):

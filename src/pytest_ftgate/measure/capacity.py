@@ -11,12 +11,14 @@ import psutil
 
 from .cell_run import CellRun
 from .launch import LaunchRole
-from .machine import memory_limit_bytes
+from .machine import ROOT, cgroup_folders, memory_limit_bytes, read_text
 
 DESCRIPTORS = 5
 """What a launch keeps open here at most: two ends of pipes to it, what it prints, what waits for these."""
 SPARE_DESCRIPTORS = 40
 """What is left for all else: the start of a process opens some, and so do memory samples and files."""
+TASKS, SPARE_TASKS = 2, 8
+"""Processes and threads of a launch beside its workers: its main thread and ours that waits for it; what is left."""
 MEMORY_SHARE = 0.5
 """Of the memory that is free as the run begins, what the launches of a test may take together."""
 BARE_BYTES, WORKLOAD_BYTES = 16 << 20, 48 << 20
@@ -29,23 +31,30 @@ class Needed(NamedTuple):
 
     launches: int = 0
     memory_bytes: int = 0
+    tasks: int = 0
 
 
 def total(parts: Iterable[Needed]) -> Needed:
     """The sum of these."""
-    launches, memory = 0, 0
-    for part in parts:
-        launches, memory = launches + part.launches, memory + part.memory_bytes
-    return Needed(launches, memory)
+    return Needed(*map(sum, zip(Needed(), *parts, strict=True)))
 
 
 class Capacity:
     """What a run may have alive at once. It knows the memory of the cells that it was told of."""
 
-    def __init__(self, descriptors: int | None = None, memory_bytes: int | None = None, opened: int = 0) -> None:
-        """`descriptors` is the limit of this process, of which `opened` are in use; None: no limit is known."""
+    def __init__(
+        self,
+        descriptors: int | None = None,
+        memory_bytes: int | None = None,
+        tasks: int | None = None,
+        *,
+        opened: int = 0,
+    ) -> None:
+        """`descriptors` is the limit of this process, of which `opened` are in use; `tasks` are the processes and
+        threads that can be started. None: no limit is known."""
         self.descriptors = descriptors
         self.memory_bytes = memory_bytes
+        self.tasks = tasks
         self.launches = (
             None if descriptors is None else max(1, (descriptors - opened - SPARE_DESCRIPTORS) // DESCRIPTORS)
         )
@@ -55,7 +64,8 @@ class Capacity:
     def of_this_process(cls) -> Capacity:
         """What is left now."""
         free_bytes = _free_bytes()
-        return cls(_most_descriptors(), None if free_bytes is None else int(free_bytes * MEMORY_SHARE), _opened())
+        memory_bytes = None if free_bytes is None else int(free_bytes * MEMORY_SHARE)
+        return cls(_soft_limit("NOFILE"), memory_bytes, _free_tasks(), opened=_opened())
 
     def learn(self, cell_runs: Sequence[CellRun]) -> None:
         """Take the memory of cells from their memory launches."""
@@ -69,7 +79,8 @@ class Capacity:
         cell = side.cell
         bare = BARE_BYTES * (1 if cell.executor.kind in _IN_ONE else 1 + cell.workers)
         own = self._known.get(cell.nodeid) or bare + WORKLOAD_BYTES
-        return Needed(len(roles), sum(bare if role == "control" else own for role in roles))
+        memory_bytes = sum(bare if role == "control" else own for role in roles)
+        return Needed(len(roles), memory_bytes, len(roles) * (TASKS + cell.workers))
 
     def batches(self, cell_runs: Sequence[CellRun], needs: Callable[[CellRun], Needed]) -> list[list[CellRun]]:
         """The cells in their order, split so that each part fits; a cell that is too large for itself is alone."""
@@ -90,16 +101,41 @@ class Capacity:
             return f"{files}, which suffice for {self.launches} launches"
         if self.memory_bytes is not None and needed.memory_bytes > self.memory_bytes:
             return f"all launches together would need more than {self.memory_bytes >> 20} MiB, half of the free memory"
+        if self.tasks is not None and needed.tasks > self.tasks:
+            return f"{self.tasks} processes and threads can be started (`ulimit -u`, or the container's limit)"
         return ""
 
 
-def _most_descriptors() -> int | None:
+def _soft_limit(name: str) -> int | None:
     try:
         import resource  # not on Windows
     except ImportError:
         return None
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, _ = resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))
     return None if soft == resource.RLIM_INFINITY else soft
+
+
+def _free_tasks() -> int | None:
+    """The processes and threads that this user, and this process's cgroup, may still start; None without a limit."""
+    free = []
+    most = _soft_limit("NPROC")
+    if most is not None and os.geteuid() != 0:  # it does not hold for root
+        free.append(most - _tasks_of_user())
+    for folder in cgroup_folders(ROOT, "pids"):
+        limit, used = ((read_text(folder / f"pids.{name}") or "").strip() for name in ("max", "current"))
+        if limit.isdigit() and used.isdigit():
+            free.append(int(limit) - int(used))
+    return max(1, min(free) - SPARE_TASKS) if free else None
+
+
+def _tasks_of_user() -> int:
+    tasks = 0
+    with contextlib.suppress(OSError, psutil.Error):  # /proc may be hidden
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.uids().real == os.getuid():
+                    tasks += process.num_threads()
+    return tasks
 
 
 def _opened() -> int:

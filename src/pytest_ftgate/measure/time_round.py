@@ -274,8 +274,10 @@ class TimeRound:
         began_s, extra_ns = run_budget.clock(), run_budget.extra_ns
         probed_iterations = self._probed_iterations(launches)
         timed = bool(_bare(launches))
+        # The pilot iterations of the first batch may be more than were planned by them.
+        least = 0 if self.number or self.is_first else plan.taken
         plan.taken = 0
-        while plan.taken < (plan.planned if timed else probed_iterations):
+        while plan.taken < (max(plan.planned, least) if timed else probed_iterations):
             self._each(self._order(launches, probed=plan.taken < probed_iterations), "measuring", self._measured)
             plan.taken += 1
             if not timed:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from .base import Count, Natural, Struct
+from .base import CommitId, Count, Natural, Rate, Struct
 from .explanation import Explanation
 from .launch import Latency, Sample, WaitsFor, WorkloadError
 from .metric import Interval, Threshold
@@ -22,19 +22,19 @@ class SiteFigures(Struct, frozen=True, kw_only=True):
     """
 
     file: str
-    line: int
+    line: Natural
     kind: str
     waits_for: WaitsFor
     name: str
-    share: float
-    contended_per_s: float
-    contended_ratio: float | None
-    p50_ns: float
-    p95_ns: float
-    p99_ns: float
-    max_ns: float
-    total_ns: float
-    contended: int
+    share: Rate
+    contended_per_s: Rate
+    contended_ratio: Rate | None
+    p50_ns: Rate
+    p95_ns: Rate
+    p99_ns: Rate
+    max_ns: Rate
+    total_ns: Rate
+    contended: Natural
 
 
 class WaitFigures(Struct, frozen=True, kw_only=True):
@@ -69,13 +69,13 @@ class RoleFigures(Struct, frozen=True, kw_only=True):
     USS is the part that was written to, as in all figures (see Footprint).
     """
 
-    processes: int
-    steady_rss: float | None = None
-    steady_uss: float | None = None
-    steady_pss: float | None = None
-    peak_rss: float | None = None
-    peak_uss: float | None = None
-    peak_pss: float | None = None
+    processes: Natural
+    steady_rss: Rate | None = None
+    steady_uss: Rate | None = None
+    steady_pss: Rate | None = None
+    peak_rss: Rate | None = None
+    peak_uss: Rate | None = None
+    peak_pss: Rate | None = None
 
 
 class Figures(Struct, frozen=True, kw_only=True):
@@ -89,25 +89,25 @@ class Figures(Struct, frozen=True, kw_only=True):
     """
 
     wall_ns: Interval | None = None
-    start_ns: float | None = None
-    work_ns: float | None = None
-    join_ns: float | None = None
-    cold_ns: float | None = None
-    ratio: float | None = None
-    control_ratio: float | None = None
-    cores: float | None = None
-    rss_bytes: float | None = None
-    uss_bytes: float | None = None
-    uss_peak_bytes: float | None = None
-    pss_bytes: float | None = None
-    ops_per_s: float | None = None
+    start_ns: Rate | None = None
+    work_ns: Rate | None = None
+    join_ns: Rate | None = None
+    cold_ns: Rate | None = None
+    ratio: Rate | None = None
+    control_ratio: Rate | None = None
+    cores: Rate | None = None
+    rss_bytes: Rate | None = None
+    uss_bytes: Rate | None = None
+    uss_peak_bytes: Rate | None = None
+    pss_bytes: Rate | None = None
+    ops_per_s: Rate | None = None
     counters_per_s: dict[str, float] = {}
     timers_mean_ns: dict[str, float] = {}
     peaks: dict[str, float] = {}
     latency: Latency | None = None
     gil_enabled: bool | None = None
-    lock_wait_share: float | None = None
-    queue_wait_share: float | None = None
+    lock_wait_share: Rate | None = None
+    queue_wait_share: Rate | None = None
     sites: tuple[SiteFigures, ...] = ()
     no_locks: str = ""
     lock_cost: Interval | None = None
@@ -116,11 +116,11 @@ class Figures(Struct, frozen=True, kw_only=True):
     memory: dict[str, RoleFigures] = {}
     memory_samples: int = 0
     memory_dropped: int = 0
-    floor_uss_bytes: float | None = None
-    floor_pss_bytes: float | None = None
+    floor_uss_bytes: Rate | None = None
+    floor_pss_bytes: Rate | None = None
     growth_bytes: Interval | None = None
     scaling: Interval | None = None
-    efficiency: float | None = None
+    efficiency: Rate | None = None
     serial_fraction: float | None = None
 
 
@@ -310,7 +310,7 @@ class Report(Struct, frozen=True, kw_only=True):
     tables: tuple[Table, ...]
     unused_baselines: tuple[str, ...] = ()
     updates: tuple[str, ...] = ()
-    commit: str = ""
+    commit: CommitId = ""
     partial: str = ""
     command: str = ""
     failing: frozenset[str] | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from .base import Struct
+from .base import Count, Struct
 from .metric import Threshold
 from .verdict import Expected
 
@@ -242,7 +242,7 @@ class Cell(Struct, frozen=True, kw_only=True):
     nodeid: str
     target: Target
     executor: Executor
-    workers: int
+    workers: Count
     params: tuple[Param, ...] = ()
     body: BodyKind = "worker"
     roles: RoleCounts = ()

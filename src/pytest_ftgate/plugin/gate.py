@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import functools
 import os
 import secrets
 import sys
@@ -21,14 +22,15 @@ from ..errors import FtgateError
 from ..judge import acceptance
 from ..model import Decision, Plan, Report, Row, RowMessage, Verdict
 from ..report import findings, headlines, measured, terminal
-from ..run import ending
+from ..run import ending, privacy
 from ..run.assembly import on_host
+from ..run.base import Base
 from ..run.config import RunConfig
 from ..run.session import Session
 from ..runner.executors.base import threads_are_greenlets
 from ..store.folder import default_folder
 from ..text import plain, takes_unicode
-from . import accepted, failures, github, repeat, signals, xdist
+from . import accepted, base, failures, github, repeat, signals, xdist
 from .collection import CELL, default_pair
 from .options import thresholds_of, value_of
 from .progress import Progress, mode_of
@@ -49,8 +51,7 @@ class Run:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        strict = STRICT if value_of(config, "strict") else ()
-        self.failing = {Decision.ERROR, *strict, *value_of(config, "fail_on")}
+        self.failing = failing_of(config)
         given = xdist.handed_over(config)
         self.is_worker = given is not None
         self.host = xdist.host_of(config)
@@ -100,13 +101,25 @@ class Run:
             leave_path()
         if self.session.config.shard:
             config.pluginmanager.register(Sharding(config, self.session))
+        self.base = self._trusted_base()
+
+    def _trusted_base(self) -> Base | None:
+        """What the commit that is compared with says, if it is the one to judge."""
+        if self.session.config.trust == "head":
+            return None
+        try:
+            found = self.session.trust_base(functools.partial(base.collect, self.config))
+        except FtgateError as error:
+            raise pytest.UsageError(str(error)) from None
+        self.failing = set(found.failing)
+        return found
 
     def _check_out(self) -> None:
         """Check out both sides of a comparison before any worker or test starts; a failure of git is a usage error."""
         try:
             self.session.check_out()
         except FtgateError as error:
-            raise pytest.UsageError(str(error)) from None
+            raise pytest.UsageError(plain(str(error))) from None
 
     def _find_hosts(self) -> None:
         """Measure on the machines that `--tx` names, if it names any."""
@@ -144,12 +157,12 @@ class Run:
     def _check_acceptances(self) -> None:
         try:
             self.session.check_acceptances(accepted.collected(self.config, self.collected))
-        except FtgateError as error:
+        except (FtgateError, OSError) as error:  # the text of an OSError names its file
             if not self.is_worker:
-                raise pytest.UsageError(str(error)) from None
+                raise pytest.UsageError(plain(str(error))) from None
             self.refused = error  # of a worker's usage error xdist shows nothing
 
-    refused: FtgateError | None = None
+    refused: FtgateError | OSError | None = None
 
     def pytest_report_header(self) -> list[str]:
         """The seed, with which a run can be repeated, and the targets of tests that name none."""
@@ -271,28 +284,33 @@ class Run:
         self.failures.finish(_stream_width(self.config))
         if self.is_worker:
             return
+        self.collected = self.collected or list(self.handover.collected)
         elsewhere = self.hosts.missing() if self.hosts else ""
         if elsewhere and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         partial = "; ".join(filter(None, (self._missing(session), elsewhere)))
+        self._judge_by_base(session)
         if not (self.messages or partial or self.session.shard):
             return
         if session.exitstatus == pytest.ExitCode.OK and self._nothing_measured():
             self.trouble = "nothing was measured: every cell is unsupported here"
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
-        self.collected = self.collected or list(self.handover.collected)
         collected = None if self._narrowed() else self.collected
         report = self.session.report(self.messages.values(), version("pytest-ftgate"), collected)
-        again = repeat.command(self.config, self.seed)
+        again = privacy.without_home(repeat.command(self.config, self.seed))
         self.report = self.ending.finish(
             msgspec.structs.replace(report, partial=partial, command=again, failing=self._failing())
         )
         if self.ending.troubles:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
+    def _planned(self) -> list[str]:
+        """The node ids of the cells that were not deselected."""
+        return self.session.planned() or list(self.handover.planned)
+
     def _missing(self, session: pytest.Session) -> str:
         """Why rows are missing; of cells that were not asked for, what was measured is taken."""
-        planned = self.session.planned() or list(self.handover.planned)
+        planned = self._planned()
         unasked = [nodeid for nodeid in planned if nodeid not in self.reported]
         crashed = self.crashed.intersection(planned) - self.messages.keys()
         kept = self.session.rows_kept(crashed) if unasked or crashed else {}
@@ -306,6 +324,18 @@ class Run:
             in_part=sum(message.row.in_part for message in self.messages.values()),
             lost=len(self.lost.intersection(planned) - self.messages.keys()),
         )
+
+    def _judge_by_base(self, session: pytest.Session) -> None:
+        """Add what the reference has and this run has not; what fails by the reference fails, whatever a mark says."""
+        if self.base is None:
+            return
+        planned = set(self._planned())
+        known = planned - self.reported | self.lost | self.messages.keys()
+        if self.session.config.shard is not None:  # the other shards' cells are theirs
+            known |= set(self.collected) - planned
+        self.messages |= self.base.absent(known)
+        if self._failing() and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def _nothing_measured(self) -> bool:
         """Whether every cell is unsupported: a gate that judged nothing must not pass."""
@@ -354,7 +384,7 @@ class Run:
                 terminalreporter.write_line(f"ftgate: wrote {target.partition(':')[0]}:{path}")
         explained = [trouble for trouble in self.ending.troubles if "\n" in trouble]  # the report has their first lines
         for trouble in filter(None, (self.trouble, *explained)):
-            terminalreporter.write_line(f"ftgate: {trouble}", red=True)
+            terminalreporter.write_line(plain(f"ftgate: {trouble}"), red=True)
 
     def pytest_unconfigure(self) -> None:
         """Print the report where pytest has no summary, as after an internal error."""
@@ -372,6 +402,11 @@ def _place(item: pytest.Item, message: RowMessage | None) -> tuple[str, int]:
     """The line that raised, else the test's."""
     found = headlines.origin(headlines.error_of(message.row)) if message is not None else None
     return found or (str(item.path), item.stash[CELL][0].source.line)
+
+
+def failing_of(config: pytest.Config) -> set[str]:
+    """The decisions that fail a test, and perhaps BEYOND. Raises pytest.UsageError."""
+    return {Decision.ERROR, *(STRICT if value_of(config, "strict") else ()), *value_of(config, "fail_on")}
 
 
 def run_config(config: pytest.Config, seed: int) -> RunConfig:

@@ -13,7 +13,7 @@ from types import FunctionType
 
 import pytest
 
-from .options import check_given, check_values, pytest_addoption, value_of
+from .options import check_given, check_values, measures, pytest_addoption
 
 __all__ = [
     "pytest_addoption",
@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line(
             "markers", "thread_unsafe: not to be run in several threads at once (pytest-run-parallel)"
         )
-    measuring = value_of(config, "ftgate") or value_of(config, "update") or config.getoption("ftgate_against")
+    measuring = measures(config)
     if measuring:
         from .numerics import import_needed
 

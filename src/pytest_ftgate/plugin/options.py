@@ -68,6 +68,11 @@ def thresholds_of(config: pytest.Config) -> tuple[tuple[Threshold, ...], tuple[T
     return given, written
 
 
+def measures(config: pytest.Config) -> bool:
+    """Whether an option asks for a measurement, wherever it is said. Raises pytest.UsageError."""
+    return any(value_of(config, name) for name in ("ftgate", "update", "against"))
+
+
 def check_given(config: pytest.Config) -> None:
     """Raise pytest.UsageError for a value that its option cannot take.
 
@@ -90,10 +95,13 @@ def check_values(config: pytest.Config) -> None:
             f"--ftgate-against took {against!r} as its value: write --ftgate-against=merge-base {against}, "
             f"or refs/heads/{against} for a branch of that name"
         )
-    measuring = value_of(config, "ftgate") or value_of(config, "update") or config.getoption("ftgate_against")
-    if config.getoption("ftgate_decide") and not measuring:
+    if config.getoption("ftgate_decide") and not measures(config):
         raise pytest.UsageError("--ftgate-decide needs figures: add --ftgate, or run `ftgate decide` on the last run's")
-    if config.getoption("ftgate_shard") and not measuring:
+    if value_of(config, "trust") == "base" and measures(config) and not value_of(config, "against"):
+        raise pytest.UsageError(
+            "--ftgate-trust=base takes limits from the commit that is compared with: add --ftgate-against REV"
+        )
+    if config.getoption("ftgate_shard") and not measures(config):
         raise pytest.UsageError("--ftgate-shard splits the tests of a measuring run: add --ftgate")
     if value_of(config, "update") and value_of(config, "against"):
         raise pytest.UsageError(

@@ -30,7 +30,7 @@ class Signals:
         self.ending = False
         self.name = ""
         self._before: dict[signal.Signals, Any] = {}
-        self._workers: list[int] = []
+        self._workers: list[Any] = []
 
     def install(self) -> None:
         """Take the signals that nobody else handles and that are not ignored, as nohup ignores SIGHUP."""
@@ -49,22 +49,16 @@ class Signals:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodeready(self, node: Any) -> None:
-        """Remember a worker of this machine. Source: xdist.newhooks."""
-        if node.gateway.spec.popen and not node.gateway.spec.via:
-            self._workers.append(node.workerinfo["pid"])
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any) -> None:
-        """Forget a worker that has ended: its pid may be another's."""
-        with contextlib.suppress(AttributeError, KeyError, ValueError):
-            self._workers.remove(node.workerinfo["pid"])
+        """Remember the process of a worker that we have started ourselves. Source: xdist.newhooks."""
+        process = getattr(getattr(node.gateway, "_io", None), "popen", None)
+        if process is not None and node.gateway.spec.popen:
+            self._workers.append(process)
 
     def pytest_keyboard_interrupt(self) -> None:
         """End the workers as well: xdist waits long for one that is at a test."""
         self.ending = True
-        for pid in self._workers:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGTERM)
+        for process in self._workers:
+            process.terminate()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Any:

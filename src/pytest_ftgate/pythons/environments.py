@@ -156,7 +156,13 @@ def hide_from_git(root: Path) -> None:
     top = next((folder for folder in (root, *root.parents) if folder.name == ".ftgate"), root)
     ignore = top / ".gitignore"
     if not ignore.exists():
-        ignore.write_text("*\n", encoding="utf-8")
+        unfinished = top / f".gitignore.{os.getpid()}"  # one without its line would hide nothing for good
+        try:
+            unfinished.write_text("*\n", encoding="utf-8")
+            unfinished.replace(ignore)
+        except OSError:
+            unfinished.unlink(missing_ok=True)
+            raise
 
 
 def _make(folder: Path, interpreter: Interpreter) -> None:

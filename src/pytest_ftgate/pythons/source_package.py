@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import tarfile
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -16,6 +17,10 @@ from ..model import Struct
 
 APT: Final = Path("/etc/apt")
 TIMEOUT_S: Final = 30.0
+"""For an answer, and for each part of it."""
+DOWNLOAD_S: Final = 900.0
+MOST_BYTES: Final = 128 << 20
+"""A download ends at these; the packages have 23 MB, and a mirror may send bytes one by one, or for ever."""
 _CHUNK: Final = 1 << 18
 
 OnProgress = Callable[[str], None]
@@ -111,9 +116,13 @@ def _download(url: str, package: SourcePackage, tarball: Path, progress: OnProgr
     unfinished = tarball.with_name(tarball.name + ".part")
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer, unfinished.open("wb") as file:
-            total = int(answer.headers.get("Content-Length") or 0)
-            while chunk := answer.read(_CHUNK):
+            total, ends_s = int(answer.headers.get("Content-Length") or 0), time.monotonic() + DOWNLOAD_S
+            while chunk := answer.read1(_CHUNK):  # what is there: `read` waits until all of it has come
                 file.write(chunk)
+                if max(total, file.tell()) > MOST_BYTES:
+                    return f"the file of a mirror has more than {MOST_BYTES >> 20} MiB"
+                if time.monotonic() > ends_s:
+                    return f"a mirror did not send the file within {DOWNLOAD_S:g} s"
                 size = f" of {total / 2**20:.0f}" if total else ""
                 progress(f"downloading the source package: {file.tell() / 2**20:.1f}{size} MiB")
         actual = _sha256(unfinished)

@@ -118,7 +118,7 @@ def render(advised: Iterable[Advised], width: int = 80, *, unicode: bool = True)
                 lines += [
                     line
                     for text in below
-                    for line in wrapped(text, style, indent=14, hanging=20 if text[0] == " " else None)
+                    for line in wrapped(text, style, indent=14, hanging=20 if text[:1] == " " else None)
                 ]
         blocks.append("\n".join(lines) + "\n")
     return "\n".join(blocks).encode("utf-8" if unicode else "ascii", "backslashreplace").decode()

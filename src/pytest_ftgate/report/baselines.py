@@ -12,6 +12,7 @@ from ..model import Machine, Metric, Sample, Struct
 from ..store.names import split_nodeid
 from ..store.schema import Recording, StoredCell, TestBaseline
 from ..store.update import Difference, Update, grouped
+from ..text import plain
 from . import units
 from .findings import accepted_texts
 
@@ -81,13 +82,13 @@ def update_lines(updates: Iterable[Update], *, naming: str = UPDATE_OPTION, unic
     if kept:
         cells = f"{kept} cell{'s that have' if kept > 1 else ' that has'} a baseline"
         lines.append(f"kept {cells}; name one to store it again: {naming}CELL")
-    return tuple(lines)
+    return tuple(map(plain, lines))
 
 
 def render_prune(cells: Iterable[tuple[str, str]], *, done: bool) -> str:
     """One line for each cell that is, or would be, removed."""
     word = "removed" if done else "unused"
-    return "".join(f"{word} {test}[{label}]\n" for test, label in cells)
+    return plain("".join(f"{word} {test}[{label}]\n" for test, label in cells))
 
 
 def _update_line(update: Update, naming: str, unicode: bool) -> str:
@@ -235,4 +236,4 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _blocks(blocks: Iterable[Sequence[str]]) -> str:
-    return "\n".join("\n".join(block) + "\n" for block in blocks)
+    return plain("\n".join("\n".join(block) + "\n" for block in blocks))

@@ -82,7 +82,7 @@ def benchstat(report: Report) -> str:
         lines.append(f"pkg: {_line(row.cell.nodeid.partition('::')[0])}")
         name = _go_name(row.cell)
         lines += [f"{name} {counts.get(order) or 1} {' '.join(values)}" for order, values in sorted(by_launch.items())]
-    about = [f"# pytest-ftgate {report.version}, {report.commit or 'no commit'}, {report.started_at}"]
+    about = [_line(f"# pytest-ftgate {report.version}, {report.commit or 'no commit'}, {report.started_at}")]
     about += [f"# partial: {_line(report.partial)}"] if report.partial else []
     about += [f"Unit {unit} better={direction}" for unit, direction in better.items()]
     return "\n".join([*about, f"cpu: {_line(report.machine.cpu)}", *lines]) + "\n"
@@ -129,7 +129,7 @@ def otava(report: Report) -> str:
     table.writerow(["time", "commit", "partial", *columns])
     for (at, commit), values in sorted(runs.items()):
         partial = writable(report.partial) if (at, commit) == now else ""
-        table.writerow([at, commit, partial, *(values.get(column, "nan") for column in columns)])
+        table.writerow([writable(at), writable(commit), partial, *(values.get(column, "nan") for column in columns)])
     return "".join(lines)
 
 

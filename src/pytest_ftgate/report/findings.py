@@ -203,6 +203,16 @@ def fails(report: Report, row: Row) -> bool:
     return row.cell.nodeid in report.failing
 
 
+def limits_text(report: Report) -> str:
+    """Where the limits of a run came from; empty if they are the change's own."""
+    if not report.limits_from:
+        return ""
+    return plain(
+        f"from commit {commit(report.limits_from)} (--ftgate-trust=base), as what fails and the set of tests; "
+        "Ftgate-Accept trailers do not count"
+    )
+
+
 def worst_first(report: Report) -> list[Row]:
     """All rows, those that fail first, by decision, then in the order of the report."""
     order = {decision: place for place, decision in enumerate(WORST_FIRST)}

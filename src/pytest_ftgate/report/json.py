@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 
 from ..errors import FtgateError
-from ..model import Report, Sample, Table
+from ..model import Report, Sample, Table, fault_of
 
 SCHEMA = 1
+AGAIN = "write it again with --ftgate-report json:PATH"
 
 
 class ReportError(FtgateError):
@@ -75,18 +76,19 @@ def parse(text: str | bytes, *, origin: str = "the report") -> Report:
     try:
         raw = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise ReportError(f"{origin} is not JSON: {error}; write it again with --ftgate-report json:PATH") from None
+        raise ReportError(f"{origin} is not JSON: {error}; {AGAIN}") from None
     schema = raw.get("schema") if isinstance(raw, dict) else None
     if schema != SCHEMA:
         raise ReportError(
             f"{origin} has schema {schema!r}, this pytest-ftgate reads {SCHEMA}: "
-            "write it again with --ftgate-report json:PATH, or install the version that wrote it"
+            f"{AGAIN}, or install the version that wrote it"
         )
     try:
         # Not strict, so that "inf" and "nan" become the numbers they stand for.
         return msgspec.convert(raw, Report, strict=False)
     except msgspec.ValidationError as error:
-        raise ReportError(f"{origin} is not a report: {error}") from None
+        fault, place = fault_of(error)
+        raise ReportError(f"{origin} is not a report: {place}: {fault}; {AGAIN}") from None
 
 
 def schema() -> str:

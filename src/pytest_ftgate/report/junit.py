@@ -44,7 +44,7 @@ def render(report: Report) -> str:
 
 def _suite(table: Table, report: Report) -> TestSuite:
     suite = TestSuite(writable(table.title))
-    suite.timestamp = report.started_at
+    suite.timestamp = writable(report.started_at)
     suite.hostname = writable(report.machine.fingerprint)
     about = {"version": report.version, "seed": str(report.seed), "commit": report.commit}
     for name, text in (about | {"command": report.command, "partial": report.partial}).items():

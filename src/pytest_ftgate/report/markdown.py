@@ -100,8 +100,10 @@ def _head(report: Report) -> str:
     said = f"{total} cell{'' if total == 1 else 's'} in {units.span(report.wall_s)}"
     every = _counted(counts, findings.WORST_FIRST)
     at = f" Commit {code(findings.commit(report.commit))}." if report.commit else ""
+    limited = findings.limits_text(report)
+    limits = f"\nLimits: {text(limited)}.\n" if limited else ""
     part = f"{report.shard.name}: " if report.shard else ""
-    return f"{MARKER}\n## ftgate: {part}{result}\n{partial}\n{said}{': ' if every else ''}{every}.{at}\n"
+    return f"{MARKER}\n## ftgate: {part}{result}\n{partial}\n{said}{': ' if every else ''}{every}.{at}\n{limits}"
 
 
 def _nothing(counts: Counter[Decision]) -> str:

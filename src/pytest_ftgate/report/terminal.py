@@ -170,6 +170,8 @@ def _footer(report: Report, style: Style) -> list[str]:
         count = counts[Decision.NO_BASELINE]
         text = f"{count} cell{'s have' if count > 1 else ' has'} no baseline, record with"
         lines += [*entry("new", text, style, indent=0, column=9), " " * 9 + "pytest --ftgate --ftgate-update"]
+    if said := findings.limits_text(report):
+        lines += entry("limits", said, style, indent=0, column=9)
     lines += [*([""] if lines else []), *_failed(report, style), *_totals(counts, report.wall_s, style)]
     partial = wrapped(f"this report is partial: {plain(report.partial)}", style, indent=0) if report.partial else []
     return [*lines, *(style.paint(line, "red") for line in partial)]

@@ -6,12 +6,14 @@ Start at `session.py`.
 __all__ = [
     "acceptances",
     "assembly",
+    "base",
     "config",
     "ending",
     "git",
     "history",
     "host_checkout",
     "once",
+    "privacy",
     "report_files",
     "session",
 ]

@@ -14,7 +14,7 @@ from ..model import Acceptance, Struct
 from ..store.names import matches, split_nodeid
 from ..text import did_you_mean
 from . import git, worktrees
-from .folder import RunFolder, write_whole
+from .folder import RunFolder, decoded, write_whole
 
 FIX = "correct it with `git commit --amend` or `git rebase --interactive`"
 _DEFAULTS = ("HEAD", "main", "master")
@@ -43,13 +43,14 @@ class Branch(Struct, frozen=True, kw_only=True):
 class Acceptances:
     """Reads the trailers of a run's branch; outside of git there are none."""
 
-    def __init__(self, folder: RunFolder, listener: Listener) -> None:
+    def __init__(self, folder: RunFolder, listener: Listener, *, counted: bool = True) -> None:
+        """Unless they are `counted`, there are none either."""
         self.folder = folder
         self.listener = listener
         self._read: dict[str, tuple[Acceptance, ...]] = {}
         self._repository: git.Repository | None = None
         self._branch: Branch | None = None
-        self._known = False
+        self._known = not counted
         self._warned = False
 
     def since(self, commit: str) -> tuple[Acceptance, ...]:
@@ -72,8 +73,8 @@ class Acceptances:
         `reference` is the commit of `--ftgate-against`, "" without it. What is on the remote's default branch already
         is left alone: nobody can correct it.
         """
-        repository, branch = self._found()
-        if repository is None or branch is None or not collected.nodeids:
+        repository, branch = self._found() if collected.nodeids else (None, None)
+        if repository is None or branch is None:
             return
         published = (repository.commit(f"refs/remotes/{repository.remote}/{name}") for name in _DEFAULTS)
         wrong = []
@@ -107,7 +108,7 @@ class Acceptances:
         with self.folder.locked("branch"):
             shared = self.folder.shared("branch", "")
             if shared.exists():
-                return msgspec.json.decode(shared.read_bytes(), type=Branch)
+                return decoded(shared, Branch)
             branch = _branch_of(repository)
             if branch is not None:
                 write_whole(shared, [msgspec.json.encode(branch)])

@@ -13,6 +13,7 @@ from ..model import Report, first_line
 from ..report import formats
 from . import report_files
 from .folder import LAST_RUN
+from .privacy import without_home
 from .session import Session
 
 Write = Callable[[Report], object]
@@ -54,7 +55,7 @@ class Ending:
         missing = report.partial
         while True:
             texts = (missing, *(first_line(trouble) for trouble in self.troubles if first_line(trouble) not in missing))
-            report = msgspec.structs.replace(report, partial="; ".join(filter(None, texts)))
+            report = msgspec.structs.replace(report, partial=without_home("; ".join(filter(None, texts))))
             if not self._failed(report):
                 return report
 

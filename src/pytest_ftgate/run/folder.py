@@ -7,11 +7,16 @@ import hashlib
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
 
 from .. import pythons
+from ..errors import FtgateError
 
 RUNS_KEPT = 5
 LAST_RUN = "last-run.json"
+T = TypeVar("T")
 
 
 class RunFolder:
@@ -23,9 +28,13 @@ class RunFolder:
         self.run = self.path / "runs" / run
 
     def make(self) -> None:
-        """Make the folder of the run, out of git's sight. Raises OSError."""
-        self.run.mkdir(parents=True, exist_ok=True)
-        pythons.hide_from_git(self.path)
+        """Make the run's folder, which git does not see. Raises FtgateError where that is not possible."""
+        try:
+            self.run.mkdir(parents=True, exist_ok=True)
+            pythons.hide_from_git(self.path)
+        except OSError as error:
+            fix = f"a run keeps its rows there: make {self.root} writable and see that its disk has room"
+            raise FtgateError(f"{error.filename or self.path}: {error.strerror}; {fix}") from error
 
     @contextlib.contextmanager
     def locked(self, name: str) -> Iterator[None]:
@@ -52,6 +61,14 @@ class RunFolder:
             shutil.rmtree(old, ignore_errors=True)
 
 
+def decoded(path: Path, kind: type[T]) -> T:
+    """What a process of this run has left for the others. Raises FtgateError for what none of them wrote."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, ValueError, RecursionError) as error:
+        raise FtgateError(f"{path}: cannot be read: {error}; remove it and run again") from error
+
+
 def write_whole(path: Path, content: Iterable[bytes]) -> None:
     """Write a file, piece by piece, so that a reader, or a run that is killed meanwhile, never leaves half of it.
 
@@ -62,7 +79,7 @@ def write_whole(path: Path, content: Iterable[bytes]) -> None:
         with unfinished.open("wb") as file:
             file.writelines(content)
         unfinished.replace(path)
-    except OSError:
+    except BaseException:
         with contextlib.suppress(OSError):
             unfinished.unlink()
         raise

@@ -92,8 +92,8 @@ class Repository:
             )
         except waiting.TooLong as late:
             raise AgainstError(str(late)) from late
-        except FileNotFoundError as missing:
-            raise AgainstError(f"{OPTION} needs git, which could not be run: {missing}") from missing
+        except OSError as error:  # it is missing, or no process can be started
+            raise AgainstError(f"{OPTION} needs git, which could not be run: {error}") from error
         if done.returncode not in allowed:
             words = done.stderr.strip().encode(errors="replace").decode() or f"exit code {done.returncode}"
             if refused := _REFUSED.search(words):

@@ -12,7 +12,7 @@ from ..judge.judge import ComparedWith
 from ..measure.run_context import Listener
 from ..model import Figures, Spec
 from . import git, mending, worktrees
-from .folder import RunFolder, write_whole
+from .folder import RunFolder, decoded, write_whole
 
 INSTALLED = re.compile(r".*(?:^|/)(lib(?:64)?/python\d+\.\d+t?/.*)", re.DOTALL)
 
@@ -86,7 +86,7 @@ class References:
         with self.folder.locked("pair"):
             shared = self.folder.shared("pair", key)
             if shared.exists():
-                return msgspec.json.decode(shared.read_bytes(), type=worktrees.Pair)
+                return decoded(shared, worktrees.Pair)
             pair = self._checked_out(compared_with, test)
             write_whole(shared, [msgspec.json.encode(pair)])
         return pair

@@ -22,10 +22,12 @@ from ..measure.watch.marks import marked_tools, run_mark
 from ..measure.watch.processes import end_run
 from ..model import Group, Machine, Plan, Report, Row, RowMessage, Shard, failed_row
 from ..pythons import waiting
-from . import assembly, git, shards
+from . import assembly, git, privacy, shards
 from .acceptances import Acceptances, Collected
+from .base import Base, read
 from .config import RunConfig
-from .folder import RunFolder, write_whole
+from .folder import RunFolder, decoded, write_whole
+from .git import Checkout
 from .measurement import Measurement
 from .others import OtherTests
 from .references import References
@@ -68,7 +70,8 @@ class Session:
         self.others = OtherTests(self.folder.run, worker, exclusive=config.exclusive) if worker else None
         self.references = References(self.folder, config.against, listener)
         self.targets = Targets(self.folder, config.install, listener)
-        self.acceptances = Acceptances(self.folder, listener)
+        self.acceptances = Acceptances(self.folder, listener, counted=config.trust == "head")
+        self.base: Base | None = None
         self.plan = self.whole = Plan(groups=())
         self._groups: dict[str, Group] = {}
         self._positions: dict[str, int] = {}
@@ -85,8 +88,11 @@ class Session:
     def start(self) -> None:
         """Read the machine and start the run's clock; nothing is prepared yet."""
         if self.others is not None:
-            self.folder.make()
-            self.others.open()
+            try:
+                self.folder.make()
+                self.others.open()
+            except (FtgateError, OSError):  # `check_acceptances` says it of the tests
+                self.others = None
         self.machine: Machine = read_machine()
         self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
         self.time = RunTime(self.config.budget_s, self.spent_s)
@@ -111,6 +117,21 @@ class Session:
         except git.AgainstError:
             pass
 
+    def trust_base(self, collect: Callable[[Checkout, Path], None]) -> Base:
+        """Let the commit that is compared with judge, after `check_out`: `collect` writes to a file what it says.
+
+        Raises FtgateError.
+        """
+        pair, shared = self.references.requested(), self.folder.shared("base", "")
+        if not shared.exists():  # what an earlier run left there must not be read
+            with self.folder.locked("measuring"):
+                self.references.clean(pair)
+        self.base = read(pair.reference, shared, collect)
+        self.config = self.base.options(self.config)
+        self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
+        self.time.budget_s = self.config.budget_s
+        return self.base
+
     def take_part(self, whole: Plan, options: Mapping[str, str]) -> Plan:
         """This part of the whole plan of a run with `--ftgate-shard`, before `collect`; `options` are those set."""
         self.whole = whole
@@ -134,13 +155,19 @@ class Session:
 
     def collect(self, plan: Plan) -> None:
         """Take the plan of what is measured here."""
-        self.plan = plan
-        self.whole = self.whole if self.config.shard else plan
+        limited = self.base.limited if self.base else lambda each: each
+        self.plan = plan = limited(plan)
+        self.whole = limited(self.whole) if self.config.shard else plan
         self._groups = {cell.nodeid: group for group in plan.groups for cell in group.cells}
         self._positions = assembly.positions_of(plan)
 
     def check_acceptances(self, collected: Collected) -> None:
-        """Raise FtgateError for trailers of this branch that accept nothing; see `Acceptances.check`."""
+        """Raise FtgateError for trailers of this branch that accept nothing; see `Acceptances.check`.
+
+        Also where the run's folder cannot be made: nothing measured could be kept.
+        """
+        if collected.nodeids:
+            self.folder.make()
         reference = self.references.requested().reference.commit if self.config.against else ""
         self.acceptances.check(collected, reference)
 
@@ -216,6 +243,7 @@ class Session:
             hosts=hosts,
             unused_baselines=self.stored.unused(collected),
             commit=assembly.commit_of(self.folder.root),
+            limits_from="" if self.base is None else self.base.commit,
             shard=self.shard,
         )
         tables = self.stored.with_history(report)
@@ -257,7 +285,9 @@ class Session:
         """Judge what was measured of tests that have not ended."""
         for measurement in measurements:
             with contextlib.suppress(Exception):  # of an interrupted round one side may be missing
-                self._in_part |= self._messages_of(measurement, measurement.rows_in_part())
+                parts = self._messages_of(measurement, measurement.rows_in_part())
+                kept = msgspec.json.decode(privacy.recorded(parts.values()), type=list[RowMessage])
+                self._in_part |= dict(zip(parts, kept, strict=True))
 
     def _messages_of(self, measurement: Measurement, rows: Iterable[Row]) -> dict[str, RowMessage]:
         positions, group, beside = self._positions, measurement.group, self.others.note if self.others else ""
@@ -281,21 +311,20 @@ class Session:
 
     def _read(self, path: Path) -> list[RowMessage]:
         """The rows of a file; of an empty one the process that could not write them has them. Raises FtgateError."""
-        content = path.read_bytes()
-        if not content:
+        if not path.stat().st_size:
             raise FtgateError(f"{path}: its rows could not be written, so only the process that measured them has them")
-        return msgspec.json.decode(content, type=list[RowMessage])
+        return decoded(path, list[RowMessage])
 
     def _keep(self, group: Group, messages: list[RowMessage]) -> None:
         """Write the rows of a test for the other processes of the run; what cannot be written is held here.
 
         An empty file then says that it was measured: making one takes no room.
         """
-        path = self._kept(group)
+        path, kept = self._kept(group), privacy.recorded(messages)
         try:
-            write_whole(path, [msgspec.json.encode(messages)])
+            write_whole(path, [kept])
         except OSError as error:
-            self.held[group.key] = messages
+            self.held[group.key] = msgspec.json.decode(kept, type=list[RowMessage])
             why = error.strerror or str(error)
             self.listener.warn(f"{path}: the rows of {group.key} cannot be kept: {why}; they are held in memory")
             with contextlib.suppress(OSError):

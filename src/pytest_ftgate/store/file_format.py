@@ -157,6 +157,8 @@ def _converted(read: dict[str, Any], name: str) -> RecordedRun:
 def _convert(value: Any, kind: type[T], path: str, name: str) -> T:
     try:
         return msgspec.convert(value, kind)
+    except UnicodeEncodeError as error:  # half of a surrogate pair, where only whole characters may stand
+        raise broken(name, path, f"a text is not Unicode: {error}") from error
     except msgspec.ValidationError as error:
         fault, place = fault_of(error)
         raise broken(name, path + place.removeprefix("$"), fault) from error

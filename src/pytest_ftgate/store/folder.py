@@ -14,7 +14,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from ..pythons import discovers_packages
+from ..pythons import discovers_packages, hide_from_git
 from .assembly import Runs, assembled, changed, kept
 from .file_format import broken, decode, encode
 from .names import SUFFIX, entry_key, file_name, folder_name, split_nodeid
@@ -155,10 +155,9 @@ class Store:
     def _prepare_lock_folder(self) -> None:
         folder = self.lock_path.parent
         folder.mkdir(parents=True, exist_ok=True)
-        ignore = folder / ".gitignore"
-        if folder.name == ".ftgate" and not ignore.exists():
+        if folder.name == ".ftgate":
             # The folder ignores itself, so that projects need no entry for it.
-            ignore.write_text("*\n", encoding="utf-8")
+            hide_from_git(folder)
 
 
 def _write(path: Path, content: bytes) -> None:

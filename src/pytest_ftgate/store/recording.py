@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
 from typing import Any, TypeAlias
@@ -12,7 +12,7 @@ import msgspec
 from ..model import Launch, Machine, Sample, Struct
 from ..pythons import build_key
 from .names import entry_key, split_nodeid
-from .schema import BaselineError, Recording, StoredCell, StoredInterpreter
+from .schema import LEAST, MOST, BaselineError, Recording, StoredCell, StoredInterpreter
 
 Values: TypeAlias = Mapping[str, Mapping[int, float]]
 """Metric -> round -> value."""
@@ -68,7 +68,8 @@ def recording_of(sample: Sample, values: Values, *, recorded_at: str, commit: st
     rounds = {launch.order: launch for launch in _launches(sample)}
     orders = sorted(rounds)
     starts = [rounds[order].started_at for order in orders]
-    known = bool(starts) and all(starts)
+    after_s = _after_s(starts)
+    columns = {name: tuple(_rounded(of.get(order)) for order in orders) for name, of in sorted(values.items())}
     return Recording(
         recorded_at=recorded_at,
         commit=commit,
@@ -76,15 +77,11 @@ def recording_of(sample: Sample, values: Values, *, recorded_at: str, commit: st
         build=build_key(sample.interpreter),
         **_measured(sample),
         loops=sample.launches[0].loops if sample.launches else 1,
-        started_at=starts[0] if known else "",
-        after_s=tuple(_seconds(starts[0], start) for start in starts) if known else (),
+        started_at=starts[0] if after_s else "",
+        after_s=after_s,
         hash_seeds=tuple(rounds[order].hash_seed for order in orders),
         orders=tuple(orders),
-        values={
-            name: tuple(_rounded(by_order.get(order)) for order in orders)
-            for name, by_order in sorted(values.items())
-            if by_order
-        },
+        values={name: column for name, column in columns.items() if any(value is not None for value in column)},
     )
 
 
@@ -93,12 +90,19 @@ def _launches(sample: Sample) -> Iterator[Launch]:
     yield from chain(sample.growth, sample.locks, sample.memory, sample.launches)
 
 
-def _seconds(first: str, start: str) -> float:
-    return (datetime.fromisoformat(start) - datetime.fromisoformat(first)).total_seconds()
+def _after_s(starts: Sequence[str]) -> tuple[float, ...]:
+    """Seconds from the first start to each; none if one of them is not known."""
+    try:
+        times = [datetime.fromisoformat(start) for start in starts]
+        return tuple((time - times[0]).total_seconds() for time in times)
+    except (ValueError, TypeError):  # no time, or one with and one without an offset
+        return ()
 
 
 def _rounded(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.{DIGITS}g}")
+    """With the digits that are kept; nothing in place of a number that a file cannot hold, as a workload may count."""
+    known = value is not None and (value == 0 or LEAST <= value <= MOST)
+    return float(f"{value:.{DIGITS}g}") if known else None
 
 
 def mismatch(stored: StoredCell, sample: Sample) -> str:

@@ -132,7 +132,7 @@ def parse(generator: Generator, output: str) -> GeneratorOutput:
     """Read what a generator printed. Raises LoadError for what is not its JSON."""
     try:
         return _wrk(_last_object(output)) if generator == "wrk" else _oha(json.loads(output[output.index("{") :]))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         lines = output.strip().splitlines()
         raise LoadError(f"{generator} did not print its figures: {lines[-1][:200] if lines else 'nothing'}") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import selectors
 import signal
@@ -70,7 +71,7 @@ class Process:
         """
         guard.ensure()
         began_ns = now_ns()
-        with _sink(stdout) as sink, tagged(environment[MARK]):
+        with _named_limits(), _sink(stdout) as sink, tagged(environment[MARK]):
             popen = subprocess.Popen(
                 words,
                 cwd=folder,
@@ -81,13 +82,29 @@ class Process:
                 stderr=subprocess.STDOUT if stderr is None else subprocess.PIPE,
                 start_new_session=True,
             )
+            try:
+                return cls._watched(popen, environment[MARK], began_ns, stdout, stderr)
+            except BaseException:
+                kill_all(popen.pid, environment[MARK])
+                popen.wait()
+                raise
+
+    @classmethod
+    def _watched(
+        cls,
+        popen: subprocess.Popen[bytes],
+        mark: str,
+        began_ns: int,
+        stdout: PipeOutput | FileOutput,
+        stderr: PipeOutput | None,
+    ) -> Process:
         selector = selectors.DefaultSelector()
         for stream, output in ((popen.stdout, stdout), (popen.stderr, stderr)):
             if stream is not None:
                 os.set_blocking(stream.fileno(), False)
                 selector.register(stream, selectors.EVENT_READ, output)
         outputs = [output for output in (stdout, stderr) if output is not None]
-        process = cls(popen, environment[MARK], began_ns, outputs, selector)
+        process = cls(popen, mark, began_ns, outputs, selector)
         process._waiter.start()
         return process
 
@@ -208,6 +225,24 @@ class Process:
         for _ in range(_REST_ROUNDS):
             if self.closed or not self._selector.get_map() or not self._take(self._selector.select(0)):
                 return
+
+
+@contextlib.contextmanager
+def _named_limits() -> Iterator[None]:
+    """Turn a failure to start a process or a thread into an OSError that names the limit."""
+    fixes = {
+        errno.EAGAIN: "no more processes and threads can be started: raise `ulimit -u` or the container's limit",
+        errno.EMFILE: "no more files can be opened: raise `ulimit -n`",
+        errno.ENOMEM: "there is not enough memory to start a process",
+    }
+    try:
+        yield
+    except RuntimeError as error:  # of a thread
+        raise OSError(errno.EAGAIN, fixes[errno.EAGAIN]) from error
+    except OSError as error:
+        if error.errno not in fixes:
+            raise
+        raise OSError(error.errno, fixes[error.errno]) from error
 
 
 @contextlib.contextmanager

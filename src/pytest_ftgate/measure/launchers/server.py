@@ -36,10 +36,10 @@ from ...runner.protocol import COLD, WARMUP
 from ...runner.record import LaunchRecord
 from .. import machine, stacks
 from ..launch import CellUnsupported, Held, LaunchFailed, Request, recorded, request_here, setup_of
-from ..watch.marks import marks
+from ..watch.marks import marks, run_mark
 from ..watch.memory import barrier_point, hold_needed_s
 from ..watch.sampling import SAMPLED, sample_cost_s, sample_tree
-from . import load_generators, program_words
+from . import guard, load_generators, program_words
 from .cpus import split_cpus
 from .http import no_answer
 from .load_generators import Tool
@@ -275,7 +275,7 @@ def check_here(cell: Cell, spec: Spec, timeout_s: float) -> None:
     if reason:
         raise CellUnsupported(reason)
     request = request_here(cell, spec, sys.executable, timeout_s)
-    with tempfile.TemporaryDirectory(prefix="ftgate-") as work:
+    with tempfile.TemporaryDirectory(prefix=f"{guard.SCRATCH}{run_mark()}") as work:
         handle = ServerLauncher(Path(work)).start_with(request, None)
         try:
             handle.wait_until_ready()

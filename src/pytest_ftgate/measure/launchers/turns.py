@@ -20,8 +20,8 @@ SHARE: Final = 0.25
 PAIRED_NS: Final = 8e6
 ALONE_NS: Final = 50e6
 """How much later the answer may come, beside its reference and without one: threads that a workload leaves running
-delay it by the GIL, and a reference has them too. Of 13 answers, the quickest came 4.4 ms late with eight busy processes
-to a core."""
+delay it by the GIL, and a reference has them too. Of 13 answers, the quickest came 4.4 ms late with eight busy
+processes to a core."""
 DELAYS: Final = 4.0
 CORES: Final = 1.25
 CORES_NS: Final = 50e6
@@ -95,6 +95,6 @@ def too_many_cores(request: Request, iterations: Sequence[Iteration]) -> Workloa
         return None
     return WorkloadError(
         reason=f"it says that it kept {cpu_ns / wall_ns:.3g} cores busy, and there are {cores}",
-        detail="Its times are too short for its CPU time: a workload must not replace the clock of its process, nor run "
-        "on cores that pytest may not use.",
+        detail="Its times are too short for its CPU time: a workload must not replace the clock of its process, nor "
+        "run on cores that pytest may not use.",
     )

@@ -75,6 +75,17 @@ class _Result(msgspec.Struct):
     spans: list[tuple[Natural, Natural]] = []
 
 
+def result_of(content: bytes) -> _Result:
+    """The result file's content. Raises ValueError for one that a runner of this version does not write."""
+    try:
+        result = msgspec.convert(unmarshalled(content), _Result)
+    except (BrokenMessage, MemoryError, UnicodeEncodeError) as error:
+        raise ValueError(str(error)) from error
+    if result.protocol != PROTOCOL:
+        raise ValueError(f"its protocol is {result.protocol}, and that of this version is {PROTOCOL}")
+    return result
+
+
 def job_of(request: Request, result: Path, control: tuple[int, int], temporary: str = "") -> dict[str, Any]:
     """The job file's content, plain values."""
     setup = setup_of(request.cell, request.spec, stand_in=request.stand_in, copies=request.copies)
@@ -351,8 +362,8 @@ class WorkloadHandle:
     def _result(self) -> _Result:
         """The result file. Raises CellUnsupported or LaunchFailed where it says so, or cannot be read."""
         try:
-            result = msgspec.convert(unmarshalled((self.folder / "result").read_bytes()), _Result)
-        except (OSError, MemoryError, BrokenMessage, msgspec.ValidationError) as error:
+            result = result_of((self.folder / "result").read_bytes())
+        except (OSError, ValueError) as error:
             raise self.process.failure(f"its result file cannot be read: {error}") from error
         if result.unsupported is not None:
             raise CellUnsupported(result.unsupported)

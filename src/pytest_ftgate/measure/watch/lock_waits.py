@@ -96,7 +96,7 @@ def read(folder: Path) -> Recorded:
 def _decoded(path: Path) -> File:
     try:
         return msgspec.json.decode(path.read_bytes(), type=File)
-    except (msgspec.DecodeError, UnicodeDecodeError, OSError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         fix = "run again; a disk that is full leaves such a file"
         raise FtgateError(f"{path}: the lock waits of one process cannot be read: {error}; {fix}") from error
 

@@ -88,17 +88,18 @@ def marks() -> Iterator[str]:
 
 def carries(pid: int, mark: str) -> bool:
     """Whether a process has this launch's mark, or one that begins with a run mark. Raises psutil.Error, OSError."""
-    if (tag := _tag(pid)) is not None:
-        whole = Owner.of(mark if mark[-1] != "-" else f"{mark}{TOOL}")
-        if whole is not None and (tag == whole.tag if mark[-1] != "-" else tag >> _BITS == whole.tag >> _BITS):
-            return True
+    whole = not mark.endswith("-")
+    owner, tag = Owner.of(mark if whole else f"{mark}{TOOL}"), _tag(pid)
+    left_out = 0 if whole else _BITS
+    if owner is not None and tag is not None and tag >> left_out == owner.tag >> left_out:
+        return True
     environment = environment_bytes(pid)
     if environment is None:
         found = str(psutil.Process(pid).environ().get(MARK, ""))
-        return found == mark or (mark[-1] == "-" and found.startswith(mark))
+        return found == mark or (not whole and found.startswith(mark))
     # Its bytes are searched as they are: every process of the machine is asked at each launch's end.
-    end = b"" if mark[-1] == "-" else b"\0"
-    return f"\0{MARK}={mark}".encode() + end in b"\0" + environment + b"\0"
+    end = "\0" if whole else ""
+    return f"\0{MARK}={mark}{end}".encode() in b"\0" + environment + b"\0"
 
 
 def owner_of(pid: int) -> Owner | None:

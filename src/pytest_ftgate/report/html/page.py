@@ -83,6 +83,7 @@ def render(report: Report) -> str:
         policy=_policy([sources[name] for name in SCRIPTS], sources["page.css"]),
         headline=headline(report),
         counted=_counted(report),
+        limits=findings.limits_text(report),
     )
     return page.rstrip("\n") + "\n"
 
