@@ -2,50 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import fake_run
 import pytest
+from distributed import FILES, QUICK, TESTS, outcome
 from example import Example
 
-QUICK = ("-p", "fake_run", "--ftgate", "--ftgate-launches=2", "--ftgate-iterations=2", "--ftgate-seed=3")
-FILES = ("--ftgate-report=json:out.json", "--ftgate-update=new")
-TESTS = """
-    import pytest
-
-    @ftgate.compare(threads, serial, workers=[1, 2])
-    def test_first(worker):
-        return 1
-
-    @pytest.mark.xdist_group("one")
-    @ftgate.compare(threads, workers=[1, 2])
-    def test_second(worker):
-        return 1
-
-    @ftgate.require("wall < 1 us")
-    @ftgate.compare(threads, workers=1)
-    def test_broken(worker):
-        return 1
-
-    @ftgate.compare(threads, processes("fork"), workers=1)
-    def test_missing(worker):
-        return 1
-
-    @pytest.mark.xdist_group("one")
-    @pytest.mark.parametrize("number", range(3))
-    def test_plain(number):
-        pass
-"""
 MODES = {
     "-n2 --dist=loadgroup": ["-n2", "--dist=loadgroup"],
     "-n2 --dist=each": ["-n2", "--dist=each"],
 }
 """The others are in tests/faults/test_distribution.py: each takes seconds."""
-MOVES = {"started_at", "recorded_at", "started", "after_s", "wall_s", "command", "conditions", "options"}
-"""What differs between two runs of the same launches: times, the load of the machine, the words of the command."""
 
 
 @pytest.fixture
@@ -53,29 +22,6 @@ def example(pytester: pytest.Pytester, interpreters_on_path: None, monkeypatch: 
     monkeypatch.setenv("PYTHONPATH", str(Path(fake_run.__file__).parent))
     ini = "[pytest]\nftgate_install =\nftgate_python = 3.14t\n"
     return Example(pytester, {"pytest.ini": ini, "a/test_a.py": TESTS, "b/test_b.py": TESTS.replace("first", "fourth")})
-
-
-def still(value: Any) -> Any:
-    """A report without what moves."""
-    if isinstance(value, dict):
-        shared: dict[str, Any] = {
-            name: [] for name in ("floor", "growth_floor") if name in value
-        }  # by the tests of one process
-        return {name: still(each) for name, each in value.items() if name not in MOVES} | shared
-    return [still(each) for each in value] if isinstance(value, list) else value
-
-
-def outcome(example: Example, *words: str) -> tuple[object, ...]:
-    """The exit code, the report and the files of the baselines of a run that records what is new."""
-    result = example.run_fresh(*QUICK, *FILES, *words)
-    folder = example.pytester.path / "baselines"
-    baselines = [
-        (str(path.parent.relative_to(folder)), still(json.loads(path.read_text("utf-8"))))
-        for path in sorted(folder.rglob("*.json"))
-    ]
-    shutil.rmtree(folder)
-    assert len(baselines) == 6
-    return result.ret, still(example.report("out.json")), baselines
 
 
 @pytest.fixture(scope="module")
