@@ -243,7 +243,7 @@ class WorkloadHandle:
         message = self.awaited("iteration", self.timeout_s + window_ns / 1e9, f"a {kind} iteration")
         waited_s = self.clock() - began_s
         iteration = self._read(message, "iteration", Iteration)
-        self.turns.add(self.request, waited_s, max(message["turn_ns"], iteration.wall_ns))
+        self.turns.add(self.request, waited_s, max(self._read(message, "turn_ns", int), iteration.wall_ns))
         if kind == MEASURED:
             self.measured.append(iteration)
         return iteration
