@@ -98,7 +98,7 @@ def outcome_of(bench: Bench, python: str, sender: Sender) -> Outcome:
         Group(key="test_it", spec=spec, cells=cells),
         {"3.14": prepared},
         launcher,
-        Limits(launches=1, iterations=2, timeout_s=4.0),
+        Limits(launches=1, iterations=2, timeout_s=15.0),
         random.Random(1),
         sender,
         first_needs=frozenset({"time", "locks"}),
@@ -134,7 +134,7 @@ def unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 def test_a_random_signal_costs_one_cell(
     bench: Bench, executables: dict[str, str], sound: Outcome, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workload, "START_TIMEOUT_S", 4.0)
+    monkeypatch.setattr(workload, "START_TIMEOUT_S", 15.0)
     chance = random.Random(seed)
     sender = Sender(chance, chance.randrange(1, sound.events + 1))
     found = outcome_of(bench, executables["3.14"], sender)

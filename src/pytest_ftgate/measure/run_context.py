@@ -110,6 +110,8 @@ class RunContext:
         self.cell_runs = cell_runs
         self.launcher = launcher
         self.rng = rng
+        # Of their own, so that a test's launches are the same whichever test of the run has measured the floors.
+        self._floors_rng = random.Random(rng.getrandbits(64))
         self.iterations = iterations
         self.budget = budget
         self.listener = listener
@@ -147,6 +149,7 @@ class RunContext:
         self.budget.check()
         target = cell_run.target
         gil_on = cell_run.cell.target.settings.gil == "on"
+        rng = self._floors_rng if role == "empty" else self.rng
         request = Request(
             cell=cell_run.cell,
             spec=cell_run.spec,
@@ -154,8 +157,8 @@ class RunContext:
             role=role,
             expect_gil=gil_on or not target.interpreter.free_threaded,
             environment=target.environment,
-            hash_seed=self.rng.randrange(1, 2**32),
-            padding=self.rng.randrange(4096),
+            hash_seed=rng.randrange(1, 2**32),
+            padding=rng.randrange(4096),
             timeout_s=cell_run.spec.timeout_s or self.budget.limits.timeout_s,
             waits_unavailable=target.waits_unavailable,
             settled=settled,

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Collection, Generator, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -61,15 +61,23 @@ class Run:
             f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}",  # one process may run twice in a second
             secrets.randbits(32) if seed is None else seed,
         )
-        self.id, self.seed = given or fresh
-        self.progress = self._progress()
+        self.id, self.seed = (given.run, given.seed) if given else fresh
+        self.relay = xdist.Relay(given.channel) if given else None
+        shown = _progress(config)
+        self.progress = self.relay or shown
         self.session = Session(
-            run_config(config, self.seed), config.rootpath, self.id, ProgressObserver(self.progress, config)
+            run_config(config, self.seed),
+            config.rootpath,
+            self.id,
+            self.progress,
+            worker=given.worker if given else "",
+            spent_s=given.spent_s if given else 0.0,
         )
         taken = signals.Signals(config, is_worker=self.is_worker)
         config.pluginmanager.register(taken)
         taken.install()
         self.session.start()
+        self.handover = xdist.Handover(config, self.id, self.seed, shown, lambda: self.session.time.spent_s)
         self.collected: list[str] = []
         self.messages: dict[str, RowMessage] = {}
         self.failures = failures.Failures()
@@ -78,9 +86,12 @@ class Run:
         self.stopped = ""
         self.reported: set[str] = set()
         self.lost: set[str] = set()
+        self.crashed: set[str] = set()
         self.ending = ending.Ending(self.session, value_of(config, "report"), config.invocation_params.dir)
+        if self.session.others is not None:
+            config.pluginmanager.register(xdist.Worker(self.session.others))
         if not self.is_worker:
-            config.pluginmanager.register(xdist.Handover(self.id, self.seed))
+            config.pluginmanager.register(self.handover)
             config.pluginmanager.register(github.Publisher(self))
             self._check_out()
             self._find_hosts()
@@ -119,19 +130,11 @@ class Run:
             self.hosts = Hosts(self.config, self.id, requested)
             self.config.pluginmanager.register(self.hosts)
 
-    def _progress(self) -> Progress:
-        """A worker of pytest-xdist has no terminal, but its stderr is the controller's."""
-        quiet, stderr = self.config.get_verbosity() < 0, sys.__stderr__
-        if self.is_worker and stderr is not None:
-            return Progress(stderr, "quiet" if quiet else "warnings")
-        stream = _stream(self.config)
-        return Progress(stream, mode_of(stream, quiet=quiet))
-
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> None:
         """Remember all cells before any is deselected."""
         cells = [item for item in items if CELL in item.stash]
-        self.collected = [item.nodeid for item in cells]
+        self.collected = [item.stash[CELL][1].nodeid for item in cells]
         if self.config.pluginmanager.hasplugin("rerunfailures"):  # a verdict is not repeated until it passes
             for item in cells:
                 item.add_marker(pytest.mark.flaky(reruns=0), append=False)
@@ -147,8 +150,8 @@ class Run:
             )
         self._check_acceptances()
         self.session.collect(planned)
-        if self.is_worker:
-            self.session.share_plan()
+        if self.relay is not None:
+            self.relay.collected(self.collected, self.session.planned())
         self.progress.start(len(planned.groups), value_of(self.config, "time"))
 
     def _check_acceptances(self) -> None:
@@ -183,7 +186,7 @@ class Run:
             with shown:
                 if self.refused is not None:
                     raise self.refused
-                message = self.session.message(item.nodeid)
+                message = self.session.message(item.stash[CELL][1].nodeid)
         except (FtgateError, OSError) as error:  # the text of an OSError names its file
             item.stash[HEADLINE] = str(error).partition("\n")[0]
             raise pytest.fail.Exception(str(error), pytrace=False) from None
@@ -243,21 +246,25 @@ class Run:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect the row of a report, in the controller or in the only process."""
+        nodeid, first = xdist.ungrouped(report.nodeid), True
         if report.when == "call" or not report.passed:
-            self.reported.add(report.nodeid)
+            self.reported.add(nodeid)
         if self.is_worker:
             return
-        message = self.messages.get(report.nodeid)
+        if report.when not in ("setup", "call", "teardown"):  # pytest-xdist's report of a worker that ended
+            self.crashed.add(nodeid)
+        message = self.messages.get(nodeid)
         # pytest keeps each report until the end: what a worker sent with it would stay as well.
         if (payload := report.__dict__.pop("ftgate", None)) is not None:
             message = msgspec.json.decode(payload, type=RowMessage)
-            unlike = f" on {message.machine.fingerprint}" if message.machine else ""
-            self.messages[f"{report.nodeid}{unlike}"] = message
+            place = f"{nodeid} on {message.machine.fingerprint}" if message.machine else nodeid
+            first = place not in self.messages  # with --dist=each there is a report from each worker
+            self.messages[place] = message
             for held in msgspec.json.decode(report.__dict__.pop("ftgate_held", "[]"), type=list[RowMessage]):
                 self.messages.setdefault(held.row.cell.nodeid, held)
         if report.failed and message is None:
-            self.lost.add(report.nodeid)
-        if report.when == "call" and message is not None and report.failed:
+            self.lost.add(nodeid)
+        if report.when == "call" and message is not None and report.failed and first:
             self.failures.add(report, message.row)
         self.plain = self.plain or (message is None and report.when == "call")
 
@@ -277,6 +284,7 @@ class Run:
         self.failures.finish(_stream_width(self.config))
         if self.is_worker:
             return
+        self.collected = self.collected or list(self.handover.collected)
         elsewhere = self.hosts.missing() if self.hosts else ""
         if elsewhere and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -296,29 +304,35 @@ class Run:
         if self.ending.troubles:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
+    def _planned(self) -> list[str]:
+        """The node ids of the cells that were not deselected."""
+        return self.session.planned() or list(self.handover.planned)
+
     def _missing(self, session: pytest.Session) -> str:
         """Why rows are missing; of cells that were not asked for, what was measured is taken."""
-        planned = self.session.planned()
+        planned = self._planned()
         unasked = [nodeid for nodeid in planned if nodeid not in self.reported]
-        kept = self.session.rows_kept() if unasked else {}
-        self.messages |= {nodeid: kept[nodeid] for nodeid in unasked if nodeid in kept}
+        crashed = self.crashed.intersection(planned) - self.messages.keys()
+        kept = self.session.rows_kept(crashed) if unasked or crashed else {}
+        self.messages |= {nodeid: kept[nodeid] for nodeid in (*unasked, *crashed) if nodeid in kept}
         unasked = [nodeid for nodeid in unasked if nodeid not in kept]
+        ended = str(session.shouldfail or session.shouldstop or "; ".join(self.handover.down))
         return ending.missing(
-            self.stopped or (str(session.shouldfail or session.shouldstop) if unasked else ""),
+            self.stopped or (ended if unasked else ""),
             planned=len(planned),
             unasked=len(unasked),
             in_part=sum(message.row.in_part for message in self.messages.values()),
-            lost=len(self.lost & set(planned)),
+            lost=len(self.lost.intersection(planned) - self.messages.keys()),
         )
 
     def _judge_by_base(self, session: pytest.Session) -> None:
         """Add what the reference has and this run has not; what fails by the reference fails, whatever a mark says."""
         if self.base is None:
             return
-        planned = set(self.session.planned())
+        planned = set(self._planned())
         known = planned - self.reported | self.lost | self.messages.keys()
-        if self.session.config.shard is not None:  # the other shards' cells are theirs
-            known |= set(self.collected) - planned
+        if shard := self.session.shard:  # the other parts' cells are theirs
+            known |= set(shard.planned) - planned
         self.messages |= self.base.absent(known)
         if self._failing() and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -390,33 +404,6 @@ def _place(item: pytest.Item, message: RowMessage | None) -> tuple[str, int]:
     return found or (str(item.path), item.stash[CELL][0].source.line)
 
 
-class ProgressObserver:
-    """Shows the events of a session as progress."""
-
-    def __init__(self, progress: Progress, config: pytest.Config) -> None:
-        self.progress = progress
-        self.config = config
-
-    def begin(self, title: str, cells: Sequence[str]) -> None:
-        """A group begins. Ends pytest's line of letters, which continues on the next line."""
-        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is not None and self.config.get_verbosity() >= 0:
-            reporter.ensure_newline()
-        self.progress.begin(title, cells)
-
-    def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None) -> None:
-        """One step of a group."""
-        self.progress.advance(label, phase, done, wanted, left_s=left_s)
-
-    def expect_more(self, why: str) -> None:
-        """The estimate grows, and this is why."""
-        self.progress.expect_more(why)
-
-    def warn(self, text: str) -> None:
-        """A line that stays."""
-        self.progress.warn(text)
-
-
 def failing_of(config: pytest.Config) -> set[str]:
     """The decisions that fail a test, and perhaps BEYOND. Raises pytest.UsageError."""
     return {Decision.ERROR, *(STRICT if value_of(config, "strict") else ()), *value_of(config, "fail_on")}
@@ -470,6 +457,15 @@ def _stream_width(config: pytest.Config) -> int:
     return 80 if reporter is None else int(reporter._tw.fullwidth)
 
 
-def _stream(config: pytest.Config) -> Any:
+def _progress(config: pytest.Config) -> Progress:
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    return sys.stdout if reporter is None else reporter._tw._file
+    if reporter is None or config.get_verbosity() < 0:
+        return Progress(sys.stdout, mode_of(sys.stdout, quiet=config.get_verbosity() < 0))
+    writer = reporter._tw
+
+    def new_line() -> None:
+        reporter.ensure_newline()
+        if writer.width_of_current_line:  # letters, under pytest-xdist
+            writer.line()
+
+    return Progress(writer._file, mode_of(writer._file, quiet=False), new_line=new_line)

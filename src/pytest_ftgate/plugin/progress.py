@@ -14,7 +14,7 @@ REDRAW_S = 0.2
 PLAIN_EVERY_S = 15.0
 GROWTH, LEAST_GROWTH_S = 0.1, 2.0
 """An estimate that ends later by this share of all the time, and by so many seconds, has grown."""
-Mode = Literal["terminal", "plain", "warnings", "quiet"]
+Mode = Literal["terminal", "plain", "quiet"]
 
 
 def mode_of(stream: TextIO, *, quiet: bool) -> Mode:
@@ -39,8 +39,13 @@ class Progress:
         *,
         clock: Callable[[], float] = time.monotonic,
         columns: Callable[[], int] = lambda: get_terminal_size().columns,
+        new_line: Callable[[], object] = lambda: None,
     ) -> None:
-        """`clock` gives seconds that never decrease; `columns` gives the width of the terminal at each redraw."""
+        """`clock` gives seconds that never decrease; `columns` gives the width of the terminal at each redraw.
+
+        `new_line` is called before something is written where others may have left an unfinished line.
+        """
+        self._new_line = new_line
         self._stream = stream
         self._mode = mode
         self._clock = clock
@@ -81,7 +86,7 @@ class Progress:
         doing = f"{len(cells)} cell{'s' if len(cells) != 1 else ''}, starting"
         self._show(doing, self._left(0.0, None), now=self._mode == "terminal")
 
-    def advance(self, label: str, phase: str, done: int, wanted: int, *, left_s: float | None = None) -> None:
+    def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None = None) -> None:
         """What is done now: a phrase that the label of a cell, a target or a commit ends.
 
         `done` of `wanted` rounds of the group have ended; with 0 it is not measured. `left_s` is what the group may
@@ -103,6 +108,7 @@ class Progress:
         """Print a line that stays."""
         self.clear()
         if self._mode != "quiet":
+            self._new_line()
             self._write(f"ftgate: {plain(text)}\n")
 
     def clear(self) -> None:
@@ -138,13 +144,15 @@ class Progress:
 
     def _show(self, doing: str, left_s: float | None, *, now: bool) -> None:
         """Write the line if it is due, or `now`."""
-        if self._mode in ("warnings", "quiet"):
+        if self._mode == "quiet":
             return
         at = self._clock()
         due = PLAIN_EVERY_S if self._mode == "plain" else REDRAW_S
         if at - self._last < due and not now:
             return
         self._last = at
+        if not self._shown:
+            self._new_line()
         where = f"ftgate {self._number}/{max(self._total, self._number)} " if self._title else "ftgate: "
         left = "" if left_s is None else f", about {_whole(left_s)} left{self._grown(at + left_s)}"
         if self._budget_s is not None:  # the groups take turns: what one of them takes tells nothing of the run

@@ -1,32 +1,189 @@
-"""pytest-xdist: the controller gives its run id and seed to the workers."""
+"""pytest-xdist: what the controller gives to its workers, and what they tell it while they measure.
+
+Each worker has a channel of its own to the controller, which execnet carries beside that of pytest-xdist.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, NamedTuple
 
 import pytest
 
+from ..run.others import OtherTests
+from .progress import REDRAW_S, Progress
+
+
+class Given(NamedTuple):
+    """What the controller gives to a worker: the run, its seed, how long it has taken, and a channel."""
+
+    run: str
+    seed: int
+    spent_s: float
+    channel: Any
+    worker: str
+
+
+def handed_over(config: pytest.Config) -> Given | None:
+    """What this worker was given; None in the controller and without xdist."""
+    given = getattr(config, "workerinput", None)
+    if given is None or "ftgate" not in given:
+        return None
+    run, seed, spent_s, channel = given["ftgate"]
+    return Given(run, seed, spent_s, channel, given["workerid"])
+
+
+def ungrouped(nodeid: str) -> str:
+    """The node id of a cell without the group that `--dist=loadgroup` adds to it."""
+    cell, bracket, _ = nodeid.rpartition("]@")
+    return cell + "]" if bracket else nodeid
+
+
+class Relay:
+    """The progress of a worker, which the controller shows; see `Progress`."""
+
+    def __init__(self, channel: Any) -> None:
+        self._channel = channel
+        self._sent_s = 0.0
+
+    def collected(self, collected: Sequence[str], planned: Sequence[str]) -> None:
+        """The node ids of all cells, and of those that were not deselected."""
+        self._send("collected", list(collected), list(planned))
+
+    def start(self, total_groups: int, budget_s: float | None = None) -> None:
+        """The run begins."""
+        self._send("start", total_groups, budget_s)
+
+    def begin(self, title: str, cells: Sequence[str]) -> None:
+        """The next group begins."""
+        self._send("begin", title, list(cells))
+
+    def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None = None) -> None:
+        """What is done now; not more often than it is shown."""
+        now_s = time.monotonic()
+        if wanted <= 0 or now_s - self._sent_s >= REDRAW_S:
+            self._sent_s = now_s
+            self._send("advance", label, phase, done, wanted, left_s)
+
+    def expect_more(self, why: str) -> None:
+        """The estimate grows for this reason."""
+        self._send("expect_more", why)
+
+    def warn(self, text: str) -> None:
+        """A line that stays."""
+        self._send("warn", text)
+
+    def clear(self) -> None:
+        """Something else will be printed."""
+        self._send("clear")
+
+    def end(self) -> None:
+        """This worker has ended, the run has not."""
+        self._send("clear")
+
+    def _send(self, name: str, *arguments: object) -> None:
+        with contextlib.suppress(OSError):  # the controller is gone
+            self._channel.send((name, arguments))
+
+
+class Worker:
+    """In a worker: no test of it runs while another worker measures."""
+
+    def __init__(self, others: OtherTests) -> None:
+        self.others = others
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection(self) -> Generator[None, object, object]:
+        """A worker that takes the place of another collects while others measure."""
+        with self.others.running("its collection"):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Also the fixtures of a cell."""
+        with self.others.running(item.nodeid):
+            return (yield)
+
 
 class Handover:
-    """Gives the run id and the seed to each worker."""
+    """In the controller: gives each worker what it needs, and shows what the workers tell."""
 
-    def __init__(self, run: str, seed: int) -> None:
+    def __init__(
+        self, config: pytest.Config, run: str, seed: int, progress: Progress, spent_s: Callable[[], float]
+    ) -> None:
+        """`spent_s` tells how long the run has taken."""
+        self.config = config
         self.run = run
         self.seed = seed
+        self.progress = progress
+        self.spent_s = spent_s
+        self.collected: dict[str, None] = {}
+        self.planned: dict[str, None] = {}
+        self.down: list[str] = []
+        """The workers that were killed or crashed, each with what it measured."""
+        self._measuring: dict[str, str] = {}
+        self._started = False
+        self._lock = threading.RLock()
+        """Workers are heard in threads of execnet's; pytest writes in the main thread."""
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Called in the controller for each worker before it starts. Source: xdist.newhooks."""
-        node.workerinput["ftgate_run"] = self.run
-        node.workerinput["ftgate_seed"] = self.seed
+        """Called for each worker before it starts. Source: xdist.newhooks."""
+        channel, worker = node.gateway.newchannel(), node.gateway.id
+        channel.setcallback(lambda message: self._hear(worker, *message))
+        node.workerinput["ftgate"] = (self.run, self.seed, self.spent_s(), channel)
 
+    def _hear(self, worker: str, name: str, arguments: Sequence[Any]) -> None:
+        with self._lock:
+            if name == "collected":
+                self.collected |= dict.fromkeys(arguments[0])
+                self.planned |= dict.fromkeys(arguments[1])
+            elif name == "start":
+                if not self._started:
+                    self._started = True
+                    self.progress.start(*arguments)
+            else:
+                getattr(self.progress, name)(*arguments)
+                if name == "begin":
+                    self._measuring[worker] = arguments[0]
+                elif name == "clear":
+                    self._measuring.pop(worker, None)
 
-def handed_over(config: pytest.Config) -> tuple[str, int] | None:
-    """The controller's run and seed in a worker; None in the controller and without xdist."""
-    given = getattr(config, "workerinput", None)
-    if given is None or "ftgate_run" not in given:
-        return None
-    return given["ftgate_run"], given["ftgate_seed"]
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logstart(self) -> Generator[None, object, object]:
+        """Remove the progress while pytest writes."""
+        with self._lock:
+            self.progress.clear()
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logreport(self) -> Generator[None, object, object]:
+        """The same."""
+        with self._lock:
+            self.progress.clear()
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logfinish(self) -> Generator[None, object, object]:
+        """The same."""
+        with self._lock:
+            self.progress.clear()
+            return (yield)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
+        """A worker has ended. Source: xdist.newhooks."""
+        measured = self._measuring.pop(node.gateway.id, "")
+        if not error:
+            return
+        with self._lock:
+            self.progress.clear()
+            if measured:
+                self.progress.warn(f"{node.gateway.id} ended while it measured {measured}, which is lost")
+            self.down.append(f"worker {node.gateway.id} ended{f' while it measured {measured}' if measured else ''}")
 
 
 def host_of(config: pytest.Config) -> str:

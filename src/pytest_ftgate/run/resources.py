@@ -28,9 +28,10 @@ RECORD_LAUNCHES, CHECK_LAUNCHES = 12, 5
 class RunTime:
     """The time of a run: how much it has taken, and what is left of its budget."""
 
-    def __init__(self, budget_s: float | None) -> None:
+    def __init__(self, budget_s: float | None, spent_s: float = 0.0) -> None:
+        """`spent_s` were taken before this process was started."""
         self.budget_s = budget_s
-        self.started_s = time.monotonic()
+        self.started_s = time.monotonic() - spent_s
 
     @property
     def spent_s(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -18,9 +18,7 @@ from ..measure.launchers.factory import Launchers
 from ..measure.launchers.runner_copy import install_runner
 from ..measure.machine import read_machine
 from ..measure.run_context import Listener
-from ..measure.watch.marks import marked_tools, run_mark
-from ..measure.watch.processes import end_run
-from ..model import Group, Machine, Plan, Report, Row, RowMessage, Shard
+from ..model import Group, Machine, Plan, Report, Row, RowMessage, Shard, failed_row
 from ..pythons import waiting
 from . import assembly, git, privacy, shards
 from .acceptances import Acceptances, Collected
@@ -29,6 +27,7 @@ from .config import RunConfig
 from .folder import RunFolder, decoded, write_whole
 from .git import Checkout
 from .measurement import Measurement
+from .others import OtherTests
 from .references import References
 from .resources import Resources, RunTime, policy_of
 from .stored import StoredBaselines
@@ -49,12 +48,24 @@ class Session:
     """A run in one process. Under pytest-xdist each worker has one; a lock lets one of them measure at a time."""
 
     def __init__(
-        self, config: RunConfig, root: Path, run: str, listener: ProgressListener, launcher: Launcher | None = None
+        self,
+        config: RunConfig,
+        root: Path,
+        run: str,
+        listener: ProgressListener,
+        launcher: Launcher | None = None,
+        worker: str = "",
+        spent_s: float = 0.0,
     ) -> None:
-        """`root` is the project's, `run` the run's id; without a `launcher`, real processes are started."""
+        """`root` is the project's, `run` the run's id; without a `launcher`, real processes are started.
+
+        `worker` is this process among those of the run, which had taken `spent_s` before it was started.
+        """
         self.config = config
+        self.spent_s = spent_s
         self.folder = RunFolder(root, run)
         self.listener = listener
+        self.others = OtherTests(self.folder.run, worker, exclusive=config.exclusive) if worker else None
         self.references = References(self.folder, config.against, listener)
         self.targets = Targets(self.folder, config.install, listener)
         self.acceptances = Acceptances(self.folder, listener, counted=config.trust == "head")
@@ -70,12 +81,19 @@ class Session:
         """By the key of its test: rows that could not be written."""
         self._announced = ""
         self._no_commit = ""
+        self._begun_file: Path | None = None
 
     def start(self) -> None:
         """Read the machine and start the run's clock; nothing is prepared yet."""
+        if self.others is not None:
+            try:
+                self.folder.make()
+                self.others.open()
+            except (FtgateError, OSError):  # `check_acceptances` says it of the tests
+                self.others = None
         self.machine: Machine = read_machine()
         self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
-        self.time = RunTime(self.config.budget_s)
+        self.time = RunTime(self.config.budget_s, self.spent_s)
         waiting.begin(self.folder.run.name, self.config.budget_s, self.listener.warn)
 
     def check_out(self) -> None:
@@ -158,7 +176,8 @@ class Session:
         """
         group = self._groups[nodeid]
         if nodeid not in self._messages:
-            self._messages |= self._measured_once(group)
+            with self.others.paused() if self.others else contextlib.nullcontext():
+                self._messages |= self._measured_once(group)
         return self._messages[nodeid]
 
     def measure(self, asked: Group) -> None:
@@ -182,30 +201,27 @@ class Session:
         except BaseException:  # Ctrl-C, a full disk
             self._keep_parts(measurements)
             raise
+        finally:
+            self._set_begun(None)
 
-    def rows_kept(self) -> dict[str, RowMessage]:
+    def rows_kept(self, crashed: Collection[str] = ()) -> dict[str, RowMessage]:
         """By node id: all rows that a process of this run has kept, whether they were asked for or not.
 
-        Of a measurement that was interrupted in this process, too: what was measured until then.
+        Of a measurement that was interrupted in this process, too: what was measured until then. And errors for the
+        test in whose measurement a process ended, if these `crashed` cells are of it.
         """
+        begun = [self._read(path) for path in self._all_begun()] if crashed else []
+        lost = [messages for messages in begun if any(each.row.cell.nodeid in crashed for each in messages)]
         kept = [self._read(path) for path in self._all_kept() if path.stat().st_size]
         return {
             message.row.cell.nodeid: message
-            for messages in (self._in_part.values(), *kept, *self.held.values())
+            for messages in (*lost, self._in_part.values(), *kept, *self.held.values())
             for message in messages
         }
 
-    def share_plan(self) -> None:
-        """Tell the controller of pytest-xdist, which collects nothing, which cells there are."""
-        nodeids = [cell.nodeid for group in self.plan.groups for cell in group.cells]
-        with self.folder.locked("cells"):
-            write_whole(self._cells, [msgspec.json.encode(nodeids)])
-
     def planned(self) -> list[str]:
-        """The node ids of all cells of this run; empty if nothing was collected."""
-        if self.plan.groups or not self._cells.exists():
-            return [cell.nodeid for group in self.plan.groups for cell in group.cells]
-        return decoded(self._cells, list[str])
+        """The node ids of all cells of this run; empty if nothing was collected in this process."""
+        return list(self._groups)
 
     def report(self, messages: Iterable[RowMessage], version: str, collected: Iterable[str] | None) -> Report:
         """Everything measured and judged.
@@ -260,7 +276,9 @@ class Session:
         """What goes wrong with a test is the error of its cells that are not judged yet; other tests go on."""
         try:
             act()
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
+            if type(error).__name__ == "Exit":  # pytest.exit ends the run; pytest is not imported here
+                raise
             measurement.fail(error)
 
     def _keep_parts(self, measurements: Iterable[Measurement]) -> None:
@@ -272,15 +290,18 @@ class Session:
                 self._in_part |= dict(zip(parts, kept, strict=True))
 
     def _messages_of(self, measurement: Measurement, rows: Iterable[Row]) -> dict[str, RowMessage]:
-        positions, group, note = self._positions, measurement.group, measurement.note
+        positions, group, beside = self._positions, measurement.group, self.others.note if self.others else ""
+        note = "; ".join(filter(None, (measurement.note, beside)))
         return {row.cell.nodeid: assembly.message_of(positions[row.cell.nodeid], group, row, note) for row in rows}
 
     def _measured_once(self, group: Group) -> dict[str, RowMessage]:
         """Measured once in a run, by the process that asks first: the others read its rows."""
         if group.key not in self.held:
             with self.folder.locked("measuring"):
+                self._keep_lost()
                 if not self._kept(group).exists():
-                    self.measure(group)
+                    with self._alone():
+                        self.measure(group)
                 if group.key not in self.held:
                     return {message.row.cell.nodeid: message for message in self._read(self._kept(group))}
         return {message.row.cell.nodeid: message for message in self.held[group.key]}
@@ -312,9 +333,45 @@ class Session:
     def _all_kept(self) -> list[Path]:
         return sorted(self.folder.run.glob("rows-*.json"))
 
-    @property
-    def _cells(self) -> Path:
-        return self.folder.shared("cells", "")
+    def _all_begun(self) -> list[Path]:
+        return sorted(self.folder.run.glob("begun-*.json"))
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """While no other test of the run runs."""
+        if self.others is None:
+            yield
+            return
+        with self.others.excluded(lambda test: self.listener.advance(test, "waiting for", 0, 0, None)):
+            yield
+
+    def _set_begun(self, group: Group | None) -> None:
+        """Note whose measurement ends with this process if it is killed: its rows then are errors.
+
+        No other process measures that test again: it may have killed this one.
+        """
+        if self._begun_file is not None:
+            self._begun_file.unlink(missing_ok=True)
+            self._begun_file = None
+        if group is None or self.others is None:
+            return
+        reason = f"the process that measured it ended: worker {self.others.name} of pytest-xdist"
+        fix = "It was killed, as for want of memory, or it crashed. The other tests are not concerned."
+        given = {"line": group.spec.source.line, "options": self.config.options}
+        lost = [msgspec.structs.replace(failed_row(cell, reason, fix), **given) for cell in group.cells]
+        messages = [assembly.message_of(self._positions[row.cell.nodeid], group, row) for row in lost]
+        self._begun_file = self.folder.shared("begun", group.key)
+        with contextlib.suppress(OSError):  # the test may still be measured where nothing can be written
+            write_whole(self._begun_file, [msgspec.json.encode(messages)])
+
+    def _keep_lost(self) -> None:
+        """What another process began to measure and did not end is an error: who began it held the lock."""
+        for path in self._all_begun():
+            kept = path.with_name(path.name.replace("begun-", "rows-"))
+            if kept.exists():
+                path.unlink()
+            else:
+                path.replace(kept)
 
     def _prepared(self) -> Resources:
         """What all measurements share; the error levels depend on which targets and baselines the plan has."""
@@ -340,20 +397,9 @@ class Session:
             )
         return self._resources
 
-    @contextlib.contextmanager
-    def _guarded(self) -> Iterator[None]:
-        """All that is started in here ends with this process, however that ends, or with an interruption."""
-        if self._launcher is not None:  # its launches are no processes
-            yield
-            return
-        guard.ensure()
-        try:
-            with marked_tools():
-                yield
-        except BaseException as error:
-            if not isinstance(error, Exception):  # Ctrl-C may come between a start and what would end it
-                end_run(run_mark())
-            raise
+    def _guarded(self) -> contextlib.AbstractContextManager[None]:
+        """All that is started in here ends with this process; launches that are no processes need no guard."""
+        return guard.guarded() if self._launcher is None else contextlib.nullcontext()
 
     def _launches(self) -> Path:
         """The folder of the launches, without what runs left that were killed."""
@@ -375,4 +421,5 @@ class Session:
         """Name the group that is measured from now on, if it is another than before."""
         if group.key != self._announced:
             self._announced = group.key
+            self._set_begun(group)
             self.listener.begin(group.key, [cell.label for cell in group.cells])

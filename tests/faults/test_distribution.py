@@ -1,0 +1,39 @@
+"""The other ways in which pytest-xdist distributes tests: the report, the exit code and the baselines are the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import fake_run
+import pytest
+from distributed import TESTS, outcome
+from example import Example
+
+MODES = (
+    ["-n2"],
+    ["-n4"],
+    ["-n4", "--maxschedchunk=1"],
+    ["-n4", "--dist=loadscope"],
+    ["-n4", "--dist=loadfile"],
+    ["-n4", "--dist=worksteal"],
+    ["-n4", "--dist=each"],
+    ["-d", "--tx", "3*popen"],
+    ["-n2", "--dist=no"],
+    ["-n2", "--max-worker-restart=0"],
+    ["-n2", "--ftgate-exclusive=no"],
+    ["-n0"],
+    ["-p", "no:xdist"],
+)
+
+
+@pytest.mark.long
+def test_each_way_of_distribution_gives_the_same(
+    pytester: pytest.Pytester, interpreters_on_path: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(fake_run.__file__).parent))
+    ini = "[pytest]\nftgate_install =\nftgate_python = 3.14t\n"
+    files = {"pytest.ini": ini, "a/test_a.py": TESTS, "b/test_b.py": TESTS.replace("first", "fourth")}
+    example = Example(pytester, files)
+    without = outcome(example)
+    different = [mode for mode in MODES if outcome(example, *mode) != without]
+    assert not different
