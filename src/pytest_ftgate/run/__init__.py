@@ -13,6 +13,7 @@ __all__ = [
     "history",
     "host_checkout",
     "once",
+    "others",
     "privacy",
     "report_files",
     "session",
