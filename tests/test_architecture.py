@@ -41,10 +41,12 @@ STRANGERS = {("declare", "run"), ("judge", "measure"), ("report", "measure")}
 PURE = ("stats/", "judge/", "report/", "model/", "text", "declare/plan", "measure/budget")
 PYTEST = ("plugin/",)
 # Besides launches: provisioning runs uv and compilers, git tells commits, `doctor` asks a child, `demo` runs pytest,
-# a plain test run gives the runner's workers a context, as the runner itself does, and --ftgate-trust=base runs pytest.
+# a plain test run gives the runner's workers a context, as the runner itself does, --ftgate-trust=base runs pytest, and
+# hosts are reached by ssh.
 PROCESSES = (
     "measure/",
     "pythons/",
+    "plugin/hosts",
     "run/git",
     "run/host_checkout",
     "run/worktrees",

@@ -55,12 +55,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("ftgate: interrupted", file=sys.stderr)
         return 130
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        from .commands.last_run import meaningless
-
-        why = meaningless(error)
+        why = importlib.import_module(f"{__package__}.commands.last_run").meaningless(error)
         if not why:
             raise
-        print(f"ftgate: error: {why}", file=sys.stderr)
+        print(f"ftgate: error: {plain(why)}", file=sys.stderr)
         return 2
 
 

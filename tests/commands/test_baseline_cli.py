@@ -15,7 +15,7 @@ from golden import check_golden
 from pytest_ftgate.commands import baseline
 from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.judge.recorded import stored_values
-from pytest_ftgate.model import Acceptance, Decision, Report, Row, Table, WorkloadError
+from pytest_ftgate.model import Acceptance, Decision, Host, Report, Row, Table, WorkloadError
 from pytest_ftgate.report import json
 from pytest_ftgate.report.baselines import render_diff, render_test, update_lines
 from pytest_ftgate.store import recording, update
@@ -402,3 +402,24 @@ def test_accepted_figures_are_those_that_a_run_would_store(ftgate: Ftgate, store
     assert path.read_bytes() == accepted
     assert RECORDED.encode() in accepted
     assert COMMIT.encode() not in accepted
+
+
+def test_rows_of_unlike_hosts_are_compared_and_stored_by_their_own_machine(
+    project: Path, store: Store, ftgate: Ftgate, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, other = (msgspec.structs.replace(make_row(make_sample()), host=name) for name in ("one", "other"))
+    leave_run(project, one, other)
+    path = project / ".ftgate" / "last-run.json"
+    report = json.parse(path.read_bytes())
+    hosts = (Host(name="one", machine=MACHINE), Host(name="other", machine=OTHER_MACHINE))
+    path.write_text(json.render(msgspec.structs.replace(report, hosts=hosts)), encoding="utf-8")
+    assert ftgate("accept") == 0
+    stored = store.load(TEST)
+    assert stored is not None
+    assert len(stored.cells["3.14t-threads-w2"]) == 2
+    assert {key.partition("/")[0] for key in stored.cells["3.14t-threads-w2"]} == {
+        MACHINE.fingerprint,
+        OTHER_MACHINE.fingerprint,
+    }
+    assert ftgate("diff") == 0
+    assert "no baseline" not in capsys.readouterr().out

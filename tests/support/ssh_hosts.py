@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import itertools
 import os
 import shutil
 import signal
@@ -22,9 +23,12 @@ StrictModes no
 UsePAM no
 PasswordAuthentication no
 PermitRootLogin prohibit-password
+ClientAliveInterval 3
+ClientAliveCountMax 2
 """
 # The folder that sshd wants is its own: what is below /run elsewhere stays as it is.
 START = "mount -t tmpfs none /run && mkdir /run/sshd && exec {sshd} -D -e -f {folder}/sshd_config -o ListenAddress={ip}"
+NUMBERS = itertools.count()
 OTHER_MACHINE = "import platform\nplatform.release = lambda: '1.0.0-other'\n"
 
 
@@ -71,11 +75,9 @@ class SshHost:
             _run("ip", "-n", self.space, *words)
         _run("ip", "-n", self.space, "link", "set", "lo", "up")
         start = START.format(sshd=shutil.which("sshd", path="/usr/sbin:/sbin"), folder=self.folder, ip=self.ip)
-        self.sshd = subprocess.Popen(
-            ["ip", "netns", "exec", self.space, "unshare", "--mount", "sh", "-c", start],
-            stdin=subprocess.DEVNULL,
-            stderr=(self.folder / "sshd.log").open("w"),
-        )
+        with (self.folder / "sshd.log").open("w") as log:
+            command = ["ip", "netns", "exec", self.space, "unshare", "--mount", "sh", "-c", start]
+            self.sshd = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log)
         self._await()
 
     @property
@@ -130,9 +132,10 @@ class SshHost:
         hook.mkdir()
         if other_machine:
             (hook / "sitecustomize.py").write_text(OTHER_MACHINE)
+        paths = f"{hook}:{Path(__file__).parent}"
         lines = [
             "#!/bin/sh",
-            f"export PATH='{os.environ['PATH']}' XDG_CACHE_HOME='{self.cache}' PYTHONPATH='{hook}'",
+            f"export PATH='{os.environ['PATH']}' XDG_CACHE_HOME='{self.cache}' PYTHONPATH='{paths}'",
             f"exec '{sys.executable}' \"$@\"",
         ]
         self.python.write_text("\n".join(lines) + "\n")
@@ -152,8 +155,8 @@ def ssh_hosts(folder: Path, *names: str, other_machines: tuple[str, ...] = ()) -
     """Hosts of these names; those of `other_machines` have another fingerprint."""
     with contextlib.ExitStack() as stack:
         hosts = []
-        for number, name in enumerate(names):
-            host = SshHost(name, number, folder, other_machine=name in other_machines)
+        for name in names:
+            host = SshHost(name, next(NUMBERS), folder, other_machine=name in other_machines)
             stack.callback(host.close)
             hosts.append(host)
         yield hosts

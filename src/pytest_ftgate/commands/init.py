@@ -241,7 +241,15 @@ def _one_job(job: dict[str, str]) -> dict[str, str]:
     names = ("ftgate.html", "ftgate.md", "ftgate.json")
     reports = " ".join(f"--ftgate-report={name.partition('.')[2]}:{name}" for name in names)
     files = "".join(f"            {job['below']}{name}\n" for name in names)
-    return dict(job="ftgate", matrix="", shard="", reports=reports, artifact="ftgate", files=files, merge="")
+    return {
+        "job": "ftgate",
+        "matrix": "",
+        "shard": "",
+        "reports": reports,
+        "artifact": "ftgate",
+        "files": files,
+        "merge": "",
+    }
 
 
 def _shard_jobs(job: dict[str, str], shards: int) -> dict[str, str]:
@@ -251,15 +259,15 @@ def _shard_jobs(job: dict[str, str], shards: int) -> dict[str, str]:
     matrix = (
         f"    strategy:\n      fail-fast: false # the others measure on\n      matrix:\n        shard: [{listed}]\n"
     )
-    return dict(
-        job="shard",
-        matrix=matrix,
-        shard=f" --ftgate-shard={number}/{shards}",
-        reports=f"--ftgate-report=json:ftgate-shard-{number}.json",
-        artifact=f"ftgate-shard-{number}",
-        files=f"            {job['below']}ftgate-shard-{number}.json\n",
-        merge=fill("github_merge.txt", **job),
-    )
+    return {
+        "job": "shard",
+        "matrix": matrix,
+        "shard": f" --ftgate-shard={number}/{shards}",
+        "reports": f"--ftgate-report=json:ftgate-shard-{number}.json",
+        "artifact": f"ftgate-shard-{number}",
+        "files": f"            {job['below']}ftgate-shard-{number}.json\n",
+        "merge": fill("github_merge.txt", **job),
+    }
 
 
 def _measuring(project: Project) -> Path | None:

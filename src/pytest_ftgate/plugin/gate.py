@@ -220,7 +220,7 @@ class Run:
         if message is not None and report.when == "call":
             if self.is_worker:
                 report.__dict__["ftgate"] = msgspec.json.encode(message).decode()
-                if self.session.held:  # nobody else can read them
+                if self.session.held and not self.host:  # nobody else can read them; those of a host come one by one
                     held = [*self.session.rows_kept().values()]
                     report.__dict__["ftgate_held"] = msgspec.json.encode(held).decode()
             else:
@@ -331,8 +331,8 @@ class Run:
             return
         planned = set(self._planned())
         known = planned - self.reported | self.lost | self.messages.keys()
-        if self.session.config.shard is not None:  # the other shards' cells are theirs
-            known |= set(self.collected) - planned
+        if shard := self.session.shard:  # the other parts' cells are theirs
+            known |= set(shard.planned) - planned
         self.messages |= self.base.absent(known)
         if self._failing() and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -7,6 +7,7 @@ worker at a time is on a host; and a host that is lost does not end the run.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
@@ -196,11 +197,11 @@ class Hosts:
         host = next(each for each in self.hosts if each.name == name)
         if host.restarts < RESTARTS and host.answers():
             host.restarts += 1
-            try:
+            with contextlib.suppress(HostNotFound, OSError, EOFError):
                 self.restart(node)
                 self.scheduler.alive.add(name)
-            except (HostNotFound, OSError, EOFError):
-                pass  # it is lost, as it would be without the attempt
+                return
+        self.config.get_terminal_writer().line(f"host {name} does not answer: the run goes on without it")
 
     def missing(self) -> str:
         """Which tests were not measured, and on which host; empty if none."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -69,6 +71,18 @@ def set_message(item: pytest.Item, report: pytest.TestReport) -> None:
         failures.set_message(report, headlines.exception(error), place)
 
 
+@contextlib.contextmanager
+def _stderr(config: pytest.Config) -> Iterator[int]:
+    """A descriptor of the stream itself, whatever of it is captured."""
+    capture = config.pluginmanager.get_plugin("capturemanager")
+    with capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext():
+        stderr = os.dup(2)
+    try:
+        yield stderr
+    finally:
+        os.close(stderr)
+
+
 def run_once(item: pytest.Item, spec: Spec, cell: Cell) -> None:
     """Pass, skip where the cell is not supported here, or fail with the workload's own traceback."""
     __tracebackhide__ = _own_traceback
@@ -77,7 +91,8 @@ def run_once(item: pytest.Item, spec: Spec, cell: Cell) -> None:
         with pytest.MonkeyPatch.context() as patch:
             for name, value in _variables(spec, cell).items():
                 patch.setenv(name, value)
-            once.once(cell, spec)
+            with _stderr(item.config) as stderr:
+                once.once(cell, spec, stderr)
     except Unsupported as unsupported:
         reason = str(unsupported)
     except Failure as failure:

@@ -27,7 +27,7 @@ READY_S = 60.0
 """How long a server may take to get ready if its test sets no timeout."""
 
 
-def run_here(cell: Cell, spec: Spec) -> None:
+def run_here(cell: Cell, spec: Spec, stderr: int = 2) -> None:
     """One iteration of the cell's workload here. Raises Failure, Unsupported, and what @shared or @check raise.
 
     It is a Failure as well where that takes longer than the test's timeout, or leaves a thread or process running.
@@ -42,7 +42,7 @@ def run_here(cell: Cell, spec: Spec) -> None:
     with warnings.catch_warnings():
         # The time limit's thread, and pytest-xdist's own, are alive while a cell forks here.
         warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
-        with leaving_nothing(), time_limit(spec.timeout_s, setup):
+        with leaving_nothing(), time_limit(spec.timeout_s, setup, stderr):
             _run(cell, setup)
 
 
@@ -61,9 +61,10 @@ def _run(cell: Cell, setup: dict[str, Any]) -> None:
             loading.owned(declared.check, owner)(values[0] if setup["shape"] == "executor" else values)
 
 
-def once(cell: Cell, spec: Spec) -> None:
+def once(cell: Cell, spec: Spec, stderr: int = 2) -> None:
     """A cell once: its body, its program or its server. Raises Failure, Unsupported, and what the test raises.
 
+    Where nothing ends it, that is said to the descriptor `stderr`, which nobody captures, and this process ends.
     A server is started in this interpreter's environment, checked and ended; it needs no load generator.
     """
     __tracebackhide__ = True
@@ -78,7 +79,7 @@ def once(cell: Cell, spec: Spec) -> None:
 
             command.run_here(cell, spec, sys.executable, WINDOW_S)
         else:
-            run_here(cell, spec)
+            run_here(cell, spec, stderr)
     except CellUnsupported as reason:
         raise Unsupported(str(reason)) from None
     except LaunchFailed as failure:

@@ -18,8 +18,6 @@ from ..measure.launchers.factory import Launchers
 from ..measure.launchers.runner_copy import install_runner
 from ..measure.machine import read_machine
 from ..measure.run_context import Listener
-from ..measure.watch.marks import marked_tools, run_mark
-from ..measure.watch.processes import end_run
 from ..model import Group, Machine, Plan, Report, Row, RowMessage, Shard, failed_row
 from ..pythons import waiting
 from . import assembly, git, privacy, shards
@@ -278,7 +276,9 @@ class Session:
         """What goes wrong with a test is the error of its cells that are not judged yet; other tests go on."""
         try:
             act()
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
+            if type(error).__name__ == "Exit":  # pytest.exit ends the run; pytest is not imported here
+                raise
             measurement.fail(error)
 
     def _keep_parts(self, measurements: Iterable[Measurement]) -> None:
@@ -397,20 +397,9 @@ class Session:
             )
         return self._resources
 
-    @contextlib.contextmanager
-    def _guarded(self) -> Iterator[None]:
-        """All that is started in here ends with this process, however that ends, or with an interruption."""
-        if self._launcher is not None:  # its launches are no processes
-            yield
-            return
-        guard.ensure()
-        try:
-            with marked_tools():
-                yield
-        except BaseException as error:
-            if not isinstance(error, Exception):  # Ctrl-C may come between a start and what would end it
-                end_run(run_mark())
-            raise
+    def _guarded(self) -> contextlib.AbstractContextManager[None]:
+        """All that is started in here ends with this process; launches that are no processes need no guard."""
+        return guard.guarded() if self._launcher is None else contextlib.nullcontext()
 
     def _launches(self) -> Path:
         """The folder of the launches, without what runs left that were killed."""

@@ -14,6 +14,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -28,6 +29,13 @@ from ..runner.stacks import TASKS
 
 AGAIN_S: Final = 1.0
 """Until the main thread is interrupted again: code that catches everything may have gone on."""
+INTERRUPTS: Final = 10
+"""How often it is interrupted, before the whole process is ended: it may wait in C code, which no signal ends."""
+WITHOUT_GIL_S: Final = 30.0
+"""After the time is up: when a process is ended in which no thread of ours runs, as C code keeps the GIL."""
+CTRL_C_S: Final = 2.0
+"""How long a second Ctrl-C is waited for to end a cell."""
+SAME_CTRL_C_S: Final = 0.3
 _INTERRUPT: Final = stacks.SIGNAL - 2 if hasattr(signal, "SIGRTMAX") else int(getattr(signal, "SIGEMT", 0))
 _DEBUGGERS: Final = ("bdb.py", "pdb.py", "pydevd.py")
 
@@ -49,18 +57,29 @@ def check_fork(setup: dict[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def time_limit(seconds: float | None, setup: dict[str, Any]) -> Iterator[None]:
+def time_limit(seconds: float | None, setup: dict[str, Any], stderr: int = 2) -> Iterator[None]:
     """Raise Failure with the stacks of all threads of the cell once it has taken `seconds`.
 
-    Only in the main thread of a POSIX system. A crash of a worker process gets its Python line as well.
+    Only in the main thread of a POSIX system. A crash of a worker process gets its Python line as well. Where the main
+    thread cannot be interrupted, the stacks go to the descriptor `stderr` and this process ends; so it does after a
+    second Ctrl-C.
     """
-    here = threading.current_thread()
-    if seconds is None or not _INTERRUPT or here is not threading.main_thread():
+    if not _INTERRUPT or threading.current_thread() is not threading.main_thread():
         yield
         return
+    with _ended_by_ctrl_c(stderr):
+        if seconds is None:
+            yield
+            return
+        with _limited(seconds, setup, stderr):
+            yield
+
+
+@contextlib.contextmanager
+def _limited(seconds: float, setup: dict[str, Any], stderr: int) -> Iterator[None]:
     with _folder() as folder:
         setup["stacks"] = [str(folder), stacks.SIGNAL]
-        watch = _Watch(seconds, setup, folder)
+        watch = _Watch(seconds, setup, folder, stderr)
         try:
             with watch, _ending_processes():
                 yield
@@ -93,8 +112,9 @@ def _folder() -> Iterator[Path]:
 class _Watch:
     """A thread that waits for the time to be up, takes the stacks and interrupts the main thread until that is out."""
 
-    def __init__(self, seconds: float, setup: dict[str, Any], folder: Path) -> None:
+    def __init__(self, seconds: float, setup: dict[str, Any], folder: Path, stderr: int) -> None:
         self.seconds = seconds
+        self.stderr = stderr
         self.setup = setup
         self.folder = folder
         self.found: list[stacks.Stack] = []
@@ -117,6 +137,7 @@ class _Watch:
             with contextlib.suppress(TimeIsUp), self._lock:
                 self._over.set()
         self._thread.join()
+        faulthandler.cancel_dump_traceback_later()
         faulthandler.unregister(stacks.SIGNAL)
         os.close(self._file)
         for number, handler in self._handlers.items():
@@ -127,19 +148,23 @@ class _Watch:
             raise TimeIsUp
 
     def _watch(self) -> None:
-        while not self._over.wait(self.seconds):
+        while True:
+            faulthandler.dump_traceback_later(self.seconds + WITHOUT_GIL_S, exit=True, file=self.stderr)
+            if self._over.wait(self.seconds):
+                return
             if not _debugged():
                 break
-        else:
-            return
         self.found = stacks.at_work(self._asked())
-        while True:
+        for _ in range(INTERRUPTS):
             with self._lock:
                 if self._over.is_set():
                     return
                 self.expired = True
                 signal.pthread_kill(threading.main_thread().ident or 0, _INTERRUPT)
             self._over.wait(AGAIN_S)
+        if not self._over.is_set():
+            reason = f"did not end within {self.seconds:g} s{stacks.where(self.found)}, and cannot be interrupted"
+            _end_process(self.stderr, f"{self.setup['qualname']} {reason}", stacks.shown(self.found))
 
     def _asked(self) -> list[stacks.Stack]:
         main = threading.main_thread()
@@ -149,6 +174,47 @@ class _Watch:
         ]
         names = {thread.native_id: thread.name if thread is not main else "" for thread in asked if thread.native_id}
         return stacks.asked([os.getpid(), *stacks.below(os.getpid())], self.folder, self.setup, names)
+
+
+@contextlib.contextmanager
+def _ended_by_ctrl_c(stderr: int) -> Iterator[None]:
+    """End this process after a second Ctrl-C that the cell ignores: C code in the main thread never hears of one."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    over = threading.Event()
+
+    def watch() -> None:
+        heard, latest_s = 0, 0.0
+        while heard < 2 and not over.is_set():
+            numbers = os.read(reader, 64)
+            # Each forked worker has the pipe too, and hears the same Ctrl-C.
+            if signal.SIGINT in numbers and time.monotonic() - latest_s > SAME_CTRL_C_S:
+                heard, latest_s = heard + 1, time.monotonic()
+        if heard >= 2 and not over.wait(CTRL_C_S):
+            main = stacks.of_frame("main thread", sys._current_frames().get(threading.main_thread().ident or 0))
+            reason = f"Ctrl-C cannot interrupt the cell{stacks.where([main])}"
+            _end_process(stderr, reason, stacks.shown([main]), int(signal.SIGINT) + 128)
+
+    thread = threading.Thread(target=watch, name="ftgate Ctrl-C", daemon=True)
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        signal.set_wakeup_fd(before)
+        os.write(writer, b"\0")  # a process that is left behind may keep it open
+        thread.join()
+        os.close(writer)
+        os.close(reader)
+
+
+def _end_process(stderr: int, reason: str, text: str, code: int = 1) -> None:
+    """End this process and those of multiprocessing that it has started; nothing else can be done with it."""
+    for child in living_children():
+        child.kill()
+    os.write(stderr, f"\nftgate: {reason}: pytest is ended\n{text}\n".encode(errors="replace"))
+    os._exit(code)
 
 
 def _debugged() -> bool:

@@ -65,8 +65,8 @@ def ask(
     with closing(connection):
         path = urlunsplit(("", "", parts.path or "/", parts.query, ""))
         connection.request(method, path, body or None, {**(headers or {}), "Connection": "close"})
-        response = connection.getresponse()
-        return response.status, response.reason, response.read().decode("utf-8", "replace")
+        with connection.getresponse() as response:
+            return response.status, response.reason, response.read().decode("utf-8", "replace")
 
 
 def _unverified() -> SSLContext:

@@ -20,7 +20,7 @@ import psutil
 
 from ..watch import processes
 from ..watch.abandoned import FOLDER
-from ..watch.marks import Owner, run_mark, tagged
+from ..watch.marks import Owner, marked_tools, run_mark, tagged
 
 SCRATCH: Final = "ftgate-"
 """What the names of scratch folders begin with."""
@@ -49,6 +49,19 @@ def ensure(folder: Path | None = None) -> None:
         if folder is not None and guard.stdin is not None:
             guard.stdin.write(f"{folder.absolute()}\n")
             guard.stdin.flush()
+
+
+@contextlib.contextmanager
+def guarded() -> Iterator[None]:
+    """All that is started in here ends with this process, however that ends, or with an interruption."""
+    ensure()
+    try:
+        with marked_tools():
+            yield
+    except BaseException as error:
+        if not isinstance(error, Exception):  # Ctrl-C may come between a start and what would end it
+            processes.end_run(run_mark())
+        raise
 
 
 def dismiss() -> None:

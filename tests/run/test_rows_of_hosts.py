@@ -1,0 +1,96 @@
+"""Rows of several machines in one report: their tables, machines and baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+from fake_launcher import CONFIG, Quiet
+from stored_values import MACHINE, OTHER_MACHINE, TEST, change, make_row, make_sample
+
+from pytest_ftgate.judge import advice
+from pytest_ftgate.model import Decision, Report, RowMessage
+from pytest_ftgate.report import markdown, terminal
+from pytest_ftgate.report.html import page
+from pytest_ftgate.run.assembly import on_host
+from pytest_ftgate.run.session import Session
+
+DAYS = ("2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00")
+HOSTS = {"one": MACHINE, "two": MACHINE, "other": OTHER_MACHINE}
+
+
+class Nobody(Quiet):
+    """Listens to a run that measures nothing."""
+
+    def begin(self, title: str, cells: Sequence[str]) -> None: ...
+
+
+def message(host: str, label: str = "3.14t-threads-w2", position: int = 0, scale: int = 1) -> RowMessage:
+    row = make_row(make_sample(label, scale=scale), Decision.NO_BASELINE)
+    made = RowMessage(table=TEST, reference="threads", position=position, row=row)
+    return on_host(made, host, HOSTS[host]) if host else made
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    made = Session(msgspec.structs.replace(CONFIG, update=("new",)), tmp_path, "run", Nobody())
+    made.start()
+    return made
+
+
+def reported(session: Session, *messages: RowMessage) -> Report:
+    return session.report(messages, "0.1.0", None)
+
+
+def test_a_report_of_this_machine_has_no_hosts(session: Session) -> None:
+    report = reported(session, message(""))
+    assert report.hosts == ()
+    assert report.machine == session.machine
+    assert report.machine_of(report.rows[0]) == session.machine
+
+
+def test_hosts_of_one_class_share_a_table_and_the_report_names_the_one_of_each_row(session: Session) -> None:
+    report = reported(session, message("two"), message("one", "3.14t-threads-w4", position=1))
+    assert [table.title for table in report.tables] == [TEST]
+    assert [row.host for row in report.rows] == ["two", "one"]
+    assert [host.name for host in report.hosts] == ["one", "two"]
+    assert report.machine == MACHINE, "not that of the controller, which measured nothing"
+    marks = f"{MACHINE.fingerprint}"
+    assert report.tables[0].note == f"measured on two ({marks}); measured on one ({marks})"
+    assert report.by_fingerprint() == [(MACHINE, report.rows)]
+
+
+def test_unlike_hosts_have_tables_and_advice_of_their_own(session: Session) -> None:
+    report = reported(session, message("one"), message("other", scale=3))
+    titles = [f"{TEST} on {machine.fingerprint}" for machine in (MACHINE, OTHER_MACHINE)]
+    assert [table.title for table in report.tables] == titles
+    assert [len(table.rows) for table in report.tables] == [1, 1]
+    assert [each.test for each in advice.of_report(report)] == titles
+    text = terminal.render(report, width=200, color=False, unicode=True, verbosity=0)
+    for shown in (text, markdown.render(report), page.render(report)):
+        assert all(machine.fingerprint in shown for machine in (MACHINE, OTHER_MACHINE))
+
+
+def test_each_machine_s_rows_are_stored_under_its_fingerprint(session: Session) -> None:
+    report = session.store(reported(session, message("one"), message("other", scale=3)))
+    assert [line.startswith("recorded ") for line in report.updates] == [True, True]
+    stored = session.stored.store.load(TEST)
+    assert stored is not None
+    assert [key.partition("/")[0] for key in sorted(stored.cells["3.14t-threads-w2"])] == sorted(
+        (MACHINE.fingerprint, OTHER_MACHINE.fingerprint)
+    )
+    assert {run.fingerprint: run.cores for run in stored.machines.values()} == {
+        each.fingerprint: each.cores for each in (MACHINE, OTHER_MACHINE)
+    }
+
+
+def test_rows_show_the_history_of_their_own_machine(session: Session) -> None:
+    label = "3.14t-threads-w2"
+    for machine in (MACHINE, OTHER_MACHINE):
+        for day in DAYS:
+            session.stored.store.save(TEST, [change(label, recorded_at=day, machine=machine, append=True)])
+    for row in reported(session, message("one"), message("other")).rows:
+        fingerprints = {point.fingerprint for history in row.history for point in history.points}
+        assert fingerprints == {HOSTS[row.host].fingerprint}
