@@ -66,7 +66,7 @@ KILL = """
     def written(path, content):
         write_whole(path, content)
         if path.name.startswith("rows"):
-            at("kept", content.decode())
+            at("kept", b"".join(content).decode())
 
     session.write_whole = written
 

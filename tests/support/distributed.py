@@ -36,7 +36,7 @@ TESTS = """
     def test_plain(number):
         pass
 """
-MOVES = {"started_at", "recorded_at", "started", "after_s", "wall_s", "command", "conditions", "options"}
+MOVES = {"started_at", "recorded_at", "started", "after_s", "took_s", "wall_s", "command", "conditions", "options"}
 """What differs between two runs of the same launches: times, the load of the machine, the words of the command."""
 
 
