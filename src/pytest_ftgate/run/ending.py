@@ -81,7 +81,7 @@ class Ending:
             reason = str(error)
         else:
             reason = f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
-        self.troubles.append(f"{what}: {reason}")
+        self.troubles.append(without_home(f"{what}: {reason}"))  # as the report says it: it is not said twice
 
     def _keep(self, report: Report) -> None:
         """A run that ended before its first result does not replace the last one that has some."""
