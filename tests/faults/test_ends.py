@@ -366,7 +366,7 @@ def test_a_pid_that_is_another_process_by_now_is_a_dead_owner() -> None:
 
 
 def test_a_forked_child_does_not_keep_the_guard_from_noticing(tmp_path: Path) -> None:
-    """It would, with our end of the pipe."""
+    """It would, with its copy of the pipe's other end."""
     script = """
         import os, signal, subprocess, sys, time
         from pytest_ftgate.measure.launchers import guard
@@ -375,23 +375,24 @@ def test_a_forked_child_does_not_keep_the_guard_from_noticing(tmp_path: Path) ->
         guard.ensure()
         if not os.fork():
             time.sleep(1000)
-        mark = next(marks.marks())
-        with marks.tagged(mark):
-            launch = subprocess.Popen(["sleep", "1000"], env={marks.MARK: mark}, start_new_session=True)
-        print(launch.pid, flush=True)
+        # A tool's mark: another run that measures here does not sweep it.
+        tool = subprocess.Popen(["sleep", "1000"], env={marks.MARK: marks.tool_mark()}, start_new_session=True)
+        print(tool.pid, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     """
     words = [sys.executable, "-c", textwrap.dedent(script)]
     with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, start_new_session=True) as owner:
         assert owner.stdout is not None
-        launch = psutil.Process(int(owner.stdout.readline()))
+        tool = psutil.Process(int(owner.stdout.readline()))
         try:
             until = time.monotonic() + PATIENCE * PROMISED_S
-            while processes.alive(launch) and time.monotonic() < until:
+            while processes.alive(tool) and time.monotonic() < until:
                 time.sleep(0.02)
-            assert not processes.alive(launch)
+            assert not processes.alive(tool)
         finally:
             os.killpg(owner.pid, signal.SIGKILL)
+            with contextlib.suppress(psutil.Error):
+                tool.kill()
 
 
 @pytest.mark.long

@@ -390,6 +390,19 @@ def test_fetch_refuses_a_wrong_checksum_and_leaves_nothing(package: SourcePackag
     assert list((tmp_path / "sources").iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("limit", "value", "said"),
+    [("MOST_BYTES", 100, "has more than"), ("DOWNLOAD_S", -1.0, "did not send the file within")],
+)
+def test_a_download_ends_at_its_limits(
+    limit: str, value: float, said: str, package: SourcePackage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"pytest_ftgate.pythons.source_package.{limit}", value)
+    with pytest.raises(SourceUnavailable, match=said):
+        fetch(package, tmp_path / "sources", quiet, apt=tmp_path / "apt")
+    assert list((tmp_path / "sources").iterdir()) == []
+
+
 def test_fetch_without_a_mirror_says_where_to_put_the_file(package: SourcePackage, tmp_path: Path) -> None:
     with pytest.raises(SourceUnavailable, match=r"no package mirror.*put the file at"):
         fetch(package, tmp_path / "sources", quiet, apt=tmp_path / "nowhere")

@@ -94,7 +94,7 @@ class Session:
         self.machine: Machine = read_machine()
         self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
         self.time = RunTime(self.config.budget_s, self.spent_s)
-        waiting.begin(self.folder.run.name, self.config.budget_s, self.listener.warn)
+        waiting.begin(self.folder.run.name, self.time.left_s, self.listener.warn)
 
     def check_out(self) -> None:
         """Check out both sides of `--ftgate-against`, if it was given. Raises AgainstError.

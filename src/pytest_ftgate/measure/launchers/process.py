@@ -85,8 +85,8 @@ class Process:
             try:
                 return cls._watched(popen, environment[MARK], began_ns, stdout, stderr)
             except BaseException:
-                kill_all(popen.pid, environment[MARK])
-                popen.wait()
+                with popen:  # closes its streams, and waits for it
+                    kill_all(popen.pid, environment[MARK])
                 raise
 
     @classmethod

@@ -242,8 +242,8 @@ class WorkloadHandle:
         self.channel.send({"do": "iteration", "kind": kind, "loops": loops, "window_ns": window_ns})
         message = self.awaited("iteration", self.timeout_s + window_ns / 1e9, f"a {kind} iteration")
         waited_s = self.clock() - began_s
-        iteration = msgspec.convert(message["iteration"], Iteration)
-        self.turns.add(self.request, waited_s, max(message["turn_ns"], iteration.wall_ns))
+        iteration = self._read(message, "iteration", Iteration)
+        self.turns.add(self.request, waited_s, max(self._read(message, "turn_ns", int), iteration.wall_ns))
         if kind == MEASURED:
             self.measured.append(iteration)
         return iteration

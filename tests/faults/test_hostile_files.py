@@ -1,0 +1,71 @@
+"""What the fuzzer found, and what commands say of such files; tests/faults/fuzz.py tries the rest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+
+import hostile
+import msgspec
+import pytest
+from mutations import mutate, mutate_text
+
+from pytest_ftgate import cli
+from pytest_ftgate.errors import FtgateError
+from pytest_ftgate.measure.launchers import load_generators, workload
+from pytest_ftgate.model import RowMessage
+from pytest_ftgate.run.folder import decoded
+
+
+def test_a_real_file_of_each_kind_is_read() -> None:
+    assert {kind.name: kind.read(kind.seed) for kind in hostile.KINDS} == dict.fromkeys(
+        (kind.name for kind in hostile.KINDS), True
+    )
+
+
+@pytest.mark.parametrize("kind", hostile.KINDS, ids=lambda kind: kind.name)
+def test_mutations_raise_nothing_but_our_errors(kind: hostile.Kind) -> None:
+    for seed in range(60):
+        random = Random(seed)
+        kind.read(mutate_text(kind.seed, random.randrange))
+        if not kind.binary:
+            kind.read(json.dumps(mutate(json.loads(kind.seed), random.randrange)).encode())
+
+
+def test_a_number_of_answers_that_is_infinite_is_no_output() -> None:
+    text = hostile.OHA.decode().replace('"200":', '"201": 1e999, "200":', 1)
+    with pytest.raises(load_generators.LoadError):
+        load_generators.parse("oha", text)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[" * 100, b"c\x00\x00"])
+def test_a_result_that_no_runner_writes_is_a_value_error(content: bytes) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        workload.result_of(content)
+
+
+@pytest.mark.parametrize("content", [b"", b"[1]", b"{}", b"[" * 100_000, b"\xff"])
+def test_rows_that_no_process_of_ours_wrote_name_their_file(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "rows-1.json"
+    path.write_bytes(content)
+    with pytest.raises(FtgateError, match=r"rows-1\.json: cannot be read: .*; remove it and run again"):
+        decoded(path, list[RowMessage])
+
+
+@pytest.mark.parametrize("words", [["report", "{}", "-v"], ["compare", "{}", "{}"]])
+def test_a_report_that_contradicts_itself_is_an_error_that_names_it(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A metric that does not exist, of a report that is valid by its schema."""
+    monkeypatch.chdir(tmp_path)
+    content = json.loads(msgspec.json.encode(hostile.small_report()))
+    for metric in content["tables"][0]["rows"][0]["verdict"]["metrics"]:
+        metric["metric"] = "peak."
+    content["tables"][0]["gated"] = ["peak."]
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    assert cli.main([word.replace("{}", str(path)) for word in words]) == 2
+    said = capsys.readouterr().err
+    assert "r.json" in said
+    assert "write it again" in said

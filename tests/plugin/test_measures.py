@@ -1,0 +1,33 @@
+"""Where a measurement can be asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_ftgate.plugin.options import measures
+
+
+@pytest.mark.parametrize("variable", ["FTGATE", "FTGATE_AGAINST", "FTGATE_UPDATE"])
+def test_a_variable_means_what_its_option_means(
+    variable: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = pytester.parseconfig()
+    assert not measures(config)
+    monkeypatch.setenv(variable, {"FTGATE": "1", "FTGATE_AGAINST": "main", "FTGATE_UPDATE": "new"}[variable])
+    assert measures(config)
+
+
+@pytest.mark.parametrize("line", ["ftgate = true", "ftgate_against = main", "ftgate_update = new"])
+def test_so_does_the_ini(line: str, pytester: pytest.Pytester) -> None:
+    pytester.makeini(f"[pytest]\n{line}\n")
+    assert measures(pytester.parseconfig())
+
+
+@pytest.mark.parametrize("word", ["--ftgate", "--ftgate-against", "--ftgate-update"])
+def test_so_does_the_command_line(word: str, pytester: pytest.Pytester) -> None:
+    assert measures(pytester.parseconfig(word))
+
+
+def test_weights_ask_for_nothing(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FTGATE_DECIDE", "memory=2")
+    assert not measures(pytester.parseconfig())
