@@ -51,6 +51,7 @@ BASES = {
     "portable": "machine-independent metrics",
     "paired": "paired launches",
 }
+COMPARED = (Decision.PASSED, Decision.IMPROVED, Decision.UNCHANGED, Decision.ACCEPTED)
 WORST_FIRST = (
     Decision.REGRESSED,
     Decision.BROKEN,
@@ -211,6 +212,13 @@ def limits_text(report: Report) -> str:
         f"from commit {commit(report.limits_from)} (--ftgate-trust=base), as what fails and the set of tests; "
         "Ftgate-Accept trailers do not count"
     )
+
+
+def undecided(counts: Counter[Decision]) -> str:
+    """What to say of a run in which no cell was compared, or none of those that were was decided; else empty."""
+    if any(counts[decision] for decision in COMPARED):
+        return ""
+    return "nothing was decided" if counts[Decision.INCONCLUSIVE] else "nothing was compared"
 
 
 def worst_first(report: Report) -> list[Row]:

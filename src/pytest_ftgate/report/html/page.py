@@ -82,6 +82,7 @@ def render(report: Report) -> str:
         licences=sources["LICENSES.txt"],
         policy=_policy([sources[name] for name in SCRIPTS], sources["page.css"]),
         headline=headline(report),
+        decided=not findings.undecided(findings.counts(report)),
         counted=_counted(report),
         limits=findings.limits_text(report),
     )
@@ -157,7 +158,8 @@ def headline(report: Report) -> str:
     if failing:
         return f"{failing} of {cells} {'fails' if failing == 1 else 'fail'}"
     worse = "fails" if any(css(decision) == "fails" for decision in counts) else "regressed"
-    return f"Nothing {worse} in {f'the {cells} that were measured' if report.partial else cells}"
+    result = findings.undecided(counts).capitalize() if worse == "regressed" else ""
+    return f"{result or f'Nothing {worse}'} in {f'the {cells} that were measured' if report.partial else cells}"
 
 
 def _counted(report: Report) -> list[tuple[Decision, int]]:
