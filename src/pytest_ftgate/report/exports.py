@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from ..judge import metrics
 from ..model import Cell, Metric, Report, Row
+from ..store.names import split_nodeid
 from . import findings, units
 from .measured import SUFFIX, Measured, measured, writable
 
@@ -121,7 +122,7 @@ def _go_name(cell: Cell, machine: str) -> str:
     dimensions += [("environment", ",".join(cell.environment.words))] if cell.environment.words else []
     dimensions += [("machine", machine)] if machine else []
     dimensions += [("workers", "cores" if cell.cores else workers)]  # last, as a `-8` at the end is GOMAXPROCS
-    test = cell.nodeid.partition("[")[0].partition("::")[2]
+    test = split_nodeid(cell.nodeid)[0].partition("::")[2]
     parts = [test, *("=".join(each) for each in dimensions)]
     return "Benchmark" + "/".join(quote(writable(part), safe=f"{IN_NAMES}=") for part in parts)
 
@@ -158,7 +159,7 @@ def openmetrics(report: Report) -> str:
             name = "_".join(filter(None, ("ftgate", kind, "" if kind == unit else unit)))
             if name not in families:
                 families[name] = [f"# TYPE {name} gauge", *([f"# UNIT {name} {unit}"] if unit else [])]
-            labels = {"test": row.cell.nodeid.partition("[")[0], "cell": row.cell.label, "name": own, "machine": on}
+            labels = {"test": split_nodeid(row.cell.nodeid)[0], "cell": row.cell.label, "name": own, "machine": on}
             shown = ",".join(f'{key}="{_escaped(value)}"' for key, value in labels.items() if value)
             families[name].append(f"{name}{{{shown}}} {each.estimate.value * scale:.9g}")
     partial = ["# TYPE ftgate_partial gauge", "ftgate_partial 1"] if report.partial else []
