@@ -57,6 +57,8 @@ def test_three_shards_are_one_report_in_the_order_of_the_plan(write: Write, caps
     assert "machine  shard 1/3, shard 2/3, shard 3/3: " in said
     assert "split over the hypotheses of the whole run" in said.splitlines()[-1]
     assert {Path(kind.partition(":")[2]).stat().st_size > 0 for kind in kinds} == {True}
+    for text in (said, *(Path(name).read_text("utf-8") for name in ("all.html", "all.md"))):
+        assert all(f"measured by shard {part}/3" in text for part in (1, 2, 3))
 
 
 def test_machines_that_differ_are_named(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
