@@ -13,6 +13,7 @@ from pytest_ftgate.model import (
     Conditions,
     Decision,
     Expected,
+    Host,
     Machine,
     Metric,
     MetricVerdict,
@@ -99,6 +100,32 @@ def test_limits_of_the_project_hold(folder: Path) -> None:
     (folder / "pytest.ini").write_text("[pytest]\nftgate_gate = wall: margin=900%, effect=950%\n", encoding="utf-8")
     before, after = left("a.json", make_row(make_sample())), left("b.json", make_row(make_sample(scale=4)))
     assert compared(before, after, "--rootdir", ".")[0] == 0
+
+
+def test_each_row_is_compared_with_that_of_its_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    """One cell on two unlike hosts: the slower one did not become slower, the other one did."""
+
+    def of_hosts(name: str, scale: int, other: int) -> str:
+        rows = {host: make_row(make_sample(scale=each)) for host, each in (("one", scale), ("other", other))}
+        left(name, rows["one"])
+        tables = [
+            Table(title=f"{TEST} on {host}", rows=(msgspec.structs.replace(row, host=host),), reference="threads")
+            for host, row in rows.items()
+        ]
+        hosts = tuple(Host(name=host, machine=each) for host, each in (("one", MACHINE), ("other", OTHER_MACHINE)))
+        made = msgspec.structs.replace(json.parse(Path(name).read_bytes()), tables=tuple(tables), hosts=hosts)
+        Path(name).write_text(json.render(made), encoding="utf-8")
+        return name
+
+    code, report = compared(of_hosts("a.json", 1, 8), of_hosts("b.json", 4, 8))
+    assert code == 1
+    found = {row.host: row.verdict for row in report.rows}
+    assert found["one"].decision is Decision.REGRESSED
+    assert found["other"].decision in (Decision.PASSED, Decision.INCONCLUSIVE)
+    assert {each.metric for each in found["other"].metrics} == {"wall", "uss"}, "by time, as the machine is the same"
+    of_one = left("c.json", make_row(make_sample(scale=4)), machine=OTHER_MACHINE)
+    of_two = of_hosts("b.json", 4, 8)
+    assert {row.verdict.basis for row in compared(of_one, of_two)[1].rows if row.host == "one"} == {"portable"}
 
 
 def test_another_machine_has_machine_independent_metrics(capsys: pytest.CaptureFixture[str]) -> None:

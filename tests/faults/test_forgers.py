@@ -19,6 +19,7 @@ from bench import SERIAL, THREADS, Bench
 from example import Example
 from fake_launcher import CONFIG, FakeLauncher, Quiet, group_of, spec_of
 
+from pytest_ftgate import cli
 from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.measure.launch import LaunchFailed, Request, request_here
 from pytest_ftgate.measure.launchers import turns
@@ -518,6 +519,29 @@ def test_a_change_cannot_judge_itself_where_the_base_is_trusted(change: Example)
     assert said in result.stdout.str()
     assert said in (change.pytester.path / "report.md").read_text(encoding="utf-8")
     assert "a change cannot remove, rename, skip or deselect" in " ".join(result.stdout.str().split())
+
+
+def rows_of(report: dict[str, Any]) -> dict[str, str]:
+    """The verdict of each cell."""
+    rows = [row for table in report["tables"] for row in table["rows"]]
+    assert len({row["cell"]["nodeid"] for row in rows}) == len(rows)
+    return {row["cell"]["nodeid"]: row["verdict"]["decision"] for row in rows}
+
+
+@pytest.mark.long
+def test_shards_and_workers_of_xdist_are_judged_by_the_base_as_one_run_is(change: Example) -> None:
+    trusted = (*QUICK, "--ftgate-trust=base", "--ftgate-seed=1", "--ftgate-report")
+    assert change.run_pytest(*trusted, "json:one.json").ret == pytest.ExitCode.TESTS_FAILED
+    one = change.report("one.json")
+    assert change.run_pytest(*trusted, "json:workers.json", "-n2").ret == pytest.ExitCode.TESTS_FAILED
+    workers = change.report("workers.json")
+    assert (rows_of(workers), workers["failing"]) == (rows_of(one), one["failing"])
+    for part in (1, 2):
+        change.run_pytest(*trusted, f"json:s{part}.json", f"--ftgate-shard={part}/2")
+    assert cli.main(["merge", "s2.json", "s1.json", "-o", "all.json"]) == 1
+    joined = change.report("all.json")
+    assert (rows_of(joined), joined["failing"]) == (rows_of(one), one["failing"])
+    assert joined["limits_from"] == one["limits_from"]
 
 
 @pytest.mark.long

@@ -127,3 +127,19 @@ def test_no_other_test_runs_while_one_is_measured(
     assert (overlapping, table["note"]) == (0, "")
     assert report["unused_baselines"] == ["test_a.py::test_cell[3.14t-threads-w1]"]
     assert "ftgate: waiting for test_a.py::test_plain[1] in gw" in text
+
+
+@pytest.mark.parametrize(
+    ("option", "why"),
+    [
+        ("--ftgate-time=60", "--ftgate-time is shared by the tests of one machine: *"),
+        ("--ftgate-shard=1/2", "--ftgate-shard is for jobs that do not know of each other: *"),
+        ("--ftgate-trust=base", "--ftgate-trust=base collects the reference here alone: *"),
+    ],
+)
+def test_what_cannot_work_on_hosts_is_refused_before_they_are_asked(example: Example, option: str, why: str) -> None:
+    result = example.run_pytest(
+        "--ftgate", "--tx=ssh=nowhere.invalid", "--dist=load", "--ftgate-against=python:3.14", option
+    )
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: {why}"])

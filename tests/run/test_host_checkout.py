@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from pytest_ftgate.run import host_checkout
 from pytest_ftgate.run.host_checkout import HostError, Shipment, answer, serve
 
 CLOSED = object()
@@ -174,9 +173,3 @@ def test_what_cannot_be_sent_is_said(project: Path, git: Git, made: Callable[[Gi
 def test_a_project_outside_of_git_cannot_be_sent(tmp_path: Path) -> None:
     with pytest.raises(HostError, match="hosts get the project by git: "):
         shipment_of(tmp_path)
-
-
-def test_the_cache_is_where_the_system_keeps_caches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setenv("HOME", "/home/me")
-    assert host_checkout.cache_folder() == Path("/home/me/.cache/pytest-ftgate")

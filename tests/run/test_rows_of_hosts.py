@@ -11,8 +11,8 @@ from fake_launcher import CONFIG, Quiet
 from stored_values import MACHINE, OTHER_MACHINE, TEST, change, make_row, make_sample
 
 from pytest_ftgate.judge import advice
-from pytest_ftgate.model import Decision, Report, RowMessage
-from pytest_ftgate.report import markdown, terminal
+from pytest_ftgate.model import Decision, Report, RowMessage, Verdict
+from pytest_ftgate.report import findings, formats, junit, markdown, terminal
 from pytest_ftgate.report.html import page
 from pytest_ftgate.run.assembly import on_host
 from pytest_ftgate.run.session import Session
@@ -94,3 +94,37 @@ def test_rows_show_the_history_of_their_own_machine(session: Session) -> None:
     for row in reported(session, message("one"), message("other")).rows:
         fingerprints = {point.fingerprint for history in row.history for point in history.points}
         assert fingerprints == {HOSTS[row.host].fingerprint}
+
+
+def test_a_host_s_rows_keep_what_was_noted_there(session: Session) -> None:
+    noted = msgspec.structs.replace(message(""), note="2 other tests ran meanwhile")
+    table = reported(session, on_host(noted, "one", MACHINE)).tables[0]
+    assert table.note == f"measured on one ({MACHINE.fingerprint}); 2 other tests ran meanwhile"
+
+
+def test_a_cell_that_failed_on_one_machine_did_not_on_the_other(session: Session) -> None:
+    good, bad = message("one"), message("other", scale=3)
+    verdicts = {"one": Decision.PASSED, "other": Decision.REGRESSED}
+    both = [
+        msgspec.structs.replace(each, row=msgspec.structs.replace(each.row, verdict=Verdict(decision=verdicts[host])))
+        for host, each in (("one", good), ("other", bad))
+    ]
+    report = msgspec.structs.replace(reported(session, *both), failing=frozenset({good.row.cell.nodeid}))
+    assert {row.host for row in report.rows if findings.fails(report, row)} == {"other"}
+
+
+@pytest.mark.parametrize("kind", ["bmf", "gha-benchmark", "benchstat", "otava", "openmetrics"])
+def test_no_export_mixes_the_figures_of_two_machines(session: Session, kind: str) -> None:
+    both = reported(session, message("one"), message("other", scale=3))
+    text = formats.rendered(kind, both)
+    if kind == "openmetrics":
+        series = [line.rpartition(" ")[0] for line in text.splitlines()]
+        assert len(set(series)) == len(series)
+    assert all(machine.fingerprint in text for machine in (MACHINE, OTHER_MACHINE))
+    alike = reported(session, message("one"), message("two", "3.14t-threads-w4", position=1))
+    assert MACHINE.fingerprint not in formats.rendered(kind, alike)
+
+
+def test_junit_names_the_machine_of_each_suite(session: Session) -> None:
+    text = junit.render(reported(session, message("one"), message("other", scale=3)))
+    assert all(f'hostname="{machine.fingerprint}"' in text for machine in (MACHINE, OTHER_MACHINE))

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from example import Example
 
+from pytest_ftgate.measure import stacks
 from pytest_ftgate.run import time_limit
 from pytest_ftgate.run.time_limit import check_fork
 from pytest_ftgate.runner.protocol import Failure
@@ -145,11 +146,11 @@ def test_a_crash_of_a_worker_process_shows_its_line(pytester: pytest.Pytester) -
 
 
 def test_a_debugger_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not time_limit._debugged()
+    assert not stacks.debugged()
     code = compile("def step(look):\n    return look()", "/usr/lib/python3/bdb.py", "exec")
     names: dict[str, object] = {}
     exec(code, names)
-    assert names["step"](time_limit._debugged)  # type: ignore[operator]
+    assert names["step"](stacks.debugged)  # type: ignore[operator]
 
 
 def test_only_the_main_thread_is_limited() -> None:

@@ -66,8 +66,10 @@ def _shard_of(name: str, report: Report) -> Shard:
         raise FtgateError(f"{name} is the report of a whole run: ftgate merge joins those of --ftgate-shard")
     if shard.part > shard.parts or max(shard.places, default=-1) >= len(shard.planned):
         raise FtgateError(f"{name} contradicts itself: {shard.name} of {len(shard.planned)} cells")
-    own = {shard.planned[place] for place in shard.places}
-    strange = [row.cell.nodeid for row in report.rows if row.cell.nodeid not in own]
+    own, planned = {shard.planned[place] for place in shard.places}, set(shard.planned)
+    cells = [row.cell.nodeid for row in report.rows]
+    # Under --ftgate-trust=base the first part also names the cells that only the reference has.
+    strange = [each for each in cells if each not in own and (each in planned or not report.limits_from)]
     if strange:
         raise FtgateError(f"{name} is {shard.name} and has cells that are not in that: {_named(strange)}")
     return shard
@@ -187,7 +189,7 @@ def _joined(reports: list[Report], missing: str) -> Report:
         wall_s=max(report.wall_s for report in reports),
         machine=first.machine,
         interpreters=_each(report.interpreters for report in reports),
-        tables=tuple(sorted(tables, key=lambda table: place[table.rows[0].cell.nodeid] if table.rows else len(place))),
+        tables=tuple(sorted(tables, key=lambda table: _first_place(table, place))),
         unused_baselines=tuple(sorted(_each(report.unused_baselines for report in reports))),
         updates=_each(report.updates for report in reports),
         commit=first.commit,
@@ -196,6 +198,11 @@ def _joined(reports: list[Report], missing: str) -> Report:
         hosts=tuple(host for report in reports for host in _hosts(report)),
         limits_from=first.limits_from,
     )
+
+
+def _first_place(table: Table, place: Mapping[str, int]) -> int:
+    """Of its first cell in the plan; cells that only the reference has are the last."""
+    return min((place.get(row.cell.nodeid, len(place)) for row in table.rows), default=len(place))
 
 
 def _each(found: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -11,6 +12,7 @@ from ..model import (
     Cell,
     Decision,
     Expectation,
+    Machine,
     Metric,
     Report,
     Row,
@@ -35,15 +37,19 @@ class Run(Struct, frozen=True, kw_only=True):
     name: str
     report: Report
 
-    @property
-    def samples(self) -> dict[str, Sample]:
-        """Node id -> what can be compared of each cell: its own launches, without those of a reference."""
-        samples = (row.sample for row in self.report.rows if row.sample is not None and row.sample.launches)
-        return {
-            sample.cell.nodeid: msgspec.structs.replace(sample, reference=None)
-            for sample in samples
-            if not sample.failed
-        }
+    def rows(self, fingerprint: str) -> dict[str, Row]:
+        """By node id: the row of each cell; of one that several machines measured, that of this one if it has any."""
+        there = self.report.rows
+        own = [row for row in there if self.report.machine_of(row).fingerprint == fingerprint]
+        return {row.cell.nodeid: row for row in (*there, *own)}
+
+
+def _comparable(rows: Iterable[Row]) -> dict[str, Sample]:
+    """Node id -> what can be compared of each cell: its own launches, without those of a reference."""
+    samples = (row.sample for row in rows if row.sample is not None and row.sample.launches)
+    return {
+        sample.cell.nodeid: msgspec.structs.replace(sample, reference=None) for sample in samples if not sample.failed
+    }
 
 
 def judged(before: Run, after: Run, policy: Policy) -> Report:
@@ -55,7 +61,8 @@ def judged(before: Run, after: Run, policy: Policy) -> Report:
     """
     policy = msgspec.structs.replace(policy, alpha=_level(before, after, policy))
     known = {row.cell.nodeid for row in after.report.rows}
-    tables = [_Test(before, after, policy, table).judged() for table in after.report.tables]
+    rows_before = functools.cache(before.rows)
+    tables = [_Test(before, rows_before, after, policy, table).judged() for table in after.report.tables]
     for table in before.report.tables:
         gone = tuple(_left(row, after) for row in table.rows if row.cell.nodeid not in known)
         if gone:
@@ -87,7 +94,7 @@ def _left(row: Row, other: Run) -> Row:
 
 def _level(before: Run, after: Run, policy: Policy) -> float:
     """The error level of each hypothesis."""
-    common = before.samples.keys() & after.samples.keys()
+    common = _comparable(before.report.rows).keys() & _comparable(after.report.rows).keys()
     count = 0
     for table in after.report.tables:
         cells = [row.cell for row in table.rows]
@@ -120,14 +127,17 @@ def _spec(table: Table) -> Spec:
 class _Test:
     """The cells of one test in both runs."""
 
-    def __init__(self, before: Run, after: Run, policy: Policy, table: Table) -> None:
+    def __init__(
+        self, before: Run, rows_before: Callable[[str], dict[str, Row]], after: Run, policy: Policy, table: Table
+    ) -> None:
         self.before = before
         self.after = after
         self.table = table
-        self.old = before.samples
-        new = after.samples
-        self.samples = TestSamples(new[row.cell.nodeid] for row in table.rows if row.cell.nodeid in new)
-        self.conditions = {row.cell.nodeid: row.conditions for row in before.report.rows}
+        self.machine = after.report.machine_of(table.rows[0]) if table.rows else after.report.machine
+        known = rows_before(self.machine.fingerprint)
+        self.old_rows = {row.cell.nodeid: known[row.cell.nodeid] for row in table.rows if row.cell.nodeid in known}
+        self.old = _comparable(self.old_rows.values())
+        self.samples = TestSamples(_comparable(table.rows).values())
         all_compared = {sample.cell.nodeid: self._compared_with(sample) for sample in self.samples}
         policy = msgspec.structs.replace(policy, metrics=_gating(policy, table))
         self.judge = Judge(_spec(table), policy, all_compared, SCREEN_LAUNCHES)
@@ -166,7 +176,8 @@ class _Test:
             return _not_compared(compared_with.why)
         if any(missed(each) for each in screened.metrics):
             screened = self.judge.predicted(sample, self.samples, screened, compared_with.why)
-        sides = ((self.before.name, self.conditions.get(row.cell.nodeid)), (self.after.name, row.conditions))
+        before = self.old_rows[row.cell.nodeid].conditions
+        sides = ((self.before.name, before), (self.after.name, row.conditions))
         doubts = ((name, disturbance.unfit(conditions, "stored")) for name, conditions in sides)
         return doubted(screened, "; ".join(f"{doubt} ({name})" for name, doubt in doubts if doubt), "")
 
@@ -175,8 +186,9 @@ class _Test:
         old = self.old.get(sample.cell.nodeid)
         if old is None:
             return ComparedWith(why=f"{self.before.name} has no launches of it")
-        machines = [run.report.machine.fingerprint for run in (self.before, self.after)]
-        alike = machines[0] == machines[1] and build_key(old.interpreter) == build_key(sample.interpreter)
+        machine = self._old_machine(sample.cell)
+        alike = machine.fingerprint == self.machine.fingerprint
+        alike = alike and build_key(old.interpreter) == build_key(sample.interpreter)
         here = alike and bool(old.control and sample.control)
         why = f"{self.before.name} is of another machine or build"
         if alike:
@@ -198,6 +210,9 @@ class _Test:
         found = executor_cell(cell, self.samples.cells, self.table.rows[0].cell.executor)
         return None if found is None or found == cell else found
 
+    def _old_machine(self, cell: Cell) -> Machine:
+        return self.before.report.machine_of(self.old_rows[cell.nodeid])
+
     def _stored(self, sample: Sample) -> schema.StoredCell:
         """The baseline of one recording that a run's launches of a cell make."""
         report = self.before.report
@@ -207,7 +222,7 @@ class _Test:
             recorded_at=report.started_at,
             commit=report.commit,
             seed=report.seed,
-            machine=report.machine,
+            machine=self._old_machine(sample.cell),
         )
         assert change.entry is not None  # nothing is removed
         return change.entry

@@ -19,6 +19,7 @@ from _pytest.skipping import evaluate_skip_marks
 
 from ..declare import plan
 from ..errors import FtgateError
+from ..pythons.waiting import run_within
 from ..run.base import Base
 from ..run.git import Checkout, mapped
 from .collection import CELL, workload_path
@@ -71,22 +72,14 @@ def _run(config: pytest.Config, checkout: Checkout, words: list[str], move: part
     variables = kept | {FILE: str(file), "PYTHONPATH": os.pathsep.join(paths)}
     folder = Path(move(str(config.invocation_params.dir)))
     file.unlink(missing_ok=True)
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", *words],
-            cwd=folder if folder.is_dir() else checkout.root,
-            env=variables,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-            timeout=MOST_S,
-        )
-    except subprocess.TimeoutExpired:
-        raise FtgateError(
-            f"--ftgate-trust=base: the tests of {checkout.label} were not collected within {MOST_S:g} s"
-        ) from None
+    done = run_within(
+        [sys.executable, "-m", "pytest", *words],
+        cwd=folder if folder.is_dir() else Path(checkout.root),
+        environment=variables,
+        stderr=subprocess.STDOUT,
+        named=f"pytest --collect-only, for --ftgate-trust=base, of {checkout.label}",
+        own_s=MOST_S,
+    )
     if done.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) or not file.exists():
         said = "\n".join(done.stdout.strip().splitlines()[-15:])
         raise FtgateError(

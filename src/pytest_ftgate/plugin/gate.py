@@ -152,7 +152,7 @@ class Run:
         self.session.collect(planned)
         if self.relay is not None:
             self.relay.collected(self.collected, self.session.planned())
-        self.progress.start(len(planned.groups), value_of(self.config, "time"))
+        self.progress.start(len(planned.groups), self.session.config.budget_s)
 
     def _check_acceptances(self) -> None:
         try:
@@ -329,11 +329,14 @@ class Run:
         """Add what the reference has and this run has not; what fails by the reference fails, whatever a mark says."""
         if self.base is None:
             return
-        planned = set(self._planned())
+        planned, shard = set(self._planned()), self.session.shard
         known = planned - self.reported | self.lost | self.messages.keys()
-        if shard := self.session.shard:  # the other parts' cells are theirs
+        if shard:  # the other parts' cells are theirs
             known |= set(shard.planned) - planned
-        self.messages |= self.base.absent(known)
+        absent = self.base.absent(known)
+        if self.session.config.shard and (shard is None or shard.part > 1):  # the first part names what no part has
+            absent = {nodeid: message for nodeid, message in absent.items() if nodeid in planned}
+        self.messages |= absent
         if self._failing() and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -401,7 +404,8 @@ HEADLINE = pytest.StashKey[str]()
 def _place(item: pytest.Item, message: RowMessage | None) -> tuple[str, int]:
     """The line that raised, else the test's."""
     found = headlines.origin(headlines.error_of(message.row)) if message is not None else None
-    return found or (str(item.path), item.stash[CELL][0].source.line)
+    # What is recorded has `~` for the home folder, an editor opens the whole path.
+    return (os.path.expanduser(found[0]), found[1]) if found else (str(item.path), item.stash[CELL][0].source.line)
 
 
 def failing_of(config: pytest.Config) -> set[str]:

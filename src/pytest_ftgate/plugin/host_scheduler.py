@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
+from ..store.names import split_nodeid
+
 ENOUGH: Final = 2
 """A worker of pytest-xdist runs an item once it has the next one, or was told to end."""
 NAMED: Final = 5
@@ -162,7 +164,7 @@ class HostScheduler:
 
 def test_of(nodeid: str) -> str:
     """The test that an item belongs to."""
-    return nodeid.partition("[")[0]
+    return split_nodeid(nodeid)[0]
 
 
 def _named(tests: Sequence[str]) -> str:

@@ -123,10 +123,7 @@ class Hosts:
         names = [Host(spec).name for spec in specs]
         if twice := {name for name in names if names.count(name) > 1}:
             raise pytest.UsageError(f"a host measures with one worker: {', '.join(sorted(twice))} stands in --tx twice")
-        if value_of(config, "time") is not None:
-            raise pytest.UsageError(
-                "--ftgate-time is shared by the tests of one machine: with hosts, give --ftgate-test-time"
-            )
+        _refuse_together(config)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_xdist_setupnodes(self, config: pytest.Config, specs: Sequence[Any]) -> None:
@@ -212,6 +209,18 @@ class Hosts:
         self.patch.undo()
         for host in self.hosts:
             host.close()
+
+
+def _refuse_together(config: pytest.Config) -> None:
+    """Raise UsageError for options that have no meaning on several machines."""
+    if value_of(config, "time") is not None:
+        raise pytest.UsageError(
+            "--ftgate-time is shared by the tests of one machine: with hosts, give --ftgate-test-time"
+        )
+    if value_of(config, "shard"):
+        raise pytest.UsageError("--ftgate-shard is for jobs that do not know of each other: hosts share the tests")
+    if value_of(config, "trust") == "base":
+        raise pytest.UsageError("--ftgate-trust=base collects the reference here alone: measure without hosts")
 
 
 def leave_path() -> None:

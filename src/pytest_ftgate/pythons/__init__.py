@@ -36,7 +36,7 @@ from .steps import (
     rebuild_hint,
     spelled,
 )
-from .uv_tool import UvMissing, find_uv, run_uv
+from .uv_tool import UvMissing, find_uv, run_uv, user_home
 
 __all__ = [
     "DefaultPair",
@@ -76,5 +76,6 @@ __all__ = [
     "scrubbed_environment",
     "settings_unsupported",
     "spelled",
+    "user_home",
     "waiting",
 ]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+from collections import Counter
 from collections.abc import Iterator
 from types import SimpleNamespace
 from urllib.parse import quote
 
 from ..judge import metrics
-from ..model import Cell, Metric, Report
+from ..model import Cell, Metric, Report, Row
+from ..store.names import split_nodeid
 from . import findings, units
 from .measured import SUFFIX, Measured, measured, writable
 
@@ -25,9 +27,22 @@ OPENMETRICS_UNITS = {
 
 def bmf(report: Report) -> str:
     """Bencher Metric Format: a benchmark for each cell, a measure for each metric, with the ends of its interval."""
-    found = {writable(row.cell.nodeid): {each.column: _bounds(each) for each in measured(row)} for row in report.rows}
+    found = {
+        writable(_name(row, on)): {each.column: _bounds(each) for each in measured(row)}
+        for row, on in _with_machines(report)
+    }
     partial = {"ftgate": {"partial": {"value": 1}}} if report.partial else {}
     return json.dumps({name: measures for name, measures in found.items() if measures} | partial, indent=2) + "\n"
+
+
+def _with_machines(report: Report) -> list[tuple[Row, str]]:
+    """Each row, with the fingerprint of its machine if unlike ones measured the same cell; else with ""."""
+    count = Counter(row.cell.nodeid for row in report.rows)
+    return [(row, report.machine_of(row).fingerprint if count[row.cell.nodeid] > 1 else "") for row in report.rows]
+
+
+def _name(row: Row, on: str) -> str:
+    return f"{row.cell.nodeid} on {on}" if on else row.cell.nodeid
 
 
 def _bounds(each: Measured) -> dict[str, float]:
@@ -39,13 +54,13 @@ def gha_benchmark(report: Report) -> str:
     """The customSmallerIsBetter list of github-action-benchmark: what gates, and is better if it is smaller."""
     found = [
         {
-            "name": writable(f"{row.cell.nodeid} {each.metric.name}"),
+            "name": writable(f"{_name(row, on)} {each.metric.name}"),
             "unit": SUFFIX.get(each.metric.unit, "fraction" if each.metric.unit == "share" else each.metric.unit),
             "value": each.estimate.value,
             "range": f"± {_half_width(each):.4g}" if each.has_interval else "",
             "extra": writable("\n".join(_extra(each, report))),
         }
-        for row in report.rows
+        for row, on in _with_machines(report)
         for each in measured(row)
         if each.gates and each.metric.scale != "gain"
     ]
@@ -69,7 +84,7 @@ def benchstat(report: Report) -> str:
     """Go's benchmark format with its unit metadata: a line for each launch, with the metrics that this launch gave."""
     better: dict[str, str] = {}
     lines: list[str] = []
-    for row in report.rows:
+    for row, on in _with_machines(report):
         if row.sample is None:
             continue
         by_launch: dict[int, list[str]] = {}
@@ -80,7 +95,7 @@ def benchstat(report: Report) -> str:
                 by_launch.setdefault(order, []).append(f"{value:.9g} {unit}")
         counts = {launch.order: len(launch.iterations) * launch.loops for launch in row.sample.launches}
         lines.append(f"pkg: {_line(row.cell.nodeid.partition('::')[0])}")
-        name = _go_name(row.cell)
+        name = _go_name(row.cell, on)
         lines += [f"{name} {counts.get(order) or 1} {' '.join(values)}" for order, values in sorted(by_launch.items())]
     about = [_line(f"# pytest-ftgate {report.version}, {report.commit or 'no commit'}, {report.started_at}")]
     about += [f"# partial: {_line(report.partial)}"] if report.partial else []
@@ -99,14 +114,15 @@ def _go_unit(metric: metrics.MetricRow) -> str:
     return quote(metric.name, safe=IN_NAMES) + {"time": "-ns/op", "size": "-B"}.get(metric.unit, "")
 
 
-def _go_name(cell: Cell) -> str:
+def _go_name(cell: Cell, machine: str) -> str:
     """The test, and each dimension of the cell as `/key=value`, by which benchstat can select and compare."""
     workers = ",".join(f"{role}:{count}" for role, count in cell.roles) or str(cell.workers)
     dimensions = [("target", cell.target.spec), ("executor", cell.executor.label)]
     dimensions += [(param.name, param.literal) for param in cell.params]
     dimensions += [("environment", ",".join(cell.environment.words))] if cell.environment.words else []
+    dimensions += [("machine", machine)] if machine else []
     dimensions += [("workers", "cores" if cell.cores else workers)]  # last, as a `-8` at the end is GOMAXPROCS
-    test = cell.nodeid.partition("[")[0].partition("::")[2]
+    test = split_nodeid(cell.nodeid)[0].partition("::")[2]
     parts = [test, *("=".join(each) for each in dimensions)]
     return "Benchmark" + "/".join(quote(writable(part), safe=f"{IN_NAMES}=") for part in parts)
 
@@ -116,10 +132,10 @@ def otava(report: Report) -> str:
     now = (report.started_at, report.commit)
     runs: dict[tuple[str, str], dict[str, float]] = {}
     columns: dict[str, None] = {}
-    for row in report.rows:
+    for row, on in _with_machines(report):
         past = {(history.metric, history.unit): history.points for history in row.history}
         for each in measured(row):
-            column = writable(f"{row.cell.nodeid} {each.column}")
+            column = writable(f"{_name(row, on)} {each.column}")
             columns[column] = None
             for point in past.get((each.metric.name, each.metric.unit), ()):  # not those over the control's time
                 runs.setdefault((point.recorded_at, point.commit), {})[column] = point.value.value
@@ -136,17 +152,15 @@ def otava(report: Report) -> str:
 def openmetrics(report: Report) -> str:
     """OpenMetrics text, as GitLab's metrics report and Prometheus read it: a family of gauges for each metric."""
     families: dict[str, list[str]] = {}
-    for row in report.rows:
+    for row, on in _with_machines(report):
         for each in measured(row):
             kind, _, own = each.metric.name.partition(".")
             unit, scale = OPENMETRICS_UNITS.get(each.metric.unit, ("", 1.0))
             name = "_".join(filter(None, ("ftgate", kind, "" if kind == unit else unit)))
             if name not in families:
                 families[name] = [f"# TYPE {name} gauge", *([f"# UNIT {name} {unit}"] if unit else [])]
-            labels = {"test": row.cell.nodeid.partition("[")[0], "cell": row.cell.label} | (
-                {"name": own} if own else {}
-            )
-            shown = ",".join(f'{key}="{_escaped(value)}"' for key, value in labels.items())
+            labels = {"test": split_nodeid(row.cell.nodeid)[0], "cell": row.cell.label, "name": own, "machine": on}
+            shown = ",".join(f'{key}="{_escaped(value)}"' for key, value in labels.items() if value)
             families[name].append(f"{name}{{{shown}}} {each.estimate.value * scale:.9g}")
     partial = ["# TYPE ftgate_partial gauge", "ftgate_partial 1"] if report.partial else []
     return "\n".join([*(line for lines in families.values() for line in lines), *partial, "# EOF"]) + "\n"

@@ -198,9 +198,11 @@ def commit(text: str) -> str:
 
 def fails(report: Report, row: Row) -> bool:
     """Whether a cell fails the run, as its `--ftgate-fail-on` says; by the default of that if the report lacks it."""
+    decision = row.verdict.decision
     if report.failing is None:
-        return row.verdict.decision in FAILURES
-    return row.cell.nodeid in report.failing
+        return decision in FAILURES
+    # The same cell may have passed on one machine and failed the run on another.
+    return row.cell.nodeid in report.failing and decision not in (Decision.PASSED, Decision.UNCHANGED)
 
 
 def limits_text(report: Report) -> str:

@@ -45,7 +45,8 @@ def render(report: Report) -> str:
 def _suite(table: Table, report: Report) -> TestSuite:
     suite = TestSuite(writable(table.title))
     suite.timestamp = writable(report.started_at)
-    suite.hostname = writable(report.machine.fingerprint)
+    machine = report.machine_of(table.rows[0]) if table.rows else report.machine
+    suite.hostname = writable(machine.fingerprint)
     about = {"version": report.version, "seed": str(report.seed), "commit": report.commit}
     for name, text in (about | {"command": report.command, "partial": report.partial}).items():
         if text:

@@ -59,7 +59,7 @@ def hosts_of(messages: Iterable[RowMessage]) -> tuple[Host, ...]:
 
 def on_host(message: RowMessage, name: str, machine: Machine) -> RowMessage:
     """A row as another host sends it."""
-    note = f"measured on {name} ({machine.fingerprint})"
+    note = "; ".join(filter(None, (f"measured on {name} ({machine.fingerprint})", message.note)))
     return replace(message, row=replace(message.row, host=name), machine=machine, note=note)
 
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
@@ -129,7 +128,7 @@ def _serve(channel: Channel) -> None:
     machine = msgspec.json.encode(read_machine()).decode()
     channel.send({"version": version("pytest-ftgate"), "machine": machine})
     asked = channel.receive()
-    cache = cache_folder()
+    cache = pythons.cache_folder()
     folder = cache / asked["project"]
     folder.mkdir(parents=True, exist_ok=True)
     with _reserved(cache, asked["owner"]):
@@ -161,11 +160,6 @@ def _reserved(cache: Path, owner: str) -> Iterator[None]:
     except filelock.Timeout:
         who = note.read_text(encoding="utf-8") if note.exists() else "another run"
         raise HostError(f"{who} measures there: wait for its end, or end it there") from None
-
-
-def cache_folder() -> Path:
-    """Where a host keeps projects."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pytest-ftgate"
 
 
 def _git(folder: Path, *arguments: str, stdin: IO[bytes] | None = None) -> None:

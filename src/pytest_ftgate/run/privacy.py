@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from .. import pythons
 from ..model import Cell, Environment, Row, RowMessage, Sample
 from ..text import placeholders
 
@@ -28,18 +29,12 @@ def recorded(messages: Iterable[RowMessage]) -> bytes:
 
 def without_home(text: str) -> str:
     """A text with `~` in place of the home folder."""
-    folders = {str(folder) for folder in (_home(), _home().resolve()) if len(folder.parts) > 1}
+    home = pythons.user_home() or Path("/")
+    folders = {str(folder) for folder in (home, home.resolve()) if len(folder.parts) > 1}
     for folder in sorted(folders, key=len, reverse=True):
         # Not in the middle of a longer path or name, but after the letter of a compiler's option.
         text = re.sub(rf"(?:(?<![\w./-])|(?<=-[IL])){re.escape(folder)}(?:/|(?![\w.-]))", f"{HOME}/", text)
     return text
-
-
-def _home() -> Path:
-    try:
-        return Path.home()
-    except RuntimeError:  # neither HOME nor an entry in passwd
-        return Path("/")
 
 
 def _row(row: Row) -> Row:

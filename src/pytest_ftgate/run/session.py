@@ -124,15 +124,17 @@ class Session:
         if not shared.exists():  # what an earlier run left there must not be read
             with self.folder.locked("measuring"):
                 self.references.clean(pair)
-        self.base = read(pair.reference, shared, collect)
+        with self._guarded():
+            self.base = read(pair.reference, shared, collect)
         self.config = self.base.options(self.config)
         self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
         self.time.budget_s = self.config.budget_s
+        waiting.begin(self.folder.run.name, self.time.left_s, self.listener.warn)
         return self.base
 
     def take_part(self, whole: Plan, options: Mapping[str, str]) -> Plan:
         """This part of the whole plan of a run with `--ftgate-shard`, before `collect`; `options` are those set."""
-        self.whole = whole
+        self.whole = whole = self._limited(whole)
         if self.config.against:
             options = {**options, "reference": self.references.requested().reference.commit}
         shard, part = shards.taken(whole, self.config, self.stored, options)
@@ -153,11 +155,14 @@ class Session:
 
     def collect(self, plan: Plan) -> None:
         """Take the plan of what is measured here."""
-        limited = self.base.limited if self.base else lambda each: each
-        self.plan = plan = limited(plan)
-        self.whole = limited(self.whole) if self.config.shard else plan
+        self.plan = plan = self._limited(plan)
+        if not self.config.shard:
+            self.whole = plan
         self._groups = {cell.nodeid: group for group in plan.groups for cell in group.cells}
         self._positions = assembly.positions_of(plan)
+
+    def _limited(self, plan: Plan) -> Plan:
+        return self.base.limited(plan) if self.base else plan
 
     def check_acceptances(self, collected: Collected) -> None:
         """Raise FtgateError for trailers of this branch that accept nothing; see `Acceptances.check`.

@@ -17,7 +17,6 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
 from ..measure import stacks
@@ -37,7 +36,6 @@ CTRL_C_S: Final = 2.0
 """How long a second Ctrl-C is waited for to end a cell."""
 SAME_CTRL_C_S: Final = 0.3
 _INTERRUPT: Final = stacks.SIGNAL - 2 if hasattr(signal, "SIGRTMAX") else int(getattr(signal, "SIGEMT", 0))
-_DEBUGGERS: Final = ("bdb.py", "pdb.py", "pydevd.py")
 
 
 class TimeIsUp(KeyboardInterrupt):
@@ -152,7 +150,7 @@ class _Watch:
             faulthandler.dump_traceback_later(self.seconds + WITHOUT_GIL_S, exit=True, file=self.stderr)
             if self._over.wait(self.seconds):
                 return
-            if not _debugged():
+            if not stacks.debugged():
                 break
         self.found = stacks.at_work(self._asked())
         for _ in range(INTERRUPTS):
@@ -215,17 +213,6 @@ def _end_process(stderr: int, reason: str, text: str, code: int = 1) -> None:
         child.kill()
     os.write(stderr, f"\nftgate: {reason}: pytest is ended\n{text}\n".encode(errors="replace"))
     os._exit(code)
-
-
-def _debugged() -> bool:
-    """Whether somebody is looking at a thread with a debugger, and may take all the time in the world."""
-    for frame in sys._current_frames().values():
-        caller: FrameType | None = frame
-        while caller is not None:
-            if os.path.basename(caller.f_code.co_filename) in _DEBUGGERS:
-                return True
-            caller = caller.f_back
-    return False
 
 
 @contextlib.contextmanager

@@ -6,12 +6,11 @@ import contextvars
 import sys
 import threading
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from .. import stacks
 
 T = TypeVar("T")
-_DEBUGGERS: Final = ("bdb.py", "pdb.py", "pydevd.py")
 
 
 class Late(Exception):
@@ -39,7 +38,7 @@ def within(seconds: float, act: Callable[[], T], name: str) -> T:
     thread = threading.Thread(target=run, name=name, daemon=True)
     thread.start()
     thread.join(seconds)
-    while not outcome and _debugged(thread):
+    while not outcome and stacks.debugged(thread.ident or 0):
         thread.join(seconds)
     if not outcome:
         raise Late(seconds, stacks.of_frame(name, sys._current_frames().get(thread.ident or 0)))
@@ -47,12 +46,3 @@ def within(seconds: float, act: Callable[[], T], name: str) -> T:
     if error is not None:
         raise error
     return value  # type: ignore[return-value]
-
-
-def _debugged(thread: threading.Thread) -> bool:
-    frame = sys._current_frames().get(thread.ident or 0)
-    while frame is not None:
-        if frame.f_code.co_filename.endswith(_DEBUGGERS):
-            return True
-        frame = frame.f_back
-    return False

@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from ...judge import disturbance
 from ...model import Decision, Figures, Metric, Report, Row, SiteFigures
+from ...store.names import split_nodeid
 from ...text import plain
 from .. import advice, findings, headlines, units
 from ..details import detail_lines
@@ -258,7 +259,7 @@ def _others(report: Report, anchors: dict[int, str]) -> list[Others]:
 
 def test_of(row: Row) -> str:
     """The node id of a cell's test."""
-    return row.cell.nodeid.partition("[")[0]
+    return split_nodeid(row.cell.nodeid)[0]
 
 
 def _tests(report: Report) -> Iterator[Test]:
