@@ -74,7 +74,7 @@ def _run(config: pytest.Config, checkout: Checkout, words: list[str], move: part
     file.unlink(missing_ok=True)
     done = run_within(
         [sys.executable, "-m", "pytest", *words],
-        cwd=folder if folder.is_dir() else checkout.root,
+        cwd=folder if folder.is_dir() else Path(checkout.root),
         environment=variables,
         stderr=subprocess.STDOUT,
         named=f"pytest --collect-only, for --ftgate-trust=base, of {checkout.label}",
