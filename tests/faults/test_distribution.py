@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import fake_run
@@ -20,7 +21,6 @@ MODES = (
     ["-d", "--tx", "3*popen"],
     ["-n2", "--dist=no"],
     ["-n2", "--max-worker-restart=0"],
-    ["-n2", "--ftgate-exclusive=no"],
     ["-n0"],
     ["-p", "no:xdist"],
 )
@@ -37,3 +37,8 @@ def test_each_way_of_distribution_gives_the_same(
     without = outcome(example)
     different = [mode for mode in MODES if outcome(example, *mode) != without]
     assert not different
+    code, report, baselines = outcome(example, "-n2", "--ftgate-exclusive=no")
+    for table in report["tables"]:
+        assert re.fullmatch(r"(\d+ other tests? ran meanwhile \(--ftgate-exclusive=no\))?", table["note"])
+        table["note"] = ""
+    assert (code, report, baselines) == without

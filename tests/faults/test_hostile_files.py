@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 from random import Random
 
@@ -43,6 +44,20 @@ def test_a_number_of_answers_that_is_infinite_is_no_output() -> None:
 def test_a_result_that_no_runner_writes_is_a_value_error(content: bytes) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         workload.result_of(content)
+
+
+GIGABYTES = (100_000_000).to_bytes(4, "little")
+
+
+@pytest.mark.parametrize("content", [b"(" + GIGABYTES, b"[\x02\0\0\0" + b"(\x09\0\0\0" * 2, b"s" + GIGABYTES])
+def test_a_length_that_exceeds_the_file_allocates_nothing(content: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="a length that exceeds them"):
+            workload.result_of(content)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("content", [b"", b"[1]", b"{}", b"[" * 100_000, b"\xff"])

@@ -50,7 +50,7 @@ def still(value: Any) -> Any:
     return [still(each) for each in value] if isinstance(value, list) else value
 
 
-def outcome(example: Example, *words: str) -> tuple[object, ...]:
+def outcome(example: Example, *words: str) -> tuple[int, Any, Any]:
     """The exit code, the report and the files of the baselines of a run that records what is new."""
     result = example.run_fresh(*QUICK, *FILES, *words)
     folder = example.pytester.path / "baselines"
@@ -60,4 +60,4 @@ def outcome(example: Example, *words: str) -> tuple[object, ...]:
     ]
     shutil.rmtree(folder)
     assert len(baselines) == 6
-    return result.ret, still(example.report("out.json")), baselines
+    return int(result.ret), still(example.report("out.json")), baselines

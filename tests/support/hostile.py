@@ -21,7 +21,7 @@ from pytest_ftgate.measure.watch import lock_waits
 from pytest_ftgate.model import Report, RowMessage, to_builtins
 from pytest_ftgate.report import baselines, formats, terminal
 from pytest_ftgate.report import json as report_json
-from pytest_ftgate.runner.protocol import PROTOCOL
+from pytest_ftgate.runner.protocol import MARSHAL, PROTOCOL
 from pytest_ftgate.store.assembly import assembled, changed
 from pytest_ftgate.store.file_format import decode, encode
 
@@ -122,7 +122,7 @@ def result_file() -> bytes:
     """What a runner leaves of a launch."""
     launch = to_builtins(make_sample().launches[0])
     content = {"protocol": PROTOCOL, "launch": launch, "error": None, "spans": [(1, 2)]}
-    return marshal.dumps(json.loads(json.dumps(content)))
+    return marshal.dumps(json.loads(json.dumps(content)), MARSHAL)
 
 
 def _rows_file() -> bytes:

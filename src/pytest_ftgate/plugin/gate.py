@@ -404,7 +404,8 @@ HEADLINE = pytest.StashKey[str]()
 def _place(item: pytest.Item, message: RowMessage | None) -> tuple[str, int]:
     """The line that raised, else the test's."""
     found = headlines.origin(headlines.error_of(message.row)) if message is not None else None
-    return found or (str(item.path), item.stash[CELL][0].source.line)
+    # What is recorded has `~` for the home folder, an editor opens the whole path.
+    return (os.path.expanduser(found[0]), found[1]) if found else (str(item.path), item.stash[CELL][0].source.line)
 
 
 def failing_of(config: pytest.Config) -> set[str]:
