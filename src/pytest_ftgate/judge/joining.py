@@ -224,8 +224,9 @@ def _hosts(report: Report) -> Iterator[Host]:
 
 
 def _located(table: Table, report: Report) -> Table:
-    """A table whose rows name the shard that measured them."""
-    return msgspec.structs.replace(table, rows=tuple(_at(row, _name(report)) for row in table.rows))
+    """A table that names the shard that measured it, as its rows do."""
+    note = "; ".join(filter(None, (f"measured by {_name(report)}", table.note)))
+    return msgspec.structs.replace(table, rows=tuple(_at(row, _name(report)) for row in table.rows), note=note)
 
 
 def _at(row: Row, shard: str) -> Row:

@@ -230,7 +230,7 @@ def _table(table: Table) -> str:
     ratio = f", ratio to {code(table.reference)}" if "ratio" in dict(columns) else ""
     lines = [
         f"\n**{code(table.title)}**{ratio}\n",
-        *([f"{text(note)}\n"] if (note := findings.note(table)) else []),
+        *([f"{text(table.note)}\n"] if table.note else []),
         "| " + " | ".join(head for head, _ in columns) + " |",
         "|" + "|".join("---" if head in LEFT else "--:" for head, _ in columns) + "|",
         *("| " + " | ".join(row) + " |" for row in zip(*(texts for _, texts in columns), strict=True)),

@@ -275,7 +275,7 @@ def _tests(report: Report) -> Iterator[Test]:
     for number, (title, numbers) in enumerate(tables.items(), start=1):
         own = [report.tables[each] for each in numbers]
         rows = [row for table in own for row in table.rows]
-        notes = [note for table in own if (note := findings.note(table))]
+        notes = [table.note for table in own if table.note]
         notes += [text for row in rows for text in disturbance.remarks(row.conditions, row.cell.workers)]
         heads, texts = _columns(rows)
         cells = [
