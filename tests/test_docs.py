@@ -29,6 +29,20 @@ def test_every_option_is_documented() -> None:
     assert {option.cli for option in OPTIONS} - named == set()
 
 
+def test_every_promise_is_a_sentence_with_tests_that_exist() -> None:
+    rows = re.findall(
+        r"^\| (?!promise )(.*) \| (.*) \|$", (ROOT / "docs" / "promises.md").read_text("utf-8"), re.MULTILINE
+    )
+    for promise, tests in rows:
+        assert promise.endswith("."), promise
+        path = None
+        for file, name in re.findall(r"`(tests/[\w/]+\.py|(?=::))(?:::(\w+))?`", tests):
+            path = ROOT / file if file else path
+            assert path, tests
+            assert f"def {name}" in path.read_text("utf-8"), tests
+        assert path, promise
+
+
 def test_every_metric_is_documented() -> None:
     table = (ROOT / "docs" / "judging.md").read_text(encoding="utf-8").partition("\n## Metrics\n")[2]
     named = set(re.findall(r"`([a-z0-9_.]+|[a-z]+\.NAME)`", table.partition("\n## ")[0]))

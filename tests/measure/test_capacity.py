@@ -13,7 +13,7 @@ from bench import THREADS, Bench
 from fake_launcher import GIL, MIB, MS, At, FakeLauncher, Quiet, group_of, memory_of, noisy, spec_of
 
 from pytest_ftgate.measure.budget import Limits
-from pytest_ftgate.measure.capacity import BARE_BYTES, DESCRIPTORS, SPARE_DESCRIPTORS, WORKLOAD_BYTES, Capacity
+from pytest_ftgate.measure.capacity import BARE_BYTES, DESCRIPTORS, SPARE_DESCRIPTORS, WORKLOAD_BYTES, Capacity, Needed
 from pytest_ftgate.measure.cell_run import PreparedTarget, Reference
 from pytest_ftgate.measure.interleaved import InterleavedRun
 from pytest_ftgate.model import Group
@@ -68,6 +68,11 @@ def test_so_few_descriptors_that_the_cells_are_split(paired: bool) -> None:
         assert (own.at.order, own.at.number) == (other.at.order, other.at.number)
     assert "but in up to" in run.context.split
     assert "140 files (`ulimit -n`)" in run.context.split
+
+
+def test_what_is_lacking_is_counted_in_words() -> None:
+    one = Capacity(descriptors=SPARE_DESCRIPTORS + DESCRIPTORS)
+    assert one.lacking(Needed(launches=2)).endswith("which suffice for 1 launch")
 
 
 def test_batches_have_other_cells_in_each_round() -> None:

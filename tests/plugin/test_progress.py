@@ -136,6 +136,15 @@ def test_an_estimate_that_grows_says_why() -> None:
     assert shown_left(run, 5, 20, 75, after_s=30) == "about 1 min 15 s left (rounds take longer than before)"
 
 
+def test_the_test_and_the_time_left_need_the_room_more_than_the_reason() -> None:
+    run = Run(columns=100)
+    run.progress.start(1)
+    run.progress.begin("tests/test_words.py::test_tokenise", CELLS)
+    assert shown_left(run, 1, 8, 35) == "about 35 s left"
+    assert shown_left(run, 2, 20, 85) == "about 1 min 25 s left"
+    assert "test_tokenise  measuring cell" in run.stream.screen()
+
+
 def test_a_later_test_that_takes_longer_says_so() -> None:
     run = Run(columns=200)
     run.progress.start(2)

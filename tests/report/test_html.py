@@ -180,6 +180,9 @@ def test_that_nothing_regressed_is_said_as_clearly_as_a_failure() -> None:
     passed = tuple(msgspec.structs.replace(table, rows=table.rows[:1]) for table in report_by_hand.report().tables[:2])
     text = rendered(built(tables=passed))
     assert '<h1 id="verdict" class="good">Nothing regressed in 2 cells</h1>' in text
+    new = Row(cell=cell("t.py::test", "3.14t", "threads", 8), verdict=Verdict(decision=Decision.NO_BASELINE))
+    text = rendered(built(tables=(Table(title="t.py::test", rows=(new,), reference="threads"),)))
+    assert '<h1 id="verdict" class="open">Nothing was compared in 1 cell</h1>' in text
     assert not re.search("What fails|This report is partial", text)
     assert "No cell was measured</h1>" in rendered(built(tables=()))
 

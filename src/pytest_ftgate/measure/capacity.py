@@ -98,7 +98,7 @@ class Capacity:
         """Why so much cannot be alive together; empty if it can."""
         if self.launches is not None and needed.launches > self.launches:
             files = f"this process may open {self.descriptors} files (`ulimit -n`)"
-            return f"{files}, which suffice for {self.launches} launches"
+            return f"{files}, which suffice for {self.launches} launch{'es' if self.launches != 1 else ''}"
         if self.memory_bytes is not None and needed.memory_bytes > self.memory_bytes:
             return f"all launches together would need more than {self.memory_bytes >> 20} MiB, half of the free memory"
         if self.tasks is not None and needed.tasks > self.tasks:

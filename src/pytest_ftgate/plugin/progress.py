@@ -14,6 +14,8 @@ REDRAW_S = 0.2
 PLAIN_EVERY_S = 15.0
 GROWTH, LEAST_GROWTH_S = 0.1, 2.0
 """An estimate that ends later by this share of all the time, and by so many seconds, has grown."""
+LEAST_TITLE = 8
+"""Columns of a test's name below which none of it is shown."""
 Mode = Literal["terminal", "plain", "quiet"]
 
 
@@ -162,6 +164,8 @@ class Progress:
         if self._mode == "plain":
             self._write(f"{where}{title}{': ' if title else ''}{_first(doing)}; {elapsed}\n")
         else:
+            if self._columns() - 1 < len(where) + min(len(title), LEAST_TITLE) + len(doing) + len(elapsed) + 4:
+                elapsed = elapsed.partition(" (")[0]  # the test and the time matter more than why the estimate grew
             self._redraw(where, title, f"{'  ' if title else ''}{_first(doing)}  {elapsed}")
 
     def _grown(self, end_s: float) -> str:
@@ -207,4 +211,4 @@ def _last(text: str, room: int) -> str:
     """The end of a text in so many columns, because the ends of node ids differ; empty if there is no room."""
     if len(text) <= room:
         return text
-    return "..." + text[len(text) - room + 3 :] if room >= 8 else ""
+    return "..." + text[len(text) - room + 3 :] if room >= LEAST_TITLE else ""

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..judge import metrics
-from ..model import FAILURES, Acceptance, Decision, Machine, MetricVerdict, Report, Row, Verdict
+from ..model import FAILURES, Acceptance, Decision, Machine, MetricVerdict, Report, Row, Table, Verdict
 from ..text import COMMIT_DIGITS, plain
 from . import headlines, units
 from .explanation import sentences
@@ -51,6 +51,7 @@ BASES = {
     "portable": "machine-independent metrics",
     "paired": "paired launches",
 }
+COMPARED = (Decision.PASSED, Decision.IMPROVED, Decision.UNCHANGED, Decision.ACCEPTED)
 WORST_FIRST = (
     Decision.REGRESSED,
     Decision.BROKEN,
@@ -213,6 +214,19 @@ def limits_text(report: Report) -> str:
         f"from commit {commit(report.limits_from)} (--ftgate-trust=base), as what fails and the set of tests; "
         "Ftgate-Accept trailers do not count"
     )
+
+
+def note(table: Table) -> str:
+    """How a test was measured: by which hosts or shards, if not on the report's own machine, and what its note says."""
+    hosts = dict.fromkeys(row.host for row in table.rows if row.host)
+    return "; ".join(filter(None, (f"measured by {', '.join(hosts)}" if hosts else "", table.note)))
+
+
+def undecided(counts: Counter[Decision]) -> str:
+    """What to say of a run in which no cell was compared, or none of those that were was decided; else empty."""
+    if any(counts[decision] for decision in COMPARED):
+        return ""
+    return "nothing was decided" if counts[Decision.INCONCLUSIVE] else "nothing was compared"
 
 
 def worst_first(report: Report) -> list[Row]:

@@ -25,7 +25,6 @@ BRIEF = (Decision.ACCEPTED, Decision.IMPROVED)
 """Decisions with a line for each cell."""
 OPEN = (Decision.INCONCLUSIVE, Decision.UNSUPPORTED, Decision.XFAILED)
 """Decisions with their reason below the table."""
-COMPARED = (Decision.PASSED, Decision.IMPROVED, Decision.UNCHANGED, Decision.ACCEPTED)
 ERROR_LINES = 12
 """So many last lines of an error's output are shown."""
 SHORT_NAME = 60
@@ -110,8 +109,8 @@ def _nothing(counts: Counter[Decision]) -> str:
     """The result of a run in which nothing failed: it differs from that of a run that compared nothing."""
     if found := _counted(counts, ATTENTION):
         return f"nothing fails, {found}"
-    if not any(counts[decision] for decision in COMPARED):
-        return "nothing was compared" if not counts[Decision.INCONCLUSIVE] else "nothing was decided"
+    if open_ := findings.undecided(counts):
+        return open_
     accepted = counts[Decision.ACCEPTED]
     return f"nothing else regressed, {accepted} accepted" if accepted else "nothing regressed"
 
@@ -231,7 +230,7 @@ def _table(table: Table) -> str:
     ratio = f", ratio to {code(table.reference)}" if "ratio" in dict(columns) else ""
     lines = [
         f"\n**{code(table.title)}**{ratio}\n",
-        *([f"{text(table.note)}\n"] if table.note else []),
+        *([f"{text(note)}\n"] if (note := findings.note(table)) else []),
         "| " + " | ".join(head for head, _ in columns) + " |",
         "|" + "|".join("---" if head in LEFT else "--:" for head, _ in columns) + "|",
         *("| " + " | ".join(row) + " |" for row in zip(*(texts for _, texts in columns), strict=True)),

@@ -332,7 +332,7 @@ def _heading(table: Table, style: Style) -> list[str]:
         lines = [title + " " * room + style.paint(aside, "dim")]
     else:
         lines = [title] + ([GAP + style.paint(aside, "dim")] if aside else [])
-    note = textwrap.wrap(table.note, style.width - len(GAP))
+    note = textwrap.wrap(findings.note(table), style.width - len(GAP))
     return lines + [GAP + style.paint(line, "dim") for line in note]
 
 

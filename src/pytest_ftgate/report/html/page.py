@@ -83,6 +83,7 @@ def render(report: Report) -> str:
         licences=sources["LICENSES.txt"],
         policy=_policy([sources[name] for name in SCRIPTS], sources["page.css"]),
         headline=headline(report),
+        decided=not findings.undecided(findings.counts(report)),
         counted=_counted(report),
         limits=findings.limits_text(report),
     )
@@ -158,7 +159,8 @@ def headline(report: Report) -> str:
     if failing:
         return f"{failing} of {cells} {'fails' if failing == 1 else 'fail'}"
     worse = "fails" if any(css(decision) == "fails" for decision in counts) else "regressed"
-    return f"Nothing {worse} in {f'the {cells} that were measured' if report.partial else cells}"
+    result = findings.undecided(counts).capitalize() if worse == "regressed" else ""
+    return f"{result or f'Nothing {worse}'} in {f'the {cells} that were measured' if report.partial else cells}"
 
 
 def _counted(report: Report) -> list[tuple[Decision, int]]:
@@ -273,7 +275,7 @@ def _tests(report: Report) -> Iterator[Test]:
     for number, (title, numbers) in enumerate(tables.items(), start=1):
         own = [report.tables[each] for each in numbers]
         rows = [row for table in own for row in table.rows]
-        notes = [table.note for table in own if table.note]
+        notes = [note for table in own if (note := findings.note(table))]
         notes += [text for row in rows for text in disturbance.remarks(row.conditions, row.cell.workers)]
         heads, texts = _columns(rows)
         cells = [
