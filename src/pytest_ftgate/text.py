@@ -40,6 +40,8 @@ def plain(text: str) -> str:
     Its line breaks are `\\n`, and tabs are spaces. Half of a surrogate pair is spelled with a backslash. Characters
     without a width stay: scripts and emoji need the joiners, and they move nothing.
     """
+    if text.isascii() and text.isprintable():  # nearly all texts: a large report has some hundred for each cell
+        return text
     lines = re.sub("\r\n|\u2028|\u2029|\x85", "\n", text).replace("\t", "    ")
     return re.sub(_UNSAFE, "", lines).encode("utf-8", "backslashreplace").decode()
 
