@@ -88,11 +88,16 @@ class Run:
         self.lost: set[str] = set()
         self.crashed: set[str] = set()
         self.ending = ending.Ending(self.session, value_of(config, "report"), config.invocation_params.dir)
+        self._register_parts(config.pluginmanager)
+        self.base = self._trusted_base()
+
+    def _register_parts(self, plugins: pytest.PytestPluginManager) -> None:
+        """The hooks of a worker, of the controller, of hosts and of shards."""
         if self.session.others is not None:
-            config.pluginmanager.register(xdist.Worker(self.session.others))
+            plugins.register(xdist.Worker(self.session.others))
         if not self.is_worker:
-            config.pluginmanager.register(self.handover)
-            config.pluginmanager.register(github.Publisher(self))
+            plugins.register(self.handover)
+            plugins.register(github.Publisher(self))
             self._check_out()
             self._find_hosts()
         elif self.host:
@@ -100,8 +105,7 @@ class Run:
 
             leave_path()
         if self.session.config.shard:
-            config.pluginmanager.register(Sharding(config, self.session))
-        self.base = self._trusted_base()
+            plugins.register(Sharding(self.config, self.session))
 
     def _trusted_base(self) -> Base | None:
         """What the commit that is compared with says, if it is the one to judge."""
