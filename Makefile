@@ -38,7 +38,7 @@ EXAMPLES := scenario1_overhead scenario2_shared_set scenario3_sharded_writers gr
 examples: setup ## every example at full length, against its stored baselines
 	$(PY) -m pytest --ftgate --ftgate-test-time 8m $(EXAMPLES:%=examples/%)
 
-adopt: setup ## adopt five published projects from their source distributions, and write docs/adopted.md (half an hour)
+adopt: setup ## adopt five published projects from their source distributions, and write docs/adopted.md (40 minutes)
 	$(PY) benchmarks/adopt/adopt.py --log docs/adopted.md
 
 test: lint ## lint, check types, run every test: what measures alone, after all others

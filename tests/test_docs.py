@@ -62,6 +62,12 @@ def test_figures_that_the_pages_name_exist() -> None:
     assert {name for name in figures if not re.search(rf"\b{name}\b", SOURCE)} == set()
 
 
+def test_scripts_that_the_pages_name_exist() -> None:
+    named = set(re.findall(r"\bbenchmarks/[a-z_/]+\.py\b", TEXT))
+    assert named
+    assert {script for script in named if not (ROOT / script).is_file()} == set()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     for path, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)", page.read_text(encoding="utf-8")):

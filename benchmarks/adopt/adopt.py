@@ -1,4 +1,4 @@
-"""Adopts other people's projects, each from its source distribution, as their maintainer would; takes half an hour.
+"""Adopts other people's projects, each from its source distribution, as their maintainer would; takes 40 minutes.
 
     python benchmarks/adopt/adopt.py [--out .ftgate/adopt] [--log docs/adopted.md] [PROJECT ...]
 

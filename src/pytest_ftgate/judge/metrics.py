@@ -22,8 +22,7 @@ Reader: TypeAlias = Callable[[Sample], Mapping[int, float]]
 PAGE_BYTES = 4096
 TAIL_QUANTILE = 0.9
 TAIL_SPREAD = 0.12
-"""The spread of figures that few iterations decide. Of the latencies of 66 pairs of launches of the same server it is
-what their windows do not show: with it none of 3600 draws of three to eight pairs was a regression."""
+"""The spread of figures that few iterations decide; of a server's latencies, what their windows do not show."""
 LEAST_TAIL_ITERATIONS = 10
 """The 90 % quantile of fewer iterations would be their maximum."""
 

@@ -31,7 +31,7 @@ def memory_point(live: Iterable[psutil.Process], known: ProcessMap) -> MemoryPoi
     That is so when there is no process, and when one of them ended meanwhile: the sum without it would be a minimum.
     Nor is there a sample when one was forked a moment ago, perhaps to run another program: until it does, memory
     counts twice or not at all. Source: Linux's /proc/PID/smaps_rollup; there the part of USS that was written to is
-    known: another process of the same interpreter makes the USS of an idle CPython 4 MiB less. Elsewhere USS and PSS
+    known: the rest depends on who else runs the same interpreter. Elsewhere USS and PSS
     are psutil's; where it may not see them for one process, those of the sum are None.
     """
     live = list(live)
