@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from statistics import fmean, median
 from typing import Any
@@ -825,9 +826,28 @@ class TestRequire:
         assert (verdict.decision, verdict.reason) == (Decision.INCONCLUSIVE, "no launch gave a value")
         assert verdict.contract == self.TEXT
 
-    def test_one_round_decides_nothing_and_is_suspect_where_it_is_far_out(self) -> None:
-        for value in (-2.0, 1.38):
-            assert self.required([value], final=True).decision is Decision.INCONCLUSIVE
+    def test_a_factor_of_one_and_a_half_passes_in_one_round_and_breaks_in_two(self) -> None:
+        step = math.log(1.5)
+        assert self.required([-step]).decision is Decision.PASSED
+        assert self.required([step]).decision is Decision.INCONCLUSIVE
+        assert self.required([step, step]).decision is Decision.BROKEN
+        assert self.required([-step, step]).decision is Decision.PASSED  # what is decided stays decided
+
+    def test_figures_that_drift_need_more_rounds(self) -> None:
+        for value in (-math.log(1.5), math.log(1.5)):
+            assert self.required([value] * 2, correlation=0.6).decision is Decision.INCONCLUSIVE
+
+    def test_contracts_at_the_limit_hardly_ever_break_or_pass(self) -> None:
+        """At a spread as large as is assumed; what is decided of a contract that is barely met is an error."""
+        rng = np.random.default_rng(72)
+        decisions = Counter(
+            self.required(rng.normal(0, decide.CONTRACT_SPREAD, 20).tolist()).decision for _ in range(500)
+        )
+        assert decisions[Decision.BROKEN] == 0
+        assert decisions[Decision.PASSED] <= 0.06 * 500
+
+    def test_one_round_breaks_nothing_and_is_suspect_where_it_is_far_out(self) -> None:
+        assert self.required([1.38], final=True).decision is Decision.INCONCLUSIVE
         assert self.required([1.39], final=True).decision is Decision.SUSPECT
         assert self.required([2.0]).decision is Decision.INCONCLUSIVE
 

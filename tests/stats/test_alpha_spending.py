@@ -118,9 +118,16 @@ class TestPlan:
             with pytest.raises(ValueError, match=f"no analysis of {at_most} pairs"):
                 refused()
 
-    def test_the_weights_are_whole(self) -> None:
-        assert list(LOOKS) == sorted(set(LOOKS))
-        for weights in (ALPHA_WEIGHTS, BETA_WEIGHTS):
-            assert len(weights) == len(LOOKS)
+    def test_one_round_of_a_contract_may_pass_and_two_may_break(self) -> None:
+        first, second = alpha_spending.plan(0.001, BETA, at_most=80, schedule=alpha_spending.ROUNDS)[:2]
+        assert (first.launches, first.alpha, second.launches) == (1, 0.0, 2)
+        assert first.beta == pytest.approx(BETA / 4, rel=1e-3)
+        assert second.alpha == pytest.approx(0.0005, rel=1e-3)
+
+    @pytest.mark.parametrize("schedule", [alpha_spending.PAIRS, alpha_spending.ROUNDS])
+    def test_the_weights_are_whole(self, schedule: alpha_spending.Schedule) -> None:
+        assert list(schedule.looks) == sorted(set(schedule.looks))
+        for weights in (schedule.alpha, schedule.beta):
+            assert len(weights) == len(schedule.looks)
             assert min(weights) >= 0
             assert max(accumulate(weights)) == pytest.approx(1)

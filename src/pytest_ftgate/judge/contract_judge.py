@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ..model import Metric, MetricVerdict, Sample, Spec, TestSamples
+from ..stats.alpha_spending import of_rounds
 from ..text import apart
 from . import decide, metrics, power
 from .contracts import check, grammar, values
@@ -32,7 +33,7 @@ class ContractJudge:
         levels = self.alpha, self.beta, self.rounds
         counted = [contract for contract in self.contracts if not contract.is_gil]
         drifts = {DRIFT if check.absolute(contract) else 0.0 for contract in counted}
-        return max((power.least_pairs(0.0, 0.0, *levels, correlation=drift) for drift in drifts), default=0)
+        return max((power.least_pairs(0.0, 0.0, *levels, drift, of_rounds(drift)) for drift in drifts), default=0)
 
     def verdicts(self, sample: Sample, samples: TestSamples, *, final: bool) -> list[tuple[Contract, MetricVerdict]]:
         """The verdict on each contract that concerns the sample's cell; with `final` no more launches will come."""

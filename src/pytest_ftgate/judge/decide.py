@@ -149,7 +149,8 @@ def require(
     if not values:
         reason = "no launch gave a value"
         return MetricVerdict(metric=Metric.CONTRACT, decision=Decision.INCONCLUSIVE, reason=reason, contract=text)
-    for look in looks.due(len(values), alpha, beta, at_most, final=final):
+    schedule = alpha_spending.of_rounds(correlation)
+    for look in looks.due(len(values), alpha, beta, at_most, final=final, schedule=schedule):
         verdict = _required(values[: look.launches], look, text, correlation, spread)
         if settled(verdict):
             return verdict
@@ -391,9 +392,11 @@ def _enough(there: int, levels: Iterable[tuple[int, float]], gap: float, correla
     return _Prospect(f"more {what}s are unlikely to settle it; try a longer workload or a quieter machine")
 
 
-def _planned(alpha: float, beta: float, *, fails: bool) -> list[tuple[int, float]]:
+def _planned(
+    alpha: float, beta: float, *, fails: bool, schedule: alpha_spending.Schedule = alpha_spending.PAIRS
+) -> list[tuple[int, float]]:
     """The planned numbers of pairs, each with its level to fail, or to pass."""
-    looks_ahead = alpha_spending.plan(alpha, beta, at_most=MOST_PAIRS)
+    looks_ahead = alpha_spending.plan(alpha, beta, at_most=MOST_PAIRS, schedule=schedule)
     return [(look.launches, look.alpha if fails else look.beta) for look in looks_ahead]
 
 
@@ -433,5 +436,5 @@ def _until_required(values: Sequence[float], alpha: float, beta: float, correlat
     exact = paired(values, [0.0] * len(values))
     centre = rank_tests.location(exact, 0.0).value
     deviation = float(moderated.deviations(exact, (), spread)[0])
-    levels = _planned(alpha, beta, fails=centre > 0)
+    levels = _planned(alpha, beta, fails=centre > 0, schedule=alpha_spending.of_rounds(correlation))
     return _enough(len(values), levels, abs(centre) / deviation, correlation, "round")

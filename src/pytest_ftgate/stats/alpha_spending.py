@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..model import Look
 
@@ -25,11 +25,34 @@ BETA_WEIGHTS = (0.0, 0.06, 0.19, 0.25, 0.08, 0.10, 0.07, 0.06, 0.04, 0.03, 0.03,
 Half of beta is spent by the fifth pair, because most cells are unchanged. A quarter of alpha is spent by then, so that
 +25 % fails after three or four pairs; the rest finds smaller changes.
 """
+
+
+class Schedule(NamedTuple):
+    """After how many pairs or rounds an analysis may decide, and what each may spend of alpha and of beta."""
+
+    looks: tuple[int, ...]
+    alpha: tuple[float, ...]
+    beta: tuple[float, ...]
+
+
+PAIRS: Final = Schedule(LOOKS, ALPHA_WEIGHTS, BETA_WEIGHTS)
+ROUNDS: Final = Schedule(
+    (1, *LOOKS),
+    (0.0, 0.5, 0.1, 0.06, 0.05, 0.04, 0.04, 0.03, 0.03, 0.03, 0.02, 0.02, 0.02, 0.02, 0.02, 0.01, 0.01),
+    (0.25, 0.25, 0.1, 0.06, 0.06, 0.04, 0.04, 0.03, 0.03, 0.03, 0.02, 0.02, 0.02, 0.02, 0.01, 0.01, 0.01),
+)
+"""For contracts. Most are met or missed by far, so one round may pass what is met by a factor of 1.5 and two may break
+what is missed by one."""
 _GRID, _FAR = 401, 9.0
 """Points of the numerical integration, and where it ends, in standard deviations of the sum."""
 
 
-def plan(alpha: float, beta: float, *, at_most: int) -> tuple[Look, ...]:
+def of_rounds(correlation: float) -> Schedule:
+    """The schedule of a contract: figures that drift with the machine need more rounds, as pairs do."""
+    return PAIRS if correlation else ROUNDS
+
+
+def plan(alpha: float, beta: float, *, at_most: int, schedule: Schedule = PAIRS) -> tuple[Look, ...]:
     """The interim analyses of up to `at_most` pairs, each with the nominal levels at which its p-values decide.
 
     `alpha` and `beta` are those of one hypothesis. The levels are joint: over all analyses together, a sum of
@@ -40,24 +63,24 @@ def plan(alpha: float, beta: float, *, at_most: int) -> tuple[Look, ...]:
     """
     if at_most < 1:
         raise ValueError(f"no analysis of {at_most} pairs")
-    return _looks(alpha, beta, (*(count for count in LOOKS if count < at_most), at_most))
+    return _looks(alpha, beta, (*(count for count in schedule.looks if count < at_most), at_most), schedule)
 
 
-def last(alpha: float, beta: float, there: int) -> Look:
+def last(alpha: float, beta: float, there: int, schedule: Schedule = PAIRS) -> Look:
     """The analysis of `there` pairs if no more follow: with all that the planned ones before it have not spent."""
-    return plan(alpha, beta, at_most=there)[-1]
+    return plan(alpha, beta, at_most=there, schedule=schedule)[-1]
 
 
 @lru_cache(maxsize=1024)  # asked for after each round, for each metric of each cell
-def _looks(alpha: float, beta: float, counts: tuple[int, ...]) -> tuple[Look, ...]:
-    totals = ((alpha, ALPHA_WEIGHTS), (beta, BETA_WEIGHTS))
-    both = (_levels(total, _spent(weights, counts), counts) for total, weights in totals)
+def _looks(alpha: float, beta: float, counts: tuple[int, ...], schedule: Schedule) -> tuple[Look, ...]:
+    totals = ((alpha, schedule.alpha), (beta, schedule.beta))
+    both = (_levels(total, _spent(schedule.looks, weights, counts), counts) for total, weights in totals)
     return tuple(Look(launches=count, alpha=a, beta=b) for count, a, b in zip(counts, *both, strict=True))
 
 
-def _spent(weights: Sequence[float], counts: Sequence[int]) -> tuple[float, ...]:
+def _spent(looks: Sequence[int], weights: Sequence[float], counts: Sequence[int]) -> tuple[float, ...]:
     """The share of a level that may be spent up to and including each count; 1 at the last."""
-    known = dict(zip(LOOKS, accumulate(weights), strict=True))
+    known = dict(zip(looks, accumulate(weights), strict=True))
     return (*(known[count] for count in counts[:-1]), 1.0)
 
 
