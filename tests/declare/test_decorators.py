@@ -404,7 +404,7 @@ def decorated(decorator: Any) -> Any:
         (ftgate.gate, "it needs parentheses and arguments: @ftgate.gate('wall', margin='3%')"),
         (
             ftgate.gate("wal", margin=0.1),
-            "'wal' is not a metric that gates (did you mean 'wall'?); use wall, tail, cold",
+            "'wal' is not a metric that gates (did you mean 'wall'?); wall, tail, uss and lock_wait_share gate",
         ),
         (ftgate.gate(["wall"], margin=0.1), "['wall'] is not a metric that gates"),
         (ftgate.gate("latency_p99"), "the cells of this test have no latency_p99: it is of the answers of a server"),

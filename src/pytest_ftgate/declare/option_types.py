@@ -37,14 +37,9 @@ def seconds(text: str) -> float:
 
 def fraction(text: str) -> float:
     """`2%` or `0.02` -> 0.02."""
-    stripped = text.strip()
-    try:
-        value = float(stripped.removesuffix("%")) / (100 if stripped.endswith("%") else 1)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < 10:
-        raise ValueError("a share such as 5% or 0.05")
-    return value
+    from ..judge import thresholds
+
+    return thresholds.share(text)
 
 
 def probability(text: str) -> float:
@@ -156,8 +151,10 @@ def metric(text: str) -> str:
     from ..judge import metrics
 
     word = text.strip()
-    if not metrics.known(word) or word == "ratio":
-        raise ValueError(metrics.no_metric(word))
+    if word == "ratio":
+        raise ValueError("wall: ratio is judged in its place where the baseline is of another machine")
+    if not metrics.known(word):
+        raise ValueError(f"metrics: {metrics.no_metric(word)}")
     return word
 
 
