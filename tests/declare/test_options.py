@@ -348,6 +348,26 @@ def test_an_update_that_swallowed_its_neighbour(pytester: pytest.Pytester) -> No
     example.run_pytest("--collect-only", "--ftgate-update=all").stdout.fnmatch_lines(["*2 tests collected*"])
 
 
+def test_what_only_a_measuring_run_uses_is_refused_on_the_command_line_of_another(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    example = Example(pytester, {"test_a.py": "def test_it(): ..."})
+    for option in OPTIONS:
+        text = TEXTS[option.parse][0]
+        result = example.run_pytest(option.cli if option.flag else f"{option.cli}={text}", "--ftgate-timeout=9s", "-q")
+        if option.name in ("ftgate", "update", "against"):  # measures; what for, others tests say
+            assert "would do nothing" not in result.stderr.str()
+        elif option.name in ("python", "timeout"):
+            assert result.ret == 0
+        else:
+            assert_usage_error(result, f"measures nothing, so {option.cli} would do nothing: add --ftgate")
+    both = ("--ftgate-report", "json:x.json", "--ftgate-strict")
+    assert_usage_error(example.run_pytest(*both), "so --ftgate-strict and --ftgate-report would do nothing")
+    assert example.run_pytest("--collect-only", *both).ret == 0
+    monkeypatch.setenv("FTGATE_STRICT", "yes")
+    assert example.run_pytest("-o", "ftgate_report=json:x.json", "-o", f"addopts={' '.join(both)}").ret == 0
+
+
 def test_native_toml(pytester: pytest.Pytester) -> None:
     pytester.makepyprojecttoml(
         '[tool.pytest.ini_options]\nftgate_python = ["3.13"]\nftgate_strict = true\nftgate_iterations = 3\n'
