@@ -234,7 +234,50 @@ def test_revisions(text: str) -> None:
     assert option_types.revision(f" {text} ") == text
 
 
-@pytest.mark.parametrize("text", ["", "-x", "a..b", "tests/", "a b", "x:y", "dist:", "dist:a", "dist:a==", "dist:a=1"])
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("dist:", "NAME"), ("dist:numpy", "numpy"), ("dist:a==", "a"), ("dist:a=1", "a"), ("dist:==1", "NAME")],
+)
+def test_a_distribution_without_a_version(text: str, name: str) -> None:
+    with pytest.raises(ValueError, match=rf"^a version of a distribution: dist:{name}==VERSION, or dist:PATH.whl$"):
+        option_types.revision(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("html", "a kind and a path: html:PATH"),
+        ("html:", "a kind and a path: html:PATH"),
+        ("out.json", "a kind and a path: json:out.json"),
+        ("junit.xml", "a kind and a path: junit:junit.xml"),
+        ("htm:a", "KIND:PATH, and KIND is html, json, md, .* or openmetrics \\(did you mean 'html'\\?\\)"),
+        ("", "KIND:PATH, and KIND is html"),
+    ],
+)
+def test_no_report(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=f"^{said}"):
+        option_types.report_target(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        *(
+            (text, r"\(did you mean 'wall'\?\); wall, tail, uss and lock_wait_share gate by")
+            for text in ("time", "Time")
+        ),
+        ("memory", "did you mean 'uss'"),
+        *((text, "did you mean 'lock_wait_share'") for text in ("lock wait", "lock", "locks")),
+        ("ops/s", "did you mean 'ops_per_s'"),
+        ("ratio", "^wall: ratio is judged in its place where the baseline is of another machine$"),
+    ],
+)
+def test_a_metric_as_reports_call_it(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        option_types.metric(text)
+
+
+@pytest.mark.parametrize("text", ["", "-x", "a..b", "tests/", "a b", "x:y"])
 def test_no_revisions(text: str) -> None:
     with pytest.raises(
         ValueError, match=r"a branch, tag or commit, merge-base, dist:NAME==VERSION, dist:PATH.whl or python:TARGET"

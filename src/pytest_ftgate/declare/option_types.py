@@ -113,9 +113,12 @@ def report_target(text: str) -> str:
     from ..report.formats import FORMATS
 
     kind, _, path = text.partition(":")
-    if kind not in FORMATS or not path:
-        raise ValueError(f"{listed([f'{kind}:PATH' for kind in FORMATS])}{did_you_mean(kind, tuple(FORMATS))}")
-    return text
+    if kind in FORMATS and path:
+        return text
+    ending = text.rpartition(".")[2].replace("xml", "junit")
+    if kind in FORMATS or ending in FORMATS:
+        raise ValueError(f"a kind and a path: {f'{kind}:PATH' if kind in FORMATS else f'{ending}:{path or text}'}")
+    raise ValueError(f"KIND:PATH, and KIND is {listed(list(FORMATS))}{did_you_mean(kind, tuple(FORMATS))}")
 
 
 BEYOND = "beyond-effect"
@@ -217,6 +220,9 @@ def revision(text: str) -> str:
         return stripped
     pattern = _DISTRIBUTION if stripped.startswith("dist:") else _REVISION
     if re.fullmatch(pattern, stripped) is None:
+        if stripped.startswith("dist:"):
+            name = stripped.removeprefix("dist:").partition("=")[0] or "NAME"
+            raise ValueError(f"a version of a distribution: dist:{name}==VERSION, or dist:PATH.whl")
         raise ValueError(f"a branch, tag or commit, {MERGE_BASE}, dist:NAME==VERSION, dist:PATH.whl or python:TARGET")
     return stripped
 

@@ -100,7 +100,8 @@ def check_values(config: pytest.Config) -> None:
             f"--ftgate-against took {against!r} as its value: write --ftgate-against=merge-base {against}, "
             f"or refs/heads/{against} for a branch of that name"
         )
-    words = {str(word).partition("=")[0] for word in config.invocation_params.args}  # those of addopts are not said here
+    # Not those of addopts, which is in the ini.
+    words = {str(word).partition("=")[0] for word in config.invocation_params.args}
     said = [option.cli for option in options.OPTIONS if option.cli in words and option.name not in ALWAYS]
     if said and not measures(config) and not config.option.collectonly:
         raise pytest.UsageError(f"this run measures nothing, so {listed(said, 'and')} would do nothing: add --ftgate")
