@@ -316,6 +316,11 @@ def test_thresholds_of_each_place() -> None:
         options_table.threshold_layers({"gate": ["wal:margin=1%"]}, {}, {})
     with pytest.raises(OptionError, match=r"ini option ftgate_margin=much: takes a share"):
         options_table.threshold_layers({}, {}, {"margin": "much"})
+    for name in options_table.SHORT_FORMS:
+        with pytest.raises(
+            OptionError, match=rf"ini option ftgate_{name}=3: takes a share such as 3% or 0\.03, not '3'"
+        ):
+            options_table.threshold_layers({}, {}, {name: "3"})
 
 
 def test_what_a_test_lets_gate(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -366,7 +366,7 @@ def test_what_is_installed_where_pytest_runs_only() -> None:
     missing = "worker 0:\nTraceback\n  import iniconfig\nModuleNotFoundError: No module named 'iniconfig'"
     assert missing_hint(missing, "3.14t") == (
         "iniconfig is installed where pytest runs, not in the environment of 3.14t: add requires=['iniconfig'] to the "
-        "test's decorator, or for all tests a line to the ini: ftgate_install = -e . iniconfig"
+        "test's decorator, or install it for all tests, such as by `ftgate_install = -e . iniconfig` in the ini"
     )
     assert missing_hint(missing.replace("iniconfig", "no_such_module"), "3.14t") == ""
     assert missing_hint("ModuleNotFoundError: No module named 'iniconfig.part'", "3.14t") == ""

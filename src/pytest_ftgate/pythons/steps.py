@@ -243,7 +243,7 @@ def missing_hint(detail: str, target: str) -> str:
         return ""
     return (
         f"{name} is installed where pytest runs, not in the environment of {target}: add requires=[{name!r}] to the "
-        f"test's decorator, or for all tests a line to the ini: ftgate_install = -e . {name}"
+        f"test's decorator, or install it for all tests, such as by `ftgate_install = -e . {name}` in the ini"
     )
 
 

@@ -48,9 +48,11 @@ def _without_shared(error: BaseException) -> str:
     test, trace = state.without_shared, error.__traceback__
     if not test or not isinstance(error, (AttributeError, TypeError)) or "NoneType" not in str(error):
         return ""
-    while trace is not None and (is_ours(trace.tb_frame.f_code) or "shared" not in trace.tb_frame.f_code.co_names):
-        trace = trace.tb_next
-    return f"worker.shared is None: {test} has no @{test}.shared" if trace is not None else ""
+    while trace is not None:
+        frame, trace = trace.tb_frame, trace.tb_next
+        if "worker" in frame.f_locals and "shared" in frame.f_code.co_names and not is_ours(frame.f_code):
+            return f"worker.shared is None: {test} has no @{test}.shared"
+    return ""
 
 
 def is_ours(code: CodeType) -> bool:
