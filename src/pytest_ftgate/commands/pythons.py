@@ -46,7 +46,7 @@ def register(subparsers: Subparsers) -> None:
         metavar="N",
         help="number of parallel compiler processes (default: the cores)",
     )
-    parser.add_argument("--strict", action="store_true", help="exit with 3 when a target is missing, as with --target")
+    parser.add_argument("--strict", action="store_true", help="exit with 3 when a default target is missing, too")
     parser.set_defaults(run=run)
 
 
