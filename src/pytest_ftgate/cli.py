@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one sub-command; its exit code: 0 success, 1 regression, 2 usage or file error, 3 nothing found."""
     try:
         try:
-            args = build_parser().parse_args(argv)
+            args = build_parser().parse_args((sys.argv[1:] if argv is None else argv) or ["--help"])
             return int(args.run(args))
         finally:
             sys.stdout.flush()

@@ -84,6 +84,12 @@ def test_folders_that_hold_no_baselines_are_named(folder: Path, capsys: pytest.C
     (folder / "empty").mkdir()
     assert cli.main(["merge", "empty"]) == 2
     assert "empty: holds no baselines" in capsys.readouterr().err
+    (folder / ".ftgate").mkdir(exist_ok=True)
+    (folder / ".ftgate" / "last-run.json").write_text("{}")
+    assert cli.main(["merge", "."]) == 2
+    said = capsys.readouterr().err
+    assert ". holds .ftgate/last-run.json, which is no baseline: name a folder of baselines alone, such as" in said
+    assert "version control" not in said
     (one,) = checkouts(folder, "one")
     path = next(one.rglob("*.json"))
     path.write_text("{", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A reader of the output that has read enough, as `ftgate history | head`."""
+"""The command line itself: alone, and with a reader of its output that has read enough, as `ftgate history | head`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ from pathlib import Path
 import pytest
 import report_by_hand
 
+from pytest_ftgate import cli
 from pytest_ftgate.report import json
+
+
+def test_alone_it_lists_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main([])
+    said = capsys.readouterr()
+    assert ended.value.code == 0
+    assert not said.err
+    assert [name for name in cli.COMMANDS if f"\n    {name} " in said.out] == list(cli.COMMANDS)
 
 
 @pytest.mark.parametrize("arguments", [("decide", "--json"), ("report",)])

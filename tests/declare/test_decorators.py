@@ -404,11 +404,12 @@ def decorated(decorator: Any) -> Any:
         (ftgate.gate, "it needs parentheses and arguments: @ftgate.gate('wall', margin='3%')"),
         (
             ftgate.gate("wal", margin=0.1),
-            "'wal' is not a metric that gates (did you mean 'wall'?); use wall, tail, cold",
+            "'wal' is not a metric that gates (did you mean 'wall'?); wall, tail, uss and lock_wait_share gate",
         ),
         (ftgate.gate(["wall"], margin=0.1), "['wall'] is not a metric that gates"),
         (ftgate.gate("latency_p99"), "the cells of this test have no latency_p99: it is of the answers of a server"),
         (ftgate.gate("wall", margin="much"), "margin of wall takes a share such as 5% or 0.05, not 'much'"),
+        (ftgate.gate("wall", margin=3), "margin of wall takes a share such as 3% or 0.03, not 3, which is 300 %"),
         (ftgate.gate("wall", margin=True), "margin of wall takes a share such as 5% or 0.05, not True"),
         (ftgate.gate("wall", floor="3"), "floor of wall takes a time with its unit such as 1ms"),
         (ftgate.gate("uss", margin=0.2, effect=0.1), "effect 10 % is not above margin 20 %"),

@@ -234,7 +234,50 @@ def test_revisions(text: str) -> None:
     assert option_types.revision(f" {text} ") == text
 
 
-@pytest.mark.parametrize("text", ["", "-x", "a..b", "tests/", "a b", "x:y", "dist:", "dist:a", "dist:a==", "dist:a=1"])
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("dist:", "NAME"), ("dist:numpy", "numpy"), ("dist:a==", "a"), ("dist:a=1", "a"), ("dist:==1", "NAME")],
+)
+def test_a_distribution_without_a_version(text: str, name: str) -> None:
+    with pytest.raises(ValueError, match=rf"^a version of a distribution: dist:{name}==VERSION, or dist:PATH.whl$"):
+        option_types.revision(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("html", "a kind and a path: html:PATH"),
+        ("html:", "a kind and a path: html:PATH"),
+        ("out.json", "a kind and a path: json:out.json"),
+        ("junit.xml", "a kind and a path: junit:junit.xml"),
+        ("htm:a", "KIND:PATH, and KIND is html, json, md, .* or openmetrics \\(did you mean 'html'\\?\\)"),
+        ("", "KIND:PATH, and KIND is html"),
+    ],
+)
+def test_no_report(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=f"^{said}"):
+        option_types.report_target(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        *(
+            (text, r"\(did you mean 'wall'\?\); wall, tail, uss and lock_wait_share gate by")
+            for text in ("time", "Time")
+        ),
+        ("memory", "did you mean 'uss'"),
+        *((text, "did you mean 'lock_wait_share'") for text in ("lock wait", "lock", "locks")),
+        ("ops/s", "did you mean 'ops_per_s'"),
+        ("ratio", "^wall: ratio is judged in its place where the baseline is of another machine$"),
+    ],
+)
+def test_a_metric_as_reports_call_it(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        option_types.metric(text)
+
+
+@pytest.mark.parametrize("text", ["", "-x", "a..b", "tests/", "a b", "x:y"])
 def test_no_revisions(text: str) -> None:
     with pytest.raises(
         ValueError, match=r"a branch, tag or commit, merge-base, dist:NAME==VERSION, dist:PATH.whl or python:TARGET"
@@ -273,6 +316,11 @@ def test_thresholds_of_each_place() -> None:
         options_table.threshold_layers({"gate": ["wal:margin=1%"]}, {}, {})
     with pytest.raises(OptionError, match=r"ini option ftgate_margin=much: takes a share"):
         options_table.threshold_layers({}, {}, {"margin": "much"})
+    for name in options_table.SHORT_FORMS:
+        with pytest.raises(
+            OptionError, match=rf"ini option ftgate_{name}=3: takes a share such as 3% or 0\.03, not '3'"
+        ):
+            options_table.threshold_layers({}, {}, {name: "3"})
 
 
 def test_what_a_test_lets_gate(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,6 +394,26 @@ def test_an_update_that_swallowed_its_neighbour(pytester: pytest.Pytester) -> No
     result = example.run_pytest("--ftgate-update", "tests/")
     assert_usage_error(result, "--ftgate-update took 'tests/' as its value: write --ftgate-update=new tests/")
     example.run_pytest("--collect-only", "--ftgate-update=all").stdout.fnmatch_lines(["*2 tests collected*"])
+
+
+def test_what_only_a_measuring_run_uses_is_refused_on_the_command_line_of_another(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    example = Example(pytester, {"test_a.py": "def test_it(): ..."})
+    for option in OPTIONS:
+        text = TEXTS[option.parse][0]
+        result = example.run_pytest(option.cli if option.flag else f"{option.cli}={text}", "--ftgate-timeout=9s", "-q")
+        if option.name in ("ftgate", "update", "against"):  # measures; what for, others tests say
+            assert "would do nothing" not in result.stderr.str()
+        elif option.name in ("python", "timeout"):
+            assert result.ret == 0
+        else:
+            assert_usage_error(result, f"measures nothing, so {option.cli} would do nothing: add --ftgate")
+    both = ("--ftgate-report", "json:x.json", "--ftgate-strict")
+    assert_usage_error(example.run_pytest(*both), "so --ftgate-strict and --ftgate-report would do nothing")
+    assert example.run_pytest("--collect-only", *both).ret == 0
+    monkeypatch.setenv("FTGATE_STRICT", "yes")
+    assert example.run_pytest("-o", "ftgate_report=json:x.json", "-o", f"addopts={' '.join(both)}").ret == 0
 
 
 def test_native_toml(pytester: pytest.Pytester) -> None:

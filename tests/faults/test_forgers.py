@@ -427,8 +427,8 @@ BASE = {
         """,
 }
 LENIENT = """[pytest]
-ftgate_gate = wall: margin=9, effect=9.5
-    tail: margin=9, effect=9.5
+ftgate_gate = wall: margin=900%, effect=950%
+    tail: margin=900%, effect=950%
 ftgate_fail_on = improved
 ftgate_alpha = 1e-12
 addopts = --deselect test_b.py
@@ -441,7 +441,7 @@ FORGED_TESTS = """
 from pytest_ftgate import ftgate, threads
 import pytest
 
-@ftgate.gate("wall", margin=9.0, effect=9.5)
+@ftgate.gate("wall", margin="900%", effect="950%")
 @ftgate.compare(threads, workers=1)
 def test_slower(worker):
     return 1

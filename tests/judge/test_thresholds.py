@@ -10,7 +10,6 @@ import pytest
 from pytest_ftgate.judge import metrics, thresholds
 from pytest_ftgate.judge.thresholds import Effective, ThresholdError, effective, parse, threshold
 from pytest_ftgate.model import Basis, Metric, Threshold
-from pytest_ftgate.text import listed
 
 BASES: tuple[Basis, ...] = get_args(Basis)
 KIB = 2.0**10
@@ -53,8 +52,8 @@ def test_texts(text: str, found: Threshold) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", f"METRIC is {listed(metrics.NAMES)}"),
-        ("wall", "METRIC is wall"),
+        ("", "floor=1ms; wall, tail, uss and lock_wait_share gate by default, docs/judging.md lists the others"),
+        ("time: margin=3%", "'time' is not a metric that gates (did you mean 'wall'?)"),
         ("wal: margin=3%", "'wal' is not a metric that gates (did you mean 'wall'?)"),
         ("contract: margin=3%", "'contract' is not a metric that gates"),
         ("wall:", "wall is given neither margin, effect nor floor"),
@@ -66,15 +65,21 @@ def test_texts(text: str, found: Threshold) -> None:
         ("wall: margin=", "'margin=' is not a field"),
         ("wall: margin=-3%", "margin of wall takes a share such as 5% or 0.05, not '-3%'"),
         ("wall: margin=nan", "margin of wall takes a share"),
-        ("wall: margin=10", "margin of wall takes a share"),
+        ("wall: margin=10", "margin of wall takes a share such as 10% or 0.1, not '10', which is 1000 %"),
+        ("wall: margin=3", "margin of wall takes a share such as 3% or 0.03, not '3', which is 300 %"),
+        ("wall: margin=1.5", "margin of wall takes a share such as 1.5% or 0.015, not '1.5', which is 150 %"),
+        ("wall: effect=1", "effect of wall takes a share such as 1% or 0.01, not '1', which is 100 %"),
+        ("wall: margin=1000%", "margin of wall takes a share"),
+        ("uss: effect=300", "effect of uss takes a share such as 5% or 0.05, not '300'"),
+        ("lock_wait_share: floor=2", "floor of lock_wait_share takes a share such as 2% or 0.02, not '2'"),
         ("wall: margin=3ms", "margin of wall takes a share"),
         ("wall: floor=3", "floor of wall takes a time with its unit such as 1ms (ns, us, ms or s), not '3'"),
         ("wall: floor=3MiB", "floor of wall takes a time"),
         ("uss: floor=3", "floor of uss takes a size with its unit such as 1MiB"),
         ("uss: floor=3ms", "floor of uss takes a size"),
         ("uss: floor=1e999B", "floor of uss takes a size"),
-        ("lock_wait_share: floor=3ms", "floor of lock_wait_share takes a share such as 2% or 0.02"),
-        ("scaling: floor=0.1", "floor of scaling takes none: a ratio has no absolute floor, not '0.1'"),
+        ("lock_wait_share: floor=3ms", "floor of lock_wait_share takes a share such as 5% or 0.05, not '3ms'"),
+        ("scaling: floor=0.1", "scaling has no floor, because it has no unit: give it a margin and an effect"),
         ("wall: margin=5% effect=5%", "effect 5 % is not above margin 5 %"),
     ],
 )
@@ -88,6 +93,14 @@ def test_numbers_are_in_the_unit_of_the_metric() -> None:
     assert threshold("wall", {"floor": 0.001, "margin": "2%", "effect": None}) == of("wall", floor=0.001, margin=0.02)
     assert threshold("uss", {"floor": 4096}) == of("uss", floor=4096.0)
     assert threshold(Metric.SCALING, {"effect": 0.1}) == of("scaling", effect=0.1)
+
+
+def test_a_number_from_1_on_needs_its_sign() -> None:
+    for value in (1, 3, 3.0, "3", "3 "):
+        with pytest.raises(ValueError, match=r"^margin of wall takes a share such as [13]% or 0.0[13], not"):
+            threshold("wall", {"margin": value})
+    assert threshold("wall", {"margin": "300%", "effect": "400 %"}) == of("wall", margin=3.0, effect=4.0)
+    assert threshold("lock_wait_share", {"floor": 0.99}) == of("lock_wait_share", floor=0.99)
 
 
 @pytest.mark.parametrize("value", [True, -1, float("nan"), float("inf"), [1], b"1%", 10**400, "", " ", "1 2"])
@@ -105,7 +118,7 @@ def test_whatever_the_text_is_it_is_read_or_refused() -> None:
     for _ in range(5000):
         text = "".join(rng.choices(words, k=rng.randrange(8)))
         if rng.random() < 0.5:
-            text = f"{rng.choice(metrics.NAMES)}: {rng.choice(thresholds.FIELDS)}=1{text[-3:]}"
+            text = f"{rng.choice(metrics.NAMES)}: {rng.choice(thresholds.FIELDS)}=.1{text[-3:]}"
         try:
             found = parse(text)
         except ValueError:

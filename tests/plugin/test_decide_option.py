@@ -41,7 +41,7 @@ def test_it_is_asked_for_and_weights_alone_do_not_ask(example: Example) -> None:
 
 
 def test_without_a_run_it_says_what_to_do(example: Example) -> None:
-    assert_usage_error(example.run_pytest("--ftgate-decide"), "--ftgate-decide needs figures", "ftgate decide")
+    assert_usage_error(example.run_pytest("--ftgate-decide"), "--ftgate-decide would do nothing: add --ftgate")
 
 
 def test_a_wrong_weight_names_the_option(example: Example) -> None:

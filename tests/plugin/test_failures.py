@@ -56,6 +56,29 @@ def test_an_error_of_the_reference_too_is_said_in_the_summary(example: Example) 
     assert '  File "test_a.py", line 4, in test_missing' in result.outlines, "not in a checkout"
 
 
+def test_a_forgotten_decorator_is_named(pytester: pytest.Pytester) -> None:
+    source = """
+        import pytest
+
+        @pytest.fixture
+        def server(executor): ...
+
+        def test_it(worker): ...
+
+        class TestIt:
+            def test_it(self, server): ...
+
+        def test_other(other): ...
+    """
+    result = Example(pytester, {"test_a.py": source}).run_pytest()
+    said = [line for line in result.outlines if "@ftgate" in line]
+    assert said == [
+        f">       @ftgate.compare gives a test its {name}, and test_it is not decorated with it"
+        for name in ("worker", "executor")
+    ]
+    assert result.parseoutcomes() == {"errors": 3}
+
+
 @pytest.mark.parametrize("options", [("--junitxml=junit.xml",), ("-n", "2", "-q", "-rA"), ("--tb=line",)])
 def test_failures_stand_where_users_of_pytest_look(example: Example, options: tuple[str, ...]) -> None:
     result = example.run_fresh(*QUICK, *options)

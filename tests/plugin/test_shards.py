@@ -129,4 +129,4 @@ def test_with_workers_of_xdist_a_part_is_the_same(example: Example) -> None:
 
 
 def test_it_needs_a_measuring_run(example: Example) -> None:
-    assert_usage_error(example.run_pytest("--ftgate-shard=1/2"), "--ftgate-shard splits the tests of a measuring run")
+    assert_usage_error(example.run_pytest("--ftgate-shard=1/2"), "--ftgate-shard would do nothing: add --ftgate")

@@ -28,6 +28,7 @@ from pytest_ftgate.pythons import (
     environment_folder,
     environments,
     find_environments,
+    missing_hint,
     rebuild_hint,
     run_uv,
     spelled,
@@ -359,6 +360,17 @@ def test_an_editable_install_that_is_built_again_at_import(maker: Maker) -> None
     found = rebuild_hint('ImportError: rebuilding the "contourpy" editable package failed\nc++ -I...', maker.project)
     assert "set ftgate_install = . or two steps" in found
     assert "meson-python 'pybind11>2', and then --no-build-isolation -e ." in found
+
+
+def test_what_is_installed_where_pytest_runs_only() -> None:
+    missing = "worker 0:\nTraceback\n  import iniconfig\nModuleNotFoundError: No module named 'iniconfig'"
+    assert missing_hint(missing, "3.14t") == (
+        "iniconfig is installed where pytest runs, not in the environment of 3.14t: add requires=['iniconfig'] to the "
+        "test's decorator, or install it for all tests, such as by `ftgate_install = -e . iniconfig` in the ini"
+    )
+    assert missing_hint(missing.replace("iniconfig", "no_such_module"), "3.14t") == ""
+    assert missing_hint("ModuleNotFoundError: No module named 'iniconfig.part'", "3.14t") == ""
+    assert missing_hint("ValueError: 3", "3.14t") == ""
 
 
 def test_an_interpreter_that_uv_refuses_is_an_error_with_its_message(maker: Maker, tmp_path: Path) -> None:

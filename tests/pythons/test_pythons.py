@@ -16,6 +16,7 @@ import msgspec
 import pytest
 from report_by_hand import GIL
 
+from pytest_ftgate import cli
 from pytest_ftgate.model import Interpreter, Settings, Target
 from pytest_ftgate.model.targets import TargetError, parse_target
 from pytest_ftgate.pythons import (
@@ -320,6 +321,9 @@ def test_provide_says_what_is_missing_and_does_not_raise(tmp_path: Path, monkeyp
     outcome = provide(parse_target("3.99"), source=InterpreterSource.PATH, cache=tmp_path)
     assert outcome.interpreter is None
     assert "fix:" in outcome.notes[0]
+    outcome = provide(parse_target("3.99"), cache=tmp_path)
+    assert "no interpreter found for the target '3.99'" in outcome.notes[0]
+    assert "ftgate pythons" not in "".join(outcome.notes)  # which is what runs
     outcome = provide(parse_target("3.99"), source=InterpreterSource.BUILD, cache=tmp_path)
     assert outcome.interpreter is None
     assert outcome.notes == ("no source package of CPython 3.99 is known; 3.14 and 3.13 are",)
@@ -465,3 +469,8 @@ def test_the_cli_reports_usage_errors_with_2() -> None:
     assert done.returncode == 2
     assert "unknown setting 'speed=9'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_cli_exits_with_3_where_a_named_target_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["pythons", "--source=path", "--target=3.99"]) == 3
+    assert "WARNING: no interpreter for 3.99" in capsys.readouterr().out

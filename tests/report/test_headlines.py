@@ -152,6 +152,9 @@ def test_a_stored_baseline_alone_does_not_tell() -> None:
     assert whose(failed(MISSING, None, verdict=verdict)) == (
         "not known whether the baseline's commit has this error, too: --ftgate-against=1a2b3c4d5e runs both"
     )
+    beside_it = Verdict(decision=Decision.ERROR, commit="1a2b3c4d5e6f", basis="paired")
+    assert whose(failed(MISSING, None, verdict=beside_it)) == ""
+    assert whose(failed(None, None, verdict=verdict)) == ""  # the time ended before its first round
     paired = failed(None, None).sample
     assert paired is not None
     beside = msgspec.structs.replace(paired, error=MISSING, reference=there(begun=2))

@@ -395,6 +395,14 @@ class TestFirstPhase:
         assert here is not None
         assert here.detail == "Traceback: x.csv"
 
+    def test_an_error_for_want_of_a_module_that_pytest_has_says_so(self) -> None:
+        launcher = day()
+        trace = "Traceback\nModuleNotFoundError: No module named 'iniconfig'"
+        launcher.trouble = lambda at: failed("raised ModuleNotFoundError: No module named 'iniconfig'", trace)
+        error = run(Desk(launcher).measurement(TWO))[THREADS].error
+        assert error is not None
+        assert error.detail.startswith(f"{trace}\niniconfig is installed where pytest runs, not in the environment of ")
+
 
 class TestFollowUp:
     def test_what_missed_is_paired_with_its_commit(self) -> None:

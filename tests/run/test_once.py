@@ -41,6 +41,49 @@ def note(name):
 # -- every executor ------------------------------------------------------------------------------------------------
 
 
+def test_a_missing_shared_state_is_named(pytester: pytest.Pytester) -> None:
+    source = f"""
+{ALL}
+def test_it(worker):
+    worker.shared.append(1)
+
+@ftgate.compare(threads, pythons=["3.14"])
+def test_unpacked(worker):
+    one, two = worker.shared
+
+@ftgate.compare(threads, pythons=["3.14"])
+def test_other(worker):
+    None.append(1)
+
+class Pool:
+    shared = None
+
+def of_a_pool():
+    Pool.shared.append(1)
+
+@ftgate.compare(threads, pythons=["3.14"])
+def test_other_shared(worker):
+    of_a_pool()
+
+@ftgate.compare(threads, pythons=["3.14"])
+def test_of_none(worker):
+    worker.shared.append(1)
+
+@test_of_none.shared
+def state(shared):
+    return None
+"""
+    result = Example(pytester, {"test_a.py": source}).run_pytest("-rf", "--color=no")
+    text = result.stdout.str()
+    said = "\nworker.shared is None: test_it has no @test_it.shared\n"
+    assert text.count(said) == (5 if HERE_TOO_OLD else 6), text
+    assert text.count("\nworker.shared is None: test_unpacked has no @test_unpacked.shared\n") == 1
+    assert "test_other" in text
+    assert "test_other has no" not in text
+    assert "test_other_shared has no" not in text
+    assert "test_of_none has no" not in text
+
+
 def test_each_cell_runs_its_body_once_a_worker(pytester: pytest.Pytester) -> None:
     source = f"""{NOTE}
 import pytest

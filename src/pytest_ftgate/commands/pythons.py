@@ -13,6 +13,7 @@ from ..measure.machine import usable_cores
 from ..model.targets import parse_target
 from ..pythons import InterpreterSource, Provided, default_pair, provide, required_python
 from ..report import units
+from .last_run import FINE, NOTHING_FOUND
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -45,12 +46,12 @@ def register(subparsers: Subparsers) -> None:
         metavar="N",
         help="number of parallel compiler processes (default: the cores)",
     )
-    parser.add_argument("--strict", action="store_true", help="exit with 3 when a target is missing")
+    parser.add_argument("--strict", action="store_true", help="exit with 3 when a default target is missing, too")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Provide each target in turn; 0, or 3 under --strict when one is missing. Raises TargetError."""
+    """Provide each target in turn; 3 if one is missing that was named, or under --strict. Raises TargetError."""
     targets = [parse_target(spec) for spec in args.target or default_targets(Path())]
     missing = []
     for target in targets:
@@ -63,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
             missing.append(target.spec)
     if missing:
         print(f"WARNING: no interpreter for {', '.join(missing)}: cells that need it are unsupported", flush=True)
-    return 3 if missing and args.strict else 0
+    return NOTHING_FOUND if missing and (args.strict or args.target) else FINE
 
 
 def default_targets(project: Path) -> tuple[str, ...]:

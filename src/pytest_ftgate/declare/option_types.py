@@ -37,14 +37,9 @@ def seconds(text: str) -> float:
 
 def fraction(text: str) -> float:
     """`2%` or `0.02` -> 0.02."""
-    stripped = text.strip()
-    try:
-        value = float(stripped.removesuffix("%")) / (100 if stripped.endswith("%") else 1)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < 10:
-        raise ValueError("a share such as 5% or 0.05")
-    return value
+    from ..judge import thresholds
+
+    return thresholds.share(text)
 
 
 def probability(text: str) -> float:
@@ -118,9 +113,12 @@ def report_target(text: str) -> str:
     from ..report.formats import FORMATS
 
     kind, _, path = text.partition(":")
-    if kind not in FORMATS or not path:
-        raise ValueError(f"{listed([f'{kind}:PATH' for kind in FORMATS])}{did_you_mean(kind, tuple(FORMATS))}")
-    return text
+    if kind in FORMATS and path:
+        return text
+    ending = text.rpartition(".")[2].replace("xml", "junit")
+    if kind in FORMATS or ending in FORMATS:
+        raise ValueError(f"a kind and a path: {f'{kind}:PATH' if kind in FORMATS else f'{ending}:{path or text}'}")
+    raise ValueError(f"KIND:PATH, and KIND is {listed(list(FORMATS))}{did_you_mean(kind, tuple(FORMATS))}")
 
 
 BEYOND = "beyond-effect"
@@ -156,8 +154,10 @@ def metric(text: str) -> str:
     from ..judge import metrics
 
     word = text.strip()
-    if not metrics.known(word) or word == "ratio":
-        raise ValueError(metrics.no_metric(word))
+    if word == "ratio":
+        raise ValueError("wall: ratio is judged in its place where the baseline is of another machine")
+    if not metrics.known(word):
+        raise ValueError(f"metrics: {metrics.no_metric(word)}")
     return word
 
 
@@ -220,6 +220,9 @@ def revision(text: str) -> str:
         return stripped
     pattern = _DISTRIBUTION if stripped.startswith("dist:") else _REVISION
     if re.fullmatch(pattern, stripped) is None:
+        if stripped.startswith("dist:"):
+            name = stripped.removeprefix("dist:").partition("=")[0] or "NAME"
+            raise ValueError(f"a version of a distribution: dist:{name}==VERSION, or dist:PATH.whl")
         raise ValueError(f"a branch, tag or commit, {MERGE_BASE}, dist:NAME==VERSION, dist:PATH.whl or python:TARGET")
     return stripped
 

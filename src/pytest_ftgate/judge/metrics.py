@@ -6,7 +6,7 @@ The row of a workload's own metric (`timer.NAME`, `counter.NAME`, `peak.NAME`) i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from ..model import Cell, Iteration, Latency, MemoryPoint, Metric, Need, Sample
@@ -226,6 +226,14 @@ GATING: Final = tuple(row.name for row in TABLE.values() if row.gates)
 """What gates by default; `declare.options.DEFAULT_METRICS` repeats it so that plain runs need not import this."""
 NAMES: Final = (*TABLE, Metric.RATIO)
 """Metrics that take thresholds; a workload's own metrics take them too."""
+WHICH: Final = f"{listed(GATING, 'and')} gate by default, docs/judging.md lists the others"
+HEADINGS: Final[Mapping[str, str]] = {
+    "time": str(Metric.WALL),
+    "memory": str(Metric.USS),
+    **dict.fromkeys(("lock wait", "lock", "locks"), str(Metric.LOCK_WAIT)),
+    "ops/s": "ops_per_s",
+}
+"""What reports call a metric."""
 
 
 class OwnKind(NamedTuple):
@@ -282,8 +290,13 @@ def known(name: str) -> bool:
 
 def no_metric(name: object) -> str:
     """The message for a name that is not a metric."""
-    names = [*NAMES, *(f"{kind}.NAME" for kind in OWN)]
-    return f"{name!r} is not a metric that gates{did_you_mean(name, names)}; use {listed(names)}"
+    return f"{name!r} is not a metric that gates{meant(name, NAMES)}; {WHICH}"
+
+
+def meant(name: object, names: Sequence[str]) -> str:
+    """Which of the names may be meant, in brackets: that of a heading of the report, else one that is alike."""
+    heading = HEADINGS.get(str(name).lower())
+    return f" (did you mean {heading!r}?)" if heading else did_you_mean(name, names)
 
 
 def is_share(name: str) -> bool:

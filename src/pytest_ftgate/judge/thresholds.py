@@ -67,7 +67,7 @@ def parse(text: str) -> Threshold:
     """
     match = _TEXT.fullmatch(text)
     if match is None:
-        raise ValueError(f"{FORM}; METRIC is {listed(metrics.NAMES)}")
+        raise ValueError(f"{FORM}; {metrics.WHICH}")
     given: dict[str, str] = {}
     position = 0
     while match[2][position:].strip(" \t\r\n,"):
@@ -103,34 +103,36 @@ def threshold(metric: Any, given: Mapping[str, Any]) -> Threshold:
 def _value(metric: str, name: str, value: Any) -> float:
     if name not in FIELDS:
         raise ValueError(f"{name!r} is not a field{did_you_mean(name, FIELDS)}; use {listed(FIELDS)}")
-    found = _floor(metric, value) if name == "floor" else _share(value)
+    unit = metrics.row(metric).unit
+    if name != "floor" or unit == "share":
+        try:
+            return share(value)
+        except ValueError as error:
+            raise ValueError(f"{name} of {metric} takes {error}") from None
+    if unit not in _FLOORS:
+        raise ValueError(f"{metric} has no floor, because it has no unit: give it a margin and an effect")
+    units, taken = _FLOORS[unit]
+    found = _quantity(value, units if isinstance(value, str) else {"": 1.0})
     if found is None:
-        taken = _FLOORS[metrics.row(metric).unit][1] if name == "floor" else "a share such as 5% or 0.05"
-        raise ValueError(f"{name} of {metric} takes {taken}, not {value!r}")
+        raise ValueError(f"floor of {metric} takes {taken}, not {value!r}")
     return found
 
 
-def _share(value: Any) -> float | None:
+def share(value: Any) -> float:
+    """`5%` or `0.05` as a fraction. Raises ValueError with what is taken: from 1 on a share needs its sign."""
     number = _quantity(value, {"%": 0.01, "": 1.0})
-    return number if number is not None and number < MOST else None
+    if number is None or number >= 100:
+        raise ValueError(f"a share such as 5% or 0.05, not {value!r}")
+    if number >= (MOST if "%" in str(value) else 1):
+        raise ValueError(f"a share such as {number:g}% or {number / 100:g}, not {value!r}, which is {percent(number)}")
+    return number
 
 
 _FLOORS: Final[Mapping[metrics.Unit, tuple[Mapping[str, float], str]]] = {
     "time": (TIMES_S, "a time with its unit such as 1ms (ns, us, ms or s)"),
     "size": (SIZES_BYTES, "a size with its unit such as 1MiB (B, KB, KiB, MB, MiB, GB or GiB)"),
-    "share": ({"%": 0.01}, "a share such as 2% or 0.02"),
-    "ratio": ({}, "none: a ratio has no absolute floor"),
-    "number": ({}, "none: it has no unit"),
 }
-"""The units of a floor, and how it is written."""
-
-
-def _floor(metric: str, value: Any) -> float | None:
-    units, _ = _FLOORS[metrics.row(metric).unit]
-    if not units:
-        return None
-    bare = isinstance(value, (int, float)) or "%" in units
-    return _quantity(value, {**units, "": 1.0} if bare else units)
+"""The units of a floor, and how it is written; that of a share is a share, and what has no unit has no floor."""
 
 
 def _quantity(value: Any, units: Mapping[str, float]) -> float | None:

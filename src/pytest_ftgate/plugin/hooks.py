@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Generator
 from pathlib import Path
 from types import FunctionType
+from typing import Any
 
 import pytest
 
@@ -132,12 +133,15 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Name the exception of a cell that failed in a plain run."""
+    """Name the exception of a cell that failed in a plain run; say of another what its argument is of."""
     report = yield
     if report.failed and _decorated(getattr(item, "function", None)):
         from . import plain
 
         plain.set_message(item, report)
+    elif report.failed and (name := getattr(report.longrepr, "argname", "")) in ("worker", "executor"):
+        error: Any = report.longrepr
+        error.errorstring += f"\n @ftgate.compare gives a test its {name}, and {item.name} is not decorated with it"
     return report
 
 

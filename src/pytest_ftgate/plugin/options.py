@@ -9,9 +9,13 @@ import pytest
 
 from ..declare import options
 from ..errors import FtgateError
+from ..text import listed
 
 if TYPE_CHECKING:
     from ..model import Threshold
+
+ALWAYS = ("ftgate", "update", "against", "python", "timeout")
+"""Options that make a run measure, or that a plain run uses too."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -85,7 +89,8 @@ def check_given(config: pytest.Config) -> None:
 
 
 def check_values(config: pytest.Config) -> None:
-    """Refuse an option that took a path as its value: `--ftgate-update tests/` means an update and a folder."""
+    """Refuse options that together, or without a measurement, cannot mean what they say."""
+    # `--ftgate-update tests/` means an update and a folder.
     for value in config.getoption("ftgate_update") or ():
         if value not in ("new", "all") and (config.invocation_params.dir / value).exists():
             raise pytest.UsageError(f"--ftgate-update took {value!r} as its value: write --ftgate-update=new {value}")
@@ -95,14 +100,15 @@ def check_values(config: pytest.Config) -> None:
             f"--ftgate-against took {against!r} as its value: write --ftgate-against=merge-base {against}, "
             f"or refs/heads/{against} for a branch of that name"
         )
-    if config.getoption("ftgate_decide") and not measures(config):
-        raise pytest.UsageError("--ftgate-decide needs figures: add --ftgate, or run `ftgate decide` on the last run's")
+    # Not those of addopts, which is in the ini.
+    words = {str(word).partition("=")[0] for word in config.invocation_params.args}
+    said = [option.cli for option in options.OPTIONS if option.cli in words and option.name not in ALWAYS]
+    if said and not measures(config) and not config.option.collectonly:
+        raise pytest.UsageError(f"this run measures nothing, so {listed(said, 'and')} would do nothing: add --ftgate")
     if value_of(config, "trust") == "base" and measures(config) and not value_of(config, "against"):
         raise pytest.UsageError(
             "--ftgate-trust=base takes limits from the commit that is compared with: add --ftgate-against REV"
         )
-    if config.getoption("ftgate_shard") and not measures(config):
-        raise pytest.UsageError("--ftgate-shard splits the tests of a measuring run: add --ftgate")
     if value_of(config, "update") and value_of(config, "against"):
         raise pytest.UsageError(
             "--ftgate-update and --ftgate-against cannot be combined: "

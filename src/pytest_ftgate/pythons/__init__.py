@@ -33,6 +33,7 @@ from .steps import (
     arguments,
     distribution_of,
     is_command,
+    missing_hint,
     rebuild_hint,
     spelled,
 )
@@ -68,6 +69,7 @@ __all__ = [
     "forget_environments",
     "hide_from_git",
     "is_command",
+    "missing_hint",
     "provide",
     "prune_environments",
     "rebuild_hint",

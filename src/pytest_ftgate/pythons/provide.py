@@ -62,7 +62,8 @@ def provide(
             found = find_interpreter(target, cache=cache)
             return Provided(target=target, interpreter=found, did=_did_find(found))
     except InterpreterNotFound as error:
-        not_found = str(error)
+        # What it advises to run is this, unless nothing more is tried.
+        not_found = str(error) if source is InterpreterSource.PATH else str(error).partition("\n  fix: run")[0]
     ways: dict[InterpreterSource, Callable[[], str]] = {
         InterpreterSource.UV: lambda: _install_by_uv(target, cache or cache_folder(), progress),
         InterpreterSource.BUILD: lambda: _build(target, cache or cache_folder(), jobs, pgo, progress, notes),

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -232,6 +233,18 @@ def _fix(step: Step, done: subprocess.CompletedProcess[str], project: Path) -> s
 
 def _build_requires(project: Path) -> str:
     return shlex.join(pyproject(project).get("build-system", {}).get("requires", ()))
+
+
+def missing_hint(detail: str, target: str) -> str:
+    """How to install what an error misses in the environment of a target and is there where pytest runs; else ""."""
+    modules = re.findall(r"^ModuleNotFoundError: No module named '(\w+)'", detail, re.MULTILINE)
+    name = metadata.packages_distributions().get(modules[-1], [""])[0] if modules else ""
+    if not name:
+        return ""
+    return (
+        f"{name} is installed where pytest runs, not in the environment of {target}: add requires=[{name!r}] to the "
+        f"test's decorator, or install it for all tests, such as by `ftgate_install = -e . {name}` in the ini"
+    )
 
 
 def rebuild_hint(detail: str, project: Path) -> str:

@@ -141,7 +141,7 @@ def whose(row: Row) -> str:
     sample, verdict = _failed_sample(row), row.verdict
     reference = sample.reference if sample else None
     if sample is None or sample.error is None or reference is None:
-        if not verdict.commit:
+        if not verdict.commit or verdict.basis == "paired" or row.error is None:
             return ""
         commit = verdict.commit[:COMMIT_DIGITS]
         return f"not known whether the baseline's commit has this error, too: --ftgate-against={commit} runs both"

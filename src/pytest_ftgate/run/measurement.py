@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from .. import pythons
 from ..errors import FtgateError
 from ..judge import acceptance, disturbance, expectations, figures
 from ..judge.judge import ComparedWith, Judge, doubted, missed, unchanged
@@ -330,10 +331,12 @@ class Measurement:
         """The sample with a hint in its error, if a file or an editable install is not what the workload needs."""
         if sample.error is None:
             return sample
-        hint = self.resources.references.hint(sample.error.detail, None if phase.pair is None else phase.pair.changed)
+        detail, pair = sample.error.detail, phase.pair
+        hint = self.resources.references.hint(detail, None if pair is None else pair.changed)
+        hint = hint or pythons.missing_hint(detail, sample.cell.target.spec)
         if not hint:
             return sample
-        error = msgspec.structs.replace(sample.error, detail=f"{sample.error.detail.rstrip()}\n{hint}")
+        error = msgspec.structs.replace(sample.error, detail=f"{detail.rstrip()}\n{hint}")
         return msgspec.structs.replace(sample, error=error)
 
     def _doubted(self, row: Row) -> Row:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from . import state
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +22,7 @@ NAMES = 12
 
 def headline(error: BaseException) -> str:
     """`raised ValueError: its first line`; of an assert without a text `assert total == 46 (total = 45)`."""
-    text = str(error).strip().partition("\n")[0]
+    text = _without_shared(error) or str(error).strip().partition("\n")[0]
     if not text:
         values = ", ".join(f"{name} = {value}" for name, value in _values(error))
         text = _failed_assert(error)[0][:SHORT] + (f" ({values})"[:SHORT] if values else "")
@@ -38,7 +40,19 @@ def detail(error: BaseException) -> str:
     while len(written.stack) > 1 and _is_path_of_ours(written.stack[-1].filename):
         written.stack.pop()  # of a refusal: its last line is the workload's call
     values = [f"  {name} = {text}\n" for name, text in _values(error)]
-    return "".join([*written.format(), *(["where\n"] if values else []), *values])
+    return "".join([*written.format(), _without_shared(error), *(["where\n"] if values else []), *values])
+
+
+def _without_shared(error: BaseException) -> str:
+    """Why a body found None as the state that its workers share; "" of any other error."""
+    test, trace = state.without_shared, error.__traceback__
+    if not test or not isinstance(error, (AttributeError, TypeError)) or "NoneType" not in str(error):
+        return ""
+    while trace is not None:
+        frame, trace = trace.tb_frame, trace.tb_next
+        if "worker" in frame.f_locals and "shared" in frame.f_code.co_names and not is_ours(frame.f_code):
+            return f"worker.shared is None: {test} has no @{test}.shared"
+    return ""
 
 
 def is_ours(code: CodeType) -> bool:

@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 
-from . import pytest_stub
+from . import pytest_stub, state
 from .protocol import Failure
 
 TYPE_CHECKING = False
@@ -232,6 +232,7 @@ def _load_control(setup: Setup) -> Body:
 
 def _load_body(setup: Setup, role: str) -> Body:
     declared, instance = declaration(setup)
+    state.without_shared = "" if declared.shared is not None else declared.body.__name__
     function = declared.body_for(setup["kind"], setup["method"] or setup["name"])
     if role:
         body_of_role = declared.role_for(role, setup["kind"], setup["method"] or setup["name"])

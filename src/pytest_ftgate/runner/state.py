@@ -5,5 +5,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 shared: "Any" = None
+without_shared: str = ""
+"""The name of the test whose body was loaded last, if it has no `@test.shared`."""
 passed: "tuple[type[BaseException], ...]" = ()
 """What a body in the main thread may raise through its worker: in a plain test run, what ends the run."""

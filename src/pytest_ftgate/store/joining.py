@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from .folder import Store
-from .names import entry_key, join_nodeid
+from .names import RUN_FILE, SUFFIX, entry_key, join_nodeid
 from .recording import Change
 from .schema import BaselineError, RecordedRun, Recording, StoredCell
 
@@ -48,6 +48,12 @@ def join(store: Store, folders: Sequence[Path]) -> list[str]:
     changes: dict[str, list[Change]] = {}
     lines = []
     for folder in folders:
+        others = (path for path in sorted(folder.rglob(f"*{SUFFIX}")) if not RUN_FILE.fullmatch(path.name))
+        if other := next(others, None):
+            raise BaselineError(
+                f"{folder} holds {other.relative_to(folder)}, which is no baseline: name a folder of baselines alone, "
+                f"such as {store.root}"
+            )
         found = list(_recordings(Store(folder)))
         if not found:
             raise BaselineError(f"{folder}: holds no baselines; name the folder that a run with --ftgate-update wrote")

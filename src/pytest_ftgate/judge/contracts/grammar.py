@@ -308,7 +308,7 @@ class _Parser:
             self.fail(f"expected . and a metric, as in {token.text}.wall", self.token.at)
         metric = self.token
         if metric.kind != "name":
-            self.fail(f"expected a metric: {_all_metrics()}", metric.at)
+            self.fail(f"expected a metric: {metrics.WHICH}", metric.at)
         self.next += 1
         return Name(metric=self.metric(metric), where=_where(token.text, fields), at=token.at, columns=columns)
 
@@ -321,8 +321,8 @@ class _Parser:
         if word in METHODS:
             self.fail(self.no_executor(word), token.at)
         if word not in METRICS:
-            near = did_you_mean(word, [*METRICS, *OWN, *KINDS])
-            self.fail(f"{word!r} is not a metric{near}; there are {_all_metrics()}", token.at)
+            near = metrics.meant(word, [*METRICS, *OWN, *KINDS])
+            self.fail(f"{word!r} is not a metric{near}; {metrics.WHICH}", token.at)
         return word
 
     def own(self, token: Token) -> str:
@@ -398,10 +398,6 @@ def _where(kind: str, fields: Mapping[str, str]) -> Where:
         words=tuple(value for field, value in fields.items() if field.startswith("word ")),
         variables=tuple(value for field, value in fields.items() if field.startswith("variable ")),
     )
-
-
-def _all_metrics() -> str:
-    return listed([*METRICS, *(f"{kind}.NAME" for kind in OWN)])
 
 
 def dimension_of(metric: str) -> Dimension:
