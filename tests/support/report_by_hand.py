@@ -39,6 +39,7 @@ from pytest_ftgate.model import (
     WaitsFor,
     WorkloadError,
 )
+from pytest_ftgate.report.headlines import figure
 
 KIB = 2.0**10
 MIB = 2.0**20
@@ -478,9 +479,27 @@ def cache() -> Table:
     return Table(title=f"{CACHE} (1 and 8 workers)", rows=rows, reference="3.14t-threads")
 
 
+def measured_twice(row: Row) -> Row:
+    """The row, in whose verdicts each side has its figure: that of the reference is made for the change."""
+
+    def sides(of: MetricVerdict) -> MetricVerdict:
+        now = figure(of.metric, row)
+        now = now.value if isinstance(now, Interval) else now
+        if now is None or of.contract:
+            return of
+        was = now - of.points.value if of.points else now / of.ratio.value if of.ratio else None
+        return msgspec.structs.replace(of, now=now, was=was)
+
+    verdict = msgspec.structs.replace(row.verdict, metrics=tuple(map(sides, row.verdict.metrics)))
+    return msgspec.structs.replace(row, verdict=verdict)
+
+
 def report() -> Report:
     """All tables, with all that stands around them."""
-    tables = (tokenise(), cache(), shared_set())
+    tables = tuple(
+        msgspec.structs.replace(table, rows=tuple(map(measured_twice, table.rows)))
+        for table in (tokenise(), cache(), shared_set())
+    )
     bad = (Decision.REGRESSED, Decision.BROKEN, Decision.ERROR)
     return Report(
         version="0.1.0",
