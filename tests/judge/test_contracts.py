@@ -759,7 +759,11 @@ def test_phases_cold_and_loops() -> None:
 
 
 def test_a_window_has_the_time_of_an_operation_and_a_rate() -> None:
-    of = sample("3.14-threads-w2", launch(0, 500, 500, rate=2000, window_ns=500 * MS), launch(1, 500, rate=1000))
+    of = sample(
+        "3.14-threads-w2",
+        launch(0, 500, 500, rate=2000, window_ns=500 * MS),
+        launch(1, 500, rate=1000, window_ns=500 * MS),
+    )
     assert numbers("ops_per_s >= 1000", of) == pytest.approx([-math.log(2), 0.0])
     assert (
         sides(parse("wall < 1 ms"), of, TestSamples([msgspec.structs.replace(of, launches=of.launches[:1])]))[0]

@@ -146,7 +146,7 @@ def test_a_duration_gives_the_time_of_an_operation() -> None:
     assert shown.wall_ns is not None
     assert 1e9 / 104 < shown.wall_ns.value < 1e9 / 100
     assert shown.ratio == pytest.approx(10.0)
-    assert shown.ops_per_s == pytest.approx(101.5)
+    assert shown.ops_per_s == pytest.approx(1e9 / shown.wall_ns.value)
     assert shown.start_ns == 100 * MS
 
 
@@ -157,7 +157,18 @@ def test_iterations_with_a_rate_stay_iterations() -> None:
     shown = figures(sample(steady), reference=None)
     assert shown.wall_ns is not None
     assert 4 * MS <= shown.wall_ns.value <= 5 * MS
-    assert shown.ops_per_s == pytest.approx(1800.0)
+    assert shown.ops_per_s == pytest.approx(8e9 / shown.wall_ns.value)
+
+
+@pytest.mark.parametrize("loops", [1, 3])
+def test_operations_per_second_are_the_calls_of_all_workers_over_the_wall_time(loops: int) -> None:
+    """Start and join are in both, whatever the workers' own spans say: two calls in 16.2 ms are 123 a second."""
+    walls = tuple(iteration(16.2 * loops, ops=2 * loops, rate=496.0) for _ in range(4))
+    launches = (Launch(order=0, iterations=walls, loops=loops), Launch(order=1, iterations=walls, loops=loops))
+    shown = figures(sample(*launches), reference=None)
+    assert shown.wall_ns is not None
+    assert shown.wall_ns.value == pytest.approx(16.2 * MS)
+    assert shown.ops_per_s == pytest.approx(2 / 16.2e-3)
 
 
 def test_turn_value_without_a_value_is_nan_and_left_out() -> None:

@@ -23,7 +23,6 @@ MEDIANS: Final[Mapping[str, str]] = {
     "cores": "cores",
     "rss_bytes": "rss",
     "pss_bytes": "pss",
-    "ops_per_s": "ops_per_s",
     "lock_wait_share": "lock_wait_share",
     "queue_wait_share": "queue_wait_share",
 }
@@ -44,6 +43,7 @@ def figures(sample: Sample, *, reference: Sample | None, quantile: float = QUANT
     return Figures(
         **_medians(sample),
         wall_ns=interval(values.values()),
+        ops_per_s=recorded.figure_of("ops_per_s", [sample]),
         ratio=paired_ratio(values, against),
         control_ratio=recorded.figure_of(recorded.WALL_OF_CONTROL, [sample]),
         uss_bytes=recorded.figure_of(Metric.USS, [sample]),
