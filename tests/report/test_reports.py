@@ -377,7 +377,7 @@ def test_of_many_tests_the_failures_are_named_again_at_the_end() -> None:
     assert end.startswith(
         "regressed: tests/test_words.py::test_tokenise[3.14-fork-w8]\n"
         "    wall +31.2 % (3.12 ms, was 2.38 ms)\n"
-        "    +668 µs of 742 in json/encoder.py:204 iterencode"
+        "    668 µs of the 742 µs added are spent in iterencode, json/encoder.py:204"
     )
     one = one_table(row(decision=Decision.REGRESSED, reason="so"))
     assert shown(one).count("regressed: ") == 1, "it stands below its table"

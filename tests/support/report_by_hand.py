@@ -98,7 +98,7 @@ SLOWER = Explanation(
     shares=(Moved(name="running", before=0.61, after=0.92), Moved(name="asleep", before=0.38, after=0.07)),
     cores=Moved(name="cores", before=1.21, after=1.93),
 )
-HEAVIER = Explanation(refused="no git here: its commit cannot be measured")
+HEAVIER = Explanation(refused="not known (no git here: its commit cannot be measured)")
 WAITING = Explanation(
     sites=(Moved(name="src/words/cache.py:12 Lock", before=0.02, after=0.23),),
     phases=(Moved(name="start", before=1_200_000.0, after=2_900_000.0),),
