@@ -416,9 +416,32 @@ def test_the_contended_ratio_compares_what_an_operation_does(
     assert shown.contended_ratio == pytest.approx(ratio)
 
 
+@pytest.mark.parametrize(
+    ("sites", "probe"),
+    [
+        ((), False),
+        ((site(acquisitions=0),), False),
+        ((site(acquisitions=1),), True),
+        ((site(),), True),  # nobody counted
+        ((site(1000, acquisitions=0),), True),
+    ],
+)
+def test_what_acquires_no_lock_is_not_slowed_by_their_probe(sites: tuple[LockSite, ...], probe: bool) -> None:
+    """Its launches with the probe were slow beside other work, and its lock wait is zero whatever they took."""
+    seen = LockWaits(work_ns=MS, ops=8, counted_ops=8, sites=sites)
+    bare = tuple(launch(order, 10, 10) for order in range(4))
+    slowed = tuple(launch(order, 17.9, 17.9, locks=seen) for order in range(4))
+    shown = figures(sample(*bare, locks=slowed), reference=None)
+    assert (shown.lock_cost is not None) == probe
+    assert (decide.refused(Metric.LOCK_WAIT, shown.lock_cost, 0.25) is not None) == probe
+    if not probe:
+        assert shown.lock_wait_share == 0.0
+
+
 def test_the_cost_of_the_lock_probe_is_read_off_the_first_turns() -> None:
     bare = tuple(launch(order, 10, 20, 900, 900, loops=2) for order in (0, 1, 2))
-    probed = (launch(0, 7, 14), launch(1, 7, 14), launch(9, 900))
+    taken = LockWaits(work_ns=MS, ops=8, counted_ops=8, sites=(site(acquisitions=80),))
+    probed = (launch(0, 7, 14, locks=taken), launch(1, 7, 14, locks=taken), launch(9, 900, locks=taken))
     shown = figures(sample(*bare, locks=probed), reference=None)
     assert shown.lock_cost is not None
     assert shown.lock_cost.value == pytest.approx(1.4)
