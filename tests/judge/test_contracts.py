@@ -751,7 +751,7 @@ def test_what_is_said_of_a_contract_are_the_figures_of_the_table() -> None:
     of = sample("3.14-threads-w2", launch(0, 4, 4), launch(1, 5, 5), launch(2, 40, 40))
     wall = recorded.figure_of(Metric.WALL, [of])
     assert wall is not None
-    assert sides(parse("2 * wall < 1 s"), of, TestSamples([of])) == (pytest.approx(2 * wall / 1e9), 1.0)
+    assert sides(parse("2 * wall < 1 s"), of, TestSamples([of])) == pytest.approx((2 * wall / 1e9, 1.0))
 
 
 def test_phases_cold_and_loops() -> None:

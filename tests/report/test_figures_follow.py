@@ -122,11 +122,11 @@ def gmean(values: list[float]) -> float:
 
 
 def per_loop(launches: list[dict[str, Any]], field: str) -> float:
-    return median(median(each[field] / launch["loops"] for each in launch["iterations"]) for launch in launches)
+    return float(median(median(each[field] / launch["loops"] for each in launch["iterations"]) for launch in launches))
 
 
 def hodges_lehmann(values: list[float]) -> float:
-    return median((one + other) / 2 for at, one in enumerate(values) for other in values[at:])
+    return float(median((one + other) / 2 for at, one in enumerate(values) for other in values[at:]))
 
 
 def neighbours(own: list[dict[str, Any]], other: list[dict[str, Any]]) -> list[float]:

@@ -11,8 +11,8 @@ from ..model import Decision, Interval, MetricVerdict, Row, Sample, WorkloadErro
 from ..text import COMMIT_DIGITS, plain
 from . import units
 
-VISIBLE = 0.02
-"""A change is said to be another one than that of its figures from so much on: of a ratio, or in points."""
+VISIBLE, VISIBLE_PART = 0.01, 0.1
+"""A change is said to be another one than that of its figures from so many points on, and from that part of it."""
 RAISED = re.compile(r"(?:^|.*[:,] )raised (\w+)(?:: (.*))?", re.DOTALL)
 FRAME = re.compile(r'^[ \t]*File "(.+?)", line (\d+), in (.+)$', re.MULTILINE)
 CHECKOUT = re.compile(r'(?:^|(?<="))[^"\n]*/\.ftgate/worktrees/[^/"\n]+/', re.MULTILINE)
@@ -73,12 +73,12 @@ def _compared(judged: MetricVerdict, row: Row) -> str:
     if judged.now is None or judged.was is None:
         return ""
     if judged.points is not None:
-        apart = abs(judged.now - judged.was - judged.points.value) > VISIBLE
+        change, shown = judged.points.value, judged.now - judged.was
     elif judged.ratio is not None and judged.was > 0:
-        apart = abs(judged.now / judged.was / judged.ratio.value - 1) > VISIBLE
+        change, shown = judged.ratio.value - 1, judged.now / judged.was - 1
     else:
-        apart = False
-    if not apart:
+        return ""
+    if abs(shown - change) <= max(VISIBLE, VISIBLE_PART * abs(change)):
         return ""
     if row.verdict.basis == "paired":
         return "compared pair by pair"
