@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from report_by_hand import FREE_THREADED, executor
 
-from pytest_ftgate.judge import per_launch, time_figures, wait_figures
+from pytest_ftgate.judge import per_launch, recorded, time_figures, wait_figures
 from pytest_ftgate.judge.contracts import grammar
 from pytest_ftgate.judge.contracts.check import absolute, check, concerns, involved, metrics_needed
 from pytest_ftgate.judge.contracts.grammar import ContractError, Where, parse
@@ -748,6 +748,13 @@ def test_a_sum_of_cells_compares_floors() -> None:
     assert numbers("wall < serial.wall + 1 ms", own, one) == pytest.approx([math.log(2)])
 
 
+def test_what_is_said_of_a_contract_are_the_figures_of_the_table() -> None:
+    of = sample("3.14-threads-w2", launch(0, 4, 4), launch(1, 5, 5), launch(2, 40, 40))
+    wall = recorded.figure_of(Metric.WALL, [of])
+    assert wall is not None
+    assert sides(parse("2 * wall < 1 s"), of, TestSamples([of])) == pytest.approx((2 * wall / 1e9, 1.0))
+
+
 def test_phases_cold_and_loops() -> None:
     cold = iteration(50)
     of = sample("3.14-threads-w2", launch(0, 20, 20, 60, loops=2, cold=cold), launch(1, 20, loops=2))
@@ -760,7 +767,11 @@ def test_phases_cold_and_loops() -> None:
 
 
 def test_a_window_has_the_time_of_an_operation_and_a_rate() -> None:
-    of = sample("3.14-threads-w2", launch(0, 500, 500, rate=2000, window_ns=500 * MS), launch(1, 500, rate=1000))
+    of = sample(
+        "3.14-threads-w2",
+        launch(0, 500, 500, rate=2000, window_ns=500 * MS),
+        launch(1, 500, rate=1000, window_ns=500 * MS),
+    )
     assert numbers("ops_per_s >= 1000", of) == pytest.approx([-math.log(2), 0.0])
     assert (
         sides(parse("wall < 1 ms"), of, TestSamples([msgspec.structs.replace(of, launches=of.launches[:1])]))[0]

@@ -146,7 +146,7 @@ def test_a_duration_gives_the_time_of_an_operation() -> None:
     assert shown.wall_ns is not None
     assert 1e9 / 104 < shown.wall_ns.value < 1e9 / 100
     assert shown.ratio == pytest.approx(10.0)
-    assert shown.ops_per_s == pytest.approx(101.5)
+    assert shown.ops_per_s == pytest.approx(1e9 / shown.wall_ns.value)
     assert shown.start_ns == 100 * MS
 
 
@@ -157,7 +157,18 @@ def test_iterations_with_a_rate_stay_iterations() -> None:
     shown = figures(sample(steady), reference=None)
     assert shown.wall_ns is not None
     assert 4 * MS <= shown.wall_ns.value <= 5 * MS
-    assert shown.ops_per_s == pytest.approx(1800.0)
+    assert shown.ops_per_s == pytest.approx(8e9 / shown.wall_ns.value)
+
+
+@pytest.mark.parametrize("loops", [1, 3])
+def test_operations_per_second_are_the_calls_of_all_workers_over_the_wall_time(loops: int) -> None:
+    """Start and join are in both, whatever the workers' own spans say: two calls in 16.2 ms are 123 a second."""
+    walls = tuple(iteration(16.2 * loops, ops=2 * loops, rate=496.0) for _ in range(4))
+    launches = (Launch(order=0, iterations=walls, loops=loops), Launch(order=1, iterations=walls, loops=loops))
+    shown = figures(sample(*launches), reference=None)
+    assert shown.wall_ns is not None
+    assert shown.wall_ns.value == pytest.approx(16.2 * MS)
+    assert shown.ops_per_s == pytest.approx(2 / 16.2e-3)
 
 
 def test_turn_value_without_a_value_is_nan_and_left_out() -> None:
@@ -405,9 +416,32 @@ def test_the_contended_ratio_compares_what_an_operation_does(
     assert shown.contended_ratio == pytest.approx(ratio)
 
 
+@pytest.mark.parametrize(
+    ("sites", "probe"),
+    [
+        ((), False),
+        ((site(acquisitions=0),), False),
+        ((site(acquisitions=1),), True),
+        ((site(),), True),  # nobody counted
+        ((site(1000, acquisitions=0),), True),
+    ],
+)
+def test_what_acquires_no_lock_is_not_slowed_by_their_probe(sites: tuple[LockSite, ...], probe: bool) -> None:
+    """Its launches with the probe were slow beside other work, and its lock wait is zero whatever they took."""
+    seen = LockWaits(work_ns=MS, ops=8, counted_ops=8, sites=sites)
+    bare = tuple(launch(order, 10, 10) for order in range(4))
+    slowed = tuple(launch(order, 17.9, 17.9, locks=seen) for order in range(4))
+    shown = figures(sample(*bare, locks=slowed), reference=None)
+    assert (shown.lock_cost is not None) == probe
+    assert (decide.refused(Metric.LOCK_WAIT, shown.lock_cost, 0.25) is not None) == probe
+    if not probe:
+        assert shown.lock_wait_share == 0.0
+
+
 def test_the_cost_of_the_lock_probe_is_read_off_the_first_turns() -> None:
     bare = tuple(launch(order, 10, 20, 900, 900, loops=2) for order in (0, 1, 2))
-    probed = (launch(0, 7, 14), launch(1, 7, 14), launch(9, 900))
+    taken = LockWaits(work_ns=MS, ops=8, counted_ops=8, sites=(site(acquisitions=80),))
+    probed = (launch(0, 7, 14, locks=taken), launch(1, 7, 14, locks=taken), launch(9, 900, locks=taken))
     shown = figures(sample(*bare, locks=probed), reference=None)
     assert shown.lock_cost is not None
     assert shown.lock_cost.value == pytest.approx(1.4)

@@ -13,6 +13,7 @@ from values import entry, held, probed, sample_of, timed
 
 from pytest_ftgate.judge import judge as judge_module
 from pytest_ftgate.judge import metrics
+from pytest_ftgate.judge.figures import figures
 from pytest_ftgate.judge.judge import (
     HOPELESS_ROUNDS,
     LEAST_ROUNDS,
@@ -23,6 +24,7 @@ from pytest_ftgate.judge.judge import (
     missed,
     unchanged,
 )
+from pytest_ftgate.judge.recorded import figure_of
 from pytest_ftgate.model import (
     Basis,
     Cell,
@@ -369,6 +371,23 @@ class TestVerdict:
         assert set(by_metric(found)) == {Metric.WALL, Metric.TAIL, Metric.USS, Metric.LOCK_WAIT}
         assert by_metric(found)[Metric.USS].decision is Decision.PASSED
         assert verdict(with_reference(measured(rounds=26))).decision is Decision.PASSED
+
+    def test_each_side_has_its_own_figure_read_in_the_same_way(self) -> None:
+        """Also of what is stored, whose times are compared over those of the control workload."""
+        sample, old = with_reference(measured(rounds=26, wall=1.2)), measured(rounds=12, control=True, seed="old")
+        assert sample.reference is not None
+        new = measured(rounds=12, wall=3.0, control=True)
+        for found, here, there in (
+            (verdict(sample), sample, sample.reference),
+            (verdict(new, compared_with=stored(old)), new, old),
+        ):
+            for metric, each in by_metric(found).items():
+                assert each.now == pytest.approx(figure_of(metric, [here]))
+                assert each.was == pytest.approx(figure_of(metric, [there]))
+            wall = by_metric(found)[Metric.WALL]
+            shown = figures(here, reference=None).wall_ns
+            assert shown is not None
+            assert wall.now == shown.value
 
     def test_an_executor_that_cannot_and_a_workload_that_fails(self) -> None:
         young = with_reference(measured(rounds=8))

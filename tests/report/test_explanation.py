@@ -10,8 +10,8 @@ from pytest_ftgate.report.explanation import sentences
 
 def test_each_thing_that_changed_has_a_sentence_the_functions_first() -> None:
     assert sentences(SLOWER) == (
-        "+668 µs of 742 in json/encoder.py:204 iterencode (12 % -> 51 % of samples)",
-        "+68.0 µs of 742 in src/words/split.py:31 Splitter.words (0 % -> 7 % of samples)",
+        "668 µs of the 742 µs added are spent in iterencode, json/encoder.py:204",
+        "68.0 µs of the 742 µs added are spent in Splitter.words, src/words/split.py:31",
         "of the workers' time running 61 % -> 92 % and asleep (I/O, sleep) 38 % -> 7 %",
         "cores kept busy: 1.21 -> 1.93",
     )
@@ -24,10 +24,19 @@ def test_each_thing_that_changed_has_a_sentence_the_functions_first() -> None:
     )
 
 
-def test_units_that_differ_are_both_written() -> None:
-    one = FunctionTime(file="a.py", line=3, name="f", before=0.1, after=0.2, added_ns=900_000.0)
-    assert sentences(Explanation(functions=(one,), added_ns=41e6), unicode=False) == (
-        "+900 us of 41.0 ms in a.py:3 f (10 % -> 20 % of samples)",
+def test_never_more_is_said_to_be_spent_than_was_added() -> None:
+    one = FunctionTime(file="a.py", line=3, name="f", before=1.0, after=1.0, added_ns=501_000.0)
+    assert sentences(Explanation(functions=(one,), added_ns=367_000.0), unicode=False) == (
+        "all of the 367 us added are spent in f, a.py:3",
+    )
+
+
+def test_the_functions_of_another_cell_are_named_as_its_own() -> None:
+    one = FunctionTime(file="a.py", line=0, name="f", before=0.1, after=0.2, added_ns=900_000.0)
+    borrowed = Explanation(functions=(one,), added_ns=41e6, refused="not known (no time left)", like="3.14-threads-w1")
+    assert sentences(borrowed) == (
+        "as in 3.14-threads-w1: 900 µs of the 41.0 ms added are spent in f, a.py",
+        "functions that take the added time: not known (no time left)",
     )
 
 

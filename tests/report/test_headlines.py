@@ -8,8 +8,8 @@ import report_by_hand
 from report_by_hand import cell
 
 from pytest_ftgate.model import (
+    Basis,
     Decision,
-    Figures,
     Interval,
     Metric,
     MetricVerdict,
@@ -35,22 +35,46 @@ def judged(metric: str, decision: Decision, value: float, **fields: object) -> M
 
 
 def test_the_figure_comes_first_with_what_it_was_and_what_is_allowed() -> None:
-    wall = judged(Metric.WALL, Decision.REGRESSED, 2.82, allowed=1.02, reason="a long one")
+    wall = judged(Metric.WALL, Decision.REGRESSED, 2.82, allowed=1.02, reason="a long one", now=12.3e6, was=4.36e6)
     waits = MetricVerdict(
         metric=Metric.LOCK_WAIT,
         decision=Decision.REGRESSED,
         points=Interval(value=0.23, low=0.2, high=0.3, level=0.99),
         allowed=0.0125,
+        now=0.31,
+        was=0.08,
     )
-    shown = Figures(wall_ns=Interval(value=12.3e6, low=12e6, high=13e6, level=0.95), lock_wait_share=0.31)
     passed = judged(Metric.USS, Decision.PASSED, 1.0)
-    row = Row(cell=CELL, figures=shown, verdict=Verdict(decision=Decision.REGRESSED, metrics=(wall, waits, passed)))
+    row = Row(cell=CELL, verdict=Verdict(decision=Decision.REGRESSED, metrics=(wall, waits, passed)))
     assert headline(row) == (
         "wall +182 % (12.3 ms, was 4.36 ms), allowed +2 %; "
         "lock_wait_share +23.0 points (31.0 %, was 8.0 %), allowed +1.2 points"
     )
-    unknown = msgspec.structs.replace(row, figures=Figures())
-    assert headline(unknown).startswith("wall +182 %, allowed +2 %; ")
+
+
+@pytest.mark.parametrize(
+    ("basis", "unit", "now", "was", "shown"),
+    [
+        ("paired", Metric.WALL, 12.3e6, 9e6, "wall +5.2 % (12.3 ms, was 9.00 ms, compared pair by pair)"),
+        ("stored", Metric.WALL, 12.3e6, 9e6, "wall +5.2 % (12.3 ms, was 9.00 ms, compared by the control workload)"),
+        ("predicted", Metric.USS, 9216.0, 8192.0, "uss +5.2 % (9.00 KiB, was 8.00 KiB, compared by recordings)"),
+        ("paired", Metric.WALL, 12.3e6, 11.6e6, "wall +5.2 % (12.3 ms, was 11.6 ms)"),
+        ("paired", Metric.WALL, 12.3e6, None, "wall +5.2 % (12.3 ms)"),
+        ("paired", Metric.WALL, None, None, "wall +5.2 %"),
+    ],
+)
+def test_what_it_was_is_the_figure_of_the_other_side_and_never_derived_from_the_change(
+    basis: Basis, unit: Metric, now: float | None, was: float | None, shown: str
+) -> None:
+    each = judged(unit, Decision.REGRESSED, 1.052, now=now, was=was)
+    assert headline(Row(cell=CELL, verdict=Verdict(decision=Decision.REGRESSED, metrics=(each,), basis=basis))) == shown
+
+
+def test_a_share_whose_difference_is_not_that_of_its_figures_says_so() -> None:
+    points = Interval(value=0.052, low=0.01, high=0.1, level=0.95)
+    each = MetricVerdict(metric=Metric.LOCK_WAIT, decision=Decision.REGRESSED, points=points, now=0.1, was=0.0)
+    row = Row(cell=CELL, verdict=Verdict(decision=Decision.REGRESSED, metrics=(each,), basis="paired"))
+    assert headline(row) == "lock_wait_share +5.2 points (10.0 %, was 0, compared pair by pair)"
 
 
 @pytest.mark.parametrize(

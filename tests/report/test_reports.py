@@ -355,7 +355,7 @@ def test_levels_that_differ_leave_the_heading_without_one() -> None:
 def test_regressed_cell_says_what_by_how_much_and_how_to_rerun_it() -> None:
     text = shown(report_by_hand.report())
     block = text.partition("  regressed: 3.14-fork-w8\n")[2].partition("  regressed:")[0]
-    assert "wall time  3.12 ms, +31.2 % (99.2 % CI +28.1 % to +34.3 %)\n" in block
+    assert "wall time  3.12 ms, was 2.38 ms, +31.2 % (99.2 % CI +28.1 % to +34.3 %)\n" in block
     assert "USS" not in block
     assert "against    the baseline's commit (1a2b3c4d5e)\n" in block
     assert "judged by  paired launches (it missed its baseline" in block
@@ -377,7 +377,7 @@ def test_of_many_tests_the_failures_are_named_again_at_the_end() -> None:
     assert end.startswith(
         "regressed: tests/test_words.py::test_tokenise[3.14-fork-w8]\n"
         "    wall +31.2 % (3.12 ms, was 2.38 ms)\n"
-        "    +668 µs of 742 in json/encoder.py:204 iterencode"
+        "    668 µs of the 742 µs added are spent in iterencode, json/encoder.py:204"
     )
     one = one_table(row(decision=Decision.REGRESSED, reason="so"))
     assert shown(one).count("regressed: ") == 1, "it stands below its table"
@@ -938,14 +938,15 @@ def test_an_interval_of_nearly_everything_is_unknown() -> None:
 
 
 def test_share_changes_by_points_and_scaling_by_percent() -> None:
-    eight = report_by_hand.cache().rows[1]
+    eight = report_by_hand.measured_twice(report_by_hand.cache().rows[1])
     text = terminal.verdict_lines(eight, width=100, color=False, unicode=True)
-    assert "  lock wait  31.2 %, +4.1 points (99.2 % CI +2.0 to +6.2)\n" in text
-    assert "  scaling    1.72x, -12.3 % (99.2 % CI -15.3 % to -9.3 %)\n" in text
+    assert "  lock wait  31.2 %, was 27.1 %, +4.1 points (99.2 % CI +2.0 to +6.2)\n" in text
+    assert "  scaling    1.72x, was 1.96x, -12.3 % (99.2 % CI -15.3 % to -9.3 %)\n" in text
 
 
 def test_refused_verdict_gives_its_reason_with_the_figure() -> None:
-    refused = MetricVerdict(metric=Metric.LOCK_WAIT, decision=Decision.INCONCLUSIVE, reason="the probe cost 1.31x")
+    reason = "the probe cost 1.31x"
+    refused = MetricVerdict(metric=Metric.LOCK_WAIT, decision=Decision.INCONCLUSIVE, reason=reason, now=0.4)
     verdict = Verdict(decision=Decision.INCONCLUSIVE, metrics=(refused,), reason=f"lock_wait_share: {refused.reason}")
     measured = row(verdict=verdict, figures=Figures(lock_wait_share=0.4))
     assert "      lock wait  the probe cost 1.31x\n" in shown(one_table(measured))

@@ -44,9 +44,11 @@ from pytest_ftgate.model import (
     Conditions,
     Decision,
     Expectation,
+    Explanation,
     Function,
     Group,
     Metric,
+    Moved,
     Plan,
     Profile,
     Requirement,
@@ -59,8 +61,9 @@ from pytest_ftgate.model import (
     executor_cell,
 )
 from pytest_ftgate.model.targets import parse_target
+from pytest_ftgate.report.explanation import sentences
+from pytest_ftgate.run import explaining, worktrees
 from pytest_ftgate.run import git as git_module
-from pytest_ftgate.run import worktrees
 from pytest_ftgate.run.acceptances import Acceptances
 from pytest_ftgate.run.folder import RunFolder
 from pytest_ftgate.run.measurement import Measurement
@@ -1034,7 +1037,7 @@ class TestExplanation:
         assert rows[FORK].verdict.decision is Decision.REGRESSED
         assert rows[FORK].error is None
         refused = rows[FORK].explanation.refused  # type: ignore[union-attr]
-        assert refused == "while its stacks were sampled: raised ValueError"
+        assert refused == "not known (while its stacks were sampled: raised ValueError)"
 
     def test_when_the_time_has_ended_no_function_is_sought(self) -> None:
         desk = Desk(profiled(day(cells_slower(3.0, FORK))))
@@ -1044,7 +1047,50 @@ class TestExplanation:
         row = run(measurement)[FORK]
         assert row.verdict.decision in (Decision.REGRESSED, Decision.SUSPECT)
         assert row.explanation is not None
-        assert (row.explanation.refused, profiles_of(desk)) == ("no time left", [])
+        assert (row.explanation.refused, profiles_of(desk)) == ("not known (no time left)", [])
+
+    def test_samples_are_taken_until_they_show_the_function(self) -> None:
+        desk = Desk(profiled(day(cells_slower(1.8, FORK))))
+        whole = desk.launcher.profile
+
+        def a_few(at: At) -> Profile:
+            found = whole(at)
+            few = [each for each in found.samples if each.block < 2]
+            return msgspec.structs.replace(found, samples=tuple(few))
+
+        desk.launcher.profile = a_few
+        rows = run(desk.measurement(TWO, against="main"))
+        explanation = rows[FORK].explanation
+        assert explanation is not None
+        assert [each.name for each in explanation.functions] == ["parse"]
+        assert len(profiles_of(desk)) == 2 * 3  # ten blocks are more than enough, and five are needed
+
+    def test_time_that_is_added_outside_the_body_is_named_as_such(self) -> None:
+        start, join = (Moved(name=name, before=1e6, after=3e6) for name in ("start", "join"))
+        faster = Moved(name="join", before=2e6, after=1e6)
+        outside = "functions that take the added time: none of its body: it is added to "
+        for phases, said in (((start, join), "start and join"), ((start, faster), "start")):
+            explanation = Explanation(phases=phases, refused=explaining.outside(phases))
+            assert sentences(explanation)[0] == outside + said
+        assert "within the noise of its launches" in explaining.outside((faster,))
+
+    def test_samples_that_show_nothing_are_not_taken_for_ever(self) -> None:
+        desk = Desk(profiled(day(cells_slower(1.8, FORK))))
+        desk.launcher.profile = lambda _: Profile()
+        refused = run(desk.measurement(TWO, against="main"))[FORK].explanation.refused  # type: ignore[union-attr]
+        assert refused.startswith("not known (only 0 samples")
+        assert len(profiles_of(desk)) == 2 * (1 + explaining.MORE_PAIRS + 1)
+
+    def test_a_cell_whose_functions_are_not_known_has_those_of_the_one_beside_it(self) -> None:
+        desk = Desk(profiled(day(cells_slower(1.8, THREADS, FORK))))
+        desk.launcher.trouble = lambda at: failed("no room") if at.side == "profile" and "fork" in at.label else None
+        rows = run(desk.measurement(TWO, against="main"))
+        own, other = rows[THREADS].explanation, rows[FORK].explanation
+        assert own is not None
+        assert other is not None
+        assert (own.like, other.like) == ("", "3.14-threads-w2")
+        assert other.functions == own.functions
+        assert other.refused == "not known (while its stacks were sampled: no room)"
 
     def test_some_time_is_reserved_for_what_fails_at_the_end(self) -> None:
         desk = Desk(profiled(day(cells_slower(1.8, FORK))))

@@ -7,10 +7,13 @@ import subprocess
 import time
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 from bench import BUILDS, FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench
+from values import sample_of
 
+from pytest_ftgate.judge.figures import figures
 from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed
 from pytest_ftgate.measure.launchers.runner_copy import install_runner
 from pytest_ftgate.measure.launchers.workload import WorkloadHandle
@@ -469,6 +472,33 @@ def test_fork_in_a_process_that_has_threads(bench: Bench) -> None:
     handle.iteration(CHECK)
     handle.iteration(MEASURED)
     assert handle.finish().results == ("True; True",)
+
+
+@pytest.mark.parametrize("window_ns", [0, 150_000_000])
+def test_the_rate_and_the_time_of_a_row_are_those_that_the_body_itself_counts(bench: Bench, window_ns: int) -> None:
+    bench.write("""
+        import time
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            time.sleep(0.005)
+            worker.count("calls")
+    """)
+    handle = bench.start(THREADS, workers=2)
+    handle.ready()
+    for _ in range(3):
+        handle.iteration(MEASURED, 1, window_ns)
+    done = msgspec.structs.replace(handle.finish(), window_ns=window_ns)
+    shown = figures(sample_of([done]), reference=None)
+    assert shown.wall_ns is not None
+    assert shown.ops_per_s is not None
+    calls = 1 if window_ns else 2
+    assert shown.ops_per_s * shown.wall_ns.value == pytest.approx(calls * 1e9)
+    assert done.counters["calls"] == sum(each.ops for each in done.iterations)
+    # A window has start and join, too, but its rate is that of the workers' own time.
+    rates = [each.ops * 1e9 / (each.work_ns if window_ns else each.wall_ns) for each in done.iterations]
+    assert 0.95 * min(rates) <= shown.ops_per_s <= 1.1 * max(rates)
+    assert shown.ops_per_s < 2 / 0.005
 
 
 def test_serial_workers_share_their_window(bench: Bench) -> None:

@@ -39,6 +39,7 @@ from pytest_ftgate.model import (
     WaitsFor,
     WorkloadError,
 )
+from pytest_ftgate.report.headlines import figure
 
 KIB = 2.0**10
 MIB = 2.0**20
@@ -97,7 +98,7 @@ SLOWER = Explanation(
     shares=(Moved(name="running", before=0.61, after=0.92), Moved(name="asleep", before=0.38, after=0.07)),
     cores=Moved(name="cores", before=1.21, after=1.93),
 )
-HEAVIER = Explanation(refused="no git here: its commit cannot be measured")
+HEAVIER = Explanation(refused="not known (no git here: its commit cannot be measured)")
 WAITING = Explanation(
     sites=(Moved(name="src/words/cache.py:12 Lock", before=0.02, after=0.23),),
     phases=(Moved(name="start", before=1_200_000.0, after=2_900_000.0),),
@@ -478,9 +479,27 @@ def cache() -> Table:
     return Table(title=f"{CACHE} (1 and 8 workers)", rows=rows, reference="3.14t-threads")
 
 
+def measured_twice(row: Row) -> Row:
+    """The row, in whose verdicts each side has its figure: that of the reference is made for the change."""
+
+    def sides(of: MetricVerdict) -> MetricVerdict:
+        now = figure(of.metric, row)
+        now = now.value if isinstance(now, Interval) else now
+        if now is None or of.contract:
+            return of
+        was = now - of.points.value if of.points else now / of.ratio.value if of.ratio else None
+        return msgspec.structs.replace(of, now=now, was=was)
+
+    verdict = msgspec.structs.replace(row.verdict, metrics=tuple(map(sides, row.verdict.metrics)))
+    return msgspec.structs.replace(row, verdict=verdict)
+
+
 def report() -> Report:
     """All tables, with all that stands around them."""
-    tables = (tokenise(), cache(), shared_set())
+    tables = tuple(
+        msgspec.structs.replace(table, rows=tuple(map(measured_twice, table.rows)))
+        for table in (tokenise(), cache(), shared_set())
+    )
     bad = (Decision.REGRESSED, Decision.BROKEN, Decision.ERROR)
     return Report(
         version="0.1.0",

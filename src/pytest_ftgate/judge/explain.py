@@ -10,10 +10,22 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from ..model import Explanation, Function, FunctionTime, Moved, Profile, Sample, SiteFigures, WaitFigures
+from ..model import (
+    Explanation,
+    Function,
+    FunctionTime,
+    Launch,
+    Moved,
+    Profile,
+    Sample,
+    SiteFigures,
+    StackSamples,
+    WaitFigures,
+    iteration_value,
+)
 from ..store.schema import StoredCell
-from . import recorded
-from .per_launch import launch_values
+from . import comparisons, recorded
+from .per_launch import sides_by_order
 from .wait_figures import site_figures, waits_of
 
 LEAST_MOVE: Final = 0.02
@@ -145,33 +157,27 @@ class AddedTime(NamedTuple):
 
 
 def added_time(sample: Sample) -> AddedTime | None:
-    """How the time of the work of a paired sample has changed; None without pairs.
+    """How the time of the work of a paired sample has changed, as its wall time is compared; None without pairs.
 
     Of windows it is the time of an operation.
     """
     reference = sample.reference
     if reference is None:
         return None
-    own, other = _work(sample), _work(reference)
-    rounds = sorted(own.keys() & other.keys())
-    if not rounds:
+    sides = sides_by_order(sample.launches, reference.launches, _work).values()
+    pairs = [comparisons.neighbour_pair(own, other) for own, other in sides]
+    if not pairs:
         return None
-    logs = [math.log(own[number] / other[number]) for number in rounds]
+    logs = [math.log(pair.new / pair.reference) for pair in pairs]
     deviation = stdev(logs) if len(logs) > 1 else DEVIATION
-    before_ns = median(other[number] for number in rounds)
+    before_ns = median(pair.reference for pair in pairs)
     return AddedTime(before_ns, before_ns * math.exp(fmean(logs)), deviation / math.sqrt(len(logs)))
 
 
-def _work(sample: Sample) -> dict[int, float]:
-    """Launch order -> the floor of the time of its work, in ns, without start and join."""
-    bare = [
-        msgspec.structs.replace(
-            launch,
-            iterations=tuple(msgspec.structs.replace(each, wall_ns=each.work_ns) for each in launch.iterations),
-        )
-        for launch in sample.launches
-    ]
-    return {order: value for order, value in launch_values(bare).items() if value > 0}
+def _work(launch: Launch) -> list[float]:
+    """The time of the work of each iteration in ns, without start and join."""
+    bare = (msgspec.structs.replace(each, wall_ns=each.work_ns) for each in launch.iterations)
+    return [iteration_value(each, launch.loops, launch.window_ns > 0) for each in bare]
 
 
 class _Shares:
@@ -222,6 +228,22 @@ class _Shares:
             if name in stack and not among.isdisjoint(stack[stack.index(name) + 1 :])
         )
         return below / self.count
+
+
+def joined(profiles: Sequence[Profile]) -> Profile:
+    """The profiles of launches of one side as one, in which each has blocks of its own."""
+    functions: list[Function] = []
+    samples: list[StackSamples] = []
+    for profile in profiles:
+        first, block = len(functions), 1 + max((each.block for each in samples), default=-1)
+        functions += profile.functions
+        samples += [
+            StackSamples(
+                block=block + each.block, functions=tuple(first + at for at in each.functions), count=each.count
+            )
+            for each in profile.samples
+        ]
+    return Profile(functions=tuple(functions), samples=tuple(samples))
 
 
 def slower_functions(before: Profile, after: Profile, time: AddedTime) -> tuple[FunctionTime, ...] | str:

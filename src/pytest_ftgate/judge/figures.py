@@ -13,7 +13,7 @@ from ..stats import moderated, rank_tests
 from . import metrics, recorded
 from .memory_figures import TREE, growth, peak, roles, steady
 from .per_launch import INTERVAL_LEVEL, QUANTILE, Sides, interval, launch_values, paired_ratio, paired_values
-from .wait_figures import site_figures, waits_of
+from .wait_figures import acquires, site_figures, waits_of
 
 MEDIANS: Final[Mapping[str, str]] = {
     "start_ns": "start",
@@ -23,7 +23,6 @@ MEDIANS: Final[Mapping[str, str]] = {
     "cores": "cores",
     "rss_bytes": "rss",
     "pss_bytes": "pss",
-    "ops_per_s": "ops_per_s",
     "lock_wait_share": "lock_wait_share",
     "queue_wait_share": "queue_wait_share",
 }
@@ -44,6 +43,7 @@ def figures(sample: Sample, *, reference: Sample | None, quantile: float = QUANT
     return Figures(
         **_medians(sample),
         wall_ns=interval(values.values()),
+        ops_per_s=recorded.figure_of("ops_per_s", [sample]),
         ratio=paired_ratio(values, against),
         control_ratio=recorded.figure_of(recorded.WALL_OF_CONTROL, [sample]),
         uss_bytes=recorded.figure_of(Metric.USS, [sample]),
@@ -55,7 +55,7 @@ def figures(sample: Sample, *, reference: Sample | None, quantile: float = QUANT
         gil_enabled=_gil(sample.launches) if sample.cell.executor.program is None else None,
         sites=site_figures(sample),
         no_locks="" if sample.locks_error is None else sample.locks_error.reason,
-        lock_cost=_cost(paired_values(sample.locks, sample.launches)),
+        lock_cost=_cost(paired_values(sample.locks, sample.launches)) if acquires(sample) else None,
         memory_cost=_cost([_sampled_and_bare(launch) for launch in sample.memory]),
         waits=waits_of(sample),
         memory=roles(sample.memory),

@@ -270,10 +270,7 @@ class Judge:
         return own if own is not None and predicted.decision is Decision.INCONCLUSIVE else predicted
 
     def _predicted(self, screened: MetricVerdict, numbers: Numbers, sample: Sample) -> MetricVerdict:
-        if not numbers.new:
-            return screened
-        comparison = self._comparison(screened.metric, numbers, "predicted", sample, True)
-        return prediction.predict(comparison, numbers.recordings)
+        return self._judged(screened.metric, numbers, "predicted", sample, True) if numbers.new else screened
 
     # -- metrics -----------------------------------------------------------------------------------------------
 
@@ -294,7 +291,8 @@ class Judge:
                 found.append(decide.without_figures(metric, sample.no_locks))
             elif metric in numbers and (numbers[metric].new or metrics.row(metric).absent):
                 refused = decide.refused(metric, costs.get(need), self.policy.probe_cost)
-                found.append(refused or self._judged(metric, numbers[metric], compared_with.basis, sample, final))
+                judged = refused and self._with_figures(refused, sample)
+                found.append(judged or self._judged(metric, numbers[metric], compared_with.basis, sample, final))
         if final and self._untimed(sample, compared_with, numbers):
             found.append(decide.without_stored(Metric.WALL, len(sample.launches), sample.cell.nodeid))
         if sample.reference is not None and sample.reference.failed:  # keeps what was decided before it failed
@@ -323,9 +321,17 @@ class Judge:
             reason = f"the reference has figures and this run has none: {metrics.row(metric).absent}"
             return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason)
         comparison = self._comparison(metric, numbers, basis, sample, final)
-        if numbers.recordings:
-            return prediction.predict(comparison, numbers.recordings)
-        return decide.compare(comparison)
+        decided = (
+            prediction.predict(comparison, numbers.recordings) if numbers.recordings else decide.compare(comparison)
+        )
+        return self._with_figures(decided, sample) if final else decided
+
+    def _with_figures(self, judged: MetricVerdict, sample: Sample) -> MetricVerdict:
+        """The verdict with the figure of each side."""
+        entry = self.compared_with(sample).entry
+        others = [sample.reference] if sample.reference is not None else entry.recordings if entry else ()
+        now, was = (recorded.figure_of(judged.metric, side) for side in ([sample], others))
+        return msgspec.structs.replace(judged, now=now, was=was)
 
     def _comparison(self, metric: str, numbers: Numbers, basis: Basis, sample: Sample, final: bool) -> Comparison:
         limits = self._limits(metric, basis)

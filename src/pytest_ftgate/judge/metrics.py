@@ -86,7 +86,7 @@ def tails(sample: Sample) -> Mapping[int, float]:
 
 
 def _phase(ns_of: Callable[[Iteration], int]) -> Reader:
-    return lambda sample: per_launch.by_order(sample.launches, lambda launch: time_figures.phase_ns(launch, ns_of))
+    return lambda sample: per_launch.by_order(sample.launches, lambda launch: time_figures.per_loop(launch, ns_of))
 
 
 def _memory(bytes_of: Callable[[MemoryPoint], int | None]) -> Reader:

@@ -97,8 +97,8 @@ _BESIDE: Final[Mapping[str, metrics.Reader]] = {
 def figure_of(name: str, sides: Iterable[Sample | Recording]) -> float | None:
     """The figure of that name over all launches of these sides, as every table and list prints it; None without any.
 
-    Times are geometric means, scaling is the location of its logs, all else is a median. USS is its written part where
-    that is known.
+    Times and rates are geometric means, scaling is the location of its logs, all else is a median. USS is its written
+    part where that is known.
     """
     sources = [source_of(side) for side in sides]
     names = (USS_WRITTEN, name) if name == Metric.USS else (name,)
@@ -114,6 +114,7 @@ def _location(ratios: Sequence[float]) -> float:
 _CENTRES: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
     Metric.WALL: rank_tests.geometric_mean,
     WALL_OF_CONTROL: rank_tests.geometric_mean,
+    "ops_per_s": rank_tests.geometric_mean,  # so that it is the calls over the wall time of the same table
     Metric.SCALING: _location,
 }
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable
 
 from ..model import NS_PER_S, Iteration, Latency, Launch, Sample, iteration_value, work_ratio
 from ..stats import rank_tests
-from .per_launch import by_order, median_of, sides_by_order
+from .per_launch import by_order, launch_value, median_of, sides_by_order
 
 
-def phase_ns(launch: Launch, ns_of: Callable[[Iteration], int]) -> float | None:
-    """The median length of a phase in ns per loop; a window has one loop."""
-    return median_of(ns_of(iteration) / max(1, launch.loops) for iteration in launch.iterations)
+def per_loop(launch: Launch, of: Callable[[Iteration], int]) -> float | None:
+    """The median of a count or a length per loop; a window has one loop."""
+    return median_of(of(iteration) / max(1, launch.loops) for iteration in launch.iterations)
 
 
 def cold_values(sample: Sample) -> dict[int, float]:
@@ -37,8 +37,17 @@ def core_values(sample: Sample) -> dict[int, float]:
 
 
 def rate_values(sample: Sample) -> dict[int, float]:
-    """Launch order -> operations per second: the median over the iterations in which an operation ended."""
-    return by_order(sample.launches, lambda launch: median_of(each.rate for each in launch.iterations if each.rate > 0))
+    """Launch order -> operations per second of its wall time: the calls of an iteration, in all workers, over that.
+
+    With windows the wall time is that of one operation.
+    """
+
+    def rate(launch: Launch) -> float | None:
+        wall_ns = launch_value(launch)
+        calls = 1.0 if launch.window_ns else per_loop(launch, lambda iteration: iteration.ops)
+        return calls * NS_PER_S / wall_ns if wall_ns and calls else None
+
+    return by_order(sample.launches, rate)
 
 
 def latency_of(launch: Launch, of: Callable[[Latency], float]) -> float | None:

@@ -52,6 +52,12 @@ def _lock_waits(sample: Sample) -> dict[int, LockWaits]:
     return {launch.order: launch.locks for launch in launches if launch.locks is not None and launch.locks.work_ns > 0}
 
 
+def acquires(sample: Sample) -> bool:
+    """Whether any lock launch saw an acquisition: without one nothing waits, and nothing slows that is of the probe."""
+    sites = (site for locks in _lock_waits(sample).values() for site in locks.sites)
+    return any(site.contended or site.acquisitions != 0 for site in sites)  # None: they were not counted
+
+
 def site_figures(sample: Sample) -> tuple[SiteFigures, ...]:
     """Each creation site over all lock launches; the one with the longest total wait comes first."""
     launches = list(_lock_waits(sample).values())

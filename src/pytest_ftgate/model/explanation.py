@@ -33,8 +33,10 @@ class Explanation(Struct, frozen=True, kw_only=True):
 
     `sites` are lock sites by `file:line kind`, and `shares` the states of the workers' threads: fractions of the
     workers' time. `cores` are cores kept busy. `phases` are start, work and join in ns. `functions` are those that take
-    the added time, most first, of `added_ns` of work in all; `refused` says why they are not known. Each tuple has the
-    largest movement first, and only what moved beyond the noise (see judge/explain.py).
+    the added time, most first, of `added_ns` of work in all; `refused` says why there are none, or that they are not
+    known. `like` is the label of the cell of the same test that `functions` and `added_ns` are of, where this one's own
+    are not known. Each tuple has the largest movement first, and only what moved beyond the noise (see
+    judge/explain.py).
     """
 
     sites: tuple[Moved, ...] = ()
@@ -44,3 +46,4 @@ class Explanation(Struct, frozen=True, kw_only=True):
     functions: tuple[FunctionTime, ...] = ()
     added_ns: float = 0.0
     refused: str = ""
+    like: str = ""

@@ -87,6 +87,10 @@ class MetricVerdict(Struct, frozen=True, kw_only=True):
     the number of new launches (pairs) behind the decision, `more` how many more would settle an inconclusive one, None
     if unknown; `beyond` says that its estimate is worse than the effect. `allowed` is the change at which it fails, as
     `ratio` or `points` is. `contract` is the text of a contract, of Metric.CONTRACT alone.
+
+    `now` is the figure of the launches that were judged, `was` that of what they were compared with: the medians and
+    means of a table, each read from its own side alone, in the base unit of the metric table (ns, bytes, a fraction).
+    `ratio` and `points` compare pair by pair, so they may differ from the two.
     """
 
     metric: str
@@ -102,6 +106,8 @@ class MetricVerdict(Struct, frozen=True, kw_only=True):
     allowed: float | None = None
     contract: str = ""
     beyond: bool = False
+    now: float | None = None
+    was: float | None = None
 
 
 class Expected(Struct, frozen=True, kw_only=True):

@@ -70,7 +70,7 @@ WORST_FIRST = (
 
 
 class Change(NamedTuple):
-    """One judged metric of a cell: its label, `now` with its unit, its change with the interval, and why.
+    """One judged metric of a cell: its label, `now` and what it was, its change with the interval, and why.
 
     `evidence` is what would have been found, and the p-value. Of a contract `now` is its text. A text that is unknown
     is empty.
@@ -86,7 +86,7 @@ class Change(NamedTuple):
 
     @property
     def text(self) -> str:
-        """`4.09 ms, +31.2 % (95 % CI +28.1 % to +34.0 %)`."""
+        """`4.09 ms, was 3.12 ms, +31.2 % (95 % CI +28.1 % to +34.0 %)`."""
         return ", ".join(filter(None, (self.now, self.change)))
 
 
@@ -141,7 +141,7 @@ def change(judged: MetricVerdict, row: Row, *, unicode: bool = True) -> Change:
         metric=judged.metric,
         label=metrics.row(judged.metric).label,
         decision=judged.decision,
-        now=plain(judged.contract) or now(judged.metric, row, unicode=unicode),
+        now=plain(judged.contract) or headlines.now_and_was(judged, row, unicode=unicode),
         change="" if judged.contract else change_text(judged),
         reason=plain(judged.reason),
         evidence=_evidence(judged),
@@ -157,12 +157,6 @@ def _evidence(judged: MetricVerdict) -> str:
         parts.append(f"would have found {units.points(judged.detectable) if judged.points else units.change(worse)}")
     p = {Decision.PASSED: judged.p_pass, Decision.IMPROVED: None}.get(judged.decision, judged.p_fail)
     return ", ".join([*parts, *([] if p is None else [units.p_value(p)])])
-
-
-def now(metric: str, row: Row, *, unicode: bool = True) -> str:
-    """The current value of a metric with its unit; empty if unknown."""
-    value = headlines.now(metric, row)
-    return "" if value is None else units.of(metrics.row(metric).unit, value, unicode=unicode)
 
 
 def change_text(judged: MetricVerdict) -> str:

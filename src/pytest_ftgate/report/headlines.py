@@ -7,10 +7,12 @@ import shlex
 
 from ..judge import metrics
 from ..judge.contracts import grammar
-from ..model import Decision, Interval, Metric, MetricVerdict, Row, Sample, WorkloadError
+from ..model import Decision, Interval, MetricVerdict, Row, Sample, WorkloadError
 from ..text import COMMIT_DIGITS, plain
 from . import units
 
+VISIBLE, VISIBLE_PART = 0.01, 0.1
+"""A change is said to be another one than that of its figures from so many points on, and from that part of it."""
 RAISED = re.compile(r"(?:^|.*[:,] )raised (\w+)(?:: (.*))?", re.DOTALL)
 FRAME = re.compile(r'^[ \t]*File "(.+?)", line (\d+), in (.+)$', re.MULTILINE)
 CHECKOUT = re.compile(r'(?:^|(?<="))[^"\n]*/\.ftgate/worktrees/[^/"\n]+/', re.MULTILINE)
@@ -57,23 +59,30 @@ def allowed(judged: MetricVerdict) -> str:
 
 
 def now_and_was(judged: MetricVerdict, row: Row, *, unicode: bool = True) -> str:
-    """`12.3 ms, was 4.36 ms`; empty where the value is unknown."""
-    value = now(judged.metric, row)
-    if value is None:
+    """`12.3 ms, was 4.36 ms`, as measured on each side, without what is unknown.
+
+    A change is judged pair by pair. Where it is not that of the two figures, `, compared pair by pair` follows.
+    """
+    unit = metrics.row(judged.metric).unit
+    here, there = ("" if each is None else units.of(unit, each, unicode=unicode) for each in (judged.now, judged.was))
+    return ", ".join(filter(None, (here, here and there and f"was {there}", _compared(judged, row))))
+
+
+def _compared(judged: MetricVerdict, row: Row) -> str:
+    """How the sides were compared, where the change is visibly not that of their figures."""
+    if judged.now is None or judged.was is None:
         return ""
-    was = value - judged.points.value if judged.points else value / judged.ratio.value if judged.ratio else value
-    here, there = (units.of(metrics.row(judged.metric).unit, each, unicode=unicode) for each in (value, max(0.0, was)))
-    return f"{here}, was {there}"
-
-
-def now(metric: str, row: Row) -> float | None:
-    """The current value of a metric in its unit; None if it is unknown."""
-    if metric in (Metric.TAIL, Metric.CONTRACT):
-        return None
-    value = figure(metric, row)
-    if value is None and row.sample is not None:
-        value = metrics.middle(metric, row.sample)
-    return value.value if isinstance(value, Interval) else value
+    if judged.points is not None:
+        change, shown = judged.points.value, judged.now - judged.was
+    elif judged.ratio is not None and judged.was > 0:
+        change, shown = judged.ratio.value - 1, judged.now / judged.was - 1
+    else:
+        return ""
+    if abs(shown - change) <= max(VISIBLE, VISIBLE_PART * abs(change)):
+        return ""
+    if row.verdict.basis == "paired":
+        return "compared pair by pair"
+    return "compared by the control workload" if metrics.row(judged.metric).unit == "time" else "compared by recordings"
 
 
 def figure(metric: str, row: Row) -> float | Interval | None:

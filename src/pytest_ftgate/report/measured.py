@@ -67,7 +67,8 @@ def _estimate(name: str, row: Row) -> Interval | None:
         return figure
     values = tuple(metrics.row(name).read(row.sample).values()) if row.sample else ()
     if values:
-        interval = rank_tests.median_interval(values, LEVEL)
+        of_centre = rank_tests.log_interval if name == "ops_per_s" else rank_tests.median_interval
+        interval = of_centre(values, LEVEL)
         return interval if figure is None else msgspec.structs.replace(interval, value=figure)
     return None if figure is None else Interval(value=figure, low=figure, high=figure, level=0.0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -12,7 +12,21 @@ from ..errors import FtgateError
 from ..judge import explain, figures, metrics
 from ..judge.judge import ComparedWith
 from ..measure.profile_round import NoProfile, ProfileRound
-from ..model import Decision, Explanation, Launch, Metric, Profile, Row, Sample, TestSamples, Verdict
+from ..model import (
+    Cell,
+    Decision,
+    Explanation,
+    FunctionTime,
+    Launch,
+    Metric,
+    Moved,
+    Profile,
+    Row,
+    Sample,
+    TestSamples,
+    Verdict,
+)
+from ..text import listed
 from .git import Checkout, mapped
 from .phase import ActivePhase
 from .references import portable
@@ -20,15 +34,17 @@ from .references import portable
 FAILED = (Decision.REGRESSED, Decision.SUSPECT)
 EXPLAINED = (*FAILED, Decision.ACCEPTED)
 """What is accepted says what its launches show, and costs no launches for its functions."""
-NO_MORE_TIME = "its work takes no more time than before"
+UNKNOWN = "not known"
+MORE_PAIRS = 2
+"""Of a cell whose functions one pair of profile launches did not show: so many more at the end, while there is time."""
 _LIBRARY = re.compile(r"^lib(?:64)?/python\d+\.\d+t?/(?:(?:site|dist)-packages/)?")
 
 
 class Explainer:
     """Explains the cells of one test that regress, each once; `found` is by node id.
 
-    It starts a pair of profile launches for each whose work takes more time. What fails in them is said in the
-    explanation.
+    It starts a pair of profile launches for each whose work takes more time, and more at the end of a phase where that
+    did not show its functions. What fails in them is said in the explanation.
     """
 
     def __init__(self, marked: Callable[[Row], Verdict], root: Path) -> None:
@@ -36,6 +52,9 @@ class Explainer:
         self.marked = marked
         self.root = root
         self.found: dict[str, Explanation] = {}
+        self._cells: dict[str, Cell] = {}
+        self._sampled: dict[str, list[tuple[Profile, Profile]]] = {}
+        """By node id: the profiles of a cell whose functions they do not show yet."""
         self._followed: set[str] = set()
 
     def follow(self, active: ActivePhase, left_s: float) -> None:
@@ -51,22 +70,68 @@ class Explainer:
                 verdict = active.judge.verdict(sample, samples, figures.figures(sample, reference=None))
                 self.explain(Row(cell=sample.cell, verdict=verdict, sample=sample), active, left_s)
 
+    def end(self, rows: Sequence[Row], ended: ActivePhase, left_s: Callable[[], float]) -> None:
+        """At the end of a phase: explain what has regressed, then sample on where that did not show the functions."""
+        for _ in range(1 + MORE_PAIRS):
+            for row in rows:
+                self.explain(row, ended, left_s())
+
+    def of(self, nodeid: str) -> Explanation | None:
+        """A cell's explanation; where its functions are not known, with those of the cell that is most like it."""
+        own = self.found.get(nodeid)
+        if own is None or not own.refused.startswith(UNKNOWN):
+            return own
+        cell = self._cells[nodeid]
+        named = [self._cells[other] for other, each in self.found.items() if each.functions]
+        if not named:
+            return own
+        like = max(named, key=lambda each: (each.executor == cell.executor, each.target == cell.target))
+        functions, added_ns = self.found[like.nodeid].functions, self.found[like.nodeid].added_ns
+        return msgspec.structs.replace(own, functions=functions, added_ns=added_ns, like=like.label)
+
     def explain(self, row: Row, active: ActivePhase, left_s: float) -> None:
-        """Explain a cell if it has regressed in this phase, within `left_s` seconds."""
+        """Explain a cell if it has regressed in this phase, within `left_s` seconds: again if samples may show more."""
         nodeid, sample = row.cell.nodeid, row.paired or row.sample
-        if nodeid in self.found or nodeid not in active.phase.judged:
+        if nodeid not in active.phase.judged or (nodeid in self.found and nodeid not in self._sampled):
             return
         decision = self.marked(row).decision
         if decision not in EXPLAINED or sample is None or sample.reference is None:
             return
+        self._cells[nodeid] = row.cell
         moved = _moved(sample, sample.reference, active, self.root)
         if decision is Decision.ACCEPTED:
             self.found[nodeid] = moved
             return
         clock = active.run.budget.clock
         began_s = clock()
-        self.found[nodeid] = _with_functions(moved, row, sample, active, self.root, left_s)
+        self.found[nodeid] = self._with_functions(moved, row, sample, active, left_s)
         active.run.budget.spend(clock() - began_s)
+
+    def _with_functions(
+        self, moved: Explanation, row: Row, sample: Sample, active: ActivePhase, left_s: float
+    ) -> Explanation:
+        """With the functions that take the added time, or why they are not known."""
+        before, after = _naming(active, self.root)
+        added = explain.added_time(sample)
+        if added is None or not added.grew:
+            return msgspec.structs.replace(moved, refused=outside(moved.phases) if _is_slower(row) else "")
+        cell_run = next(each for each in active.run.cell_runs if each.cell == sample.cell)
+        sampled = self._sampled.pop(row.cell.nodeid, [])
+        found: tuple[FunctionTime, ...] | str = ""
+        try:
+            then, now = ProfileRound(active.run.context, cell_run, left_s).measure()
+            sampled.append((_functions_named(then, before), _functions_named(now, after)))
+        except (NoProfile, FtgateError) as error:
+            found = str(error)
+        if sampled:  # what earlier launches show stays, where no more can be had
+            trouble = found
+            then, now = (explain.joined([pair[side] for pair in sampled]) for side in (0, 1))
+            found = explain.slower_functions(then, now, added)
+            if isinstance(found, str) and not trouble:
+                self._sampled[row.cell.nodeid] = sampled
+        refused, functions = (f"{UNKNOWN} ({found})", ()) if isinstance(found, str) else ("", found)
+        added_ns = added.after_ns - added.before_ns
+        return msgspec.structs.replace(moved, functions=functions, refused=refused, added_ns=added_ns)
 
 
 def of_stored(row: Row, compared_with: ComparedWith) -> Explanation:
@@ -75,7 +140,7 @@ def of_stored(row: Row, compared_with: ComparedWith) -> Explanation:
     same_machine = compared_with.basis != "portable"
     moved = explain.moved(row.sample, compared_with.entry if same_machine else None)
     why = row.verdict.why or "its reference was not measured"
-    refused = why if _is_slower(row) and row.verdict.decision is not Decision.ACCEPTED else ""
+    refused = f"{UNKNOWN} ({why})" if _is_slower(row) and row.verdict.decision is not Decision.ACCEPTED else ""
     return msgspec.structs.replace(moved, refused=refused)
 
 
@@ -91,23 +156,12 @@ def _moved(sample: Sample, reference: Sample, ended: ActivePhase, root: Path) ->
     return explain.moved(_sites_named(sample, after), _sites_named(reference, before))
 
 
-def _with_functions(
-    moved: Explanation, row: Row, sample: Sample, ended: ActivePhase, root: Path, left_s: float
-) -> Explanation:
-    """With the functions that take the added time, or why they are not known."""
-    before, after = _naming(ended, root)
-    added = explain.added_time(sample)
-    if added is None or not added.grew:
-        return msgspec.structs.replace(moved, refused=NO_MORE_TIME if _is_slower(row) else "")
-    cell_run = next(each for each in ended.run.cell_runs if each.cell == sample.cell)
-    try:
-        then, now = ProfileRound(ended.run.context, cell_run, left_s).measure()
-        found = explain.slower_functions(_functions_named(then, before), _functions_named(now, after), added)
-    except (NoProfile, FtgateError) as error:
-        found = str(error)
-    refused, functions = (found, ()) if isinstance(found, str) else ("", found)
-    added_ns = added.after_ns - added.before_ns
-    return msgspec.structs.replace(moved, functions=functions, refused=refused, added_ns=added_ns)
+def outside(phases: Iterable[Moved]) -> str:
+    """Where the added time is if it is not in the work; `phases` are start and join, if they moved."""
+    longer = [each.name for each in phases if each.after > each.before]
+    if longer:
+        return f"none of its body: it is added to {listed(longer, 'and')}"
+    return f"{UNKNOWN} (how much longer its body takes lies within the noise of its launches)"
 
 
 def _is_slower(row: Row) -> bool:

@@ -184,7 +184,7 @@ class Measurement:
         """The row with its explanation; where its reference was not measured, with what moved since its baseline."""
         if row.verdict.decision not in explaining.EXPLAINED or not self.resources.config.explain:
             return row
-        explanation = self.explainer.found.get(row.cell.nodeid)
+        explanation = self.explainer.of(row.cell.nodeid)
         if explanation is None and row.sample is not None and row.sample.reference is None:
             explanation = explaining.of_stored(row, self.screen.compared_with(row.sample))
         return msgspec.structs.replace(row, explanation=explanation)
@@ -262,8 +262,8 @@ class Measurement:
             self.conditions = self.monitor.observe()
             self._judge(ended)
             if self.resources.config.explain and not self._interrupted:
-                for row in self._judged(self.by_nodeid[cell.nodeid] for cell in self.group.cells):
-                    self.explainer.explain(row, ended, self._left_s(ended))
+                rows = self._judged(self.by_nodeid[cell.nodeid] for cell in self.group.cells)
+                self.explainer.end(rows, ended, lambda: self._left_s(ended))
             self._ended_s += ended.run.budget.spent_s
 
     def _left_s(self, active: ActivePhase) -> float:

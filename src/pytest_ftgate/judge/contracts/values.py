@@ -16,11 +16,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from statistics import median
 
 from ...model import NS_PER_S, Decision, Metric, MetricVerdict, Sample, TestSamples
 from ...stats import rank_tests
-from .. import metrics, per_launch
+from .. import metrics, per_launch, recorded
 from ..thresholds import SIZES_BYTES, TIMES_S
 from .check import fits
 from .grammar import (
@@ -84,11 +83,16 @@ def _subtracts(node: Node) -> bool:
 
 
 def sides(contract: Contract, sample: Sample, samples: TestSamples) -> tuple[float | None, float | None]:
-    """The medians of left and right over the rounds, in base units (s, bytes); None without a round that has both."""
-    rounds = [] if contract.is_gil else _rounds(contract, sample, samples)
-    if not rounds:
-        return None, None
-    return median(left for left, _ in rounds), median(right for _, right in rounds)
+    """Left and right at the figures of the report's tables, in base units (s, bytes); None where one is missing."""
+    at: dict[Term, float] = {}
+    for name in all_names(contract):
+        of = _sample_of(name.where, sample, samples)
+        figure = None if of is None or contract.is_gil else recorded.figure_of(name.metric, [of])
+        if figure is None:
+            return None, None
+        at[name.metric, name.where] = figure / _unit(name.metric)
+    left, right = _both(contract, at)
+    return (left, right) if math.isfinite(left) and math.isfinite(right) else (None, None)
 
 
 def _paired(contract: Contract, sample: Sample, samples: TestSamples) -> list[float] | None:
@@ -141,9 +145,11 @@ def _sample_of(where: Where | None, sample: Sample, samples: TestSamples) -> Sam
 
 def _by_order(metric: str, sample: Sample) -> dict[int, float]:
     """A metric of a sample: launch order -> value in base units, times in s."""
-    row = metrics.row(metric)
-    unit = NS_PER_S if row.unit == "time" else 1.0
-    return {order: value / unit for order, value in row.read(sample).items()}
+    return {order: value / _unit(metric) for order, value in metrics.row(metric).read(sample).items()}
+
+
+def _unit(metric: str) -> float:
+    return NS_PER_S if metrics.row(metric).unit == "time" else 1.0
 
 
 def unreported(contract: Contract, sample: Sample, samples: TestSamples) -> str:

@@ -170,12 +170,11 @@ def _counted(report: Report) -> list[tuple[Decision, int]]:
 
 
 class Item(NamedTuple):
-    """One cell that needs attention; `values` and `allowed` are of each metric: `12.3 ms, was 4.36 ms`, `+2 %`."""
+    """One cell that needs attention; `allowed` is of each metric: `+2 %`."""
 
     row: Row
     found: findings.Finding
     anchor: str
-    values: dict[str, str]
     allowed: dict[str, str]
 
 
@@ -238,7 +237,6 @@ def _item(row: Row, anchor: str) -> Item:
         row=row,
         found=findings.finding(row),
         anchor=anchor,
-        values={each.metric: headlines.now_and_was(each, row) for each in judged},
         allowed={each.metric: headlines.allowed(each) for each in judged},
     )
 
