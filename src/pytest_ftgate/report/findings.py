@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..judge import metrics
 from ..model import FAILURES, Acceptance, Decision, Machine, MetricVerdict, Report, Row, Verdict
 from ..text import COMMIT_DIGITS, plain
-from . import headlines, units
+from . import budgets, headlines, units
 from .explanation import sentences
 
 NAMED = 3
@@ -51,7 +51,6 @@ BASES = {
     "portable": "machine-independent metrics",
     "paired": "paired launches",
 }
-COMPARED = (Decision.PASSED, Decision.IMPROVED, Decision.UNCHANGED, Decision.ACCEPTED)
 WORST_FIRST = (
     Decision.REGRESSED,
     Decision.BROKEN,
@@ -67,6 +66,12 @@ WORST_FIRST = (
     Decision.NO_BASELINE,
     Decision.UNSUPPORTED,
 )
+ATTENTION = (Decision.REGRESSED, Decision.BROKEN, Decision.SUSPECT, Decision.ERROR, Decision.XPASSED)
+"""Decisions that are said in full, also where they do not fail the run."""
+KNOWN = (Decision.ACCEPTED, Decision.XFAILED)
+"""Regressions that somebody has answered for."""
+LEAST_DECIDED = 0.1
+"""The share of the compared cells of which a run has to decide some."""
 
 
 class Change(NamedTuple):
@@ -216,11 +221,61 @@ def limits_text(report: Report) -> str:
     )
 
 
-def undecided(counts: Counter[Decision]) -> str:
-    """What to say of a run in which no cell was compared, or none of those that were was decided; else empty."""
-    if any(counts[decision] for decision in COMPARED):
+def result(report: Report, rows: Sequence[Row] | None = None) -> str:
+    """`7 of 8 decided, 2 regressed`: the heading of a report, or of these rows of it, in every form."""
+    rows = report.rows if rows is None else rows
+    found = Counter(row.verdict.decision for row in rows)
+    failing = Counter(row.verdict.decision for row in rows if fails(report, row))
+    compared = sum(row.verdict.compared for row in rows)
+    decided = sum(row.verdict.decision.decided for row in rows)
+    so_far = " so far" if report.partial else ""
+    said = [f"{decided} of {compared} decided{so_far}" if compared else "nothing was compared"]
+    if failing:
+        said += [counted(failing)]
+    elif attention := counted({each: found[each] for each in ATTENTION}):
+        said += ["nothing fails", attention]
+    elif decided:
+        known = counted({each: found[each] for each in KNOWN})
+        said += ["nothing else regressed", known] if known else ["nothing regressed"]
+    others = sum(not row.verdict.compared and not fails(report, row) for row in rows)
+    return ", ".join([*said, *([f"{others} not compared"] if compared and others else [])])
+
+
+def undecided(report: Report) -> str:
+    """Why a run fails of which (almost) nothing was decided, and what to do; empty if it does not.
+
+    Who looks at the exit status alone would take silence for a pass: such a run has tested nothing.
+    """
+    compared = sum(row.verdict.compared for row in report.rows)
+    decided = sum(row.verdict.decision.decided for row in report.rows)
+    if (
+        not report.undecided_fails
+        or report.shard
+        or report.partial
+        or not compared
+        or decided >= LEAST_DECIDED * compared
+    ):
         return ""
-    return "nothing was decided" if counts[Decision.INCONCLUSIVE] else "nothing was compared"
+    short = [row.shortfall for row in report.rows if row.shortfall]
+    if short:
+        advice = budgets.sentence(max(short, key=lambda each: each.wanted_s))
+    else:
+        advice = "give the tests more time (--ftgate-test-time), a longer workload or a quieter machine"
+    cells = f"{decided} of {compared} compared cell{'' if compared == 1 else 's'}"
+    return (
+        f"{'almost ' if decided else ''}nothing was decided: {cells}. {advice}. "
+        "The run fails by undecided-run of --ftgate-fail-on"
+    )
+
+
+def counted(counts: Mapping[Decision, int]) -> str:
+    """`2 regressed, 1 error`, worst first."""
+    words = (
+        (each, "errors" if each is Decision.ERROR and counts[each] != 1 else each.value)
+        for each in WORST_FIRST
+        if counts.get(each)
+    )
+    return ", ".join(f"{counts[each]} {word}" for each, word in words)
 
 
 def worst_first(report: Report) -> list[Row]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -19,8 +19,6 @@ MARKER = "<!-- ftgate -->"
 """The first line: by it a comment is found that is to be edited in place."""
 LIMIT = 65_000
 """Characters of a report. GitHub refuses a comment of more than 65 536."""
-ATTENTION = (Decision.REGRESSED, Decision.BROKEN, Decision.SUSPECT, Decision.ERROR, Decision.XPASSED)
-"""Decisions that are said in full, also where they do not fail the run."""
 BRIEF = (Decision.ACCEPTED, Decision.IMPROVED)
 """Decisions with a line for each cell."""
 OPEN = (Decision.INCONCLUSIVE, Decision.UNSUPPORTED, Decision.XFAILED)
@@ -88,35 +86,18 @@ def _block(section: Section, texts: Sequence[str]) -> str:
 def _head(report: Report) -> str:
     """The marker, the result in one line, why the report is partial, and how many cells there are of each decision."""
     counts = findings.counts(report)
-    failing = Counter(row.verdict.decision for row in report.rows if findings.fails(report, row))
-    failed = _counted(failing, findings.WORST_FIRST)
-    result = failed or _nothing(counts)
-    partial = ""
-    if report.partial:
-        result = f"partial report, {result}{'' if failed else ' so far'}"
-        partial = f"\n> [!WARNING]\n> This report is partial: {text(report.partial)}\n"
+    result = ("partial report, " if report.partial else "") + findings.result(report)
+    warnings = [f"This report is partial: {report.partial}"] if report.partial else []
+    warnings += filter(None, [findings.undecided(report)])
+    warned = "".join(f"\n> [!WARNING]\n> {text(each)}\n" for each in warnings)
     total = counts.total()
     said = f"{total} cell{'' if total == 1 else 's'} in {units.span(report.wall_s)}"
-    every = _counted(counts, findings.WORST_FIRST)
+    every = findings.counted(counts)
     at = f" Commit {code(findings.commit(report.commit))}." if report.commit else ""
     limited = findings.limits_text(report)
     limits = f"\nLimits: {text(limited)}.\n" if limited else ""
     part = f"{report.shard.name}: " if report.shard else ""
-    return f"{MARKER}\n## ftgate: {part}{result}\n{partial}\n{said}{': ' if every else ''}{every}.{at}\n{limits}"
-
-
-def _nothing(counts: Counter[Decision]) -> str:
-    """The result of a run in which nothing failed: it differs from that of a run that compared nothing."""
-    if found := _counted(counts, ATTENTION):
-        return f"nothing fails, {found}"
-    if open_ := findings.undecided(counts):
-        return open_
-    accepted = counts[Decision.ACCEPTED]
-    return f"nothing else regressed, {accepted} accepted" if accepted else "nothing regressed"
-
-
-def _counted(counts: Counter[Decision], decisions: Iterable[Decision]) -> str:
-    return ", ".join(f"{counts[each]} {each}" for each in decisions if counts[each])
+    return f"{MARKER}\n## ftgate: {part}{result}\n{warned}\n{said}{': ' if every else ''}{every}.{at}\n{limits}"
 
 
 def _sections(report: Report) -> Iterator[Section]:
@@ -126,12 +107,14 @@ def _sections(report: Report) -> Iterator[Section]:
         head = (
             f"\n### {len(rows)} {decision}" + ": no failure in this run" * (passes and not brief) + "\n" * (1 + brief)
         )
-        if brief or decision in ATTENTION or not passes:
+        if brief or decision in findings.ATTENTION or not passes:
             yield Section(head, tuple(_in_brief(rows) if brief else _in_full(rows)))
     if report.tables:
         total = sum(len(table.rows) for table in report.tables)
         head = f"\n<details><summary>All cells ({total})</summary>\n"
-        yield Section(head, tuple(Piece((_table(table), _line(table), "")) for table in report.tables), END, "tests")
+        yield Section(
+            head, tuple(Piece((_table(report, table), _line(table), "")) for table in report.tables), END, "tests"
+        )
     yield Section("\n<details><summary>Machine and interpreters</summary>\n\n", tuple(_run(report)), END, "lines")
 
 
@@ -221,7 +204,7 @@ def _output(row: Row) -> str:
 # ---- tables
 
 
-def _table(table: Table) -> str:
+def _table(report: Report, table: Table) -> str:
     """All cells of a test with their figures, and why cells are open; columns without a value are left out."""
     values = ((head, [shown(row) for row in table.rows]) for head, shown in COLUMNS)
     columns = [
@@ -229,7 +212,7 @@ def _table(table: Table) -> str:
     ]
     ratio = f", ratio to {code(table.reference)}" if "ratio" in dict(columns) else ""
     lines = [
-        f"\n**{code(table.title)}**{ratio}\n",
+        f"\n**{code(table.title)}**: {findings.result(report, table.rows)}{ratio}\n",
         *([f"{text(table.note)}\n"] if table.note else []),
         "| " + " | ".join(head for head, _ in columns) + " |",
         "|" + "|".join("---" if head in LEFT else "--:" for head, _ in columns) + "|",
@@ -245,8 +228,7 @@ def _table(table: Table) -> str:
 
 def _line(table: Table) -> str:
     """`- test_put: 3 passed, 1 inconclusive`."""
-    counts = Counter(row.verdict.decision for row in table.rows)
-    return f"\n- {code(table.title)}: {_counted(counts, findings.WORST_FIRST)}\n"
+    return f"\n- {code(table.title)}: {findings.counted(Counter(row.verdict.decision for row in table.rows))}\n"
 
 
 def _wall(row: Row, *, detectable: bool = False) -> str:

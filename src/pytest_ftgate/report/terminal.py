@@ -83,7 +83,7 @@ def render(report: Report, *, width: int, color: bool, unicode: bool, verbosity:
     """
     style = Style(max(width, 40), color, unicode, verbosity)
     blocks = [] if verbosity < 0 else [_header(report, style)]
-    blocks += [_table(table, style) for table in report.tables]
+    blocks += [_table(report, table, style) for table in report.tables]
     blocks.append(_footer(report, style))
     text = "\n\n".join("\n".join(line.rstrip() for line in block) for block in blocks if block) + "\n"
     return printable(text, style)
@@ -173,8 +173,11 @@ def _footer(report: Report, style: Style) -> list[str]:
     if said := findings.limits_text(report):
         lines += entry("limits", said, style, indent=0, column=9)
     lines += [*([""] if lines else []), *_failed(report, style), *_totals(counts, report.wall_s, style)]
-    partial = wrapped(f"this report is partial: {plain(report.partial)}", style, indent=0) if report.partial else []
-    return [*lines, *(style.paint(line, "red") for line in partial)]
+    open_ = findings.undecided(report)
+    partial = f"this report is partial: {plain(report.partial)}" if report.partial else ""
+    color = "red" if open_ or any(findings.fails(report, row) for row in report.rows) else "bold"
+    said = ((findings.result(report), color), (open_, "red"), (partial, "red"))
+    return lines + [style.paint(line, color) for text, color in said if text for line in wrapped(text, style, indent=0)]
 
 
 def _failed(report: Report, style: Style) -> list[str]:
@@ -215,8 +218,8 @@ def _totals(counts: Counter[Decision], wall_s: float, style: Style) -> list[str]
 # ---- the table of a test
 
 
-def _table(table: Table, style: Style) -> list[str]:
-    lines = _heading(table, style)
+def _table(report: Report, table: Table, style: Style) -> list[str]:
+    lines = _heading(report, table, style)
     if table.rows:
         lines += _grid(table, style)
     lines_below: list[str] = []
@@ -323,17 +326,20 @@ def _remarks(table: Table) -> list[str]:
     )
 
 
-def _heading(table: Table, style: Style) -> list[str]:
-    """The title, with what `ratio` refers to at the right end of its line where there is room."""
+def _heading(report: Report, table: Table, style: Style) -> list[str]:
+    """The title, how many cells were decided, and what `ratio` refers to at the right end of the line that has room."""
     aside = f"ratio to {table.reference}" if any(row.figures.ratio is not None for row in table.rows) else ""
-    room = style.width - len(table.title) - len(aside)
-    title = style.paint(table.title, "bold")
+    result = findings.result(report, table.rows)
+    title, below = f"{table.title}: {result}", list[str]()
+    if len(title) + (len(GAP + aside) if aside else 0) > style.width:
+        title, below = table.title, wrapped(result, style, indent=2)
+    room = style.width - len(title) - len(aside)
     if aside and room >= len(GAP):
-        lines = [title + " " * room + style.paint(aside, "dim")]
+        lines = [style.paint(title, "bold") + " " * room + style.paint(aside, "dim")]
     else:
-        lines = [title] + ([GAP + style.paint(aside, "dim")] if aside else [])
+        lines = [style.paint(title, "bold")] + ([GAP + style.paint(aside, "dim")] if aside else [])
     note = textwrap.wrap(table.note, style.width - len(GAP))
-    return lines + [GAP + style.paint(line, "dim") for line in note]
+    return lines + below + [GAP + style.paint(line, "dim") for line in note]
 
 
 def _grid(table: Table, style: Style) -> list[str]:

@@ -56,6 +56,7 @@ class Test(NamedTuple):
 
     title: str
     anchor: str
+    result: str
     reference: str
     notes: tuple[str, ...]
     heads: tuple[str, ...]
@@ -82,8 +83,9 @@ def render(report: Report) -> str:
         style=sources["page.css"],
         licences=sources["LICENSES.txt"],
         policy=_policy([sources[name] for name in SCRIPTS], sources["page.css"]),
-        headline=headline(report),
-        decided=not findings.undecided(findings.counts(report)),
+        headline=findings.result(report),
+        passed=any(row.verdict.decision.decided for row in report.rows) and not findings.undecided(report),
+        undecided=findings.undecided(report),
         counted=_counted(report),
         limits=findings.limits_text(report),
     )
@@ -146,21 +148,6 @@ def css(decision: Decision) -> str:
 
 def _word(decision: Decision) -> str:
     return findings.STATUS[decision].category
-
-
-def headline(report: Report) -> str:
-    """The verdict in one line: `3 of 17 cells fail`, or `Nothing regressed in 17 cells`."""
-    counts = findings.counts(report)
-    every = counts.total()
-    failing = sum(findings.fails(report, row) for row in report.rows)
-    cells = f"{every} cell{'' if every == 1 else 's'}"
-    if not every:
-        return "No cell was measured"
-    if failing:
-        return f"{failing} of {cells} {'fails' if failing == 1 else 'fail'}"
-    worse = "fails" if any(css(decision) == "fails" for decision in counts) else "regressed"
-    result = findings.undecided(counts).capitalize() if worse == "regressed" else ""
-    return f"{result or f'Nothing {worse}'} in {f'the {cells} that were measured' if report.partial else cells}"
 
 
 def _counted(report: Report) -> list[tuple[Decision, int]]:
@@ -286,6 +273,7 @@ def _tests(report: Report) -> Iterator[Test]:
         yield Test(
             title=title,
             anchor=f"t{number}",
+            result=findings.result(report, rows),
             reference=own[0].reference if ratios else "",
             notes=tuple(dict.fromkeys(notes)),
             heads=heads,
