@@ -28,9 +28,10 @@ def register(subparsers: Subparsers) -> None:
         help="join reports of shards, JUnit files, or baselines that several jobs recorded",
         description="Join the JSON reports of all shards of a run (--ftgate-shard) into one and show it. A shard that "
         "is missing, or a cell that was measured twice, is an error. Exits with 1 if a cell fails the run, and with 3 "
-        "if the report is partial or almost nothing was decided. JUnit files, of --ftgate-report junit:PATH or of pytest's --junit-xml, are joined "
-        "into the file of -o: a case that was run in two of them is an error; one that was skipped in some is taken "
-        "from the file in which it was run. What folders of baselines have in addition to this project's is added.",
+        "if the report is partial or (almost) nothing was decided. JUnit files, of --ftgate-report junit:PATH or of "
+        "pytest's --junit-xml, are joined into the file of -o: a case that was run in two of them is an error; one "
+        "that was skipped in some is taken from the file in which it was run. What folders of baselines have in "
+        "addition to this project's is added.",
     )
     parser.add_argument(
         "sources", metavar="PATH", nargs="+", type=Path, help="a JSON report, a JUnit file, or a folder of baselines"

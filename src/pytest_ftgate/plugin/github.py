@@ -93,11 +93,12 @@ def _place(row: Row) -> tuple[str, int]:
 
 
 def _command(level: str, file: str, line: int, result: str, rows: list[Row]) -> str:
-    """`::error file=tests/test_a.py,line=12,title=ftgate%3A 4 of 4 decided%2C 1 regressed::test_put[3.14-w4]: wall +2 %`."""
-    names = (" ".join(row.cell.nodeid.partition("::")[2].split()) for row in rows)
-    said = [f"{name}: {headlines.headline(row)}" for name, row in zip(names, rows[:CELLS], strict=False)]
-    if len(rows) > CELLS:
-        said.append(f"and {len(rows) - CELLS} more cells of this test")
+    """`::error file=tests/test_a.py,line=12,title=ftgate%3A 1 of 1 decided%2C 1 regressed::test_put[w4]: wall +9 %`."""
+    blocks = headlines.blocks(rows)
+    names = (headlines.cells(" ".join(headlines.name(row).split()) for row in block) for block in blocks)
+    said = [f"{name}: {headlines.headline(row)}" for name, (row, *_) in zip(names, blocks[:CELLS], strict=False)]
+    if more := sum(map(len, blocks[CELLS:])):
+        said.append(f"and {more} more cells of this test")
     title = _property(f"ftgate: {result}"[:TITLE])
     place = f"file={_property(plain(file))}" + (f",line={line}" if line else "")
     return f"::{level} {place},title={title}::{_data(plain(chr(10).join(said)))}"

@@ -17,7 +17,7 @@ from . import budgets, headlines, units
 from .explanation import sentences
 
 NAMED = 3
-"""Cells that a command names; of more it reruns their whole test."""
+"""Cells that a command names; of more it reruns their whole tests."""
 AGAINST = "--ftgate-against "
 
 
@@ -192,7 +192,10 @@ def commands(*rows: Row) -> tuple[str, ...]:
         own = [asked] if asked and not any(word.startswith("--ftgate-against") for word in row.options) else []
         reruns.setdefault((*own, *row.options), []).append(row.cell.nodeid)
         stored = stored or bool(row.verdict.baseline and not asked)
-    named = {words: cells if len(cells) <= NAMED else [cells[0].partition("[")[0]] for words, cells in reruns.items()}
+    named = {
+        words: cells if len(cells) <= NAMED else dict.fromkeys(cell.partition("[")[0] for cell in cells)
+        for words, cells in reruns.items()
+    }
     texts = (plain(shlex.join(["pytest", "--ftgate", *words, *cells])) for words, cells in named.items())
     return (*texts, *(["ftgate baseline diff"] if stored else []))
 
@@ -229,7 +232,8 @@ def result(report: Report, rows: Sequence[Row] | None = None) -> str:
     compared = sum(row.verdict.compared for row in rows)
     decided = sum(row.verdict.decision.decided for row in rows)
     so_far = " so far" if report.partial else ""
-    said = [f"{decided} of {compared} decided{so_far}" if compared else "nothing was compared"]
+    none = "nothing was compared" if rows else "nothing was measured"
+    said = [f"{decided} of {compared} decided{so_far}" if compared else none]
     if failing:
         said += [counted(failing)]
     elif attention := counted({each: found[each] for each in ATTENTION}):

@@ -135,19 +135,20 @@ def test_of(row: Row) -> str:
 
 
 def _in_full(rows: Sequence[Row]) -> Iterator[Piece]:
-    """Each cell, below the name of its test: in full, as its figure, and as its figure with short names."""
-    test, errors = "", set[object]()
-    for row in rows:
-        name = f"\n**{code(test_of(row))}**\n\n" if test_of(row) != test else ""
-        test = test_of(row)
-        line = _figure(row)
-        key = headlines.same_error(headlines.error_of(row))
-        details = "".join(f"  - {each}\n" for each in _details(row))
-        if row.verdict.decision is Decision.ERROR and key not in errors:
-            errors.add(key)
-            details += _output(row)
-        short = f"- {code(_shortened(_label(row)))} {text(_shortened(_headline(row)))}\n"
-        short_name = f"\n**{code(_shortened(test))}**\n\n" if name else ""
+    """Each block, below the name of its test: in full, as its figure, and as its figure with short names."""
+    test = ""
+    for block in headlines.blocks(rows):
+        tests = list(dict.fromkeys(map(test_of, block)))
+        of = tests[0] if len(tests) == 1 else f"{len(tests)} tests"
+        name, short_name = (f"\n**{code(each)}**\n\n" if of != test else "" for each in (of, _shortened(of)))
+        test = of
+        labels = [_label(row) if len(tests) == 1 else headlines.name(row) for row in block]
+        line = f"- {headlines.cells(map(code, labels))}: **{text(_headline(block[0]))}**\n"
+        details = "".join(f"  - {each}\n" for each in _details(block))
+        if block[0].verdict.decision is Decision.ERROR:
+            details += _output(block[0])
+        few = headlines.cells(code(_shortened(label)) for label in labels)
+        short = f"- {few} {text(_shortened(_headline(block[0])))}\n"
         yield Piece((name + line + details, name + line, short_name + short))
 
 
@@ -162,16 +163,13 @@ def _headline(row: Row) -> str:
     return findings.known_text(row.verdict) or headlines.headline(row)
 
 
-def _figure(row: Row) -> str:
-    return f"- {code(_label(row))}: **{text(_headline(row))}**\n"
-
-
 def _label(row: Row) -> str:
     return row.cell.label or row.cell.executor.label
 
 
-def _details(row: Row) -> Iterator[str]:
-    """What is beneath the figure of a cell: intervals, reasons, what changed, the reference, how to repeat it."""
+def _details(block: Sequence[Row]) -> Iterator[str]:
+    """What is beneath the figure of a block: intervals, reasons, what changed, the reference, how to repeat it."""
+    row = block[0]
     found, said = findings.finding(row), _headline(row)
     for each in found.changes:
         reason = "" if each.reason in said else each.reason
@@ -187,7 +185,7 @@ def _details(row: Row) -> Iterator[str]:
     by = f"judged by {found.basis}" if row.verdict.basis else found.basis
     if beside := "; ".join(filter(None, (found.against and f"against {found.against}", by))):
         yield text(beside)
-    yield " then ".join(map(code, found.commands))
+    yield " then ".join(map(code, findings.commands(*block)))
 
 
 def _output(row: Row) -> str:

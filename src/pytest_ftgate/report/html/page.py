@@ -73,6 +73,7 @@ def render(report: Report) -> str:
     data = {"started_at": report.started_at, "commit": report.commit, "seed": report.seed}
     block = plots.encoded({**data, "tests": [{"anchor": t.anchor, **t.data} for t in tests if t.data]}, plain)
     sources = {name: _source(name) for name in (*SCRIPTS, "page.css", "LICENSES.txt")}
+    result = findings.result(report)
     page = environment.get_template("page.html").render(
         report=report,
         tests=tests,
@@ -83,7 +84,7 @@ def render(report: Report) -> str:
         style=sources["page.css"],
         licences=sources["LICENSES.txt"],
         policy=_policy([sources[name] for name in SCRIPTS], sources["page.css"]),
-        headline=findings.result(report),
+        headline=result[0].upper() + result[1:],
         passed=any(row.verdict.decision.decided for row in report.rows) and not findings.undecided(report),
         undecided=findings.undecided(report),
         counted=_counted(report),
@@ -157,21 +158,27 @@ def _counted(report: Report) -> list[tuple[Decision, int]]:
 
 
 class Item(NamedTuple):
-    """One cell that needs attention; `values` and `allowed` are of each metric: `12.3 ms, was 4.36 ms`, `+2 %`."""
+    """A block of cells that needs attention: the first with what is said of it, and the names of all with their places.
+
+    `values` and `allowed` are of each metric: `12.3 ms, was 4.36 ms`, `+2 %`.
+    """
 
     row: Row
     found: findings.Finding
-    anchor: str
+    cells: tuple[tuple[str, str], ...]
     values: dict[str, str]
     allowed: dict[str, str]
 
 
 class Group(NamedTuple):
-    """The cells of a test that need attention: what all were compared with and judged by, and how to repeat them."""
+    """The blocks of a test that need attention: what all were compared with and judged by, and how to repeat them.
+
+    An error of several tests is in the first of them alone.
+    """
 
     test: str
     anchor: str
-    cells: tuple[Item, ...]
+    items: tuple[Item, ...]
     against: str
     basis: str
     commands: tuple[str, ...]
@@ -191,25 +198,29 @@ QUIET = (Decision.PASSED, Decision.UNCHANGED, Decision.NO_BASELINE)
 
 def _groups(report: Report, anchors: dict[int, str]) -> dict[str, list[Group]]:
     """The tests of the cells that fail, and of those that are accepted, worst first."""
-    rows: dict[str, dict[str, list[Row]]] = {"failing": {}, "accepted": {}}
-    for row in findings.worst_first(report):
-        if findings.fails(report, row):
-            rows["failing"].setdefault(test_of(row), []).append(row)
-        elif row.verdict.decision is Decision.ACCEPTED:
-            rows["accepted"].setdefault(test_of(row), []).append(row)
-    return {name: [_group(test, found, anchors) for test, found in of.items()] for name, of in rows.items()}
+    rows = findings.worst_first(report)
+    failing = [row for row in rows if findings.fails(report, row)]
+    accepted = [row for row in rows if row.verdict.decision is Decision.ACCEPTED and not findings.fails(report, row)]
+    return {"failing": _by_test(failing, anchors), "accepted": _by_test(accepted, anchors)}
 
 
-def _group(test: str, rows: Sequence[Row], anchors: dict[int, str]) -> Group:
-    items = tuple(_item(row, anchors[id(row)]) for row in rows)
+def _by_test(rows: Sequence[Row], anchors: dict[int, str]) -> list[Group]:
+    found: dict[str, list[list[Row]]] = {}
+    for block in headlines.blocks(rows):
+        found.setdefault(test_of(block[0]), []).append(block)
+    return [_group(test, blocks, anchors) for test, blocks in found.items()]
+
+
+def _group(test: str, blocks: Sequence[Sequence[Row]], anchors: dict[int, str]) -> Group:
+    items = tuple(_item(block, anchors) for block in blocks)
     judged = [item.found for item in items if item.row.verdict.decision is not Decision.ERROR]
     return Group(
         test=test,
-        anchor=items[0].anchor.partition("c")[0],
-        cells=items,
+        anchor=items[0].cells[0][0].partition("c")[0],
+        items=items,
         against=_common(found.against for found in judged),
         basis=_common(found.basis for found in judged),
-        commands=findings.commands(*rows),
+        commands=findings.commands(*(row for block in blocks for row in block)),
     )
 
 
@@ -219,12 +230,13 @@ def _common(texts: Iterable[str]) -> str:
     return "" if rest else first
 
 
-def _item(row: Row, anchor: str) -> Item:
-    judged = row.verdict.metrics
+def _item(block: Sequence[Row], anchors: dict[int, str]) -> Item:
+    row, judged = block[0], block[0].verdict.metrics
+    one = all(test_of(each) == test_of(row) for each in block)
     return Item(
         row=row,
         found=findings.finding(row),
-        anchor=anchor,
+        cells=tuple((anchors[id(each)], (one and each.cell.label) or headlines.name(each)) for each in block),
         values={each.metric: headlines.now_and_was(each, row) for each in judged},
         allowed={each.metric: headlines.allowed(each) for each in judged},
     )
