@@ -229,8 +229,7 @@ def result(report: Report, rows: Sequence[Row] | None = None) -> str:
     rows = report.rows if rows is None else rows
     found = Counter(row.verdict.decision for row in rows)
     failing = Counter(row.verdict.decision for row in rows if fails(report, row))
-    compared = sum(row.verdict.compared for row in rows)
-    decided = sum(row.verdict.decision.decided for row in rows)
+    decided, compared = _decided(rows)
     so_far = " so far" if report.partial else ""
     none = "nothing was compared" if rows else "nothing was measured"
     said = [f"{decided} of {compared} decided{so_far}" if compared else none]
@@ -248,17 +247,10 @@ def result(report: Report, rows: Sequence[Row] | None = None) -> str:
 def undecided(report: Report) -> str:
     """Why a run fails of which (almost) nothing was decided, and what to do; empty if it does not.
 
-    Who looks at the exit status alone would take silence for a pass: such a run has tested nothing.
+    It has tested nothing, and who looks at the exit status alone would take that for a pass.
     """
-    compared = sum(row.verdict.compared for row in report.rows)
-    decided = sum(row.verdict.decision.decided for row in report.rows)
-    if (
-        not report.undecided_fails
-        or report.shard
-        or report.partial
-        or not compared
-        or decided >= LEAST_DECIDED * compared
-    ):
+    decided, compared = _decided(report.rows)
+    if not report.undecided_fails or report.shard or report.partial or decided >= LEAST_DECIDED * compared:
         return ""
     short = [row.shortfall for row in report.rows if row.shortfall]
     if short:
@@ -270,6 +262,18 @@ def undecided(report: Report) -> str:
         f"{'almost ' if decided else ''}nothing was decided: {cells}. {advice}. "
         "The run fails by undecided-run of --ftgate-fail-on"
     )
+
+
+def all_decided(report: Report) -> bool:
+    """Whether something was compared, and all of it decided."""
+    decided, compared = _decided(report.rows)
+    return 0 < compared == decided
+
+
+def _decided(rows: Iterable[Row]) -> tuple[int, int]:
+    """How many cells were decided, and of how many that are compared."""
+    compared = [row.verdict.decision.decided for row in rows if row.verdict.compared]
+    return sum(compared), len(compared)
 
 
 def counted(counts: Mapping[Decision, int]) -> str:

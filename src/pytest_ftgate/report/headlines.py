@@ -126,7 +126,7 @@ def same_error(error: WorkloadError) -> tuple[object, ...]:
 def block_of(row: Row) -> tuple[object, ...]:
     """What the rows have in common that are shown as one: an error and what is said of it; each other row is alone."""
     if row.verdict.decision is not Decision.ERROR:
-        return (row.cell.nodeid, row.host)
+        return (object(),)
     return (*same_error(error_of(row)), whose(row))
 
 

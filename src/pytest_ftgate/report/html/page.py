@@ -85,7 +85,7 @@ def render(report: Report) -> str:
         licences=sources["LICENSES.txt"],
         policy=_policy([sources[name] for name in SCRIPTS], sources["page.css"]),
         headline=result[0].upper() + result[1:],
-        passed=any(row.verdict.decision.decided for row in report.rows) and not findings.undecided(report),
+        passed=findings.all_decided(report),
         undecided=findings.undecided(report),
         counted=_counted(report),
         limits=findings.limits_text(report),
