@@ -49,5 +49,5 @@ class Failures:
                 test = report.nodeid.partition("[")[0]
                 names = [each[len(test) + 1 : -1] if each.startswith(f"{test}[") else each for each in others]
                 title = f"the same in {len(others)} other cell{'' if len(others) == 1 else 's'}"
-                text = headlines.cells(names)
+                text = headlines.few(names)
                 section(title, textwrap.fill(text, width, break_on_hyphens=False, break_long_words=False))

@@ -252,6 +252,8 @@ def undecided(report: Report) -> str:
     decided, compared = _decided(report.rows)
     if not report.undecided_fails or report.shard or report.partial or decided >= LEAST_DECIDED * compared:
         return ""
+    if any(fails(report, row) for row in report.rows):  # that is the reason then
+        return ""
     short = [row.shortfall for row in report.rows if row.shortfall]
     if short:
         advice = budgets.sentence(max(short, key=lambda each: each.wanted_s))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ..judge import metrics
 from ..judge.contracts import grammar
@@ -141,9 +141,12 @@ def blocks(rows: Iterable[Row]) -> list[list[Row]]:
 def cells(names: Iterable[str]) -> str:
     """The names of a block's cells: `8 cells: a, b, c, and 5 more`."""
     named = list(names)
-    if len(named) <= NAMED + 1:
-        return ", ".join(named)
-    return f"{len(named)} cells: {', '.join(named[:NAMED])}, and {len(named) - NAMED} more"
+    return f"{len(named)} cells: {few(named)}" if len(named) > NAMED + 1 else few(named)
+
+
+def few(names: Sequence[str]) -> str:
+    """`a, b, c, and 5 more`."""
+    return ", ".join(names if len(names) <= NAMED + 1 else [*names[:NAMED], f"and {len(names) - NAMED} more"])
 
 
 def name(row: Row) -> str:

@@ -105,7 +105,9 @@ def _sections(report: Report) -> Iterator[Section]:
         rows = list(group)
         brief = passes and decision in BRIEF
         head = (
-            f"\n### {len(rows)} {decision}" + ": no failure in this run" * (passes and not brief) + "\n" * (1 + brief)
+            f"\n### {findings.counted({decision: len(rows)})}"
+            + ": no failure in this run" * (passes and not brief)
+            + "\n" * (1 + brief)
         )
         if brief or decision in findings.ATTENTION or not passes:
             yield Section(head, tuple(_in_brief(rows) if brief else _in_full(rows)))
@@ -139,8 +141,8 @@ def _in_full(rows: Sequence[Row]) -> Iterator[Piece]:
     test = ""
     for block in headlines.blocks(rows):
         tests = list(dict.fromkeys(map(test_of, block)))
-        of = tests[0] if len(tests) == 1 else f"{len(tests)} tests"
-        name, short_name = (f"\n**{code(each)}**\n\n" if of != test else "" for each in (of, _shortened(of)))
+        of = code(tests[0]) if len(tests) == 1 else f"{len(tests)} tests"
+        name, short_name = (f"\n**{each}**\n\n" if of != test else "" for each in (of, code(_shortened(tests[0]))))
         test = of
         labels = [_label(row) if len(tests) == 1 else headlines.name(row) for row in block]
         line = f"- {headlines.cells(map(code, labels))}: **{text(_headline(block[0]))}**\n"
