@@ -173,7 +173,7 @@ class Item(NamedTuple):
 class Group(NamedTuple):
     """The blocks of a test that need attention: what all were compared with and judged by, and how to repeat them.
 
-    An error of several tests is in the first of them alone.
+    `test` is its node id; of errors that several tests share `3 tests`.
     """
 
     test: str
@@ -207,7 +207,8 @@ def _groups(report: Report, anchors: dict[int, str]) -> dict[str, list[Group]]:
 def _by_test(rows: Sequence[Row], anchors: dict[int, str]) -> list[Group]:
     found: dict[str, list[list[Row]]] = {}
     for block in headlines.blocks(rows):
-        found.setdefault(test_of(block[0]), []).append(block)
+        tests = {test_of(row) for row in block}
+        found.setdefault(tests.pop() if len(tests) == 1 else f"{len(tests)} tests", []).append(block)
     return [_group(test, blocks, anchors) for test, blocks in found.items()]
 
 
