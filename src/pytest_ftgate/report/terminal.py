@@ -173,11 +173,11 @@ def _footer(report: Report, style: Style) -> list[str]:
     if said := findings.limits_text(report):
         lines += entry("limits", said, style, indent=0, column=9)
     lines += [*([""] if lines else []), *_failed(report, style), *_totals(counts, report.wall_s, style)]
-    open_ = findings.undecided(report)
+    lines += [style.paint(line, "bold") for line in wrapped(findings.result(report), style, indent=0)]
     partial = f"this report is partial: {plain(report.partial)}" if report.partial else ""
-    color = "red" if open_ or any(findings.fails(report, row) for row in report.rows) else "bold"
-    said = ((findings.result(report), color), (open_, "red"), (partial, "red"))
-    return lines + [style.paint(line, color) for text, color in said if text for line in wrapped(text, style, indent=0)]
+    for text in (findings.undecided(report), partial):
+        lines += [style.paint(line, "red") for line in wrapped(text, style, indent=0)]
+    return lines
 
 
 def _failed(report: Report, style: Style) -> list[str]:
