@@ -25,7 +25,7 @@ def rows(decision: Decision, count: int, basis: str = "paired") -> list[Row]:
     ("decided", "left", "said"),
     [
         (0, 7, "nothing was decided: 0 of 7 compared cells"),
-        (0, 1, "nothing was decided: 0 of 1 compared cell."),
+        (0, 1, "nothing was decided: 0 of 1 compared cell;"),
         (1, 19, "almost nothing was decided: 1 of 20 compared cells"),
         (1, 9, ""),
         (1, 0, ""),

@@ -258,12 +258,12 @@ def undecided(report: Report) -> str:
     if short:
         advice = budgets.sentence(max(short, key=lambda each: each.wanted_s))
     else:
-        advice = "give the tests more time (--ftgate-test-time), a longer workload or a quieter machine"
+        fixed = any(option.startswith("--ftgate-launches") for row in report.rows for option in row.options)
+        more = "launches (--ftgate-launches)" if fixed else "time (--ftgate-test-time)"
+        advice = f"give the tests more {more}, a longer workload or a quieter machine"
     cells = f"{decided} of {compared} compared cell{'' if compared == 1 else 's'}"
-    return (
-        f"{'almost ' if decided else ''}nothing was decided: {cells}. {advice}. "
-        "The run fails by undecided-run of --ftgate-fail-on"
-    )
+    almost = "almost " if decided else ""
+    return f"{almost}nothing was decided: {cells}; {advice}; the run fails by undecided-run of --ftgate-fail-on"
 
 
 def all_decided(report: Report) -> bool:

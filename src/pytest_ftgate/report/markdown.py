@@ -210,7 +210,7 @@ def _table(report: Report, table: Table) -> str:
     columns = [
         (head, [_tied(each) if head in UNBROKEN else each for each in texts]) for head, texts in values if any(texts)
     ]
-    ratio = f", ratio to {code(table.reference)}" if "ratio" in dict(columns) else ""
+    ratio = f"; ratio to {code(table.reference)}" if "ratio" in dict(columns) else ""
     lines = [
         f"\n**{code(table.title)}**: {findings.result(report, table.rows)}{ratio}\n",
         *([f"{text(table.note)}\n"] if table.note else []),
