@@ -194,10 +194,10 @@ def test_what_fails_is_what_the_run_was_told_to_fail_on() -> None:
     text = rendered(built(tables=tables, failing=frozenset({noisy.cell.nodeid})))
     assert "1 of 2 decided, 1 inconclusive</h1>" in text
     assert re.findall(
-        r"What fails|Also worth knowing|3.14-spawn-w8</a></h4>|3.14-fork-w8</a> <small>", plain(text)
+        r"What fails|Also worth knowing|3.14-spawn-w8</a></span></h4>|3.14-fork-w8</a> <small>", plain(text)
     ) == [
         "What fails",
-        "3.14-spawn-w8</a></h4>",
+        "3.14-spawn-w8</a></span></h4>",
         "Also worth knowing",
         "3.14-fork-w8</a> <small>",
     ]
