@@ -98,8 +98,8 @@ class Change(NamedTuple):
 class Finding(NamedTuple):
     """What is said of one cell: `changes` of the metrics that decided (or of all), `reason` where they have none.
 
-    `against` is the baseline and its commit, `basis` what it was judged by and why, `commands` repeat it. `explanation`
-    has a sentence for each thing that changed beneath a regression.
+    `against` is the baseline and its commit, `basis` what it was judged by and why. `explanation` has a sentence for
+    each thing that changed beneath a regression.
     """
 
     row: Row
@@ -107,13 +107,7 @@ class Finding(NamedTuple):
     reason: str
     against: str
     basis: str
-    commands: tuple[str, ...]
     explanation: tuple[str, ...] = ()
-
-    @property
-    def label(self) -> str:
-        """The text between the brackets of the node id, or all of it."""
-        return self.row.cell.label or self.row.cell.nodeid
 
 
 def finding(row: Row, *, unicode: bool = True, every: bool = False) -> Finding:
@@ -130,7 +124,6 @@ def finding(row: Row, *, unicode: bool = True, every: bool = False) -> Finding:
         reason="" if said else plain(verdict.reason),
         against=plain(" at ".join(filter(None, (baseline, "" if at and at in baseline else at)))),
         basis=plain(basis(verdict)),
-        commands=commands(row),
         explanation=sentences(row.explanation, unicode=unicode),
     )
 

@@ -34,9 +34,10 @@ BREAK = "\u200b"
 
 
 class Piece(NamedTuple):
-    """A part of the report in several forms, the longest first; the last is used where there is no room."""
+    """A part of the report, of `holds` things, in several forms, the longest first; without room the last is used."""
 
     forms: tuple[str, ...]
+    holds: int = 1
 
 
 class Section(NamedTuple):
@@ -75,8 +76,9 @@ def render(report: Report, *, limit: int = LIMIT) -> str:
 
 
 def _block(section: Section, texts: Sequence[str]) -> str:
-    missing = sum(not each for each in texts)
-    note = f"\n… {missing} of {len(texts)} {section.named} left out: a JSON report has all.\n" if missing else ""
+    missing = sum(piece.holds for piece, each in zip(section.pieces, texts, strict=True) if not each)
+    total = sum(piece.holds for piece in section.pieces)
+    note = f"\n… {missing} of {total} {section.named} left out: a JSON report has all.\n" if missing else ""
     return "".join((section.head, *texts, note, section.tail))
 
 
@@ -142,7 +144,8 @@ def _in_full(rows: Sequence[Row]) -> Iterator[Piece]:
     for block in headlines.blocks(rows):
         tests = list(dict.fromkeys(map(test_of, block)))
         of = code(tests[0]) if len(tests) == 1 else f"{len(tests)} tests"
-        name, short_name = (f"\n**{each}**\n\n" if of != test else "" for each in (of, code(_shortened(tests[0]))))
+        short_of = code(_shortened(tests[0])) if len(tests) == 1 else of
+        name, short_name = (f"\n**{each}**\n\n" if of != test else "" for each in (of, short_of))
         test = of
         labels = [_label(row) if len(tests) == 1 else headlines.name(row) for row in block]
         line = f"- {headlines.cells(map(code, labels))}: **{text(_headline(block[0]))}**\n"
@@ -151,7 +154,7 @@ def _in_full(rows: Sequence[Row]) -> Iterator[Piece]:
             details += _output(block[0])
         few = headlines.cells(code(_shortened(label)) for label in labels)
         short = f"- {few} {text(_shortened(_headline(block[0])))}\n"
-        yield Piece((name + line + details, name + line, short_name + short))
+        yield Piece((name + line + details, name + line, short_name + short), len(block))
 
 
 def _in_brief(rows: Sequence[Row]) -> Iterator[Piece]:
