@@ -440,7 +440,7 @@ def test_the_workflow_of_github_is_what_github_documents(folder: Path) -> None:
     assert cache["with"]["key"] == cache["with"]["restore-keys"] + "${{ github.sha }}"
     assert [set(step) for step in runs] == [{"run"}] * 4
     gate = runs[-1]["run"].split()
-    assert "--ftgate-fail-on=regressed,suspect,beyond-effect,broken,unsupported" in gate
+    assert "--ftgate-fail-on=regressed,suspect,beyond-effect,broken,unsupported,undecided-run" in gate
     files = ["ftgate.html", "ftgate.md", "ftgate.json"]
     assert [f"--ftgate-report={name.partition('.')[2]}:{name}" for name in files] == gate[-3:]
     assert all(report_target(word.removeprefix("--ftgate-report=")) for word in gate[-3:])
@@ -466,7 +466,7 @@ def test_the_job_of_gitlab_is_what_gitlab_documents(folder: Path) -> None:
     files = ["ftgate.html", "ftgate.md", "ftgate.json"]
     assert push["artifacts"] == {"when": "always", "paths": files, "reports": reports}
     gate = push["script"][-1].split()
-    assert "--ftgate-fail-on=regressed,suspect,beyond-effect,broken,unsupported" in gate
+    assert "--ftgate-fail-on=regressed,suspect,beyond-effect,broken,unsupported,undecided-run" in gate
     written = [word.removeprefix("--ftgate-report=") for word in gate if word.startswith("--ftgate-report=")]
     assert [name.partition(":")[2] for name in written] == [*files, *reports.values()]
     assert all(map(report_target, written))

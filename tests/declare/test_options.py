@@ -185,7 +185,7 @@ def test_lists_with_commas_or_repeated() -> None:
     assert resolve(fail_on, None, {}, ["regressed,", "no-baseline"]) == both
     assert resolve(fail_on, [""], {}, None) == ()
     assert resolve(fail_on, ["suspect,beyond-effect"], {}, None) == ("suspect", "beyond-effect")
-    assert resolve(fail_on, None, {}, None) == ("regressed", "suspect", "broken")
+    assert resolve(fail_on, None, {}, None) == ("regressed", "suspect", "broken", "undecided-run")
     metrics = options_table.by_name("metrics")
     assert options_table.DEFAULT_METRICS == table.GATING
     assert resolve(metrics, ["wall,uss, wall", "tail"], {}, None) == (Metric.WALL, Metric.USS, Metric.TAIL)

@@ -57,11 +57,13 @@ def test_each_test_has_one_annotation_that_names_its_cells() -> None:
     report = changed(lambda row: msgspec.structs.replace(row, line=lines.get(row.cell.nodeid.partition("::")[0], 0)))
     words, cache = commands(report)
     assert cache == (
-        "::error file=tests/test_cache.py,line=34,title=ftgate%3A regressed::test_lookup[3.14t-threads-w8]: "
+        "::error file=tests/test_cache.py,line=34,title=ftgate%3A 3 of 4 decided%2C "
+        "1 regressed%2C 1 not compared::test_lookup[3.14t-threads-w8]: "
         "lock_wait_share +4.1 points (31.2 %25, was 27.1 %25); scaling -12.3 %25 (1.72x, was 1.96x)"
     )
-    assert words.startswith("::error file=tests/test_words.py,line=12,title=ftgate%3A regressed%2C broken%2C error::")
-    assert [line.partition(": ")[0] for line in words.partition("error::")[2].split("%0A")] == [
+    title = "ftgate%3A 6 of 8 decided%2C 2 regressed%2C 1 broken%2C 1 error%2C 2 not compared"
+    assert words.startswith(f"::error file=tests/test_words.py,line=12,title={title}::")
+    assert [line.partition(": ")[0] for line in words.partition("compared::")[2].split("%0A")] == [
         "test_tokenise[3.14-fork-w8]",
         "test_tokenise[3.14-forkserver-w8]",
         "test_tokenise[3.14t-fork-w8]",
@@ -94,7 +96,10 @@ def test_there_are_ten_the_worst_first_and_what_does_not_fail_is_a_warning() -> 
     report = msgspec.structs.replace(report_by_hand.report(), tables=(table,), failing=named)
     found = commands(report)
     matches = [COMMAND.fullmatch(line) for line in found]
-    assert [match[4] for match in matches if match] == ["ftgate%3A regressed"] * 6 + ["ftgate%3A error"] * 4
+    assert [match[4] for match in matches if match] == [
+        *["ftgate%3A 1 of 1 decided%2C 1 regressed"] * 6,
+        *["ftgate%3A 0 of 1 decided%2C 1 error"] * 4,
+    ]
     few = msgspec.structs.replace(report, tables=(msgspec.structs.replace(table, rows=table.rows[:4]),))
     assert [line.partition(" ")[0] for line in commands(few)] == ["::error", "::error", "::warning"]
 
@@ -110,7 +115,8 @@ def test_names_cannot_give_commands() -> None:
     assert COMMAND.fullmatch(line), line
     assert line.count("::error") == 1
     assert not set(line) & set("\r\n\x1b")
-    assert line.startswith("::error file=a%2Cb%250A%0A.py,title=ftgate%3A regressed::a,line=9::%250A ::add-mask::x: a,")
+    title = "title=ftgate%3A 18 of 18 decided%2C 18 regressed"
+    assert line.startswith(f"::error file=a%2Cb%250A%0A.py,{title}::a,line=9::%250A ::add-mask::x: a,")
     assert re.search(r"%0Aand \d+ more cells of this test$", line)
 
 
@@ -129,7 +135,7 @@ def test_the_summary_keeps_what_is_there_and_its_limit(tmp_path: Path) -> None:
     path.write_bytes(b"x" * (github.SUMMARY_BYTES - 5000))
     github.append(path, report)
     text = path.read_text(encoding="utf-8").lstrip("x")
-    assert "## ftgate: 3 regressed, 1 broken, 1 error" in text
+    assert "## ftgate: 9 of 12 decided, 3 regressed, 1 broken, 1 error, 6 not compared" in text
     assert path.stat().st_size <= github.SUMMARY_BYTES
 
 
@@ -160,19 +166,21 @@ def test_a_run_in_a_job_leaves_its_summary_and_annotations_once(example: Example
             "error",
             "sub/test_a.py",
             "6",
-            "ftgate%3A broken",
+            "ftgate%3A 1 of 1 decided%2C 1 broken",
             "test_broken[3.14t-threads-w1]: gil == on: the GIL was off in 1 of 1 launches",
         ),
         (
             "error",
             "sub/test_a.py",
             "2",
-            "ftgate%3A error",
-            "test_missing[3.14t-threads-w1]: KeyError: 'missing'%0Atest_missing[3.14t-serial-w1]: KeyError: 'missing'",
+            "ftgate%3A 0 of 2 decided%2C 2 errors",
+            "test_missing[3.14t-threads-w1], test_missing[3.14t-serial-w1]: KeyError: 'missing'",
         ),
     ]
     summary = (example.pytester.path / "summary.md").read_text(encoding="utf-8")
-    assert summary.startswith(f"before\n\n{markdown.MARKER}\n## ftgate: 1 broken, 2 error\n")
+    assert summary.startswith(
+        f"before\n\n{markdown.MARKER}\n## ftgate: 1 of 3 decided, 1 broken, 2 errors, 1 not compared\n"
+    )
     assert summary.count(markdown.MARKER) == 1
 
 
@@ -194,8 +202,10 @@ def test_a_run_that_is_interrupted_leaves_a_summary_that_says_so(example: Exampl
     result = example.run_pytest(*QUICK, "test_a.py::test_broken", "test_a.py::test_stop")
     assert result.ret == pytest.ExitCode.INTERRUPTED
     summary = (example.pytester.path / "summary.md").read_text(encoding="utf-8")
-    assert "## ftgate: partial report, 1 broken\n" in summary
-    assert [match[4] for line in result.outlines if (match := COMMAND.fullmatch(line))] == ["ftgate%3A broken"]
+    assert "## ftgate: partial report, 1 of 1 decided so far, 1 broken\n" in summary
+    assert [match[4] for line in result.outlines if (match := COMMAND.fullmatch(line))] == [
+        "ftgate%3A 1 of 1 decided so far%2C 1 broken"
+    ]
 
 
 def test_the_plugin_that_annotates_failures_is_left_to_it(example: Example) -> None:

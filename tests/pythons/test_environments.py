@@ -33,7 +33,7 @@ from pytest_ftgate.pythons import (
     run_uv,
     spelled,
 )
-from pytest_ftgate.pythons.steps import OnStep, with_wheels
+from pytest_ftgate.pythons.steps import OnStep, cause_of, with_wheels
 
 BACKEND = '''\
 """A build backend of the standard library alone: installs need no network."""
@@ -331,6 +331,11 @@ FLOOD = "\\n".join(f"line {number}" for number in range(200))
             "x.c:1: error: lost",
             "fix: correct this command",
         ),
+        (
+            ("$", f"printf '{FLOOD}\\nerror: command cc failed'; exit 1"),
+            "error: command cc failed",
+            "fix: correct this",
+        ),
         (("./nothing-here",), "nothing-here", "fix: set what to install with ftgate_install"),
     ],
 )
@@ -340,11 +345,26 @@ def test_a_failing_step_shows_its_place_what_matters_and_a_fix(
     with pytest.raises(InstallError) as caught:
         maker.python(steps=(step, ("-e", ".")))
     first, *rest = str(caught.value).splitlines()
-    assert first.startswith(f"cannot install {spelled(step)} for {maker.interpreter.name} (step 1 of 2): ")
+    assert first.startswith(f"cannot install {spelled(step)} (step 1 of 2): ")
     assert cause in first
-    assert rest[0] == f"in {maker.project}:"
+    assert rest[0] == f"for {maker.interpreter.name} in {maker.project}:"
     assert len(rest) < 40
     assert rest[-1].startswith(fix)
+
+
+@pytest.mark.parametrize(
+    ("output", "cause"),
+    [
+        ("Failed to build `x`\na.c:3: error: one\n  b.c:1:10: fatal error: no x.h\n", "b.c:1:10: fatal error: no x.h"),
+        ("error: Failed to build `x`\na.rs:1: error[E0425]: lost\nerror: gone", "a.rs:1: error[E0425]: lost"),
+        ("returned an error\n  KeyError: 1\n  setup.BuildError: no cython\n  hint", "setup.BuildError: no cython"),
+        ("No solution found when resolving:\n  ╰─▶ Because x was not found", "╰─▶ Because x was not found"),
+        ("error: command 'cc' failed with exit code 1", "error: command 'cc' failed with exit code 1"),
+        ("nothing is said", ""),
+    ],
+)
+def test_the_line_that_says_why_is_not_that_of_the_tool_around_it(output: str, cause: str) -> None:
+    assert cause_of(output.splitlines()) == cause
 
 
 def test_an_empty_submodule_is_the_fix_of_a_failing_build(maker: Maker) -> None:

@@ -542,7 +542,7 @@ def test_footer_shows_updates_in_place_of_the_advice_to_record() -> None:
 
 def test_report_of_nothing() -> None:
     text = shown(msgspec.structs.replace(one_table(), tables=(), wall_s=0.2, interpreters=()))
-    assert text.endswith("\n0 cells in 0.2 s\n")
+    assert text.endswith("\n0 cells in 0.2 s\nnothing was measured\n")
 
 
 def test_colour_only_when_asked_and_always_closed() -> None:

@@ -12,6 +12,7 @@ import msgspec
 from ..errors import FtgateError
 from ..judge import joining
 from ..model import Decision
+from ..report import findings
 from ..store.joining import join
 from .last_run import FINE, NOTHING_FOUND, REGRESSED, add_rootdir, nothing, read, store
 from .report import add_forms, checked, command, show, write
@@ -27,9 +28,10 @@ def register(subparsers: Subparsers) -> None:
         help="join reports of shards, JUnit files, or baselines that several jobs recorded",
         description="Join the JSON reports of all shards of a run (--ftgate-shard) into one and show it. A shard that "
         "is missing, or a cell that was measured twice, is an error. Exits with 1 if a cell fails the run, and with 3 "
-        "if the report is partial. JUnit files, of --ftgate-report junit:PATH or of pytest's --junit-xml, are joined "
-        "into the file of -o: a case that was run in two of them is an error; one that was skipped in some is taken "
-        "from the file in which it was run. What folders of baselines have in addition to this project's is added.",
+        "if the report is partial or (almost) nothing was decided. JUnit files, of --ftgate-report junit:PATH or of "
+        "pytest's --junit-xml, are joined into the file of -o: a case that was run in two of them is an error; one "
+        "that was skipped in some is taken from the file in which it was run. What folders of baselines have in "
+        "addition to this project's is added.",
     )
     parser.add_argument(
         "sources", metavar="PATH", nargs="+", type=Path, help="a JSON report, a JUnit file, or a folder of baselines"
@@ -84,7 +86,7 @@ def _reports(args: argparse.Namespace) -> int:
     print(joining.budget(reports.values()))
     if joined.failing:
         return REGRESSED
-    if joined.partial:
+    if joined.partial or findings.undecided(joined):
         return NOTHING_FOUND
     if joined.rows and all(row.verdict.decision is Decision.UNSUPPORTED for row in joined.rows):
         return nothing("nothing was measured: every cell is unsupported on its machine")

@@ -123,6 +123,8 @@ def report_target(text: str) -> str:
 
 BEYOND = "beyond-effect"
 """Inconclusive at a change that is worse than the effect: see `Verdict.beyond`."""
+UNDECIDED_RUN = "undecided-run"
+"""Fewer than one in ten of the compared cells was decided: see `report.findings.undecided`."""
 FAILING = (
     "regressed",
     "suspect",
@@ -133,16 +135,17 @@ FAILING = (
     "broken",
     "unsupported",
     "no-baseline",
+    UNDECIDED_RUN,
 )
-"""The decisions that may fail a test, as they are written."""
+"""What may fail a run, as it is written: decisions that fail a test, and UNDECIDED_RUN."""
 
 
 def decision(text: str) -> Decision | str:
-    """A decision that may fail a test, or BEYOND."""
+    """A decision that may fail a test, or BEYOND or UNDECIDED_RUN."""
     word = text.strip().replace(" ", "-")
     if word not in FAILING:
         raise ValueError(f"{listed(FAILING)}{did_you_mean(word, FAILING)}; errors always fail")
-    if word == BEYOND:
+    if word in (BEYOND, UNDECIDED_RUN):
         return word
     from ..model import Decision
 

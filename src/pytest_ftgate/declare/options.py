@@ -127,9 +127,10 @@ OPTIONS: tuple[Option, ...] = (
         name="fail_on",
         help="what fails a test, comma-separated or repeated: regressed, suspect, beyond-effect (inconclusive, at a "
         "change worse than the effect), accepted (by a commit's trailer), improved, inconclusive, broken, unsupported, "
-        "no-baseline (default: regressed,suspect,broken); errors always fail",
+        "no-baseline, undecided-run (exit status 5 where fewer than one in ten of the compared cells was decided) "
+        "(default: regressed,suspect,broken,undecided-run); errors always fail",
         parse=decision,
-        default=("regressed", "suspect", "broken"),
+        default=("regressed", "suspect", "broken", "undecided-run"),
         ini="args",
         metavar="LIST",
         many=True,

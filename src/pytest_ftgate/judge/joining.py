@@ -197,6 +197,7 @@ def _joined(reports: list[Report], missing: str) -> Report:
         failing=frozenset().union(*map(_failing, reports)),
         hosts=tuple(host for report in reports for host in _hosts(report)),
         limits_from=first.limits_from,
+        undecided_fails=first.undecided_fails,
     )
 
 

@@ -298,7 +298,8 @@ class Report(Struct, frozen=True, kw_only=True):
     `partial` says why rows are missing, as after Ctrl-C, or what failed after them; `command` repeats the run.
     `failing` are the node ids of the cells that fail the run, as its `--ftgate-fail-on` says; None: by its default.
     `hosts` are the other machines that rows name. `shard` is the part of the tests that was measured; None: all.
-    `limits_from` is the commit from which limits were read, under `--ftgate-trust=base`.
+    `limits_from` is the commit from which limits were read, under `--ftgate-trust=base`. `undecided_fails` says whether
+    a run that decided (almost) nothing fails.
     """
 
     version: str
@@ -317,6 +318,7 @@ class Report(Struct, frozen=True, kw_only=True):
     hosts: tuple[Host, ...] = ()
     shard: Shard | None = None
     limits_from: str = ""
+    undecided_fails: bool = True
     schema: int = 1
 
     @property

@@ -32,6 +32,11 @@ class Decision(StrEnum):
     ERROR = "error"
     UNSUPPORTED = "unsupported"
 
+    @property
+    def decided(self) -> bool:
+        """Whether it says something of what was compared."""
+        return self not in (Decision.INCONCLUSIVE, Decision.NO_BASELINE, Decision.ERROR, Decision.UNSUPPORTED)
+
 
 FAILURES = (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN, Decision.ERROR)
 """What fails a run by default."""
@@ -153,6 +158,12 @@ class Verdict(Struct, frozen=True, kw_only=True):
     same_code: bool = False
     expected: Expected | None = None
     accepted: tuple[Acceptance, ...] = ()
+
+    @property
+    def compared(self) -> bool:
+        """Whether it was to be decided: it has a basis or a contract; an error always was."""
+        wanted = self.decision is Decision.INCONCLUSIVE and bool(self.basis or self.metrics)
+        return self.decision.decided or wanted or self.decision is Decision.ERROR
 
     @property
     def beyond(self) -> bool:

@@ -32,7 +32,7 @@ class Failures:
         Its line in the summary stays.
         """
         if row.verdict.decision is Decision.ERROR:
-            key = headlines.same_error(headlines.error_of(row))
+            key = headlines.block_of(row)
             if key not in self._first:
                 self._first[key] = report
                 return
@@ -49,4 +49,5 @@ class Failures:
                 test = report.nodeid.partition("[")[0]
                 names = [each[len(test) + 1 : -1] if each.startswith(f"{test}[") else each for each in others]
                 title = f"the same in {len(others)} other cell{'' if len(others) == 1 else 's'}"
-                section(title, textwrap.fill(", ".join(names), width, break_on_hyphens=False, break_long_words=False))
+                text = headlines.few(names)
+                section(title, textwrap.fill(text, width, break_on_hyphens=False, break_long_words=False))

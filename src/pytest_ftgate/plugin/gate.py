@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from ..declare import plan
-from ..declare.option_types import BEYOND
+from ..declare.option_types import BEYOND, UNDECIDED_RUN
 from ..errors import FtgateError
 from ..judge import acceptance
 from ..model import Decision, Plan, Report, Row, RowMessage, Verdict
@@ -302,9 +302,16 @@ class Run:
         collected = None if self._narrowed() else self.collected
         report = self.session.report(self.messages.values(), version("pytest-ftgate"), collected)
         again = privacy.without_home(repeat.command(self.config, self.seed))
-        self.report = self.ending.finish(
-            msgspec.structs.replace(report, partial=partial, command=again, failing=self._failing())
+        report = msgspec.structs.replace(
+            report,
+            partial=partial,
+            command=again,
+            failing=self._failing(),
+            undecided_fails=UNDECIDED_RUN in self.failing and not self.session.config.update,
         )
+        if session.exitstatus == pytest.ExitCode.OK and findings.undecided(report):
+            session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+        self.report = self.ending.finish(report)
         if self.ending.troubles:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 

@@ -72,26 +72,34 @@ def commands(report: Report, rootdir: Path, workspace: Path) -> list[str]:
     errors: dict[tuple[str, int], list[Row]] = {}
     warnings: dict[tuple[str, int], list[Row]] = {}
     for row in findings.worst_first(report):
-        place = (row.cell.nodeid.partition("::")[0], row.line)
+        place = _place(row)
         if findings.fails(report, row):
             errors.setdefault(place, []).append(row)
-        elif row.verdict.decision in markdown.ATTENTION or row.verdict.beyond:
+        elif row.verdict.decision in findings.ATTENTION or row.verdict.beyond:
             warnings.setdefault(place, []).append(row)
     found = [("error", place, rows) for place, rows in errors.items()]
     found += [("warning", place, rows) for place, rows in warnings.items() if place not in errors]
-    return [_command(level, _from(workspace, rootdir / file), line, rows) for level, (file, line), rows in found][
-        :ANNOTATIONS
-    ]
+    commands = (
+        [f"::error title=ftgate::{_data(plain(findings.undecided(report)))}"] if findings.undecided(report) else []
+    )
+    for level, place, rows in found[: ANNOTATIONS - len(commands)]:
+        result = findings.result(report, [row for row in report.rows if _place(row) == place])
+        commands.append(_command(level, _from(workspace, rootdir / place[0]), place[1], result, rows))
+    return commands
 
 
-def _command(level: str, file: str, line: int, rows: list[Row]) -> str:
-    """`::error file=tests/test_a.py,line=12,title=ftgate%3A regressed::test_put[3.14t-threads-w4]: wall +182 %`."""
-    decisions = list(dict.fromkeys(row.verdict.decision.value for row in rows))
-    names = (" ".join(row.cell.nodeid.partition("::")[2].split()) for row in rows)
-    said = [f"{name}: {headlines.headline(row)}" for name, row in zip(names, rows[:CELLS], strict=False)]
-    if len(rows) > CELLS:
-        said.append(f"and {len(rows) - CELLS} more cells of this test")
-    title = _property(f"ftgate: {', '.join(decisions)}"[:TITLE])
+def _place(row: Row) -> tuple[str, int]:
+    return row.cell.nodeid.partition("::")[0], row.line
+
+
+def _command(level: str, file: str, line: int, result: str, rows: list[Row]) -> str:
+    """`::error file=tests/test_a.py,line=12,title=ftgate%3A 1 of 1 decided%2C 1 regressed::test_put[w4]: wall +9 %`."""
+    blocks = headlines.blocks(rows)
+    names = (headlines.cells(" ".join(headlines.name(row).split()) for row in block) for block in blocks)
+    said = [f"{name}: {headlines.headline(row)}" for name, (row, *_) in zip(names, blocks[:CELLS], strict=False)]
+    if more := sum(map(len, blocks[CELLS:])):
+        said.append(f"and {more} more cells of this test")
+    title = _property(f"ftgate: {result}"[:TITLE])
     place = f"file={_property(plain(file))}" + (f",line={line}" if line else "")
     return f"::{level} {place},title={title}::{_data(plain(chr(10).join(said)))}"
 

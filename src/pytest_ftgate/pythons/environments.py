@@ -20,7 +20,7 @@ from ..errors import FtgateError
 from ..model import Interpreter
 from .install_inputs import Inputs, inputs_of
 from .project import project_name
-from .steps import OnStep, Steps, run_steps, with_wheels
+from .steps import OnStep, Steps, cause_of, run_steps, with_wheels
 from .uv_tool import run_uv
 from .waiting import held
 
@@ -169,9 +169,9 @@ def _make(folder: Path, interpreter: Interpreter) -> None:
     arguments = ["venv", "--quiet", "--clear", "--no-project", "--no-config", "--python", interpreter.executable]
     done = run_uv([*arguments, str(folder)])
     if done.returncode:
-        raise EnvironmentBroken(
-            f"uv could not make the environment {folder} for {interpreter.executable}:\n{done.stderr.strip()}"
-        )
+        said = done.stderr.strip()
+        cause = cause_of(said.splitlines()) or f"exit code {done.returncode}"
+        raise EnvironmentBroken(f"uv could not make the environment of {interpreter.name}: {cause}\n{folder}\n{said}")
 
 
 def _write_stamp(folder: Path, stamp: dict[str, str]) -> None:

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -30,6 +30,14 @@ WHEEL: Final = ".whl"
 SHOWN_LINES: Final = 24
 """Lines of a failed step's output that an error shows at most: its beginning, what it calls an error, its end."""
 _ERROR: Final = re.compile(r"\berror(?:\[\w+\])?:|^\s*\w*(?:Error|Exception): |╰─▶", re.IGNORECASE)
+
+_FATAL: Final = re.compile(r"\bfatal error: ")
+_REPORTED: Final = re.compile(r"\berror(?:\[\w+\])?: ")
+_RAISED: Final = re.compile(r"[\w.]*(?:Error|Exception|Exit)\b(?:: |$)")
+_CONSEQUENCE: Final = re.compile(
+    r"Failed to |subprocess-exited|command .* failed|exit (?:code|status)|returned an error"
+)
+"""Lines of tools that started the one that failed."""
 
 
 class InstallError(FtgateError):
@@ -192,12 +200,20 @@ def _failure(
     log: Path,
 ) -> str:
     lines = [line.rstrip() for line in done.stdout.splitlines() if line.strip()]
-    cause = next((line.strip() for line in lines if _ERROR.search(line)), "")
+    cause = cause_of(lines)
     shown = excerpt(lines)
     whole = f"\n(all {len(lines)} lines: {log})" if len(shown) < len(lines) else ""
-    head = f"cannot install {spelled(step)} for {interpreter.name}{place}: {cause or f'exit code {done.returncode}'}"
+    head = f"cannot install {spelled(step)}{place}: {cause or f'exit code {done.returncode}'}"
     output = "\n".join(shown) or f"exit code {done.returncode}, and no output"
-    return f"{head}\nin {project}:\n{output}{whole}\nfix: {_fix(step, done, project)}"
+    return f"{head}\nfor {interpreter.name} in {project}:\n{output}{whole}\nfix: {_fix(step, done, project)}"
+
+
+def cause_of(lines: Sequence[str]) -> str:
+    """Of a tool's output the line that says why: a compiler's before the build tool's, which say that it failed."""
+    own = [line.strip() for line in lines if not _CONSEQUENCE.search(line)]
+    fatal, error = (next(filter(each.search, own), "") for each in (_FATAL, _REPORTED))
+    raised = next((line for line in reversed(own) if _RAISED.match(line)), "")
+    return fatal or error or raised or next((line.strip() for line in lines if _ERROR.search(line)), "")
 
 
 def excerpt(lines: list[str]) -> list[str]:
@@ -207,7 +223,7 @@ def excerpt(lines: list[str]) -> list[str]:
     part = SHOWN_LINES // 4
     errors = [number for number, line in enumerate(lines) if _ERROR.search(line)][:part]
     around = {number + step for number in errors for step in (0, 1)}
-    kept = sorted({*range(3), *around, *range(len(lines) - 2 * part, len(lines))})
+    kept = sorted({*range(3), *around.intersection(range(len(lines))), *range(len(lines) - 2 * part, len(lines))})
     shown: list[str] = []
     for before, number in zip([-1, *kept], kept, strict=False):
         shown += (["..."] if number > before + 1 else []) + [lines[number]]

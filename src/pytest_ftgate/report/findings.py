@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..judge import metrics
 from ..model import FAILURES, Acceptance, Decision, Machine, MetricVerdict, Report, Row, Verdict
 from ..text import COMMIT_DIGITS, plain
-from . import headlines, units
+from . import budgets, headlines, units
 from .explanation import sentences
 
 NAMED = 3
-"""Cells that a command names; of more it reruns their whole test."""
+"""Cells that a command names; of more it reruns their whole tests."""
 AGAINST = "--ftgate-against "
 
 
@@ -51,7 +51,6 @@ BASES = {
     "portable": "machine-independent metrics",
     "paired": "paired launches",
 }
-COMPARED = (Decision.PASSED, Decision.IMPROVED, Decision.UNCHANGED, Decision.ACCEPTED)
 WORST_FIRST = (
     Decision.REGRESSED,
     Decision.BROKEN,
@@ -67,6 +66,12 @@ WORST_FIRST = (
     Decision.NO_BASELINE,
     Decision.UNSUPPORTED,
 )
+ATTENTION = (Decision.REGRESSED, Decision.BROKEN, Decision.SUSPECT, Decision.ERROR, Decision.XPASSED)
+"""Decisions that are said in full, also where they do not fail the run."""
+KNOWN = (Decision.ACCEPTED, Decision.XFAILED)
+"""Regressions that somebody has answered for."""
+LEAST_DECIDED = 0.1
+"""The share of the compared cells of which a run has to decide some."""
 
 
 class Change(NamedTuple):
@@ -93,8 +98,8 @@ class Change(NamedTuple):
 class Finding(NamedTuple):
     """What is said of one cell: `changes` of the metrics that decided (or of all), `reason` where they have none.
 
-    `against` is the baseline and its commit, `basis` what it was judged by and why, `commands` repeat it. `explanation`
-    has a sentence for each thing that changed beneath a regression.
+    `against` is the baseline and its commit, `basis` what it was judged by and why. `explanation` has a sentence for
+    each thing that changed beneath a regression.
     """
 
     row: Row
@@ -102,13 +107,7 @@ class Finding(NamedTuple):
     reason: str
     against: str
     basis: str
-    commands: tuple[str, ...]
     explanation: tuple[str, ...] = ()
-
-    @property
-    def label(self) -> str:
-        """The text between the brackets of the node id, or all of it."""
-        return self.row.cell.label or self.row.cell.nodeid
 
 
 def finding(row: Row, *, unicode: bool = True, every: bool = False) -> Finding:
@@ -125,7 +124,6 @@ def finding(row: Row, *, unicode: bool = True, every: bool = False) -> Finding:
         reason="" if said else plain(verdict.reason),
         against=plain(" at ".join(filter(None, (baseline, "" if at and at in baseline else at)))),
         basis=plain(basis(verdict)),
-        commands=commands(row),
         explanation=sentences(row.explanation, unicode=unicode),
     )
 
@@ -181,7 +179,10 @@ def commands(*rows: Row) -> tuple[str, ...]:
         own = [asked] if asked and not any(word.startswith("--ftgate-against") for word in row.options) else []
         reruns.setdefault((*own, *row.options), []).append(row.cell.nodeid)
         stored = stored or bool(row.verdict.baseline and not asked)
-    named = {words: cells if len(cells) <= NAMED else [cells[0].partition("[")[0]] for words, cells in reruns.items()}
+    named = {
+        words: cells if len(cells) <= NAMED else dict.fromkeys(cell.partition("[")[0] for cell in cells)
+        for words, cells in reruns.items()
+    }
     texts = (plain(shlex.join(["pytest", "--ftgate", *words, *cells])) for words, cells in named.items())
     return (*texts, *(["ftgate baseline diff"] if stored else []))
 
@@ -210,11 +211,68 @@ def limits_text(report: Report) -> str:
     )
 
 
-def undecided(counts: Counter[Decision]) -> str:
-    """What to say of a run in which no cell was compared, or none of those that were was decided; else empty."""
-    if any(counts[decision] for decision in COMPARED):
+def result(report: Report, rows: Sequence[Row] | None = None) -> str:
+    """`7 of 8 decided, 2 regressed`: the heading of a report, or of these rows of it, in every form."""
+    rows = report.rows if rows is None else rows
+    found = Counter(row.verdict.decision for row in rows)
+    failing = Counter(row.verdict.decision for row in rows if fails(report, row))
+    decided, compared = _decided(rows)
+    so_far = " so far" if report.partial else ""
+    none = "nothing was compared" if rows else "nothing was measured"
+    said = [f"{decided} of {compared} decided{so_far}" if compared else none]
+    if failing:
+        said += [counted(failing)]
+    elif attention := counted({each: found[each] for each in ATTENTION}):
+        said += ["nothing fails", attention]
+    elif decided:
+        known = counted({each: found[each] for each in KNOWN})
+        said += ["nothing else regressed", known] if known else ["nothing regressed"]
+    others = sum(not row.verdict.compared and not fails(report, row) for row in rows)
+    return ", ".join([*said, *([f"{others} not compared"] if compared and others else [])])
+
+
+def undecided(report: Report) -> str:
+    """Why a run fails of which (almost) nothing was decided, and what to do; empty if it does not.
+
+    It has tested nothing, and who looks at the exit status alone would take that for a pass.
+    """
+    decided, compared = _decided(report.rows)
+    if not report.undecided_fails or report.shard or report.partial or decided >= LEAST_DECIDED * compared:
         return ""
-    return "nothing was decided" if counts[Decision.INCONCLUSIVE] else "nothing was compared"
+    if any(fails(report, row) for row in report.rows):  # that is the reason then
+        return ""
+    short = [row.shortfall for row in report.rows if row.shortfall]
+    if short:
+        advice = budgets.sentence(max(short, key=lambda each: each.wanted_s))
+    else:
+        fixed = any(option.startswith("--ftgate-launches") for row in report.rows for option in row.options)
+        more = "launches (--ftgate-launches)" if fixed else "time (--ftgate-test-time)"
+        advice = f"give the tests more {more}, a longer workload or a quieter machine"
+    cells = f"{decided} of {compared} compared cell{'' if compared == 1 else 's'}"
+    almost = "almost " if decided else ""
+    return f"{almost}nothing was decided: {cells}; {advice}; the run fails by undecided-run of --ftgate-fail-on"
+
+
+def all_decided(report: Report) -> bool:
+    """Whether something was compared, and all of it decided."""
+    decided, compared = _decided(report.rows)
+    return 0 < compared == decided
+
+
+def _decided(rows: Iterable[Row]) -> tuple[int, int]:
+    """How many cells were decided, and of how many that are compared."""
+    compared = [row.verdict.decision.decided for row in rows if row.verdict.compared]
+    return sum(compared), len(compared)
+
+
+def counted(counts: Mapping[Decision, int]) -> str:
+    """`2 regressed, 1 error`, worst first."""
+    words = (
+        (each, "errors" if each is Decision.ERROR and counts[each] != 1 else each.value)
+        for each in WORST_FIRST
+        if counts.get(each)
+    )
+    return ", ".join(f"{counts[each]} {word}" for each, word in words)
 
 
 def worst_first(report: Report) -> list[Row]:

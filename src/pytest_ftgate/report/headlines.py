@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable, Sequence
 
 from ..judge import metrics
 from ..judge.contracts import grammar
@@ -15,6 +16,8 @@ VISIBLE, VISIBLE_PART = 0.01, 0.1
 """A change is said to be another one than that of its figures from so many points on, and from that part of it."""
 RAISED = re.compile(r"(?:^|.*[:,] )raised (\w+)(?:: (.*))?", re.DOTALL)
 FRAME = re.compile(r'^[ \t]*File "(.+?)", line (\d+), in (.+)$', re.MULTILINE)
+NAMED = 3
+"""Cells that a block names where it has many."""
 CHECKOUT = re.compile(r'(?:^|(?<="))[^"\n]*/\.ftgate/worktrees/[^/"\n]+/', re.MULTILINE)
 """The folder of a checkout in a traceback: the user's own file has the same place in the project."""
 
@@ -119,9 +122,45 @@ def origin(error: WorkloadError) -> tuple[str, int] | None:
 
 
 def same_error(error: WorkloadError) -> tuple[object, ...]:
-    """What errors have in common that are shown once: the exception's type and its calls, else all of their text."""
+    """What errors have in common that are shown once: the exception's type and its calls, else all of their text.
+
+    A detail that begins with the reason says the same at length, with what is its own, such as temporary folders.
+    """
     found, frames = RAISED.fullmatch(error.reason), FRAME.findall(error.detail)
-    return (found[1], *frames) if found and frames else (error.reason, error.detail)
+    if found and frames:
+        return (found[1], *frames)
+    return (error.reason, "" if error.detail.startswith(error.reason) else error.detail)
+
+
+def block_of(row: Row) -> tuple[object, ...]:
+    """What the rows have in common that are shown as one: an error and what is said of it; each other row is alone."""
+    if row.verdict.decision is not Decision.ERROR:
+        return (object(),)
+    return (*same_error(error_of(row)), whose(row))
+
+
+def blocks(rows: Iterable[Row]) -> list[list[Row]]:
+    """The rows as every form shows them, one block after the other: cells with the same error are one."""
+    found: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        found.setdefault(block_of(row), []).append(row)
+    return [*found.values()]
+
+
+def cells(names: Iterable[str]) -> str:
+    """The names of a block's cells: `8 cells: a, b, c, and 5 more`."""
+    named = list(names)
+    return f"{len(named)} cells: {few(named)}" if len(named) > NAMED + 1 else few(named)
+
+
+def few(names: Sequence[str]) -> str:
+    """`a, b, c, and 5 more`."""
+    return ", ".join(names if len(names) <= NAMED + 1 else [*names[:NAMED], f"and {len(names) - NAMED} more"])
+
+
+def name(row: Row) -> str:
+    """A cell's name without its file."""
+    return row.cell.nodeid.partition("::")[2] or row.cell.nodeid
 
 
 def failure_text(row: Row) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -19,8 +19,6 @@ MARKER = "<!-- ftgate -->"
 """The first line: by it a comment is found that is to be edited in place."""
 LIMIT = 65_000
 """Characters of a report. GitHub refuses a comment of more than 65 536."""
-ATTENTION = (Decision.REGRESSED, Decision.BROKEN, Decision.SUSPECT, Decision.ERROR, Decision.XPASSED)
-"""Decisions that are said in full, also where they do not fail the run."""
 BRIEF = (Decision.ACCEPTED, Decision.IMPROVED)
 """Decisions with a line for each cell."""
 OPEN = (Decision.INCONCLUSIVE, Decision.UNSUPPORTED, Decision.XFAILED)
@@ -36,9 +34,10 @@ BREAK = "\u200b"
 
 
 class Piece(NamedTuple):
-    """A part of the report in several forms, the longest first; the last is used where there is no room."""
+    """A part of the report, of `holds` things, in several forms, the longest first; without room the last is used."""
 
     forms: tuple[str, ...]
+    holds: int = 1
 
 
 class Section(NamedTuple):
@@ -77,8 +76,9 @@ def render(report: Report, *, limit: int = LIMIT) -> str:
 
 
 def _block(section: Section, texts: Sequence[str]) -> str:
-    missing = sum(not each for each in texts)
-    note = f"\n… {missing} of {len(texts)} {section.named} left out: a JSON report has all.\n" if missing else ""
+    missing = sum(piece.holds for piece, each in zip(section.pieces, texts, strict=True) if not each)
+    total = sum(piece.holds for piece in section.pieces)
+    note = f"\n… {missing} of {total} {section.named} left out: a JSON report has all.\n" if missing else ""
     return "".join((section.head, *texts, note, section.tail))
 
 
@@ -88,35 +88,18 @@ def _block(section: Section, texts: Sequence[str]) -> str:
 def _head(report: Report) -> str:
     """The marker, the result in one line, why the report is partial, and how many cells there are of each decision."""
     counts = findings.counts(report)
-    failing = Counter(row.verdict.decision for row in report.rows if findings.fails(report, row))
-    failed = _counted(failing, findings.WORST_FIRST)
-    result = failed or _nothing(counts)
-    partial = ""
-    if report.partial:
-        result = f"partial report, {result}{'' if failed else ' so far'}"
-        partial = f"\n> [!WARNING]\n> This report is partial: {text(report.partial)}\n"
+    result = ("partial report, " if report.partial else "") + findings.result(report)
+    warnings = [f"This report is partial: {report.partial}"] if report.partial else []
+    warnings += filter(None, [findings.undecided(report)])
+    warned = "".join(f"\n> [!WARNING]\n> {text(each)}\n" for each in warnings)
     total = counts.total()
     said = f"{total} cell{'' if total == 1 else 's'} in {units.span(report.wall_s)}"
-    every = _counted(counts, findings.WORST_FIRST)
+    every = findings.counted(counts)
     at = f" Commit {code(findings.commit(report.commit))}." if report.commit else ""
     limited = findings.limits_text(report)
     limits = f"\nLimits: {text(limited)}.\n" if limited else ""
     part = f"{report.shard.name}: " if report.shard else ""
-    return f"{MARKER}\n## ftgate: {part}{result}\n{partial}\n{said}{': ' if every else ''}{every}.{at}\n{limits}"
-
-
-def _nothing(counts: Counter[Decision]) -> str:
-    """The result of a run in which nothing failed: it differs from that of a run that compared nothing."""
-    if found := _counted(counts, ATTENTION):
-        return f"nothing fails, {found}"
-    if open_ := findings.undecided(counts):
-        return open_
-    accepted = counts[Decision.ACCEPTED]
-    return f"nothing else regressed, {accepted} accepted" if accepted else "nothing regressed"
-
-
-def _counted(counts: Counter[Decision], decisions: Iterable[Decision]) -> str:
-    return ", ".join(f"{counts[each]} {each}" for each in decisions if counts[each])
+    return f"{MARKER}\n## ftgate: {part}{result}\n{warned}\n{said}{': ' if every else ''}{every}.{at}\n{limits}"
 
 
 def _sections(report: Report) -> Iterator[Section]:
@@ -124,14 +107,18 @@ def _sections(report: Report) -> Iterator[Section]:
         rows = list(group)
         brief = passes and decision in BRIEF
         head = (
-            f"\n### {len(rows)} {decision}" + ": no failure in this run" * (passes and not brief) + "\n" * (1 + brief)
+            f"\n### {findings.counted({decision: len(rows)})}"
+            + ": no failure in this run" * (passes and not brief)
+            + "\n" * (1 + brief)
         )
-        if brief or decision in ATTENTION or not passes:
+        if brief or decision in findings.ATTENTION or not passes:
             yield Section(head, tuple(_in_brief(rows) if brief else _in_full(rows)))
     if report.tables:
         total = sum(len(table.rows) for table in report.tables)
         head = f"\n<details><summary>All cells ({total})</summary>\n"
-        yield Section(head, tuple(Piece((_table(table), _line(table), "")) for table in report.tables), END, "tests")
+        yield Section(
+            head, tuple(Piece((_table(report, table), _line(table), "")) for table in report.tables), END, "tests"
+        )
     yield Section("\n<details><summary>Machine and interpreters</summary>\n\n", tuple(_run(report)), END, "lines")
 
 
@@ -152,20 +139,22 @@ def test_of(row: Row) -> str:
 
 
 def _in_full(rows: Sequence[Row]) -> Iterator[Piece]:
-    """Each cell, below the name of its test: in full, as its figure, and as its figure with short names."""
-    test, errors = "", set[object]()
-    for row in rows:
-        name = f"\n**{code(test_of(row))}**\n\n" if test_of(row) != test else ""
-        test = test_of(row)
-        line = _figure(row)
-        key = headlines.same_error(headlines.error_of(row))
-        details = "".join(f"  - {each}\n" for each in _details(row))
-        if row.verdict.decision is Decision.ERROR and key not in errors:
-            errors.add(key)
-            details += _output(row)
-        short = f"- {code(_shortened(_label(row)))} {text(_shortened(_headline(row)))}\n"
-        short_name = f"\n**{code(_shortened(test))}**\n\n" if name else ""
-        yield Piece((name + line + details, name + line, short_name + short))
+    """Each block, below the name of its test: in full, as its figure, and as its figure with short names."""
+    test = ""
+    for block in headlines.blocks(rows):
+        tests = list(dict.fromkeys(map(test_of, block)))
+        of = code(tests[0]) if len(tests) == 1 else f"{len(tests)} tests"
+        short_of = code(_shortened(tests[0])) if len(tests) == 1 else of
+        name, short_name = (f"\n**{each}**\n\n" if of != test else "" for each in (of, short_of))
+        test = of
+        labels = [_label(row) if len(tests) == 1 else headlines.name(row) for row in block]
+        line = f"- {headlines.cells(map(code, labels))}: **{text(_headline(block[0]))}**\n"
+        details = "".join(f"  - {each}\n" for each in _details(block))
+        if block[0].verdict.decision is Decision.ERROR:
+            details += _output(block[0])
+        few = headlines.cells(code(_shortened(label)) for label in labels)
+        short = f"- {few} {text(_shortened(_headline(block[0])))}\n"
+        yield Piece((name + line + details, name + line, short_name + short), len(block))
 
 
 def _in_brief(rows: Sequence[Row]) -> Iterator[Piece]:
@@ -179,16 +168,13 @@ def _headline(row: Row) -> str:
     return findings.known_text(row.verdict) or headlines.headline(row)
 
 
-def _figure(row: Row) -> str:
-    return f"- {code(_label(row))}: **{text(_headline(row))}**\n"
-
-
 def _label(row: Row) -> str:
     return row.cell.label or row.cell.executor.label
 
 
-def _details(row: Row) -> Iterator[str]:
-    """What is beneath the figure of a cell: intervals, reasons, what changed, the reference, how to repeat it."""
+def _details(block: Sequence[Row]) -> Iterator[str]:
+    """What is beneath the figure of a block: intervals, reasons, what changed, the reference, how to repeat it."""
+    row = block[0]
     found, said = findings.finding(row), _headline(row)
     for each in found.changes:
         reason = "" if each.reason in said else each.reason
@@ -204,7 +190,7 @@ def _details(row: Row) -> Iterator[str]:
     by = f"judged by {found.basis}" if row.verdict.basis else found.basis
     if beside := "; ".join(filter(None, (found.against and f"against {found.against}", by))):
         yield text(beside)
-    yield " then ".join(map(code, found.commands))
+    yield " then ".join(map(code, findings.commands(*block)))
 
 
 def _output(row: Row) -> str:
@@ -221,15 +207,15 @@ def _output(row: Row) -> str:
 # ---- tables
 
 
-def _table(table: Table) -> str:
+def _table(report: Report, table: Table) -> str:
     """All cells of a test with their figures, and why cells are open; columns without a value are left out."""
     values = ((head, [shown(row) for row in table.rows]) for head, shown in COLUMNS)
     columns = [
         (head, [_tied(each) if head in UNBROKEN else each for each in texts]) for head, texts in values if any(texts)
     ]
-    ratio = f", ratio to {code(table.reference)}" if "ratio" in dict(columns) else ""
+    ratio = f"; ratio to {code(table.reference)}" if "ratio" in dict(columns) else ""
     lines = [
-        f"\n**{code(table.title)}**{ratio}\n",
+        f"\n**{code(table.title)}**: {findings.result(report, table.rows)}{ratio}\n",
         *([f"{text(table.note)}\n"] if table.note else []),
         "| " + " | ".join(head for head, _ in columns) + " |",
         "|" + "|".join("---" if head in LEFT else "--:" for head, _ in columns) + "|",
@@ -245,8 +231,7 @@ def _table(table: Table) -> str:
 
 def _line(table: Table) -> str:
     """`- test_put: 3 passed, 1 inconclusive`."""
-    counts = Counter(row.verdict.decision for row in table.rows)
-    return f"\n- {code(table.title)}: {_counted(counts, findings.WORST_FIRST)}\n"
+    return f"\n- {code(table.title)}: {findings.counted(Counter(row.verdict.decision for row in table.rows))}\n"
 
 
 def _wall(row: Row, *, detectable: bool = False) -> str:

@@ -83,7 +83,7 @@ def render(report: Report, *, width: int, color: bool, unicode: bool, verbosity:
     """
     style = Style(max(width, 40), color, unicode, verbosity)
     blocks = [] if verbosity < 0 else [_header(report, style)]
-    blocks += [_table(table, style) for table in report.tables]
+    blocks += [_table(report, table, style) for table in report.tables]
     blocks.append(_footer(report, style))
     text = "\n\n".join("\n".join(line.rstrip() for line in block) for block in blocks if block) + "\n"
     return printable(text, style)
@@ -173,8 +173,11 @@ def _footer(report: Report, style: Style) -> list[str]:
     if said := findings.limits_text(report):
         lines += entry("limits", said, style, indent=0, column=9)
     lines += [*([""] if lines else []), *_failed(report, style), *_totals(counts, report.wall_s, style)]
-    partial = wrapped(f"this report is partial: {plain(report.partial)}", style, indent=0) if report.partial else []
-    return [*lines, *(style.paint(line, "red") for line in partial)]
+    lines += [style.paint(line, "bold") for line in wrapped(findings.result(report), style, indent=0)]
+    partial = f"this report is partial: {plain(report.partial)}" if report.partial else ""
+    for text in (findings.undecided(report), partial):
+        lines += [style.paint(line, "red") for line in wrapped(text, style, indent=0)]
+    return lines
 
 
 def _failed(report: Report, style: Style) -> list[str]:
@@ -186,12 +189,14 @@ def _failed(report: Report, style: Style) -> list[str]:
     if not rows or len(report.tables) < 2:
         return []
     lines = []
-    for row in rows[:SUMMED]:
-        lines += _worded(row.verdict.decision, row.cell.nodeid, style, indent=0)
+    blocks = headlines.blocks(rows)
+    for row, *others in blocks[:SUMMED]:
+        names = headlines.cells(each.cell.nodeid for each in (row, *others))
+        lines += _worded(row.verdict.decision, names, style, indent=0)
         why = findings.finding(row, unicode=style.unicode).explanation[:1]
         for text in (headlines.headline(row, unicode=style.unicode), *why):
             lines += wrapped(plain(text), style, indent=4)
-    more = len(rows) - SUMMED
+    more = sum(map(len, blocks[SUMMED:]))
     return [*lines, *([f"and {more} more cell{'' if more == 1 else 's'}, above"] if more > 0 else []), ""]
 
 
@@ -215,15 +220,15 @@ def _totals(counts: Counter[Decision], wall_s: float, style: Style) -> list[str]
 # ---- the table of a test
 
 
-def _table(table: Table, style: Style) -> list[str]:
-    lines = _heading(table, style)
+def _table(report: Report, table: Table, style: Style) -> list[str]:
+    lines = _heading(report, table, style)
     if table.rows:
         lines += _grid(table, style)
     lines_below: list[str] = []
     for decision in findings.WORST_FIRST:
         rows = [row for row in table.rows if row.verdict.decision is decision]
         if decision is Decision.ERROR:
-            lines_below += _errors(rows, style)
+            lines_below += _errors(report, table, style)
         elif decision in TOGETHER and (style.verbosity <= 0 or decision is Decision.UNSUPPORTED):
             lines_below += _by_reason(rows, style)
         else:
@@ -323,17 +328,20 @@ def _remarks(table: Table) -> list[str]:
     )
 
 
-def _heading(table: Table, style: Style) -> list[str]:
-    """The title, with what `ratio` refers to at the right end of its line where there is room."""
+def _heading(report: Report, table: Table, style: Style) -> list[str]:
+    """The title, how many cells were decided, and what `ratio` refers to at the right end of the line that has room."""
     aside = f"ratio to {table.reference}" if any(row.figures.ratio is not None for row in table.rows) else ""
-    room = style.width - len(table.title) - len(aside)
-    title = style.paint(table.title, "bold")
+    result = findings.result(report, table.rows)
+    title, below = f"{table.title}: {result}", list[str]()
+    if len(title) + (len(GAP + aside) if aside else 0) > style.width:
+        title, below = table.title, wrapped(result, style, indent=2)
+    room = style.width - len(title) - len(aside)
     if aside and room >= len(GAP):
-        lines = [title + " " * room + style.paint(aside, "dim")]
+        lines = [style.paint(title, "bold") + " " * room + style.paint(aside, "dim")]
     else:
-        lines = [title] + ([GAP + style.paint(aside, "dim")] if aside else [])
+        lines = [style.paint(title, "bold")] + ([GAP + style.paint(aside, "dim")] if aside else [])
     note = textwrap.wrap(table.note, style.width - len(GAP))
-    return lines + [GAP + style.paint(line, "dim") for line in note]
+    return lines + below + [GAP + style.paint(line, "dim") for line in note]
 
 
 def _grid(table: Table, style: Style) -> list[str]:
@@ -410,7 +418,7 @@ def _finding(row: Row, style: Style) -> list[str]:
         case Decision.REGRESSED | Decision.SUSPECT | Decision.BROKEN:
             return [*_measured(row, style), *_commands(row, style)]
         case Decision.ERROR:
-            return _errors([row], style)
+            return _error([row], row.cell.label, style)
         case Decision.INCONCLUSIVE if style.verbosity <= 0:
             return _open(row, style)
         case Decision.INCONCLUSIVE | Decision.IMPROVED | Decision.ACCEPTED:
@@ -481,18 +489,23 @@ def _commands(row: Row, style: Style) -> list[str]:
     return [f"      {style.paint('rerun', 'dim')}      {rerun}", *(" " * 17 + command for command in others)]
 
 
-def _errors(rows: Sequence[Row], style: Style) -> list[str]:
-    """Each error once, with the cells that have it; pytest's FAILURES show its output."""
-    same: dict[tuple[tuple[object, ...], str], list[Row]] = {}
-    for row in rows:
-        same.setdefault((headlines.same_error(headlines.error_of(row)), headlines.whose(row)), []).append(row)
+def _errors(report: Report, table: Table, style: Style) -> list[str]:
+    """Each error once in a report, below the first table that has it."""
     lines: list[str] = []
-    for (_, whose), having in same.items():
-        error = headlines.error_of(having[0])
-        lines += _worded(Decision.ERROR, ", ".join(row.cell.label or row.cell.nodeid for row in having), style)
-        shown = f"{headlines.exception(error)} (see FAILURES)" if error.detail else headlines.exception(error)
-        lines += wrapped(shown, style, indent=6) + wrapped(whose, style, indent=6)
+    for block in headlines.blocks(row for row in report.rows if row.verdict.decision is Decision.ERROR):
+        if any(row is block[0] for row in table.rows):
+            own = {id(row) for row in table.rows}.issuperset(map(id, block))
+            names = headlines.cells((row.cell.label if own else "") or headlines.name(row) for row in block)
+            lines += _error(block, names, style)
     return lines
+
+
+def _error(block: Sequence[Row], names: str, style: Style) -> list[str]:
+    """An error with the cells that have it; pytest's FAILURES show its output."""
+    error = headlines.error_of(block[0])
+    shown = f"{headlines.exception(error)} (see FAILURES)" if error.detail else headlines.exception(error)
+    lines = _worded(Decision.ERROR, names or headlines.name(block[0]), style)
+    return lines + wrapped(shown, style, indent=6) + wrapped(headlines.whose(block[0]), style, indent=6)
 
 
 def _by_reason(rows: Sequence[Row], style: Style) -> list[str]:

@@ -56,6 +56,7 @@ class Test(NamedTuple):
 
     title: str
     anchor: str
+    result: str
     reference: str
     notes: tuple[str, ...]
     heads: tuple[str, ...]
@@ -72,6 +73,7 @@ def render(report: Report) -> str:
     data = {"started_at": report.started_at, "commit": report.commit, "seed": report.seed}
     block = plots.encoded({**data, "tests": [{"anchor": t.anchor, **t.data} for t in tests if t.data]}, plain)
     sources = {name: _source(name) for name in (*SCRIPTS, "page.css", "LICENSES.txt")}
+    result = findings.result(report)
     page = environment.get_template("page.html").render(
         report=report,
         tests=tests,
@@ -82,8 +84,9 @@ def render(report: Report) -> str:
         style=sources["page.css"],
         licences=sources["LICENSES.txt"],
         policy=_policy([sources[name] for name in SCRIPTS], sources["page.css"]),
-        headline=headline(report),
-        decided=not findings.undecided(findings.counts(report)),
+        headline=result[0].upper() + result[1:],
+        passed=findings.all_decided(report),
+        undecided=findings.undecided(report),
         counted=_counted(report),
         limits=findings.limits_text(report),
     )
@@ -148,21 +151,6 @@ def _word(decision: Decision) -> str:
     return findings.STATUS[decision].category
 
 
-def headline(report: Report) -> str:
-    """The verdict in one line: `3 of 17 cells fail`, or `Nothing regressed in 17 cells`."""
-    counts = findings.counts(report)
-    every = counts.total()
-    failing = sum(findings.fails(report, row) for row in report.rows)
-    cells = f"{every} cell{'' if every == 1 else 's'}"
-    if not every:
-        return "No cell was measured"
-    if failing:
-        return f"{failing} of {cells} {'fails' if failing == 1 else 'fail'}"
-    worse = "fails" if any(css(decision) == "fails" for decision in counts) else "regressed"
-    result = findings.undecided(counts).capitalize() if worse == "regressed" else ""
-    return f"{result or f'Nothing {worse}'} in {f'the {cells} that were measured' if report.partial else cells}"
-
-
 def _counted(report: Report) -> list[tuple[Decision, int]]:
     """How many cells there are of each decision, worst first."""
     counts = findings.counts(report)
@@ -170,20 +158,26 @@ def _counted(report: Report) -> list[tuple[Decision, int]]:
 
 
 class Item(NamedTuple):
-    """One cell that needs attention; `allowed` is of each metric: `+2 %`."""
+    """A block of cells that needs attention: the first with what is said of it, and the names of all with their places.
+
+    `allowed` is of each metric: `+2 %`.
+    """
 
     row: Row
     found: findings.Finding
-    anchor: str
+    cells: tuple[tuple[str, str], ...]
     allowed: dict[str, str]
 
 
 class Group(NamedTuple):
-    """The cells of a test that need attention: what all were compared with and judged by, and how to repeat them."""
+    """The blocks of a test that need attention: what all were compared with and judged by, and how to repeat them.
+
+    `test` is its node id; of errors that several tests share `3 tests`.
+    """
 
     test: str
     anchor: str
-    cells: tuple[Item, ...]
+    items: tuple[Item, ...]
     against: str
     basis: str
     commands: tuple[str, ...]
@@ -203,25 +197,30 @@ QUIET = (Decision.PASSED, Decision.UNCHANGED, Decision.NO_BASELINE)
 
 def _groups(report: Report, anchors: dict[int, str]) -> dict[str, list[Group]]:
     """The tests of the cells that fail, and of those that are accepted, worst first."""
-    rows: dict[str, dict[str, list[Row]]] = {"failing": {}, "accepted": {}}
-    for row in findings.worst_first(report):
-        if findings.fails(report, row):
-            rows["failing"].setdefault(test_of(row), []).append(row)
-        elif row.verdict.decision is Decision.ACCEPTED:
-            rows["accepted"].setdefault(test_of(row), []).append(row)
-    return {name: [_group(test, found, anchors) for test, found in of.items()] for name, of in rows.items()}
+    rows = findings.worst_first(report)
+    failing = [row for row in rows if findings.fails(report, row)]
+    accepted = [row for row in rows if row.verdict.decision is Decision.ACCEPTED and not findings.fails(report, row)]
+    return {"failing": _by_test(failing, anchors), "accepted": _by_test(accepted, anchors)}
 
 
-def _group(test: str, rows: Sequence[Row], anchors: dict[int, str]) -> Group:
-    items = tuple(_item(row, anchors[id(row)]) for row in rows)
+def _by_test(rows: Sequence[Row], anchors: dict[int, str]) -> list[Group]:
+    found: dict[str, list[list[Row]]] = {}
+    for block in headlines.blocks(rows):
+        tests = {test_of(row) for row in block}
+        found.setdefault(tests.pop() if len(tests) == 1 else f"{len(tests)} tests", []).append(block)
+    return [_group(test, blocks, anchors) for test, blocks in found.items()]
+
+
+def _group(test: str, blocks: Sequence[Sequence[Row]], anchors: dict[int, str]) -> Group:
+    items = tuple(_item(block, anchors) for block in blocks)
     judged = [item.found for item in items if item.row.verdict.decision is not Decision.ERROR]
     return Group(
         test=test,
-        anchor=items[0].anchor.partition("c")[0],
-        cells=items,
+        anchor=items[0].cells[0][0].partition("c")[0],
+        items=items,
         against=_common(found.against for found in judged),
         basis=_common(found.basis for found in judged),
-        commands=findings.commands(*rows),
+        commands=findings.commands(*(row for block in blocks for row in block)),
     )
 
 
@@ -231,12 +230,13 @@ def _common(texts: Iterable[str]) -> str:
     return "" if rest else first
 
 
-def _item(row: Row, anchor: str) -> Item:
-    judged = row.verdict.metrics
+def _item(block: Sequence[Row], anchors: dict[int, str]) -> Item:
+    row, judged = block[0], block[0].verdict.metrics
+    one = all(test_of(each) == test_of(row) for each in block)
     return Item(
         row=row,
         found=findings.finding(row),
-        anchor=anchor,
+        cells=tuple((anchors[id(each)], (one and each.cell.label) or headlines.name(each)) for each in block),
         allowed={each.metric: headlines.allowed(each) for each in judged},
     )
 
@@ -284,6 +284,7 @@ def _tests(report: Report) -> Iterator[Test]:
         yield Test(
             title=title,
             anchor=f"t{number}",
+            result=findings.result(report, rows),
             reference=own[0].reference if ratios else "",
             notes=tuple(dict.fromkeys(notes)),
             heads=heads,
