@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import textwrap
 
 import pytest
 from example import Example
@@ -54,10 +55,10 @@ class Project:
         who = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.invalid", "-c", "commit.gpgsign=false")
         subprocess.run(["git", *who, *arguments], cwd=self.folder, check=True, capture_output=True)
 
-    def commit(self, name: str) -> None:
+    def commit(self, name: str, text: str = "MORE = 1\n") -> None:
         """A commit that changes this file alone."""
         with (self.folder / name).open("a") as file:
-            file.write("# more\n")
+            file.write(text)
         self.git("add", ".")
         self.git("commit", "--quiet", "-m", name)
 
@@ -92,6 +93,31 @@ def test_what_no_cell_reads_is_not_measured_and_the_report_says_so(project: Proj
     project.gate("--ftgate-unchanged=measure", "-k", "alone")
     (measured,) = (verdict["decision"] for verdict in project.verdicts().values())
     assert measured in ("inconclusive", "suspect")  # a busy machine may make the same code look slower in so few rounds
+
+
+def test_a_comment_is_not_measured_but_for_who_reads_sources(project: Project) -> None:
+    (project.folder / "test_source.py").write_text(
+        textwrap.dedent("""
+            import inspect
+            import helper
+            from pytest_ftgate import ftgate, threads
+
+            @ftgate.compare(threads, workers=1)
+            def test_source(worker):
+                return inspect.getsource(helper)
+            """)
+    )
+    project.commit("README.md")
+    for name in ("helper.py", "pkg/lazy.py", "test_alone.py"):
+        with (project.folder / name).open("a") as file:
+            file.write("# a comment\n")
+    project.commit("pkg/__init__.py", '"""A docstring."""\n')
+    project.gate()
+    verdicts = project.verdicts()
+    assert verdicts["test_source"]["why"] == "--ftgate-against HEAD~1; helper.py differs"
+    for name in ("test_alone", "test_forked"):
+        assert verdicts[name]["decision"] == "unchanged"
+        assert ", 2 of them but for comments, docstrings or layout" in verdicts[name]["reason"]
 
 
 @pytest.mark.parametrize(
