@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import textwrap
+from collections.abc import Mapping
 
 import pytest
 from example import Example
@@ -45,8 +46,8 @@ QUICK = ("--ftgate", "--ftgate-against=HEAD~1", "--ftgate-launches=1", "--ftgate
 class Project:
     """A project in git: each commit adds a line to one file."""
 
-    def __init__(self, pytester: pytest.Pytester) -> None:
-        self.example = Example(pytester, FILES)
+    def __init__(self, pytester: pytest.Pytester, files: Mapping[str, str] = FILES) -> None:
+        self.example = Example(pytester, files)
         self.folder = pytester.path
         self.git("init", "--quiet")
         self.commit("README.md")
@@ -149,6 +150,56 @@ def test_a_module_that_would_be_found_first_on_the_other_side_means_measuring(pr
     project.gate()
     assert project.verdicts()["test_alone"]["why"] == "--ftgate-against HEAD~1; helper differs"
     assert project.verdicts()["test_forked"]["decision"] == "unchanged"
+
+
+SCM = {
+    "setuptools-scm": """
+        [build-system]
+        requires = ["setuptools", "setuptools-scm"]
+        build-backend = "setuptools.build_meta"
+        [tool.setuptools_scm]
+        version_file = "src/mine/_version.py"
+        """,
+    "hatch-vcs": """
+        [build-system]
+        requires = ["hatchling", "hatch-vcs"]
+        build-backend = "hatchling.build"
+        [tool.hatch.version]
+        source = "vcs"
+        [tool.hatch.build.hooks.vcs]
+        version-file = "src/mine/_version.py"
+        """,
+}
+
+
+@pytest.mark.parametrize("tool", SCM)
+def test_a_version_from_git_is_no_change(pytester: pytest.Pytester, interpreters_on_path: None, tool: str) -> None:
+    """With the tools themselves: each commit has another version, in a file, in names of files, in the metadata."""
+    head = '[project]\nname = "mine"\ndynamic = ["version"]\nreadme = "README.md"\n'
+    project = Project(
+        pytester,
+        {
+            "pytest.ini": "[pytest]\n",
+            ".gitignore": ".ftgate/\n__pycache__/\n_version.py\n*.egg-info/\n",
+            "README.md": "one\n",
+            "pyproject.toml": head + textwrap.dedent(SCM[tool]),
+            "src/mine/__init__.py": "from mine._version import __version__\n",
+            "src/other/__init__.py": "",
+            "test_mine.py": """
+                from importlib import metadata
+
+                @ftgate.compare(threads, workers=1)
+                def test_mine(worker):
+                    import mine
+                    assert mine.__version__ == metadata.version("mine") == "1.4.0", mine.__version__
+                """,
+        },
+    )
+    project.git("tag", "v1.4.0")
+    project.commit("README.md")
+    project.commit("README.md")
+    project.gate()
+    assert project.verdicts()["test_mine"]["decision"] == "unchanged", project.verdicts()
 
 
 def test_the_option_takes_two_words(project: Project) -> None:

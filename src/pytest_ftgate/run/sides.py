@@ -189,7 +189,10 @@ class Side:
             if status.st_size > LARGE_BYTES:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             else:
-                digest = hashlib.sha256(self._neutral((part or loaded_part)(file.read()))).hexdigest()
+                content = file.read()
+                if path.endswith(".dist-info/METADATA"):  # its body is the project's README
+                    content = content.partition(b"\n\n")[0]
+                digest = hashlib.sha256(self._neutral((part or loaded_part)(content))).hexdigest()
         return f"{link}{digest} {'executable' if status.st_mode & stat.S_IXUSR else ''}"
 
     def _neutral(self, content: bytes) -> bytes:
