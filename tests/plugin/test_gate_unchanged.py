@@ -202,6 +202,18 @@ def test_a_version_from_git_is_no_change(pytester: pytest.Pytester, interpreters
     assert project.verdicts()["test_mine"]["decision"] == "unchanged", project.verdicts()
 
 
+def test_a_new_test_is_said_before_it_is_measured_and_passes(project: Project) -> None:
+    (project.folder / "test_new.py").write_text((project.folder / "test_alone.py").read_text())
+    project.commit("README.md")
+    result = project.gate("test_new.py")
+    assert result.ret == 0
+    text = result.stdout.str()
+    said = text.index(": it will be compared from the next change on; --ftgate-against dist:NAME==VERSION compares")
+    assert said < text.index("checking the interpreter")
+    assert "--ftgate-update" not in text
+    assert [verdict["decision"] for verdict in project.verdicts().values()] == ["no baseline"]
+
+
 def test_the_option_takes_two_words(project: Project) -> None:
     result = project.gate("--ftgate-unchanged=yes")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
