@@ -104,8 +104,12 @@ class Maker:
     def python(self, *words: str, steps: Steps = (), on_step: OnStep = lambda _: None) -> Path:
         """Its python; `words` are one step."""
         steps = (words,) if words else steps
+        return self.given({}, steps, on_step)
+
+    def given(self, variables: dict[str, str], steps: Steps, on_step: OnStep = lambda _: None) -> Path:
+        """Its python, made with these variables."""
         where = {"root": self.root, "project": self.project}
-        return ensure_environment(self.interpreter, **where, install=steps, on_step=on_step)
+        return ensure_environment(self.interpreter, install=steps, variables=variables, on_step=on_step, **where)
 
     def made(self, *words: str, steps: Steps = ()) -> bool:
         """Whether this call made the environment: its configuration file is a new one."""
@@ -446,12 +450,11 @@ def test_a_version_is_pretended_to_builds_that_ask_git_alone(
 def test_variables_of_a_build_belong_to_what_it_is_made_of_and_reach_it(maker: Maker) -> None:
     with (maker.project / "backend.py").open("a", encoding="utf-8") as backend:
         backend.write(WITH_VERSION)
-    where = {"root": maker.root, "project": maker.project, "install": EDITABLE}
     for version in ("1.1", "1.2", "1.1"):
-        made = ensure_environment(maker.interpreter, **where, variables={"SCM": version})
+        made = maker.given({"SCM": version}, EDITABLE)
         assert run(made, "import made_as; print(made_as.VERSION)") == version
     before = _identity(made.parent.parent / "pyvenv.cfg")
-    assert ensure_environment(maker.interpreter, **where, variables={"SCM": "1.1"}) == made
+    assert maker.given({"SCM": "1.1"}, EDITABLE) == made
     assert _identity(made.parent.parent / "pyvenv.cfg") == before
 
 

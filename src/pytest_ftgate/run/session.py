@@ -226,6 +226,7 @@ class Session:
                     if not self._kept(group).exists():
                         measurements.append(Measurement(group, resources))
                         self._announce(group)
+                        self._install(group)
                         self._attributing(measurements[-1], measurements[-1].begin)
                 while measurements := self._keep_ended(measurements):
                     self._step(measurements)
@@ -290,6 +291,12 @@ class Session:
         self.folder.keep(text)
 
     # -- steps of `measure` ------------------------------------------------------------------------------------
+
+    def _install(self, group: Group) -> None:
+        """Make the environments of both sides of a comparison at once; scripted launches need none."""
+        if self.config.against and self._launcher is None:
+            pair = self.references.requested()
+            self.targets.make_all(group, (pair.changed, pair.reference))
 
     def _step(self, measurements: Sequence[Measurement]) -> None:
         """One round of the test that has had the fewest; of none if the time of the run is used up."""
