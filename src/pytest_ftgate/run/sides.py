@@ -201,7 +201,7 @@ class Side:
         return content
 
     def _listed(self, path: str) -> str:
-        """Names, kinds and sizes: a reader learns all of them without an event. Comments are of some size, too."""
+        """Names, kinds and sizes: a reader learns all of them without an event. See `_size` for Python sources."""
         with os.scandir(path) as entries:
             seen = sorted(
                 (entry.name, entry.is_dir(), _size(entry)) for entry in entries if entry.name not in _NOT_LISTED
@@ -234,7 +234,7 @@ class Side:
 
 
 def _size(entry: os.DirEntry[str]) -> int:
-    """The size of a file, but of a folder or Python source 0."""
+    """The size of a file; 0 for a folder, and for a Python source, whose comments count elsewhere if they do."""
     return 0 if entry.is_dir() or entry.name.endswith(".py") else entry.stat(follow_symlinks=False).st_size
 
 
