@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
+import textwrap
+from collections.abc import Mapping
 
 import pytest
 from example import Example
@@ -44,8 +46,8 @@ QUICK = ("--ftgate", "--ftgate-against=HEAD~1", "--ftgate-launches=1", "--ftgate
 class Project:
     """A project in git: each commit adds a line to one file."""
 
-    def __init__(self, pytester: pytest.Pytester) -> None:
-        self.example = Example(pytester, FILES)
+    def __init__(self, pytester: pytest.Pytester, files: Mapping[str, str] = FILES) -> None:
+        self.example = Example(pytester, files)
         self.folder = pytester.path
         self.git("init", "--quiet")
         self.commit("README.md")
@@ -54,10 +56,10 @@ class Project:
         who = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.invalid", "-c", "commit.gpgsign=false")
         subprocess.run(["git", *who, *arguments], cwd=self.folder, check=True, capture_output=True)
 
-    def commit(self, name: str) -> None:
+    def commit(self, name: str, text: str = "MORE = 1\n") -> None:
         """A commit that changes this file alone."""
         with (self.folder / name).open("a") as file:
-            file.write("# more\n")
+            file.write(text)
         self.git("add", ".")
         self.git("commit", "--quiet", "-m", name)
 
@@ -94,6 +96,31 @@ def test_what_no_cell_reads_is_not_measured_and_the_report_says_so(project: Proj
     assert measured in ("inconclusive", "suspect")  # a busy machine may make the same code look slower in so few rounds
 
 
+def test_a_comment_is_not_measured_but_for_who_reads_sources(project: Project) -> None:
+    (project.folder / "test_source.py").write_text(
+        textwrap.dedent("""
+            import inspect
+            import helper
+            from pytest_ftgate import ftgate, threads
+
+            @ftgate.compare(threads, workers=1)
+            def test_source(worker):
+                return inspect.getsource(helper)
+            """)
+    )
+    project.commit("README.md")
+    for name in ("helper.py", "pkg/lazy.py", "test_alone.py"):
+        with (project.folder / name).open("a") as file:
+            file.write("# a comment\n")
+    project.commit("pkg/__init__.py", '"""A docstring."""\n')
+    project.gate()
+    verdicts = project.verdicts()
+    assert verdicts["test_source"]["why"] == "--ftgate-against HEAD~1; helper.py differs"
+    for name in ("test_alone", "test_forked"):
+        assert verdicts[name]["decision"] == "unchanged"
+        assert ", 2 of them but for comments, docstrings or layout" in verdicts[name]["reason"]
+
+
 @pytest.mark.parametrize(
     ("changed", "measured"),
     [
@@ -123,6 +150,68 @@ def test_a_module_that_would_be_found_first_on_the_other_side_means_measuring(pr
     project.gate()
     assert project.verdicts()["test_alone"]["why"] == "--ftgate-against HEAD~1; helper differs"
     assert project.verdicts()["test_forked"]["decision"] == "unchanged"
+
+
+SCM = {
+    "setuptools-scm": """
+        [build-system]
+        requires = ["setuptools", "setuptools-scm"]
+        build-backend = "setuptools.build_meta"
+        [tool.setuptools_scm]
+        version_file = "src/mine/_version.py"
+        """,
+    "hatch-vcs": """
+        [build-system]
+        requires = ["hatchling", "hatch-vcs"]
+        build-backend = "hatchling.build"
+        [tool.hatch.version]
+        source = "vcs"
+        [tool.hatch.build.hooks.vcs]
+        version-file = "src/mine/_version.py"
+        """,
+}
+
+
+@pytest.mark.parametrize("tool", SCM)
+def test_a_version_from_git_is_no_change(pytester: pytest.Pytester, interpreters_on_path: None, tool: str) -> None:
+    """With the tools themselves: each commit has another version, in a file, in names of files, in the metadata."""
+    head = '[project]\nname = "mine"\ndynamic = ["version"]\nreadme = "README.md"\n'
+    project = Project(
+        pytester,
+        {
+            "pytest.ini": "[pytest]\n",
+            ".gitignore": ".ftgate/\n__pycache__/\n_version.py\n*.egg-info/\n",
+            "README.md": "one\n",
+            "pyproject.toml": head + textwrap.dedent(SCM[tool]),
+            "src/mine/__init__.py": "from mine._version import __version__\n",
+            "src/other/__init__.py": "",
+            "test_mine.py": """
+                from importlib import metadata
+
+                @ftgate.compare(threads, workers=1)
+                def test_mine(worker):
+                    import mine
+                    assert mine.__version__ == metadata.version("mine") == "1.4.0", mine.__version__
+                """,
+        },
+    )
+    project.git("tag", "v1.4.0")
+    project.commit("README.md")
+    project.commit("README.md")
+    project.gate()
+    assert project.verdicts()["test_mine"]["decision"] == "unchanged", project.verdicts()
+
+
+def test_a_new_test_is_said_before_it_is_measured_and_passes(project: Project) -> None:
+    (project.folder / "test_new.py").write_text((project.folder / "test_alone.py").read_text())
+    project.commit("README.md")
+    result = project.gate("test_new.py")
+    assert result.ret == 0
+    text = result.stdout.str()
+    said = text.index(": it will be compared from the next change on; --ftgate-against dist:NAME==VERSION compares")
+    assert said < text.index("checking the interpreter")
+    assert "--ftgate-update" not in text
+    assert [verdict["decision"] for verdict in project.verdicts().values()] == ["no baseline"]
 
 
 def test_the_option_takes_two_words(project: Project) -> None:

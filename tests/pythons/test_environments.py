@@ -29,6 +29,7 @@ from pytest_ftgate.pythons import (
     environments,
     find_environments,
     missing_hint,
+    pretended,
     rebuild_hint,
     run_uv,
     spelled,
@@ -104,8 +105,12 @@ class Maker:
     def python(self, *words: str, steps: Steps = (), on_step: OnStep = lambda _: None) -> Path:
         """Its python; `words` are one step."""
         steps = (words,) if words else steps
+        return self.given({}, steps, on_step)
+
+    def given(self, variables: dict[str, str], steps: Steps, on_step: OnStep = lambda _: None) -> Path:
+        """Its python, made with these variables."""
         where = {"root": self.root, "project": self.project}
-        return ensure_environment(self.interpreter, **where, install=steps, on_step=on_step)
+        return ensure_environment(self.interpreter, install=steps, variables=variables, on_step=on_step, **where)
 
     def made(self, *words: str, steps: Steps = ()) -> bool:
         """Whether this call made the environment: its configuration file is a new one."""
@@ -432,6 +437,57 @@ def test_default_install_is_the_project_or_what_it_requires(
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     assert default_install(tmp_path) == install
+
+
+SCM = "SETUPTOOLS_SCM_PRETEND_VERSION"
+WITH_VERSION = """
+
+def build_editable(folder, config_settings=None, metadata_directory=None):
+    import os
+    return _build(folder, {"made_as.py": "VERSION = " + repr(os.environ["SCM"])})
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "variables"),
+    [
+        ({"pyproject.toml": PYPROJECT}, []),
+        ({"pyproject.toml": PYPROJECT.replace("[]", '["setuptools_scm[toml]>=8"]')}, [f"{SCM}_FOR_SAMPLE"]),
+        (
+            {"pyproject.toml": PYPROJECT.replace("[]", '["setuptools-scm"]').replace("sample", "a.b_c")},
+            [f"{SCM}_FOR_A_B_C"],
+        ),
+        ({"pyproject.toml": PYPROJECT.replace("[]", '["hatchling", "hatch-vcs"]')}, [SCM]),
+        ({"pyproject.toml": PYPROJECT.replace("[]", '["pdm-backend"]')}, ["PDM_BUILD_SCM_VERSION"]),
+        (
+            {"pyproject.toml": PYPROJECT.replace("[]", '["poetry-dynamic-versioning>=1"]')},
+            ["POETRY_DYNAMIC_VERSIONING_BYPASS"],
+        ),
+        ({"setup.py": "setup(use_scm_version=True, setup_requires=['setuptools_scm'])"}, [SCM]),
+        ({"setup.cfg": "[options]\nsetup_requires =\n    setuptools_scm\n"}, [SCM]),
+        ({}, []),
+    ],
+)
+def test_a_version_is_pretended_to_builds_that_ask_git_alone(
+    tmp_path: Path, files: dict[str, str], variables: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert pretended(tmp_path, "1.2") == dict.fromkeys(variables, "1.2")
+    for variable in variables:
+        monkeypatch.setenv(variable, "7")
+    assert pretended(tmp_path, "1.2") == {}
+
+
+def test_variables_of_a_build_belong_to_what_it_is_made_of_and_reach_it(maker: Maker) -> None:
+    with (maker.project / "backend.py").open("a", encoding="utf-8") as backend:
+        backend.write(WITH_VERSION)
+    for version in ("1.1", "1.2", "1.1"):
+        made = maker.given({"SCM": version}, EDITABLE)
+        assert run(made, "import made_as; print(made_as.VERSION)") == version
+    before = _identity(made.parent.parent / "pyvenv.cfg")
+    assert maker.given({"SCM": "1.1"}, EDITABLE) == made
+    assert _identity(made.parent.parent / "pyvenv.cfg") == before
 
 
 def test_default_install_names_a_file_that_cannot_be_read(tmp_path: Path) -> None:

@@ -349,7 +349,9 @@ class TestFirstPhase:
         desk = Desk(day())
         desk.references.label = "without it"
         rows = run(desk.measurement(TWO, against="main"))
-        assert {row.verdict.reason for row in rows.values()} == {"without it has no such test"}
+        assert {row.verdict.reason for row in rows.values()} == {
+            "without it has no such test: it will be compared from the next change on"
+        }
         assert not any(request.reference for request in desk.launcher.requests)
 
     def test_cells_that_need_no_measuring_keep_their_rows(self) -> None:

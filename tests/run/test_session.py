@@ -40,6 +40,7 @@ from pytest_ftgate.judge import disturbance, metrics, prediction, thresholds
 from pytest_ftgate.judge.judge import Judge
 from pytest_ftgate.measure import conditions as conditions_module
 from pytest_ftgate.measure import cores
+from pytest_ftgate.measure.budget import LEAST_LAUNCHES, PILOT_ITERATIONS
 from pytest_ftgate.measure.capacity import Capacity
 from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.model import (
@@ -1014,8 +1015,39 @@ def test_a_reference_that_lacks_the_test_is_no_baseline(project: Project) -> Non
     project.label = "without it"
     outcome = project.run(against="main")
     assert outcome.decision() is Decision.NO_BASELINE
-    assert outcome.reason() == "without it has no such test"
+    assert outcome.reason() == "without it has no such test: it will be compared from the next change on"
     assert not any(request.reference for request in outcome.launcher.requests)
+    assert outcome.launches() == LEAST_LAUNCHES
+    sample = outcome.rows[THREADS].sample
+    assert sample is not None
+    assert max(len(launch.iterations) for launch in sample.launches) == PILOT_ITERATIONS
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_what_the_reference_lacks_is_said_once_before_anything_is_measured(project: Project, there: bool) -> None:
+    project.label = "without it"
+    if there:  # another test is in that file
+        (project.root / "test_work.py").touch()
+    (project.root / "pyproject.toml").write_text("[project]\nname = 'Mine'\n")
+    running = project.session(day(), against="main")
+    running.tell_new()
+    lacking = TEST if there else "test_work.py"
+    expected = (
+        f"without it has no {lacking}: it will be compared from the next change on; "
+        "--ftgate-against dist:mine==VERSION compares with a release now"
+    )
+    assert cast(Watcher, running.listener).warnings == [expected]
+    other = project.session(day(), against="main", run=running.folder.run.name)
+    other.tell_new()
+    assert cast(Watcher, other.listener).warnings == []
+
+
+@pytest.mark.parametrize("label", ["main (1eb3b87)", ""])
+def test_nothing_is_said_where_the_reference_has_it_or_there_is_none(project: Project, label: str) -> None:
+    project.label = label or "without it"
+    running = project.session(day(), against="main" if label else "")
+    running.tell_new()
+    assert cast(Watcher, running.listener).warnings == []
 
 
 def test_a_reference_that_cannot_be_installed_is_an_error(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1192,7 +1224,9 @@ def test_scaling_is_held_against_what_the_machine_gives(project: Project, agains
     group = msgspec.structs.replace(group, spec=msgspec.structs.replace(group.spec, requirements=(contract,)))
     holds = project.run(scaled(1.7), group, against=against)
     assert holds.metric(Metric.CONTRACT, four).decision is Decision.PASSED
-    assert holds.metric(Metric.CONTRACT, four).reason.startswith(("2.34 against", "2.35 against", "2.36 against"))
+    shown = re.match(r"(\S+) against", holds.metric(Metric.CONTRACT, four).reason)
+    assert shown is not None
+    assert float(shown[1]) == pytest.approx(4 / 1.7, rel=0.02)
     broken = project.run(scaled(3.0), group, against=against)
     assert broken.decision(four) is Decision.BROKEN
     assert broken.decision(f"{TEST}[3.14-threads-w1]") is not Decision.BROKEN

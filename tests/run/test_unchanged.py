@@ -22,7 +22,7 @@ from pytest_ftgate.run import worktrees
 from pytest_ftgate.run.folder import RunFolder
 from pytest_ftgate.run.git import Checkout
 from pytest_ftgate.run.references import References
-from pytest_ftgate.run.sides import ABSENT, Finding, Note, Place, Side, compare, loaded_part, read_notes
+from pytest_ftgate.run.sides import ABSENT, OPENED, Finding, Note, Place, Side, compare, loaded_part, read_notes
 from pytest_ftgate.run.targets import Targets
 from pytest_ftgate.run.unchanged import Checked, UnchangedCells
 from pytest_ftgate.runner import reads
@@ -97,6 +97,53 @@ def test_what_native_code_reads_is_known_only_where_the_kernel_tells_it() -> Non
     assert finding(own, foreign).reason == ""
     assert finding(own, watched=False).reason == ""
     assert finding(own, foreign, watched=False).reason == "what core.so reads cannot be followed"
+
+
+# what each side has there -> the same for who runs it
+TEXTS = {
+    "a comment": ("x = 1\n", "# why\nx = 1  # one\n", True),
+    "the layout": ("x = f(1, 2)\n", "x = f(\n    1,\n    2,\n)\n", True),
+    "a docstring": ("def f():\n    return 1\n", 'def f():\n    """Why."""\n    return 1\n', True),
+    "a docstring alone": ('class A:\n    """Why."""\n', "class A: ...\n", True),
+    "a docstring of a value": ("x = 1\n", 'x = 1\n"""Why."""\n', True),
+    "a docstring in use": ('"""Usage: a"""\nprint(__doc__)\n', '"""Usage: b"""\nprint(__doc__)\n', False),
+    "a string": ("x = 'a'\n", "x = 'b'\n", False),
+    "a kind of number": ("x = 1\n", "x = 1.0\n", False),
+    "an annotation": ("x: int = 1\n", "x: str = 1\n", False),
+    "an order": ("a()\nb()\n", "b()\na()\n", False),
+    "a name in another place": ("x = '{}/old'\n", "x = '{}/old'  # as it was\n", True),
+    "no Python": ("x = (\n", "x = (  # open\n", False),
+    "another encoding": ("# coding: latin-1\nx = 'é'\n", "# coding: utf-8\nx = 'é'\n", False),
+}
+
+
+@pytest.mark.parametrize("case", TEXTS)
+def test_of_a_source_that_is_run_only_what_runs_counts(sides: tuple[Side, Side], case: str) -> None:
+    changed, reference = sides
+    *texts, alike = TEXTS[case]
+    for side, text in zip(sides, texts, strict=True):
+        write(side, "mod.py", text.replace("{}", side.bases["top"]))
+    path = f"{changed.bases['top']}/mod.py"
+
+    def found(*kinds: str) -> Finding:
+        notes = [BEGUN, *(Note(kind, path) for kind in kinds)]
+        return compare(notes, changed.place_of, changed.fingerprint, reference.fingerprint, watched=True)
+
+    differs = Finding(0, "mod.py differs")
+    for kinds in ([reads.CODE], [reads.ASKED], [OPENED, reads.CODE]):
+        assert found(*kinds) == (Finding(1, "", 1) if alike else differs), kinds
+    # read as text, opened by who knows whom, or with an ear for lines
+    for kinds in ([reads.FILE], [OPENED], [OPENED, reads.ASKED], [reads.CODE, reads.FILE], [reads.CODE, reads.TRACED]):
+        assert found(*kinds).reason == "mod.py differs", kinds
+
+
+def test_bytecode_that_is_run_stands_for_what_runs_of_its_source(sides: tuple[Side, Side]) -> None:
+    for side, text in zip(sides, ("x = 1\n", "x = 1  # one\n"), strict=True):
+        write(side, "mod.py", text)
+    notes = [BEGUN, Note(reads.CODE, f"{sides[0].bases['top']}/__pycache__/mod.cpython-314.pyc")]
+    notes += [Note(OPENED, f"{sides[0].bases['top']}/mod.py")]
+    found = compare(notes, sides[0].place_of, sides[0].fingerprint, sides[1].fingerprint, watched=True)
+    assert found == Finding(1, "", 1)
 
 
 def test_without_any_note_of_a_start_nothing_is_known() -> None:
@@ -227,6 +274,9 @@ def test_a_folder_is_its_names_kinds_and_sizes_without_bytecode(sides: tuple[Sid
     write(sides[0], "data/a.txt", "one")
     write(sides[1], "data/b.txt", "")
     assert not same(sides, reads.FOLDER, "data")
+    write(sides[0], "more/a.py", "")
+    write(sides[1], "more/a.py", "# a comment\n")
+    assert same(sides, reads.FOLDER, "more")
 
 
 SEARCHED = (Note(reads.SUFFIX, ".py"), Note(reads.SUFFIX, ".cpython-314-x.so"))
@@ -364,6 +414,23 @@ def test_cells_that_read_the_same_are_unchanged_and_say_by_what(desk: Desk) -> N
         assert row.verdict.decision is Decision.UNCHANGED
         assert row.verdict.reason == "not measured: the file that it reads is the same at main (1eb3b87)"
         assert (row.verdict.baseline, row.verdict.commit, row.sample) == ("main (1eb3b87)", "1eb3b87", None)
+
+
+def test_a_comment_in_what_they_run_is_no_change_and_is_said(desk: Desk) -> None:
+    for name in ("test_work.py", "helper.py"):
+        with (desk.pair.changed.project / name).open("a") as file:
+            file.write("# why\n")
+        desk.notes.append(Note(reads.CODE, f"{desk.pair.changed.root}/{name}"))
+    (row, _) = desk.check().rows
+    same = (
+        "not measured: the 2 files that it reads are the same at main (1eb3b87), but for comments, docstrings or layout"
+    )
+    assert row.verdict.reason == same
+    (desk.pair.changed.project / "plain.py").touch()
+    (desk.pair.reference.project / "plain.py").touch()
+    desk.notes.append(Note(reads.FILE, f"{desk.pair.changed.root}/plain.py"))
+    (row, _) = desk.check().rows
+    assert "3 files that it reads are the same at main (1eb3b87), 2 of them but for comments," in row.verdict.reason
 
 
 def test_the_changed_side_alone_is_launched_once_a_cell_and_ended(desk: Desk) -> None:

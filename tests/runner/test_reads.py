@@ -53,10 +53,13 @@ def test_what_only_a_worker_reads_is_noted_whatever_the_worker_is(bench: Bench, 
             return (HERE / "missing.txt").exists()
     """)
     notes = notes_of(bench, executor, build, workers=1 if executor == SERIAL else 2)
-    files = below(bench, notes, reads.FILE)
+    files, code = below(bench, notes, reads.FILE), below(bench, notes, reads.CODE)
     indices = range(1 if executor == SERIAL else 2)
-    assert {f"data-{index}.txt" for index in indices} | {"missing.txt", "pkg/text.txt", "test_workload.py"} <= files
-    assert any("lazy" in file for file in files)  # its source, or its bytecode
+    assert {f"data-{index}.txt" for index in indices} | {"pkg/text.txt"} <= files
+    assert "missing.txt" in below(bench, notes, reads.ASKED)
+    assert "test_workload.py" in code
+    assert any("lazy" in file for file in code)  # its source, or its bytecode
+    assert not any(".py" in file for file in files)
     assert {"pkg", "pkg/lazy", "test_workload"} <= below(bench, notes, reads.MODULE)
     assert not any(note.kind == reads.UNKNOWN for note in notes)
     assert Note(reads.STARTED, bench.executables[build]) in notes
@@ -95,10 +98,10 @@ BODIES = {
     "os.mkdir('made'), os.rmdir('made')": Note(reads.WRITTEN, "made"),
     "os.rename('b.txt', 'c.txt'), os.rename('c.txt', 'b.txt')": Note(reads.WRITTEN, "c.txt"),
     "os.unlink('gone.txt', dir_fd=FOLDER)": Note(reads.WRITTEN, "gone.txt"),
-    "os.path.isfile('d.txt')": Note(reads.FILE, "d.txt"),
-    "os.access('d.txt', os.R_OK)": Note(reads.FILE, "d.txt"),
-    "os.stat('b.txt', dir_fd=FOLDER)": Note(reads.FILE, "b.txt"),
-    "os.path.realpath('b.txt')": Note(reads.FILE, "b.txt"),
+    "os.path.isfile('d.txt')": Note(reads.ASKED, "d.txt"),
+    "os.access('d.txt', os.R_OK)": Note(reads.ASKED, "d.txt"),
+    "os.stat('b.txt', dir_fd=FOLDER)": Note(reads.ASKED, "b.txt"),
+    "os.path.realpath('b.txt')": Note(reads.ASKED, "b.txt"),
     "os.listdir('folder')": Note(reads.FOLDER, "folder"),
     "os.listdir(os.open('folder', os.O_RDONLY))": Note(reads.FOLDER, "folder"),
     "list(Path('folder').glob('*.txt'))": Note(reads.FOLDER, "folder"),
@@ -108,16 +111,25 @@ BODIES = {
     "importlib.import_module('present')": Note(reads.MODULE, "present"),
     "sqlite3.connect('base.db').close()": Note(reads.WRITTEN, "base.db"),
     "os.close(os.open(b'b.txt', os.O_RDONLY))": Note(reads.FILE, "b.txt"),
+    "present = importlib.import_module('present')": Note(reads.CODE, "present.py"),
+    "open(__file__).close()": Note(reads.FILE, "test_workload.py"),
+    "inspect.getsource(sys.modules[__name__])": Note(reads.FILE, "test_workload.py"),
+    "importlib.import_module('present').__loader__.get_source('present')": Note(reads.FILE, "present.py"),
+    "importlib.resources.files('present_package').joinpath('__init__.py').read_text()": Note(
+        reads.FILE, "present_package/__init__.py"
+    ),
+    "pkgutil.get_data('present_package', '__init__.py')": Note(reads.FILE, "present_package/__init__.py"),
 }
 
 
 @pytest.mark.parametrize("body", BODIES)
 def test_each_way_to_read_ask_list_or_write_is_noted(bench: Bench, body: str) -> None:
     (bench.folder / "folder").mkdir()
-    for name in ("b.txt", "gone.txt", "present.py"):
+    (bench.folder / "present_package").mkdir()
+    for name in ("b.txt", "gone.txt", "present.py", "present_package/__init__.py"):
         (bench.folder / name).touch()
     bench.write(f"""
-        import importlib, importlib.metadata, importlib.util, os, sqlite3
+        import importlib, importlib.metadata, importlib.resources, importlib.util, inspect, os, pkgutil, sqlite3, sys
         from pathlib import Path
 
         @ftgate.compare(threads)
@@ -154,6 +166,19 @@ def test_a_program_or_a_connection_cannot_be_followed(bench: Bench, body: str) -
             {body}
     """)
     assert Note(reads.UNKNOWN, UNFOLLOWED[body]) in notes_of(bench, workers=1)
+
+
+@pytest.mark.parametrize("body", ["sys.settrace(lambda *_: None)", "sys.monitoring.register_callback(5, 32, print)"])
+def test_who_hears_of_lines_is_noted(bench: Bench, body: str) -> None:
+    bench.write(f"""
+        import sys
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            {body}
+            sys.settrace(None)
+    """)
+    assert Note(reads.TRACED, "") in notes_of(bench, workers=1)
 
 
 def test_a_library_that_is_loaded_is_noted_and_ctypes_alone_is_none(bench: Bench) -> None:

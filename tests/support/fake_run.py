@@ -64,5 +64,6 @@ def pytest_configure(config: pytest.Config) -> None:
     patch.setattr(session, "Launchers", lambda *_: ByName())
     patch.setattr(session, "install_runner", lambda _: None)
     patch.setattr(Targets, "lookup", lookup)
+    patch.setattr(Targets, "make_all", lambda *_: None)
     patch.setattr(conditions, "calibration_ns", lambda *_: 5_000_000)
     patch.setattr(disturbance, "unfit", lambda *_: "")

@@ -157,6 +157,7 @@ class Run:
         if self.relay is not None:
             self.relay.collected(self.collected, self.session.planned())
         self.progress.start(len(planned.groups), self.session.config.budget_s)
+        self.session.tell_new()
 
     def _check_acceptances(self) -> None:
         try:

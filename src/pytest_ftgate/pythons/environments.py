@@ -8,9 +8,11 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path, PurePath
+from types import MappingProxyType
 from typing import Final
 
 import filelock
@@ -40,12 +42,19 @@ class EnvironmentBroken(FtgateError):
 
 
 def ensure_environment(
-    interpreter: Interpreter, *, root: Path, project: Path, install: Steps, on_step: OnStep = lambda _: None
+    interpreter: Interpreter,
+    *,
+    root: Path,
+    project: Path,
+    install: Steps,
+    variables: Mapping[str, str] = MappingProxyType({}),
+    on_step: OnStep = lambda _: None,
 ) -> Path:
     """The python of an environment of `interpreter` under `root`, made if it is missing or out of date.
 
     `install` are steps in `project`'s folder; none installs nothing. One that was made from the same in another
-    checkout is used, if nothing in it points to that checkout. `on_step` is called with what is done while one is made.
+    checkout is used, if nothing in it points to that checkout. Builds get these environment `variables`, too. `on_step`
+    is called with what is done while one is made.
     A file lock keeps two runs from making it at once. Raises EnvironmentBroken, InstallError, and FtgateError for a
     wheel that is missing.
     """
@@ -53,7 +62,7 @@ def ensure_environment(
     folder = environment_folder(interpreter, root=root, project=project, install=install)
     hide_from_git(root)
     with held(Path(f"{folder}.lock")):
-        inputs = inputs_of(install, project)
+        inputs = inputs_of(install, project, variables)
         stamp = _stamp(interpreter, project, install, inputs)
         shared = [] if inputs.bound or not install else sorted(path.parent for path in root.glob(f"*/{STAMP}"))
         for made in (folder, *shared):
@@ -63,7 +72,7 @@ def ensure_environment(
         (folder / STAMP).unlink(missing_ok=True)
         _make(folder, interpreter)
         python = environment_python(folder)
-        run_steps(install, python, interpreter, project, inputs.local, on_step)
+        run_steps(install, python, interpreter, project, inputs.local, variables, on_step)
         _write_stamp(folder, stamp)
         return python
 

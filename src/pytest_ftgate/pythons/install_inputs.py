@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from .project import project_name
+from .project import VERSIONS, project_name
 from .steps import WHEEL, Steps, arguments, is_command, path_of
 
 VARIABLES: Final = (
     *("CC", "CXX", "CPP", "LD", "AR", "CFLAGS", "CPPFLAGS", "CXXFLAGS", "LDFLAGS", "FC", "FFLAGS", "FCFLAGS"),
     *("RUSTFLAGS", "CARGO_BUILD_TARGET", "MATURIN_PEP517_ARGS", "CMAKE_ARGS", "SKBUILD_CMAKE_ARGS"),
+    *dict.fromkeys(VERSIONS.values()),
 )
-"""Environment variables by which compilers are called differently."""
+"""Environment variables by which compilers are called differently, or a project's version is another."""
 _METADATA: Final = (
     *("pyproject.toml", "setup.py", "setup.cfg", "MANIFEST.in", "uv.lock", "poetry.lock", "pdm.lock"),
     *("CMakeLists.txt", "meson_options.txt", "Makefile"),
@@ -35,7 +36,8 @@ class Inputs(NamedTuple):
     """A `digest` of what steps read; whether the result is `bound` to the project's folder; local distributions.
 
     An editable install or a command leaves something in the folder that it was made from, or points there. `local` are
-    the distributions of folders that requirements files name: uv takes a build of these from its cache.
+    the distributions of folders that requirements files name, or whose build is given variables: uv takes a build of
+    these from its cache.
     """
 
     digest: str
@@ -43,8 +45,11 @@ class Inputs(NamedTuple):
     local: tuple[str, ...]
 
 
-def inputs_of(steps: Steps, project: Path) -> Inputs:
-    """What the steps read. Paths count relative to the project: the same files in two checkouts are the same."""
+def inputs_of(steps: Steps, project: Path, given: Mapping[str, str]) -> Inputs:
+    """What the steps read. Paths count relative to the project: the same files in two checkouts are the same.
+
+    `given` are variables of these steps alone.
+    """
     files: set[Path] = set()
     bound, local = False, set[str]()
     for step in steps:
@@ -61,6 +66,9 @@ def inputs_of(steps: Steps, project: Path) -> Inputs:
             else:
                 files.add(path)
     variables = [f"{name}={os.environ[name]}" for name in VARIABLES if name in os.environ] if steps else []
+    if given:
+        local.add(project_name(project))
+        variables += [f"{name}={value}" for name, value in given.items()]
     return Inputs(_digest(files, project, variables), bound, tuple(sorted(local - {""})))
 
 

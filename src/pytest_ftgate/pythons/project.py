@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import contextlib
+import os
 import re
 import tomllib
 from pathlib import Path
@@ -13,6 +14,15 @@ from packaging.utils import canonicalize_name
 
 from ..errors import FtgateError
 
+_SCM: Final = "SETUPTOOLS_SCM_PRETEND_VERSION"
+VERSIONS: Final = {
+    "setuptools-scm": _SCM,
+    "hatch-vcs": _SCM,
+    "poetry-dynamic-versioning": "POETRY_DYNAMIC_VERSIONING_BYPASS",
+    "uv-dynamic-versioning": "UV_DYNAMIC_VERSIONING_BYPASS",
+    "pdm-backend": "PDM_BUILD_SCM_VERSION",
+}
+"""What takes a project's version from git, and the environment variable that it takes it from first."""
 _REBUILDS: Final = ("meson-python", "mesonpy")
 _NOT_EDITABLE: Final = ("sipbuild.api",)
 
@@ -72,6 +82,27 @@ def project_name(project: Path) -> str:
         if not names and (project / file).is_file():
             names = re.findall(pattern, (project / file).read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
     return canonicalize_name(names[0]) if names else ""
+
+
+def pretended(project: Path, version: str) -> dict[str, str]:
+    """The environment variables by which a build takes this version and asks git for none; a user's own stay.
+
+    setuptools-scm's is for this project alone where its name is known: a dependency may be built by the same.
+    """
+    tables, options = _readable(project)
+    build = tables.get("build-system", {}).get("requires", ())
+    script = project / "setup.py"
+    older = script.read_text(encoding="utf-8", errors="replace") if script.is_file() else ""
+    asked = " ".join((*map(str, build), options.get("setup_requires", ""), older)).lower().replace("_", "-")
+    found = {
+        variable: version
+        for tool, variable in VERSIONS.items()
+        if tool in asked and not any(name.startswith(variable) for name in os.environ)
+    }
+    name = canonicalize_name(str(tables.get("project", {}).get("name", ""))).replace("-", "_").upper()
+    if name and "hatch-vcs" not in asked and found.pop(_SCM, ""):
+        found[f"{_SCM}_FOR_{name}"] = version
+    return found
 
 
 def required_python(project: Path) -> str:

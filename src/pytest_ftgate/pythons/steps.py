@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -90,9 +90,13 @@ def doing(step: Step, project: Path) -> str:
     """What a step does, in a few words."""
     if is_command(step):
         return f"running {step[1]}"
-    if any(path_of(project, value).is_dir() for kind, value in arguments(step) if kind != "requirements"):
+    if _builds(step, project):
         return "building the project"
     return f"installing {' '.join(word for word in step if not word.startswith('-'))}"
+
+
+def _builds(step: Step, project: Path) -> bool:
+    return any(path_of(project, value).is_dir() for kind, value in arguments(step) if kind != "requirements")
 
 
 # ---- wheels
@@ -157,18 +161,27 @@ def _fits(path: Path, interpreter: Interpreter) -> bool:
 
 
 def run_steps(
-    steps: Steps, python: Path, interpreter: Interpreter, project: Path, stale: Iterable[str], on_step: OnStep
+    steps: Steps,
+    python: Path,
+    interpreter: Interpreter,
+    project: Path,
+    stale: Iterable[str],
+    given: Mapping[str, str],
+    on_step: OnStep,
 ) -> None:
     """Run each step in the project's folder. Raises InstallError for the first that fails.
 
-    `stale` are distributions of local folders that uv has cached and that have to be built again. `on_step` is called
-    with what a step does as it begins, and every second while it runs.
+    `stale` are distributions of local folders that uv has cached and that have to be built again. Commands, and steps
+    that build, are `given` these variables. `on_step` is called with what a step does as it begins, and every second
+    while it runs.
     """
     log = python.parent.parent.with_suffix(".log")
     for number, step in enumerate(steps, 1):
         place = f" (step {number} of {len(steps)})" if len(steps) > 1 else ""
         text = f"{doing(step, project)}{place}"
         words, variables = _command_line(step, python, stale)
+        if is_command(step) or _builds(step, project):
+            variables |= given
         done = run_within(
             words, cwd=project, environment=variables, stderr=subprocess.STDOUT, on_wait=partial(on_step, text)
         )

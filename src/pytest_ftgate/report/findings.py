@@ -176,7 +176,7 @@ def commands(*rows: Row) -> tuple[str, ...]:
     stored = False
     for row in rows:
         asked = row.verdict.why.partition("; ")[0].replace(" ", "=", 1) if row.verdict.why.startswith(AGAINST) else ""
-        own = [asked] if asked and not any(word.startswith("--ftgate-against") for word in row.options) else []
+        own = [asked] if asked and not _is_against(row) else []
         reruns.setdefault((*own, *row.options), []).append(row.cell.nodeid)
         stored = stored or bool(row.verdict.baseline and not asked)
     named = {
@@ -292,6 +292,15 @@ def machines(report: Report) -> list[tuple[str, Machine]]:
 def counts(report: Report) -> Counter[Decision]:
     """How many cells there are of each decision."""
     return Counter(row.verdict.decision for row in report.rows)
+
+
+def unrecorded(report: Report) -> int:
+    """How many cells a recording would give a baseline; a reference that has none of a cell is no baseline."""
+    return sum(row.verdict.decision is Decision.NO_BASELINE and not _is_against(row) for row in report.rows)
+
+
+def _is_against(row: Row) -> bool:
+    return any(word.startswith("--ftgate-against") for word in row.options)
 
 
 def accepted_texts(accepted: Iterable[Acceptance]) -> list[str]:

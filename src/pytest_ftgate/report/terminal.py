@@ -166,8 +166,7 @@ def _footer(report: Report, style: Style) -> list[str]:
         lines += [*entry("unused", text, style, indent=0, column=9), " " * 9 + "ftgate baseline prune"]
         lines += [" " * 9 + name for name in report.unused_baselines]
     counts = findings.counts(report)
-    if counts[Decision.NO_BASELINE] and not report.updates:
-        count = counts[Decision.NO_BASELINE]
+    if (count := findings.unrecorded(report)) and not report.updates:
         text = f"{count} cell{'s have' if count > 1 else ' has'} no baseline, record with"
         lines += [*entry("new", text, style, indent=0, column=9), " " * 9 + "pytest --ftgate --ftgate-update"]
     if said := findings.limits_text(report):

@@ -11,6 +11,7 @@ import msgspec
 
 from ..errors import FtgateError
 from ..judge.judge import PAIRED_ROUNDS, SCREEN_LAUNCHES, ComparedWith, Judge, Policy
+from ..measure.budget import LEAST_LAUNCHES, PILOT_ITERATIONS
 from ..measure.cell_run import PreparedTarget, Reference
 from ..measure.conditions import ConditionsMonitor
 from ..measure.interleaved import InterleavedRun
@@ -109,6 +110,9 @@ class PhaseStarter:
         if judged:
             needed = min(judge.least_rounds(), limits.launches or judge.rounds)
             limits = msgspec.structs.replace(limits, floor=max(LEAST_ROUNDS, needed), at_most=judge.rounds)
+        elif pair is not None:  # figures are all there is to show
+            least = {"launches": limits.launches or LEAST_LAUNCHES, "most_iterations": PILOT_ITERATIONS}
+            limits = msgspec.structs.replace(limits, **least, least_iterations=0)
         run = InterleavedRun(
             Group(key=self.group.key, spec=spec, cells=cells),
             targets,
@@ -149,7 +153,7 @@ class PhaseStarter:
             return self.resources.stored.compared_with(self.group, cell)
         reference = self.phase.pair.reference
         if worktrees.lacks(reference, names.split_nodeid(cell.nodeid)[0]):
-            return ComparedWith(why=f"{reference.label} has no such test")
+            return ComparedWith(why=f"{reference.label} has no such test: it will be compared from the next change on")
         there = self.resources.targets.prepared(cell, self.group.spec.requires, reference)
         if why := unavailable(cell, there.interpreter):
             return ComparedWith(why=f"{reference.label} cannot run it: {why}")

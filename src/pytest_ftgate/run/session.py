@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from .. import pythons
 from ..errors import FtgateError
 from ..measure.capacity import Capacity
 from ..measure.launch import Launcher
@@ -19,8 +20,8 @@ from ..measure.launchers.runner_copy import install_runner
 from ..measure.machine import read_machine
 from ..measure.run_context import Listener
 from ..model import Group, Machine, Plan, Report, Row, RowMessage, Shard, failed_row
-from ..pythons import waiting
-from . import assembly, git, privacy, shards
+from ..store import names
+from . import assembly, git, privacy, shards, worktrees
 from .acceptances import Acceptances, Collected
 from .base import Base, read
 from .config import RunConfig
@@ -34,6 +35,9 @@ from .stored import StoredBaselines
 from .targets import Targets
 from .tracked import refuse_tracked
 from .unchanged import UnchangedCells
+
+NEW_SHOWN = 3
+"""Files and tests that the reference does not have, as far as they are named."""
 
 
 class ProgressListener(Listener, Protocol):
@@ -94,7 +98,7 @@ class Session:
         self.machine: Machine = read_machine()
         self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
         self.time = RunTime(self.config.budget_s, self.spent_s)
-        waiting.begin(self.folder.run.name, self.time.left_s, self.listener.warn)
+        pythons.waiting.begin(self.folder.run.name, self.time.left_s, self.listener.warn)
 
     def check_out(self) -> None:
         """Check out both sides of `--ftgate-against`, if it was given. Raises AgainstError.
@@ -129,7 +133,7 @@ class Session:
         self.config = self.base.options(self.config)
         self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
         self.time.budget_s = self.config.budget_s
-        waiting.begin(self.folder.run.name, self.time.left_s, self.listener.warn)
+        pythons.waiting.begin(self.folder.run.name, self.time.left_s, self.listener.warn)
         return self.base
 
     def take_part(self, whole: Plan, options: Mapping[str, str]) -> Plan:
@@ -160,6 +164,28 @@ class Session:
             self.whole = plan
         self._groups = {cell.nodeid: group for group in plan.groups for cell in group.cells}
         self._positions = assembly.positions_of(plan)
+
+    def tell_new(self) -> None:
+        """Say once in a run, after `collect`, which tests the commit that is compared with does not have."""
+        reference = self.references.requested().reference if self.config.against else None
+        if reference is None or not reference.commit:
+            return
+        tests = dict.fromkeys(names.split_nodeid(nodeid)[0] for nodeid in self._groups)
+        new = (test for test in tests if worktrees.lacks(reference, test))
+        places = [(test.partition("::")[0], test) for test in new]
+        found = [*dict.fromkeys(test if (reference.project / file).exists() else file for file, test in places)]
+        if not found:
+            return
+        with contextlib.suppress(OSError, FtgateError):
+            try:
+                self.folder.make()
+                self.folder.shared("new", "").touch(exist_ok=False)
+            except FileExistsError:
+                return
+        shown = ", ".join(found[:NEW_SHOWN]) + (f" and {len(found) - NEW_SHOWN} more" if found[NEW_SHOWN:] else "")
+        later = f"{'they' if found[1:] else 'it'} will be compared from the next change on"
+        release = f"--ftgate-against dist:{pythons.project_name(self.folder.root) or 'NAME'}==VERSION"
+        self.listener.warn(f"{reference.label} has no {shown}: {later}; {release} compares with a release now")
 
     def _limited(self, plan: Plan) -> Plan:
         return self.base.limited(plan) if self.base else plan
@@ -200,6 +226,7 @@ class Session:
                     if not self._kept(group).exists():
                         measurements.append(Measurement(group, resources))
                         self._announce(group)
+                        self._install(group)
                         self._attributing(measurements[-1], measurements[-1].begin)
                 while measurements := self._keep_ended(measurements):
                     self._step(measurements)
@@ -264,6 +291,12 @@ class Session:
         self.folder.keep(text)
 
     # -- steps of `measure` ------------------------------------------------------------------------------------
+
+    def _install(self, group: Group) -> None:
+        """Make the environments of both sides of a comparison at once; scripted launches need none."""
+        if self.config.against and self._launcher is None:
+            pair = self.references.requested()
+            self.targets.make_all(group, (pair.changed, pair.reference))
 
     def _step(self, measurements: Sequence[Measurement]) -> None:
         """One round of the test that has had the fewest; of none if the time of the run is used up."""

@@ -8,6 +8,7 @@ import os
 import re
 import stat
 import struct
+import warnings
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from importlib import metadata
@@ -20,10 +21,15 @@ LARGE_BYTES: Final = 64 << 20
 """A larger file is not searched for paths of its side."""
 ABSENT: Final = "absent"
 IS_FOLDER: Final = "folder"
-_PLACED: Final = frozenset((reads.FILE, reads.FOLDER, reads.NAMES, reads.MODULE, reads.WRITTEN))
+OPENED: Final = "opened"
+"""A kind of note, of the kernel: a file that was opened, by whatever code."""
+_FILES: Final = frozenset((reads.FILE, reads.ASKED, reads.CODE, OPENED))
+_PLACED: Final = _FILES | {reads.FOLDER, reads.NAMES, reads.MODULE, reads.WRITTEN}
 _BYTECODE: Final = re.compile(r"(?:(.*)/)?__pycache__/([^/]+?)\.[^/.]+(?:\.opt-\d)?\.pyc(?:\.\d+)?")
 _AT_START: Final = ("*.pth", "*.start", "__editable__*", "*customize.py")  # .start: since 3.15, PEP 829
 _NOT_LISTED: Final = ("__pycache__", ".git")
+_DOCSTRINGS: Final = (b"__doc__", b"getdoc", b"doctest")
+"""A Python file with one of these may use its docstrings."""
 _LOADED: Final = 2
 _ZEROS: Final = 8
 """Of a section of a shared library: a flag, and a kind that has no content in the file."""
@@ -45,10 +51,14 @@ class Place(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """How many files were compared, and the first reason to measure; empty if there is none."""
+    """How many files were compared, and the first reason to measure; empty if there is none.
+
+    Of the files so many are the same `but_for_text`: what runs of them is.
+    """
 
     files: int
     reason: str
+    but_for_text: int = 0
 
 
 Fingerprint = Callable[[str, Place], str]
@@ -71,18 +81,25 @@ def compare(
     if not any(note.kind == reads.STARTED for note in notes):
         return Finding(0, "what it reads could not be noted")
     bound, suffixes = ({note.text for note in notes if note.kind == kind} for kind in (reads.BOUND, reads.SUFFIX))
-    files: set[Place] = set()
+    run = {_source_place(place) for note in notes if note.kind == reads.CODE and (place := place_of(note.text))}
+    traced = any(note.kind == reads.TRACED for note in notes)
+    files, differing = set[Place](), set[Place]()
     for note in notes:
         place = place_of(note.text) if note.kind in _PLACED else None
         if reason := _not_followed(note, place, bound, watched):
             return Finding(len(files), reason)
+        kind = reads.FILE if note.kind in _FILES else note.kind
         for each in _compared(note, place, suffixes):
-            found = changed(note.kind, each)
-            if found != reference(note.kind, each):
-                return Finding(len(files), f"{each.path or 'its folder'} differs")
-            if note.kind == reads.FILE and found not in (ABSENT, IS_FOLDER):
+            found = changed(kind, each)
+            if found != reference(kind, each):
+                # Who asks about a source, or opens it to run it, does not see its text.
+                blind = note.kind in (reads.ASKED, reads.CODE) or (note.kind == OPENED and each in run)
+                if traced or not blind or changed(reads.CODE, each) != reference(reads.CODE, each):
+                    return Finding(len(files), f"{each.path or 'its folder'} differs")
+                differing.add(each)
+            if kind == reads.FILE and found not in (ABSENT, IS_FOLDER):
                 files.add(each)
-    return Finding(len(files), "")
+    return Finding(len(files), "", len(differing))
 
 
 def _compared(note: Note, place: Place | None, suffixes: Iterable[str]) -> list[Place]:
@@ -90,7 +107,7 @@ def _compared(note: Note, place: Place | None, suffixes: Iterable[str]) -> list[
     if place is None or note.kind == reads.WRITTEN:
         return []
     if note.kind != reads.MODULE:
-        return [Place(place.base, _source(place.path))]
+        return [_source_place(place)]
     package = os.path.join(place.path, "__init__")
     files = (f"{path}{suffix}" for path in (place.path, package) for suffix in sorted(suffixes))
     return [place, *(Place(place.base, path) for path in files)]
@@ -110,10 +127,10 @@ def _not_followed(note: Note, place: Place | None, bound: set[str], watched: boo
     return ""
 
 
-def _source(path: str) -> str:
-    """The source file of bytecode; any other path as it is."""
-    bytecode = _BYTECODE.fullmatch(path)
-    return os.path.join(bytecode[1] or "", f"{bytecode[2]}.py") if bytecode else path
+def _source_place(place: Place) -> Place:
+    """The source file of bytecode; any other place as it is."""
+    bytecode = _BYTECODE.fullmatch(place.path)
+    return Place(place.base, os.path.join(bytecode[1] or "", f"{bytecode[2]}.py")) if bytecode else place
 
 
 def read_notes(file: Path) -> list[Note]:
@@ -148,16 +165,20 @@ class Side:
     def fingerprint(self, kind: str, place: Place) -> str:
         """See Fingerprint; a path of this side within a file counts as the same path of the other."""
         if (kind, place) not in self._found:
-            look = {reads.FOLDER: self._listed, reads.NAMES: _names_in, reads.MODULE: _kind_of}.get(kind, self._content)
+            looks = {reads.FOLDER: self._listed, reads.NAMES: _names_in, reads.MODULE: _kind_of, reads.CODE: self._code}
             try:
-                self._found[kind, place] = look(os.path.join(self.bases[place.base], place.path))
+                found = looks.get(kind, self._content)(os.path.join(self.bases[place.base], place.path))
+                self._found[kind, place] = found
             except (FileNotFoundError, NotADirectoryError):
                 self._found[kind, place] = ABSENT
             except OSError as error:
                 self._found[kind, place] = f"error {error.errno}"
         return self._found[kind, place]
 
-    def _content(self, path: str) -> str:
+    def _code(self, path: str) -> str:
+        return self._content(path, run_part if path.endswith(".py") else loaded_part)
+
+    def _content(self, path: str, part: Callable[[bytes], bytes] | None = None) -> str:
         link = f"link to {self._neutral(os.fsencode(os.readlink(path)))!r} " if os.path.islink(path) else ""
         status = os.stat(path)
         if stat.S_ISDIR(status.st_mode):
@@ -168,7 +189,10 @@ class Side:
             if status.st_size > LARGE_BYTES:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             else:
-                digest = hashlib.sha256(self._neutral(loaded_part(file.read()))).hexdigest()
+                content = file.read()
+                if path.endswith(".dist-info/METADATA"):  # its body is the project's README
+                    content = content.partition(b"\n\n")[0]
+                digest = hashlib.sha256(self._neutral((part or loaded_part)(content))).hexdigest()
         return f"{link}{digest} {'executable' if status.st_mode & stat.S_IXUSR else ''}"
 
     def _neutral(self, content: bytes) -> bytes:
@@ -177,12 +201,10 @@ class Side:
         return content
 
     def _listed(self, path: str) -> str:
-        """Names, kinds and sizes: a reader learns all of them without an event."""
+        """Names, kinds and sizes: a reader learns all of them without an event. See `_size` for Python sources."""
         with os.scandir(path) as entries:
             seen = sorted(
-                (entry.name, entry.is_dir(), 0 if entry.is_dir() else entry.stat(follow_symlinks=False).st_size)
-                for entry in entries
-                if entry.name not in _NOT_LISTED
+                (entry.name, entry.is_dir(), _size(entry)) for entry in entries if entry.name not in _NOT_LISTED
             )
         return repr(seen)
 
@@ -211,6 +233,11 @@ class Side:
         return found
 
 
+def _size(entry: os.DirEntry[str]) -> int:
+    """The size of a file; 0 for a folder, and for a Python source, whose comments count elsewhere if they do."""
+    return 0 if entry.is_dir() or entry.name.endswith(".py") else entry.stat(follow_symlinks=False).st_size
+
+
 def _names_in(path: str) -> str:
     return repr(sorted(name for name in os.listdir(path) if name not in _NOT_LISTED))
 
@@ -218,6 +245,29 @@ def _names_in(path: str) -> str:
 def _kind_of(path: str) -> str:
     """What the import system asks of a path. Raises OSError."""
     return IS_FOLDER if stat.S_ISDIR(os.stat(path).st_mode) else "file"
+
+
+class _Run(ast.NodeTransformer):
+    """Removes the expressions that the compiler drops: constants that nobody uses, such as docstrings."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        """None for a constant."""
+        return None if isinstance(node.value, ast.Constant) else self.generic_visit(node)
+
+
+def run_part(content: bytes) -> bytes:
+    """Of a Python source what runs: no comments, layout or docstrings; of one that may use its docstrings these, too.
+
+    One that this interpreter cannot parse as it is.
+    """
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            tree: ast.AST = ast.parse(content)
+        if not any(word in content for word in _DOCSTRINGS):
+            tree = _Run().visit(tree)
+        return ast.dump(tree).encode(errors="surrogatepass")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return content
 
 
 def loaded_part(content: bytes) -> bytes:

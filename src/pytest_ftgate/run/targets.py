@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
+import threading
+from collections.abc import Iterable
+from functools import cached_property
+from itertools import product
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
 from .. import pythons
 from ..errors import FtgateError
+from ..measure import cores
 from ..measure.cell_run import PreparedTarget
 from ..measure.run_context import Listener
 from ..measure.watch import self_test
-from ..model import Cell, Interpreter, Struct, Target
+from ..model import Cell, Group, Interpreter, Struct, Target
 from ..model.targets import parse_target
 from ..pythons import InterpreterNotFound
+from . import git
+from .cells import one_per_target
 from .folder import RunFolder
 from .git import Checkout
 from .installs import steps_of
 from .mending import note_built
+
+STOPS_IN_S = 3.0
+"""An installation ends within a second after it is told to."""
+_Key: TypeAlias = tuple[str, str, tuple[str, ...]]
+
+
+class _Stopped(Exception):
+    """The run ends while an environment is made."""
 
 
 class TargetLookup(Struct, frozen=True, kw_only=True):
@@ -37,12 +55,15 @@ class Targets:
         self.folder = folder
         self.install = install
         self.listener = listener
-        self._lookups: dict[tuple[str, str, tuple[str, ...]], TargetLookup] = {}
+        self._lookups: dict[_Key, TargetLookup] = {}
+        self._made: dict[_Key, Path | FtgateError] = {}
+        """What `make_all` has made, or why it could not."""
+        self._told = threading.Lock()
 
     def lookup(self, cell: Cell, requires: tuple[str, ...], checkout: Checkout | None = None) -> TargetLookup:
         """The target of a cell, in an environment with the project, or a checkout of it, and what its test requires."""
         target = target_of(cell, checkout)
-        key = (target.spec, "" if checkout is None else f"{checkout.root} {checkout.install}", requires)
+        key = _key(target, requires, checkout)
         if key not in self._lookups:
             try:
                 self._lookups[key] = self._prepare(target, requires, checkout)
@@ -57,6 +78,48 @@ class Targets:
             raise FtgateError(lookup.reason)
         return lookup.target
 
+    def make_all(self, group: Group, sides: Iterable[Checkout]) -> None:
+        """Make the environments of several sides at once; `lookup` says what fails.
+
+        Those of one folder follow each other: a build writes into the folder that it builds.
+        """
+        cells = [cell for cell in one_per_target(group.cells) if not cores.lacking(cell, group.spec)]
+        stopped = threading.Event()
+
+        def make(there: list[Checkout]) -> None:
+            for side, cell in product(there, cells):
+                self._make(target_of(cell, side), group.spec.requires, side, stopped)
+
+        folders: dict[str, list[Checkout]] = {}
+        for side in sides:
+            folders.setdefault(side.root, []).append(side)
+        # Daemons: a side that waits for another process must not hold up the end of this one.
+        threads = [threading.Thread(target=make, args=(there,), daemon=True) for there in folders.values()]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                while thread.is_alive():  # a signal that another thread receives ends no wait
+                    thread.join(1.0)
+        except BaseException:  # Ctrl-C
+            stopped.set()
+            for thread in threads:
+                thread.join(STOPS_IN_S)
+            raise
+
+    def _make(self, target: Target, requires: tuple[str, ...], side: Checkout, stopped: threading.Event) -> None:
+        key = _key(target, requires, side)
+        if key in self._lookups or key in self._made or stopped.is_set():
+            return
+        with contextlib.suppress(InterpreterNotFound, OSError, _Stopped):  # `lookup` finds these again
+            interpreter = pythons.find_interpreter(target)
+            if pythons.settings_unsupported(interpreter, target.settings):
+                return
+            try:
+                self._made[key] = self._environment(interpreter, target, requires, side, stopped)
+            except FtgateError as error:
+                self._made[key] = error
+
     def _prepare(self, target: Target, requires: tuple[str, ...], checkout: Checkout | None) -> TargetLookup:
         self.listener.advance(target.spec, "looking for the interpreter of", 0, 0, None)
         try:
@@ -66,7 +129,11 @@ class Targets:
         reason = pythons.settings_unsupported(interpreter, target.settings)
         if reason:
             return TargetLookup(reason=reason)
-        python = self._environment(interpreter, target, requires, checkout)
+        python = self._made.get(_key(target, requires, checkout))
+        if python is None:
+            python = self._environment(interpreter, target, requires, checkout)
+        elif isinstance(python, FtgateError):
+            raise python
         prepared = PreparedTarget(
             interpreter=interpreter,
             python=str(python),
@@ -78,7 +145,12 @@ class Targets:
         return TargetLookup(target=msgspec.structs.replace(prepared, waits_unavailable=unavailable))
 
     def _environment(
-        self, interpreter: Interpreter, target: Target, requires: tuple[str, ...], checkout: Checkout | None
+        self,
+        interpreter: Interpreter,
+        target: Target,
+        requires: tuple[str, ...],
+        checkout: Checkout | None,
+        stopped: threading.Event | None = None,
     ) -> Path:
         """The python of the environment, made with progress. Raises FtgateError, which names the side."""
         root = self.folder.root
@@ -88,8 +160,11 @@ class Targets:
         steps = list[str]()
 
         def on_step(doing: str) -> None:
+            if stopped is not None and stopped.is_set():
+                raise _Stopped
             steps.append(doing)
-            self.listener.advance(f"{target.spec}{side}", f"{doing} for", 0, 0, None)
+            with self._told:
+                self.listener.advance(f"{target.spec}{side}", f"{doing} for", 0, 0, None)
 
         try:
             python = pythons.ensure_environment(
@@ -97,6 +172,7 @@ class Targets:
                 root=self.folder.path / "envs",
                 project=project,
                 install=steps_of(install, root, checkout, requires),
+                variables=pythons.pretended(project, self._released) if checkout and checkout.commit else {},
                 on_step=on_step,
             )
         except pythons.InstallError as error:
@@ -104,6 +180,18 @@ class Targets:
         if steps and checkout is not None:
             note_built(root, checkout)
         return python
+
+    @cached_property
+    def _released(self) -> str:
+        """The version of the newest tag of the project's history, "0" without one: both sides are built as this.
+
+        Builds that take a version from git would differ in it, and in file names, at each commit.
+        """
+        tag = git.Repository(self.folder.root).git(
+            "describe", "--tags", "--abbrev=0", "--match=*[0-9]*", allowed=(0, 128)
+        )
+        found = re.search(r"\d+(\.\d+)*", tag)
+        return found[0] if found else "0"
 
     def _waits_unavailable(self, prepared: PreparedTarget, gil: str | None) -> str:
         """Why the wait states of this target's threads cannot be distinguished; empty if they can."""
@@ -114,6 +202,10 @@ class Targets:
             self.folder.path / "selftests",
             environment=prepared.environment,
         )
+
+
+def _key(target: Target, requires: tuple[str, ...], checkout: Checkout | None) -> _Key:
+    return target.spec, "" if checkout is None else f"{checkout.root} {checkout.install}", requires
 
 
 def target_of(cell: Cell, checkout: Checkout | None) -> Target:

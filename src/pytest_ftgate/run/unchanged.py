@@ -27,7 +27,7 @@ from .cells import one_per_target
 from .config import RunConfig
 from .git import Checkout
 from .references import References
-from .sides import Finding, Note, Side, compare, read_notes
+from .sides import OPENED, Finding, Note, Side, compare, read_notes
 from .targets import Targets
 
 SHORT_NS: Final = 1e9
@@ -81,13 +81,13 @@ class UnchangedCells:
             sides = {cell.target.spec: self._prepared(group, cell, pair) for cell in one_per_target(cells)}
             spec = self.references.relocated(group.spec, pair.changed)
             for each in sides.values():
-                if reason := each.differs or each.compare([Note(reads.FILE, spec.source.path), BEGUN]).reason:
+                if reason := each.differs or each.compare([Note(reads.CODE, spec.source.path), BEGUN]).reason:
                     return Checked(why=reason)
             for cell in cells:
                 finding = self._finding(cell, spec, sides[cell.target.spec])
                 if finding.reason:
                     return Checked(why=finding.reason)
-                rows.append(_row(cell, finding.files, pair.reference))
+                rows.append(_row(cell, finding, pair.reference))
         except Exception:  # noqa: BLE001
             return Checked()  # the measurement finds the error again, and reports it
         return Checked(rows=tuple(rows))
@@ -156,16 +156,18 @@ def _heard(watch: OpenedFiles | None) -> list[Note]:
     events = watch.events()
     if events is None:
         return [Note(reads.UNKNOWN, "a launch that opens so many files")]
-    return [Note(reads.WRITTEN if event.changed else reads.FILE, event.path) for event in events]
+    return [Note(reads.WRITTEN if event.changed else OPENED, event.path) for event in events]
 
 
-def _row(cell: Cell, files: int, reference: Checkout) -> Row:
+def _row(cell: Cell, finding: Finding, reference: Checkout) -> Row:
+    files, text = finding.files, finding.but_for_text
     what = "file that it reads is" if files == 1 else f"{files} files that it reads are"
+    but = f", {f'{text} of them ' if files > text else ''}but for comments, docstrings or layout" if text else ""
     return Row(
         cell=cell,
         verdict=Verdict(
             decision=Decision.UNCHANGED,
-            reason=f"not measured: the {what} the same at {reference.label}",
+            reason=f"not measured: the {what} the same at {reference.label}{but}",
             baseline=reference.label,
             commit=reference.commit,
         ),

@@ -13,6 +13,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
     from typing import Any
 
 READS = "FTGATE_READS"
@@ -23,7 +24,13 @@ MOST = 30_000
 # Kinds of notes. A line of the file is a kind, a space, and a Python literal of the text.
 STARTED = "started"
 FILE = "file"
-"""A path that was opened for reading or asked about."""
+"""A path that was opened for reading."""
+ASKED = "asked"
+"""A path that was asked about."""
+CODE = "code"
+"""A Python source, or its bytecode, that the import system opened to run it."""
+TRACED = "traced"
+"""Something in the process hears of each line that runs."""
 FOLDER = "folder"
 """A folder that was listed."""
 NAMES = "names"
@@ -60,7 +67,7 @@ def install(file: str) -> None:
     for module in tuple(sys.modules.values()):  # those that a .pth file has imported
         origin = getattr(module, "__file__", None)
         if isinstance(origin, str):
-            note(FILE, _place(origin))
+            note(CODE, _place(origin))
     for name in ("stat", "lstat", "access", "readlink"):
         setattr(os, name, _Asked(getattr(os, name)))
     os.open = _Opened(_open)
@@ -125,7 +132,7 @@ class _Asked:
 
     def _kind(self, path: Any, args: Any, kwargs: Any) -> str:
         """The kind of note for this call; empty for none."""
-        return "" if isinstance(path, int) else FILE
+        return "" if isinstance(path, int) else ASKED
 
 
 class _Opened(_Asked):
@@ -171,7 +178,15 @@ def _opening(path: Any, mode: str | None = None, flags: int = 0, *_: Any) -> Non
     place = _place(path)
     writes = any(letter in mode for letter in "wax+") if mode else bool(flags & _WRITING)
     if place != _file:
-        note(WRITTEN if writes else FILE, place)
+        note(WRITTEN if writes else CODE if _is_run(sys._getframe(1).f_back) else FILE, place)
+
+
+def _is_run(opener: FrameType | None) -> bool:
+    """Whether the import system opens a module for its code; who wants its text gets it by other ways."""
+    user = opener and opener.f_back
+    if opener is None or user is None or user.f_code.co_name != "get_code":
+        return False
+    return opener.f_code.co_filename == user.f_code.co_filename == _IMPORT
 
 
 def _listing(path: Any, *_: Any) -> None:
@@ -236,6 +251,10 @@ def _connecting(socket: Any, address: Any, *_: Any) -> None:
         note(UNKNOWN, f"a connection to {address[0] if isinstance(address, tuple) and address else address}")
 
 
+def _tracing(*_: Any) -> None:
+    note(TRACED, "")
+
+
 EVENTS: dict[str, Callable[..., None]] = {
     "open": _opening,
     "os.listdir": _listing,
@@ -258,6 +277,8 @@ EVENTS: dict[str, Callable[..., None]] = {
     "os.spawn": _spawning,
     "os.system": _starting,
     "pty.spawn": _starting,
+    "sys.settrace": _tracing,
+    "sys.monitoring.register_callback": _tracing,
     "socket.bind": _binding,
     "socket.connect": _connecting,
     "socket.sendto": _connecting,

@@ -1,0 +1,113 @@
+"""Environments of both sides of a comparison, which are made at once."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from fake_launcher import GIL, Quiet, group_of
+
+from pytest_ftgate import pythons
+from pytest_ftgate.model import Cell, Group, Interpreter
+from pytest_ftgate.model.targets import parse_target
+from pytest_ftgate.pythons import InstallError
+from pytest_ftgate.pythons.steps import OnStep
+from pytest_ftgate.run.folder import RunFolder
+from pytest_ftgate.run.git import Checkout
+from pytest_ftgate.run.targets import Targets
+
+Make = Callable[[str, str, OnStep], None]
+"""What making an environment does, of a side, for a target."""
+
+
+class Sides:
+    """Two checkouts, two targets, and environments that are made by a script."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.targets = Targets(RunFolder(root, "run"), (), Quiet())
+        self.both = [Checkout(label=name, commit="", root=str(root / name)) for name in ("old", "new")]
+        group = group_of("threads")
+        (one,) = group.cells
+        cells = [msgspec.structs.replace(one, target=parse_target(name)) for name in ("3.14", "3.14t")]
+        self.group: Group = msgspec.structs.replace(group, cells=tuple(cells))
+        self.made: list[tuple[str, str]] = []
+        self.make: Make = lambda *_: None
+        monkeypatch.setattr(pythons, "find_interpreter", lambda target: GIL)
+        monkeypatch.setattr(pythons, "ensure_environment", self._ensure)
+        monkeypatch.setattr(Targets, "_waits_unavailable", lambda *_: "")
+
+    def _ensure(self, interpreter: Interpreter, *, project: Path, on_step: OnStep, **_: object) -> Path:
+        self.made.append((project.name, threading.current_thread().name))
+        self.make(project.name, str(len([side for side, _ in self.made if side == project.name])), on_step)
+        return project / "env" / "bin" / "python"
+
+    def cell(self, index: int) -> Cell:
+        return self.group.cells[index]
+
+
+@pytest.fixture
+def sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sides:
+    return Sides(tmp_path, monkeypatch)
+
+
+def test_both_sides_are_made_at_once_and_each_environment_once(sides: Sides) -> None:
+    met = threading.Barrier(2)
+
+    def make(side: str, number: str, on_step: OnStep) -> None:
+        met.wait(30)  # one side alone would wait in vain
+
+    sides.make = make
+    sides.targets.make_all(sides.group, sides.both)
+    assert sorted(side for side, _ in sides.made) == ["new", "new", "old", "old"]
+    assert len(set(sides.made)) == 2, "a side's own follow each other: a build writes into its folder"
+    sides.targets.make_all(sides.group, sides.both)
+    for side in sides.both:
+        for cell in sides.group.cells:
+            assert sides.targets.prepared(cell, (), side).python == str(side.project / "env" / "bin" / "python")
+    assert len(sides.made) == 4
+
+
+def test_two_sides_in_one_folder_follow_each_other(sides: Sides) -> None:
+    """Two versions of a distribution, or two interpreters, have the same files."""
+    old = sides.both[0]
+    sides.targets.make_all(sides.group, [old, msgspec.structs.replace(old, install=("numpy==2.1.0",))])
+    assert len(sides.made) == 4
+    assert len({thread for _, thread in sides.made}) == 1
+
+
+def test_what_fails_is_said_of_its_own_target_and_tried_once(sides: Sides) -> None:
+    def make(side: str, number: str, on_step: OnStep) -> None:
+        if (side, number) == ("old", "1"):
+            raise InstallError("no such package")
+
+    sides.make = make
+    sides.targets.make_all(sides.group, sides.both)
+    looked = [sides.targets.lookup(cell, (), side) for side in sides.both for cell in sides.group.cells]
+    assert sorted((each.reason, each.failed) for each in looked) == [("", False)] * 3 + [("old: no such package", True)]
+    assert len(sides.made) == 4
+
+
+def test_ctrl_c_ends_what_is_being_made(sides: Sides) -> None:
+    ended = []
+
+    def make(side: str, number: str, on_step: OnStep) -> None:
+        try:
+            while True:
+                on_step("building")
+                time.sleep(0.02)
+        finally:
+            ended.append(side)
+
+    sides.make = make
+    main = threading.main_thread().ident
+    assert main is not None
+    threading.Timer(0.3, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        sides.targets.make_all(sides.group, sides.both)
+    assert sorted(ended) == ["new", "old"]
+    assert len(sides.made) == 2
