@@ -57,8 +57,8 @@ class Comparison(Struct, frozen=True, kw_only=True):
     `unit`; the pass limit (1 + effect) reference, of the lock-wait share with twice the floor.
 
     `alpha` and `beta` are the error rates of this hypothesis, of at most `at_most` pairs. With `final` no more launches
-    follow: the levels that are left are spent on those there are, the effect is widened up to `widest` if the noise
-    allows no other pass, and what has probably regressed is suspect.
+    follow: the levels that are left are spent on those there are, and what has probably regressed is suspect. `pair_s`
+    is what a pair took so far, 0 where that is not known.
     """
 
     metric: str
@@ -74,14 +74,15 @@ class Comparison(Struct, frozen=True, kw_only=True):
     stored: bool = False
     at_most: int = 80
     final: bool = True
-    widest: float = 0.25
+    pair_s: float = 0.0
 
 
 class MetricVerdict(Struct, frozen=True, kw_only=True):
     """The decision on one metric: the Hodges-Lehmann change with its interval, and the p-values.
 
-    `detectable` is the change for the worse (of a share: the number of points) that would have failed with a chance of
-    80 % in as many pairs; None if there is none.
+    `ruled_out` is the smallest change for the worse that the test of a pass rejects at its level: (1 + `ruled_out`)
+    times the reference (of a gain: the reference over that), of a share so many points above it. None if no whole
+    percent up to 900 is rejected. What passes has none above the effect, or above the limit that a floor makes.
 
     `ratio` is new / reference; of a share, which may be zero, it is None and `points` is new - reference. `launches` is
     the number of new launches (pairs) behind the decision, `more` how many more would settle an inconclusive one, None
@@ -98,7 +99,7 @@ class MetricVerdict(Struct, frozen=True, kw_only=True):
     reason: str = ""
     launches: int = 0
     more: int | None = None
-    detectable: float | None = None
+    ruled_out: float | None = None
     allowed: float | None = None
     contract: str = ""
     beyond: bool = False

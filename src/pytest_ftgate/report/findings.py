@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..judge import metrics
+from ..judge import metrics, scale
 from ..model import FAILURES, Acceptance, Decision, Machine, MetricVerdict, Report, Row, Verdict
 from ..text import COMMIT_DIGITS, plain
 from . import headlines, units
@@ -72,7 +72,7 @@ WORST_FIRST = (
 class Change(NamedTuple):
     """One judged metric of a cell: its label, `now` with its unit, its change with the interval, and why.
 
-    `evidence` is what would have been found, and the p-value. Of a contract `now` is its text. A text that is unknown
+    `evidence` is what is ruled out, and the p-value. Of a contract `now` is its text. A text that is unknown
     is empty.
     """
 
@@ -149,14 +149,18 @@ def change(judged: MetricVerdict, row: Row, *, unicode: bool = True) -> Change:
 
 
 def _evidence(judged: MetricVerdict) -> str:
-    """What change would have been found, of a metric without one, and the p-value of the decision."""
-    parts = []
-    if judged.detectable is not None and judged.decision in (Decision.PASSED, Decision.INCONCLUSIVE):
-        worse = 1 + judged.detectable
-        worse = 1 / worse if metrics.is_gain(judged.metric) else worse
-        parts.append(f"would have found {units.points(judged.detectable) if judged.points else units.change(worse)}")
+    """What is ruled out, unless the reason says so, and the p-value of the decision."""
+    ruled = "" if "rules out" in judged.reason else rules_out(judged)
+    parts = [f"rules out {ruled}"] if ruled else []
     p = {Decision.PASSED: judged.p_pass, Decision.IMPROVED: None}.get(judged.decision, judged.p_fail)
     return ", ".join([*parts, *([] if p is None else [units.p_value(p)])])
+
+
+def rules_out(judged: MetricVerdict) -> str:
+    """`+25 %`, of a metric that passed or was left open; empty where nothing is known to be ruled out."""
+    if judged.ruled_out is None or judged.decision not in (Decision.PASSED, Decision.INCONCLUSIVE):
+        return ""
+    return scale.worse_text(judged.metric, judged.ruled_out)
 
 
 def now(metric: str, row: Row, *, unicode: bool = True) -> str:
