@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from ..model import Basis, Comparison, Decision, Interval, Look, Metric, MetricVerdict, Verdict
+from ..model import WORST_FIRST, Basis, Comparison, Decision, Interval, Look, Metric, MetricVerdict, Verdict
 from ..stats import alpha_spending, moderated, rank_tests
 from ..text import apart, p_value
 from . import looks
@@ -49,19 +49,6 @@ _PROBES = {
     "time": ("its probe", "the figure is", "a longer workload may be slowed less"),
 }
 """By kind of launch: the probe, the figure that is in doubt, and a fix."""
-_SEVERITY = (
-    Decision.ERROR,
-    Decision.REGRESSED,
-    Decision.BROKEN,
-    Decision.SUSPECT,
-    Decision.ACCEPTED,
-    Decision.INCONCLUSIVE,
-    Decision.IMPROVED,
-    Decision.PASSED,
-    Decision.UNCHANGED,
-    Decision.NO_BASELINE,
-    Decision.UNSUPPORTED,
-)
 
 
 class _Prospect(NamedTuple):
@@ -203,13 +190,13 @@ def refused(metric: str, cost: Interval | None, limit: float) -> MetricVerdict |
 def judge(
     metrics: Sequence[MetricVerdict], *, baseline: str = "", commit: str = "", basis: Basis = "", why: str = ""
 ) -> Verdict:
-    """The worst of a cell's verdicts, in the order of `_SEVERITY`.
+    """The worst of a cell's verdicts, by `WORST_FIRST`.
 
     No baseline when none could be compared. The reason joins those of the metrics that decided. `baseline` and
     `commit` name the reference, `basis` and `why` say on what basis it was judged.
     """
     metrics = explained(metrics)
-    decision = min((metric.decision for metric in metrics), key=_SEVERITY.index, default=Decision.NO_BASELINE)
+    decision = min((metric.decision for metric in metrics), key=WORST_FIRST.index, default=Decision.NO_BASELINE)
     deciding = [metric for metric in metrics if metric.decision is decision and metric.reason]
     reason = "; ".join(f"{metric.contract or metric.metric}: {metric.reason}" for metric in deciding)
     return Verdict(
@@ -293,6 +280,7 @@ def _verdict(
         launches=pairs(costs),
         ruled_out=ruled_out(costs, costs.reference, lambda effect: p_pass(costs, effect) <= level) if level else None,
         allowed=allowed(costs.metric, fail_limit(costs)),
+        wall_growth=costs.wall_growth[-1] if costs.wall_growth else 1.0,
     )
 
 

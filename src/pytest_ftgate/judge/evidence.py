@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from statistics import median
 
 import msgspec
@@ -60,7 +61,13 @@ def pairs(comparison: Comparison) -> int:
 def seen(costs: Comparison, count: int) -> Comparison:
     """The comparison as it stands after `count` pairs."""
     sides = costs.new[:count], costs.reference[:count]
-    return msgspec.structs.replace(costs, new=sides[0], reference=sides[1], errors=costs.errors[:count])
+    return msgspec.structs.replace(
+        costs,
+        new=sides[0],
+        reference=sides[1],
+        errors=costs.errors[:count],
+        wall_growth=costs.wall_growth[:count],
+    )
 
 
 def paired(new: Sequence[float], reference: Sequence[float]) -> list[float]:
@@ -94,11 +101,13 @@ def other_side(comparison: Comparison) -> str:
 def weigh(costs: Comparison) -> Evidence:
     """What the pairs say."""
     expected, bound = (_deviations(costs, times) for times in (1.0, moderated.BOUND))
+    # A tail that is shorter beside a longer body alone has not improved.
+    measured = [value / by for value, by in zip_longest(costs.reference, costs.wall_growth, fillvalue=1.0)]
     deviation, largest = (math.sqrt(float((each**2).mean())) for each in (expected, bound))
     return Evidence(
         shift=_shift(costs, deviation),
         p_fail=_p_beyond(costs, costs.new, scale.moved(costs.reference, costs.margin, costs.floor), bound),
-        p_improve=_p_beyond(costs, costs.reference, scale.moved(costs.new, costs.margin, costs.floor), bound),
+        p_improve=_p_beyond(costs, measured, scale.moved(costs.new, costs.margin, costs.floor), bound),
         p_pass=p_pass(costs, costs.effect),
         deviation=deviation,
         bound=largest,

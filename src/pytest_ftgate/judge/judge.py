@@ -345,6 +345,7 @@ class Judge:
             at_most=self.at_most,
             final=final,
             pair_s=_round_s(sample),
+            wall_growth=numbers.wall_growth,
         )
 
     def _limits(self, metric: str, basis: Basis) -> thresholds.Effective:

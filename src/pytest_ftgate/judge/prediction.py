@@ -63,6 +63,7 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]]) -> Me
         launches=len(costs.new),
         more=more if decision is Decision.INCONCLUSIVE else None,
         allowed=allowed(costs.metric, shown_shift(costs, spread.limit(costs), middle)),
+        wall_growth=max(costs.wall_growth, default=1.0),
         ruled_out=None if more else ruled_out(costs, [math.exp(spread.middle) - least_share(costs)], rejects),
         beyond=decision is Decision.INCONCLUSIVE and spread.own > _passing_log(costs, spread.middle, costs.effect),
     )
@@ -71,7 +72,8 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]]) -> Me
 def _decided(costs: Comparison, spread: _Spread) -> Decision:
     if spread.own > spread.limit(costs):
         return Decision.REGRESSED
-    if moved_log(costs, spread.own) + spread.reach(costs.alpha) < spread.middle:
+    measured = spread.middle - math.log(max(costs.wall_growth, default=1.0))  # a longer body improves no tail
+    if moved_log(costs, spread.own) + spread.reach(costs.alpha) < measured:
         return Decision.IMPROVED
     return Decision.PASSED if _rejects(costs, spread, costs.effect) else Decision.INCONCLUSIVE
 

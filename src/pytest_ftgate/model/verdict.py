@@ -35,6 +35,22 @@ class Decision(StrEnum):
 
 FAILURES = (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN, Decision.ERROR)
 """What fails a run by default."""
+WORST_FIRST = (
+    Decision.REGRESSED,
+    Decision.BROKEN,
+    Decision.SUSPECT,
+    Decision.ERROR,
+    Decision.XPASSED,
+    Decision.ACCEPTED,
+    Decision.INCONCLUSIVE,
+    Decision.XFAILED,
+    Decision.IMPROVED,
+    Decision.PASSED,
+    Decision.UNCHANGED,
+    Decision.NO_BASELINE,
+    Decision.UNSUPPORTED,
+)
+"""The order of decisions: a cell's is the first that one of its metrics has, and reports list the first ones first."""
 
 
 class Look(Struct, frozen=True, kw_only=True):
@@ -59,6 +75,9 @@ class Comparison(Struct, frozen=True, kw_only=True):
     `alpha` and `beta` are the error rates of this hypothesis, of at most `at_most` pairs. With `final` no more launches
     follow: the levels that are left are spent on those there are, and what has probably regressed is suspect. `pair_s`
     is what a pair took so far, 0 where that is not known.
+
+    Of the tail, the values of the reference (or of the recordings) are multiplied by the `wall_growth` of each pair, so
+    that what is judged is what the tail adds to the body's own change; empty: they are as they were measured.
     """
 
     metric: str
@@ -75,6 +94,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     at_most: int = 80
     final: bool = True
     pair_s: float = 0.0
+    wall_growth: tuple[float, ...] = ()
 
 
 class MetricVerdict(Struct, frozen=True, kw_only=True):
@@ -87,7 +107,8 @@ class MetricVerdict(Struct, frozen=True, kw_only=True):
     `ratio` is new / reference; of a share, which may be zero, it is None and `points` is new - reference. `launches` is
     the number of new launches (pairs) behind the decision, `more` how many more would settle an inconclusive one, None
     if unknown; `beyond` says that its estimate is worse than the effect. `allowed` is the change at which it fails, as
-    `ratio` or `points` is. `contract` is the text of a contract, of Metric.CONTRACT alone.
+    `ratio` or `points` is. `contract` is the text of a contract, of Metric.CONTRACT alone. Of the tail, `ratio` is
+    new / (`wall_growth` x reference): see `Comparison`.
     """
 
     metric: str
@@ -103,6 +124,7 @@ class MetricVerdict(Struct, frozen=True, kw_only=True):
     allowed: float | None = None
     contract: str = ""
     beyond: bool = False
+    wall_growth: float = 1.0
 
 
 class Expected(Struct, frozen=True, kw_only=True):

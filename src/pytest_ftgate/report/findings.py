@@ -11,13 +11,15 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..judge import metrics, scale
-from ..model import FAILURES, Acceptance, Decision, Machine, MetricVerdict, Report, Row, Verdict
+from ..model import FAILURES, WORST_FIRST, Acceptance, Decision, Machine, MetricVerdict, Report, Row, Verdict
 from ..text import COMMIT_DIGITS, plain
 from . import headlines, units
 from .explanation import sentences
 
 NAMED = 3
 """Cells that a command names; of more it reruns their whole test."""
+SAID_GROWTH = 1.01
+"""A tail's change is said to be beyond that of the body from here on: half of unchanged bodies are a little slower."""
 AGAINST = "--ftgate-against "
 
 
@@ -52,21 +54,6 @@ BASES = {
     "paired": "paired launches",
 }
 COMPARED = (Decision.PASSED, Decision.IMPROVED, Decision.UNCHANGED, Decision.ACCEPTED)
-WORST_FIRST = (
-    Decision.REGRESSED,
-    Decision.BROKEN,
-    Decision.SUSPECT,
-    Decision.ERROR,
-    Decision.XPASSED,
-    Decision.ACCEPTED,
-    Decision.INCONCLUSIVE,
-    Decision.XFAILED,
-    Decision.IMPROVED,
-    Decision.PASSED,
-    Decision.UNCHANGED,
-    Decision.NO_BASELINE,
-    Decision.UNSUPPORTED,
-)
 
 
 class Change(NamedTuple):
@@ -173,7 +160,9 @@ def change_text(judged: MetricVerdict) -> str:
     """The change with its interval: in percent, or in percentage points of a share."""
     if judged.points is not None:
         return units.points_and_ends(judged.points)
-    return units.change_and_ends(judged.ratio) if judged.ratio else ""
+    own = units.change(judged.wall_growth)
+    beside = f" beyond the body's own {own}" if judged.wall_growth >= SAID_GROWTH else ""
+    return units.change_and_ends(judged.ratio) + beside if judged.ratio else ""
 
 
 def basis(verdict: Verdict) -> str:
@@ -229,8 +218,7 @@ def undecided(counts: Counter[Decision]) -> str:
 
 def worst_first(report: Report) -> list[Row]:
     """All rows, those that fail first, by decision, then in the order of the report."""
-    order = {decision: place for place, decision in enumerate(WORST_FIRST)}
-    return sorted(report.rows, key=lambda row: (not fails(report, row), order[row.verdict.decision]))
+    return sorted(report.rows, key=lambda row: (not fails(report, row), WORST_FIRST.index(row.verdict.decision)))
 
 
 def machines(report: Report) -> list[tuple[str, Machine]]:

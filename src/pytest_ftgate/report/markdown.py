@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from ..model import Decision, Metric, MetricVerdict, Report, Row, Table
+from ..model import WORST_FIRST, Decision, Metric, MetricVerdict, Report, Row, Table
 from ..text import plain
 from . import budgets, findings, headlines, units
 
@@ -89,7 +89,7 @@ def _head(report: Report) -> str:
     """The marker, the result in one line, why the report is partial, and how many cells there are of each decision."""
     counts = findings.counts(report)
     failing = Counter(row.verdict.decision for row in report.rows if findings.fails(report, row))
-    failed = _counted(failing, findings.WORST_FIRST)
+    failed = _counted(failing, WORST_FIRST)
     result = failed or _nothing(counts)
     partial = ""
     if report.partial:
@@ -97,7 +97,7 @@ def _head(report: Report) -> str:
         partial = f"\n> [!WARNING]\n> This report is partial: {text(report.partial)}\n"
     total = counts.total()
     said = f"{total} cell{'' if total == 1 else 's'} in {units.span(report.wall_s)}"
-    every = _counted(counts, findings.WORST_FIRST)
+    every = _counted(counts, WORST_FIRST)
     at = f" Commit {code(findings.commit(report.commit))}." if report.commit else ""
     limited = findings.limits_text(report)
     limits = f"\nLimits: {text(limited)}.\n" if limited else ""
@@ -246,7 +246,7 @@ def _table(table: Table) -> str:
 def _line(table: Table) -> str:
     """`- test_put: 3 passed, 1 inconclusive`."""
     counts = Counter(row.verdict.decision for row in table.rows)
-    return f"\n- {code(table.title)}: {_counted(counts, findings.WORST_FIRST)}\n"
+    return f"\n- {code(table.title)}: {_counted(counts, WORST_FIRST)}\n"
 
 
 def _wall(row: Row, of: Callable[[MetricVerdict], str]) -> str:

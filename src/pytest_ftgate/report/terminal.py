@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 from ..judge import disturbance, metrics
 from ..model import (
     FAILURES,
+    WORST_FIRST,
     Decision,
     Interpreter,
     Interval,
@@ -199,7 +200,7 @@ def _totals(counts: Counter[Decision], wall_s: float, style: Style) -> list[str]
     total = counts.total()
     line = plain = f"{total} cell{'s' if total != 1 else ''} in {units.span(wall_s)}:"
     lines: list[str] = []
-    shown = [decision for decision in findings.WORST_FIRST if counts[decision]]
+    shown = [decision for decision in WORST_FIRST if counts[decision]]
     for decision in shown:
         plural = "s" if decision is Decision.ERROR and counts[decision] != 1 else ""
         phrase = f"{counts[decision]} {decision}{plural}" + ("," if decision is not shown[-1] else "")
@@ -219,7 +220,7 @@ def _table(table: Table, style: Style) -> list[str]:
     if table.rows:
         lines += _grid(table, style)
     lines_below: list[str] = []
-    for decision in findings.WORST_FIRST:
+    for decision in WORST_FIRST:
         rows = [row for row in table.rows if row.verdict.decision is decision]
         if decision is Decision.ERROR:
             lines_below += _errors(rows, style)
