@@ -34,7 +34,7 @@ from .scale import (
 )
 
 COST_LEVEL = 0.9
-BEYOND_LEVEL = 0.1
+BEYOND_LEVEL = 0.08
 """An estimate beyond the effect counts as worse if the test rejects the fail limit at this level: else it is noise."""
 ALONE, ALONE_AT_MOST = 8.0, math.log(4)
 """What one pair alone must lie beyond a limit to be suspect: so many times the deviation that a pair has at most, of
