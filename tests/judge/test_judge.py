@@ -423,6 +423,15 @@ class TestVerdict:
         assert young.decision is Decision.NO_BASELINE
         assert young.reason == "the reference fails: ValueError"
 
+    def test_what_more_pairs_take_is_said_at_the_pace_so_far(self) -> None:
+        sample = with_reference(measured(rounds=2))
+        began = (f"2026-01-02T03:04:{2 * launch.order:02}+00:00" for launch in sample.launches)
+        dated = [msgspec.structs.replace(each, started_at=at) for each, at in zip(sample.launches, began, strict=True)]
+        wall = by_metric(verdict(msgspec.structs.replace(sample, launches=tuple(dated))))[Metric.WALL]
+        assert wall.more is not None
+        assert wall.reason.endswith(f" needs about {wall.more} more pairs, {2 * wall.more} s")
+        assert by_metric(verdict(sample))[Metric.WALL].reason.endswith(f" needs about {wall.more} more pairs")
+
     @pytest.mark.parametrize(
         ("body", "slow", "decision"),
         [

@@ -289,10 +289,8 @@ def _explain(costs: Comparison, look: Look, evidence: Evidence, decision: Decisi
     if decision is Decision.REGRESSED:
         return _beyond(costs, evidence, look.alpha)
     if decision is Decision.IMPROVED:
-        limits = moved(costs.new, costs.margin, costs.floor)
-        change, limit = beside_limit(
-            costs.metric, evidence.shift.value, -fail_limit_of(costs.metric, costs.new, limits)
-        )
+        least = -fail_limit_of(costs.metric, costs.new, moved(costs.new, costs.margin, costs.floor))
+        change, limit = beside_limit(costs.metric, evidence.shift.value, least)
         side = "above" if is_gain(costs.metric) else "below"
         return f"{change} is {side} {limit}: {p_value(evidence.p_improve, look.alpha)}"
     return _hardly_waited(costs)
@@ -347,8 +345,10 @@ def _enough(there: int, levels: Iterable[tuple[int, float]], gap: float, correla
 
     The gap is in deviations of a pair. None if no planned number is enough.
     """
-    wanted = (count for count, level in levels if moderated.reach(count, level, POWER, correlation) <= gap)
-    return next((count - there for count in wanted if count > there), None)
+    later = ((count, level) for count, level in levels if count > there)
+    return next(
+        (count - there for count, level in later if moderated.reach(count, level, POWER, correlation) <= gap), None
+    )
 
 
 def _settles(more: int | None, what: str) -> str:

@@ -60,14 +60,8 @@ def pairs(comparison: Comparison) -> int:
 
 def seen(costs: Comparison, count: int) -> Comparison:
     """The comparison as it stands after `count` pairs."""
-    sides = costs.new[:count], costs.reference[:count]
-    return msgspec.structs.replace(
-        costs,
-        new=sides[0],
-        reference=sides[1],
-        errors=costs.errors[:count],
-        wall_growth=costs.wall_growth[:count],
-    )
+    of_pairs = ("new", "reference", "errors", "wall_growth")
+    return msgspec.structs.replace(costs, **{name: getattr(costs, name)[:count] for name in of_pairs})
 
 
 def paired(new: Sequence[float], reference: Sequence[float]) -> list[float]:

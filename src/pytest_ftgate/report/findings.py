@@ -18,8 +18,6 @@ from .explanation import sentences
 
 NAMED = 3
 """Cells that a command names; of more it reruns their whole test."""
-SAID_GROWTH = 1.01
-"""A tail's change is said to be beyond that of the body from here on: half of unchanged bodies are a little slower."""
 AGAINST = "--ftgate-against "
 
 
@@ -160,9 +158,7 @@ def change_text(judged: MetricVerdict) -> str:
     """The change with its interval: in percent, or in percentage points of a share."""
     if judged.points is not None:
         return units.points_and_ends(judged.points)
-    own = units.change(judged.wall_growth)
-    beside = f" beyond the body's own {own}" if judged.wall_growth >= SAID_GROWTH else ""
-    return units.change_and_ends(judged.ratio) + beside if judged.ratio else ""
+    return units.change_and_ends(judged.ratio) + units.beyond_body(judged.wall_growth) if judged.ratio else ""
 
 
 def basis(verdict: Verdict) -> str:
