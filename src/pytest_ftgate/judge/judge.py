@@ -7,7 +7,6 @@ reference decides. Where there is none, a prediction from the stored recordings 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 
 import msgspec
 
@@ -356,8 +355,8 @@ class Judge:
 
 def _round_s(sample: Sample) -> float:
     """What a round took so far, in seconds; 0 if that is not known."""
-    began = [datetime.fromisoformat(launch.started_at) for launch in sample.launches if launch.started_at]
-    return (began[-1] - began[0]).total_seconds() / (len(began) - 1) if len(began) > 1 else 0.0
+    began_s = recording.seconds_after([launch.started_at for launch in sample.launches])
+    return began_s[-1] / (len(began_s) - 1) if len(began_s) > 1 else 0.0
 
 
 def _why_none(sample: Sample, compared_with: ComparedWith) -> str:
