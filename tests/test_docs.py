@@ -9,6 +9,7 @@ import pytest
 
 from pytest_ftgate.declare.options import OPTIONS
 from pytest_ftgate.judge import metrics
+from pytest_ftgate.model import WORST_FIRST, Decision
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*/README.md")])
@@ -27,6 +28,14 @@ def anchors(page: Path) -> set[str]:
 def test_every_option_is_documented() -> None:
     named = set(re.findall(r"--ftgate[-a-z]*", TEXT))
     assert {option.cli for option in OPTIONS} - named == set()
+
+
+def test_the_order_of_decisions_is_that_of_the_code() -> None:
+    """One list for verdicts and reports, and the pages that name it say the same."""
+    assert set(WORST_FIRST) == set(Decision)
+    for page, count in (("judging.md", len(WORST_FIRST)), ("ci.md", 4)):
+        text = " ".join((ROOT / "docs" / page).read_text(encoding="utf-8").split())
+        assert f"worst first: {', '.join(WORST_FIRST[:count])}." in text.replace("list the worst first", "worst first")
 
 
 def test_every_promise_is_a_sentence_with_tests_that_exist() -> None:

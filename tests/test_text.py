@@ -120,34 +120,6 @@ def test_whatever_regresses_or_improves_says_so_in_its_figures() -> None:
     assert counted > 20
 
 
-@pytest.mark.parametrize("metric", [Metric.WALL, Metric.SCALING, Metric.LOCK_WAIT])
-def test_an_open_decision_says_which_limit_its_interval_is_beyond(metric: Metric) -> None:
-    chance = random.Random(5)
-    worse = -1 if metric == Metric.SCALING else 1
-    seen = set()
-    for _ in range(150):
-        shift, noise, count = chance.uniform(-0.02, 0.12), 10 ** chance.uniform(-3, -1), chance.randint(1, 12)
-        new = tuple(0.5 * math.exp(worse * (shift + chance.gauss(0, noise))) for _ in range(count))
-        verdict = decide.compare(
-            Comparison(metric=metric, new=new, reference=(0.5,) * count, unit="", margin=0.02, effect=0.05)
-        )
-        numbers = r"([+-]?[\d.]+) (?:%|points)"
-        said = re.search(rf"{numbers} \.\. {numbers} is (.*?) {numbers}, (?:but|nor \w+ {numbers})", verdict.reason)
-        if verdict.decision not in (Decision.INCONCLUSIVE, Decision.SUSPECT):
-            continue
-        assert said is not None, verdict.reason
-        ends, where = sorted(worse * float(each) for each in said.groups()[:2]), said[3]
-        seen.add(where)
-        limit = worse * float(said[4])
-        if where.startswith("not surely"):
-            assert ends[1] >= limit, verdict.reason
-            assert ends[0] <= worse * float(said[5]), verdict.reason
-        else:
-            passing = where == ("above" if worse < 0 else "below")
-            assert ends[1] < limit if passing else ends[0] > limit, verdict.reason
-    assert len(seen) > 1
-
-
 def test_a_few_pairs_far_beyond_the_limit_are_suspect_without_a_p_value() -> None:
     verdict = decide.compare(
         Comparison(metric=Metric.WALL, new=(9e6,), reference=(1e6,), unit="ns", margin=0.02, effect=0.05, alpha=5e-5)

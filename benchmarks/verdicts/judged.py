@@ -198,14 +198,8 @@ class Counts:
         rest = total - regressed - passed
         return (
             f"{label:21s} regressed {rates.shown(regressed, total):27s} passed {passed / total:4.0%}"
-            f" (widened {sum(map(_widened, found)) / total:.0%}) inconclusive {rest / total:4.0%}  {_took(found)}"
+            f" inconclusive {rest / total:4.0%}  {_took(found)}"
         )
-
-
-def _widened(result: Judged) -> bool:
-    """Whether it passed at a wider effect than requested, which the reason then says."""
-    passed = result.decision in (Decision.PASSED, Decision.IMPROVED)
-    return passed and any("judged at" in verdict.reason for verdict in result.verdicts)
 
 
 def _took(found: Sequence[Judged]) -> str:

@@ -32,7 +32,6 @@ from series import Floats, Pair
 
 from pytest_ftgate.judge import comparisons, decide, metrics, thresholds
 from pytest_ftgate.judge.judge import PAIRED_ROUNDS
-from pytest_ftgate.judge.power import reachable_effect
 from pytest_ftgate.model import Comparison, Decision, Look, Metric
 from pytest_ftgate.stats import alpha_spending, moderated, rank_tests
 
@@ -162,28 +161,14 @@ def judge(drawn: Drawn, design: Design, true: float | None = None) -> Tally:
 def _decided(seen: Seen, design: Design, look: Look, *, last: bool) -> Codes:
     """Decisions in the product's order: regressed, improved, passed; at the end suspect."""
     margin, asked = math.log1p(design.limits.margin), math.log1p(design.limits.effect)
-    effects = _widened(seen, design, look) if last else np.full(len(seen.logs), asked)
     p_fail = seen.p_above(seen.logs - margin, seen.bound)
     better = seen.p_above(-seen.logs - margin, seen.bound) <= look.alpha
-    better |= seen.p_above(-seen.logs - asked, seen.expected) <= look.beta
-    passes = seen.p_above(effects[:, None] - seen.logs, seen.expected) <= look.beta
+    passes = seen.p_above(asked - seen.logs, seen.expected) <= look.beta
     codes = np.select([p_fail <= look.alpha, better, passes], [REGRESSED, IMPROVED, PASSED], OPEN).astype(np.int8)
     if last:
         likely = (codes == OPEN) & (p_fail <= decide.suspect_level(design.alpha))
         codes[likely & (_lower_medians(seen.logs) > asked)] = SUSPECT
     return codes
-
-
-def _widened(seen: Seen, design: Design, look: Look) -> Floats:
-    """The effect (in logs) at which the last analysis judges each row."""
-    asked, widest = design.limits.effect, design.limits.widest
-    narrow = seen.p_above(math.log1p(asked) - seen.logs, seen.expected) <= look.beta
-    deviations = np.sqrt((seen.expected**2).mean(axis=1))
-    effects = [
-        asked if enough else reachable_effect(float(deviation), seen.count, asked, look.beta, widest)
-        for enough, deviation in zip(narrow, deviations, strict=True)
-    ]
-    return np.log1p(np.asarray(effects, dtype=np.float64))
 
 
 def check_equal(sources: Sequence[Noise], at_most: int, sample: int, rng: np.random.Generator) -> int:
@@ -216,7 +201,6 @@ def _comparison(row: Floats, errors: Floats, design: Design) -> Comparison:
         beta=design.beta,
         at_most=len(row),
         final=True,
-        widest=design.limits.widest,
     )
 
 

@@ -158,6 +158,23 @@ class TestTurns:
         )
         assert all(tail > wall for tail, wall in known)
 
+    def test_of_the_tail_the_reference_grows_by_what_the_wall_times_so_far_did(self) -> None:
+        rounds = [([2000 * by] * 12, [1000] * 12) for by in (1, 3, 2)]
+        own, other = ([timed(order, side[at]) for order, side in enumerate(rounds)] for at in (0, 1))
+        tail = both(own, other)[Metric.TAIL]
+        assert tail.wall_growth == pytest.approx((2, 4, 4))
+        assert tail.new == pytest.approx((2000, 6000, 4000))
+        assert tail.reference == pytest.approx((2000, 4000, 4000))
+        faster = both(other, own)[Metric.TAIL]
+        assert faster.wall_growth == ()
+        assert faster.reference == tail.new
+
+    def test_of_a_tail_that_gates_alone_it_does_not(self) -> None:
+        """What holds the wall time itself must gate, or a body could become slower unseen."""
+        own, other = ([timed(0, [ns] * 12)] for ns in (2000, 1000))
+        alone = comparisons.paired(sample_of(own, reference=sample_of(other)), [Metric.TAIL])[Metric.TAIL]
+        assert both_sides(alone) == ((2000,), (1000,))
+
     def test_a_value_never_changes_when_rounds_are_added(self) -> None:
         for seed in range(8):
             rounds = rounds_of(seed, 24)
@@ -220,7 +237,7 @@ class TestTails:
     def test_it_is_the_slow_turns_in_ns(self) -> None:
         own, other = [1000] * 8 + [3000] * 3, [500] * 11
         found = both([timed(0, own, loops=2)], [timed(0, other, loops=2)])[Metric.TAIL]
-        assert (found.new, found.reference) == ((1500.0,), (250.0,))
+        assert (found.new, found.reference) == ((1500.0,), (2 * 250.0,))  # the body is twice as long
 
     def test_a_window_without_an_operation_does_not_count(self) -> None:
         ten = [1e6] * 10

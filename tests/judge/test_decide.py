@@ -12,10 +12,12 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import t
 
-from pytest_ftgate.judge import decide, looks, metrics, power
+from pytest_ftgate.judge import comparisons, decide, evidence, looks, metrics, scale
 from pytest_ftgate.model import Comparison, Decision, Interval, Metric, MetricVerdict
 from pytest_ftgate.stats import alpha_spending, moderated, rank_tests
 from pytest_ftgate.stats.alpha_spending import BETA, LOOKS
@@ -31,7 +33,7 @@ def looked(new: Values, reference: Values, metric: str = Metric.WALL, **fields: 
     """A comparison of pairs with the default limits of its metric; the floor is that of the table."""
     limits = metrics.row(metric).paired
     given: dict[str, Any] = {"margin": limits.margin, "effect": limits.effect, "alpha": ALPHA, "beta": BETA, **fields}
-    given = {"floor": limits.floor, "widest": limits.widest, **given}
+    given = {"floor": limits.floor, **given}
     sides = (tuple(float(value) for value in side) for side in (new, reference))
     return Comparison(metric=metric, new=next(sides), reference=next(sides), unit="ns", **given)
 
@@ -90,7 +92,7 @@ class TestCompare:
     def test_faster_improves(self) -> None:
         verdict = decide.compare(constant(0.8, 8))
         assert (verdict.decision, verdict.launches) == (Decision.IMPROVED, 3)
-        assert re.match(r"-20 % is below -(2|4\.8) %: p = \S+, limit \S+$", verdict.reason)
+        assert re.match(r"-20 % is below -2 %: p = \S+, limit \S+$", verdict.reason)
 
     def test_the_same_passes_without_a_word(self) -> None:
         verdict = decide.compare(constant(1.0, 8))
@@ -102,7 +104,7 @@ class TestCompare:
         rng = np.random.default_rng(52)
         for _ in range(20):
             new, reference, errors = rng.lognormal(0.03, 0.05, 3), rng.lognormal(0, 0.05, 3), rng.uniform(0, 0.05, 3)
-            verdict = decide.compare(looked(new, reference, errors=tuple(errors), floor=0.01, widest=0.05))
+            verdict = decide.compare(looked(new, reference, errors=tuple(errors), floor=0.01))
             shifts, spread = np.log(new / reference).tolist(), metrics.row(Metric.WALL).spread
             scales = [moderated.deviations(shifts, errors.tolist(), by * spread) for by in (1, moderated.BOUND)]
             above = np.log(new / (1.02 * reference + 0.01))
@@ -116,9 +118,9 @@ class TestCompare:
         quiet, wild = (decide.compare(constant(1.12, 4, errors=(error,) * 4)) for error in (0.0, 0.2))
         assert quiet.decision in (Decision.REGRESSED, Decision.SUSPECT)
         assert wild.decision is Decision.INCONCLUSIVE
-        assert wild.detectable is not None
-        assert quiet.detectable is not None
-        assert wild.detectable > 2 * quiet.detectable
+        assert wild.ruled_out is not None
+        assert quiet.ruled_out is not None
+        assert wild.ruled_out > 1.5 * quiet.ruled_out
 
     def test_the_state_of_the_machine_that_both_share_does_not_matter(self) -> None:
         rng = np.random.default_rng(53)
@@ -164,8 +166,6 @@ class TestCompare:
             assert verdict.ratio.value == pytest.approx(ratio)
             if (verdict.launches, spread) == (plain.launches, 1):
                 assert verdict.p_fail == plain.p_fail
-        own = decide.compare(msgspec.structs.replace(constant(1.15, 4), metric=metric))
-        assert own.detectable is not None
 
 
 class TestNothingToCompare:
@@ -230,14 +230,6 @@ class TestBoundaries:
         limit = math.log(1.02) + beyond(count, level, moderated.BOUND * self.SPREAD)
         for step, decision in ((self.STEP, Decision.IMPROVED), (-self.STEP, Decision.INCONCLUSIVE)):
             assert decide.compare(constant(math.exp(-limit - step), count, beta=0.0)).decision is decision
-
-    def test_improved_by_the_effect(self) -> None:
-        """At the level of a pass, in the look that would pass it."""
-        level = alpha_spending.plan(ALPHA, BETA, at_most=80)[1].beta
-        limit = math.log(1.05) + beyond(3, level, self.SPREAD)
-        for step, decision in ((self.STEP, Decision.IMPROVED), (-self.STEP, Decision.PASSED)):
-            verdict = decide.compare(constant(math.exp(-limit - step), 8, alpha=1e-9))
-            assert (verdict.decision, verdict.launches) == (decision, 3)
 
     def test_suspect(self) -> None:
         """Between the level of a regression and five times it, where the change is beyond the effect."""
@@ -313,7 +305,7 @@ class TestGains:
     def test_a_rise_improves(self) -> None:
         verdict = decide.compare(constant(1.4, 8, metric=Metric.SCALING))
         assert verdict.decision is Decision.IMPROVED
-        assert re.match(r"\+40 % is above \+(2|5) %: p = ", verdict.reason)
+        assert verdict.reason.startswith("+40 % is above +2 %: p = ")
 
     def test_is_the_verdict_of_the_inverse(self) -> None:
         for comparison in series(1.06, 16, rows=30, noise=0.05):
@@ -331,11 +323,10 @@ class TestGains:
     def test_an_open_one_reads_from_the_good_side(self) -> None:
         verdict = decide.compare(constant(0.95, 4, metric=Metric.SCALING, final=False))
         assert verdict.decision is Decision.INCONCLUSIVE
-        match = re.match(r"(\S+) % \.\. (\S+) % is not surely above (\S+) %, nor below -2 %; ", verdict.reason)
-        assert match
-        low, high, effect = map(float, match.groups())
-        assert low < -5 < high
-        assert effect == -4.8
+        ended = decide.compare(constant(0.97, 4, metric=Metric.SCALING))
+        assert re.match(r"rules out -\d+(\.\d)? %; ", ended.reason)
+        assert ended.ruled_out is not None
+        assert ended.ruled_out > 0.05
 
     def test_no_scaling_at_all_is_an_error(self) -> None:
         verdict = decide.compare(looked([1.0, 0.0], [1.0, 1.0], Metric.SCALING))
@@ -379,7 +370,7 @@ class TestLockWaitShare:
         worse = decide.compare(looked([0.25] * 8, [0.1] * 8, Metric.LOCK_WAIT))
         assert worse.reason.startswith("+15 points is beyond +3.5 points: p = ")
         better = decide.compare(looked([0.01] * 8, [0.1] * 8, Metric.LOCK_WAIT))
-        assert re.match(r"-9 points is below -(1\.2|2\.5) points: p = ", better.reason)
+        assert better.reason.startswith("-9 points is below -1.2 points: p = ")
         assert decide.compare(looked([0.1] * 8, [0.1] * 8, Metric.LOCK_WAIT)).reason == ""
 
     def test_shares_of_mostly_nothing(self) -> None:
@@ -406,12 +397,10 @@ class TestLockWaitShare:
         for new in ((0.0, 0.0, 0.0), (0.0, 0.001, 0.002), (0.001, 0.001, 0.001)):
             assert decide.compare(looked(new, (0.0,) * 3, Metric.LOCK_WAIT)).reason == ""
 
-    def test_an_open_one_says_so_in_points_and_does_not_widen(self) -> None:
+    def test_an_open_one_says_so_in_points(self) -> None:
         verdict = decide.compare(looked((0.12, 0.2, 0.16), (0.1, 0.12, 0.11), Metric.LOCK_WAIT))
         assert verdict.decision is Decision.INCONCLUSIVE
-        pattern = r"\S+ points \.\. \S+ points is not surely below \+7\.5 points, nor above \+3\.8 points; "
-        assert re.match(pattern, verdict.reason)
-        assert "judged at" not in verdict.reason
+        assert re.match(r"rules out \+7\.8 points; \+7\.5 points needs about \d+ more pairs", verdict.reason)
 
     def test_an_open_one_also_says_that_waits_are_rare(self) -> None:
         verdict = decide.compare(looked((0.0, 0.0, 0.2), (0.0,) * 3, Metric.LOCK_WAIT))
@@ -484,7 +473,7 @@ class TestFewPairs:
     def test_a_disturbed_reference_passes_and_improves_nothing(self, ratio: float, count: int) -> None:
         for at in range(count):
             reference = [50.0 if pair == at else 1.0 for pair in range(count)]
-            verdict = decide.compare(looked([ratio] * count, reference, alpha=0.01, widest=0.05))
+            verdict = decide.compare(looked([ratio] * count, reference, alpha=0.01))
             assert verdict.decision not in (Decision.PASSED, Decision.IMPROVED)
         unchanged = decide.compare(looked([1.0] * 3, [1.0, 50.0, 1.0], alpha=0.01))
         assert unchanged.decision not in (Decision.IMPROVED, Decision.REGRESSED, Decision.SUSPECT)
@@ -535,15 +524,15 @@ class TestSuspect:
     @pytest.mark.parametrize(
         ("inside", "outside"),
         [
-            (constant(1.09, 2), constant(1.12, 2)),  # judged at +9 %: the noise hides +5 %
-            (constant(1 / 1.09, 2, metric=Metric.SCALING), constant(1 / 1.12, 2, metric=Metric.SCALING)),
+            (constant(1.08, 2), constant(1.12, 2)),
+            (constant(1 / 1.08, 2, metric=Metric.SCALING), constant(1 / 1.12, 2, metric=Metric.SCALING)),
             (
                 looked([0.13] * 2, [0.08] * 2, metric=Metric.LOCK_WAIT),
                 looked([0.16] * 2, [0.08] * 2, metric=Metric.LOCK_WAIT),
             ),
         ],
     )
-    def test_the_effect_of_what_is_judged_is_that_of_the_verdict(self, inside: Comparison, outside: Comparison) -> None:
+    def test_beyond_is_beyond_the_effect(self, inside: Comparison, outside: Comparison) -> None:
         assert [decide.compare(each).beyond for each in (inside, outside)] == [False, True]
         assert not decide.compare(msgspec.structs.replace(outside, final=False)).beyond  # more pairs may follow
 
@@ -613,19 +602,6 @@ class TestLooks:
         final = [look for look in looks.due(8, ALPHA, BETA, 80, final=True) if look.launches == 8]
         assert final == [alpha_spending.last(ALPHA, BETA, 8)]
 
-    def test_only_the_end_widens(self) -> None:
-        widened = 0
-        for comparison in series(1.0, 10, rows=60, noise=0.10, seed=60):
-            going_on = decide.compare(msgspec.structs.replace(comparison, final=False))
-            assert "judged at" not in going_on.reason
-            ended = decide.compare(comparison)
-            widened += ended.decision is Decision.PASSED and bool(
-                re.match(r"judged at \+\d+ %: the noise hides \+5 %$", ended.reason)
-            )
-            narrow = decide.compare(msgspec.structs.replace(comparison, widest=0.05))
-            assert "judged at" not in narrow.reason
-        assert widened >= 6
-
     def test_no_more_is_advised_than_there_are_looks(self) -> None:
         advised = 0
         for count in (1, 3, 6, 9, 14, 22, 33):
@@ -637,7 +613,7 @@ class TestLooks:
                 elif verdict.more is not None:
                     advised += 1
                     assert count + verdict.more in LOOKS
-                    assert f"about {verdict.more} more pair" in verdict.reason
+                    assert f" needs about {verdict.more} more pair" in verdict.reason
         assert advised >= 8
 
     def test_the_advised_number_settles_it(self) -> None:
@@ -671,58 +647,6 @@ class TestLooks:
                     assert 0 < verdict.p_pass <= 1
                     assert 0 < verdict.ratio.low <= verdict.ratio.value <= verdict.ratio.high < math.inf
                     assert "nan" not in verdict.reason
-
-
-class TestDetectable:
-    @pytest.mark.parametrize(("metric", "count"), [(Metric.WALL, 5), (Metric.WALL, 13), (Metric.USS, 5)])
-    def test_would_have_failed_in_four_of_five(self, metric: str, count: int) -> None:
-        """For noise as stated; what is named, simulated with the same pairs at the end of time, is found."""
-        spread, floor = metrics.row(metric).spread, metrics.row(metric).paired.floor
-        noise = moderated.BOUND * spread
-        still = decide.compare(looked(*noisy(1.0, count, noise), metric, beta=0.0))
-        assert still.decision is Decision.INCONCLUSIVE
-        named = [
-            decide.compare(looked(*noisy(1.0, count, noise, seed), metric, beta=0.0)).detectable for seed in range(100)
-        ]
-        change = median(each for each in named if each is not None)
-        assert change > 0.02 + floor / 2e7
-        found = [
-            decide.compare(looked(*noisy(1 + change, count, noise, seed), metric, beta=0.0)).decision
-            for seed in range(300)
-        ]
-        assert found.count(Decision.REGRESSED) / 300 == pytest.approx(power.POWER, abs=0.09)
-
-    def test_a_share_in_points(self) -> None:
-        spread = moderated.BOUND * metrics.row(Metric.LOCK_WAIT).spread
-        found = []
-        for seed in range(300):
-            rng = np.random.default_rng(seed)
-            reference = np.full(6, 0.1)
-            noise = np.exp(spread * rng.normal(size=6))
-            still = decide.compare(looked(0.11 * noise - 0.01, reference, Metric.LOCK_WAIT, beta=0.0))
-            assert still.detectable is not None
-            now = (0.11 + still.detectable) * noise - 0.01
-            found.append(decide.compare(looked(now, reference, Metric.LOCK_WAIT, beta=0.0)).decision)
-        assert found.count(Decision.REGRESSED) / 300 == pytest.approx(power.POWER, abs=0.09)
-
-    def test_a_gain_names_the_loss(self) -> None:
-        walls, scaling = (decide.compare(constant(1.0, 8, metric=each)) for each in (Metric.WALL, Metric.SCALING))
-        assert scaling.detectable == pytest.approx(walls.detectable)
-
-    def test_more_pairs_would_have_found_less(self) -> None:
-        found = [decide.compare(constant(1.0, count, beta=0.0)).detectable for count in (2, 3, 5, 13, 40)]
-        known = [each for each in found if each is not None]
-        assert len(known) == len(found)
-        assert known == sorted(known, reverse=True)
-
-    def test_one_pair_finds_nothing_that_can_be_named(self) -> None:
-        """At a level that the clipped score of one pair cannot reach."""
-        assert decide.compare(constant(1.0, 1, alpha=1e-6)).detectable is None
-
-
-def noisy(ratio: float, count: int, noise: float, seed: int = 0) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    reference = np.full(count, 2e7)
-    return ratio * reference * np.exp(noise * np.random.default_rng([seed, count]).normal(size=count)), reference
 
 
 @pytest.mark.parametrize("of", [normal, heavy])
@@ -764,20 +688,128 @@ class TestPromises:
         assert failed <= 0.012
 
 
+class TestRuledOut:
+    """What a verdict says that it rules out is what decides a pass."""
+
+    NOISE = st.floats(0.001, 0.15)
+    CHANGE = st.floats(-0.3, 0.3)
+    COUNT = st.integers(1, 12)
+    SEED = st.integers(0, 2**32 - 1)
+    EFFECT = st.sampled_from((0.03, 0.05, 0.0517, 0.15, 0.5, 1.2))
+    METRIC = st.sampled_from((Metric.WALL, Metric.TAIL, Metric.USS, Metric.SCALING, Metric.LOCK_WAIT))
+
+    @staticmethod
+    def comparison(metric: str, noise: float, change: float, count: int, seed: int, **fields: Any) -> Comparison:
+        rng = np.random.default_rng(seed)
+        reference = 0.2 * rng.lognormal(0, 0.1, count)
+        new = reference * np.exp(change + noise * rng.normal(size=count))
+        return looked(new, reference, metric, **{"margin": 0.02, "floor": 0.0, **fields})
+
+    @settings(deadline=None)
+    @given(METRIC, NOISE, CHANGE, COUNT, SEED, EFFECT)
+    def test_a_metric_passes_if_and_only_if_its_effect_is_ruled_out(
+        self, metric: str, noise: float, change: float, count: int, seed: int, effect: float
+    ) -> None:
+        comparison = self.comparison(metric, noise, change, count, seed, effect=effect)
+        verdict = decide.compare(comparison)
+        costs = evidence.seen(evidence.as_costs(comparison), verdict.launches)
+        asked = scale.worse_by(costs, costs.reference, effect)
+        if verdict.decision is Decision.PASSED:
+            assert verdict.ruled_out is not None
+            assert verdict.ruled_out <= asked
+        elif verdict.decision in (Decision.INCONCLUSIVE, Decision.SUSPECT):
+            assert verdict.ruled_out is None or verdict.ruled_out > asked
+        said = re.search(r"rules out ([+-][\d.]+)", verdict.reason)
+        assert said is None or verdict.decision is Decision.INCONCLUSIVE
+        if said and verdict.ruled_out is not None and not metrics.is_share(metric):
+            worse = 1 + verdict.ruled_out
+            change_of = (1 / worse if metrics.is_gain(metric) else worse) - 1
+            assert float(said[1]) == pytest.approx(100 * change_of, abs=0.06)
+
+    @settings(deadline=None)
+    @given(METRIC, NOISE, CHANGE, COUNT, SEED)
+    def test_a_stricter_level_rules_out_less(
+        self, metric: str, noise: float, change: float, count: int, seed: int
+    ) -> None:
+        costs = evidence.as_costs(self.comparison(metric, noise, change, count, seed, effect=0.05))
+
+        def ruled_out(level: float) -> float:
+            found = evidence.ruled_out(costs, costs.reference, lambda each: evidence.p_pass(costs, each) <= level)
+            return math.inf if found is None else found
+
+        found = [ruled_out(level) for level in (1e-6, 1e-4, 0.01, 0.04, 0.2)]
+        assert found == sorted(found, reverse=True)
+
+    def test_it_is_the_smallest_whole_percent(self) -> None:
+        verdict = decide.compare(constant(1.0, 4, effect=0.031))
+        level, costs = alpha_spending.last(ALPHA, BETA, 4).beta, constant(1.0, 4)
+        assert verdict.decision is Decision.INCONCLUSIVE
+        assert verdict.ruled_out == pytest.approx(round(verdict.ruled_out or 0, 2))
+        assert evidence.p_pass(costs, verdict.ruled_out or 0) <= level
+        assert evidence.p_pass(costs, (verdict.ruled_out or 0) - 0.01) > level
+
+    def test_an_open_metric_says_what_it_rules_out_and_what_its_effect_needs(self) -> None:
+        verdict = decide.compare(constant(1.0, 2, pair_s=5.0))
+        assert (
+            verdict.reason == f"rules out +6 %; +5 % needs about {verdict.more} more pairs, {5 * (verdict.more or 0)} s"
+        )
+        worse = decide.compare(constant(1.1, 3, pair_s=60.0))
+        assert worse.reason == (
+            "the estimate +10 % is worse than the effect +5 %; rules out +16 %; whether it is beyond +2 % needs about "
+            f"{worse.more} more pairs, {worse.more} min"
+        )
+
+    def test_one_pair_rules_out_nothing(self) -> None:
+        verdict = decide.compare(constant(1.0, 1, effect=0.5))
+        assert (verdict.decision, verdict.ruled_out) == (Decision.INCONCLUSIVE, None)
+        assert verdict.reason == f"1 pair rules out nothing; +50 % needs about {verdict.more} more pairs"
+
+    def test_noise_never_widens_the_effect(self) -> None:
+        """13 % slower in two noisy pairs, with an interval from -26 % to +32 %, passed as `judged at +25 %`."""
+        for noise in (0.05, 0.1, 0.2):
+            for verdict in verdicts(1.13, 2, rows=200, noise=noise, seed=83):
+                assert verdict.decision is not Decision.PASSED or (verdict.ruled_out or 1) <= 0.05
+        passed = [share_of(Decision.PASSED, verdicts(1.13, 4, rows=200, noise=noise)) for noise in (0.05, 0.1)]
+        assert max(passed) <= BETA
+
+
 class TestImproved:
-    def test_a_clear_gain_need_not_wait_for_alpha(self) -> None:
-        """Beyond the effect at the level of a pass."""
-        verdict = decide.compare(constant(0.86, 4, alpha=1e-6))
-        assert verdict.decision is Decision.IMPROVED
-        assert verdict.launches <= 4
-        assert verdict.reason.startswith("-14 % is below -4.8 %: p = ")
+    """What improves needs the evidence of what regresses."""
 
-    def test_a_small_one_passes(self) -> None:
-        assert decide.compare(constant(0.96, 6)).decision is Decision.PASSED
+    def test_it_is_the_mirror_of_regressed(self) -> None:
+        for count in (2, 3, 5, 8):
+            for ratio in (1.05, 1.1, 1.15, 1.2, 1.3):
+                worse, better = decide.compare(constant(ratio, count)), decide.compare(constant(1 / ratio, count))
+                if better.decision is Decision.IMPROVED:
+                    assert worse.decision is Decision.REGRESSED
+                    assert better.p_fail is not None
+                elif worse.decision is Decision.REGRESSED:
+                    assert better.decision is Decision.PASSED  # at an earlier look
 
-    def test_unchanged_hardly_ever_improves(self) -> None:
-        """A pass and an improvement are both green: the level is that of a pass."""
-        assert share_of(Decision.IMPROVED, verdicts(1.0, 20, rows=200, seed=66)) <= 0.01
+    def test_unchanged_improves_no_more_often_than_alpha(self) -> None:
+        assert share_of(Decision.IMPROVED, verdicts(1.0, 20, rows=400, seed=66)) <= 0.005
+
+    @pytest.mark.parametrize("count", [2, 3, 5])
+    @pytest.mark.parametrize("turns", [3, 12])
+    def test_a_machine_whose_speed_moves_makes_neither(self, turns: int, count: int) -> None:
+        """The iterations of both sides take turns while the speed drifts 5.5-fold within a launch, up and down.
+
+        Three iterations show their own scatter poorly, so alpha holds only nearly. By that of a pass 4 % did improve.
+        """
+        rng, found = np.random.default_rng(84), []
+        for _ in range(250):
+            pairs = []
+            for _ in range(count):
+                ends = rng.uniform(0, math.log(5.5), 7)
+                ends[rng.integers(7)], ends[rng.integers(7)] = 0.0, math.log(5.5)
+                places = np.linspace(0, 6, 2 * turns)
+                drift = np.interp(places, np.arange(7), ends) + 0.05 * rng.normal(size=2 * turns)
+                sides = [1e7 * np.exp(drift[at::2]) for at in rng.permutation(2)]
+                pairs.append(comparisons.neighbour_pair(*(tuple(side.tolist()) for side in sides)))
+            new, reference, errors = zip(*(pair[:3] for pair in pairs), strict=True)
+            found.append(decide.compare(looked(new, reference, errors=errors)))
+        for decision in (Decision.IMPROVED, Decision.REGRESSED):
+            assert share_of(decision, found) <= (0.001 if turns == 12 else 0.015)
 
 
 class TestRequire:
@@ -917,47 +949,6 @@ class TestRefused:
         assert memory.reason.startswith("memory sampling slowed it")
 
 
-class TestReachableEffect:
-    def test_quiet_pairs_keep_the_effect(self) -> None:
-        assert power.reachable_effect(0.0, 8, 0.05, 0.01, 0.25) == 0.05
-        assert power.reachable_effect(0.01, 8, 0.05, 0.01, 0.25) == 0.05
-
-    def test_widens_by_whole_percents_up_to_the_widest(self) -> None:
-        widened = [power.reachable_effect(each, 8, 0.05, 0.0025, 0.25) for each in (0.01, 0.05, 0.1, 0.15, 0.5)]
-        assert widened == sorted(widened)
-        assert (widened[0], widened[-1]) == (0.05, 0.25)
-        assert all(100 * effect == pytest.approx(round(100 * effect)) for effect in widened)
-        assert 0.05 < widened[1] < widened[2] < 0.25
-
-    def test_is_the_smallest_that_can_be_reached(self) -> None:
-        needed = moderated.reach(8, 0.01, power.POWER) * 0.06
-        effect = power.reachable_effect(0.06, 8, 0.05, 0.01, 0.25)
-        assert math.log1p(effect - 0.01) < needed <= math.log1p(effect)
-
-    def test_too_few_pairs_are_not_mended_by_widening(self) -> None:
-        assert power.reachable_effect(0.05, 2, 0.05, 1e-6, 0.25) == 0.05
-        assert power.reachable_effect(0.05, 0, 0.05, 0.01, 0.25) == 0.05
-
-    def test_a_wider_effect_than_the_widest_is_kept(self) -> None:
-        assert power.reachable_effect(0.5, 8, 0.4, 0.05, 0.25) == 0.4
-
-    @pytest.mark.parametrize(("noise", "count"), [(0.06, 8), (0.08, 6), (0.05, 4)])
-    def test_gives_an_unchanged_cell_a_fair_chance_and_says_so(self, noise: float, count: int) -> None:
-        found = verdicts(1.0, count, rows=150, noise=noise, seed=76)
-        assert share_of(Decision.PASSED, found) >= 0.7
-        assert sum(verdict.reason.startswith("judged at +") for verdict in found) > 15
-
-    def test_is_blind_to_the_difference(self) -> None:
-        """No ratio is judged at a wider effect than another: those of the same pairs, moved, that say how wide."""
-        wide = set()
-        for ratio in (0.97, 1.0, 1.02, 1.05):
-            (comparison,) = series(ratio, 6, noise=0.08, seed=77)
-            found = re.search(r"judged at \+(\d+) %", decide.compare(comparison).reason)
-            if found:
-                wide.add(found[1])
-        assert len(wide) == 1
-
-
 def metric(decision: Decision, kind: str = Metric.WALL, reason: str = "", ratio: float | None = None) -> MetricVerdict:
     """A verdict; of a `ratio` the interval reaches one percent to both sides."""
     interval = None if ratio is None else Interval(value=ratio, low=ratio - 0.01, high=ratio + 0.01, level=0.95)
@@ -978,7 +969,9 @@ class TestJudge:
             ("inconclusive regressed", "regressed"),
             ("inconclusive broken", "broken"),
             ("broken regressed", "regressed"),
-            ("regressed error", "error"),
+            ("regressed error", "regressed"),
+            ("suspect error", "suspect"),
+            ("error accepted", "error"),
             ("passed no_baseline", "passed"),
             ("inconclusive no_baseline", "inconclusive"),
             ("no_baseline no_baseline", "no_baseline"),

@@ -119,3 +119,10 @@ def test_the_first_mark_of_a_cell_counts() -> None:
     found = applied(verdict(BROKEN, contract=BROKEN), CELL, [expect(BROKEN), second])
     assert found.expected is not None
     assert found.expected.reason == "issue 7"
+
+
+def test_an_error_beside_a_known_failure_is_not_expected() -> None:
+    judged = verdict(REGRESSED, wall=REGRESSED)
+    unreadable = MetricVerdict(metric="uss", decision=Decision.ERROR)
+    both = Verdict(decision=REGRESSED, metrics=(*judged.metrics, unreadable), reason="slower")
+    assert outcome(both, expect(REGRESSED)) is REGRESSED

@@ -442,6 +442,50 @@ class TestVerdict:
         assert young.decision is Decision.NO_BASELINE
         assert young.reason == "the reference fails: ValueError"
 
+    def test_what_more_pairs_take_is_said_at_the_pace_so_far(self) -> None:
+        sample = with_reference(measured(rounds=2))
+        began = (f"2026-01-02T03:04:{2 * launch.order:02}+00:00" for launch in sample.launches)
+        dated = [msgspec.structs.replace(each, started_at=at) for each, at in zip(sample.launches, began, strict=True)]
+        wall = by_metric(verdict(msgspec.structs.replace(sample, launches=tuple(dated))))[Metric.WALL]
+        assert wall.more is not None
+        assert wall.reason.endswith(f" needs about {wall.more} more pairs, {2 * wall.more} s")
+        assert by_metric(verdict(sample))[Metric.WALL].reason.endswith(f" needs about {wall.more} more pairs")
+
+    @pytest.mark.parametrize(
+        ("body", "slow", "decision"),
+        [
+            (1.79, 3.0, Decision.PASSED),  # all of it is the body's own
+            (1.79, 6.4, Decision.REGRESSED),
+            (1.0, 6.4, Decision.REGRESSED),
+            (1.79, 2.0, Decision.PASSED),  # shorter beside its body, and longer than before
+            (0.6, 3.0 / 0.6, Decision.PASSED),  # the body alone became faster
+            (1.05, 1.0, Decision.IMPROVED),
+        ],
+    )
+    @pytest.mark.parametrize("basis", ["paired", "stored"])
+    def test_a_tail_is_judged_for_what_it_adds_to_its_body(
+        self, basis: Basis, body: float, slow: float, decision: Decision
+    ) -> None:
+        """Every fifth iteration takes `slow` times as long as the others, before it 3 times."""
+        rng = random.Random(85)
+
+        def launches(body: float, slow: float) -> list[Launch]:
+            walls = ([body * rng.lognormvariate(0, 0.01) for _ in range(30)] for _ in range(12))
+            slowed = ([wall * (1 if at % 5 else slow) for at, wall in enumerate(each)] for each in walls)
+            return [timed(order, [round(20 * MS * wall) for wall in each]) for order, each in enumerate(slowed)]
+
+        control = launches(0.5, 1.0)
+        old, new = (sample_of(launches(*each), control=control) for each in ((1.0, 3.0), (body, slow)))
+        if basis == "paired":
+            found = verdict(msgspec.structs.replace(new, reference=msgspec.structs.replace(old, control=())))
+        else:
+            found = verdict(new, compared_with=stored(old))
+        tail = by_metric(found)[Metric.TAIL]
+        if basis == "paired" or decision is Decision.PASSED:
+            assert tail.decision is decision
+        assert (tail.wall_growth > 1.03) == (body > 1)
+        assert tail.decision is not Decision.IMPROVED or body * slow < 2.8
+
     def test_a_tail_of_too_few_turns_is_said(self) -> None:
         compared_with = stored(measured(rounds=12, control=True, seed="old"))
         sample = measured(rounds=12, control=True)

@@ -134,21 +134,21 @@ def test_whatever_the_text_is_it_is_read_or_refused() -> None:
 @pytest.mark.parametrize(
     ("basis", "metric", "limits"),
     [
-        ("paired", "wall", (0.02, 0.05, 0, 0.25)),
-        ("paired", "tail", (0.10, 0.25, 0, 0.5)),
-        ("paired", "scaling", (0.02, 0.05, 0, 0.25)),
-        *[(basis, "wall", (0.05, 0.15, 0, 0.25)) for basis in ("stored", "predicted", "portable", "")],
-        *[(basis, "ratio", (0.05, 0.15, 0, 0.25)) for basis in ("stored", "predicted", "portable")],
-        *[(basis, "tail", (0.15, 0.40, 0, 0.5)) for basis in ("stored", "predicted", "portable")],
-        *[(basis, "scaling", (0.05, 0.15, 0, 0.25)) for basis in ("stored", "predicted", "portable")],
-        ("paired", "uss", (0.02, 0.05, 64 * 4096, 0.25)),
-        *[(basis, "uss", (0.02, 0.10, 64 * 4096, 0.25)) for basis in ("stored", "predicted", "portable")],
-        *[(basis, "lock_wait_share", (0.25, 0.5, 0.01, 0.5)) for basis in BASES],
+        ("paired", "wall", (0.02, 0.05, 0)),
+        ("paired", "tail", (0.10, 0.25, 0)),
+        ("paired", "scaling", (0.02, 0.05, 0)),
+        *[(basis, "wall", (0.05, 0.15, 0)) for basis in ("stored", "predicted", "portable", "")],
+        *[(basis, "ratio", (0.05, 0.15, 0)) for basis in ("stored", "predicted", "portable")],
+        *[(basis, "tail", (0.15, 0.40, 0)) for basis in ("stored", "predicted", "portable")],
+        *[(basis, "scaling", (0.05, 0.15, 0)) for basis in ("stored", "predicted", "portable")],
+        ("paired", "uss", (0.02, 0.05, 64 * 4096)),
+        *[(basis, "uss", (0.02, 0.10, 64 * 4096)) for basis in ("stored", "predicted", "portable")],
+        *[(basis, "lock_wait_share", (0.25, 0.5, 0.01)) for basis in BASES],
     ],
 )
 def test_defaults_of_the_roads(basis: Basis, metric: str, limits: tuple[float, ...]) -> None:
-    margin, effect, floor, widest = limits
-    assert effective(Metric(metric), basis) == Effective(margin=margin, effect=effect, floor=floor, widest=widest)
+    margin, effect, floor = limits
+    assert effective(Metric(metric), basis) == Effective(margin=margin, effect=effect, floor=floor)
 
 
 PLACES = ("cli", "declared", "ini")
@@ -177,7 +177,7 @@ def test_fields_of_several_places_come_together_and_the_last_of_a_place_holds() 
         declared=(of("wall", margin=0.1, effect=0.2),),
         ini=(of("wall", margin=0.01, effect=0.02, floor=0.001),),
     )
-    assert found == Effective(margin=0.1, effect=0.4, floor=0.001, widest=0.4)
+    assert found == Effective(margin=0.1, effect=0.4, floor=0.001)
 
 
 def test_zero_is_a_value() -> None:

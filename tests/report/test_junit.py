@@ -61,7 +61,7 @@ def test_a_case_has_the_result_that_the_run_gave_it() -> None:
     assert slower.result[0].message == "wall +31.2 % (3.12 ms, was 2.38 ms)"
     assert "against    the baseline's commit (1a2b3c4d5e)" in slower.result[0].text
     assert found["test_insert[3.14-fork-w8-10_000_000]"].classname == "tests.test_shared.TestSet"
-    assert "about 14 more launches would settle it" in found["test_tokenise[3.14-spawn-w8]"].system_out
+    assert "+5 % needs about 14 more pairs, 40 s" in found["test_tokenise[3.14-spawn-w8]"].system_out
 
 
 def test_what_fails_is_the_runs_to_say() -> None:

@@ -19,6 +19,7 @@ from golden import check_golden
 from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.judge import figures
 from pytest_ftgate.model import (
+    WORST_FIRST,
     Decision,
     Expected,
     Figures,
@@ -287,7 +288,7 @@ def test_terminal_golden(name: str) -> None:
 
 
 def test_every_decision_has_a_status_of_its_own() -> None:
-    assert set(findings.STATUS) == set(Decision) == set(findings.WORST_FIRST)
+    assert set(findings.STATUS) == set(Decision) == set(WORST_FIRST)
     assert len({status.letter for status in findings.STATUS.values()}) == len(Decision)
     assert findings.STATUS[Decision.REGRESSED] == ("regressed", "R", "REGRESSED", {"red": True})
     assert all(status.category == decision.value for decision, status in findings.STATUS.items())
@@ -870,29 +871,31 @@ def test_phrases_are_broken_between_parts() -> None:
 
 
 def undecided(metric: str, more: int | None) -> MetricVerdict:
-    settles = f"about {more} more pairs would settle it" if more else "try a quieter machine"
+    settles = f"+5 % needs about {more} more pairs" if more else "try a quieter machine"
     return MetricVerdict(
         metric=metric,
         decision=Decision.INCONCLUSIVE,
         ratio=interval(1.03, 0.98, 1.08),
         p_fail=0.8,
         p_pass=0.3,
-        reason=f"-2 % .. +8 % is not surely below +5 %, nor above +2 %; {settles}",
+        reason=f"rules out +20 %; {settles}",
         launches=3,
         more=more,
-        detectable=0.2,
+        ruled_out=0.2,
     )
 
 
-def test_a_change_that_would_be_beyond_measure_has_no_figure() -> None:
-    found = msgspec.structs.replace(undecided(Metric.WALL, None), detectable=67.9)
-    text = shown(one_table(row(verdict=Verdict(decision=Decision.INCONCLUSIVE, metrics=(found,)))))
-    assert "would have found a wall time of more than +900 % (3.14t-threads-w8) in 4 of 5 runs" in text
+def test_what_is_ruled_out_of_the_wall_time_is_said_below_the_table() -> None:
+    text = shown(one_table(row(verdict=Verdict(decision=Decision.INCONCLUSIVE, metrics=(undecided(Metric.WALL, 3),)))))
+    assert "ruled out  a wall time of +20 % (3.14t-threads-w8)" in text
+    nothing = msgspec.structs.replace(undecided(Metric.WALL, 3), ruled_out=None)
+    text = shown(one_table(row(verdict=Verdict(decision=Decision.INCONCLUSIVE, metrics=(nothing,)))))
+    assert "a wall time of" not in text
 
 
 @pytest.mark.parametrize(
     ("more", "settles"),
-    [(14, "about 14 more launches would settle it"), (None, "-2 % .. +8 % is not surely below +5 %")],
+    [(14, "rules out +20 %; +5 % needs about 14 more pairs"), (None, "rules out +20 %; try a quieter machine")],
 )
 def test_an_open_cell_has_one_figure_and_what_settles_it_unless_all_is_asked_for(
     more: int | None, settles: str

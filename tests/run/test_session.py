@@ -322,9 +322,9 @@ def test_too_few_launches_are_inconclusive_and_say_what_would_settle_it(project:
     outcome = project.run(day(cell_slower(1.09)), launches=2)
     assert outcome.decision() is Decision.INCONCLUSIVE
     wall = outcome.metric(Metric.WALL)
-    assert "is not surely below" in wall.reason
+    assert "rules out +" in wall.reason
     assert wall.more is not None
-    assert f"about {wall.more} more pairs would settle it" in wall.reason
+    assert f" needs about {wall.more} more pair" in wall.reason
     settled = project.run(day(cell_slower(1.09)), launches=wall.launches + wall.more)
     assert settled.decision() is Decision.REGRESSED
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import msgspec
@@ -144,7 +145,7 @@ def figures(ms: float, ratio: float, uss_mib: float, pss_mib: float, cores: floa
 def judged(
     metric: Metric, decision: Decision, ratio: float, spread: float, p: float, reason: str = ""
 ) -> MetricVerdict:
-    """One metric's verdict with an interval of +- spread, which would have found four times the spread."""
+    """One metric's verdict with an interval of +- spread, which rules out four times the spread."""
     interval = Interval(value=ratio, low=ratio - spread, high=ratio + spread, level=0.992)
     fail, settled = (p, 1.0) if decision is Decision.REGRESSED else (1 - p, p)
     return MetricVerdict(
@@ -154,7 +155,7 @@ def judged(
         p_fail=fail,
         p_pass=settled,
         reason=reason,
-        detectable=4 * spread,
+        ruled_out=math.ceil(400 * spread) / 100,
     )
 
 
@@ -193,7 +194,7 @@ def tokenise() -> Table:
     light = judged(Metric.USS, Decision.PASSED, 1.0, 0.002, 0.0001)
     slower = judged(Metric.WALL, Decision.REGRESSED, 1.312, 0.031, 0.00016)
     larger = judged(Metric.USS, Decision.REGRESSED, 1.348, 0.004, 0.00003)
-    settle = "about 14 more launches would settle it"
+    settle = "rules out +21 %; +5 % needs about 14 more pairs, 40 s"
     unsure = judged(Metric.WALL, Decision.INCONCLUSIVE, 1.031, 0.051, 0.2, settle)
     faster = judged(Metric.WALL, Decision.IMPROVED, 0.871, 0.02, 0.0002)
     threads = cell(TOKENISE, "3.14t", "threads", 8)
@@ -357,7 +358,7 @@ def parted(metric: Metric, decision: Decision, points: float, spread: float, p: 
     """The verdict on a share."""
     interval = Interval(value=points, low=points - spread, high=points + spread, level=0.992)
     return MetricVerdict(
-        metric=metric, decision=decision, points=interval, p_fail=p, p_pass=1 - p, detectable=4 * spread
+        metric=metric, decision=decision, points=interval, p_fail=p, p_pass=1 - p, ruled_out=4 * spread
     )
 
 

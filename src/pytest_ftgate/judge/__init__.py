@@ -14,6 +14,7 @@ __all__ = [
     "judge",
     "metrics",
     "recorded",
+    "scale",
     "thresholds",
     "two_runs",
 ]

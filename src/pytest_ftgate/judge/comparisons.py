@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache, partial
 from statistics import median
 from typing import NamedTuple
@@ -25,28 +25,31 @@ UNITS: Mapping[str, str] = {"time": "ns", "size": "bytes", "share": "of the time
 class Numbers(NamedTuple):
     """One metric of both sides, one number per launch; the same index is the same round unless there are `recordings`.
 
-    `errors` are the standard errors of the pairs' log-ratios that their iterations show; empty: none is known.
+    `errors` are the standard errors of the pairs' log-ratios that their iterations show; empty: none is known. For
+    `wall_growth` see `Comparison`.
     """
 
     new: tuple[float, ...]
     reference: tuple[float, ...]
     unit: str
     errors: tuple[float, ...] = ()
+    wall_growth: tuple[float, ...] = ()
     recordings: tuple[tuple[float, ...], ...] = ()
 
 
 class Pair(NamedTuple):
-    """The values of both sides of a round, and the standard error of their log-ratio."""
+    """The values of both sides of a round, and the standard error of their log-ratio; of a tail its `wall_growth`."""
 
     new: float
     reference: float
     error: float = 0.0
+    wall_growth: float = 1.0
 
 
 # ---- paired with the reference
 
 
-def paired(sample: Sample, names: Iterable[str] = metrics.GATING) -> dict[str, Numbers]:
+def paired(sample: Sample, names: Collection[str] = metrics.GATING) -> dict[str, Numbers]:
     """Metric -> the values of a cell and its reference in the same rounds.
 
     A metric that both lack is left out; one that only the cell lacks has no new values.
@@ -56,10 +59,11 @@ def paired(sample: Sample, names: Iterable[str] = metrics.GATING) -> dict[str, N
         return {}
     found = {}
     for row in map(metrics.row, names):
-        pairs = _pairs(row, sample, reference)
+        alone = row.name != Metric.TAIL or Metric.WALL not in names
+        pairs = _pairs(row, sample, reference) if alone else _tails_beyond_walls(sample, reference)
         if pairs:
-            new, old, errors = zip(*pairs, strict=True)
-            found[row.name] = Numbers(new, old, UNITS[row.unit], errors)
+            new, old, errors, growth = zip(*pairs, strict=True)
+            found[row.name] = Numbers(new, old, UNITS[row.unit], errors, growth if max(growth) > 1 else ())
         elif row.absent and (values := _values(row)(reference)):
             found[row.name] = Numbers((), tuple(values.values()), "")
     return found
@@ -77,6 +81,22 @@ def _pairs(row: metrics.MetricRow, sample: Sample, reference: Sample) -> list[Pa
     new, old = (_values(row, sample, reference)(side) for side in (sample, reference))
     errors = {} if row.sampled is None else sampling_errors(sample.memory, reference.memory, row.sampled)
     return [Pair(new[order], old[order], errors.get(order, 0.0)) for order in sorted(new.keys() & old.keys())]
+
+
+def _tails_beyond_walls(sample: Sample, reference: Sample) -> list[Pair]:
+    """The tails, of which the reference's are as much longer as the wall times are: what is judged is what a tail adds.
+
+    The wall times are those of the rounds so far, so that later rounds change no earlier value: each look of the test
+    sees what the looks before it saw.
+    """
+    found, ratios = [], list[float]()
+    for own, other in per_launch.sides_by_order(sample.launches, reference.launches).values():
+        wall, tail = (time_pair(metric, own, other) for metric in (Metric.WALL, Metric.TAIL))
+        ratios += [wall.new / wall.reference] if wall else []
+        if tail is not None:
+            growth = max(1.0, median(ratios))
+            found.append(tail._replace(reference=growth * tail.reference, wall_growth=growth))
+    return found
 
 
 def _window_values(value_of: Callable[[Iteration], float | None], launch: Launch) -> list[float]:

@@ -10,19 +10,19 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from ..model import Basis, Comparison, Decision, Interval, Look, Metric, MetricVerdict, Verdict
+from ..model import WORST_FIRST, Basis, Comparison, Decision, Interval, Look, Metric, MetricVerdict, Verdict
 from ..stats import alpha_spending, moderated, rank_tests
 from ..text import apart, p_value
 from . import looks
-from .evidence import Evidence, as_costs, other_side, paired, pairs, seen, weigh, without_values
+from .evidence import Evidence, as_costs, other_side, p_pass, paired, pairs, ruled_out, seen, weigh, without_values
 from .metrics import is_gain, is_share, row
 from .power import POWER
 from .scale import (
     allowed,
     beside_limit,
+    change_text,
     fail_limit,
     fail_limit_of,
-    from_tested,
     moved,
     pass_limit,
     passing,
@@ -30,9 +30,12 @@ from .scale import (
     ratio,
     scaled,
     tested,
+    worse_text,
 )
 
 COST_LEVEL = 0.9
+BEYOND_LEVEL = 0.08
+"""An estimate beyond the effect counts as worse if the test rejects the fail limit at this level: else it is noise."""
 ALONE, ALONE_AT_MOST = 8.0, math.log(4)
 """What one pair alone must lie beyond a limit to be suspect: so many times the deviation that a pair has at most, of
 which its own iterations show a part, and never more than four times the limit."""
@@ -46,45 +49,33 @@ _PROBES = {
     "time": ("its probe", "the figure is", "a longer workload may be slowed less"),
 }
 """By kind of launch: the probe, the figure that is in doubt, and a fix."""
-_SEVERITY = (
-    Decision.ERROR,
-    Decision.REGRESSED,
-    Decision.BROKEN,
-    Decision.SUSPECT,
-    Decision.ACCEPTED,
-    Decision.INCONCLUSIVE,
-    Decision.IMPROVED,
-    Decision.PASSED,
-    Decision.UNCHANGED,
-    Decision.NO_BASELINE,
-    Decision.UNSUPPORTED,
-)
 
 
 class _Prospect(NamedTuple):
-    """What would settle an open decision: in words, and as a number of further pairs if known."""
+    """What would settle an open decision, in words and as a number of pairs if known; `open` has what is ruled out."""
 
-    text: str
-    more: int | None = None
+    settles: str
+    open: str
+    more: int | None
 
 
 def compare(comparison: Comparison) -> MetricVerdict:
     """The decision on one metric from the values of both sides of each pair.
 
     Each look with enough pairs uses the first of them, its own levels, and the test of `moderated`. Regressed: the test
-    rejects new <= (1 + margin) reference + floor at alpha. Improved: the same with the sides exchanged, or the pass
-    test with the sides exchanged at beta. Passed: the test rejects new >= (1 + effect) reference (or the fail limit, if
-    that is larger) at beta. The first look that decides is final: later pairs change neither decision nor figures.
+    rejects new <= (1 + margin) reference + floor at alpha. Improved: the same with the sides exchanged. Passed: the
+    test rejects new >= (1 + effect) reference (or the fail limit, if that is larger) at beta. The first look that
+    decides is final: later pairs change neither decision nor figures.
 
-    With `final` there is a last look at all pairs, at the levels that are left. Only there the effect is widened, if
-    noise allows no other pass; the reason then names it. What is still open is suspect if most pairs lie beyond the
-    effect and the test rejects at `suspect_level` (of a single pair: if it lies beyond the limit as ALONE says), else
-    inconclusive, `beyond` where the estimate is worse than the effect; all say what would settle it.
+    With `final` there is a last look at all pairs, at the levels that are left. What is still open is suspect if most
+    pairs lie beyond the effect and the test rejects at `suspect_level` (of a single pair: if it lies beyond the limit
+    as ALONE says), else inconclusive, `beyond` where the estimate is worse than the effect and the test rejects at
+    BEYOND_LEVEL; all say what was ruled out and what would settle it.
 
     A larger gain is better: its inverse is judged, while `ratio` is new / reference of the gain itself. A share may be
-    0: it passes below (1 + effect) reference + 2 floor, its effect is not widened, and `points` is new - reference
-    (0.01 is a point). A value that is not finite or not positive (of a share: negative), or no new value at all, gives
-    an error verdict; nothing is raised.
+    0: it passes below (1 + effect) reference + 2 floor, and `points` is new - reference (0.01 is a point). A value that
+    is not finite or not positive (of a share: negative), or no new value at all, gives an error verdict; nothing is
+    raised.
     """
     if refusal := without_values(comparison):
         return refusal
@@ -93,24 +84,27 @@ def compare(comparison: Comparison) -> MetricVerdict:
     levels = (costs.alpha, costs.beta, costs.at_most)
     for look in looks.due(there, *levels, final=costs.final):
         part = seen(costs, look.launches)
-        evidence = weigh(part, look, last=costs.final and look.launches == there)
+        evidence = weigh(part)
         decision = _decide(evidence, look)
         if decision is not Decision.INCONCLUSIVE:
-            return _verdict(part, look, evidence, decision, _explain(part, look, evidence, decision))
-    look = alpha_spending.last(costs.alpha, costs.beta, there)
-    evidence = weigh(costs, look, last=costs.final)
-    prospect = _what_settles(costs, look, evidence)
+            return _verdict(part, look.beta, evidence, decision, _explain(part, look, evidence, decision))
+    evidence = weigh(costs)
+    # One pair rules out nothing, and before the end the levels of the looks to come are not spent.
+    looked = costs.final and there >= alpha_spending.LOOKS[0]
+    level = alpha_spending.last(*levels[:2], there).beta if looked else 0.0
+    opened = _verdict(costs, level, evidence, Decision.INCONCLUSIVE)
+    prospect = _what_settles(costs, evidence, opened.ruled_out)
     if costs.final and _suspect(costs, evidence):
-        reason = _explain(costs, look, evidence, Decision.SUSPECT)
-        return _verdict(costs, look, evidence, Decision.SUSPECT, f"{reason}; {prospect.text}", prospect.more)
-    reason = _explain(costs, look, evidence, Decision.INCONCLUSIVE, prospect.text)
-    shift, limit = evidence.shift.value, pass_limit(costs, evidence.effect)
-    beyond = costs.final and shift > limit
+        why = f"{_beyond(costs, evidence, suspect_level(costs.alpha))}; {prospect.settles}"
+        return msgspec.structs.replace(opened, decision=Decision.SUSPECT, reason=why, more=prospect.more)
+    shift, limit = evidence.shift.value, pass_limit(costs, costs.effect)
+    beyond = costs.final and shift > limit and evidence.p_fail <= BEYOND_LEVEL
+    notes = [prospect.open, _hardly_waited(costs)]
     if beyond:
         change, effect = beside_limit(costs.metric, shift, limit)
-        reason = f"the estimate {change} is worse than the effect {effect}; {reason}"
-    verdict = _verdict(costs, look, evidence, Decision.INCONCLUSIVE, reason, prospect.more)
-    return msgspec.structs.replace(verdict, beyond=beyond)
+        notes.insert(0, f"the estimate {change} is worse than the effect {effect}")
+    reason = "; ".join(filter(None, notes))
+    return msgspec.structs.replace(opened, reason=reason, more=prospect.more, beyond=beyond)
 
 
 def suspect_level(alpha: float) -> float:
@@ -156,11 +150,10 @@ def require(
             return verdict
     open_one = _required(values, Look(launches=len(values), alpha=0.0, beta=0.0), text, correlation, spread)
     suspect = final and open_one.p_fail is not None and _likely(open_one.p_fail, values, alpha)
-    prospect = _until_required(values, alpha, beta, correlation, spread)
+    more = _until_required(values, alpha, beta, correlation, spread)
     holds = f"it held in {sum(value < 0 for value in values)} of {_counted(len(values), 'round')}"
     decision = Decision.SUSPECT if suspect else Decision.INCONCLUSIVE
-    reason = f"{holds}; {prospect.text}"
-    return msgspec.structs.replace(open_one, decision=decision, reason=reason, more=prospect.more)
+    return msgspec.structs.replace(open_one, decision=decision, reason=f"{holds}; {_settles(more, 'round')}", more=more)
 
 
 def settled(verdict: MetricVerdict) -> bool:
@@ -198,13 +191,13 @@ def refused(metric: str, cost: Interval | None, limit: float) -> MetricVerdict |
 def judge(
     metrics: Sequence[MetricVerdict], *, baseline: str = "", commit: str = "", basis: Basis = "", why: str = ""
 ) -> Verdict:
-    """The worst of a cell's verdicts, in the order of `_SEVERITY`.
+    """The worst of a cell's verdicts, by `WORST_FIRST`.
 
     No baseline when none could be compared. The reason joins those of the metrics that decided. `baseline` and
     `commit` name the reference, `basis` and `why` say on what basis it was judged.
     """
     metrics = explained(metrics)
-    decision = min((metric.decision for metric in metrics), key=_SEVERITY.index, default=Decision.NO_BASELINE)
+    decision = min((metric.decision for metric in metrics), key=WORST_FIRST.index, default=Decision.NO_BASELINE)
     deciding = [metric for metric in metrics if metric.decision is decision and metric.reason]
     reason = "; ".join(f"{metric.contract or metric.metric}: {metric.reason}" for metric in deciding)
     return Verdict(
@@ -239,7 +232,7 @@ def _without_blame(judged: MetricVerdict, *, known: bool) -> MetricVerdict:
         return msgspec.structs.replace(judged, beyond=False)
     why = "the cell's own time is not worse" if known else "no time is known to be worse"
     decision = Decision.PASSED if known else Decision.INCONCLUSIVE
-    return msgspec.structs.replace(judged, decision=decision, reason=f"{judged.reason}; {why}")
+    return msgspec.structs.replace(judged, decision=decision, reason=f"{judged.reason}; {why}", ruled_out=None)
 
 
 def split_alpha(alpha: float, beta: float, hypotheses: int) -> tuple[float, float]:
@@ -258,7 +251,7 @@ def split_alpha(alpha: float, beta: float, hypotheses: int) -> tuple[float, floa
 def _decide(evidence: Evidence, look: Look) -> Decision:
     if evidence.p_fail <= look.alpha:
         return Decision.REGRESSED
-    if evidence.p_improve <= look.alpha or evidence.p_gain <= look.beta:
+    if evidence.p_improve <= look.alpha:
         return Decision.IMPROVED
     return Decision.PASSED if evidence.p_pass <= look.beta else Decision.INCONCLUSIVE
 
@@ -274,8 +267,9 @@ def _suspect(costs: Comparison, evidence: Evidence) -> bool:
 
 
 def _verdict(
-    costs: Comparison, look: Look, evidence: Evidence, decision: Decision, reason: str, more: int | None = None
+    costs: Comparison, level: float, evidence: Evidence, decision: Decision, reason: str = ""
 ) -> MetricVerdict:
+    """The verdict with its figures; `level` is that of the pass test, 0 if it decides nothing yet."""
     return MetricVerdict(
         metric=costs.metric,
         decision=decision,
@@ -285,48 +279,29 @@ def _verdict(
         p_pass=evidence.p_pass,
         reason=reason,
         launches=pairs(costs),
-        more=more,
-        detectable=_detectable(costs, look, evidence),
+        ruled_out=ruled_out(costs, costs.reference, lambda effect: p_pass(costs, effect) <= level) if level else None,
         allowed=allowed(costs.metric, fail_limit(costs)),
+        wall_growth=costs.wall_growth[-1] if costs.wall_growth else 1.0,
     )
 
 
-def _detectable(costs: Comparison, look: Look, evidence: Evidence) -> float | None:
-    """The change that would have failed in as many pairs, with a chance of POWER: see `MetricVerdict`."""
-    reach = moderated.reach(pairs(costs), look.alpha, POWER) * evidence.bound
-    if reach == math.inf:
-        return None
-    limits = moved(costs.reference, costs.margin, costs.floor)
-    middle, limit = (float(np.median(values)) for values in (costs.reference, limits))
-    found = from_tested(costs, tested(costs, [limit])[0] + reach)
-    return found - middle if is_share(costs.metric) else found / middle - 1
-
-
-def _explain(costs: Comparison, look: Look, evidence: Evidence, decision: Decision, settles: str = "") -> str:
-    """The reason in one line; empty for a pass at the requested effect with waits to compare."""
-    metric, shift = costs.metric, evidence.shift.value
-    if decision in (Decision.REGRESSED, Decision.SUSPECT):
-        level = look.alpha if decision is Decision.REGRESSED else suspect_level(costs.alpha)
-        change, limit = beside_limit(metric, shift, fail_limit(costs))
-        few = f"{_counted(pairs(costs), 'pair')} that lies beyond it by {ALONE:g} times the expected deviation"
-        return f"{change} is beyond {limit}: {p_value(evidence.p_fail, level) if evidence.p_fail <= level else few}"
+def _explain(costs: Comparison, look: Look, evidence: Evidence, decision: Decision) -> str:
+    """The reason in one line; empty for a pass with waits to compare."""
+    if decision is Decision.REGRESSED:
+        return _beyond(costs, evidence, look.alpha)
     if decision is Decision.IMPROVED:
-        side = "above" if is_gain(metric) else "below"
-        limits, p, level = moved(costs.new, costs.margin, costs.floor), evidence.p_improve, look.alpha
-        if p > level:
-            limits, p, level = passing(costs, costs.new, costs.effect), evidence.p_gain, look.beta
-        change, limit = beside_limit(metric, shift, -fail_limit_of(metric, costs.new, limits))
-        return f"{change} is {side} {limit}: {p_value(p, level)}"
-    notes = (_widened(costs, evidence), settles, _hardly_waited(costs))
-    return "; ".join(note for note in notes if note)
+        least = -fail_limit_of(costs.metric, costs.new, moved(costs.new, costs.margin, costs.floor))
+        change, limit = beside_limit(costs.metric, evidence.shift.value, least)
+        side = "above" if is_gain(costs.metric) else "below"
+        return f"{change} is {side} {limit}: {p_value(evidence.p_improve, look.alpha)}"
+    return _hardly_waited(costs)
 
 
-def _widened(costs: Comparison, evidence: Evidence) -> str:
-    """The explanation of a widened effect; empty if it was not widened."""
-    if evidence.effect <= costs.effect:
-        return ""
-    wide, asked = beside_limit(costs.metric, *(pass_limit(costs, each) for each in (evidence.effect, costs.effect)))
-    return f"judged at {wide}: the noise hides {asked}"
+def _beyond(costs: Comparison, evidence: Evidence, level: float) -> str:
+    """`+30 % is beyond +2 %: p = 0.0001, limit 0.0012`, or of one pair alone by how much it lies beyond."""
+    change, limit = beside_limit(costs.metric, evidence.shift.value, fail_limit(costs))
+    few = f"{_counted(pairs(costs), 'pair')} that lies beyond it by {ALONE:g} times the expected deviation"
+    return f"{change} is beyond {limit}: {p_value(evidence.p_fail, level) if evidence.p_fail <= level else few}"
 
 
 def _hardly_waited(costs: Comparison) -> str:
@@ -342,54 +317,52 @@ def _hardly_waited(costs: Comparison) -> str:
 # ---- what would settle it
 
 
-def _what_settles(costs: Comparison, look: Look, evidence: Evidence) -> _Prospect:
-    """Why it is inconclusive, and about how many pairs would decide."""
-    there = pairs(costs)
-    fail, effect, value = fail_limit(costs), pass_limit(costs, evidence.effect), evidence.shift.value
+def _what_settles(costs: Comparison, evidence: Evidence, known: float | None) -> _Prospect:
+    """What it rules out (`known`) and what would decide: `rules out +25 %; +5 % needs about 9 more pairs, 40 s`."""
+    fail, effect, value = fail_limit(costs), pass_limit(costs, costs.effect), evidence.shift.value
     fails = value - fail > effect - value
     # A share is tested on another scale than it is shown on.
     own, other = (float(np.median(tested(costs, side))) for side in (costs.new, costs.reference))
     limits = (
-        moved(costs.reference, costs.margin, costs.floor) if fails else passing(costs, costs.reference, evidence.effect)
+        moved(costs.reference, costs.margin, costs.floor) if fails else passing(costs, costs.reference, costs.effect)
     )
     limit = float(np.median(tested(costs, limits))) - other
     shift = own - other if is_share(costs.metric) else value
     gap = abs(shift - limit) / (evidence.bound if fails else evidence.deviation)
-    prospect = _enough(there, _planned(costs.alpha, costs.beta, fails=fails), gap, 0.0, "pair")
-    return _Prospect(f"{_why_open(costs, look, evidence)}; {prospect.text}", prospect.more)
+    more = _enough(pairs(costs), _planned(costs.alpha, costs.beta, fails=fails), gap, 0.0)
+    ruled = "nothing" if known is None else worse_text(costs.metric, known)
+    rules = f"{'1 pair ' if pairs(costs) == 1 else ''}rules out {ruled}"
+    if more is None:
+        needs = _settles(None, "pair")
+    elif fails:
+        needs = f"whether it is beyond {change_text(costs.metric, fail)} needs {_about(more, 'pair', costs.pair_s)}"
+    else:
+        needs = f"{change_text(costs.metric, effect)} needs {_about(more, 'pair', costs.pair_s)}"
+    return _Prospect(_settles(more, "pair"), f"{rules}; {needs}", more)
 
 
-def _why_open(costs: Comparison, look: Look, evidence: Evidence) -> str:
-    """`+1 % .. +6 % is not surely below +5 %, nor above +2 %`, or what an interval beyond a limit still lacks."""
-    shift = evidence.shift
-    low, fails = beside_limit(costs.metric, shift.low, fail_limit(costs))
-    high, passes = beside_limit(costs.metric, shift.high, pass_limit(costs, evidence.effect))
-    # A gain is judged by its inverse, so its ends and both directions are exchanged.
-    span, stays, lies = f"{low} .. {high}", "below", "above"
-    if is_gain(costs.metric):
-        span, stays, lies = f"{high} .. {low}", "above", "below"
-    for beyond, where, p, level in (
-        (shift.low > fail_limit(costs), f"{lies} {fails}", evidence.p_fail, look.alpha),
-        (shift.high < pass_limit(costs, evidence.effect), f"{stays} {passes}", evidence.p_pass, look.beta),
-    ):
-        if beyond:
-            lacks = (
-                f"not surely enough: {p_value(p, level)}" if p > level else f"of {_counted(pairs(costs), 'pair')} only"
-            )
-            return f"{span} is {where}, but {lacks}"
-    change = ratio(costs.metric, shift)
-    if change is not None and change.unknown:
-        return f"nearly any change is possible, {stays} {passes} as well as {lies} {fails}"
-    return f"{span} is not surely {stays} {passes}, nor {lies} {fails}"
+def _enough(there: int, levels: Iterable[tuple[int, float]], gap: float, correlation: float) -> int | None:
+    """How many more pairs it takes to a planned number whose reach is within the gap between estimate and limit.
+
+    The gap is in deviations of a pair. None if no planned number is enough.
+    """
+    later = ((count, level) for count, level in levels if count > there)
+    return next(
+        (count - there for count, level in later if moderated.reach(count, level, POWER, correlation) <= gap), None
+    )
 
 
-def _enough(there: int, levels: Iterable[tuple[int, float]], gap: float, correlation: float, what: str) -> _Prospect:
-    """The planned number of pairs whose reach is within the gap between estimate and limit, in deviations of a pair."""
-    for count, level in levels:
-        if count > there and moderated.reach(count, level, POWER, correlation) <= gap:
-            more = count - there
-            return _Prospect(f"about {_counted(more, f'more {what}')} would settle it", more)
-    return _Prospect(f"more {what}s are unlikely to settle it; try a longer workload or a quieter machine")
+def _settles(more: int | None, what: str) -> str:
+    if more is None:
+        return f"more {what}s are unlikely to settle it; try a longer workload or a quieter machine"
+    return f"{_about(more, what)} would settle it"
+
+
+def _about(more: int, what: str, each_s: float = 0.0) -> str:
+    """`about 9 more pairs, 40 s`: with the time that they take if that of one is known."""
+    seconds = more * each_s
+    time = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+    return f"about {_counted(more, f'more {what}')}" + (f", {time}" if each_s else "")
 
 
 def _planned(
@@ -431,10 +404,12 @@ def _required(values: Sequence[float], look: Look, text: str, correlation: float
     )
 
 
-def _until_required(values: Sequence[float], alpha: float, beta: float, correlation: float, spread: float) -> _Prospect:
+def _until_required(
+    values: Sequence[float], alpha: float, beta: float, correlation: float, spread: float
+) -> int | None:
     """About how many rounds would decide on a contract."""
     exact = paired(values, [0.0] * len(values))
     centre = rank_tests.location(exact, 0.0).value
     deviation = float(moderated.deviations(exact, (), spread)[0])
     levels = _planned(alpha, beta, fails=centre > 0, schedule=alpha_spending.of_rounds(correlation))
-    return _enough(len(values), levels, abs(centre) / deviation, correlation, "round")
+    return _enough(len(values), levels, abs(centre) / deviation, correlation)

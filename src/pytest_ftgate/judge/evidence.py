@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from statistics import median
 
 import msgspec
 
-from ..model import Comparison, Decision, Interval, Look, MetricVerdict, Struct
+from ..model import WIDEST, Comparison, Decision, Interval, MetricVerdict, Struct
 from ..stats import moderated, rank_tests
-from . import power, scale
+from . import scale
 from .metrics import is_gain, is_share, row
 
 INTERVAL_LEVEL = 0.95
+RULED_OUT = range(1, round(100 * (WIDEST - 1)) + 1)
+"""The percents of which a report says that they are ruled out."""
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
     """The results of the test at one look. `shift` is on the metric's scale (see `scale.scaled`): more is worse.
 
-    `p_gain` is the p-value of being better than the effect. `effect` is what a pass is judged at, wider than requested
-    only if that cannot be reached. `deviation` is that of a pair on the scale of `tested`, as a pass is judged;
-    `bound` is the larger one at which a failure is.
+    `deviation` is that of a pair on the scale of `tested`, as a pass is judged; `bound` is the larger one at which a
+    failure is.
     """
 
     shift: Interval
     p_fail: float
     p_improve: float
-    p_gain: float
     p_pass: float
-    effect: float
     deviation: float
     bound: float
 
@@ -59,8 +60,8 @@ def pairs(comparison: Comparison) -> int:
 
 def seen(costs: Comparison, count: int) -> Comparison:
     """The comparison as it stands after `count` pairs."""
-    sides = costs.new[:count], costs.reference[:count]
-    return msgspec.structs.replace(costs, new=sides[0], reference=sides[1], errors=costs.errors[:count])
+    of_pairs = ("new", "reference", "errors", "wall_growth")
+    return msgspec.structs.replace(costs, **{name: getattr(costs, name)[:count] for name in of_pairs})
 
 
 def paired(new: Sequence[float], reference: Sequence[float]) -> list[float]:
@@ -91,35 +92,46 @@ def other_side(comparison: Comparison) -> str:
 # ---- the test
 
 
-def weigh(costs: Comparison, look: Look, *, last: bool) -> Evidence:
-    """What the pairs say at a look; at the `last` one the effect is widened if the noise allows no other pass."""
-    new, reference = scale.tested(costs, costs.new), scale.tested(costs, costs.reference)
-    shifts = paired(new, reference)
-    spread = row(costs.metric).spread
-    expected = moderated.deviations(shifts, costs.errors, spread)
-    bound = moderated.deviations(shifts, costs.errors, moderated.BOUND * spread)
+def weigh(costs: Comparison) -> Evidence:
+    """What the pairs say."""
+    expected, bound = (_deviations(costs, times) for times in (1.0, moderated.BOUND))
+    # A tail that is shorter beside a longer body alone has not improved.
+    measured = [value / by for value, by in zip_longest(costs.reference, costs.wall_growth, fillvalue=1.0)]
     deviation, largest = (math.sqrt(float((each**2).mean())) for each in (expected, bound))
-
-    def p_beyond(above: Sequence[float], below: Sequence[float], deviations: moderated.Floats) -> float:
-        distances = paired(scale.tested(costs, above), scale.tested(costs, below))
-        return moderated.p_above(distances, deviations)
-
-    def p_pass(effect: float) -> float:
-        return p_beyond(scale.passing(costs, costs.reference, effect), costs.new, expected)
-
-    effect = costs.effect
-    if last and not is_share(costs.metric) and p_pass(effect) > look.beta:
-        effect = power.reachable_effect(deviation, len(shifts), effect, look.beta, costs.widest)
     return Evidence(
         shift=_shift(costs, deviation),
-        p_fail=p_beyond(costs.new, scale.moved(costs.reference, costs.margin, costs.floor), bound),
-        p_improve=p_beyond(costs.reference, scale.moved(costs.new, costs.margin, costs.floor), bound),
-        p_gain=p_beyond(costs.reference, scale.passing(costs, costs.new, costs.effect), expected),
-        p_pass=p_pass(effect),
-        effect=effect,
+        p_fail=_p_beyond(costs, costs.new, scale.moved(costs.reference, costs.margin, costs.floor), bound),
+        p_improve=_p_beyond(costs, measured, scale.moved(costs.new, costs.margin, costs.floor), bound),
+        p_pass=p_pass(costs, costs.effect),
         deviation=deviation,
         bound=largest,
     )
+
+
+def p_pass(costs: Comparison, effect: float) -> float:
+    """The p-value of a change that is not as large as `effect`."""
+    return _p_beyond(costs, scale.passing(costs, costs.reference, effect), costs.new, _deviations(costs, 1.0))
+
+
+def ruled_out(costs: Comparison, reference: Sequence[float], rejects: Callable[[float], bool]) -> float | None:
+    """The smallest effect that a pass test rejects, in whole percent, as `MetricVerdict.ruled_out` has it.
+
+    What rejects an effect rejects larger ones; the effect asked for counts beside the whole percents.
+    """
+    percent = bisect_left(RULED_OUT, True, key=lambda each: rejects(each / 100)) + RULED_OUT[0]
+    found = [percent / 100] if percent in RULED_OUT else []
+    found += [costs.effect] if rejects(costs.effect) else []
+    return scale.worse_by(costs, reference, min(found)) if found else None
+
+
+def _deviations(costs: Comparison, times: float) -> moderated.Floats:
+    """The standard deviation of each pair, where its stated part is `times` that of the metric."""
+    shifts = paired(scale.tested(costs, costs.new), scale.tested(costs, costs.reference))
+    return moderated.deviations(shifts, costs.errors, times * row(costs.metric).spread)
+
+
+def _p_beyond(costs: Comparison, above: Sequence[float], below: Sequence[float], deviations: moderated.Floats) -> float:
+    return moderated.p_above(paired(scale.tested(costs, above), scale.tested(costs, below)), deviations)
 
 
 def _shift(costs: Comparison, deviation: float) -> Interval:

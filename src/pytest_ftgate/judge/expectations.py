@@ -25,7 +25,8 @@ def applied(verdict: Verdict, cell: Cell, expectations: Iterable[Expectation]) -
     for each in expectations:
         if _is_for(each, cell):
             known.setdefault(each.decision, each)
-    if not known or verdict.decision not in _MEASURED:
+    unknown = any(each.decision is Decision.ERROR for each in verdict.metrics)
+    if not known or unknown or verdict.decision not in _MEASURED:
         return verdict
     failed = {_of(each) for each in verdict.metrics if each.decision in _FAILED}
     if foreign := [each for each in verdict.metrics if each.decision in _FAILED and _of(each) not in known]:

@@ -349,13 +349,20 @@ class Judge:
             beta=self.policy.beta,
             at_most=self.at_most,
             final=final,
-            widest=limits.widest,
+            pair_s=_round_s(sample),
+            wall_growth=numbers.wall_growth,
         )
 
     def _limits(self, metric: str, basis: Basis) -> thresholds.Effective:
         return thresholds.effective(
             metric, basis, cli=self.policy.cli, declared=self.spec.thresholds, ini=self.policy.ini
         )
+
+
+def _round_s(sample: Sample) -> float:
+    """What a round took so far, in seconds; 0 if that is not known."""
+    began_s = recording.seconds_after([launch.started_at for launch in sample.launches])
+    return began_s[-1] / (len(began_s) - 1) if len(began_s) > 1 else 0.0
 
 
 def _why_none(sample: Sample, compared_with: ComparedWith) -> str:
@@ -422,7 +429,7 @@ def _doubted(judged: MetricVerdict, reason: str, apart: bool, paired: bool) -> M
     doubt = _joined(judged.reason, f"in doubt: {reason}")
     failed = judged.decision in (Decision.REGRESSED, Decision.SUSPECT)
     decision = Decision.SUSPECT if failed and paired and not judged.contract else Decision.INCONCLUSIVE
-    return msgspec.structs.replace(judged, decision=decision, reason=doubt)
+    return msgspec.structs.replace(judged, decision=decision, reason=doubt, ruled_out=None)
 
 
 def _paired_metric(metric: str) -> str:

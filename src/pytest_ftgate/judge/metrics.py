@@ -28,12 +28,11 @@ LEAST_TAIL_ITERATIONS = 10
 
 
 class Limits(NamedTuple):
-    """Default thresholds: margin, effect and the widest effect as fractions, the floor in s, bytes or a fraction."""
+    """Default thresholds: margin and effect as fractions, the floor in s, bytes or a fraction."""
 
     margin: float
     effect: float
     floor: float = 0.0
-    widest: float = 0.25
 
 
 class MetricRow(NamedTuple):
@@ -125,8 +124,8 @@ def _is_no_command(cell: Cell) -> bool:
 
 _SIZE_FLOOR = float(64 * PAGE_BYTES)
 _SIZE: Final = (Limits(0.02, 0.05, _SIZE_FLOOR), Limits(0.02, 0.10, _SIZE_FLOOR))
-_SHARE: Final = Limits(0.25, 0.5, 0.01, widest=0.5)
-_TAIL: Final = (Limits(0.10, 0.25, widest=0.5), Limits(0.15, 0.40, widest=0.5))
+_SHARE: Final = Limits(0.25, 0.5, 0.01)
+_TAIL: Final = (Limits(0.10, 0.25), Limits(0.15, 0.40))
 
 
 def _size(name: str, label: str, bytes_of: Callable[[MemoryPoint], int | None], *, gates: bool = False) -> MetricRow:
@@ -162,7 +161,9 @@ TABLE: Final[Mapping[str, MetricRow]] = {
     for row in (
         MetricRow(Metric.WALL, "wall time", "time", floors, gates=True, absent="no operation ended in any iteration"),
         MetricRow(Metric.TAIL, "tail", "time", tails, paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD, gates=True),
-        MetricRow("cold", "cold", "time", time_figures.cold_values, spread=TAIL_SPREAD),
+        MetricRow(
+            "cold", "cold", "time", time_figures.cold_values, paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD
+        ),
         _time("start", "start", lambda iteration: iteration.start_ns),
         _time("work", "work", lambda iteration: iteration.work_ns),
         _time("join", "join", lambda iteration: iteration.join_ns),
@@ -200,6 +201,8 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             wait_figures.gil_wait_values,
             "memory",
             may_be_zero=True,
+            paired=Limits(0.25, 0.5),
+            apart=Limits(0.25, 0.5),
             spread=0.3,
             applies=_is_no_command,
         ),

@@ -7,7 +7,7 @@ import math
 from ..stats import alpha_spending, moderated
 
 POWER = 0.8
-"""The chance of an unchanged cell to pass at a widened effect, and of a change to be found where one is named."""
+"""The chance of an unchanged cell to pass, and of a change to be decided, with the number of pairs that is named."""
 
 
 def least_pairs(
@@ -33,16 +33,3 @@ def least_pairs(
         if failing < math.inf and passing * spread <= math.log1p(effect):
             return pairs
     return at_most
-
-
-def reachable_effect(deviation: float, pairs: int, effect: float, level: float, widest: float) -> float:
-    """The effect to judge a pass at: `effect`, or the smallest whole percent that can be reached, up to `widest`.
-
-    An effect can be reached if an unchanged cell passes at `level` with the chance POWER. The choice is blind: it uses
-    the deviation of a pair (of logs) alone. With too few pairs to pass anything, `effect` is returned.
-    """
-    needed = moderated.reach(pairs, level, POWER) * deviation
-    if needed == math.inf or needed <= math.log1p(effect):
-        return effect
-    widened = math.ceil(round(100 * math.expm1(min(needed, 1.0)), 6)) / 100
-    return max(effect, min(widened, widest))

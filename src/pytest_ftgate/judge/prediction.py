@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from statistics import fmean, median
 from typing import NamedTuple
 
 import msgspec
 
 from ..model import Comparison, Decision, Interval, MetricVerdict
-from .evidence import INTERVAL_LEVEL, as_costs, without_values
+from .evidence import INTERVAL_LEVEL, as_costs, ruled_out, without_values
 from .metrics import is_gain, row
 from .scale import allowed, beside_limit, least_share, moved_log, passing, points, ratio, shown_shift
 
@@ -49,6 +50,7 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]]) -> Me
     own, middle = spread.own, spread.middle
     more = 0 if costs.final else spread.missing(len(costs.new))
     decision = _decided(costs, spread) if not more else Decision.INCONCLUSIVE
+    rejects = partial(_rejects, costs, spread)
     half = spread.reach((1 - INTERVAL_LEVEL) / 2)
     around = [shown_shift(costs, own + step, middle) for step in (-half, 0.0, half)]
     shift = Interval(low=around[0], value=around[1], high=around[2], level=INTERVAL_LEVEL)
@@ -61,24 +63,30 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]]) -> Me
         launches=len(costs.new),
         more=more if decision is Decision.INCONCLUSIVE else None,
         allowed=allowed(costs.metric, shown_shift(costs, spread.limit(costs), middle)),
-        beyond=decision is Decision.INCONCLUSIVE and spread.own > _passing_log(costs, spread.middle),
+        wall_growth=max(costs.wall_growth, default=1.0),
+        ruled_out=None if more else ruled_out(costs, [math.exp(spread.middle) - least_share(costs)], rejects),
+        beyond=decision is Decision.INCONCLUSIVE and spread.own > _passing_log(costs, spread.middle, costs.effect),
     )
 
 
 def _decided(costs: Comparison, spread: _Spread) -> Decision:
     if spread.own > spread.limit(costs):
         return Decision.REGRESSED
-    if moved_log(costs, spread.own) + spread.reach(costs.alpha) < spread.middle:
+    measured = spread.middle - math.log(max(costs.wall_growth, default=1.0))  # a longer body improves no tail
+    if moved_log(costs, spread.own) + spread.reach(costs.alpha) < measured:
         return Decision.IMPROVED
-    if spread.own + spread.reach(costs.beta) < _passing_log(costs, spread.middle):
-        return Decision.PASSED
-    return Decision.INCONCLUSIVE
+    return Decision.PASSED if _rejects(costs, spread, costs.effect) else Decision.INCONCLUSIVE
 
 
-def _passing_log(costs: Comparison, centre: float) -> float:
-    """A centre moved to the pass limit."""
+def _rejects(costs: Comparison, spread: _Spread, effect: float) -> bool:
+    """Whether a change as large as `effect` would have shown a larger median."""
+    return spread.own + spread.reach(costs.beta) < _passing_log(costs, spread.middle, effect)
+
+
+def _passing_log(costs: Comparison, centre: float, effect: float) -> float:
+    """A centre moved to the pass limit of an effect."""
     least = least_share(costs)
-    return math.log(passing(costs, [math.exp(centre) - least], costs.effect)[0] + least)
+    return math.log(passing(costs, [math.exp(centre) - least], effect)[0] + least)
 
 
 class _Spread(NamedTuple):

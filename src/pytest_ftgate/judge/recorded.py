@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from statistics import median
+from statistics import geometric_mean, median
 from typing import Final, TypeAlias
 
 from ..model import Metric, Sample
@@ -132,7 +132,21 @@ def with_stored(new: Sample, entry: StoredCell, names: Iterable[str] = metrics.G
     for row in map(metrics.row, names):
         read, unit = (_of_control(row), OF_CONTROL) if row.unit == "time" else (_alike(row, sources), UNITS[row.unit])
         found[row.name] = _numbers(map(read, sources), unit)
-    return {name: numbers for name, numbers in found.items() if numbers.reference}
+    found = {name: numbers for name, numbers in found.items() if numbers.reference}
+    tails, walls = found.get(Metric.TAIL), found.get(Metric.WALL)
+    if tails and walls and walls.new:
+        found[Metric.TAIL] = _beyond_the_wall(tails, walls)
+    return found
+
+
+def _beyond_the_wall(tails: Numbers, walls: Numbers) -> Numbers:
+    """The tails, of which the stored ones are as much longer as the wall times are: what is judged is what they add."""
+    growth = median(walls.new) / geometric_mean(median(each) for each in walls.recordings)
+    if growth <= 1:
+        return tails
+    stored = tuple(tuple(growth * value for value in each) for each in tails.recordings)
+    reference = tuple(growth * value for value in tails.reference)
+    return tails._replace(reference=reference, recordings=stored, wall_growth=(growth,))
 
 
 def portable(

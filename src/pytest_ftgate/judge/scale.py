@@ -30,11 +30,6 @@ def tested(costs: Comparison, values: Sequence[float]) -> list[float]:
     return logs([value + least for value in values])
 
 
-def from_tested(costs: Comparison, value: float) -> float:
-    """A number on the scale of the test as a value of the metric."""
-    return math.exp(_bounded(value)) - least_share(costs)
-
-
 def moved(values: Sequence[float], fraction: float, floor: float) -> list[float]:
     """Each value moved by a fraction of itself and a floor."""
     return [(1 + fraction) * value + floor for value in values]
@@ -60,6 +55,12 @@ def fail_limit(costs: Comparison) -> float:
 def pass_limit(costs: Comparison, effect: float) -> float:
     """The pass limit of a comparison, on the metric's scale."""
     return fail_limit_of(costs.metric, costs.reference, passing(costs, costs.reference, effect))
+
+
+def worse_by(costs: Comparison, reference: Sequence[float], effect: float) -> float:
+    """How far the pass limit of an effect lies above the reference: as a fraction, of a share as a number of points."""
+    limit, middle = median(passing(costs, reference, effect)), median(reference)
+    return round(limit - middle if is_share(costs.metric) else limit / middle - 1, 12)
 
 
 def moved_log(costs: Comparison, centre: float) -> float:
@@ -105,6 +106,11 @@ def change_text(metric: str, shift: float, more: int = 0) -> str:
     if is_share(metric):
         return _percent(shift, more).removesuffix(" %") + " points"
     return _percent(math.expm1(_bounded(-shift if is_gain(metric) else shift)), more)
+
+
+def worse_text(metric: str, worse: float) -> str:
+    """A change as `worse_by` gives it, in words: of a gain `-20 %` for 0.25."""
+    return change_text(metric, worse if is_share(metric) else math.log1p(worse))
 
 
 def beside_limit(metric: str, shift: float, limit: float) -> tuple[str, str]:

@@ -41,14 +41,13 @@ class ThresholdError(FtgateError):
 class Effective(Struct, frozen=True, kw_only=True):
     """The thresholds that hold for one metric of one test on one basis.
 
-    `margin`, `effect` and `widest` (up to which the noise may widen the effect) are fractions, `floor` is in the
-    metric's unit: s for wall and tail, bytes, a fraction of the time, x.
+    `margin` and `effect` are fractions, `floor` is in the metric's unit: s for wall and tail, bytes, a fraction of the
+    time, x.
     """
 
     margin: float
     effect: float
     floor: float
-    widest: float
 
 
 def default(metric: str, basis: Basis) -> metrics.Limits:
@@ -198,7 +197,7 @@ def effective(
             f"{metric}: effect {percent(effect)} ({effect_from}) is not above "
             f"margin {percent(margin)} ({margin_from}); set the effect above the margin"
         )
-    return Effective(margin=margin, effect=effect, floor=floor, widest=max(effect, usual.widest))
+    return Effective(margin=margin, effect=effect, floor=floor)
 
 
 def check(*, cli: Sequence[Threshold] = (), declared: Sequence[Threshold] = (), ini: Sequence[Threshold] = ()) -> None:

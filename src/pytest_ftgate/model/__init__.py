@@ -119,6 +119,7 @@ from .spec import (
 )
 from .verdict import (
     FAILURES,
+    WORST_FIRST,
     Acceptance,
     Basis,
     Comparison,
@@ -137,6 +138,7 @@ __all__ = [
     "PLACEHOLDERS",
     "WIDEST",
     "WINDOW_S",
+    "WORST_FIRST",
     "Acceptance",
     "Advice",
     "Barrier",

@@ -40,6 +40,22 @@ class Decision(StrEnum):
 
 FAILURES = (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN, Decision.ERROR)
 """What fails a run by default."""
+WORST_FIRST = (
+    Decision.REGRESSED,
+    Decision.BROKEN,
+    Decision.SUSPECT,
+    Decision.ERROR,
+    Decision.XPASSED,
+    Decision.ACCEPTED,
+    Decision.INCONCLUSIVE,
+    Decision.XFAILED,
+    Decision.IMPROVED,
+    Decision.PASSED,
+    Decision.UNCHANGED,
+    Decision.NO_BASELINE,
+    Decision.UNSUPPORTED,
+)
+"""The order of decisions: a cell's is the first that one of its metrics has, and reports list the first ones first."""
 
 
 class Look(Struct, frozen=True, kw_only=True):
@@ -62,8 +78,11 @@ class Comparison(Struct, frozen=True, kw_only=True):
     `unit`; the pass limit (1 + effect) reference, of the lock-wait share with twice the floor.
 
     `alpha` and `beta` are the error rates of this hypothesis, of at most `at_most` pairs. With `final` no more launches
-    follow: the levels that are left are spent on those there are, the effect is widened up to `widest` if the noise
-    allows no other pass, and what has probably regressed is suspect.
+    follow: the levels that are left are spent on those there are, and what has probably regressed is suspect. `pair_s`
+    is what a pair took so far, 0 where that is not known.
+
+    Of the tail, the values of the reference (or of the recordings) are multiplied by the `wall_growth` of each pair, so
+    that what is judged is what the tail adds to the body's own change; empty: they are as they were measured.
     """
 
     metric: str
@@ -79,19 +98,22 @@ class Comparison(Struct, frozen=True, kw_only=True):
     stored: bool = False
     at_most: int = 80
     final: bool = True
-    widest: float = 0.25
+    pair_s: float = 0.0
+    wall_growth: tuple[float, ...] = ()
 
 
 class MetricVerdict(Struct, frozen=True, kw_only=True):
     """The decision on one metric: the Hodges-Lehmann change with its interval, and the p-values.
 
-    `detectable` is the change for the worse (of a share: the number of points) that would have failed with a chance of
-    80 % in as many pairs; None if there is none.
+    `ruled_out` is the smallest change for the worse that the test of a pass rejects at its level: (1 + `ruled_out`)
+    times the reference (of a gain: the reference over that), of a share so many points above it. None if no whole
+    percent up to 900 is rejected. What passes has none above the effect, or above the limit that a floor makes.
 
     `ratio` is new / reference; of a share, which may be zero, it is None and `points` is new - reference. `launches` is
     the number of new launches (pairs) behind the decision, `more` how many more would settle an inconclusive one, None
     if unknown; `beyond` says that its estimate is worse than the effect. `allowed` is the change at which it fails, as
-    `ratio` or `points` is. `contract` is the text of a contract, of Metric.CONTRACT alone.
+    `ratio` or `points` is. `contract` is the text of a contract, of Metric.CONTRACT alone. Of the tail, `ratio` is
+    new / (`wall_growth` x reference): see `Comparison`.
 
     `now` is the figure of the launches that were judged, `was` that of what they were compared with: the medians and
     means of a table, each read from its own side alone, in the base unit of the metric table (ns, bytes, a fraction).
@@ -107,12 +129,13 @@ class MetricVerdict(Struct, frozen=True, kw_only=True):
     reason: str = ""
     launches: int = 0
     more: int | None = None
-    detectable: float | None = None
+    ruled_out: float | None = None
     allowed: float | None = None
     contract: str = ""
     beyond: bool = False
     now: float | None = None
     was: float | None = None
+    wall_growth: float = 1.0
 
 
 class Expected(Struct, frozen=True, kw_only=True):

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ..judge import metrics
-from ..model import FAILURES, Acceptance, Decision, Machine, MetricVerdict, Report, Row, Verdict
+from ..judge import metrics, scale
+from ..model import FAILURES, WORST_FIRST, Acceptance, Decision, Machine, MetricVerdict, Report, Row, Verdict
 from ..text import COMMIT_DIGITS, plain
 from . import budgets, headlines, units
 from .explanation import sentences
@@ -51,21 +51,6 @@ BASES = {
     "portable": "machine-independent metrics",
     "paired": "paired launches",
 }
-WORST_FIRST = (
-    Decision.REGRESSED,
-    Decision.BROKEN,
-    Decision.SUSPECT,
-    Decision.ERROR,
-    Decision.XPASSED,
-    Decision.ACCEPTED,
-    Decision.INCONCLUSIVE,
-    Decision.XFAILED,
-    Decision.IMPROVED,
-    Decision.PASSED,
-    Decision.UNCHANGED,
-    Decision.NO_BASELINE,
-    Decision.UNSUPPORTED,
-)
 ATTENTION = (Decision.REGRESSED, Decision.BROKEN, Decision.SUSPECT, Decision.ERROR, Decision.XPASSED)
 """Decisions that are said in full, also where they do not fail the run."""
 KNOWN = (Decision.ACCEPTED, Decision.XFAILED)
@@ -77,7 +62,7 @@ LEAST_DECIDED = 0.1
 class Change(NamedTuple):
     """One judged metric of a cell: its label, `now` and what it was, its change with the interval, and why.
 
-    `evidence` is what would have been found, and the p-value. Of a contract `now` is its text. A text that is unknown
+    `evidence` is what is ruled out, and the p-value. Of a contract `now` is its text. A text that is unknown
     is empty.
     """
 
@@ -147,21 +132,25 @@ def change(judged: MetricVerdict, row: Row, *, unicode: bool = True) -> Change:
 
 
 def _evidence(judged: MetricVerdict) -> str:
-    """What change would have been found, of a metric without one, and the p-value of the decision."""
-    parts = []
-    if judged.detectable is not None and judged.decision in (Decision.PASSED, Decision.INCONCLUSIVE):
-        worse = 1 + judged.detectable
-        worse = 1 / worse if metrics.is_gain(judged.metric) else worse
-        parts.append(f"would have found {units.points(judged.detectable) if judged.points else units.change(worse)}")
+    """What is ruled out, unless the reason says so, and the p-value of the decision."""
+    ruled = "" if "rules out" in judged.reason else rules_out(judged)
+    parts = [f"rules out {ruled}"] if ruled else []
     p = {Decision.PASSED: judged.p_pass, Decision.IMPROVED: None}.get(judged.decision, judged.p_fail)
     return ", ".join([*parts, *([] if p is None else [units.p_value(p)])])
+
+
+def rules_out(judged: MetricVerdict) -> str:
+    """`+25 %`, of a metric that passed or was left open; empty where nothing is known to be ruled out."""
+    if judged.ruled_out is None or judged.decision not in (Decision.PASSED, Decision.INCONCLUSIVE):
+        return ""
+    return scale.worse_text(judged.metric, judged.ruled_out)
 
 
 def change_text(judged: MetricVerdict) -> str:
     """The change with its interval: in percent, or in percentage points of a share."""
     if judged.points is not None:
         return units.points_and_ends(judged.points)
-    return units.change_and_ends(judged.ratio) if judged.ratio else ""
+    return units.change_and_ends(judged.ratio) + units.beyond_body(judged.wall_growth) if judged.ratio else ""
 
 
 def basis(verdict: Verdict) -> str:
@@ -277,8 +266,7 @@ def counted(counts: Mapping[Decision, int]) -> str:
 
 def worst_first(report: Report) -> list[Row]:
     """All rows, those that fail first, by decision, then in the order of the report."""
-    order = {decision: place for place, decision in enumerate(WORST_FIRST)}
-    return sorted(report.rows, key=lambda row: (not fails(report, row), order[row.verdict.decision]))
+    return sorted(report.rows, key=lambda row: (not fails(report, row), WORST_FIRST.index(row.verdict.decision)))
 
 
 def machines(report: Report) -> list[tuple[str, Machine]]:

@@ -51,7 +51,8 @@ def _change(judged: MetricVerdict, row: Row, unicode: bool) -> str:
         return f"{judged.metric}: {judged.reason}" if judged.reason else ""
     shown = units.points if judged.points else units.change
     values = now_and_was(judged, row, unicode=unicode)
-    text = f"{judged.metric} {shown(change.value)}{f' ({values})' if values else ''}"
+    said = shown(change.value) + units.beyond_body(judged.wall_growth)
+    text = f"{judged.metric} {said}{f' ({values})' if values else ''}"
     return ", ".join(filter(None, (text, allowed(judged))))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from ..model import Decision, Metric, Report, Row, Table
+from ..model import Decision, Metric, MetricVerdict, Report, Row, Table
 from ..text import plain
 from . import budgets, findings, headlines, units
 
@@ -234,15 +234,10 @@ def _line(table: Table) -> str:
     return f"\n- {code(table.title)}: {findings.counted(Counter(row.verdict.decision for row in table.rows))}\n"
 
 
-def _wall(row: Row, *, detectable: bool = False) -> str:
-    """The change of the wall time, or the one that would have been found."""
+def _wall(row: Row, of: Callable[[MetricVerdict], str]) -> str:
+    """What is said of the wall time."""
     judged = next((each for each in row.verdict.metrics if each.metric == Metric.WALL), None)
-    if judged is None:
-        return ""
-    if detectable:
-        known = judged.detectable if judged.decision in (Decision.PASSED, Decision.INCONCLUSIVE) else None
-        return "" if known is None else units.change(1 + known)
-    return findings.change_text(judged)
+    return "" if judged is None else of(judged)
 
 
 def _tied(figure: str) -> str:
@@ -251,13 +246,13 @@ def _tied(figure: str) -> str:
 
 
 LEFT = ("cell", "verdict")
-UNBROKEN = ("verdict", "time", "USS", "lock wait", "would have found")
+UNBROKEN = ("verdict", "time", "USS", "lock wait", "rules out")
 COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("cell", lambda row: code(_label(row), in_table=True)),
     ("verdict", lambda row: row.verdict.decision.value),
     ("time", lambda row: units.time(row.figures.wall_ns.value) if row.figures.wall_ns else ""),
-    ("change", _wall),
-    ("would have found", lambda row: _wall(row, detectable=True)),
+    ("change", lambda row: _wall(row, findings.change_text)),
+    ("rules out", lambda row: _wall(row, findings.rules_out)),
     ("ratio", lambda row: "" if row.figures.ratio is None else units.ratio(row.figures.ratio)),
     ("scaling", lambda row: units.ratio(row.figures.scaling.value) if row.figures.scaling else ""),
     ("USS", lambda row: "" if row.figures.uss_bytes is None else units.size(row.figures.uss_bytes)),

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 from ..judge import disturbance, metrics
 from ..model import (
     FAILURES,
-    WIDEST,
+    WORST_FIRST,
     Decision,
     Interpreter,
     Interval,
@@ -37,7 +37,7 @@ START_SHARE = 0.9
 SUMMED = 10
 """Cells that fail and are named again at the end of a report."""
 FEW_CELLS = 4
-"""Of more cells the report gives the range of what they would have found."""
+"""Of more cells the report gives the range of what they rule out."""
 TOGETHER = (Decision.UNSUPPORTED, Decision.XFAILED)
 """Cells of these decisions have one line for each reason."""
 LAYOUTS = tuple(
@@ -204,7 +204,7 @@ def _totals(counts: Counter[Decision], wall_s: float, style: Style) -> list[str]
     total = counts.total()
     line = plain = f"{total} cell{'s' if total != 1 else ''} in {units.span(wall_s)}:"
     lines: list[str] = []
-    shown = [decision for decision in findings.WORST_FIRST if counts[decision]]
+    shown = [decision for decision in WORST_FIRST if counts[decision]]
     for decision in shown:
         plural = "s" if decision is Decision.ERROR and counts[decision] != 1 else ""
         phrase = f"{counts[decision]} {decision}{plural}" + ("," if decision is not shown[-1] else "")
@@ -224,7 +224,7 @@ def _table(report: Report, table: Table, style: Style) -> list[str]:
     if table.rows:
         lines += _grid(table, style)
     lines_below: list[str] = []
-    for decision in findings.WORST_FIRST:
+    for decision in WORST_FIRST:
         rows = [row for row in table.rows if row.verdict.decision is decision]
         if decision is Decision.ERROR:
             lines_below += _errors(report, table, style)
@@ -239,7 +239,7 @@ def _table(report: Report, table: Table, style: Style) -> list[str]:
         ("unchanged", _unchanged(table)),
         ("passed by", _judged_by(table, Decision.PASSED, style)),
         ("judged by", _judged_by(table, Decision.INCONCLUSIVE, style)),
-        ("power", _power(table)),
+        ("ruled out", _ruled_out(table)),
         ("budget", budgets.remarks(table.rows)),
         ("hint", _hints(table)),
         ("machine", _remarks(table)),
@@ -278,21 +278,21 @@ def _with_cells(labels: dict[str, list[str]], table: Table) -> list[str]:
     return [text if len(cells) == every else f"{text}: {', '.join(cells)}" for text, cells in labels.items()]
 
 
-def _power(table: Table) -> list[str]:
-    """What change of the wall time would have failed the cells that did not fail; of many cells the range."""
+def _ruled_out(table: Table) -> list[str]:
+    """What change of the wall time is ruled out for the cells that did not fail; of many cells the range."""
     found = {}
     for row in table.rows:
         for each in row.verdict.metrics:
-            if each.metric == Metric.WALL and each.detectable is not None and each.decision not in WORSE:
-                found[row.cell.label] = each.detectable
+            if each.metric == Metric.WALL and (text := findings.rules_out(each)):
+                found[row.cell.label] = each.ruled_out, text
     if not found:
         return []
     if len(found) <= FEW_CELLS:
-        changes = ", ".join(f"{_whole(value)} ({label})" for label, value in found.items())
+        changes = ", ".join(f"{text} ({label})" for label, (_, text) in found.items())
     else:
-        low, high = (_whole(bound(found.values())) for bound in (min, max))
+        (_, low), (_, high) = (bound(found.values()) for bound in (min, max))
         changes = low if low == high else f"{low} to {high}"
-    return [f"would have found a wall time of {changes} in 4 of 5 runs"]
+    return [f"a wall time of {changes}"]
 
 
 def _hints(table: Table) -> list[str]:
@@ -311,12 +311,6 @@ def _hints(table: Table) -> list[str]:
         fix = 'reuse="pool" or duration=' if reuse == "fresh" else "duration="
         hints.append(f"{share} of {of} is start and join: use {fix}")
     return hints
-
-
-def _whole(fraction: float) -> str:
-    if 1 + fraction > WIDEST:  # as an interval of that width, which reads "unknown"
-        return f"more than +{100 * (WIDEST - 1):.0f} %"
-    return f"+{math.ceil(100 * fraction)} %"
 
 
 def _remarks(table: Table) -> list[str]:
@@ -467,12 +461,9 @@ def _open(row: Row, style: Style) -> list[str]:
     for each in [each for each in left if each not in compared]:
         text = ": ".join(filter(None, (each.contract, each.reason)))
         lines += entry(metrics.row(each.metric).label, text, style, indent=6, column=11)
-    settled = [each.more for each in compared if each.more]
-    if len(settled) < len(compared) or not left:
-        reasons = (each.reason for each in compared if not each.more)
-        lines += wrapped(plain(next(reasons, row.verdict.reason)), style, indent=6)
-    elif settled:
-        lines += wrapped(f"about {max(settled)} more launches would settle it", style, indent=6)
+    if compared or not left:
+        most = max(compared, key=lambda each: each.more or math.inf, default=row.verdict)
+        lines += wrapped(plain(most.reason), style, indent=6)
     return lines
 
 

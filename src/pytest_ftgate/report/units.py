@@ -11,6 +11,8 @@ from ..text import apart
 DIGITS = 3
 UNKNOWN = "unknown"
 """In place of the ends of an interval that says nearly nothing."""
+SAID_GROWTH = 1.01
+"""From here on a report says how much slower the body of a tail is."""
 
 
 class Scale(NamedTuple):
@@ -150,6 +152,11 @@ def change(value: float) -> str:
     """The change that a ratio new / reference stands for: 1.046 is `+4.6 %`; nothing at this precision is `0.0 %`."""
     text = _percent(value - 1)
     return text if text.startswith("-") or float(text.split()[0]) == 0 else f"+{text}"
+
+
+def beyond_body(growth: float) -> str:
+    """What is said after the change of a tail whose body has become slower; most unchanged ones hardly do."""
+    return f" beyond the body's own {change(growth)}" if growth >= SAID_GROWTH else ""
 
 
 def change_and_ends(ratio: Interval) -> str:

@@ -68,7 +68,7 @@ def recording_of(sample: Sample, values: Values, *, recorded_at: str, commit: st
     rounds = {launch.order: launch for launch in _launches(sample)}
     orders = sorted(rounds)
     starts = [rounds[order].started_at for order in orders]
-    after_s = _after_s(starts)
+    began_s = seconds_after(starts)
     columns = {name: tuple(_rounded(of.get(order)) for order in orders) for name, of in sorted(values.items())}
     return Recording(
         recorded_at=recorded_at,
@@ -77,8 +77,8 @@ def recording_of(sample: Sample, values: Values, *, recorded_at: str, commit: st
         build=build_key(sample.interpreter),
         **_measured(sample),
         loops=sample.launches[0].loops if sample.launches else 1,
-        started_at=starts[0] if after_s else "",
-        after_s=after_s,
+        started_at=starts[0] if began_s else "",
+        after_s=began_s,
         hash_seeds=tuple(rounds[order].hash_seed for order in orders),
         orders=tuple(orders),
         values={name: column for name, column in columns.items() if any(value is not None for value in column)},
@@ -90,7 +90,7 @@ def _launches(sample: Sample) -> Iterator[Launch]:
     yield from chain(sample.growth, sample.locks, sample.memory, sample.launches)
 
 
-def _after_s(starts: Sequence[str]) -> tuple[float, ...]:
+def seconds_after(starts: Sequence[str]) -> tuple[float, ...]:
     """Seconds from the first start to each; none if one of them is not known."""
     try:
         times = [datetime.fromisoformat(start) for start in starts]

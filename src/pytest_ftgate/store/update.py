@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
-from ..model import Acceptance, Decision, Machine, MetricVerdict, Row, Sample, Struct, Verdict
+from ..model import WORST_FIRST, Acceptance, Decision, Machine, MetricVerdict, Row, Sample, Struct, Verdict
 from ..pythons import build_key
 from .file_format import T
 from .folder import Store
@@ -123,11 +123,10 @@ def _update(row: Row, difference: Difference, everything: bool, patterns: Sequen
 
 def _against_stored(verdict: Verdict) -> Decision:
     """The decision against the baseline alone: without contracts and metrics that were not judged."""
-    judged = {each.decision for each in verdict.metrics if not each.contract and _was_judged(each)}
     if verdict.same_code:
         return Decision.PASSED
-    worst = (*_WORSE, Decision.INCONCLUSIVE, Decision.IMPROVED, Decision.PASSED)
-    return next((decision for decision in worst if decision in judged), verdict.decision)
+    judged = (each.decision for each in verdict.metrics if not each.contract and _was_judged(each))
+    return min(judged, key=WORST_FIRST.index, default=verdict.decision)
 
 
 def _was_judged(judged: MetricVerdict) -> bool:

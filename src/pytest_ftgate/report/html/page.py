@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ...judge import disturbance
-from ...model import Decision, Figures, Metric, Report, Row, SiteFigures
+from ...model import WORST_FIRST, Decision, Figures, Metric, Report, Row, SiteFigures
 from ...store.names import split_nodeid
 from ...text import plain
 from .. import advice, findings, headlines, units
@@ -154,7 +154,7 @@ def _word(decision: Decision) -> str:
 def _counted(report: Report) -> list[tuple[Decision, int]]:
     """How many cells there are of each decision, worst first."""
     counts = findings.counts(report)
-    return [(decision, counts[decision]) for decision in findings.WORST_FIRST if counts[decision]]
+    return [(decision, counts[decision]) for decision in WORST_FIRST if counts[decision]]
 
 
 class Item(NamedTuple):
@@ -312,7 +312,7 @@ def _with_plots(report: Report, tests: Iterable[Test]) -> list[Test]:
 
 def _worst(report: Report, test: Test) -> tuple[bool, int]:
     rows = [cell.row for cell in test.cells]
-    places = [(not findings.fails(report, row), findings.WORST_FIRST.index(row.verdict.decision)) for row in rows]
+    places = [(not findings.fails(report, row), WORST_FIRST.index(row.verdict.decision)) for row in rows]
     return min(places, default=(True, 0))
 
 
