@@ -24,7 +24,7 @@ from .environments import (
 )
 from .find import InterpreterNotFound, cache_folder, find_interpreter
 from .newest import DefaultPair, default_pair
-from .project import default_install, discovers_packages, required_python
+from .project import default_install, discovers_packages, project_name, required_python
 from .provide import InterpreterSource, Provided, provide
 from .steps import (
     InstallError,
@@ -68,6 +68,7 @@ __all__ = [
     "forget_environments",
     "hide_from_git",
     "is_command",
+    "project_name",
     "provide",
     "prune_environments",
     "rebuild_hint",
