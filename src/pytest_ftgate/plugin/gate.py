@@ -114,10 +114,13 @@ class Run:
         """What the commit that is compared with says, if it is the one to judge."""
         if self.session.config.trust == "head":
             return None
+        self.progress.advance("the commit that is compared with", "collecting the tests of", 0, 0)
         try:
             found = self.session.trust_base(functools.partial(base.collect, self.config))
         except FtgateError as error:
             raise pytest.UsageError(str(error)) from None
+        finally:
+            self.progress.clear()
         self.failing = set(found.failing)
         return found
 
@@ -127,6 +130,8 @@ class Run:
             self.session.check_out()
         except FtgateError as error:
             raise pytest.UsageError(plain(str(error))) from None
+        finally:
+            self.progress.clear()
 
     def _find_hosts(self) -> None:
         """Measure on the machines that `--tx` names, if it names any."""
