@@ -217,7 +217,7 @@ def test_new_baselines_are_no_uncommitted_changes(repo: Path) -> None:
     with pytest.raises(NothingToCompare):
         against(repo)
     folder = repo / ".ftgate" / "worktrees"
-    sent = worktrees.snapshot(worktrees.Repository(repo), folder)
+    sent = worktrees.snapshot(Repository(repo), folder)
     assert recorded in git(repo, "ls-tree", "-r", "--name-only", sent), "hosts compare with it"
 
 
