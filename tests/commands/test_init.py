@@ -234,6 +234,23 @@ def test_a_workflow_below_the_top_works_in_its_folder(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("tables", "lock", "said"),
+    [
+        ('[dependency-groups]\ndev = ["tox"]\ntests = ["pytest"]\ntyping = ["pytest"]\n', True, "uv add --group tests"),
+        ('[dependency-groups]\ndev = ["tox"]\ntests = ["pytest"]\n', False, "add it to the group tests:"),
+        ('[dependency-groups]\ndev = ["x"]\nunit = ["pytest>=8"]\n', True, "uv add --group unit"),
+        ('[project.optional-dependencies]\ntesting = ["pytest"]\n', True, "uv add --optional testing"),
+        ('[project.optional-dependencies]\ntesting = ["pytest"]\n', False, "add it to the extra testing:"),
+        ('[dependency-groups]\ndev = ["pytest"]\n', True, "uv add --group dev"),
+        ('[dependency-groups]\ndocs = ["sphinx"]\n', True, "uv add --dev"),
+    ],
+)
+def test_the_projects_own_group_gets_our_requirement(folder: Path, tables: str, lock: bool, said: str) -> None:
+    lay(folder, {"pyproject.toml": PYPROJECT + tables} | ({"uv.lock": ""} if lock else {}))
+    assert f"{said} " in init.plan(project.look(folder), "none").notes[1]
+
+
+@pytest.mark.parametrize(
     ("files", "install", "run"),
     [
         (

@@ -9,6 +9,7 @@ import report_by_hand
 
 from pytest_ftgate import cli
 from pytest_ftgate.report import json, terminal
+from pytest_ftgate.run import libraries
 
 
 @pytest.fixture
@@ -73,3 +74,15 @@ def test_a_file_that_cannot_be_written(written: Path, folder: Path, capsys: pyte
     (folder / "a").write_text("", encoding="utf-8")
     assert cli.main(["report", written.name, "--to", "json:a/b.json"]) == 2
     assert "--to json:a/b.json: cannot be written" in capsys.readouterr().err
+
+
+def test_a_library_under_test_makes_no_form(
+    written: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "src" / "fakejinja").mkdir(parents=True)
+    (folder / "src" / "fakejinja" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(folder / "src")
+    monkeypatch.setitem(libraries.RENDERING, "html", ("fakejinja",))
+    assert cli.main(["report", written.name, "--to", "html:page.html"]) == 2
+    assert "--to html: fakejinja here is this project's own" in capsys.readouterr().err
+    assert not (folder / "page.html").exists()

@@ -166,3 +166,64 @@ def test_a_run_that_stops_says_what_was_not_run(pytester: pytest.Pytester, inter
     result = example.run_fresh("--ftgate", "-x")
     assert "this report is partial: stopping after 1 failures: 1 of 2 cells was not run" in result.outlines
     assert "partial" not in example.run_fresh("--ftgate").stdout.str()
+
+
+MARKED = """
+    import asyncio
+    import pytest
+
+    @ftgate.compare(tasks, workers=1)
+    async def test_async(worker):
+        await asyncio.sleep(0)
+
+    class TestMethods:
+        @pytest.mark.anyio
+        @ftgate.compare(tasks, workers=1)
+        async def test_marked(self, worker):
+            await asyncio.sleep(0)
+
+    @ftgate.compare(tasks, workers=1)
+    @pytest.mark.asyncio
+    async def test_marked(worker):
+        await asyncio.sleep(0)
+"""
+BACKEND = """
+    import pytest
+
+    @pytest.fixture(scope="session", autouse=True)
+    def anyio_backend():
+        return "asyncio"
+"""
+
+
+LEFT_TO_US = ("-Werror", "-o", "markers=asyncio: of another plugin", "-p", "no:asyncio")
+
+
+def marked(pytester: pytest.Pytester, conftest: str) -> Example:
+    settings = '[tool.pytest.ini_options]\nftgate_install = ""\nftgate_python = "3.14"\n'
+    return Example(pytester, {"pyproject.toml": settings, "test_marked.py": MARKED, "conftest.py": conftest})
+
+
+@pytest.mark.parametrize("conftest", ["", BACKEND], ids=["", "backend"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("-o", "anyio_mode=auto", *LEFT_TO_US),
+        ("-o", "trio_mode=true", *LEFT_TO_US),
+        ("-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function", "-Werror"),
+    ],
+    ids=["anyio", "trio", "asyncio"],
+)
+def test_plugins_that_run_async_tests_leave_cells_to_us(
+    pytester: pytest.Pytester, python: str, options: tuple[str, ...], conftest: str, interpreters_on_path: None
+) -> None:
+    code, text = run(marked(pytester, conftest), python, *options)
+    assert (code, summary(text)) == (0, {"passed": 3}), "each cell once"
+
+
+def test_cells_that_a_plugin_would_run_are_measured(
+    pytester: pytest.Pytester, python: str, interpreters_on_path: None
+) -> None:
+    quick = ("--ftgate", "--ftgate-launches=1", "--ftgate-iterations=2")
+    code, text = run(marked(pytester, BACKEND), python, *LEFT_TO_US, "-o", "anyio_mode=auto", *quick)
+    assert (code, summary(text)) == (0, {"no baseline": 3})

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import io
+import threading
+import time
+from collections.abc import Iterator
 
 import pytest
 
+from pytest_ftgate.plugin import progress as module
 from pytest_ftgate.plugin.progress import PLAIN_EVERY_S, Mode, Progress, mode_of
 
 CELLS = ("3.14t-threads-w8", "3.14-fork-w8")
@@ -45,6 +49,17 @@ class Terminal(io.StringIO):
         return "".join(line)
 
 
+MADE: list[Progress] = []
+
+
+@pytest.fixture(autouse=True)
+def cleared() -> Iterator[None]:
+    """No test leaves a thread: later tests fork."""
+    yield
+    while MADE:
+        MADE.pop().clear()
+
+
 class Run:
     """Progress on a stream and a clock of the test's own."""
 
@@ -53,6 +68,7 @@ class Run:
         self.stream = Terminal()
         self.columns = columns
         self.progress = Progress(self.stream, mode, clock=self.clock, columns=lambda: self.columns)
+        MADE.append(self.progress)
 
 
 def test_mode_follows_the_stream_and_quiet() -> None:
@@ -290,7 +306,72 @@ def test_title_beyond_the_encoding_is_replaced() -> None:
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii", write_through=True)
     progress = Progress(stream, "terminal", clock=Clock(), columns=lambda: 80)
+    MADE.append(progress)
     progress.start(1)
     progress.begin("test_café", CELLS)
     assert b"test_caf?" in raw.getvalue()
     progress.end()
+
+
+def test_a_long_phase_is_told_with_its_seconds() -> None:
+    run = Run("plain")
+    run.progress.start(1)
+    run.progress.begin("test_x", CELLS)
+    run.progress.advance("3.14t", "installing for", 0, 0)
+    run.clock.now += PLAIN_EVERY_S - 0.1
+    run.progress.beat()
+    assert len(run.stream.getvalue().splitlines()) == 1
+    run.clock.now += 0.1
+    run.progress.beat()
+    run.clock.now += PLAIN_EVERY_S
+    run.progress.beat()
+    assert run.stream.getvalue().splitlines()[1:] == [
+        "ftgate 1/1 test_x: installing for 3.14t (15 s); 15 s",
+        "ftgate 1/1 test_x: installing for 3.14t (30 s); 30 s",
+    ]
+
+
+def test_a_long_round_is_told_again_with_less_time_left() -> None:
+    run = Run("plain")
+    run.progress.start(1)
+    run.progress.begin("test_x", CELLS)
+    run.clock.now += PLAIN_EVERY_S
+    run.progress.advance("cell", "measuring", 1, 10, left_s=40)
+    run.clock.now += PLAIN_EVERY_S
+    run.progress.beat()
+    assert run.stream.getvalue().splitlines() == [
+        "ftgate 1/1 test_x: measuring cell, round 2 of about 10; 15 s, about 40 s left",
+        "ftgate 1/1 test_x: measuring cell, round 2 of about 10; 30 s, about 25 s left",
+    ]
+
+
+@pytest.mark.parametrize("mode", ["terminal", "plain"])
+def test_the_line_comes_again_by_itself_until_clear(mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PLAIN_EVERY_S", 0.01)
+    stream = Terminal()
+    before = threading.active_count()
+    shown = Progress(stream, mode)
+    shown.advance("main", "checking out", 0, 0)
+    for _ in range(2):
+        told = len(stream.getvalue())
+        while len(stream.getvalue()) == told:
+            time.sleep(0.01)
+    shown.erase()
+    assert "checking out main (0 s)" in stream.getvalue()
+    shown.clear()
+    assert threading.active_count() == before, "the process may fork"
+    told = len(stream.getvalue())
+    time.sleep(0.05)
+    assert len(stream.getvalue()) == told
+
+
+def test_a_quiet_run_and_a_stream_that_is_gone_start_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PLAIN_EVERY_S", 0.01)
+    before = threading.active_count()
+    Run("quiet").progress.advance("main", "checking out", 0, 0)
+    assert threading.active_count() == before
+    run = Run("plain")
+    run.stream.close()
+    run.progress.advance("main", "checking out", 0, 0)
+    run.progress.clear()
+    assert threading.active_count() == before

@@ -21,6 +21,7 @@ from pytest_ftgate.run import git as git_module
 from pytest_ftgate.run import installs, worktrees
 from pytest_ftgate.run.git import AgainstError, Checkout, Repository
 from pytest_ftgate.run.worktrees import NothingToCompare, Pair
+from pytest_ftgate.store.names import file_name
 
 NO_CI = {"HOME": "/nowhere"}
 WHO = {f"GIT_{role}_{what}": "me" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
@@ -204,6 +205,20 @@ def test_what_is_ours_and_somebody_staged_or_committed(repo: Path) -> None:
     git(repo, "add", "--force", ".ftgate/staged")
     with pytest.raises(NothingToCompare):
         against(repo)
+
+
+def test_new_baselines_are_no_uncommitted_changes(repo: Path) -> None:
+    place = "baselines__test_a.py__test_x__{}"
+    recorded = file_name("2026-11-22T00:00:55Z", "", 1, "linux")
+    write(repo, **{place.format(recorded): "{}", place.format(f"1{recorded}"): "{}"})
+    assert list(files(against(repo).changed)) == ["a", "b", f"baselines/test_a.py/test_x/1{recorded}", "c"]
+    (repo / "baselines" / "test_a.py" / "test_x" / f"1{recorded}").unlink()
+    git(repo, "add", "baselines")
+    with pytest.raises(NothingToCompare):
+        against(repo)
+    folder = repo / ".ftgate" / "worktrees"
+    sent = worktrees.snapshot(Repository(repo), folder)
+    assert recorded in git(repo, "ls-tree", "-r", "--name-only", sent), "hosts compare with it"
 
 
 def test_an_index_of_every_kind(repo: Path) -> None:

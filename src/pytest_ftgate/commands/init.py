@@ -160,7 +160,10 @@ def _notes(project: Project) -> Iterator[str]:
     """What the user has to do or to know, of which nothing is written."""
     if not project.needs.declares_us:
         wanted = requirement(project)
-        how = f"uv add --dev {shlex.quote(wanted)}" if project.locked else f"add it next to pytest: {wanted}"
+        option, name = project.needs.place or ("--dev", "")
+        where = {"--group": f"to the group {name}", "--optional": f"to the extra {name}"}.get(option, "next to pytest")
+        uv = f"uv add {shlex.join(filter(None, (option, name, wanted)))}"
+        how = uv if project.locked else f"add it {where}: {wanted}"
         yield f"pytest-ftgate is not among the dependencies of the tests: {how}"
     if ";" in requirement(project):
         yield "where pytest-ftgate cannot be installed (Python below 3.11, PyPy), its tests are skipped"

@@ -14,7 +14,7 @@ from ..declare.option_types import report_target
 from ..errors import FtgateError
 from ..model import Report
 from ..report import formats, terminal
-from ..run import history, report_files
+from ..run import history, libraries, report_files
 from . import unicode
 from .last_run import FINE, add_rootdir, last_run, no_run, read, rootdir, store
 
@@ -73,6 +73,9 @@ def checked(targets: Sequence[str]) -> list[str]:
 
 def write(report: Report, targets: Sequence[str]) -> None:
     """Write the files of --to, and name each. Raises FtgateError."""
+    own = libraries.left_out(Path.cwd(), [target.partition(":")[0] for target in targets])
+    if own:
+        raise FtgateError("; ".join(f"--to {kind}: {why}" for kind, why in own.items()))
     for target in targets:
         try:
             path = report_files.write(target, report, Path.cwd())

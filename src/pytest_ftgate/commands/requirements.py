@@ -49,6 +49,7 @@ PLUGINS: Final = {
 class Needs(Struct, frozen=True, kw_only=True):
     """What to install for the tests: extras and groups of the project, arguments of `uv pip install`, and plugins.
 
+    `place` is the option of `uv add` for the group or extra that lists pytest, "" if none does.
     `plugins` are the distributions that pytest's configuration needs and nothing else here names; `declares_us` is
     whether pytest-ftgate is among the rest.
     """
@@ -57,6 +58,7 @@ class Needs(Struct, frozen=True, kw_only=True):
     groups: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     plugins: tuple[str, ...] = ()
+    place: tuple[str, ...] = ()
     declares_us: bool = False
 
 
@@ -71,18 +73,37 @@ def needs(root: Path, tables: Mapping[str, Any], older: Mapping[str, Any], ini: 
     groups = tables.get("dependency-groups", {})
     chosen = {kind: tuple(name for name in NAMES if name in held) for kind, held in (("e", extras), ("g", groups))}
     arguments = () if chosen["e"] or chosen["g"] else _of_tox(root, tables) or _of_files(root)
-    held = [*project.get("dependencies", []), *arguments]
-    for each in [*(extras[name] for name in chosen["e"]), *(groups[name] for name in chosen["g"])]:
-        held += each.splitlines() if isinstance(each, str) else [word for word in each if isinstance(word, str)]
-    known = {match[0] for each in held for match in [re.match(r"[a-z0-9-]+", _normal(each))] if match}
+    known = _names([*project.get("dependencies", []), *arguments])
+    known.update(*(_names(extras[name]) for name in chosen["e"]), *(_names(groups[name]) for name in chosen["g"]))
     known |= {name for file in _files_of(arguments) for name in _listed(root / file)}
     return Needs(
         extras=chosen["e"],
         groups=chosen["g"],
         arguments=arguments,
         plugins=tuple(name for name in dict.fromkeys(_plugins(ini)) if _normal(name) not in known),
+        place=_place(extras, groups),
         declares_us="pytest-ftgate" in known,
     )
+
+
+def _place(extras: Mapping[str, Any], groups: Mapping[str, Any]) -> tuple[str, ...]:
+    """The option of `uv add` for the group or extra of any name that lists pytest itself, else for one by its name."""
+    told = [("--group", name, groups[name]) for name in groups] + [
+        ("--optional", name, extras[name]) for name in extras
+    ]
+    ranks = {name: rank for rank, name in enumerate(NAMES)}
+    fits = {
+        (option, name): ("pytest" not in _names(words), ranks.get(name, len(NAMES)))
+        for option, name, words in told
+        if name in ranks or "pytest" in _names(words)
+    }
+    return min(fits, key=lambda place: fits[place], default=())
+
+
+def _names(words: Any) -> set[str]:
+    """The distributions that a list of requirements, or lines of setup.cfg, names."""
+    listed = words.splitlines() if isinstance(words, str) else [word for word in words if isinstance(word, str)]
+    return {match[0] for each in listed for match in [re.match(r"[a-z0-9-]+", _normal(each))] if match}
 
 
 def _of_tox(root: Path, tables: Mapping[str, Any]) -> tuple[str, ...]:

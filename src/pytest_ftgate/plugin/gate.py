@@ -22,7 +22,7 @@ from ..errors import FtgateError
 from ..judge import acceptance
 from ..model import Decision, Plan, Report, Row, RowMessage, Verdict
 from ..report import findings, headlines, measured, terminal
-from ..run import ending, privacy
+from ..run import ending, libraries, privacy
 from ..run.assembly import on_host
 from ..run.base import Base
 from ..run.config import RunConfig
@@ -87,7 +87,10 @@ class Run:
         self.reported: set[str] = set()
         self.lost: set[str] = set()
         self.crashed: set[str] = set()
-        self.ending = ending.Ending(self.session, value_of(config, "report"), config.invocation_params.dir)
+        reports = {target: target.partition(":")[0] for target in value_of(config, "report")}
+        self.left_out = libraries.left_out(config.rootpath, reports.values())
+        made = [target for target, kind in reports.items() if kind not in self.left_out]
+        self.ending = ending.Ending(self.session, made, config.invocation_params.dir)
         self._register_parts(config.pluginmanager)
         self.base = self._trusted_base()
 
@@ -111,10 +114,13 @@ class Run:
         """What the commit that is compared with says, if it is the one to judge."""
         if self.session.config.trust == "head":
             return None
+        self.progress.advance("the commit that is compared with", "collecting the tests of", 0, 0)
         try:
             found = self.session.trust_base(functools.partial(base.collect, self.config))
         except FtgateError as error:
             raise pytest.UsageError(str(error)) from None
+        finally:
+            self.progress.clear()
         self.failing = set(found.failing)
         return found
 
@@ -124,6 +130,8 @@ class Run:
             self.session.check_out()
         except FtgateError as error:
             raise pytest.UsageError(plain(str(error))) from None
+        finally:
+            self.progress.clear()
 
     def _find_hosts(self) -> None:
         """Measure on the machines that `--tx` names, if it names any."""
@@ -175,7 +183,12 @@ class Run:
         if not value_of(self.config, "python"):
             pair = default_pair(self.config)
             lines.append(f"ftgate: targets of tests that name none: {' and '.join(pair.targets)}, {pair.why}")
-        return lines
+        if own := libraries.note(self.config.rootpath):
+            lines.append(f"ftgate: {own}")
+        return [*lines, *self._not_made()]
+
+    def _not_made(self) -> list[str]:
+        return [f"ftgate: {kind} is not made: {why}" for kind, why in self.left_out.items()]
 
     @pytest.hookimpl(tryfirst=True, optionalhook=True)
     def pytest_timeout_set_timer(self, item: pytest.Item) -> bool | None:
@@ -397,6 +410,8 @@ class Run:
         for target, path in self.ending.written.items():
             if self.config.get_verbosity() >= 0:
                 terminalreporter.write_line(f"ftgate: wrote {target.partition(':')[0]}:{path}")
+        for line in self._not_made() if self.report is not None else ():
+            terminalreporter.write_line(line, yellow=True)
         explained = [trouble for trouble in self.ending.troubles if "\n" in trouble]  # the report has their first lines
         for trouble in filter(None, (self.trouble, *explained)):
             terminalreporter.write_line(plain(f"ftgate: {trouble}"), red=True)

@@ -73,6 +73,11 @@ def _decorated(thing: object) -> bool:
     return hasattr(thing, "__ftgate__") or hasattr(thing, "__ftgate_notes__")
 
 
+def _may_be_cell(item: pytest.Item) -> bool:
+    """Whether an item has our mark; its function may be another plugin's by now."""
+    return item.get_closest_marker("ftgate") is not None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A decorated test becomes one item for each cell."""
@@ -82,9 +87,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         generate(metafunc)
 
 
-@pytest.hookimpl(wrapper=True)
+MARKS = "__ftgate_marks__"
+"""The marks of a decorated test as its file writes them, while plugins add theirs."""
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_pycollect_makeitem(name: str, obj: object) -> Generator[None, object, object]:
     """Give each item of a decorated test its cell and its marks; refuse what cannot have cells."""
+    if isinstance(obj, FunctionType) and _decorated(obj):
+        setattr(obj, MARKS, [*getattr(obj, "pytestmark", ())])
     found = yield
     if inspect.isclass(obj) and found is not None:
         # Members that are not functions may be lazy objects, which hasattr would evaluate.
@@ -102,6 +113,18 @@ def pytest_pycollect_makeitem(name: str, obj: object) -> Generator[None, object,
     return found
 
 
+@pytest.hookimpl(specname="pytest_pycollect_makeitem")
+def pytest_pycollect_makeitem_without_fixtures_of_plugins(obj: object) -> None:
+    """Take back the fixtures that a plugin requested for a decorated test, as AnyIO's for what is `async`.
+
+    Those that its file requests stay, to be refused: a body has none of them where it is measured.
+    """
+    if isinstance(obj, FunctionType) and hasattr(obj, MARKS):
+        written = getattr(obj, MARKS)
+        marks = [mark for mark in getattr(obj, "pytestmark", ()) if mark.name != "usefixtures" or mark in written]
+        vars(obj).update(pytestmark=marks)
+
+
 def pytest_exception_interact(node: object, call: pytest.CallInfo[object], report: object) -> None:
     """Say what to install where a file cannot be imported here, but only for its targets."""
     if isinstance(report, pytest.CollectReport) and isinstance(node, pytest.Module) and call.excinfo is not None:
@@ -115,7 +138,7 @@ def pytest_exception_interact(node: object, call: pytest.CallInfo[object], repor
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object:
     """Measure and judge the cell, or run it once here."""
     __tracebackhide__ = True
-    if not _decorated(pyfuncitem.function):
+    if not _may_be_cell(pyfuncitem):
         return None
     from .collection import CELL
 
@@ -135,7 +158,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Name the exception of a cell that failed in a plain run; say of another what its argument is of."""
     report = yield
-    if report.failed and _decorated(getattr(item, "function", None)):
+    if report.failed and _may_be_cell(item):
         from . import plain
 
         plain.set_message(item, report)

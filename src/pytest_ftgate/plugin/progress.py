@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from shutil import get_terminal_size
@@ -29,9 +30,10 @@ def mode_of(stream: TextIO, *, quiet: bool) -> Mode:
 class Progress:
     """Shows what a run is doing: receives events and writes to one text stream.
 
-    Call `start` once, `begin` for each group, `advance` before each step, and `end` at the end, also after an error.
-    `clear` removes the line so that something else can be printed. If the estimate of the end grows, the line says why.
-    A stream that cannot be written ends the display and never fails the run.
+    Call `start` once, `begin` for each group, `advance` before each step, `clear` after what was begun, and `end` at
+    the end, also after an error. `erase` removes the line so that something else can be printed. Until `clear` a thread
+    writes the line again after 15 s without an event. If the estimate of the end grows, the line says why. A stream
+    that cannot be written ends the display and never fails the run.
     """
 
     def __init__(
@@ -65,6 +67,11 @@ class Progress:
         self._from_others = self._measured = False
         self._phase = ""
         self._why = self._reason = ""
+        self._lock = threading.RLock()
+        self._beats: tuple[threading.Thread, threading.Event] | None = None
+        self._doing = self._step = ""
+        self._left_s: float | None = None
+        self._told = self._since = self._started
 
     def start(self, total_groups: int, budget_s: float | None = None) -> None:
         """The run begins and will measure so many groups, in `budget_s` if they share a time."""
@@ -85,6 +92,7 @@ class Progress:
         self._title = title
         self._began = self._clock()
         self._measured = False
+        self._step, self._since = "", self._began
         doing = f"{len(cells)} cell{'s' if len(cells) != 1 else ''}, starting"
         self._show(doing, self._left(0.0, None), now=self._mode == "terminal")
 
@@ -97,6 +105,8 @@ class Progress:
         of = f" of about {wanted}" if done else ""  # known once a round has shown what one takes
         doing = f"{phase} {label}".rstrip() + (f", round {done + 1}{of}" if wanted > 0 else "")
         self._measured = done > 0
+        if self._step != doing:
+            self._step, self._since = doing, self._clock()
         # What has no rounds may take minutes without another event.
         now = wanted <= 0 and (self._mode == "terminal" or phase != self._phase)
         self._phase = phase
@@ -108,16 +118,26 @@ class Progress:
 
     def warn(self, text: str) -> None:
         """Print a line that stays."""
-        self.clear()
-        if self._mode != "quiet":
-            self._new_line()
-            self._write(f"ftgate: {plain(text)}\n")
+        with self._lock:
+            self.erase()
+            if self._mode != "quiet":
+                self._new_line()
+                self._write(f"ftgate: {plain(text)}\n")
+
+    def erase(self) -> None:
+        """Remove the line; the next event draws it again, or the time without one."""
+        with self._lock:
+            if self._shown:
+                self._write("\r" + " " * self._shown + "\r")
+                self._shown = 0
 
     def clear(self) -> None:
-        """Remove the line; the next event draws it again."""
-        if self._shown:
-            self._write("\r" + " " * self._shown + "\r")
-            self._shown = 0
+        """What was under way has ended: remove the line, until the next event."""
+        if self._beats is not None:
+            (thread, ended), self._beats = self._beats, None
+            ended.set()
+            thread.join()  # a process with one thread may fork
+        self.erase()
 
     def end(self) -> None:
         """The run has ended; removes the line. A second call does nothing."""
@@ -145,13 +165,32 @@ class Progress:
         return here + max(0, self._total - self._number) * sum(lasting) / len(lasting)
 
     def _show(self, doing: str, left_s: float | None, *, now: bool) -> None:
-        """Write the line if it is due, or `now`."""
+        """Write the line if it is due, or `now`, and again until `clear`."""
         if self._mode == "quiet":
             return
-        at = self._clock()
-        due = PLAIN_EVERY_S if self._mode == "plain" else REDRAW_S
-        if at - self._last < due and not now:
-            return
+        with self._lock:
+            self._doing, self._left_s, self._told = doing, left_s, self._clock()
+            if now or self._told - self._last >= (PLAIN_EVERY_S if self._mode == "plain" else REDRAW_S):
+                self._draw(doing, left_s, self._told)
+        if self._beats is None:
+            ended = threading.Event()
+            self._beats = threading.Thread(target=self._keep_on, args=(ended,), daemon=True), ended
+            self._beats[0].start()
+
+    def _keep_on(self, ended: threading.Event) -> None:
+        while self._mode != "quiet" and not ended.wait(max(0.0, self._last + PLAIN_EVERY_S - self._clock())):
+            self.beat()
+
+    def beat(self) -> None:
+        """Write the line if no event has for so long, with how long what has no rounds has taken."""
+        with self._lock:
+            at = self._clock()
+            if at - self._last < PLAIN_EVERY_S:
+                return
+            left_s = None if self._left_s is None else max(0.0, self._left_s - (at - self._told))
+            self._draw(self._doing + ("" if self._measured else f" ({_whole(at - self._since)})"), left_s, at)
+
+    def _draw(self, doing: str, left_s: float | None, at: float) -> None:
         self._last = at
         if not self._shown:
             self._new_line()

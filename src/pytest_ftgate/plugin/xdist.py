@@ -156,21 +156,21 @@ class Handover:
     def pytest_runtest_logstart(self) -> Generator[None, object, object]:
         """Remove the progress while pytest writes."""
         with self._lock:
-            self.progress.clear()
+            self.progress.erase()
             return (yield)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self) -> Generator[None, object, object]:
         """The same."""
         with self._lock:
-            self.progress.clear()
+            self.progress.erase()
             return (yield)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logfinish(self) -> Generator[None, object, object]:
         """The same."""
         with self._lock:
-            self.progress.clear()
+            self.progress.erase()
             return (yield)
 
     @pytest.hookimpl(optionalhook=True)

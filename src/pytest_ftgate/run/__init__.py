@@ -12,6 +12,7 @@ __all__ = [
     "git",
     "history",
     "host_checkout",
+    "libraries",
     "once",
     "others",
     "privacy",

@@ -25,7 +25,7 @@ from ..errors import FtgateError
 from ..model import Spec, Struct
 from ..model.targets import is_path, parse_target
 from ..pythons import prune_environments
-from ..store import unused
+from ..store import names, unused
 from . import submodules
 from .git import (
     DEEPEN,
@@ -268,8 +268,10 @@ def installed_version(python: Path, requirement: str) -> str:
 # ---- the working tree as it is
 
 
-def snapshot(repository: Repository, folder: Path) -> str:
+def snapshot(repository: Repository, folder: Path, *, recordings: bool = True) -> str:
     """A commit of the working tree as it is, with untracked files that are not ignored; HEAD if nothing differs.
+
+    New baselines are in it only with `recordings`: nothing that is measured reads them.
 
     The same content on the same HEAD is the same commit. A submodule is a commit in it that is made in the same way;
     other repositories within are left out. `folder` holds a copy of the index meanwhile, and no other run uses it.
@@ -284,14 +286,14 @@ def snapshot(repository: Repository, folder: Path) -> str:
             index.chmod(0o600)
         else:
             repository.git("read-tree", "HEAD", variables={"GIT_INDEX_FILE": str(index)})
-        tree = _write_tree(repository, str(index), folder)
+        tree = _write_tree(repository, str(index), folder, recordings=recordings)
     finally:
         without_index(index)
     head, head_tree = repository.git("rev-parse", "HEAD", "HEAD^{tree}").split()
     return head if tree == head_tree else commit_at(repository, tree, head)
 
 
-def _write_tree(repository: Repository, index: str, folder: Path) -> str:
+def _write_tree(repository: Repository, index: str, folder: Path, *, recordings: bool) -> str:
     """Update a copy of the index from the files and write it as a git tree.
 
     Not `git add --all`: that fails on a broken submodule and on a repository without a commit.
@@ -300,6 +302,9 @@ def _write_tree(repository: Repository, index: str, folder: Path) -> str:
 
     def git(*arguments: str, given: str | None = None) -> str:
         return repository.git(*arguments, given=given, cwd=top, variables={"GIT_INDEX_FILE": index})
+
+    def ours(name: str) -> bool:
+        return _is_ours(name) or (not recordings and names.is_recording(name))
 
     differ = ("diff-files", "--ignore-submodules=all", "--name-only", "-z")
     gone = git(*differ, "--diff-filter=D")
@@ -310,9 +315,9 @@ def _write_tree(repository: Repository, index: str, folder: Path) -> str:
     git("update-index", "--force-remove", "-z", "--stdin", given=gone)
     git(
         *("update-index", "--add", "--remove", "--replace", "-z", "--stdin"),
-        given="".join(f"{name}\0" for name in [*filter(None, changed.split("\0")), *added] if not _is_ours(name)),
+        given="".join(f"{name}\0" for name in [*filter(None, changed.split("\0")), *added] if not ours(name)),
     )
-    if staged := [name for name in git("ls-files", "-z").split("\0") if _is_ours(name)]:
+    if staged := [name for name in git("ls-files", "-z").split("\0") if ours(name)]:
         staged = sorted(set(staged) - set(git("ls-tree", "-r", "-z", "--name-only", "HEAD").split("\0")))
         git("update-index", "--force-remove", "-z", "--stdin", given="".join(f"{name}\0" for name in staged))
     for each in submodules.of_tree(repository, "ls-files", "-s", "-z", cwd=top):
@@ -342,7 +347,7 @@ def _checked_out(repository: Repository, label: str, commit: str, folder: Path) 
     worktrees = folder.absolute() / "worktrees"
     pythons.hide_from_git(worktrees)
     with pythons.waiting.held(Path(f"{worktrees}.lock")):
-        changed = snapshot(repository, worktrees)
+        changed = snapshot(repository, worktrees, recordings=False)
         head = repository.commit("HEAD")
         if changed == commit:
             raise NothingToCompare(

@@ -83,6 +83,11 @@ def file_name(recorded_at: str, commit: str, seed: int, fingerprint: str) -> str
     return f"{re.sub('[^0-9T]', '', recorded_at[:19])}-{digest[:8]}{SUFFIX}"
 
 
+def is_recording(path: str) -> bool:
+    """Whether a path ends as `file_name` makes it."""
+    return re.search(rf"(^|/)\d{{8}}T\d{{6}}-[0-9a-f]{{8}}{re.escape(SUFFIX)}$", path) is not None
+
+
 def _component(part: str, keep: str) -> str:
     escaped = _escaped(part, keep)
     return _shortened("%2E" + escaped[1:] if escaped.startswith(".") else escaped)
