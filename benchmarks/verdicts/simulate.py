@@ -115,9 +115,8 @@ class Seen:
 
     def covers(self, change: float) -> NDArray[np.bool_]:
         """Whether the interval of each row holds the change (of logs)."""
-        half = moderated.half_width(self.count, 0.95) * np.sqrt((self.expected**2).mean(axis=1))
-        centres = np.array([rank_tests.location(row, 0.0).value for row in self.logs])
-        held: NDArray[np.bool_] = np.abs(centres - change) <= half
+        ends = (moderated.interval(row, scales, 0.95) for row, scales in zip(self.logs, self.expected, strict=True))
+        held: NDArray[np.bool_] = np.array([low <= change <= high for low, _, high in ends])
         return held
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.linalg import toeplitz
 from scipy.stats import t
 
-from pytest_ftgate.stats import moderated, rank_tests
+from pytest_ftgate.stats import moderated
 from pytest_ftgate.stats.moderated import CLIP, FARTHEST, PRIOR_FREEDOM
 
 Rows = NDArray[np.float64]
@@ -224,10 +224,28 @@ class TestReach:
             low, high = t.interval(0.95, PRIOR_FREEDOM + count - 1)
             assert moderated.half_width(count, 0.95) == pytest.approx((high - low) / 2 / math.sqrt(count))
 
-    def test_the_interval_covers_as_often_as_it_says(self) -> None:
+
+class TestInterval:
+    def test_covers_as_often_as_it_says(self) -> None:
         rows, hits = 0.05 * normal(np.random.default_rng(90), 3000, 5), 0
         for row in rows:
-            centre = rank_tests.location(row, 0.95).value
-            deviation = float(moderated.deviations(row.tolist(), (), 0.05)[0])
-            hits += abs(centre) <= moderated.half_width(5, 0.95) * deviation
+            low, _, high = moderated.interval(row.tolist(), moderated.deviations(row.tolist(), (), 0.05), 0.95)
+            hits += low <= 0 <= high
         assert hits / 3000 == pytest.approx(0.95, abs=0.02)
+
+    def test_its_ends_are_where_the_test_rejects(self) -> None:
+        """Whatever the scales of the pairs: what lies beyond an end is rejected at half of the rest, on either side."""
+        rng = np.random.default_rng(92)
+        for _ in range(200):
+            shifts, scales = rng.standard_t(1.5, 6) * 0.1, rng.uniform(0.02, 0.3, 6)
+            low, estimate, high = moderated.interval(shifts.tolist(), scales, 0.95)
+            assert low < estimate < high
+            for beyond in (shifts - low, high - shifts):
+                unbound = np.clip(beyond / scales, -CLIP, CLIP).sum() / math.sqrt(6)
+                assert t.sf(unbound, PRIOR_FREEDOM + 5) == pytest.approx(0.025)
+
+    def test_equal_scales_without_outliers_give_the_mean(self) -> None:
+        low, estimate, high = moderated.interval([0.1, 0.2, 0.3], np.full(3, 0.1), 0.95)
+        assert estimate == pytest.approx(0.2)
+        assert high - estimate == pytest.approx(0.1 * moderated.half_width(3, 0.95))
+        assert estimate - low == pytest.approx(high - estimate)

@@ -11,7 +11,7 @@ from statistics import median
 import msgspec
 
 from ..model import WIDEST, Comparison, Decision, Interval, MetricVerdict, Struct
-from ..stats import moderated, rank_tests
+from ..stats import moderated
 from . import scale
 from .metrics import is_gain, is_share, row
 
@@ -99,7 +99,7 @@ def weigh(costs: Comparison) -> Evidence:
     measured = [value / by for value, by in zip_longest(costs.reference, costs.wall_growth, fillvalue=1.0)]
     deviation, largest = (math.sqrt(float((each**2).mean())) for each in (expected, bound))
     return Evidence(
-        shift=_shift(costs, deviation),
+        shift=_shift(costs, expected),
         p_fail=_p_beyond(costs, costs.new, scale.moved(costs.reference, costs.margin, costs.floor), bound),
         p_improve=_p_beyond(costs, measured, scale.moved(costs.new, costs.margin, costs.floor), bound),
         p_pass=p_pass(costs, costs.effect),
@@ -134,15 +134,10 @@ def _p_beyond(costs: Comparison, above: Sequence[float], below: Sequence[float],
     return moderated.p_above(paired(scale.tested(costs, above), scale.tested(costs, below)), deviations)
 
 
-def _shift(costs: Comparison, deviation: float) -> Interval:
-    """The Hodges-Lehmann estimate of new - reference on the metric's scale, with an interval of INTERVAL_LEVEL.
-
-    It uses the deviation that the test uses; that of a share is converted from the scale of its test.
-    """
+def _shift(costs: Comparison, deviations: moderated.Floats) -> Interval:
+    """New - reference on the metric's scale, with an interval of INTERVAL_LEVEL; that of a share is converted."""
     new, reference = (scale.tested(costs, side) for side in (costs.new, costs.reference))
-    centre = rank_tests.location(paired(new, reference), 0.0).value
-    half = moderated.half_width(len(new), INTERVAL_LEVEL) * deviation
-    low, value, high = centre - half, centre, centre + half
+    low, value, high = moderated.interval(paired(new, reference), deviations, INTERVAL_LEVEL)
     if is_share(costs.metric):
         unit = median(costs.reference) + scale.least_share(costs)
         low, value, high = (unit * math.expm1(end) for end in (low, value, high))

@@ -103,7 +103,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
 
 class MetricVerdict(Struct, frozen=True, kw_only=True):
-    """The decision on one metric: the Hodges-Lehmann change with its interval, and the p-values.
+    """The decision on one metric: the change with its interval, and the p-values.
 
     `ruled_out` is the smallest change for the worse that the test of a pass rejects at its level: (1 + `ruled_out`)
     times the reference (of a gain: the reference over that), of a share so many points above it. None if no whole

@@ -99,6 +99,39 @@ def reach(count: int, level: float, power: float, correlation: float = 0.0) -> f
     return max(0.0, (critical + float(ndtri(power))) * of_sum / count)
 
 
+def interval(shifts: Sequence[float], scales: Floats, level: float) -> tuple[float, float, float]:
+    """(low, estimate, high) of what the shifts of pairs have in common.
+
+    The estimate balances the clipped scores that `p_above` adds up (Huber 1964); at the ends of the two-sided interval
+    their sum is as large as Student's t allows. So the estimate and the tests never contradict each other.
+    """
+    import numpy as np
+    from scipy.special import stdtrit
+
+    values = np.asarray(shifts, dtype=np.float64)
+    count = len(values)
+    limit = float(stdtrit(PRIOR_FREEDOM + count - 1, (1 + level) / 2)) * math.sqrt(count)
+    low, estimate, high = (_balanced(values, scales, wanted) for wanted in (limit, 0.0, -limit))
+    return low, estimate, high
+
+
+def _balanced(values: Floats, scales: Floats, wanted: float) -> float:
+    """Where the sum of the clipped scores is `wanted`: by Newton's method, halving where a step leaves the bracket."""
+    reach = CLIP * scales.max()
+    low, high = float(values.min() - reach), float(values.max() + reach)
+    at = float((values / scales).sum() - wanted) / float((1 / scales).sum())
+    for _ in range(60):
+        scores = (values - at) / scales
+        excess = float(scores.clip(-CLIP, CLIP).sum()) - wanted
+        if abs(excess) < 1e-9:
+            break
+        low, high = (at, high) if excess > 0 else (low, at)
+        slope = float((1 / scales)[abs(scores) < CLIP].sum())
+        step = at + excess / slope if slope else low
+        at = step if low < step < high else (low + high) / 2
+    return at
+
+
 def half_width(count: int, level: float) -> float:
     """Half of the interval of the mean of `count` pairs, in standard deviations of a pair."""
     from scipy.special import stdtrit
