@@ -214,8 +214,9 @@ def test_now_was_and_the_change_of_a_metric_follow_from_both_sides(report: Repor
     for name, each in judged.items():
         assert (each["now"], each["was"]) == (pytest.approx(now[name]), pytest.approx(was[name])), name
     pairs = neighbours(row["sample"]["launches"], row["sample"]["reference"]["launches"])
+    # The pairs weigh as their iterations agree, which differs little between scripted launches.
     assert judged["wall"]["ratio"]["value"] == pytest.approx(
-        math.exp(hodges_lehmann(pairs[: judged["wall"]["launches"]]))
+        math.exp(hodges_lehmann(pairs[: judged["wall"]["launches"]])), rel=1e-3
     )
     (shown,) = report.rows
     change, figures_shown = units.change(judged["wall"]["ratio"]["value"]), map(units.time, (now["wall"], was["wall"]))
