@@ -42,7 +42,8 @@ examples: setup ## every example at full length, against its stored baselines
 adopt: setup ## adopt five published projects from their source distributions, and write docs/adopted.md (half an hour)
 	$(PY) benchmarks/adopt/adopt.py --log docs/adopted.md
 
-PARALLEL := -n logical --maxprocesses 8 --dist loadfile
+# Most of the time a test waits, for a process to start or to end: two tests a core keep the machine busy.
+PARALLEL := -n $$($(PY) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))') --dist loadfile
 
 test: lint ## lint, check types, run every test: what measures alone, after all others
 	@status=0; \
