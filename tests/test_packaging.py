@@ -28,7 +28,8 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The unpacked source distribution."""
     folder = tmp_path_factory.mktemp("sdist")
     with tarfile.open(built("sdist", ROOT, folder / "packed")) as packed:
-        packed.extractall(folder, filter="data")
+        packed.extraction_filter = getattr(tarfile, "data_filter", None)  # Python before 3.11.4 has none
+        packed.extractall(folder)
     (unpacked,) = folder.glob("pytest_ftgate-*")
     return unpacked
 

@@ -131,7 +131,8 @@ def fetch(adoption: Adoption) -> None:
         sys.exit(f"{archive.name} has SHA-256 {found}, projects.toml names {adoption.about['sha256']}")
     shutil.rmtree(adoption.folder, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=adoption.folder.parent) as unpacked, tarfile.open(archive) as content:
-        content.extractall(unpacked, filter="data")
+        content.extraction_filter = getattr(tarfile, "data_filter", None)  # Python before 3.11.4 has none
+        content.extractall(unpacked)
         next(Path(unpacked).iterdir()).rename(adoption.folder)
     ignore = adoption.folder / ".gitignore"
     ignore.write_text((ignore.read_text(encoding="utf-8") if ignore.exists() else "") + IGNORED, encoding="utf-8")

@@ -452,6 +452,7 @@ def test_who_handles_a_signal_already_keeps_it(pytester: pytest.Pytester, who: s
 
         def of_the_user(*_): ...
 
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored
         if sys.argv[1] == "the user":
             signal.signal(signal.SIGHUP, of_the_user)
         elif sys.argv[1] == "faulthandler":

@@ -37,7 +37,7 @@ class Example:
         """Run pytest in `folder` in a process of its own, which has nothing on sys.path but what pytest puts there."""
         command = [sys.executable, "-P", "-m", "pytest", "-p", "no:cacheprovider", *args]
         began = time.monotonic()
-        done = subprocess.run(command, cwd=self.pytester.path / folder, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, cwd=self.pytester.path / folder, capture_output=True, text=True, timeout=300)
         print(done.stdout, done.stderr)
         lines = done.stdout.splitlines(), done.stderr.splitlines()
         return pytest.RunResult(done.returncode, *lines, duration=time.monotonic() - began)

@@ -78,7 +78,7 @@ class Script:
         path = os.pathsep.join(map(str, (hook, self.home)))
         environment = {**os.environ, FOLDER: str(self.folder), "PYTHONPATH": path}
         command = [executable, "-W", "ignore::DeprecationWarning", str(self.path), *args]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
         assert (done.returncode, done.stderr) == (0, "")
         self.said = done.stdout
         return tuple(

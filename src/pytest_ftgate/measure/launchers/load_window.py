@@ -116,9 +116,11 @@ class LoadWindow:
 
     def _output(self, generator: Process, warming: bool) -> GeneratorOutput:
         """What the generator reports; raises LaunchFailed where that is not of a server at work."""
-        self.server.must_run("under load")
         assert generator.exit is not None
         text, code = generator.outputs[0].text, generator.exit.code
+        if code:  # a server that dies closes its connections a moment before it is gone
+            self.server.process.over(0.5)
+        self.server.must_run("under load")
         if code:
             last = (text.strip().splitlines() or [""])[-1]
             raise self._failure(f"{self.tool.name} exited with code {code}: {last}")

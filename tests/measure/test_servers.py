@@ -169,6 +169,10 @@ def answers_at(port: int) -> bool:
 
 def nothing_is_left(handle: ServerHandle) -> None:
     assert marked(handle.mark) == []
+    # A process that was killed listens until its last thread is gone, which may be after its main one.
+    deadline = time.monotonic() + 10
+    while answers_at(port_of(handle)) and time.monotonic() < deadline:
+        time.sleep(0.01)
     assert not answers_at(port_of(handle))
     assert not handle.server.scratch.exists()
     assert not handle.folder.exists()

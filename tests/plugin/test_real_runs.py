@@ -1,0 +1,104 @@
+"""pytest from outside, with real launches whose figures do not matter."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from bench import BUILDS
+from example import Example
+
+BURN = """
+    @ftgate.compare(threads, workers=1)
+    {beside}
+    def test_burn(worker):
+        sum(range(1000))
+"""
+
+
+@pytest.fixture
+def example(pytester: pytest.Pytester, interpreters_on_path: None) -> Example:
+    return Example(pytester, {"pytest.ini": "[pytest]\nftgate_install =\n", "test_burn.py": BURN.format(beside="")})
+
+
+def test_a_contract_that_cannot_be_read_is_a_collection_error_with_its_column(
+    pytester: pytest.Pytester, interpreters_on_path: None
+) -> None:
+    refused = BURN.format(beside='@ftgate.require("wall < 64 MiB")')
+    result = Example(pytester, {"test_burn.py": refused}).run_fresh("--ftgate")
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(["*test_burn.py:*@ftgate.require of test_burn: *", "  wall < 64 MiB", "         ^"])
+
+
+def test_xdist_gives_the_same_cells_measured_once(example: Example) -> None:
+    path = example.pytester.path
+    (path / "test_plain.py").write_text("def test_plain():\n    assert True\n", encoding="utf-8")
+    short = ("--ftgate-update", "--ftgate-launches=2", "--ftgate-iterations=3")
+    result = example.run_fresh("-n2", "--ftgate", *short, "--ftgate-report=json:out/report.json")
+    assert result.ret == 0, result.stdout.str()
+    result.stdout.fnmatch_lines(["*1 passed, 2 no baseline*"])
+    rows = [row for table in example.report("out/report.json")["tables"] for row in table["rows"]]
+    assert [row["cell"]["nodeid"] for row in rows] == [
+        f"test_burn.py::test_burn[{build}-threads-w1]" for build in BUILDS
+    ]
+    orders = [[launch["started_at"] for launch in row["sample"]["launches"]] for row in rows]
+    assert orders[0] == orders[1]  # one tandem: the second item read what the first had measured
+    assert all(len(row["sample"]["launches"]) == 2 for row in rows)
+    (stored,) = (path / "baselines" / "test_burn.py" / "test_burn").glob("*.json")
+    assert stored.is_file()
+
+
+def test_ctrl_c_leaves_no_process(pytester: pytest.Pytester, interpreters_on_path: None) -> None:
+    hangs = """
+        import time
+
+        @ftgate.compare(threads, processes=["fork"], workers=2, pythons=["3.14"])
+        def test_hang(worker):
+            time.sleep(600)
+    """
+    example = Example(pytester, {"pytest.ini": "[pytest]\nftgate_install =\n", "test_hang.py": hangs})
+    # Who runs these tests in the background of a shell has made them deaf to it.
+    heard = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        running = subprocess.Popen(
+            [sys.executable, "-m", "pytest", "--ftgate", "-q"],
+            cwd=example.pytester.path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+    finally:
+        signal.signal(signal.SIGINT, heard)
+    deadline = time.monotonic() + 60
+    mine: list[psutil.Process] = []
+    while len(mine) < 5 and time.monotonic() < deadline:
+        time.sleep(0.2)
+        mine = psutil.Process(running.pid).children(recursive=True)
+    running.send_signal(signal.SIGINT)
+    output = running.communicate(timeout=60)[0].decode()
+    assert running.returncode == 2, output
+    _, alive = psutil.wait_procs(mine, timeout=10)
+    assert alive == []
+
+
+def test_a_broken_baseline_is_named_and_kept(example: Example) -> None:
+    path = example.pytester.path / "baselines" / "test_burn.py" / "test_burn" / "recording.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("<<<<<<< HEAD\n{}\n=======\n", encoding="utf-8")
+    result = example.run_fresh("--ftgate", "--ftgate-update=all", "--ftgate-launches=1", "--ftgate-iterations=1")
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(["*baselines/test_burn.py/test_burn/recording.json*"])
+    assert path.read_text(encoding="utf-8") == "<<<<<<< HEAD\n{}\n=======\n"
+
+
+def test_a_missing_interpreter_is_unsupported_and_strictly_an_error(example: Example) -> None:
+    lenient = example.run_fresh("--ftgate", "--ftgate-python=3.99")
+    lenient.stdout.fnmatch_lines(
+        ["*no interpreter found for the target '3.99'*", "*nothing was measured*", "*1 unsupported*"]
+    )
+    assert lenient.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    strict = example.run_fresh("--ftgate", "--ftgate-python=3.99", "--ftgate-strict")
+    assert strict.ret == pytest.ExitCode.TESTS_FAILED
