@@ -739,6 +739,26 @@ class TestBudget:
         assert first_s < (budget_s - spent_s[screen]) / 2 + 0.3
         assert desk.launcher.clock() - began_s < budget_s + 0.3
 
+    @pytest.mark.parametrize("worst", ["threads", "fork"])
+    def test_with_little_time_the_cells_that_are_worst_are_paired_first(self, worst: str) -> None:
+        slower = {THREADS: 1.3, FORK: 3.0} if worst == "fork" else {THREADS: 3.0, FORK: 1.3}
+        factors = [cells_slower(factor, nodeid) for nodeid, factor in slower.items()]
+        desk = screening(self.timed(day(lambda at: factors[0](at) * factors[1](at))))
+        desk.budget_s = 7.0
+        measurement, seen = desk.measurement(TWO), []
+        while measurement.open:
+            assert measurement.active is not None
+            seen.append(measurement.active)
+            measurement.step()
+        screen, *paired = dict.fromkeys(each.phase for each in seen)
+        first = max(slower, key=lambda nodeid: slower[nodeid])
+        assert paired[0].judged == {first}
+        assert [phase.spare for phase in paired] == [False, True][: len(paired)]
+        began = {each.phase: each for each in seen}
+        assert began[paired[0]].share == 1.0, "nothing is kept for the others"
+        assert rows_of(measurement)[first].verdict.decision is Decision.REGRESSED
+        assert rows_of(measurement)[first].verdict.basis == "paired"
+
     @pytest.mark.parametrize("wall_ns", [2 * MS, 1500 * MS])
     @pytest.mark.parametrize("basis", ["paired", "stored", "contract", "run"])
     def test_a_time_that_is_too_short_is_said_early_and_the_recommended_one_decides(

@@ -6,6 +6,7 @@ reference decides. Where there is none, a prediction from the stored recordings 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -429,6 +430,20 @@ def missed(verdict: MetricVerdict) -> bool:
     if verdict.metric == Metric.CONTRACT or not verdict.launches:
         return False
     return verdict.decision in (Decision.REGRESSED, Decision.INCONCLUSIVE)
+
+
+def excess(verdict: Verdict) -> float:
+    """How far the metric that missed by most lies beyond its limit: as the log of a ratio, of a share in points."""
+    return max((_excess(each) for each in verdict.metrics if missed(each)), default=-math.inf)
+
+
+def _excess(judged: MetricVerdict) -> float:
+    if judged.points is not None:
+        return judged.points.value - (judged.allowed or 0.0)
+    if judged.ratio is None:
+        return -math.inf
+    beyond = math.log(judged.ratio.value / (judged.allowed or 1.0))
+    return -beyond if metrics.is_gain(judged.metric) else beyond
 
 
 def hypotheses(spec: Spec, names: Sequence[str], cell: Cell, cells: Sequence[Cell], compared: bool) -> int:
