@@ -445,7 +445,9 @@ class TestFollowUp:
         assert (row.verdict.decision, row.verdict.commit, row.verdict.basis) == (Decision.ERROR, "1eb3b87", "stored")
 
     def test_cells_of_two_commits_make_two_phases(self) -> None:
-        desk = screening(day(cells_slower(1.3, THREADS, FORK)), commits={THREADS: "aaa", FORK: "bbb"})
+        slower = (cells_slower(2.0, THREADS), cells_slower(1.3, FORK))
+        launcher = day(lambda at: slower[0](at) * slower[1](at))
+        desk = screening(launcher, commits={THREADS: "aaa", FORK: "bbb"})
         measurement = desk.measurement(TWO)
         seen: list[tuple[str, ...]] = []
         while measurement.open:
@@ -750,7 +752,7 @@ class TestBudget:
             assert measurement.active is not None
             seen.append(measurement.active)
             measurement.step()
-        screen, *paired = dict.fromkeys(each.phase for each in seen)
+        paired = [*dict.fromkeys(each.phase for each in seen)][1:]
         first = max(slower, key=lambda nodeid: slower[nodeid])
         assert paired[0].judged == {first}
         assert [phase.spare for phase in paired] == [False, True][: len(paired)]

@@ -353,15 +353,15 @@ class Measurement:
         Where the time is too short for all cells, it goes to the worst: the others are paired in what is left of it.
         """
         alone: dict[str, list[Phase]] = {}
-        for sample in sorted(self.samples, key=lambda each: excess(self.by_nodeid[each.cell.nodeid].verdict)):
+        for sample in sorted(self.samples, key=lambda each: -excess(self.by_nodeid[each.cell.nodeid].verdict)):
             with self._failing(sample.cell):
                 self._follow_up(sample, alone)
         budget, left_s = screen.run.budget, self._own_left_s - screen.run.budget.spent_s
         # A launch of a pair takes the place of one of the control workload.
         pairs_s = LEAST_ROUNDS * len(alone) * budget.spent_s / max(1, budget.rounds * len(self.samples))
         room = max(1, int(left_s / pairs_s)) if pairs_s else len(self.samples)
-        worst = [functools.reduce(_joined, phases[-room:]) for phases in alone.values()]
-        others = [functools.reduce(_joined, phases[:-room]) for phases in alone.values() if phases[:-room]]
+        worst = [functools.reduce(_joined, phases[:room]) for phases in alone.values()]
+        others = [functools.reduce(_joined, phases[room:]) for phases in alone.values() if phases[room:]]
         return worst + [msgspec.structs.replace(phase, spare=True) for phase in others]
 
     def _follow_up(self, sample: Sample, alone: dict[str, list[Phase]]) -> None:
