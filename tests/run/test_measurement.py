@@ -31,6 +31,7 @@ from values import entry
 from pytest_ftgate.declare.option_types import seconds
 from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.judge import disturbance, metrics
+from pytest_ftgate.judge.disturbance import MOVED
 from pytest_ftgate.judge.judge import PAIRED_ROUNDS, SCREEN_LAUNCHES, ComparedWith, Policy
 from pytest_ftgate.judge.prediction import LEAST_LAUNCHES
 from pytest_ftgate.measure import conditions as conditions_module
@@ -221,6 +222,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """What else runs on this machine says nothing of scripts."""
     monkeypatch.setattr(conditions_module, "calibration_ns", lambda *_: 5_000_000)
     monkeypatch.setattr(conditions_module, "own_cpu_s", lambda *_: 0.0)
+    monkeypatch.setattr(disturbance, "deviation", lambda _: 0.0)
     monkeypatch.setattr(disturbance, "unfit", lambda *_: "")
     monkeypatch.setattr(worktrees, "lacks", lambda side, test: side.label == "without it")
 
@@ -514,23 +516,21 @@ class TestFollowUp:
         assert rows[THREADS].verdict.decision is Decision.BROKEN
         assert desk.references.pairs == []
 
-    @pytest.mark.parametrize("factor", [1.0, 0.6])
-    def test_what_passes_in_doubt_is_paired_with_its_commit(
-        self, monkeypatch: pytest.MonkeyPatch, factor: float
+    def test_what_cannot_pass_beside_other_work_is_paired_with_its_commit(
+        self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(disturbance, "unfit", lambda seen, basis: "" if basis == "paired" else BUSY)
-        desk = screening(day(cells_slower(factor, THREADS)), THREADS_ALONE)
+        monkeypatch.setattr(disturbance, "deviation", lambda _: MOVED)
+        desk = screening(day(), THREADS_ALONE)
         row = run(desk.measurement(THREADS_ALONE))[THREADS]
         assert row.paired is not None
-        expected = Decision.PASSED if factor == 1.0 else Decision.IMPROVED
-        assert (row.verdict.decision, row.verdict.basis) == (expected, "paired")
-        assert not row.paired.memory  # memory was not in doubt
+        assert (row.verdict.decision, row.verdict.basis) == (Decision.PASSED, "paired")
+        assert not row.paired.memory  # memory is not moved
 
-    def test_later_conditions_do_not_doubt_what_passed_before(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_later_conditions_do_not_count_for_what_was_screened(self, monkeypatch: pytest.MonkeyPatch) -> None:
         desk = screening(day(cells_slower(2.0, THREADS)))
         seen = iter([Conditions(others=0.0), Conditions(others=1.0)])
         monkeypatch.setattr(ConditionsMonitor, "observe", lambda _: next(seen))
-        monkeypatch.setattr(disturbance, "unfit", lambda seen, basis: BUSY if seen.others else "")
+        monkeypatch.setattr(disturbance, "deviation", lambda seen: MOVED * seen.others)
         rows = run(desk.measurement(TWO))
         assert next(seen, None) is None
         assert (rows[FORK].verdict.decision, rows[FORK].verdict.basis) == (Decision.PASSED, "stored")
@@ -544,7 +544,7 @@ class TestFollowUp:
 
 class TestPredicted:
     def test_where_the_commit_cannot_be_had(self) -> None:
-        desk = screening(day(cells_slower(1.2, THREADS)), refused={"1eb3b87": git_module.AgainstError("no git here")})
+        desk = screening(day(cells_slower(1.1, THREADS)), refused={"1eb3b87": git_module.AgainstError("no git here")})
         rows = run(desk.measurement(TWO))
         row = rows[THREADS]
         assert (row.verdict.decision, row.verdict.basis) == (Decision.INCONCLUSIVE, "predicted")
@@ -585,19 +585,24 @@ class TestPredicted:
         assert "the code is that of the baseline" in row.verdict.reason
         assert row.verdict.why == "both sides are 1eb3b87"
 
-    def test_what_the_machine_may_have_made_is_in_doubt_by_its_basis(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def verdict(unfit: dict[str, str], **fields: Any) -> Verdict:
-            monkeypatch.setattr(disturbance, "unfit", lambda seen, basis: unfit.get(basis, "") if seen else "")
-            desk = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE, **fields)
-            return run(desk.measurement(THREADS_ALONE))[THREADS].verdict
-
+    @pytest.mark.parametrize(("factor", "moved"), [(1.3, 0.0), (1.6, MOVED / 2), (2.0, MOVED), (3.0, MOVED)])
+    def test_other_work_widens_the_limits_and_twice_the_time_fails(
+        self, monkeypatch: pytest.MonkeyPatch, factor: float, moved: float
+    ) -> None:
+        monkeypatch.setattr(disturbance, "deviation", lambda _: moved)
         refused = {"1eb3b87": git_module.AgainstError("no git here")}
-        foretold = verdict({"predicted": "busy"}, refused=refused)
-        assert foretold.decision is Decision.INCONCLUSIVE
-        assert "wall: +100" in foretold.reason
-        assert "; in doubt: busy" in foretold.reason
-        assert verdict({"paired": "busy"}, refused=refused).decision is Decision.REGRESSED
-        assert verdict({"paired": "busy"}).decision is Decision.SUSPECT
+        desk = screening(day(cells_slower(factor, THREADS)), refused=refused)
+        rows = run(desk.measurement(TWO))
+        assert rows[THREADS].verdict.basis == "predicted"
+        assert rows[THREADS].verdict.decision in (Decision.REGRESSED, Decision.SUSPECT)
+        assert rows[FORK].verdict.decision in (Decision.PASSED, Decision.INCONCLUSIVE)
+
+    def test_a_paired_regression_is_suspect_where_the_workers_mostly_wait(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(disturbance, "unfit", lambda _, limits: BUSY if limits is disturbance.PAIRED else "")
+        desk = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE)
+        assert run(desk.measurement(THREADS_ALONE))[THREADS].verdict.decision is Decision.SUSPECT
 
 
 # -- time ----------------------------------------------------------------------------------------------------------
@@ -644,7 +649,7 @@ class TestEndedEarly:
     @pytest.mark.parametrize("texts", [(), ("uss < 64 MiB",)], ids=["alone", "with a contract"])
     def test_a_paired_phase_without_a_round_leaves_what_the_screen_found(self, texts: tuple[str, ...]) -> None:
         group = required(TWO, *texts)
-        measurement = screening(day(cells_slower(1.2, THREADS)), group).measurement(group)
+        measurement = screening(day(cells_slower(1.1, THREADS)), group).measurement(group)
         while measurement.active is not None and measurement.active.phase.pair is None:
             measurement.step()
         assert measurement.active is not None

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ..model import Basis, Conditions
+from ..model import Conditions
 
 
 class Limits(NamedTuple):
@@ -22,13 +22,18 @@ class Limits(NamedTuple):
     moved: float
 
 
-# Measured by benchmarks/verdicts/variates.py. One more busy process on 2 cores (others kept 0.3 to 0.5 cores more
-# busy) moved the ratio of a launch to its control by 10 to 15 %, either way, and the raw time by 13 to 49 %: workers
-# then do not have a core each, and the control does not wait as they do. Of a change of the controller's own speed the
-# control left 2 to 25 % in interpreter-bound work, about half in memory-bound work: 1.2x leaves up to 9 %, half of it
-# on average over a run. Single samples differ by 2x and more at an unchanged speed, so their range is not used.
-STORED: Final = Limits(others=0.25, steal=0.05, quota=0.05, throttles=0, moved=1.2)
-"""Where the reference was measured at another time."""
+MOVED: Final = 0.1
+"""The deviation of the log of a time over the control's that other processes cause if they keep all cores busy.
+
+By benchmarks/verdicts/stored.py, whose busy runs were beside work that took nearly all of two cores. One more process
+moved the ratio by 10 to 15 % either way (benchmarks/verdicts/variates.py): workers then do not have a core each, and
+the control does not wait as they do.
+"""
+# Of a change of the controller's own speed the control left 2 to 25 % in interpreter-bound work, about half in
+# memory-bound work: 1.2x leaves up to 9 %, half of it on average over a run. Single samples differ by 2x and more at an
+# unchanged speed, so their range is not used.
+ALONE: Final = Limits(others=0.25, steal=0.05, quota=0.05, throttles=0, moved=1.2)
+"""Where a time is compared with none that was taken together with it."""
 # Both sides of paired launches meet the same machine, which favours neither; their noise grows, and the test takes that
 # into account. Beyond these limits, workers mostly wait to be scheduled.
 PAIRED: Final = Limits(others=math.inf, steal=0.25, quota=0.5, throttles=math.inf, moved=math.inf)
@@ -37,11 +42,18 @@ REPORTED: Final = Limits(others=0.1, steal=0.01, quota=0.0, throttles=0, moved=1
 """What is worth a line in the report."""
 
 
-def unfit(conditions: Conditions | None, basis: Basis) -> str:
-    """Why what was found on this basis is in doubt; empty if it is not."""
+def unfit(conditions: Conditions | None, limits: Limits) -> str:
+    """Why what was found is in doubt; empty if it is not."""
+    return "" if conditions is None else "; ".join(_beyond(conditions, limits))
+
+
+def deviation(conditions: Conditions | None) -> float:
+    """What the conditions add to the deviation of the log of a time over the control's from that of another run."""
     if conditions is None:
-        return ""
-    return "; ".join(_beyond(conditions, STORED if basis in ("stored", "predicted", "portable") else PAIRED))
+        return 0.0
+    taken = (conditions.others or 0.0) / max(1, conditions.cores) + (conditions.steal or 0.0)
+    others = _beyond(conditions, ALONE._replace(others=math.inf, steal=math.inf))
+    return MOVED * min(1.0, max(taken, 0.5 if others else 0.0))
 
 
 def remarks(conditions: Conditions | None, workers: int) -> tuple[str, ...]:

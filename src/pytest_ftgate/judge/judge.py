@@ -93,6 +93,8 @@ class Judge:
         self.all_compared = all_compared
         self.at_most = fixed or at_most
         self.rounds = fixed or (PAIRED_ROUNDS if spec.requirements else at_most)
+        self.moved = 0.0
+        """What the conditions add to the deviation between this run and recordings: see `disturbance.deviation`."""
         self.contracts = ContractJudge(spec, policy.alpha, policy.beta, self.rounds)
 
     # -- while measuring ---------------------------------------------------------------------------------------
@@ -274,7 +276,7 @@ class Judge:
         if not numbers.new:
             return screened
         comparison = self._comparison(screened.metric, numbers, "predicted", sample, True)
-        return prediction.predict(comparison, numbers.recordings)
+        return prediction.predict(comparison, numbers.recordings, self.moved)
 
     # -- metrics -----------------------------------------------------------------------------------------------
 
@@ -325,7 +327,7 @@ class Judge:
             return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason)
         comparison = self._comparison(metric, numbers, basis, sample, final)
         if numbers.recordings:
-            return prediction.predict(comparison, numbers.recordings)
+            return prediction.predict(comparison, numbers.recordings, self.moved)
         return decide.compare(comparison)
 
     def _comparison(self, metric: str, numbers: Numbers, basis: Basis, sample: Sample, final: bool) -> Comparison:
@@ -370,17 +372,15 @@ def _could_fail(own: MetricVerdict) -> bool:
     return own.decision not in open_ones or own.launches >= alpha_spending.LOOKS[0]
 
 
-def doubted(verdict: Verdict, compared: str, alone: str) -> Verdict:
-    """The verdict without what the machine may have caused: that becomes inconclusive.
+def doubted(verdict: Verdict, paired: str, alone: str) -> Verdict:
+    """The verdict in which what the machine may have caused is in doubt.
 
-    A paired regression becomes suspect: both sides met the same machine, so it may explain noise, hardly a change.
-    `compared` says why comparisons of times are in doubt, `alone` why contracts about a cell's own time are; empty:
-    they are not. Memory does not depend on what else runs. Failures are in doubt, and where the reference was measured
-    at another time passes are too, unless the code is the same.
+    A paired regression becomes suspect for the reason `paired`: both sides met the same machine, so it may explain
+    noise, hardly a change. A broken contract about a cell's own time becomes inconclusive for the reason `alone`.
+    Memory does not depend on what else runs, and a prediction knows the machine by the deviation that it adds.
     """
-    apart = verdict.basis in ("stored", "predicted", "portable") and not verdict.same_code
-    paired = verdict.basis == "paired"
-    judged = [_doubted(each, alone if each.contract else compared, apart, paired) for each in verdict.metrics]
+    compared = paired if verdict.basis == "paired" else ""
+    judged = [_doubted(each, alone if each.contract else compared) for each in verdict.metrics]
     if judged == list(verdict.metrics):
         return verdict
     found = decide.judge(judged, baseline=verdict.baseline, commit=verdict.commit, basis=verdict.basis, why=verdict.why)
@@ -395,7 +395,7 @@ def unchanged(verdict: Verdict) -> Verdict:
     reason = "the code is that of the baseline, so the machine or the installed packages have changed"
     doubted_ones = [
         msgspec.structs.replace(each, decision=Decision.INCONCLUSIVE, reason=f"{each.reason}; {reason}")
-        if each.decision is Decision.REGRESSED
+        if each.decision in (Decision.REGRESSED, Decision.SUSPECT)
         else each
         for each in verdict.metrics
     ]
@@ -405,19 +405,14 @@ def unchanged(verdict: Verdict) -> Verdict:
     return msgspec.structs.replace(judged, same_code=True)
 
 
-def _doubted(judged: MetricVerdict, reason: str, apart: bool, paired: bool) -> MetricVerdict:
-    decisions = {Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN}
-    if apart and not judged.contract:
-        decisions |= {Decision.PASSED, Decision.IMPROVED}
+def _doubted(judged: MetricVerdict, reason: str) -> MetricVerdict:
     moved = (
         check.absolute(grammar.parse(judged.contract)) if judged.contract else metrics.row(judged.metric).unit != "size"
     )
-    if not (reason and judged.decision in decisions and moved):
+    if not (reason and moved and judged.decision in (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN)):
         return judged
-    doubt = _joined(judged.reason, f"in doubt: {reason}")
-    failed = judged.decision in (Decision.REGRESSED, Decision.SUSPECT)
-    decision = Decision.SUSPECT if failed and paired and not judged.contract else Decision.INCONCLUSIVE
-    return msgspec.structs.replace(judged, decision=decision, reason=doubt)
+    decision = Decision.INCONCLUSIVE if judged.contract else Decision.SUSPECT
+    return msgspec.structs.replace(judged, decision=decision, reason=_joined(judged.reason, f"in doubt: {reason}"))
 
 
 def _paired_metric(metric: str) -> str:
@@ -429,7 +424,7 @@ def missed(verdict: MetricVerdict) -> bool:
     """Whether a metric missed its baseline, so that its reference should be measured; a contract has no reference."""
     if verdict.metric == Metric.CONTRACT or not verdict.launches:
         return False
-    return verdict.decision in (Decision.REGRESSED, Decision.INCONCLUSIVE)
+    return verdict.decision in (Decision.REGRESSED, Decision.SUSPECT, Decision.INCONCLUSIVE)
 
 
 def excess(verdict: Verdict) -> float:

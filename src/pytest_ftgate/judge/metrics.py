@@ -63,7 +63,7 @@ class MetricRow(NamedTuple):
     applies: Callable[[Cell], bool] = lambda _: True
     may_be_zero: bool = False
     explains: bool = False
-    between: float = 0.04
+    between: float = 0.025
     in_window: Callable[[Iteration], float | None] | None = None
     sampled: Callable[[MemoryPoint], int | None] | None = None
 

@@ -283,15 +283,12 @@ class Measurement:
                         self._judge_again(ended.judge, sample, samples)
             return
         self.first_conditions = self.conditions
+        ended.judge.moved = disturbance.deviation(self.conditions)
         for sample in samples:
             with self._failing(sample.cell):
                 self._judge_first(ended, sample, samples)
         self.samples = samples
         if not ended.phase.pair:
-            # A pass in doubt is a miss, so this comes before the follow-ups.
-            self.by_nodeid |= {
-                sample.cell.nodeid: self._doubted(self.by_nodeid[sample.cell.nodeid]) for sample in samples
-            }
             self.screen = ended.judge
             self.phases += self._follow_ups(ended)
 
@@ -339,10 +336,13 @@ class Measurement:
         return msgspec.structs.replace(sample, error=error)
 
     def _doubted(self, row: Row) -> Row:
-        """The row without what the machine may have done: in the first phase, for what was judged by that alone."""
-        basis, unfit = row.verdict.basis, disturbance.unfit
-        compared = unfit(self.conditions if basis == "paired" else self.first_conditions, basis)
-        verdict = doubted(row.verdict, compared, unfit(self.first_conditions, "stored"))
+        """The row in which what the machine may have done is in doubt: contracts are judged in the first phase."""
+        paired, alone = disturbance.PAIRED, disturbance.ALONE
+        verdict = doubted(
+            row.verdict,
+            disturbance.unfit(self.conditions, paired),
+            disturbance.unfit(self.first_conditions, alone),
+        )
         return msgspec.structs.replace(row, verdict=verdict)
 
     # -- after a miss ------------------------------------------------------------------------------------------
