@@ -1,9 +1,10 @@
 """How far recordings of unchanged code differ, and how often comparisons with them alone are wrong.
 
-    python benchmarks/verdicts/stored.py QUIET [--busy FOLDER ...] [--tries 2000] [--seed 7]
+    python benchmarks/verdicts/stored.py QUIET [--busy FOLDER OTHERS] ... [--tries 2000] [--seed 7]
 
 QUIET and each FOLDER hold baselines that `pytest --ftgate --ftgate-update=all` recorded again and again, with code that
-did not change: QUIET while the machine was quiet, the others beside other work. Every number is of these launches: each
+did not change: QUIET while the machine of two cores was quiet, the others
+while other processes kept OTHERS of them busy. Every number is of these launches: each
 try draws one run as the new one and R others as the recordings, all cells together, and 8 launches of each: around the
 run's own median, as the launches of all its runs scatter. It multiplies the new times by the change and judges them as
 a run does. `busy` is a new run of FOLDER against recordings of QUIET. `fails` is the
@@ -21,13 +22,14 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from pytest_ftgate.judge import decide, metrics, prediction, recorded, thresholds
-from pytest_ftgate.model import Comparison, Decision, Metric, MetricVerdict
+from pytest_ftgate.judge import decide, disturbance, metrics, prediction, recorded, thresholds
+from pytest_ftgate.model import Comparison, Conditions, Decision, Metric, MetricVerdict
 from pytest_ftgate.stats import alpha_spending
 from pytest_ftgate.store import folder as store_folder
 
 RECORDINGS = (1, 3, 5)
 LAUNCHES = 8
+CORES = 2
 LEAST = 1e-4
 """Added before a logarithm is taken, so that the log of no wait is finite."""
 CHANGES = (0.0, 0.15, 0.20, 0.30, 0.50, 1.0, 2.0)
@@ -99,7 +101,7 @@ class Runs:
         return tuple(np.maximum(np.exp(drawn) - LEAST, 0.0).tolist())
 
 
-def rates(quiet: Runs, new_of: Runs, count: int, change: float, tries: int, seed: int, moved: float) -> Rates:
+def rates(quiet: Runs, new_of: Runs, count: int, change: float, tries: int, seed: int, seen: Conditions) -> Rates:
     """The rates at one truth."""
     rng = np.random.default_rng([seed, count, round(1000 * change)])
     alpha, _ = decide.split_alpha(0.01, alpha_spending.BETA, len(quiet.logs))
@@ -114,6 +116,7 @@ def rates(quiet: Runs, new_of: Runs, count: int, change: float, tries: int, seed
             if new and stored and (change == 0 or key[1] == Metric.WALL):
                 factor = 1 + change if metrics.row(key[1]).unit == "time" else 1.0
                 new = tuple(factor * value for value in new)
+                moved = disturbance.deviation(seen, int(key[0].rpartition("-w")[2].rstrip("]")))
                 decisions[key] = verdict(key[1], new, stored, alpha, moved).decision
         times = [decision for key, decision in decisions.items() if key[1] == Metric.WALL]
         found["cells"] += len(times)
@@ -146,23 +149,23 @@ def main() -> None:
     """Print the deviations and a table of rates."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("quiet", type=Path, metavar="QUIET")
-    parser.add_argument("--busy", type=Path, nargs="*", default=[], metavar="FOLDER")
-    parser.add_argument("--moved", type=float, default=0.07)
+    parser.add_argument("--busy", nargs=2, action="append", default=[], metavar=("FOLDER", "OTHERS"))
     parser.add_argument("--tries", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
-    read_ones = {folder.name: read(folder) for folder in (options.quiet, *options.busy)}
+    read_ones = {folder.name: read(folder) for folder in (options.quiet, *(Path(name) for name, _ in options.busy))}
     for title, cells in read_ones.items():
         deviations(title, cells)
+    others = {Path(name).name: float(cores) for name, cores in options.busy}
     sets = {title: Runs(cells) for title, cells in read_ones.items()}
     quiet = sets[options.quiet.name]
     print(f"\n{len(quiet.logs)} hypotheses, alpha {0.01 / len(quiet.logs):.2g}, {options.tries} tries")
     print("  new run      recordings   " + "".join(f"{f'{change:+.0%}':>16}" for change in CHANGES) + "      runs")
     print(" " * 28 + f"{'fails  passes':>16}" * len(CHANGES) + "      fail")
     for title, drawn in sets.items():
-        moved = 0.0 if drawn is quiet else options.moved
+        conditions = Conditions(cores=CORES, others=others.get(title, 0.0))
         for count in RECORDINGS:
-            found = [rates(quiet, drawn, count, change, options.tries, options.seed, moved) for change in CHANGES]
+            found = [rates(quiet, drawn, count, change, options.tries, options.seed, conditions) for change in CHANGES]
             shown = "".join(f"{each.fails:9.1%}{each.passes:7.1%}" for each in found)
             print(f"  {title:12} {count:10}   {shown}  {found[0].runs:8.2%}")
 

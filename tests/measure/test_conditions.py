@@ -119,7 +119,7 @@ def test_nothing_is_known_where_nothing_can_be_read(tmp_path: Path, content: str
     seen = observed.observe()
     assert (seen.steal, seen.others, seen.quota, seen.throttles) == (None, None, None, None)
     assert unfit(seen, ALONE) == ""
-    assert deviation(seen) == 0.0
+    assert deviation(seen, 2) == 0.0
     assert remarks(seen, 1) == ()
 
 
@@ -203,13 +203,22 @@ def test_what_stands_alone_is_trusted_up_to_each_limit(name: str, at: object, ab
     assert unfit(beyond(**{name: at}), ALONE) == ""
     assert words in unfit(beyond(**{name: above}), ALONE)
     if name not in ("others", "steal"):
-        assert (deviation(beyond(**{name: at})), deviation(beyond(**{name: above}))) == (0.0, MOVED / 2)
+        assert [deviation(beyond(**{name: each}), 1) for each in (at, above)] == [0.0, MOVED / 4]
 
 
-def test_recordings_differ_by_what_others_take() -> None:
-    assert deviation(None) == 0.0
-    for others, steal, part in ((0.0, 0.0, 0.0), (0.5, 0.0, 0.25), (0.5, 0.25, 0.5), (2.0, 0.5, 1.0)):
-        assert deviation(beyond(others=others, steal=steal)) == pytest.approx(part * MOVED)
+@pytest.mark.parametrize(
+    ("others", "steal", "workers", "crowded"),
+    [
+        *((0.0, 0.0, 2, 0.0), (1.0, 0.0, 1, 0.0), (1.0, 0.0, 2, 0.5), (1.5, 0.0, 1, 0.5), (2.0, 0.0, 2, 1.0)),
+        *((0.5, 0.25, 2, 0.5), (2.5, 0.5, 1, 1.0), (0.0, 0.0, 8, 0.0), (1.0, 0.0, 8, 0.125)),
+    ],
+)
+def test_recordings_differ_by_the_workers_without_a_core(
+    others: float, steal: float, workers: int, crowded: float
+) -> None:
+    """More workers than cores had none to themselves when they were recorded, either."""
+    assert deviation(beyond(others=others, steal=steal), workers) == pytest.approx(crowded**2 * MOVED)
+    assert deviation(None, workers) == deviation(beyond(cores=0, others=others), workers) == 0.0
 
 
 def test_interleaved_launches_bear_more() -> None:

@@ -124,7 +124,7 @@ class Project:
         self.paired = True
         monkeypatch.setattr(session_module, "read_machine", lambda: self.machine)
         monkeypatch.setattr(conditions_module, "calibration_ns", lambda *_: 5_000_000)
-        monkeypatch.setattr(disturbance, "deviation", lambda _: 0.0)
+        monkeypatch.setattr(disturbance, "deviation", lambda *_: 0.0)
         monkeypatch.setattr(disturbance, "unfit", lambda *_: "")  # what else runs here says nothing of scripts
         monkeypatch.setattr(conditions_module, "own_cpu_s", lambda _: 0.0)  # nor what else this process started
         monkeypatch.setattr(worktrees, "lacks", lambda side, test: side.label == "without it")
@@ -411,9 +411,9 @@ def test_alpha_is_split_over_what_gates_in_the_run(project: Project, monkeypatch
     seen: list[Comparison] = []
     predict = prediction.predict
 
-    def spy(comparison: Comparison, recordings: Sequence[Sequence[float]]) -> MetricVerdict:
+    def spy(comparison: Comparison, recordings: Sequence[Sequence[float]], moved: float) -> MetricVerdict:
         seen.append(comparison)
-        return predict(comparison, recordings)
+        return predict(comparison, recordings, moved)
 
     monkeypatch.setattr(prediction, "predict", spy)
     outcome = project.run(None, TWO, one, fresh)
@@ -1053,7 +1053,7 @@ def test_a_busy_machine_hides_no_doubling_and_passes_only_memory(
 ) -> None:
     project.recorded()
     project.paired = False
-    monkeypatch.setattr(disturbance, "deviation", lambda _: disturbance.MOVED)
+    monkeypatch.setattr(disturbance, "deviation", lambda *_: disturbance.MOVED)
     outcome = project.run(day(cell_slower(2.0)))
     assert outcome.decision() in (Decision.REGRESSED, Decision.SUSPECT)
     assert outcome.decision(FORK) is Decision.INCONCLUSIVE

@@ -22,12 +22,12 @@ class Limits(NamedTuple):
     moved: float
 
 
-MOVED: Final = 0.1
-"""The deviation of the log of a time over the control's that other processes cause if they keep all cores busy.
+MOVED: Final = 0.25
+"""The deviation of the log of a time over the control's where no worker has a core to itself. It grows with the square
+of the share of workers that have none.
 
-By benchmarks/verdicts/stored.py, whose busy runs were beside work that took nearly all of two cores. One more process
-moved the ratio by 10 to 15 % either way (benchmarks/verdicts/variates.py): workers then do not have a core each, and
-the control does not wait as they do.
+By benchmarks/verdicts/stored.py, of two cores: beside one busy process the times of one worker moved by 1 to 3 %, of
+two workers too, but for objects under the GIL by +20 %, and beside two by +60 %. A contended lock was up to 43 % faster.
 """
 # Of a change of the controller's own speed the control left 2 to 25 % in interpreter-bound work, about half in
 # memory-bound work: 1.2x leaves up to 9 %, half of it on average over a run. Single samples differ by 2x and more at an
@@ -47,13 +47,14 @@ def unfit(conditions: Conditions | None, limits: Limits) -> str:
     return "" if conditions is None else "; ".join(_beyond(conditions, limits))
 
 
-def deviation(conditions: Conditions | None) -> float:
+def deviation(conditions: Conditions | None, workers: int) -> float:
     """What the conditions add to the deviation of the log of a time over the control's from that of another run."""
-    if conditions is None:
+    if conditions is None or not conditions.cores:
         return 0.0
-    taken = (conditions.others or 0.0) / max(1, conditions.cores) + (conditions.steal or 0.0)
+    taken = (conditions.others or 0.0) + (conditions.steal or 0.0) * conditions.cores
+    crowded = (min(workers, conditions.cores) + taken - conditions.cores) / workers
     others = _beyond(conditions, ALONE._replace(others=math.inf, steal=math.inf))
-    return MOVED * min(1.0, max(taken, 0.5 if others else 0.0))
+    return MOVED * min(1.0, max(crowded, 0.5 if others else 0.0)) ** 2
 
 
 def remarks(conditions: Conditions | None, workers: int) -> tuple[str, ...]:

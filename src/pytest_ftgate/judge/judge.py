@@ -17,6 +17,7 @@ from ..model import (
     Basis,
     Cell,
     Comparison,
+    Conditions,
     Decision,
     Figures,
     Interval,
@@ -33,7 +34,7 @@ from ..model import (
 )
 from ..stats import alpha_spending
 from ..store import recording, schema
-from . import comparisons, decide, metrics, per_launch, power, prediction, recorded, thresholds
+from . import comparisons, decide, disturbance, metrics, per_launch, power, prediction, recorded, thresholds
 from .comparisons import Numbers
 from .contract_judge import ContractJudge
 from .contracts import check, grammar
@@ -93,8 +94,8 @@ class Judge:
         self.all_compared = all_compared
         self.at_most = fixed or at_most
         self.rounds = fixed or (PAIRED_ROUNDS if spec.requirements else at_most)
-        self.moved = 0.0
-        """What the conditions add to the deviation between this run and recordings: see `disturbance.deviation`."""
+        self.conditions: tuple[Conditions | None, ...] = ()
+        """Those of this run, and of the recordings if they are known."""
         self.contracts = ContractJudge(spec, policy.alpha, policy.beta, self.rounds)
 
     # -- while measuring ---------------------------------------------------------------------------------------
@@ -276,7 +277,10 @@ class Judge:
         if not numbers.new:
             return screened
         comparison = self._comparison(screened.metric, numbers, "predicted", sample, True)
-        return prediction.predict(comparison, numbers.recordings, self.moved)
+        return prediction.predict(comparison, numbers.recordings, self._moved(sample.cell))
+
+    def _moved(self, cell: Cell) -> float:
+        return math.hypot(*(disturbance.deviation(each, cell.workers) for each in self.conditions))
 
     # -- metrics -----------------------------------------------------------------------------------------------
 
@@ -327,7 +331,7 @@ class Judge:
             return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason)
         comparison = self._comparison(metric, numbers, basis, sample, final)
         if numbers.recordings:
-            return prediction.predict(comparison, numbers.recordings, self.moved)
+            return prediction.predict(comparison, numbers.recordings, self._moved(sample.cell))
         return decide.compare(comparison)
 
     def _comparison(self, metric: str, numbers: Numbers, basis: Basis, sample: Sample, final: bool) -> Comparison:

@@ -18,7 +18,7 @@ from .scale import allowed, beside_limit, least_share, moved_log, passing, point
 PRIOR_FREEDOM = 12
 """Weight of the prior deviation of a metric (`MetricRow.between`): that of PRIOR_FREEDOM + 1 recordings. Otherwise two
 recordings that agree by chance would make the next one a regression."""
-OBVIOUS = math.log(1.6)
+OBVIOUS = math.log(1.7)
 """What a change must lie beyond the margin to be suspect however little is known of the deviation, where the launches
 of both runs hardly overlap: twice the time fails."""
 LEAST_LAUNCHES, MOST_LAUNCHES = 5, 12

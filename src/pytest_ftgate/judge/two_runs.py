@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
@@ -28,7 +27,7 @@ from ..model import (
 )
 from ..pythons import build_key
 from ..store import recording, schema
-from . import decide, disturbance, expectations, recorded
+from . import decide, expectations, recorded
 from .judge import SCREEN_LAUNCHES, ComparedWith, Judge, Policy, hypotheses, missed
 
 
@@ -172,8 +171,7 @@ class _Test:
         return expectations.applied(found, row.cell, [known])
 
     def _against(self, sample: Sample, row: Row, compared_with: ComparedWith) -> Verdict:
-        before = self.old_rows[row.cell.nodeid].conditions
-        self.judge.moved = math.hypot(*map(disturbance.deviation, (before, row.conditions)))
+        self.judge.conditions = (self.old_rows[row.cell.nodeid].conditions, row.conditions)
         screened = self.judge.verdict(sample, self.samples, row.figures)
         if screened.decision is Decision.NO_BASELINE:
             return _not_compared(compared_with.why)

@@ -283,7 +283,7 @@ class Measurement:
                         self._judge_again(ended.judge, sample, samples)
             return
         self.first_conditions = self.conditions
-        ended.judge.moved = disturbance.deviation(self.conditions)
+        ended.judge.conditions = (self.conditions,)
         for sample in samples:
             with self._failing(sample.cell):
                 self._judge_first(ended, sample, samples)
