@@ -1,20 +1,19 @@
 """How far recordings of unchanged code differ, and how often comparisons with them alone are wrong.
 
-    python benchmarks/verdicts/stored.py QUIET [--busy FOLDER OTHERS] ... [--tries 2000] [--seed 7]
+    python benchmarks/verdicts/stored.py QUIET [--busy FOLDER OTHERS] ... [--tries 1000] [--seed 7]
 
-QUIET and each FOLDER hold baselines that `pytest --ftgate --ftgate-update=all` recorded again and again, with code that
-did not change: QUIET while the machine of two cores was quiet, the others
-while other processes kept OTHERS of them busy. Every number is of these launches: each
-try draws one run as the new one and R others as the recordings, all cells together, and 8 launches of each: around the
-run's own median, as the launches of all its runs scatter. It multiplies the new times by the change and judges them as
-a run does. `busy` is a new run of FOLDER against recordings of QUIET. `fails` is the
-share of cells whose time is regressed or suspect, `passes` of those that pass, `runs` the share of whole runs without
-any change in which anything fails.
+QUIET and each FOLDER hold baselines that `pytest --ftgate --ftgate-update='*'` recorded again and again, of code that
+did not change: QUIET while the machine of two cores was quiet, a FOLDER while other processes kept OTHERS of them busy.
+Each try takes one of their runs as the new one and some of QUIET as its recordings, all cells together. A run has 8
+launches of each cell: around its own median, scattered as the launches of all runs of the folder are. The new times are
+multiplied by the change. `fails` is the share of cells whose time is then regressed or suspect, `passes` of those that
+pass, and `runs fail` the share of whole runs without a change in which any metric of any cell fails.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,6 +29,8 @@ from pytest_ftgate.store import folder as store_folder
 RECORDINGS = (1, 3, 5)
 LAUNCHES = 8
 CORES = 2
+FEWER = 5
+"""Every cell of a try counts for the shares of cells, so they need fewer tries than those of whole runs."""
 LEAST = 1e-4
 """Added before a logarithm is taken, so that the log of no wait is finite."""
 CHANGES = (0.0, 0.15, 0.20, 0.30, 0.50, 1.0, 2.0)
@@ -60,27 +61,21 @@ def read(folder: Path) -> Cells:
 
 
 def verdict(name: str, new: Launches, stored: Sequence[Launches], alpha: float, moved: float) -> MetricVerdict:
-    """The verdict on one metric at the first number of launches that is enough."""
+    """The verdict on one metric."""
     limits = thresholds.effective(name, "predicted")
-    unit_floor = limits.floor if metrics.row(name).unit != "time" else 0.0
-    for there in range(prediction.LEAST_LAUNCHES, len(new) + 1):
-        comparison = Comparison(
-            metric=name,
-            new=new[:there],
-            reference=(),
-            unit="",
-            margin=limits.margin,
-            effect=limits.effect,
-            floor=unit_floor,
-            alpha=alpha,
-            beta=alpha_spending.BETA,
-            stored=True,
-            final=there == len(new),
-        )
-        found = prediction.predict(comparison, stored, moved)
-        if not found.more:
-            return found
-    raise AssertionError("the last launch is final")
+    comparison = Comparison(
+        metric=name,
+        new=new,
+        reference=(),
+        unit="",
+        margin=limits.margin,
+        effect=limits.effect,
+        floor=0.0 if metrics.row(name).unit == "time" else limits.floor,
+        alpha=alpha,
+        beta=alpha_spending.BETA,
+        stored=True,
+    )
+    return prediction.predict(comparison, stored, moved)
 
 
 class Runs:
@@ -106,14 +101,15 @@ def rates(quiet: Runs, new_of: Runs, count: int, change: float, tries: int, seed
     rng = np.random.default_rng([seed, count, round(1000 * change)])
     alpha, _ = decide.split_alpha(0.01, alpha_spending.BETA, len(quiet.logs))
     found: Counter[str] = Counter()
-    for _ in range(tries):
+    for _ in range(tries if change == 0 else tries // FEWER):
         own = int(rng.integers(new_of.number))
-        others = rng.permutation([each for each in range(quiet.number) if new_of is not quiet or each != own])[:count]
+        others = rng.permutation([each for each in range(quiet.number) if new_of is not quiet or each != own])
         decisions = {}
         for key in quiet.logs:
             new = new_of.values(key, own, rng)
-            stored = [run for each in others if (run := quiet.values(key, int(each), rng))]
-            if new and stored and (change == 0 or key[1] == Metric.WALL):
+            known = (run for each in others if (run := quiet.values(key, int(each), rng)))
+            stored = list(itertools.islice(known, count))
+            if new and len(stored) == count and (change == 0 or key[1] == Metric.WALL):
                 factor = 1 + change if metrics.row(key[1]).unit == "time" else 1.0
                 new = tuple(factor * value for value in new)
                 moved = disturbance.deviation(seen, int(key[0].rpartition("-w")[2].rstrip("]")))
@@ -150,7 +146,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("quiet", type=Path, metavar="QUIET")
     parser.add_argument("--busy", nargs=2, action="append", default=[], metavar=("FOLDER", "OTHERS"))
-    parser.add_argument("--tries", type=int, default=2000)
+    parser.add_argument("--tries", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
     read_ones = {folder.name: read(folder) for folder in (options.quiet, *(Path(name) for name, _ in options.busy))}

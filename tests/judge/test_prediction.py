@@ -65,8 +65,8 @@ class TestLimits:
         assert verdict.decision is Decision.INCONCLUSIVE
         assert not verdict.beyond
         beyond = 1 + float(match[1]) / 100
-        assert predicted(beyond + 0.01, [STORED, STORED], effect=0.1).decision is Decision.REGRESSED
-        assert predicted(beyond - 0.01, [STORED, STORED], effect=0.1).decision is Decision.SUSPECT
+        assert predicted(beyond + 0.01, [STORED, STORED], effect=0.1).decision is Decision.SUSPECT
+        assert predicted(beyond - 0.01, [STORED, STORED], effect=0.1).decision is Decision.INCONCLUSIVE
 
     def test_they_are_those_of_the_t_interval_of_the_next(self) -> None:
         """With the prior's weight gone they are the textbook's, with the recording as the unit."""
@@ -107,7 +107,13 @@ class TestLimits:
         wild = (0.8, 1.1, 1.0, 1.3, 0.9)
         for factor, decision in ((1.0, Decision.INCONCLUSIVE), (1.4, Decision.INCONCLUSIVE), (2.0, Decision.SUSPECT)):
             new = tuple(factor * value for value in wild)
-            assert prediction.predict(of(new), [wild[:3]], 0.1).decision is decision
+            found = prediction.predict(of(new), [wild[:3]], 0.1)
+            assert found.decision is decision
+            if decision is Decision.SUSPECT:
+                assert re.fullmatch(
+                    r"\+100 % is beyond \+73.4 %, from where on 1 stored recording make a regression likely", found.reason
+                )
+                assert found.allowed == pytest.approx(1.734)
         overlapping = (0.9, 1.0, 2.0, 2.1, 2.2)
         assert prediction.predict(of(overlapping), [(0.9, 1.0, 2.1)], 0.1).decision is Decision.INCONCLUSIVE
 

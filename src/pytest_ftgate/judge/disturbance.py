@@ -26,8 +26,8 @@ MOVED: Final = 0.25
 """The deviation of the log of a time over the control's where no worker has a core to itself. It grows with the square
 of the share of workers that have none.
 
-By benchmarks/verdicts/stored.py, of two cores: beside one busy process the times of one worker moved by 1 to 3 %, of
-two workers too, but for objects under the GIL by +20 %, and beside two by +60 %. A contended lock was up to 43 % faster.
+By benchmarks/verdicts/stored.py, of two cores: beside one busy process most times moved by 1 to 3 %, of two workers
+that make objects under the GIL by +20 %, and beside two processes by +60 %. A contended lock became 43 % faster.
 """
 # Of a change of the controller's own speed the control left 2 to 25 % in interpreter-bound work, about half in
 # memory-bound work: 1.2x leaves up to 9 %, half of it on average over a run. Single samples differ by 2x and more at an

@@ -55,6 +55,7 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]], moved
     own, middle = spread.own, spread.middle
     more = 0 if costs.final else spread.missing(len(costs.new))
     decision = _decided(costs, spread) if not more else Decision.INCONCLUSIVE
+    limits = spread.limit(costs, costs.alpha), _suspect_limit(costs, spread)
     half = spread.reach((1 - INTERVAL_LEVEL) / 2)
     around = [shown_shift(costs, own + step, middle) for step in (-half, 0.0, half)]
     shift = Interval(low=around[0], value=around[1], high=around[2], level=INTERVAL_LEVEL)
@@ -66,7 +67,7 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]], moved
         reason=_foretold(costs, decision, spread, len(stored)),
         launches=len(costs.new),
         more=more if decision is Decision.INCONCLUSIVE else None,
-        allowed=allowed(costs.metric, shown_shift(costs, spread.limit(costs, costs.alpha), middle)),
+        allowed=allowed(costs.metric, shown_shift(costs, min(limits), middle)),
         beyond=decision is Decision.INCONCLUSIVE and spread.own > _passing_log(costs, spread.middle),
     )
 
@@ -78,10 +79,15 @@ def _decided(costs: Comparison, spread: _Spread) -> Decision:
         return Decision.IMPROVED
     if spread.own + spread.reach(costs.beta) < _passing_log(costs, spread.middle):
         return Decision.PASSED
+    return Decision.SUSPECT if spread.own > _suspect_limit(costs, spread) else Decision.INCONCLUSIVE
+
+
+def _suspect_limit(costs: Comparison, spread: _Spread) -> float:
+    """The limit above which the next median fails as suspect."""
     likely = max(spread.limit(costs, suspect_level(costs.alpha)), _passing_log(costs, spread.middle))
     if spread.apart and not is_share(costs.metric):
-        likely = min(likely, moved_log(costs, spread.middle) + OBVIOUS)
-    return Decision.SUSPECT if spread.own > likely else Decision.INCONCLUSIVE
+        return min(likely, moved_log(costs, spread.middle) + OBVIOUS)
+    return likely
 
 
 def _passing_log(costs: Comparison, centre: float) -> float:
@@ -179,12 +185,14 @@ def _student(probability: float, freedom: float) -> float:
 
 def _foretold(costs: Comparison, decision: Decision, spread: _Spread, recordings: int) -> str:
     """The reason of a prediction, in one line; empty for a pass."""
-    level = suspect_level(costs.alpha) if decision is Decision.SUSPECT else costs.alpha
-    shifts = (shown_shift(costs, centre, spread.middle) for centre in (spread.own, spread.limit(costs, level)))
+    limit = spread.limit(costs, costs.alpha) if decision is Decision.REGRESSED else _suspect_limit(costs, spread)
+    shifts = (shown_shift(costs, centre, spread.middle) for centre in (spread.own, limit))
     change, beyond = beside_limit(costs.metric, *shifts)
     stored = f"{recordings} stored recording" + ("" if recordings == 1 else "s")
-    if decision in (Decision.REGRESSED, Decision.SUSPECT):
-        return f"{change} is beyond {beyond}, the limit predicted from {stored} (needs p <= {level:.2g})"
+    if decision is Decision.REGRESSED:
+        return f"{change} is beyond {beyond}, the limit predicted from {stored} (needs p <= {costs.alpha:.2g})"
+    if decision is Decision.SUSPECT:
+        return f"{change} is beyond {beyond}, from where on {stored} make a regression likely"
     if decision is Decision.IMPROVED:
         return f"{change} is beyond the range predicted from {stored} (needs p <= {costs.alpha:.2g})"
     if decision is Decision.PASSED:

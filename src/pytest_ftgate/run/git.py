@@ -154,7 +154,7 @@ class Repository:
             name = revision.removeprefix(f"{self.remote}/")
             places = f"refs/heads/{name}", f"refs/tags/{name}"
             lines = self.git("ls-remote", self.remote, *places).splitlines()
-            known = dict(reversed(line.split("\t", 1)) for line in lines)
+            known = {name: found for found, _, name in (line.partition("\t") for line in lines)}
             commit = next(filter(None, map(known.get, places)), None)
         if commit is None:
             return None
