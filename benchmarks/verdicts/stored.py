@@ -82,10 +82,13 @@ class Runs:
     """Draws runs of unchanged code: all cells as they were in one real run, with launches of it and of its like."""
 
     def __init__(self, cells: Cells) -> None:
-        self.logs = {key: [np.log(np.array(run) + LEAST) for run in runs] for key, runs in cells.items()}
+        # A single launch shows no run's median.
+        known = {key: [run if len(run) > 1 else () for run in runs] for key, runs in cells.items()}
+        self.logs = {key: [np.log(np.array(run) + LEAST) for run in runs] for key, runs in known.items() if any(runs)}
         self.number = max(map(len, cells.values()))
-        pooled = {key: [run - np.median(run) for run in runs if len(run) > 1] for key, runs in self.logs.items()}
-        self.around = {key: np.concatenate(runs) if runs else np.zeros(1) for key, runs in pooled.items()}
+        self.around = {
+            key: np.concatenate([run - np.median(run) for run in runs if len(run)]) for key, runs in self.logs.items()
+        }
 
     def values(self, key: tuple[str, str], run: int, rng: np.random.Generator) -> Launches:
         """LAUNCHES values around the median of this run; none where it has no value."""

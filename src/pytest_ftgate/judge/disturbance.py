@@ -22,12 +22,13 @@ class Limits(NamedTuple):
     moved: float
 
 
-MOVED: Final = 0.25
-"""The deviation of the log of a time over the control's where no worker has a core to itself. It grows with the square
-of the share of workers that have none.
+MOVED: Final = 10.0
+"""How many times the usual deviation between recordings (`MetricRow.between`) a run is moved where no worker has a core
+to itself. It grows with the square of the share of workers that have none.
 
-By benchmarks/verdicts/stored.py, of two cores: beside one busy process most times moved by 1 to 3 %, of two workers
-that make objects under the GIL by +20 %, and beside two processes by +60 %. A contended lock became 43 % faster.
+By benchmarks/verdicts/stored.py, of two cores: beside one busy process most times over the control moved by 1 to 3 %,
+of two workers that make objects under the GIL by +20 %, and beside two processes by +60 %. A contended lock became 43 %
+faster, and its share of waits beside two processes rose from 6 to 39 %.
 """
 # Of a change of the controller's own speed the control left 2 to 25 % in interpreter-bound work, about half in
 # memory-bound work: 1.2x leaves up to 9 %, half of it on average over a run. Single samples differ by 2x and more at an
@@ -48,7 +49,7 @@ def unfit(conditions: Conditions | None, limits: Limits) -> str:
 
 
 def deviation(conditions: Conditions | None, workers: int) -> float:
-    """What the conditions add to the deviation of the log of a time over the control's from that of another run."""
+    """What the conditions add to the deviation between recordings, in multiples of what it usually is."""
     if conditions is None or not conditions.cores:
         return 0.0
     taken = (conditions.others or 0.0) + (conditions.steal or 0.0) * conditions.cores

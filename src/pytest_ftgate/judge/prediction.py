@@ -21,6 +21,8 @@ recordings that agree by chance would make the next one a regression."""
 OBVIOUS = math.log(1.7)
 """What a change must lie beyond the margin to be suspect however little is known of the deviation, where the launches
 of both runs hardly overlap: twice the time fails."""
+FEWEST = 3
+"""New launches that show whether they overlap with the stored ones."""
 LEAST_LAUNCHES, MOST_LAUNCHES = 5, 12
 """New launches before a decision: two outliers do not move the median of five far, and five give the overhead of a
 probe an exact interval of 90 % (see `decide.refused`)."""
@@ -38,8 +40,8 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]], moved
     between recordings is the observed one, pooled with the prior of the metric, plus the variance of a median of so few
     launches. Regressed above that limit, improved below the mirrored one. Passed if a change as large as the effect
     would have shown a larger median with probability 1 - beta. Else suspect if it lies beyond the effect and the limit
-    of `decide.suspect_level`, or by OBVIOUS, else inconclusive. `moved` is the deviation that
-    the conditions of this run add (see `disturbance.deviation`).
+    of `decide.suspect_level`, or by OBVIOUS, else inconclusive. `moved` is what
+    the conditions of this run add: see `disturbance.deviation`.
 
     There is one look, so no level is split: at `final`, or once more launches would hardly narrow the limits. When that
     is depends on the variance alone, not on the change. Before it, `more` says how many launches are missing; after it
@@ -132,7 +134,7 @@ class _Spread(NamedTuple):
             freedom=deviation**4 / (between**4 / freedom + of_launches**2 / max(1, launches)),
             launch=launch,
             others=others,
-            apart=_quarter(new) > -_quarter([-value for run in recordings for value in run]),
+            apart=len(new) >= FEWEST and _quarter(new) > -_quarter([-value for run in recordings for value in run]),
         )
 
     def reach(self, error: float) -> float:
@@ -173,7 +175,7 @@ def _between(metric: str, centres: Sequence[float], moved: float) -> tuple[float
     freedom = PRIOR_FREEDOM + count - 1
     prior = row(metric).between
     squares = PRIOR_FREEDOM * prior**2 + sum((centre - middle) ** 2 for centre in centres)
-    added = moved if row(metric).unit != "size" else 0.0
+    added = moved * prior if row(metric).unit != "size" else 0.0
     return math.hypot(math.sqrt(squares / freedom * (1 + 1 / count)), added), freedom
 
 
