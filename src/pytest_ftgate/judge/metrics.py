@@ -63,7 +63,7 @@ class MetricRow(NamedTuple):
     applies: Callable[[Cell], bool] = lambda _: True
     may_be_zero: bool = False
     explains: bool = False
-    between: float = 0.025
+    between: float = 0.04
     in_window: Callable[[Iteration], float | None] | None = None
     sampled: Callable[[MemoryPoint], int | None] | None = None
 
@@ -161,7 +161,15 @@ def _answer(name: str, label: str, of: Callable[[Latency], float]) -> MetricRow:
 TABLE: Final[Mapping[str, MetricRow]] = {
     row.name: row
     for row in (
-        MetricRow(Metric.WALL, "wall time", "time", floors, gates=True, absent="no operation ended in any iteration"),
+        MetricRow(
+            Metric.WALL,
+            "wall time",
+            "time",
+            floors,
+            gates=True,
+            absent="no operation ended in any iteration",
+            between=0.025,
+        ),
         MetricRow(Metric.TAIL, "tail", "time", tails, paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD, gates=True),
         MetricRow("cold", "cold", "time", time_figures.cold_values, spread=TAIL_SPREAD),
         _time("start", "start", lambda iteration: iteration.start_ns),
