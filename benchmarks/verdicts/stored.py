@@ -122,7 +122,8 @@ def rates(quiet: Runs, new_of: Runs, count: int, change: float, tries: int, seed
         found["fails"] += sum(each in FAILS for each in times)
         found["passes"] += sum(each in (Decision.PASSED, Decision.IMPROVED) for each in times)
         found["runs"] += any(each in FAILS for each in decisions.values())
-    return Rates(found["fails"] / found["cells"], found["passes"] / found["cells"], found["runs"] / tries)
+    cells = max(1, found["cells"])
+    return Rates(found["fails"] / cells, found["passes"] / cells, found["runs"] / tries)
 
 
 def deviations(title: str, cells: Cells) -> None:

@@ -105,11 +105,11 @@ class TestLimits:
         assert waits == [Decision.REGRESSED, Decision.INCONCLUSIVE]
 
     def test_twice_the_time_fails_whatever_the_deviation(self) -> None:
-        """Five launches beside other work, and recordings of three."""
+        """Five launches beside other work, and as many recorded."""
         wild = (0.8, 1.1, 1.0, 1.3, 0.9)
         for factor, decision in ((1.0, Decision.INCONCLUSIVE), (1.4, Decision.INCONCLUSIVE), (2.0, Decision.SUSPECT)):
             new = tuple(factor * value for value in wild)
-            found = prediction.predict(of(new), [wild[:3]], 4.0)
+            found = prediction.predict(of(new), [wild], 4.0)
             assert found.decision is decision
             if decision is Decision.SUSPECT:
                 assert re.fullmatch(
@@ -117,9 +117,11 @@ class TestLimits:
                     found.reason,
                 )
                 assert found.allowed == pytest.approx(1.734)
+        for few, decision in ((wild[:3], Decision.SUSPECT), ((0.7, 1.0, 1.5), Decision.INCONCLUSIVE)):
+            assert prediction.predict(of((1.4, 1.9, 1.9, 1.9)), [few], 6.0).decision is decision
         overlapping = (0.9, 1.0, 2.0, 2.1, 2.2)
         assert prediction.predict(of((1.8, 1.85)), [wild[:3]], 4.0).decision is Decision.INCONCLUSIVE
-        assert prediction.predict(of(overlapping), [(0.9, 1.0, 2.1)], 4.0).decision is Decision.INCONCLUSIVE
+        assert prediction.predict(of(overlapping), [(0.9, 1.0, 2.1, 2.2, 0.9)], 4.0).decision is Decision.INCONCLUSIVE
 
     def test_launches_do_not_count_as_recordings(self) -> None:
         once, often = (predicted(1.1, [launches]).ratio for launches in (STORED, STORED * 50))

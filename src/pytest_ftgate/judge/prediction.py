@@ -22,7 +22,7 @@ OBVIOUS = math.log(1.7)
 """What a change must lie beyond the margin to be suspect however little is known of the deviation, where the launches
 of both runs hardly overlap: twice the time fails."""
 FEWEST = 3
-"""New launches that show whether they overlap with the stored ones."""
+"""Launches of either side that show whether both overlap."""
 LEAST_LAUNCHES, MOST_LAUNCHES = 5, 12
 """New launches before a decision: two outliers do not move the median of five far, and five give the overhead of a
 probe an exact interval of 90 % (see `decide.refused`)."""
@@ -134,7 +134,7 @@ class _Spread(NamedTuple):
             freedom=deviation**4 / (between**4 / freedom + of_launches**2 / max(1, launches)),
             launch=launch,
             others=others,
-            apart=len(new) >= FEWEST and _quarter(new) > -_quarter([-value for run in recordings for value in run]),
+            apart=_apart(new, [value for run in recordings for value in run]),
         )
 
     def reach(self, error: float) -> float:
@@ -151,9 +151,15 @@ class _Spread(NamedTuple):
         return max(0, max(LEAST_LAUNCHES, min(math.ceil(wanted), MOST_LAUNCHES)) - launches)
 
 
-def _quarter(values: Sequence[float]) -> float:
-    """The lower quartile."""
-    return sorted(values)[len(values) // 4]
+def _apart(new: Sequence[float], stored: Sequence[float]) -> bool:
+    """Whether three quarters of the new launches lie above three quarters of the stored ones; where there are few, all.
+
+    Never of fewer than FEWEST.
+    """
+    fewest = min(len(new), len(stored))
+    left_out = 4 if fewest >= LEAST_LAUNCHES else fewest + max(len(new), len(stored))
+    low, high = sorted(new)[len(new) // left_out], sorted(stored, reverse=True)[len(stored) // left_out]
+    return fewest >= FEWEST and low > high
 
 
 def _launch_deviation(runs: Sequence[Sequence[float]]) -> tuple[float, int]:
