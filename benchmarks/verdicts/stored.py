@@ -1,123 +1,173 @@
-"""Error rates of a comparison with stored recordings alone, by simulation with the product's own functions.
+"""How far recordings of unchanged code differ, and how often comparisons with them alone are wrong.
 
-    python benchmarks/verdicts/stored.py [--tries 2000] [--seed 7]
+    python benchmarks/verdicts/stored.py QUIET [--busy FOLDER OTHERS] ... [--tries 1000] [--seed 7]
 
-The time of one cell over its control is compared with R recordings of 12 launches each. Recordings, and the new run,
-differ by 2, 4 or 8 % (standard deviation of the log), the launches of one by 5 %. New launches follow until the screen
-decides; what is not `passed` is a miss, which a run measures beside the recorded commit. `failed` is what a prediction
-fails alone, where that commit cannot be measured. `busy` is one more process on two cores during the new run: it moves
-the ratio to the control by -13 %, and the conditions that the run sees put its verdict in doubt; `believed` is what
-would pass without that doubt.
+QUIET and each FOLDER hold baselines that `pytest --ftgate --ftgate-update='*'` recorded again and again, of code that
+did not change: QUIET while the machine of two cores was quiet, a FOLDER while other processes kept OTHERS of them busy.
+Each try takes one of their runs as the new one and some of QUIET as its recordings, all cells together. A run has 8
+launches of each cell: around its own median, scattered as the launches of all runs of the folder are. The new times are
+multiplied by the change. `fails` is the share of cells whose time is then regressed or suspect, `passes` of those that
+pass, and `runs fail` the share of whole runs without a change in which any metric of any cell fails.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections import Counter
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from pytest_ftgate.judge import decide, disturbance, judge, prediction, thresholds
+from pytest_ftgate.judge import decide, disturbance, metrics, prediction, recorded, thresholds
 from pytest_ftgate.model import Comparison, Conditions, Decision, Metric, MetricVerdict
 from pytest_ftgate.stats import alpha_spending
+from pytest_ftgate.store import folder as store_folder
 
-RECORDINGS = (1, 2, 5, 10)
-BETWEEN = (0.02, 0.04, 0.08)
-USUAL = 0.04
-CHANGES = (0.0, 0.05, 0.10, 0.15, 0.25, 0.50)
-WITHIN = 0.05
-STORED_LAUNCHES = 12
-BUSY_SHIFT = -0.13
-QUIET, BUSY = Conditions(cores=2, others=0.0), Conditions(cores=2, others=1.0)
-PASSES = (Decision.PASSED, Decision.IMPROVED)
-HYPOTHESES = 8
-ALPHA, BETA = decide.split_alpha(0.01, alpha_spending.BETA, HYPOTHESES)
+RECORDINGS = (1, 3, 5)
+LAUNCHES = 8
+CORES = 2
+FEWER = 5
+"""Every cell of a try counts for the shares of cells, so they need fewer tries than those of whole runs."""
+LEAST = 1e-4
+"""Added before a logarithm is taken, so that the log of no wait is finite."""
+CHANGES = (0.0, 0.15, 0.20, 0.30, 0.50, 1.0, 2.0)
+FAILS = (Decision.REGRESSED, Decision.SUSPECT)
+Launches: TypeAlias = tuple[float, ...]
+Cells: TypeAlias = Mapping[tuple[str, str], Sequence[Launches]]
+"""By cell and metric: the values of each run's launches."""
 
 
 class Rates(NamedTuple):
-    """Of tries with the same truth: the shares of decisions, and the mean number of new launches."""
+    """Of tries with the same truth: shares of cells by their time, and of whole runs."""
 
-    passed: float
-    failed: float
-    believed: float
-    launches: float
+    fails: float
+    passes: float
+    runs: float
 
 
-def simulated(recordings: int, between: float, change: float, busy: bool, tries: int, seed: int) -> Rates:
+def read(folder: Path) -> Cells:
+    """All recordings of a folder; runs without a value of a metric have none."""
+    store, found = store_folder.Store(folder.resolve(), lock_path=folder.resolve() / "lock"), {}
+    for stored in store.baselines():
+        for label, entries in stored.cells.items():
+            for entry in entries.values():
+                for name in metrics.GATING:
+                    _, values = recorded.of_recordings(entry.recordings, name)
+                    found[f"{stored.test}[{label}]", name] = values
+    return found
+
+
+def verdict(name: str, new: Launches, stored: Sequence[Launches], alpha: float, moved: float) -> MetricVerdict:
+    """The verdict on one metric."""
+    limits = thresholds.effective(name, "predicted")
+    comparison = Comparison(
+        metric=name,
+        new=new,
+        reference=(),
+        unit="",
+        margin=limits.margin,
+        effect=limits.effect,
+        floor=0.0 if metrics.row(name).unit == "time" else limits.floor,
+        alpha=alpha,
+        beta=alpha_spending.BETA,
+        stored=True,
+    )
+    return prediction.predict(comparison, stored, moved)
+
+
+class Runs:
+    """Draws runs of unchanged code: all cells as they were in one real run, with launches of it and of its like."""
+
+    def __init__(self, cells: Cells) -> None:
+        # A single launch shows no run's median.
+        known = {key: [run if len(run) > 1 else () for run in runs] for key, runs in cells.items()}
+        self.logs = {key: [np.log(np.array(run) + LEAST) for run in runs] for key, runs in known.items() if any(runs)}
+        self.number = max(map(len, cells.values()))
+        self.around = {
+            key: np.concatenate([run - np.median(run) for run in runs if len(run)]) for key, runs in self.logs.items()
+        }
+
+    def values(self, key: tuple[str, str], run: int, rng: np.random.Generator) -> Launches:
+        """LAUNCHES values around the median of this run; none where it has no value."""
+        known = self.logs.get(key, [])
+        if run >= len(known) or not len(known[run]):
+            return ()
+        drawn = np.median(known[run]) + rng.choice(self.around[key], LAUNCHES)
+        return tuple(np.maximum(np.exp(drawn) - LEAST, 0.0).tolist())
+
+
+def rates(quiet: Runs, new_of: Runs, count: int, change: float, tries: int, seed: int, seen: Conditions) -> Rates:
     """The rates at one truth."""
-    rng = np.random.default_rng([seed, recordings, round(1000 * between), round(1000 * change), busy])
+    rng = np.random.default_rng([seed, count, round(1000 * change)])
+    alpha, _ = decide.split_alpha(0.01, alpha_spending.BETA, len(quiet.logs))
     found: Counter[str] = Counter()
-    for _ in range(tries):
-        stored = [_launches(rng, between, 0.0) for _ in range(recordings)]
-        new = _launches(rng, between, np.log1p(change) + (np.log1p(BUSY_SHIFT) if busy else 0.0))
-        verdict = _screened(new, stored)
-        doubted = _doubted(verdict, BUSY if busy else QUIET)
-        assert judge.missed(doubted) is (doubted.decision not in PASSES)
-        found["launches"] += verdict.launches
-        found["passed"] += doubted.decision in PASSES
-        found["failed"] += doubted.decision is Decision.REGRESSED
-        found["believed"] += verdict.decision in PASSES
-    return Rates(*(found[name] / tries for name in Rates._fields))
+    for _ in range(tries if change == 0 else tries // FEWER):
+        own = int(rng.integers(new_of.number))
+        others = rng.permutation([each for each in range(quiet.number) if new_of is not quiet or each != own])
+        decisions = {}
+        for key in quiet.logs:
+            new = new_of.values(key, own, rng)
+            known = (run for each in others if (run := quiet.values(key, int(each), rng)))
+            stored = list(itertools.islice(known, count))
+            if new and len(stored) == count and (change == 0 or key[1] == Metric.WALL):
+                factor = 1 + change if metrics.row(key[1]).unit == "time" else 1.0
+                new = tuple(factor * value for value in new)
+                moved = disturbance.deviation(seen, int(key[0].rpartition("-w")[2].rstrip("]")))
+                decisions[key] = verdict(key[1], new, stored, alpha, moved).decision
+        times = [decision for key, decision in decisions.items() if key[1] == Metric.WALL]
+        found["cells"] += len(times)
+        found["fails"] += sum(each in FAILS for each in times)
+        found["passes"] += sum(each in (Decision.PASSED, Decision.IMPROVED) for each in times)
+        found["runs"] += any(each in FAILS for each in decisions.values())
+    cells = max(1, found["cells"])
+    return Rates(found["fails"] / cells, found["passes"] / cells, found["runs"] / tries)
 
 
-def _launches(rng: np.random.Generator, between: float, shift: float) -> tuple[float, ...]:
-    """The values of the launches of one run."""
-    logs = rng.normal(shift + rng.normal(0.0, between), WITHIN, STORED_LAUNCHES)
-    return tuple(np.exp(logs).tolist())
-
-
-def _screened(new: tuple[float, ...], stored: list[tuple[float, ...]]) -> MetricVerdict:
-    """The verdict at the first number of launches that is enough."""
-    limits = thresholds.effective(Metric.WALL, "stored")
-    for there in range(1, len(new) + 1):
-        comparison = Comparison(
-            metric=Metric.WALL,
-            new=new[:there],
-            reference=(),
-            unit="x control",
-            margin=limits.margin,
-            effect=limits.effect,
-            alpha=ALPHA,
-            beta=BETA,
-            stored=True,
-            final=there == len(new),
-        )
-        verdict = prediction.predict(comparison, stored)
-        if not verdict.more:
-            return verdict
-    raise AssertionError("the last launch is final")
-
-
-def _doubted(verdict: MetricVerdict, conditions: Conditions) -> MetricVerdict:
-    """The verdict under these conditions."""
-    cell = decide.judge([verdict], basis="stored")
-    return judge.doubted(cell, disturbance.unfit(conditions, "stored"), "").metrics[0]
+def deviations(title: str, cells: Cells) -> None:
+    """Print how far the medians of unchanged code differ from run to run, and what their launches explain of it."""
+    print(f"\n{title}: standard deviation between runs of a launch's median log, and its standard error")
+    for name in metrics.GATING:
+        least = 0.01 if metrics.is_share(name) else 0.0
+        squares, errors, largest = [], [], (0.0, "")
+        for (cell, metric), runs in cells.items():
+            logs = [np.log(np.array(run) + least) for run in runs if metric == name and len(run) > 1]
+            if len(logs) > 1:
+                squares.append(np.var([np.median(run) for run in logs], ddof=1))
+                errors.append(np.mean([run.var(ddof=1) * np.pi / 2 / len(run) for run in logs]))
+                largest = max(largest, (float(np.sqrt(squares[-1])), cell))
+        if squares:
+            print(
+                f"  {name:16} {np.sqrt(np.mean(squares)):6.1%}  median cell {np.sqrt(np.median(squares)):6.1%}  "
+                f"error {np.sqrt(np.mean(errors)):6.1%}  largest {largest[0]:6.1%} ({largest[1].rpartition('::')[2]})"
+            )
 
 
 def main() -> None:
-    """Print a table of rates."""
+    """Print the deviations and a table of rates."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tries", type=int, default=2000)
+    parser.add_argument("quiet", type=Path, metavar="QUIET")
+    parser.add_argument("--busy", nargs=2, action="append", default=[], metavar=("FOLDER", "OTHERS"))
+    parser.add_argument("--tries", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
-    truths = [(count, between, False) for count in RECORDINGS for between in BETWEEN]
-    truths += [(count, USUAL, True) for count in RECORDINGS]
-    found = {
-        truth: [simulated(truth[0], truth[1], change, truth[2], options.tries, options.seed) for change in CHANGES]
-        for truth in truths
-    }
-    print(f"{options.tries} tries each, alpha {ALPHA:.3g} ({HYPOTHESES} hypotheses), beta {BETA:.3g}, effect 15 %")
-    for name in ("passed", "failed", "believed", "launches"):
-        print(f"\n  {name:10}  recordings  differ by   " + "".join(f"{change:+8.0%}" for change in CHANGES))
-        for (count, between, busy), rates in found.items():
-            if busy or name != "believed":
-                texts = (_text(name, getattr(each, name)) for each in rates)
-                print(f"  {'busy' if busy else '':10}  {count:10}  {between:9.0%}   {''.join(texts)}")
-
-
-def _text(name: str, value: float) -> str:
-    return f"{value:8.1f}" if name == "launches" else f"{value:8.1%}"
+    read_ones = {folder.name: read(folder) for folder in (options.quiet, *(Path(name) for name, _ in options.busy))}
+    for title, cells in read_ones.items():
+        deviations(title, cells)
+    others = {Path(name).name: float(cores) for name, cores in options.busy}
+    sets = {title: Runs(cells) for title, cells in read_ones.items()}
+    quiet = sets[options.quiet.name]
+    print(f"\n{len(quiet.logs)} hypotheses, alpha {0.01 / len(quiet.logs):.2g}, {options.tries} tries")
+    print("  new run      recordings   " + "".join(f"{f'{change:+.0%}':>16}" for change in CHANGES) + "      runs")
+    print(" " * 28 + f"{'fails  passes':>16}" * len(CHANGES) + "      fail")
+    for title, drawn in sets.items():
+        conditions = Conditions(cores=CORES, others=others.get(title, 0.0))
+        for count in RECORDINGS:
+            found = [rates(quiet, drawn, count, change, options.tries, options.seed, conditions) for change in CHANGES]
+            shown = "".join(f"{each.fails:9.1%}{each.passes:7.1%}" for each in found)
+            print(f"  {title:12} {count:10}   {shown}  {found[0].runs:8.2%}")
 
 
 if __name__ == "__main__":

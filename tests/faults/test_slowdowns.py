@@ -73,6 +73,7 @@ def scripted() -> Any:
             patch.setattr(module, "time", monotonic)
         patch.setattr(session, "read_machine", lambda: MACHINE)
         patch.setattr(conditions, "calibration_ns", lambda *_: 5_000_000)
+        patch.setattr(disturbance, "deviation", lambda *_: 0.0)
         patch.setattr(disturbance, "unfit", lambda *_: "")
         patch.setattr(worktrees, "lacks", lambda *_: False)
         patch.setattr(References, "relocated", lambda _, spec, checkout: spec)

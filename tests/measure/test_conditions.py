@@ -14,15 +14,14 @@ import msgspec
 import pytest
 from bench import FORKSERVER, Bench
 
-from pytest_ftgate.judge.disturbance import PAIRED, REPORTED, STORED, moved, remarks, unfit
+from pytest_ftgate.judge.disturbance import ALONE, MOVED, PAIRED, REPORTED, deviation, moved, remarks, unfit
 from pytest_ftgate.measure import conditions as conditions_module
 from pytest_ftgate.measure.conditions import CALIBRATION_BURNS, ConditionsMonitor, CpuTimes, cpu_times, own_cpu_s
-from pytest_ftgate.model import Basis, Conditions
+from pytest_ftgate.model import Conditions
 from pytest_ftgate.runner.protocol import COLD, MEASURED
 
 TICKS = os.sysconf("SC_CLK_TCK")
 QUIET = Conditions(span_s=10.0, cores=2, calibration_ns=(100, 100, 100), steal=0.0, others=0.0, quota=0.0, throttles=0)
-STORED_BASES: tuple[Basis, ...] = ("stored", "predicted", "portable")
 
 
 def put(root: Path, path: str, text: str) -> None:
@@ -119,7 +118,8 @@ def test_nothing_is_known_where_nothing_can_be_read(tmp_path: Path, content: str
     clock.now += 5
     seen = observed.observe()
     assert (seen.steal, seen.others, seen.quota, seen.throttles) == (None, None, None, None)
-    assert unfit(seen, "stored") == ""
+    assert unfit(seen, ALONE) == ""
+    assert deviation(seen, 2) == 0.0
     assert remarks(seen, 1) == ()
 
 
@@ -188,47 +188,60 @@ def beyond(**changes: Any) -> Conditions:
     return msgspec.structs.replace(QUIET, **changes)
 
 
-AT_STORED: tuple[tuple[str, Any, Any, str], ...] = (
-    ("others", STORED.others * 2, STORED.others * 2 + 0.01, "kept 0.5 of 2 cores busy"),
-    ("steal", STORED.steal, STORED.steal + 0.001, "5.1% of the cores' time"),
-    ("quota", STORED.quota, STORED.quota + 0.01, "in 6% of its periods"),
+AT_ALONE: tuple[tuple[str, Any, Any, str], ...] = (
+    ("others", ALONE.others * 2, ALONE.others * 2 + 0.01, "kept 0.5 of 2 cores busy"),
+    ("steal", ALONE.steal, ALONE.steal + 0.001, "5.1% of the cores' time"),
+    ("quota", ALONE.quota, ALONE.quota + 0.01, "in 6% of its periods"),
     ("throttles", 0, 1, "throttled 1 time because of heat"),
-    ("calibration_ns", (100, 100, 100 * STORED.moved), (100, 100, 101 * STORED.moved), "slower during the measurement"),
-    ("calibration_ns", (100 * STORED.moved, 50, 100), (101 * STORED.moved, 50, 100), "faster during the measurement"),
+    ("calibration_ns", (100, 100, 100 * ALONE.moved), (100, 100, 101 * ALONE.moved), "slower during the measurement"),
+    ("calibration_ns", (100 * ALONE.moved, 50, 100), (101 * ALONE.moved, 50, 100), "faster during the measurement"),
 )
 
 
-@pytest.mark.parametrize(("name", "at", "above", "words"), AT_STORED)
-@pytest.mark.parametrize("basis", STORED_BASES)
-def test_a_stored_reference_is_trusted_up_to_each_limit(
-    basis: Basis, name: str, at: object, above: object, words: str
+@pytest.mark.parametrize(("name", "at", "above", "words"), AT_ALONE)
+def test_what_stands_alone_is_trusted_up_to_each_limit(name: str, at: object, above: object, words: str) -> None:
+    assert unfit(beyond(**{name: at}), ALONE) == ""
+    assert words in unfit(beyond(**{name: above}), ALONE)
+    if name not in ("others", "steal"):
+        assert [deviation(beyond(**{name: each}), 1) for each in (at, above)] == [0.0, MOVED / 4]
+
+
+@pytest.mark.parametrize(
+    ("others", "steal", "workers", "crowded"),
+    [
+        *((0.0, 0.0, 2, 0.0), (1.0, 0.0, 1, 0.0), (1.0, 0.0, 2, 0.5), (1.5, 0.0, 1, 0.5), (2.0, 0.0, 2, 1.0)),
+        *((0.5, 0.25, 2, 0.5), (2.5, 0.5, 1, 1.0), (0.0, 0.0, 8, 0.0), (1.0, 0.0, 8, 0.125)),
+    ],
+)
+def test_recordings_differ_by_the_workers_without_a_core(
+    others: float, steal: float, workers: int, crowded: float
 ) -> None:
-    assert unfit(beyond(**{name: at}), basis) == ""
-    assert words in unfit(beyond(**{name: above}), basis)
+    """More workers than cores had none to themselves when they were recorded, either."""
+    assert deviation(beyond(others=others, steal=steal), workers) == pytest.approx(crowded**2 * MOVED)
+    assert deviation(None, workers) == deviation(beyond(cores=0, others=others), workers) == 0.0
 
 
-@pytest.mark.parametrize("basis", ["paired", ""])
-def test_interleaved_launches_bear_more(basis: Basis) -> None:
+def test_interleaved_launches_bear_more() -> None:
     noisy = beyond(others=2.0, steal=PAIRED.steal, quota=PAIRED.quota, throttles=9, calibration_ns=(1, 2, 9))
-    assert unfit(noisy, basis) == ""
-    assert "hypervisor" in unfit(msgspec.structs.replace(noisy, steal=PAIRED.steal + 0.01), basis)
-    assert "quota" in unfit(msgspec.structs.replace(noisy, quota=PAIRED.quota + 0.01), basis)
+    assert unfit(noisy, PAIRED) == ""
+    assert "hypervisor" in unfit(msgspec.structs.replace(noisy, steal=PAIRED.steal + 0.01), PAIRED)
+    assert "quota" in unfit(msgspec.structs.replace(noisy, quota=PAIRED.quota + 0.01), PAIRED)
 
 
 def test_what_refuses_is_also_said() -> None:
-    assert all(said <= stored for said, stored in zip(REPORTED, STORED, strict=True))
-    assert all(stored <= group for stored, group in zip(STORED, PAIRED, strict=True))
+    assert all(said <= alone for said, alone in zip(REPORTED, ALONE, strict=True))
+    assert all(alone <= group for alone, group in zip(ALONE, PAIRED, strict=True))
 
 
 def test_nothing_seen_refuses_nothing() -> None:
-    assert unfit(None, "stored") == ""
+    assert unfit(None, ALONE) == ""
     assert remarks(None, 99) == ()
-    assert unfit(QUIET, "stored") == ""
+    assert unfit(QUIET, ALONE) == ""
     assert remarks(QUIET, 2) == ()
 
 
 def test_every_reason_is_given() -> None:
-    reason = unfit(beyond(others=1.5, steal=0.5, quota=0.8), "paired")
+    reason = unfit(beyond(others=1.5, steal=0.5, quota=0.8), PAIRED)
     assert (
         reason
         == "the hypervisor gave 50.0% of the cores' time to others; the CPU quota stopped the run in 80% of its periods"
@@ -242,14 +255,14 @@ def test_remarks_say_what_does_not_refuse() -> None:
         "the hypervisor gave 2.0% of the cores' time to others",
         "the machine became 1.15x slower during the measurement",
     )
-    assert unfit(beyond(others=0.3, steal=0.02, calibration_ns=(100, 100, 115)), "stored") == ""
+    assert unfit(beyond(others=0.3, steal=0.02, calibration_ns=(100, 100, 115)), ALONE) == ""
 
 
 @pytest.mark.parametrize(("workers", "cores", "said"), [(2, 2, False), (3, 2, True), (3, 0, False)])
 def test_oversubscription_is_said_and_not_judged(workers: int, cores: int, said: bool) -> None:
     conditions = beyond(cores=cores)
     assert any("oversubscribed: 3 workers on 2 cores" in line for line in remarks(conditions, workers)) is said
-    assert unfit(conditions, "stored") == ""
+    assert unfit(conditions, ALONE) == ""
 
 
 def test_a_single_core_is_one() -> None:

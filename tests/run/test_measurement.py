@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -31,6 +30,7 @@ from values import entry
 from pytest_ftgate.declare.option_types import seconds
 from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.judge import disturbance, metrics
+from pytest_ftgate.judge.disturbance import MOVED
 from pytest_ftgate.judge.judge import PAIRED_ROUNDS, SCREEN_LAUNCHES, ComparedWith, Policy
 from pytest_ftgate.judge.prediction import LEAST_LAUNCHES
 from pytest_ftgate.measure import conditions as conditions_module
@@ -225,6 +225,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """What else runs on this machine says nothing of scripts."""
     monkeypatch.setattr(conditions_module, "calibration_ns", lambda *_: 5_000_000)
     monkeypatch.setattr(conditions_module, "own_cpu_s", lambda *_: 0.0)
+    monkeypatch.setattr(disturbance, "deviation", lambda *_: 0.0)
     monkeypatch.setattr(disturbance, "unfit", lambda *_: "")
     monkeypatch.setattr(worktrees, "lacks", lambda side, test: side.label == "without it")
 
@@ -459,7 +460,9 @@ class TestFollowUp:
         assert (row.verdict.decision, row.verdict.commit, row.verdict.basis) == (Decision.ERROR, "1eb3b87", "stored")
 
     def test_cells_of_two_commits_make_two_phases(self) -> None:
-        desk = screening(day(cells_slower(1.3, THREADS, FORK)), commits={THREADS: "aaa", FORK: "bbb"})
+        slower = (cells_slower(2.0, THREADS), cells_slower(1.3, FORK))
+        launcher = day(lambda at: slower[0](at) * slower[1](at))
+        desk = screening(launcher, commits={THREADS: "aaa", FORK: "bbb"})
         measurement = desk.measurement(TWO)
         seen: list[tuple[str, ...]] = []
         while measurement.open:
@@ -526,23 +529,21 @@ class TestFollowUp:
         assert rows[THREADS].verdict.decision is Decision.BROKEN
         assert desk.references.pairs == []
 
-    @pytest.mark.parametrize("factor", [1.0, 0.6])
-    def test_what_passes_in_doubt_is_paired_with_its_commit(
-        self, monkeypatch: pytest.MonkeyPatch, factor: float
+    def test_what_cannot_pass_beside_other_work_is_paired_with_its_commit(
+        self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(disturbance, "unfit", lambda seen, basis: "" if basis == "paired" else BUSY)
-        desk = screening(day(cells_slower(factor, THREADS)), THREADS_ALONE)
+        monkeypatch.setattr(disturbance, "deviation", lambda *_: MOVED)
+        desk = screening(day(), THREADS_ALONE)
         row = run(desk.measurement(THREADS_ALONE))[THREADS]
         assert row.paired is not None
-        expected = Decision.PASSED if factor == 1.0 else Decision.IMPROVED
-        assert (row.verdict.decision, row.verdict.basis) == (expected, "paired")
-        assert not row.paired.memory  # memory was not in doubt
+        assert (row.verdict.decision, row.verdict.basis) == (Decision.PASSED, "paired")
+        assert not row.paired.memory  # memory is not moved
 
-    def test_later_conditions_do_not_doubt_what_passed_before(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_later_conditions_do_not_count_for_what_was_screened(self, monkeypatch: pytest.MonkeyPatch) -> None:
         desk = screening(day(cells_slower(2.0, THREADS)))
         seen = iter([Conditions(others=0.0), Conditions(others=1.0)])
         monkeypatch.setattr(ConditionsMonitor, "observe", lambda _: next(seen))
-        monkeypatch.setattr(disturbance, "unfit", lambda seen, basis: BUSY if seen.others else "")
+        monkeypatch.setattr(disturbance, "deviation", lambda seen, _: MOVED * seen.others)
         rows = run(desk.measurement(TWO))
         assert next(seen, None) is None
         assert (rows[FORK].verdict.decision, rows[FORK].verdict.basis) == (Decision.PASSED, "stored")
@@ -556,7 +557,7 @@ class TestFollowUp:
 
 class TestPredicted:
     def test_where_the_commit_cannot_be_had(self) -> None:
-        desk = screening(day(cells_slower(1.2, THREADS)), refused={"1eb3b87": git_module.AgainstError("no git here")})
+        desk = screening(day(cells_slower(1.1, THREADS)), refused={"1eb3b87": git_module.AgainstError("no git here")})
         rows = run(desk.measurement(TWO))
         row = rows[THREADS]
         assert (row.verdict.decision, row.verdict.basis) == (Decision.INCONCLUSIVE, "predicted")
@@ -597,19 +598,24 @@ class TestPredicted:
         assert "the code is that of the baseline" in row.verdict.reason
         assert row.verdict.why == "both sides are 1eb3b87"
 
-    def test_what_the_machine_may_have_made_is_in_doubt_by_its_basis(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def verdict(unfit: dict[str, str], **fields: Any) -> Verdict:
-            monkeypatch.setattr(disturbance, "unfit", lambda seen, basis: unfit.get(basis, "") if seen else "")
-            desk = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE, **fields)
-            return run(desk.measurement(THREADS_ALONE))[THREADS].verdict
-
+    @pytest.mark.parametrize(("factor", "moved"), [(1.3, 0.0), (1.6, MOVED / 4), (2.0, MOVED), (3.0, MOVED)])
+    def test_other_work_widens_the_limits_and_twice_the_time_fails(
+        self, monkeypatch: pytest.MonkeyPatch, factor: float, moved: float
+    ) -> None:
+        monkeypatch.setattr(disturbance, "deviation", lambda *_: moved)
         refused = {"1eb3b87": git_module.AgainstError("no git here")}
-        foretold = verdict({"predicted": "busy"}, refused=refused)
-        assert foretold.decision is Decision.INCONCLUSIVE
-        assert "wall: +100" in foretold.reason
-        assert "; in doubt: busy" in foretold.reason
-        assert verdict({"paired": "busy"}, refused=refused).decision is Decision.REGRESSED
-        assert verdict({"paired": "busy"}).decision is Decision.SUSPECT
+        desk = screening(day(cells_slower(factor, THREADS)), refused=refused)
+        rows = run(desk.measurement(TWO))
+        assert rows[THREADS].verdict.basis == "predicted"
+        assert rows[THREADS].verdict.decision in (Decision.REGRESSED, Decision.SUSPECT)
+        assert rows[FORK].verdict.decision in (Decision.PASSED, Decision.INCONCLUSIVE)
+
+    def test_a_paired_regression_is_suspect_where_the_workers_mostly_wait(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(disturbance, "unfit", lambda _, limits: BUSY if limits is disturbance.PAIRED else "")
+        desk = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE)
+        assert run(desk.measurement(THREADS_ALONE))[THREADS].verdict.decision is Decision.SUSPECT
 
 
 # -- time ----------------------------------------------------------------------------------------------------------
@@ -656,7 +662,7 @@ class TestEndedEarly:
     @pytest.mark.parametrize("texts", [(), ("uss < 64 MiB",)], ids=["alone", "with a contract"])
     def test_a_paired_phase_without_a_round_leaves_what_the_screen_found(self, texts: tuple[str, ...]) -> None:
         group = required(TWO, *texts)
-        measurement = screening(day(cells_slower(1.2, THREADS)), group).measurement(group)
+        measurement = screening(day(cells_slower(1.1, THREADS)), group).measurement(group)
         while measurement.active is not None and measurement.active.phase.pair is None:
             measurement.step()
         assert measurement.active is not None
@@ -752,6 +758,26 @@ class TestBudget:
         first_s, _ = (spent_s[phase] for phase in follow_ups)
         assert first_s < (budget_s - spent_s[screen]) / 2 + 0.3
         assert desk.launcher.clock() - began_s < budget_s + 0.3
+
+    @pytest.mark.parametrize("worst", ["threads", "fork"])
+    def test_with_little_time_the_cells_that_are_worst_are_paired_first(self, worst: str) -> None:
+        slower = {THREADS: 1.3, FORK: 3.0} if worst == "fork" else {THREADS: 3.0, FORK: 1.3}
+        factors = [cells_slower(factor, nodeid) for nodeid, factor in slower.items()]
+        desk = screening(self.timed(day(lambda at: factors[0](at) * factors[1](at))))
+        desk.budget_s = 7.0
+        measurement, seen = desk.measurement(TWO), []
+        while measurement.open:
+            assert measurement.active is not None
+            seen.append(measurement.active)
+            measurement.step()
+        paired = [*dict.fromkeys(each.phase for each in seen)][1:]
+        first = max(slower, key=lambda nodeid: slower[nodeid])
+        assert paired[0].judged == {first}
+        assert [phase.spare for phase in paired] == [False, True][: len(paired)]
+        began = {each.phase: each for each in seen}
+        assert began[paired[0]].share == 1.0, "nothing is kept for the others"
+        assert rows_of(measurement)[first].verdict.decision is Decision.REGRESSED
+        assert rows_of(measurement)[first].verdict.basis == "paired"
 
     @pytest.mark.parametrize("wall_ns", [2 * MS, 1500 * MS])
     @pytest.mark.parametrize("basis", ["paired", "stored", "contract", "run"])

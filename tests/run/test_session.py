@@ -125,6 +125,7 @@ class Project:
         self.paired = True
         monkeypatch.setattr(session_module, "read_machine", lambda: self.machine)
         monkeypatch.setattr(conditions_module, "calibration_ns", lambda *_: 5_000_000)
+        monkeypatch.setattr(disturbance, "deviation", lambda *_: 0.0)
         monkeypatch.setattr(disturbance, "unfit", lambda *_: "")  # what else runs here says nothing of scripts
         monkeypatch.setattr(conditions_module, "own_cpu_s", lambda _: 0.0)  # nor what else this process started
         monkeypatch.setattr(worktrees, "lacks", lambda side, test: side.label == "without it")
@@ -411,9 +412,9 @@ def test_alpha_is_split_over_what_gates_in_the_run(project: Project, monkeypatch
     seen: list[Comparison] = []
     predict = prediction.predict
 
-    def spy(comparison: Comparison, recordings: Sequence[Sequence[float]]) -> MetricVerdict:
+    def spy(comparison: Comparison, recordings: Sequence[Sequence[float]], moved: float) -> MetricVerdict:
         seen.append(comparison)
-        return predict(comparison, recordings)
+        return predict(comparison, recordings, moved)
 
     monkeypatch.setattr(prediction, "predict", spy)
     outcome = project.run(None, TWO, one, fresh)
@@ -584,16 +585,15 @@ def test_of_another_machine_only_what_travels_is_compared(project: Project) -> N
     assert {each.metric for each in verdict.metrics} == {Metric.USS, Metric.LOCK_WAIT, Metric.RATIO}
 
 
-def test_of_another_machine_a_worse_ratio_is_paired_with_its_commit_or_predicted(project: Project) -> None:
+def test_of_another_machine_a_worse_ratio_is_paired_with_its_commit_or_left_open(project: Project) -> None:
     project.recorded()
     project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-64c-99999999")
     slower = cell_slower(1.3, "3.14-fork-w2")
     assert project.run(day(slower)).rows[FORK].verdict.basis == "paired"
     project.paired = False
     doubled = project.run(day(cell_slower(2.0, "3.14-fork-w2")))
-    # The reference executor may have become faster: a ratio alone fails nothing.
     assert doubled.decision(FORK) is Decision.INCONCLUSIVE
-    assert "no time is known to be worse" in doubled.reason(FORK)
+    assert "what another machine recorded fails nothing without a pair of launches here" in doubled.reason(FORK)
     assert doubled.rows[FORK].verdict.basis == "portable"
     assert doubled.decision() is Decision.PASSED  # the reference executor itself has no ratio to judge
 
@@ -967,20 +967,23 @@ def test_a_day_that_the_control_workload_does_not_cancel_passes_when_paired_with
 def test_where_no_commit_can_be_had_only_much_slower_fails(project: Project) -> None:
     project.recorded()
     project.paired = False
-    slower = project.run(day(cell_slower(1.2)))
+    slower = project.run(day(cell_slower(1.1)))
     assert (slower.decision(), slower.rows[THREADS].verdict.basis) == (Decision.INCONCLUSIVE, "predicted")
     assert slower.rows[THREADS].verdict.why == "no git here"
     assert slower.decision(FORK) is Decision.PASSED
-    assert project.run(day(cell_slower(1.8))).decision() is Decision.REGRESSED
+    assert project.run(day(cell_slower(1.3))).decision() is Decision.REGRESSED
 
 
 def test_more_recordings_tell_smaller_regressions(project: Project) -> None:
+    def allowed() -> float:
+        return project.run(day(cell_slower(1.1))).metric(Metric.WALL).allowed or 0.0
+
     project.recorded()
     project.paired = False
-    assert project.run(day(cell_slower(1.25))).decision() is Decision.INCONCLUSIVE
+    once = allowed()
     for seed in range(20, 24):
         project.record(day(seed=seed), update="all")
-    assert project.run(day(cell_slower(1.25))).decision() is Decision.REGRESSED
+    assert allowed() - 1 < 0.95 * (once - 1)
 
 
 def test_escalation_can_be_turned_off(project: Project) -> None:
@@ -1079,20 +1082,19 @@ def test_a_reference_that_fails_has_nothing_to_compare(project: Project) -> None
     assert outcome.reason().endswith("ValueError: old")
 
 
-def test_what_the_machine_may_have_made_is_doubted(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_machine_hides_no_doubling_and_passes_only_memory(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     project.recorded()
     project.paired = False
-    monkeypatch.setattr(disturbance, "unfit", lambda seen, basis: "others kept the cores busy" if seen else "")
-    outcome = project.run(day(cell_slower(1.8)))
-    assert outcome.decision() is Decision.INCONCLUSIVE
-    assert "in doubt: others kept the cores busy" in outcome.reason()
-    # A pass is doubted too, except of memory.
+    monkeypatch.setattr(disturbance, "deviation", lambda *_: disturbance.MOVED)
+    outcome = project.run(day(cell_slower(2.0)))
+    assert outcome.decision() in (Decision.REGRESSED, Decision.SUSPECT)
     assert outcome.decision(FORK) is Decision.INCONCLUSIVE
-    assert outcome.metric(Metric.WALL, FORK).reason == "in doubt: others kept the cores busy"
     assert outcome.metric(Metric.USS, FORK).decision is Decision.PASSED
 
 
-def test_a_regression_is_predicted_where_only_the_environment_of_its_reference_fails_and_doubted_all_the_same(
+def test_a_regression_is_predicted_where_only_the_environment_of_its_reference_fails(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lookup(
@@ -1105,8 +1107,6 @@ def test_a_regression_is_predicted_where_only_the_environment_of_its_reference_f
     project.recorded()
     monkeypatch.setattr(Targets, "lookup", lookup)
     assert project.run(day(cell_slower(3.0))).decision() is Decision.REGRESSED
-    monkeypatch.setattr(disturbance, "unfit", lambda conditions, basis: "LOUD" if basis == "predicted" else "")
-    assert project.run(day(cell_slower(3.0))).decision() is Decision.INCONCLUSIVE
 
 
 def test_a_reference_that_dies_later_ends_its_cell(project: Project) -> None:

@@ -24,6 +24,7 @@ from pytest_ftgate.run.worktrees import NothingToCompare, Pair
 from pytest_ftgate.store.names import file_name
 
 NO_CI = {"HOME": "/nowhere"}
+CI = {"CI": "true"}
 WHO = {f"GIT_{role}_{what}": "me" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 
 
@@ -653,19 +654,48 @@ def shallow(repo: Path, tmp_path: Path) -> Path:
 
 def test_a_shallow_clone_says_how_to_deepen_it(shallow: Path) -> None:
     how = r"shallow.*git fetch --unshallow.*fetch-depth: 0.*GIT_DEPTH: 0"
-    for revision in ("HEAD~1", "main", "merge-base"):
+    for revision in ("main", "merge-base"):
         with pytest.raises(AgainstError, match=how):
+            against(shallow, revision)
+    lines = {"HEAD~1": "--deepen=1`", "HEAD^": "--deepen=1`", "@~3": "--deepen=3`"}
+    for revision, line in {**lines, "1" * 40: f"--depth=1 origin {'1' * 40}`"}.items():
+        with pytest.raises(AgainstError, match=f"shallow: fetch it with `git fetch {line}"):
             against(shallow, revision)
     with pytest.raises(AgainstError, match=r"GITHUB_BASE_REF says main.*git fetch --unshallow"):
         against(shallow, "merge-base", ci={"GITHUB_BASE_REF": "main"})
     git(shallow, "fetch", "--quiet", "--depth=1", "origin", "main:refs/remotes/origin/main")
     with pytest.raises(AgainstError, match=r"no common ancestor in this clone.*git fetch --unshallow"):
         against(shallow, "merge-base")
-    with pytest.raises(AgainstError, match=r"baseline's commit 1111111111 is not in .*shallow"):
-        worktrees.commit_pair(shallow, "1" * 40, shallow / ".ftgate")
+    with pytest.raises(AgainstError, match=rf"commit 1111111111 is not in .*`git fetch --depth=1 origin {'1' * 40}`"):
+        worktrees.commit_pair(shallow, "1" * 40, shallow / ".ftgate", environ=NO_CI)
     assert files(against(shallow, "origin/main").reference)["a"] == "two\n"
     git(shallow, "fetch", "--quiet", "--unshallow")
     assert files(against(shallow, "HEAD~1").reference)["a"] == "one\n"
+
+
+def test_in_ci_a_shallow_clone_gets_the_one_commit_that_it_lacks(repo: Path, shallow: Path) -> None:
+    git(repo, "config", "uploadpack.allowAnySHA1InWant", "true")
+    git(repo, "tag", "-a", "-m", "a tag", "v1", "HEAD~1")
+    before = state(shallow)
+    first, second = (git(repo, "rev-parse", name) for name in ("main~1", "main"))
+    pair = worktrees.commit_pair(shallow, second, shallow / ".ftgate", environ=CI)
+    assert files(pair.reference)["a"] == "two\n"
+    assert git(shallow, "rev-list", "--count", second) == "1"
+    for revision, commit_id in {first: first, "v1": first, "main": second, "origin/main": second}.items():
+        assert against(shallow, revision, ci=CI).reference.commit == commit_id
+    assert state(shallow) == before
+    for revision in ("HEAD~2", "gone", "mai*"):
+        with pytest.raises(AgainstError, match=r"shallow: .*git fetch --"):
+            against(shallow, revision, ci=CI)
+
+
+def test_a_commit_that_the_remote_does_not_give(repo: Path, shallow: Path) -> None:
+    gone = "1" * 40
+    how = f"commit 1111111111 is not in .*shallow: .*`git fetch --depth=1 origin {gone}` .*git fetch .*{gone}"
+    with pytest.raises(AgainstError, match=how):
+        worktrees.commit_pair(shallow, gone, shallow / ".ftgate", environ=CI)
+    with pytest.raises(AgainstError, match="which was dropped or never fetched"):
+        worktrees.commit_pair(repo, gone, repo / ".ftgate", environ=CI)  # the clone is whole
 
 
 # ---- a stored baseline's commit

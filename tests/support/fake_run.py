@@ -66,4 +66,5 @@ def pytest_configure(config: pytest.Config) -> None:
     patch.setattr(Targets, "lookup", lookup)
     patch.setattr(Targets, "make_all", lambda *_: None)
     patch.setattr(conditions, "calibration_ns", lambda *_: 5_000_000)
+    patch.setattr(disturbance, "deviation", lambda *_: 0.0)
     patch.setattr(disturbance, "unfit", lambda *_: "")

@@ -34,7 +34,7 @@ from typing import Final, Literal, ParamSpec
 
 import pytest
 
-from pytest_ftgate.judge.disturbance import unfit
+from pytest_ftgate.judge.disturbance import ALONE, unfit
 from pytest_ftgate.measure.conditions import ConditionsMonitor
 from pytest_ftgate.model import Conditions
 
@@ -93,7 +93,7 @@ def confirm(
         return
     conditions = monitor()
     reason = _reason(judged, agreed, disagreements + untold, clock() - began, conditions)
-    if judged == "undecided" or unfit(conditions, "stored"):
+    if judged == "undecided" or unfit(conditions, ALONE):
         pytest.skip(reason)
     raise AssertionError(reason)
 
@@ -124,7 +124,7 @@ def _reason(judged: Judged, agreed: int, others: list[str], seconds: float, cond
     busy = "unknown" if conditions.others is None else f"{conditions.others:.2f} of {conditions.cores} cores"
     tries = agreed + len(others)
     head = f"{judged}: {agreed} of {tries} samples agreed in {seconds:.1f} s; other processes took {busy}"
-    lines = ["; ".join(filter(None, (head, unfit(conditions, "stored"))))]
+    lines = ["; ".join(filter(None, (head, unfit(conditions, ALONE))))]
     texts = [" | ".join(text.splitlines()[:3])[:200] for text in others]
     lines += [f"  {texts.count(text)}x {text}" for text in dict.fromkeys(texts)]
     return "\n".join(lines)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ..model import Basis, Conditions
+from ..model import Conditions
 
 
 class Limits(NamedTuple):
@@ -22,13 +22,19 @@ class Limits(NamedTuple):
     moved: float
 
 
-# Measured by benchmarks/verdicts/variates.py. One more busy process on 2 cores (others kept 0.3 to 0.5 cores more
-# busy) moved the ratio of a launch to its control by 10 to 15 %, either way, and the raw time by 13 to 49 %: workers
-# then do not have a core each, and the control does not wait as they do. Of a change of the controller's own speed the
-# control left 2 to 25 % in interpreter-bound work, about half in memory-bound work: 1.2x leaves up to 9 %, half of it
-# on average over a run. Single samples differ by 2x and more at an unchanged speed, so their range is not used.
-STORED: Final = Limits(others=0.25, steal=0.05, quota=0.05, throttles=0, moved=1.2)
-"""Where the reference was measured at another time."""
+MOVED: Final = 10.0
+"""How many times the usual deviation between recordings (`MetricRow.between`) a run is moved where no worker has a core
+to itself. It grows with the square of the share of workers that have none.
+
+By benchmarks/verdicts/stored.py, of two cores: beside one busy process most times over the control moved by 1 to 3 %,
+of two workers that make objects under the GIL by +20 %, and beside two processes by +60 %. A contended lock became 43 %
+faster, and its share of waits beside two processes rose from 6 to 39 %.
+"""
+# Of a change of the controller's own speed the control left 2 to 25 % in interpreter-bound work, about half in
+# memory-bound work: 1.2x leaves up to 9 %, half of it on average over a run. Single samples differ by 2x and more at an
+# unchanged speed, so their range is not used.
+ALONE: Final = Limits(others=0.25, steal=0.05, quota=0.05, throttles=0, moved=1.2)
+"""Where a time is compared with none that was taken together with it."""
 # Both sides of paired launches meet the same machine, which favours neither; their noise grows, and the test takes that
 # into account. Beyond these limits, workers mostly wait to be scheduled.
 PAIRED: Final = Limits(others=math.inf, steal=0.25, quota=0.5, throttles=math.inf, moved=math.inf)
@@ -37,11 +43,19 @@ REPORTED: Final = Limits(others=0.1, steal=0.01, quota=0.0, throttles=0, moved=1
 """What is worth a line in the report."""
 
 
-def unfit(conditions: Conditions | None, basis: Basis) -> str:
-    """Why what was found on this basis is in doubt; empty if it is not."""
-    if conditions is None:
-        return ""
-    return "; ".join(_beyond(conditions, STORED if basis in ("stored", "predicted", "portable") else PAIRED))
+def unfit(conditions: Conditions | None, limits: Limits) -> str:
+    """Why what was found is in doubt; empty if it is not."""
+    return "" if conditions is None else "; ".join(_beyond(conditions, limits))
+
+
+def deviation(conditions: Conditions | None, workers: int) -> float:
+    """What the conditions add to the deviation between recordings, in multiples of what it usually is."""
+    if conditions is None or not conditions.cores:
+        return 0.0
+    taken = (conditions.others or 0.0) + (conditions.steal or 0.0) * conditions.cores
+    crowded = (min(workers, conditions.cores) + taken - conditions.cores) / workers
+    others = _beyond(conditions, ALONE._replace(others=math.inf, steal=math.inf))
+    return MOVED * min(1.0, max(crowded, 0.5 if others else 0.0)) ** 2
 
 
 def remarks(conditions: Conditions | None, workers: int) -> tuple[str, ...]:

@@ -6,16 +6,19 @@ reference decides. Where there is none, a prediction from the stored recordings 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from ..model import (
     EVERYTHING,
+    FAILURES,
     NS_PER_S,
     Basis,
     Cell,
     Comparison,
+    Conditions,
     Decision,
     Figures,
     Interval,
@@ -32,7 +35,7 @@ from ..model import (
 )
 from ..stats import alpha_spending
 from ..store import recording, schema
-from . import comparisons, decide, metrics, per_launch, power, prediction, recorded, thresholds
+from . import comparisons, decide, disturbance, metrics, per_launch, power, prediction, recorded, thresholds
 from .comparisons import Numbers
 from .contract_judge import ContractJudge
 from .contracts import check, grammar
@@ -92,6 +95,8 @@ class Judge:
         self.all_compared = all_compared
         self.at_most = fixed or at_most
         self.rounds = fixed or (PAIRED_ROUNDS if spec.requirements else at_most)
+        self.conditions: tuple[Conditions | None, ...] = ()
+        """Those of this run, and of the recordings if they are known."""
         self.contracts = ContractJudge(spec, policy.alpha, policy.beta, self.rounds)
 
     # -- while measuring ---------------------------------------------------------------------------------------
@@ -270,7 +275,16 @@ class Judge:
         return own if own is not None and predicted.decision is Decision.INCONCLUSIVE else predicted
 
     def _predicted(self, screened: MetricVerdict, numbers: Numbers, sample: Sample) -> MetricVerdict:
-        return self._judged(screened.metric, numbers, "predicted", sample, True) if numbers.new else screened
+        if not numbers.new:
+            return screened
+        predicted = self._judged(screened.metric, numbers, "predicted", sample, True)
+        if self.compared_with(sample).basis == "portable" and predicted.decision in FAILURES:
+            reason = f"{predicted.reason}; what another machine recorded fails nothing without a pair of launches here"
+            return msgspec.structs.replace(predicted, decision=Decision.INCONCLUSIVE, reason=reason)
+        return predicted
+
+    def _moved(self, cell: Cell) -> float:
+        return math.hypot(*(disturbance.deviation(each, cell.workers) for each in self.conditions))
 
     # -- metrics -----------------------------------------------------------------------------------------------
 
@@ -321,9 +335,10 @@ class Judge:
             reason = f"the reference has figures and this run has none: {metrics.row(metric).absent}"
             return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason)
         comparison = self._comparison(metric, numbers, basis, sample, final)
-        decided = (
-            prediction.predict(comparison, numbers.recordings) if numbers.recordings else decide.compare(comparison)
-        )
+        if numbers.recordings:
+            decided = prediction.predict(comparison, numbers.recordings, self._moved(sample.cell))
+        else:
+            decided = decide.compare(comparison)
         return self._with_figures(decided, sample) if final else decided
 
     def _with_figures(self, judged: MetricVerdict, sample: Sample) -> MetricVerdict:
@@ -382,17 +397,15 @@ def _could_fail(own: MetricVerdict) -> bool:
     return own.decision not in open_ones or own.launches >= alpha_spending.LOOKS[0]
 
 
-def doubted(verdict: Verdict, compared: str, alone: str) -> Verdict:
-    """The verdict without what the machine may have caused: that becomes inconclusive.
+def doubted(verdict: Verdict, paired: str, alone: str) -> Verdict:
+    """The verdict in which what the machine may have caused is in doubt.
 
-    A paired regression becomes suspect: both sides met the same machine, so it may explain noise, hardly a change.
-    `compared` says why comparisons of times are in doubt, `alone` why contracts about a cell's own time are; empty:
-    they are not. Memory does not depend on what else runs. Failures are in doubt, and where the reference was measured
-    at another time passes are too, unless the code is the same.
+    A paired regression becomes suspect for the reason `paired`: both sides met the same machine, so it may explain
+    noise, hardly a change. A broken contract about a cell's own time becomes inconclusive for the reason `alone`.
+    Memory does not depend on what else runs, and a prediction knows the machine by the deviation that it adds.
     """
-    apart = verdict.basis in ("stored", "predicted", "portable") and not verdict.same_code
-    paired = verdict.basis == "paired"
-    judged = [_doubted(each, alone if each.contract else compared, apart, paired) for each in verdict.metrics]
+    compared = paired if verdict.basis == "paired" else ""
+    judged = [_doubted(each, alone if each.contract else compared) for each in verdict.metrics]
     if judged == list(verdict.metrics):
         return verdict
     found = decide.judge(judged, baseline=verdict.baseline, commit=verdict.commit, basis=verdict.basis, why=verdict.why)
@@ -407,7 +420,7 @@ def unchanged(verdict: Verdict) -> Verdict:
     reason = "the code is that of the baseline, so the machine or the installed packages have changed"
     doubted_ones = [
         msgspec.structs.replace(each, decision=Decision.INCONCLUSIVE, reason=f"{each.reason}; {reason}")
-        if each.decision is Decision.REGRESSED
+        if each.decision in (Decision.REGRESSED, Decision.SUSPECT)
         else each
         for each in verdict.metrics
     ]
@@ -417,18 +430,14 @@ def unchanged(verdict: Verdict) -> Verdict:
     return msgspec.structs.replace(judged, same_code=True)
 
 
-def _doubted(judged: MetricVerdict, reason: str, apart: bool, paired: bool) -> MetricVerdict:
-    decisions = {Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN}
-    if apart and not judged.contract:
-        decisions |= {Decision.PASSED, Decision.IMPROVED}
+def _doubted(judged: MetricVerdict, reason: str) -> MetricVerdict:
     moved = (
         check.absolute(grammar.parse(judged.contract)) if judged.contract else metrics.row(judged.metric).unit != "size"
     )
-    if not (reason and judged.decision in decisions and moved):
+    if not (reason and moved and judged.decision in (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN)):
         return judged
+    decision = Decision.INCONCLUSIVE if judged.contract else Decision.SUSPECT
     doubt = _joined(judged.reason, f"in doubt: {reason}")
-    failed = judged.decision in (Decision.REGRESSED, Decision.SUSPECT)
-    decision = Decision.SUSPECT if failed and paired and not judged.contract else Decision.INCONCLUSIVE
     return msgspec.structs.replace(judged, decision=decision, reason=doubt, ruled_out=None)
 
 
@@ -441,7 +450,21 @@ def missed(verdict: MetricVerdict) -> bool:
     """Whether a metric missed its baseline, so that its reference should be measured; a contract has no reference."""
     if verdict.metric == Metric.CONTRACT or not verdict.launches:
         return False
-    return verdict.decision in (Decision.REGRESSED, Decision.INCONCLUSIVE)
+    return verdict.decision in (Decision.REGRESSED, Decision.SUSPECT, Decision.INCONCLUSIVE)
+
+
+def excess(verdict: Verdict) -> float:
+    """How far the metric that missed by most lies beyond its limit: as the log of a ratio, of a share in points."""
+    return max((_excess(each) for each in verdict.metrics if missed(each)), default=-math.inf)
+
+
+def _excess(judged: MetricVerdict) -> float:
+    if judged.points is not None:
+        return judged.points.value - (judged.allowed or 0.0)
+    if judged.ratio is None:
+        return -math.inf
+    beyond = math.log(judged.ratio.value / (judged.allowed or 1.0))
+    return -beyond if metrics.is_gain(judged.metric) else beyond
 
 
 def hypotheses(spec: Spec, names: Sequence[str], cell: Cell, cells: Sequence[Cell], compared: bool) -> int:

@@ -159,7 +159,15 @@ def _answer(name: str, label: str, of: Callable[[Latency], float]) -> MetricRow:
 TABLE: Final[Mapping[str, MetricRow]] = {
     row.name: row
     for row in (
-        MetricRow(Metric.WALL, "wall time", "time", floors, gates=True, absent="no operation ended in any iteration"),
+        MetricRow(
+            Metric.WALL,
+            "wall time",
+            "time",
+            floors,
+            gates=True,
+            absent="no operation ended in any iteration",
+            between=0.025,
+        ),
         MetricRow(Metric.TAIL, "tail", "time", tails, paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD, gates=True),
         MetricRow(
             "cold", "cold", "time", time_figures.cold_values, paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD

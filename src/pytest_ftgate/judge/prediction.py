@@ -11,13 +11,19 @@ from typing import NamedTuple
 import msgspec
 
 from ..model import Comparison, Decision, Interval, MetricVerdict
+from .decide import suspect_level
 from .evidence import INTERVAL_LEVEL, as_costs, ruled_out, without_values
-from .metrics import is_gain, row
+from .metrics import is_gain, is_share, row
 from .scale import allowed, beside_limit, least_share, moved_log, passing, points, ratio, shown_shift
 
-PRIOR_FREEDOM = 8
+PRIOR_FREEDOM = 12
 """Weight of the prior deviation of a metric (`MetricRow.between`): that of PRIOR_FREEDOM + 1 recordings. Otherwise two
 recordings that agree by chance would make the next one a regression."""
+OBVIOUS = math.log(1.7)
+"""What a change must lie beyond the margin to be suspect however little is known of the deviation, where the launches
+of both runs hardly overlap: twice the time fails."""
+FEWEST = 3
+"""Launches of either side that show whether both overlap."""
 LEAST_LAUNCHES, MOST_LAUNCHES = 5, 12
 """New launches before a decision: two outliers do not move the median of five far, and five give the overhead of a
 probe an exact interval of 90 % (see `decide.refused`)."""
@@ -25,7 +31,7 @@ SMALL_PART = 0.5
 """More launches narrow the limits by a tenth at most once their part of the deviation is this share of the others."""
 
 
-def predict(comparison: Comparison, recordings: Sequence[Sequence[float]]) -> MetricVerdict:
+def predict(comparison: Comparison, recordings: Sequence[Sequence[float]], moved: float = 0.0) -> MetricVerdict:
     """The decision from stored `recordings`: on what is stored alone, as a screen or for good.
 
     `recordings` holds the per-launch values of each, in the unit of `comparison.new`; `comparison.reference` is not
@@ -34,7 +40,9 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]]) -> Me
     probability 1 - alpha, by Student's t around the mean of the stored medians, moved by margin and floor. The variance
     between recordings is the observed one, pooled with the prior of the metric, plus the variance of a median of so few
     launches. Regressed above that limit, improved below the mirrored one. Passed if a change as large as the effect
-    would have shown a larger median with probability 1 - beta. Else inconclusive.
+    would have shown a larger median with probability 1 - beta. Else suspect if it lies beyond the effect and the limit
+    of `decide.suspect_level`, or by OBVIOUS, else inconclusive. `moved` is what
+    the conditions of this run add: see `disturbance.deviation`.
 
     There is one look, so no level is split: at `final`, or once more launches would hardly narrow the limits. When that
     is depends on the variance alone, not on the change. Before it, `more` says how many launches are missing; after it
@@ -46,11 +54,12 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]]) -> Me
     costs = as_costs(comparison)
     invert = is_gain(costs.metric)
     stored = [[1 / value if invert else value for value in recording] for recording in recordings if recording]
-    spread = _Spread.of(costs, stored)
+    spread = _Spread.of(costs, stored, moved)
     own, middle = spread.own, spread.middle
     more = 0 if costs.final else spread.missing(len(costs.new))
     decision = _decided(costs, spread) if not more else Decision.INCONCLUSIVE
     rejects = partial(_rejects, costs, spread)
+    limits = spread.limit(costs, costs.alpha), _suspect_limit(costs, spread)
     half = spread.reach((1 - INTERVAL_LEVEL) / 2)
     around = [shown_shift(costs, own + step, middle) for step in (-half, 0.0, half)]
     shift = Interval(low=around[0], value=around[1], high=around[2], level=INTERVAL_LEVEL)
@@ -62,7 +71,7 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]]) -> Me
         reason=_foretold(costs, decision, spread, len(stored)),
         launches=len(costs.new),
         more=more if decision is Decision.INCONCLUSIVE else None,
-        allowed=allowed(costs.metric, shown_shift(costs, spread.limit(costs), middle)),
+        allowed=allowed(costs.metric, shown_shift(costs, min(limits), middle)),
         wall_growth=max(costs.wall_growth, default=1.0),
         ruled_out=None if more else ruled_out(costs, [math.exp(spread.middle) - least_share(costs)], rejects),
         beyond=decision is Decision.INCONCLUSIVE and spread.own > _passing_log(costs, spread.middle, costs.effect),
@@ -70,12 +79,22 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]]) -> Me
 
 
 def _decided(costs: Comparison, spread: _Spread) -> Decision:
-    if spread.own > spread.limit(costs):
+    if spread.own > spread.limit(costs, costs.alpha):
         return Decision.REGRESSED
     measured = spread.middle - math.log(max(costs.wall_growth, default=1.0))  # a longer body improves no tail
     if moved_log(costs, spread.own) + spread.reach(costs.alpha) < measured:
         return Decision.IMPROVED
-    return Decision.PASSED if _rejects(costs, spread, costs.effect) else Decision.INCONCLUSIVE
+    if _rejects(costs, spread, costs.effect):
+        return Decision.PASSED
+    return Decision.SUSPECT if spread.own > _suspect_limit(costs, spread) else Decision.INCONCLUSIVE
+
+
+def _suspect_limit(costs: Comparison, spread: _Spread) -> float:
+    """The limit above which the next median fails as suspect."""
+    likely = max(spread.limit(costs, suspect_level(costs.alpha)), _passing_log(costs, spread.middle, costs.effect))
+    if spread.apart and not is_share(costs.metric):
+        return min(likely, moved_log(costs, spread.middle) + OBVIOUS)
+    return likely
 
 
 def _rejects(costs: Comparison, spread: _Spread, effect: float) -> bool:
@@ -93,42 +112,48 @@ class _Spread(NamedTuple):
     """The new median and the mean of the stored ones, as logs of costs, and the deviation of their difference.
 
     `launch` is the standard deviation of the median that one new launch would give, `others` that of everything but the
-    new launches: of the recordings, and of the medians of the stored ones.
+    new launches: of the recordings, and of the medians of the stored ones. `apart` says that three quarters of the new
+    launches lie above three quarters of the stored ones.
     """
 
     own: float
     middle: float
     deviation: float
-    freedom: int
+    freedom: float
     launch: float
     others: float
+    apart: bool
 
     @classmethod
-    def of(cls, costs: Comparison, stored: Sequence[Sequence[float]]) -> _Spread:
+    def of(cls, costs: Comparison, stored: Sequence[Sequence[float]], moved: float) -> _Spread:
         """The spread of new launches and of each recording's, all as costs."""
         least = least_share(costs)
         new, *recordings = [[math.log(value + least) for value in run] for run in (costs.new, *stored)]
         centres = [math.log(median(run) + least) for run in stored]
-        between, freedom = _predictive(costs.metric, centres)
-        launch = _launch_deviation([new, *recordings])
+        launch, launches = _launch_deviation([new, *recordings])
         shares = sum(1 / len(run) for run in recordings) / len(recordings) ** 2
+        between, freedom = _between(costs.metric, centres, moved)
         others = math.hypot(between, launch * math.sqrt(shares))
+        deviation = math.hypot(others, launch / math.sqrt(len(new)))
+        of_launches = deviation**2 - between**2
         return cls(
             own=math.log(median(costs.new) + least),
             middle=fmean(centres),
-            deviation=math.hypot(others, launch / math.sqrt(len(new))),
-            freedom=freedom,
+            deviation=deviation,
+            # That of a sum of variances (Satterthwaite 1946).
+            freedom=deviation**4 / (between**4 / freedom + of_launches**2 / max(1, launches)),
             launch=launch,
             others=others,
+            apart=_apart(new, [value for run in recordings for value in run]),
         )
 
     def reach(self, error: float) -> float:
         """How far from the mean the next median lies at most, but for this error."""
         return _student(1 - error, self.freedom) * self.deviation
 
-    def limit(self, costs: Comparison) -> float:
-        """The limit above which the next median is a regression."""
-        return moved_log(costs, self.middle) + self.reach(costs.alpha)
+    def limit(self, costs: Comparison, level: float) -> float:
+        """The limit above which the next median has become worse, at this level."""
+        return moved_log(costs, self.middle) + self.reach(level)
 
     def missing(self, launches: int) -> int:
         """How many more launches it takes until their part of the deviation is small."""
@@ -136,26 +161,41 @@ class _Spread(NamedTuple):
         return max(0, max(LEAST_LAUNCHES, min(math.ceil(wanted), MOST_LAUNCHES)) - launches)
 
 
-def _launch_deviation(runs: Sequence[Sequence[float]]) -> float:
-    """The standard deviation of the median of one launch's log around its run's centre, pooled over all runs.
+def _apart(new: Sequence[float], stored: Sequence[float]) -> bool:
+    """Whether three quarters of the new launches lie above three quarters of the stored ones; where there are few, all.
 
-    A median of n values has pi / (2 n) times their variance (Laplace 1818).
+    Never of fewer than FEWEST.
     """
-    freedom = sum(len(run) - 1 for run in runs)
-    squares = sum((value - fmean(run)) ** 2 for run in runs for value in run)
-    return math.sqrt(squares / freedom * math.pi / 2) if freedom else 0.0
+    fewest = min(len(new), len(stored))
+    left_out = 4 if fewest >= LEAST_LAUNCHES else fewest + max(len(new), len(stored))
+    low, high = sorted(new)[len(new) // left_out], sorted(stored, reverse=True)[len(stored) // left_out]
+    return fewest >= FEWEST and low > high
 
 
-def _predictive(metric: str, centres: Sequence[float]) -> tuple[float, int]:
+def _launch_deviation(runs: Sequence[Sequence[float]]) -> tuple[float, int]:
+    """The standard deviation of the median of one launch's log around its run's centre, and its degrees of freedom.
+
+    It is pooled over all runs, from absolute deviations: a median does not follow single launches, and they are not to
+    widen its limits. Of a normal value it is pi / 2 times the mean absolute deviation (Laplace 1818).
+    """
+    several = [run for run in runs if len(run) > 1]
+    freedom = sum(len(run) - 1 for run in several)
+    # The deviations from n values' own median are too small by about the root of (n - 1) / n.
+    found = (math.sqrt(len(run) / (len(run) - 1)) * abs(value - median(run)) for run in several for value in run)
+    return (math.pi / 2 * fmean(found) if several else 0.0), freedom
+
+
+def _between(metric: str, centres: Sequence[float], moved: float) -> tuple[float, int]:
     """The standard deviation of the next recording around the mean of `centres` (logs), and its degrees of freedom."""
     count, middle = len(centres), fmean(centres)
     freedom = PRIOR_FREEDOM + count - 1
     prior = row(metric).between
     squares = PRIOR_FREEDOM * prior**2 + sum((centre - middle) ** 2 for centre in centres)
-    return math.sqrt(squares / freedom * (1 + 1 / count)), freedom
+    added = moved * prior if row(metric).unit != "size" else 0.0
+    return math.hypot(math.sqrt(squares / freedom * (1 + 1 / count)), added), freedom
 
 
-def _student(probability: float, freedom: int) -> float:
+def _student(probability: float, freedom: float) -> float:
     from scipy.special import stdtrit  # half a second: only a run that measured pays it
 
     return float(stdtrit(freedom, probability))
@@ -163,11 +203,14 @@ def _student(probability: float, freedom: int) -> float:
 
 def _foretold(costs: Comparison, decision: Decision, spread: _Spread, recordings: int) -> str:
     """The reason of a prediction, in one line; empty for a pass."""
-    shifts = (shown_shift(costs, centre, spread.middle) for centre in (spread.own, spread.limit(costs)))
+    limit = spread.limit(costs, costs.alpha) if decision is Decision.REGRESSED else _suspect_limit(costs, spread)
+    shifts = (shown_shift(costs, centre, spread.middle) for centre in (spread.own, limit))
     change, beyond = beside_limit(costs.metric, *shifts)
     stored = f"{recordings} stored recording" + ("" if recordings == 1 else "s")
     if decision is Decision.REGRESSED:
         return f"{change} is beyond {beyond}, the limit predicted from {stored} (needs p <= {costs.alpha:.2g})"
+    if decision is Decision.SUSPECT:
+        return f"{change} is beyond {beyond}, from where on {stored} make a regression likely"
     if decision is Decision.IMPROVED:
         return f"{change} is beyond the range predicted from {stored} (needs p <= {costs.alpha:.2g})"
     if decision is Decision.PASSED:

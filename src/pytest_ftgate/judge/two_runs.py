@@ -27,8 +27,8 @@ from ..model import (
 )
 from ..pythons import build_key
 from ..store import recording, schema
-from . import decide, disturbance, expectations, recorded
-from .judge import SCREEN_LAUNCHES, ComparedWith, Judge, Policy, doubted, hypotheses, missed
+from . import decide, expectations, recorded
+from .judge import SCREEN_LAUNCHES, ComparedWith, Judge, Policy, hypotheses, missed
 
 
 class Run(Struct, frozen=True, kw_only=True):
@@ -171,15 +171,13 @@ class _Test:
         return expectations.applied(found, row.cell, [known])
 
     def _against(self, sample: Sample, row: Row, compared_with: ComparedWith) -> Verdict:
+        self.judge.conditions = (self.old_rows[row.cell.nodeid].conditions, row.conditions)
         screened = self.judge.verdict(sample, self.samples, row.figures)
         if screened.decision is Decision.NO_BASELINE:
             return _not_compared(compared_with.why)
         if any(missed(each) for each in screened.metrics):
             screened = self.judge.predicted(sample, self.samples, screened, compared_with.why)
-        before = self.old_rows[row.cell.nodeid].conditions
-        sides = ((self.before.name, before), (self.after.name, row.conditions))
-        doubts = ((name, disturbance.unfit(conditions, "stored")) for name, conditions in sides)
-        return doubted(screened, "; ".join(f"{doubt} ({name})" for name, doubt in doubts if doubt), "")
+        return screened
 
     def _compared_with(self, sample: Sample) -> ComparedWith:
         """What a cell of the second run is compared with: a stored cell that its launches in the first one make."""

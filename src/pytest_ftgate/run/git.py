@@ -20,6 +20,7 @@ DEEPEN: Final = (
     "deepen it with `git fetch --unshallow` or `git fetch --deepen=100`; in CI let the checkout step fetch the history "
     "(`fetch-depth: 0` of actions/checkout, `GIT_DEPTH: 0` of GitLab)"
 )
+_COMMIT_ID: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 # What `git rev-parse --local-env-vars` names, but for the settings by which a CI machine declares safe directories.
 _OF_A_HOOK: Final = frozenset(
     {
@@ -30,6 +31,7 @@ _OF_A_HOOK: Final = frozenset(
         *("GIT_ICASE_PATHSPECS", "GIT_INDEX_VERSION", "GIT_DEFAULT_HASH"),
     }
 )
+_BEFORE: Final = re.compile(r"(?:HEAD|@)(?:~(\d*)|\^)")
 _REFUSED: Final = re.compile(r"(?:dubious ownership in repository at|unsafe repository) \(?'(.+?)'")
 _IDENTITY: Final = re.compile(r"GIT_(AUTHOR|COMMITTER)_")
 _SETTINGS: Final = (
@@ -138,6 +140,35 @@ class Repository:
     def shallow(self) -> bool:
         """Whether the history was cut off when this was cloned."""
         return self.git("rev-parse", "--is-shallow-repository").strip() == "true"
+
+    def fetched(self, revision: str, environ: Mapping[str, str]) -> str | None:
+        """The commit that a shallow clone lacks, by its id or the remote's name of it, fetched without its history.
+
+        None if it is not there, or may not be fetched: where CI is set the clone is the job's own, elsewhere it is a
+        person's. No reference is written. Raises AgainstError with git's text.
+        """
+        if not (self.shallow and environ.get("CI", "").lower() in ("1", "true")):
+            return None
+        commit: str | None = revision
+        if not _COMMIT_ID.fullmatch(revision):
+            name = revision.removeprefix(f"{self.remote}/")
+            places = f"refs/heads/{name}", f"refs/tags/{name}"
+            lines = self.git("ls-remote", self.remote, *places).splitlines()
+            known = {name: found for found, _, name in (line.partition("\t") for line in lines)}
+            commit = next(filter(None, map(known.get, places)), None)
+        if commit is None:
+            return None
+        alone = ("--depth=1", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head")
+        self.git("fetch", "--quiet", *alone, self.remote, commit)
+        return self.commit(commit)
+
+    def how_to_fetch(self, revision: str) -> str:
+        """The command that gets a commit which a shallow clone lacks."""
+        if _COMMIT_ID.fullmatch(revision):
+            return f"fetch it with `git fetch --depth=1 {self.remote} {revision}`"
+        if before := _BEFORE.fullmatch(revision):
+            return f"fetch it with `git fetch --deepen={before[1] or 1}`"
+        return DEEPEN
 
     def sparse_patterns(self) -> str:
         """The patterns of a sparse checkout; "" if all files are checked out."""

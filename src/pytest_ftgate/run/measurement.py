@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -10,7 +11,7 @@ import msgspec
 from .. import pythons
 from ..errors import FtgateError
 from ..judge import acceptance, disturbance, expectations, figures
-from ..judge.judge import ComparedWith, Judge, doubted, missed, unchanged
+from ..judge.judge import ComparedWith, Judge, doubted, excess, missed, unchanged
 from ..measure import cores
 from ..measure.cell_run import PreparedTarget
 from ..measure.conditions import ConditionsMonitor
@@ -32,7 +33,7 @@ from ..report import budgets
 from ..store import names
 from . import explaining, git, shortfall, worktrees
 from .explaining import Explainer
-from .phase import ActivePhase, Phase, PhaseStarter
+from .phase import LEAST_ROUNDS, ActivePhase, Phase, PhaseStarter
 from .resources import Resources
 from .targets import same, unavailable
 from .unchanged import Checked
@@ -238,7 +239,8 @@ class Measurement:
             phase = self.phases.pop(0)
             starter = PhaseStarter(self.group, self.resources, phase)
             try:
-                self.active = starter.start(self.monitor, self._own_left_s, waiting=len(self.phases))
+                waiting = sum(each.spare is phase.spare for each in self.phases)
+                self.active = starter.start(self.monitor, self._own_left_s, waiting)
                 if self.samples:
                     why = "measured again beside the baseline's commit: it missed its baseline"
                     self.resources.listener.expect_more(why)
@@ -282,17 +284,14 @@ class Measurement:
                         self._judge_again(ended.judge, sample, samples)
             return
         self.first_conditions = self.conditions
+        ended.judge.conditions = (self.conditions,)
         for sample in samples:
             with self._failing(sample.cell):
                 self._judge_first(ended, sample, samples)
         self.samples = samples
         if not ended.phase.pair:
-            # A pass in doubt is a miss, so this comes before the follow-ups.
-            self.by_nodeid |= {
-                sample.cell.nodeid: self._doubted(self.by_nodeid[sample.cell.nodeid]) for sample in samples
-            }
             self.screen = ended.judge
-            self.phases += self._follow_ups()
+            self.phases += self._follow_ups(ended)
 
     @contextlib.contextmanager
     def _failing(self, cell: Cell) -> Iterator[None]:
@@ -340,23 +339,35 @@ class Measurement:
         return msgspec.structs.replace(sample, error=error)
 
     def _doubted(self, row: Row) -> Row:
-        """The row without what the machine may have done: in the first phase, for what was judged by that alone."""
-        basis, unfit = row.verdict.basis, disturbance.unfit
-        compared = unfit(self.conditions if basis == "paired" else self.first_conditions, basis)
-        verdict = doubted(row.verdict, compared, unfit(self.first_conditions, "stored"))
+        """The row in which what the machine may have done is in doubt: contracts are judged in the first phase."""
+        paired, alone = disturbance.PAIRED, disturbance.ALONE
+        verdict = doubted(
+            row.verdict,
+            disturbance.unfit(self.conditions, paired),
+            disturbance.unfit(self.first_conditions, alone),
+        )
         return msgspec.structs.replace(row, verdict=verdict)
 
     # -- after a miss ------------------------------------------------------------------------------------------
 
-    def _follow_ups(self) -> list[Phase]:
-        """A phase for each commit that cells which missed are to be paired with; where there is none, predictions."""
-        phases: dict[str, Phase] = {}
-        for sample in self.samples:
-            with self._failing(sample.cell):
-                self._follow_up(sample, phases)
-        return list(phases.values())
+    def _follow_ups(self, screen: ActivePhase) -> list[Phase]:
+        """A phase for each commit that cells which missed are to be paired with; where there is none, predictions.
 
-    def _follow_up(self, sample: Sample, phases: dict[str, Phase]) -> None:
+        Where the time is too short for all cells, it goes to the worst: the others are paired in what is left of it.
+        """
+        alone: dict[str, list[Phase]] = {}
+        for sample in sorted(self.samples, key=lambda each: -excess(self.by_nodeid[each.cell.nodeid].verdict)):
+            with self._failing(sample.cell):
+                self._follow_up(sample, alone)
+        budget, left_s = screen.run.budget, self._own_left_s - screen.run.budget.spent_s
+        # A launch of a pair takes the place of one of the control workload.
+        pairs_s = LEAST_ROUNDS * len(alone) * budget.spent_s / max(1, budget.rounds * len(self.samples))
+        room = max(1, int(left_s / pairs_s)) if pairs_s else len(self.samples)
+        worst = [functools.reduce(_joined, phases[:room]) for phases in alone.values()]
+        others = [functools.reduce(_joined, phases[room:]) for phases in alone.values() if phases[room:]]
+        return worst + [msgspec.structs.replace(phase, spare=True) for phase in others]
+
+    def _follow_up(self, sample: Sample, alone: dict[str, list[Phase]]) -> None:
         compared_with = self.screen.compared_with(sample)
         if compared_with.entry is None or not self._missed(sample.cell):
             return
@@ -368,8 +379,7 @@ class Measurement:
                 row = self.by_nodeid[sample.cell.nodeid]
                 self.by_nodeid[sample.cell.nodeid] = msgspec.structs.replace(row, verdict=unchanged(row.verdict))
             return
-        before = phases.get(compared_with.commit)
-        phases[compared_with.commit] = phase if before is None else _joined(before, phase)
+        alone.setdefault(compared_with.commit, []).append(phase)
 
     def _paired_phase(self, cell: Cell, compared_with: ComparedWith) -> Phase:
         if self._interrupted:

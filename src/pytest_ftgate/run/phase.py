@@ -37,6 +37,7 @@ class Phase(Struct, frozen=True, kw_only=True):
     """Cells that are measured together, paired with a reference for the reason `why` if there is a `pair`.
 
     Cells that are not `judged` (node ids) are measured for another cell's scaling. `metrics` limits what is judged.
+    A `spare` phase is for what the others leave of the time.
     """
 
     cells: tuple[Cell, ...]
@@ -44,6 +45,7 @@ class Phase(Struct, frozen=True, kw_only=True):
     pair: worktrees.Pair | None = None
     why: str = ""
     metrics: frozenset[str] | None = None
+    spare: bool = False
 
 
 class ActivePhase(NamedTuple):

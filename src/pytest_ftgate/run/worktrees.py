@@ -98,7 +98,7 @@ def pair(root: Path, against: str, folder: Path, *, environ: Mapping[str, str] =
         return _checked_out(repository, f"HEAD~1 ({shown(before)}), as HEAD is the {label}", before, folder)
 
 
-def commit_pair(root: Path, commit: str, folder: Path) -> Pair:
+def commit_pair(root: Path, commit: str, folder: Path, *, environ: Mapping[str, str] = os.environ) -> Pair:
     """As `pair`, for the commit that a stored baseline names. Raises AgainstError with the reason."""
     if not commit:
         raise AgainstError("the baseline names no commit: it was recorded outside of git")
@@ -107,10 +107,11 @@ def commit_pair(root: Path, commit: str, folder: Path) -> Pair:
             f"the baseline was recorded with uncommitted changes on {shown(commit)}, which git does not have"
         )
     repository = Repository(root)
-    present = repository.commit(commit)
+    start = f"the baseline's commit {shown(commit)} is not in this repository"
+    present = repository.commit(commit) or _fetched(repository, commit, start, environ)
     if present is None:
-        why = f"but this clone is shallow: {DEEPEN}" if repository.shallow else "which was dropped or never fetched"
-        raise AgainstError(f"the baseline's commit {shown(commit)} is not in this repository, {why}")
+        why = _shallow(repository, commit) if repository.shallow else "which was dropped or never fetched"
+        raise AgainstError(f"{start}, {why}")
     return _checked_out(repository, f"the baseline's commit ({shown(present)})", present, folder)
 
 
@@ -141,7 +142,10 @@ def _reference(repository: Repository, against: str, environ: Mapping[str, str])
         raise AgainstError(f"{OPTION}: the repository of {repository.root} has no commit yet; commit something first")
     if against == "merge-base":
         return merge_base(repository, environ)
-    commit = None if not against or against.startswith("-") else repository.named(against)
+    commit = None
+    if against and not against.startswith("-"):
+        start = f"{OPTION} {against}: git knows no such revision"
+        commit = repository.named(against) or _fetched(repository, against, start, environ)
     if commit is None:
         raise AgainstError(_unknown(repository, against))
     label = shown(commit) if commit.startswith(against.lower()) else f"{against} ({shown(commit)})"
@@ -155,8 +159,20 @@ def _unknown(repository: Repository, against: str) -> str:
     if close:
         start += f"; did you mean {' or '.join(close)}?"
     if repository.shallow:
-        return f"{start}; this clone is shallow and may not reach it: {DEEPEN}"
+        return f"{start}; {_shallow(repository, against)}"
     return start if close else f"{start}; {_HOW}"
+
+
+def _fetched(repository: Repository, revision: str, start: str, environ: Mapping[str, str]) -> str | None:
+    """See `Repository.fetched`. Raises AgainstError that begins with `start`."""
+    try:
+        return repository.fetched(revision, environ)
+    except AgainstError as failed:
+        raise AgainstError(f"{start}, {_shallow(repository, revision)} ({failed})") from failed
+
+
+def _shallow(repository: Repository, revision: str) -> str:
+    return f"but this clone is shallow: {repository.how_to_fetch(revision)}"
 
 
 def merge_base(repository: Repository, environ: Mapping[str, str]) -> tuple[str, str]:
