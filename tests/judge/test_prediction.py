@@ -113,7 +113,7 @@ class TestLimits:
             assert found.decision is decision
             if decision is Decision.SUSPECT:
                 assert re.fullmatch(
-                    r"\+100 % is beyond \+73.4 %, from where on 1 stored recording make a regression likely",
+                    r"\+100 % is beyond \+73.4 %, the limit of a likely regression by 1 stored recording",
                     found.reason,
                 )
                 assert found.allowed == pytest.approx(1.734)
@@ -122,6 +122,23 @@ class TestLimits:
         overlapping = (0.9, 1.0, 2.0, 2.1, 2.2)
         assert prediction.predict(of((1.8, 1.85)), [wild[:3]], 4.0).decision is Decision.INCONCLUSIVE
         assert prediction.predict(of(overlapping), [(0.9, 1.0, 2.1, 2.2, 0.9)], 4.0).decision is Decision.INCONCLUSIVE
+
+    def test_what_passes_and_what_is_suspect_never_overlap(self) -> None:
+        """An effect that was set wide: what is far from the recordings, but not beyond it, is no failure."""
+        wild = (0.8, 1.1, 1.0, 1.3, 0.9)
+        for effect in (0.5, 1.0, 3.0, 6.0):
+            for factor in (1.2, 1.75, 1.9, 3.0, 5.0):
+                found = prediction.predict(of([factor * each for each in wild], effect=effect), [wild], 4.0)
+                assert found.allowed is not None
+                assert found.ratio is not None
+                failed = found.decision in (Decision.REGRESSED, Decision.SUSPECT)
+                assert failed is (found.ratio.value > found.allowed)
+                if found.decision is Decision.SUSPECT:
+                    assert found.ratio.value > 1 + effect
+
+    def test_two_launches_that_differ_as_much_as_shares_can_give_limits(self) -> None:
+        found = prediction.predict(share((0.0,)), [(0.96, 0.0)])
+        assert found.decision is Decision.INCONCLUSIVE
 
     def test_launches_do_not_count_as_recordings(self) -> None:
         once, often = (predicted(1.1, [launches]).ratio for launches in (STORED, STORED * 50))

@@ -40,9 +40,9 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]], moved
     probability 1 - alpha, by Student's t around the mean of the stored medians, moved by margin and floor. The variance
     between recordings is the observed one, pooled with the prior of the metric, plus the variance of a median of so few
     launches. Regressed above that limit, improved below the mirrored one. Passed if a change as large as the effect
-    would have shown a larger median with probability 1 - beta. Else suspect if it lies beyond the effect and the limit
-    of `decide.suspect_level`, or by OBVIOUS, else inconclusive. `moved` is what
-    the conditions of this run add: see `disturbance.deviation`.
+    would have shown a larger median with probability 1 - beta. Else suspect if it lies beyond the effect and either the
+    limit of `decide.suspect_level` or OBVIOUS, else inconclusive. `moved` is what the conditions of this run add: see
+    `disturbance.deviation`.
 
     There is one look, so no level is split: at `final`, or once more launches would hardly narrow the limits. When that
     is depends on the variance alone, not on the change. Before it, `more` says how many launches are missing; after it
@@ -55,14 +55,12 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]], moved
     invert = is_gain(costs.metric)
     stored = [[1 / value if invert else value for value in recording] for recording in recordings if recording]
     spread = _Spread.of(costs, stored, moved)
-    own, middle = spread.own, spread.middle
     more = 0 if costs.final else spread.missing(len(costs.new))
     decision = _decided(costs, spread) if not more else Decision.INCONCLUSIVE
-    rejects = partial(_rejects, costs, spread)
-    limits = spread.limit(costs, costs.alpha), _suspect_limit(costs, spread)
+    before = [math.exp(spread.middle) - least_share(costs)]
     half = spread.reach((1 - INTERVAL_LEVEL) / 2)
-    around = [shown_shift(costs, own + step, middle) for step in (-half, 0.0, half)]
-    shift = Interval(low=around[0], value=around[1], high=around[2], level=INTERVAL_LEVEL)
+    low, value, high = (shown_shift(costs, spread.own + step, spread.middle) for step in (-half, 0.0, half))
+    shift = Interval(low=low, value=value, high=high, level=INTERVAL_LEVEL)
     return MetricVerdict(
         metric=costs.metric,
         decision=decision,
@@ -71,9 +69,9 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]], moved
         reason=_foretold(costs, decision, spread, len(stored)),
         launches=len(costs.new),
         more=more if decision is Decision.INCONCLUSIVE else None,
-        allowed=allowed(costs.metric, shown_shift(costs, min(limits), middle)),
+        allowed=allowed(costs.metric, shown_shift(costs, min(spread.limit(costs, costs.alpha), _suspect_limit(costs, spread)), spread.middle)),
         wall_growth=max(costs.wall_growth, default=1.0),
-        ruled_out=None if more else ruled_out(costs, [math.exp(spread.middle) - least_share(costs)], rejects),
+        ruled_out=None if more else ruled_out(costs, before, partial(_rejects, costs, spread)),
         beyond=decision is Decision.INCONCLUSIVE and spread.own > _passing_log(costs, spread.middle, costs.effect),
     )
 
@@ -91,10 +89,10 @@ def _decided(costs: Comparison, spread: _Spread) -> Decision:
 
 def _suspect_limit(costs: Comparison, spread: _Spread) -> float:
     """The limit above which the next median fails as suspect."""
-    likely = max(spread.limit(costs, suspect_level(costs.alpha)), _passing_log(costs, spread.middle, costs.effect))
+    likely = spread.limit(costs, suspect_level(costs.alpha))
     if spread.apart and not is_share(costs.metric):
-        return min(likely, moved_log(costs, spread.middle) + OBVIOUS)
-    return likely
+        likely = min(likely, moved_log(costs, spread.middle) + OBVIOUS)
+    return max(likely, _passing_log(costs, spread.middle, costs.effect))
 
 
 def _rejects(costs: Comparison, spread: _Spread, effect: float) -> bool:
@@ -167,8 +165,8 @@ def _apart(new: Sequence[float], stored: Sequence[float]) -> bool:
     Never of fewer than FEWEST.
     """
     fewest = min(len(new), len(stored))
-    left_out = 4 if fewest >= LEAST_LAUNCHES else fewest + max(len(new), len(stored))
-    low, high = sorted(new)[len(new) // left_out], sorted(stored, reverse=True)[len(stored) // left_out]
+    outliers = 0.25 if fewest >= LEAST_LAUNCHES else 0.0
+    low, high = sorted(new)[int(outliers * len(new))], sorted(stored, reverse=True)[int(outliers * len(stored))]
     return fewest >= FEWEST and low > high
 
 
@@ -210,7 +208,7 @@ def _foretold(costs: Comparison, decision: Decision, spread: _Spread, recordings
     if decision is Decision.REGRESSED:
         return f"{change} is beyond {beyond}, the limit predicted from {stored} (needs p <= {costs.alpha:.2g})"
     if decision is Decision.SUSPECT:
-        return f"{change} is beyond {beyond}, from where on {stored} make a regression likely"
+        return f"{change} is beyond {beyond}, the limit of a likely regression by {stored}"
     if decision is Decision.IMPROVED:
         return f"{change} is beyond the range predicted from {stored} (needs p <= {costs.alpha:.2g})"
     if decision is Decision.PASSED:

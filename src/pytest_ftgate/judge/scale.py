@@ -71,7 +71,7 @@ def moved_log(costs: Comparison, centre: float) -> float:
 
 def shown_shift(costs: Comparison, own: float, middle: float) -> float:
     """The difference of two centres of `predict`, on the metric's scale."""
-    return math.exp(own) - math.exp(middle) if is_share(costs.metric) else own - middle
+    return math.exp(_bounded(own)) - math.exp(middle) if is_share(costs.metric) else own - middle
 
 
 def logs(values: Sequence[float]) -> list[float]:
