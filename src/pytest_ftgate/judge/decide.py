@@ -258,12 +258,15 @@ def _decide(evidence: Evidence, look: Look) -> Decision:
 
 def _suspect(costs: Comparison, evidence: Evidence) -> bool:
     """Whether a regression is likely: see `compare`."""
-    limits = moved(costs.reference, costs.margin, costs.floor)
-    distances = paired(tested(costs, costs.new), tested(costs, limits))
-    likely = _likely(evidence.p_fail, distances, costs.alpha, evidence.bound)
+    likely = _likely(evidence.p_fail, _distances(costs), costs.alpha, evidence.bound)
     # The lower median: of two or three pairs, one that was disturbed makes none suspect.
     shifts = paired(*(scaled(costs.metric, side) for side in (costs.new, costs.reference)))
     return likely and median_low(shifts) > pass_limit(costs, costs.effect)
+
+
+def _distances(costs: Comparison) -> list[float]:
+    """How far each pair lies beyond the fail limit, on the scale of the test."""
+    return paired(tested(costs, costs.new), tested(costs, moved(costs.reference, costs.margin, costs.floor)))
 
 
 def _verdict(
@@ -300,8 +303,10 @@ def _explain(costs: Comparison, look: Look, evidence: Evidence, decision: Decisi
 def _beyond(costs: Comparison, evidence: Evidence, level: float) -> str:
     """`+30 % is beyond +2 %: p = 0.0001, limit 0.0012`, or of one pair alone by how much it lies beyond."""
     change, limit = beside_limit(costs.metric, evidence.shift.value, fail_limit(costs))
-    few = f"{_counted(pairs(costs), 'pair')} that lies beyond it by {ALONE:g} times the expected deviation"
-    return f"{change} is beyond {limit}: {p_value(evidence.p_fail, level) if evidence.p_fail <= level else few}"
+    if evidence.p_fail <= level:
+        return f"{change} is beyond {limit}: {p_value(evidence.p_fail, level)}"
+    times = min(_distances(costs)) / evidence.deviation
+    return f"{change} is beyond {limit}: 1 pair that lies beyond it by {times:.0f} times the expected deviation"
 
 
 def _hardly_waited(costs: Comparison) -> str:
