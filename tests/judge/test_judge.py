@@ -389,6 +389,18 @@ class TestVerdict:
             assert shown is not None
             assert wall.now == shown.value
 
+    def test_the_written_part_of_one_side_never_stands_beside_the_whole_of_the_other(self) -> None:
+        sample, old = (measured(rounds=12, control=True, seed=seed) for seed in ("new", "old"))
+        part = [
+            msgspec.structs.replace(
+                launch,
+                memory=tuple(msgspec.structs.replace(each, written_bytes=1000) for each in launch.memory),
+            )
+            for launch in sample.memory
+        ]
+        found = by_metric(verdict(msgspec.structs.replace(sample, memory=tuple(part)), compared_with=stored(old)))
+        assert found[Metric.USS].now == pytest.approx(figure_of(Metric.USS, [sample]))
+
     def test_an_executor_that_cannot_and_a_workload_that_fails(self) -> None:
         young = with_reference(measured(rounds=8))
         found = verdict(msgspec.structs.replace(young, unsupported="no fork here"))
@@ -774,6 +786,7 @@ class TestPredicted:
         found = judge.predicted(sample, TestSamples([sample]), screened, "no git here")
         assert (found.decision, found.basis) == (Decision.INCONCLUSIVE, "portable")
         assert "fails nothing without a pair of launches here" in found.reason
+        assert found.beyond
         assert judge.settled(sample, TestSamples([sample]), screened, None, "").decision is Decision.INCONCLUSIVE
 
 

@@ -280,7 +280,7 @@ class Judge:
         predicted = self._judged(screened.metric, numbers, "predicted", sample, True)
         if self.compared_with(sample).basis == "portable" and predicted.decision in FAILURES:
             reason = f"{predicted.reason}; what another machine recorded fails nothing without a pair of launches here"
-            return msgspec.structs.replace(predicted, decision=Decision.INCONCLUSIVE, reason=reason)
+            return msgspec.structs.replace(predicted, decision=Decision.INCONCLUSIVE, reason=reason, beyond=True)
         return predicted
 
     def _moved(self, cell: Cell) -> float:
@@ -345,8 +345,8 @@ class Judge:
         """The verdict with the figure of each side."""
         entry = self.compared_with(sample).entry
         others = [sample.reference] if sample.reference is not None else entry.recordings if entry else ()
-        now, was = (recorded.figure_of(judged.metric, side) for side in ([sample], others))
-        return msgspec.structs.replace(judged, now=now, was=was)
+        now = recorded.figure_of(judged.metric, [sample], others)
+        return msgspec.structs.replace(judged, now=now, was=recorded.figure_of(judged.metric, others, [sample]))
 
     def _comparison(self, metric: str, numbers: Numbers, basis: Basis, sample: Sample, final: bool) -> Comparison:
         limits = self._limits(metric, basis)

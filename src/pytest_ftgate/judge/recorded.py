@@ -94,16 +94,17 @@ _BESIDE: Final[Mapping[str, metrics.Reader]] = {
 # ---- what is shown of it
 
 
-def figure_of(name: str, sides: Iterable[Sample | Recording]) -> float | None:
+def figure_of(
+    name: str, sides: Iterable[Sample | Recording], beside: Iterable[Sample | Recording] = ()
+) -> float | None:
     """The figure of that name over all launches of these sides, as every table and list prints it; None without any.
 
     Times and rates are geometric means, scaling is the location of its logs, all else is a median. USS is its written
-    part where that is known.
+    part, unless one of the sides, or of those whose figure stands `beside` it, lacks that.
     """
-    sources = [source_of(side) for side in sides]
-    names = (USS_WRITTEN, name) if name == Metric.USS else (name,)
-    of_names = ([value for source in sources for value in source(each).values()] for each in names)
-    values = next(filter(None, of_names), [])
+    sources, others = ([source_of(side) for side in each] for each in (sides, beside))
+    stored_as = USS_WRITTEN if name == Metric.USS and _all_written([*sources, *others]) else name
+    values = [value for source in sources for value in source(stored_as).values()]
     return _CENTRES.get(name, median)(values) if values else None
 
 
@@ -201,9 +202,12 @@ def _of_control(row: MetricRow) -> Callable[[Source], ByRound]:
 
 def _alike(row: MetricRow, sources: Sequence[Source]) -> Callable[[Source], ByRound]:
     """Reads a metric in its own unit: the written part of USS, unless any of the sources lacks it."""
-    written = row.name == Metric.USS and all(source(USS_WRITTEN) or not source(row.name) for source in sources)
-    name = USS_WRITTEN if written else row.name
+    name = USS_WRITTEN if row.name == Metric.USS and _all_written(sources) else row.name
     return lambda source: _positive(row, source(name))
+
+
+def _all_written(sources: Sequence[Source]) -> bool:
+    return all(source(USS_WRITTEN) or not source(Metric.USS) for source in sources)
 
 
 def _positive(row: MetricRow, values: ByRound) -> ByRound:
