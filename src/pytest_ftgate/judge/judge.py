@@ -63,8 +63,9 @@ class ComparedWith(Struct, frozen=True, kw_only=True):
     """What a cell is compared with: nothing (with the reason in `why`), its stored recordings, or its reference.
 
     `entry` is the stored cell of this machine (basis `stored`) or of another (`portable`: there `executor` is the
-    stored cell of the reference executor and `executor_nodeid` its node id). `baseline` and `commit` name it in
-    reports, `file` is where it is stored. A cell that is not `judged` is measured for another cell's scaling alone.
+    stored cell of the reference executor and `executor_nodeid` its node id), unless it is `alike`: of this machine and
+    build, but without the control workload. `baseline` and `commit` name it in reports, `file` is where it is stored. A
+    cell that is not `judged` is measured for another cell's scaling alone.
     """
 
     basis: Basis = ""
@@ -72,6 +73,7 @@ class ComparedWith(Struct, frozen=True, kw_only=True):
     entry: schema.StoredCell | None = None
     executor: schema.StoredCell | None = None
     executor_nodeid: str = ""
+    alike: bool = False
     baseline: str = ""
     commit: str = ""
     file: str = ""
@@ -251,9 +253,7 @@ class Judge:
         known = {_paired_metric(each.metric) for each in screened.metrics}
         judged += [each for metric, each in paired.items() if metric not in known]
         if together is not None and any(each in judged for each in paired.values()):
-            return decide.judge(
-                judged, baseline=together.baseline, commit=together.commit, basis="paired", why=together.why
-            )
+            return decide.again(together, judged)
         basis: Basis = "predicted" if compared_with.basis == "stored" else compared_with.basis
         return decide.judge(judged, baseline=screened.baseline, commit=screened.commit, basis=basis, why=why)
 
@@ -278,7 +278,8 @@ class Judge:
         if not numbers.new:
             return screened
         predicted = self._judged(screened.metric, numbers, "predicted", sample, True)
-        if self.compared_with(sample).basis == "portable" and predicted.decision in FAILURES:
+        compared_with = self.compared_with(sample)
+        if compared_with.basis == "portable" and not compared_with.alike and predicted.decision in FAILURES:
             reason = f"{predicted.reason}; what another machine recorded fails nothing without a pair of launches here"
             return msgspec.structs.replace(predicted, decision=Decision.INCONCLUSIVE, reason=reason, beyond=True)
         return predicted
@@ -315,7 +316,7 @@ class Judge:
 
     def _untimed(self, sample: Sample, compared_with: ComparedWith, numbers: Mapping[str, Numbers]) -> bool:
         """Whether the time gates, and the baseline holds none: the cell cannot pass by its other metrics."""
-        here = sample.reference is None and compared_with.basis == "stored" and bool(sample.launches)
+        here = sample.reference is None and compared_with.basis == "stored"
         return here and Metric.WALL in self.policy.metrics and Metric.WALL not in numbers
 
     def _numbers(self, sample: Sample, samples: TestSamples, compared_with: ComparedWith) -> dict[str, Numbers]:
@@ -408,8 +409,7 @@ def doubted(verdict: Verdict, paired: str, alone: str) -> Verdict:
     judged = [_doubted(each, alone if each.contract else compared) for each in verdict.metrics]
     if judged == list(verdict.metrics):
         return verdict
-    found = decide.judge(judged, baseline=verdict.baseline, commit=verdict.commit, basis=verdict.basis, why=verdict.why)
-    return msgspec.structs.replace(found, same_code=verdict.same_code)
+    return decide.again(verdict, judged)
 
 
 def unchanged(verdict: Verdict) -> Verdict:
@@ -424,10 +424,7 @@ def unchanged(verdict: Verdict) -> Verdict:
         else each
         for each in verdict.metrics
     ]
-    judged = decide.judge(
-        doubted_ones, baseline=verdict.baseline, commit=verdict.commit, basis=verdict.basis, why=verdict.why
-    )
-    return msgspec.structs.replace(judged, same_code=True)
+    return msgspec.structs.replace(decide.again(verdict, doubted_ones), same_code=True)
 
 
 def _doubted(judged: MetricVerdict, reason: str) -> MetricVerdict:

@@ -161,7 +161,7 @@ class _Test:
         contracts = [each for each in row.verdict.metrics if each.contract]
         if contracts:
             judged = [each for each in found.metrics if each.metric != Metric.CONTRACT]
-            found = decide.judge([*judged, *contracts], commit=found.commit, basis=found.basis, why=found.why)
+            found = decide.again(found, [*judged, *contracts])
         expected = row.verdict.expected
         if expected is None:
             return found
@@ -200,6 +200,7 @@ class _Test:
             entry=self._stored(old),
             executor=None if stored_executor is None else self._stored(stored_executor),
             executor_nodeid=executor.nodeid if executor else "",
+            alike=alike,
             commit=self.before.report.commit,
         )
 
