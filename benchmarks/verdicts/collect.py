@@ -39,7 +39,7 @@ from pytest_ftgate.model import Cell, Executor, Param, Source, Spec, StartMethod
 from pytest_ftgate.model.targets import parse_target
 from pytest_ftgate.pythons import environment_variables, find_interpreter
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
-from pytest_ftgate.stats.rank_tests import PAIRED, floor, iterations_ratio
+from pytest_ftgate.stats.rank_tests import floor, iterations_ratio
 
 WORKERS = 2
 WORKLOAD = """
@@ -253,7 +253,7 @@ def calibrate(bench: Bench, cell: str, dose: int) -> Calibration:
         else:
             sides, _, _ = bench.interleaved(requests, CALIBRATION_ITERATIONS)
             once = floor(sides[0].wall_ns, 0.5)
-            ratios.append(iterations_ratio(sides[1].wall_ns, sides[0].wall_ns, PAIRED))
+            ratios.append(iterations_ratio(sides[1].wall_ns, sides[0].wall_ns))
         single.append(float(once))
     whole = statistics.median(single)
     slope = (statistics.median(ratios) - 1) * whole / dose

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 import numpy as np
@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from pytest_ftgate.model import Struct
 from pytest_ftgate.stats import rank_tests
-from pytest_ftgate.stats.rank_tests import PAIRED, Estimator
 
 Floats: TypeAlias = NDArray[np.float64]
 Kind = Literal["wall", "uss", "lock_wait_share"]
+Estimator: TypeAlias = float | None
+"""How a launch is reduced to one value: a quantile of the iterations of both sides, or PAIRED."""
+PAIRED: Final = None
 FOLDER = Path(".ftgate") / "verdicts"
 ESTIMATORS: dict[str, Estimator] = {
     "min": 0.0,
@@ -110,7 +112,14 @@ def pairs(path: Path, kind: Kind = "wall") -> list[Pair]:
     return [line for line in lines(path) if isinstance(line, Pair) and line.kind == kind]
 
 
+def iterations_ratio(own: Sequence[float], other: Sequence[float], estimator: Estimator) -> float:
+    """How much longer one side of a launch takes than the interleaved other side, by one estimator."""
+    if estimator is PAIRED:
+        return rank_tests.iterations_ratio(own, other)
+    return rank_tests.floor(own, estimator) / rank_tests.floor(other, estimator)
+
+
 def log_ratios(found: Sequence[Pair], estimator: Estimator) -> Floats:
-    """log(changed / reference) of each pair, by one estimator of `rank_tests.iterations_ratio`."""
-    ratios = [rank_tests.iterations_ratio(pair.changed.wall_ns, pair.reference.wall_ns, estimator) for pair in found]
+    """log(changed / reference) of each pair."""
+    ratios = [iterations_ratio(pair.changed.wall_ns, pair.reference.wall_ns, estimator) for pair in found]
     return np.log(np.asarray(ratios, dtype=np.float64))

@@ -22,11 +22,11 @@ from pathlib import Path
 import numpy as np
 import series
 from scipy.stats import kurtosis, median_abs_deviation
-from series import ESTIMATORS, Floats, Pair
+from series import ESTIMATORS, PAIRED, Estimator, Floats, Pair
 
 from pytest_ftgate.judge import metrics
 from pytest_ftgate.stats import rank_tests
-from pytest_ftgate.stats.rank_tests import PAIRED, Estimator, location
+from pytest_ftgate.stats.rank_tests import location
 
 
 def lag(values: Floats) -> float:

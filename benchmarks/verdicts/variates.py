@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from series import PAIRED, Estimator, iterations_ratio
 
 from pytest_ftgate.measure.conditions import ConditionsMonitor, calibration_ns
 from pytest_ftgate.measure.launch import Handle, LaunchRole, Request
@@ -39,7 +40,6 @@ from pytest_ftgate.model import Cell, Conditions, Executor, Source, Spec, Target
 from pytest_ftgate.model.targets import parse_target
 from pytest_ftgate.pythons import environment_variables, find_interpreter
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
-from pytest_ftgate.stats.rank_tests import PAIRED, Estimator, iterations_ratio
 
 WORKERS = 2
 WARMUPS = 2

@@ -65,7 +65,7 @@ def shown(report: Report) -> str:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_no_form_of_a_report_has_them_raw(form: str) -> None:
-    assert RAW.findall(formats.rendered(form, hostile_report())) == []
+    assert RAW.findall("".join(formats.pieces(form, hostile_report()))) == []
 
 
 def test_nor_has_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

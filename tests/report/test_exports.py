@@ -56,7 +56,7 @@ SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)\{((?:\w+="(?:[^"\\\n]|\\["\\n])
 
 
 def rendered(kind: str, **fields: Any) -> str:
-    return formats.rendered(kind, msgspec.structs.replace(report_by_hand.report(), **fields))
+    return "".join(formats.pieces(kind, msgspec.structs.replace(report_by_hand.report(), **fields)))
 
 
 def table_of(*rows: Row) -> tuple[Table, ...]:
@@ -188,7 +188,9 @@ def test_a_label_is_escaped() -> None:
 def test_nothing_measured_is_still_a_file_of_its_format() -> None:
     report = msgspec.structs.replace(report_by_hand.report(), tables=())
     assert isinstance(report, Report)
-    assert {kind: formats.rendered(kind, report) for kind in ("bmf", "gha-benchmark", "otava", "openmetrics")} == {
+    assert {
+        kind: "".join(formats.pieces(kind, report)) for kind in ("bmf", "gha-benchmark", "otava", "openmetrics")
+    } == {
         "bmf": "{}\n",
         "gha-benchmark": "[]\n",
         "otava": "time,commit,partial\n",

@@ -120,7 +120,7 @@ def full() -> Report:
 
 
 def rendered(report: Report) -> str:
-    return formats.rendered("html", report)
+    return "".join(formats.pieces("html", report))
 
 
 def block(text: str) -> dict[str, Any]:

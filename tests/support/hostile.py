@@ -52,7 +52,7 @@ def _used(report: Report) -> None:
     terminal.render(report, width=100, color=False, unicode=True, verbosity=2)
     advice.of_report(report)
     for form in ("html", "md", "junit", "benchstat", "otava"):
-        formats.rendered(form, report)
+        "".join(formats.pieces(form, report))
 
 
 def read_baseline(content: bytes) -> None:

@@ -117,10 +117,7 @@ def applied(verdict: Verdict, nodeid: str, acceptances: Iterable[Acceptance]) ->
         found.append(acceptance)
     if not found:
         return verdict
-    worst = decide.judge(judged)
-    return msgspec.structs.replace(
-        verdict, decision=worst.decision, metrics=tuple(judged), reason=worst.reason, accepted=tuple(found)
-    )
+    return msgspec.structs.replace(decide.again(verdict, judged), accepted=tuple(found))
 
 
 def otherwise(verdict: Verdict) -> Verdict:

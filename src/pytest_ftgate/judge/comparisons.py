@@ -91,8 +91,8 @@ def _tails_beyond_walls(sample: Sample, reference: Sample) -> list[Pair]:
     """
     found, ratios = [], list[float]()
     for own, other in per_launch.sides_by_order(sample.launches, reference.launches).values():
-        wall, tail = (time_pair(metric, own, other) for metric in (Metric.WALL, Metric.TAIL))
-        ratios += [wall.new / wall.reference] if wall else []
+        wall, tail = neighbour_pair(own, other), time_pair(Metric.TAIL, own, other)
+        ratios.append(wall.new / wall.reference)
         if tail is not None:
             growth = max(1.0, median(ratios))
             found.append(tail._replace(reference=growth * tail.reference, wall_growth=growth))

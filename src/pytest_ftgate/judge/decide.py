@@ -211,6 +211,12 @@ def judge(
     )
 
 
+def again(verdict: Verdict, metrics: Sequence[MetricVerdict]) -> Verdict:
+    """The verdict by these metrics; what it was compared with stays."""
+    found = judge(metrics)
+    return msgspec.structs.replace(verdict, decision=found.decision, metrics=found.metrics, reason=found.reason)
+
+
 def explained(metrics: Sequence[MetricVerdict]) -> list[MetricVerdict]:
     """The verdicts, in which a figure that is derived from times fails only together with the cell's own time.
 
@@ -242,7 +248,7 @@ def split_alpha(alpha: float, beta: float, hypotheses: int) -> tuple[float, floa
     miss one regression, which no number of unchanged neighbours makes likelier; split over 60 it would double what an
     unchanged cell is measured for.
     """
-    return rank_tests.bonferroni(alpha, hypotheses), beta
+    return alpha / max(1, hypotheses), beta
 
 
 # ---- one look

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from statistics import fmean
 from typing import Any, Final
 
 from ..model import Figures, Interval, Latency, Launch, Metric, Sample, work_ratio
@@ -124,9 +123,7 @@ def _cost(sides: Sides) -> Interval | None:
         return None
     shifts, errors = zip(*pairs, strict=True)
     deviations = moderated.deviations(shifts, errors, metrics.row(Metric.WALL).spread)
-    half = moderated.half_width(len(shifts), INTERVAL_LEVEL) * math.sqrt(fmean(deviations**2))
-    centre = rank_tests.location(shifts, 0.0).value
-    low, value, high = (math.exp(end) for end in (centre - half, centre, centre + half))
+    low, value, high = map(math.exp, moderated.interval(shifts, deviations, INTERVAL_LEVEL))
     return Interval(value=value, low=low, high=high, level=INTERVAL_LEVEL if len(shifts) > 1 else 0.0)
 
 

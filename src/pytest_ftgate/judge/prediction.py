@@ -69,7 +69,10 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]], moved
         reason=_foretold(costs, decision, spread, len(stored)),
         launches=len(costs.new),
         more=more if decision is Decision.INCONCLUSIVE else None,
-        allowed=allowed(costs.metric, shown_shift(costs, min(spread.limit(costs, costs.alpha), _suspect_limit(costs, spread)), spread.middle)),
+        allowed=allowed(
+            costs.metric,
+            shown_shift(costs, min(spread.limit(costs, costs.alpha), _suspect_limit(costs, spread)), spread.middle),
+        ),
         wall_growth=max(costs.wall_growth, default=1.0),
         ruled_out=None if more else ruled_out(costs, before, partial(_rejects, costs, spread)),
         beyond=decision is Decision.INCONCLUSIVE and spread.own > _passing_log(costs, spread.middle, costs.effect),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from statistics import geometric_mean, median
+from statistics import median
 from typing import Final, TypeAlias
 
 from ..model import Metric, Sample
@@ -57,10 +57,8 @@ def _control(sample: Sample) -> ByRound:
 
 def _walls(sample: Sample) -> ByRound:
     """The ratio of a launch's iterations to those of the control, each to the one beside it."""
-    return {
-        order: rank_tests.iterations_ratio(own, control, rank_tests.PAIRED)
-        for order, (own, control) in per_launch.sides_by_order(sample.launches, sample.control).items()
-    }
+    sides = per_launch.sides_by_order(sample.launches, sample.control)
+    return {order: rank_tests.iterations_ratio(*pair) for order, pair in sides.items()}
 
 
 def _tails(sample: Sample) -> ByRound:
@@ -142,7 +140,7 @@ def with_stored(new: Sample, entry: StoredCell, names: Iterable[str] = metrics.G
 
 def _beyond_the_wall(tails: Numbers, walls: Numbers) -> Numbers:
     """The tails, of which the stored ones are as much longer as the wall times are: what is judged is what they add."""
-    growth = median(walls.new) / geometric_mean(median(each) for each in walls.recordings)
+    growth = median(walls.new) / rank_tests.geometric_mean([median(each) for each in walls.recordings])
     if growth <= 1:
         return tails
     stored = tuple(tuple(growth * value for value in each) for each in tails.recordings)

@@ -94,7 +94,7 @@ def ceiling_values(sample: Sample) -> dict[int, float]:
     windows = any(launch.window_ns > 0 for launch in sample.control)
     times = 1 if windows and sample.cell.body == "worker" else sample.cell.workers
     sides = sides_by_order(sample.single_control, sample.control)
-    return {order: times * rank_tests.iterations_ratio(*pair, rank_tests.PAIRED) for order, pair in sides.items()}
+    return {order: times * rank_tests.iterations_ratio(*pair) for order, pair in sides.items()}
 
 
 def scaling_values(sample: Sample) -> dict[int, float]:
@@ -104,7 +104,4 @@ def scaling_values(sample: Sample) -> dict[int, float]:
     a one-worker cell.
     """
     sides = sides_by_order(sample.single, sample.launches)
-    ratios = {
-        order: rank_tests.iterations_ratio(single, own, rank_tests.PAIRED) for order, (single, own) in sides.items()
-    }
-    return {order: work_ratio(sample) * ratio for order, ratio in ratios.items()}
+    return {order: work_ratio(sample) * rank_tests.iterations_ratio(*pair) for order, pair in sides.items()}

@@ -115,7 +115,6 @@ from .spec import (
     Spec,
     StartMethod,
     Target,
-    Unsupported,
 )
 from .verdict import (
     FAILURES,
@@ -226,7 +225,6 @@ __all__ = [
     "TestSamples",
     "Threshold",
     "Timer",
-    "Unsupported",
     "Verdict",
     "WaitFigures",
     "Waits",

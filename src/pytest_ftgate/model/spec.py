@@ -260,13 +260,6 @@ class Cell(Struct, frozen=True, kw_only=True):
         return self.nodeid.partition("[")[2].removesuffix("]")
 
 
-class Unsupported(Struct, frozen=True, kw_only=True):
-    """A cell that cannot be run here, with the reason and a fix."""
-
-    cell: Cell
-    reason: str
-
-
 class Group(Struct, frozen=True, kw_only=True):
     """The cells that are interleaved: one test at one worker count with one set of parameters."""
 
@@ -276,10 +269,9 @@ class Group(Struct, frozen=True, kw_only=True):
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """Everything that a run measures, in order, and what it cannot."""
+    """Everything that a run measures, in order."""
 
     groups: tuple[Group, ...]
-    unsupported: tuple[Unsupported, ...] = ()
 
 
 WINDOW_S = 0.2

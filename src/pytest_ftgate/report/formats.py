@@ -22,13 +22,8 @@ FORMATS = {
 """Kinds and modules of this package, with the function where that is not `render`."""
 
 
-def rendered(kind: str, report: Report) -> str:
-    """The report as text of that kind."""
-    return "".join(pieces(kind, report))
-
-
 def pieces(kind: str, report: Report) -> Iterator[str]:
-    """The same piece by piece, where one text of a large run would take too much memory."""
+    """The report as text of that kind, piece by piece: one text of a large run would take too much memory."""
     if kind == "json":
         return json.pieces(report)
     module, _, function = FORMATS[kind].partition(".")

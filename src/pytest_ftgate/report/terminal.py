@@ -31,7 +31,6 @@ from .lines import GAP, Style, entry, printable, wrapped
 Value = TypeVar("Value")
 
 
-WORSE = (Decision.REGRESSED, Decision.SUSPECT, Decision.ACCEPTED, Decision.ERROR)
 START_SHARE = 0.9
 """The share of start and join in the time from which a report says how to leave them out."""
 SUMMED = 10

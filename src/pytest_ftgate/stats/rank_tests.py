@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
 from statistics import fmean
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from ..model import Interval
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     Floats: TypeAlias = NDArray[np.float64]
     Values: TypeAlias = Sequence[float] | Floats
 
-Estimator: TypeAlias = float | None
-"""How a launch is reduced to one value: a quantile of the iterations of both sides, or PAIRED."""
-PAIRED: Final = None
 TAIL_QUANTILE = 0.9
 
 
@@ -50,14 +47,14 @@ def ratio_interval(launches: Sequence[tuple[Values, Values]], level: float) -> I
     """How much longer one side takes than the interleaved other side, as a ratio over all launches.
 
     `launches` holds the positive iteration times of both sides, neighbours at the same index (see `neighbours`). A
-    launch's value is the PAIRED `iterations_ratio`; the interval is that of the `location` of their logs. Of a single
+    launch's value is its `iterations_ratio`; the interval is that of the `location` of their logs. Of a single
     launch the ratios of its iterations are taken, which leave out what differs between launches. Raises ValueError for
     no launch, no iterations, or one that is not positive.
     """
 
     import numpy as np
 
-    ratios: Values = [iterations_ratio(own, other, PAIRED) for own, other in launches]
+    ratios: Values = [iterations_ratio(own, other) for own, other in launches]
     if len(launches) == 1:
         own, other = launches[0]
         pairs = min(len(own), len(other))
@@ -169,15 +166,8 @@ def tail(values: Values, quantile: float = TAIL_QUANTILE) -> float:
     return floor(values, quantile)
 
 
-def iterations_ratio(own: Values, other: Values, estimator: Estimator) -> float:
-    """How much longer one side of a launch takes than the interleaved other side, as a ratio.
-
-    With a quantile as `estimator` it compares the `floor` of both. PAIRED is that of `paired_shift`. Raises ValueError
-    for no iterations, or one that is not positive.
-    """
-
-    if estimator is not PAIRED:
-        return floor(own, estimator) / floor(other, estimator)
+def iterations_ratio(own: Values, other: Values) -> float:
+    """How much longer one side of a launch takes than the interleaved other side: the ratio of `paired_shift`."""
     return math.exp(paired_shift(own, other)[0])
 
 
@@ -211,11 +201,6 @@ def gini_deviation(values: Values) -> float:
     n = len(ascending)
     weights = 2 * np.arange(n) - (n - 1)
     return max(0.0, float(weights @ ascending) * math.sqrt(math.pi) / (n * (n - 1)))
-
-
-def bonferroni(alpha: float, hypotheses: int) -> float:
-    """The level for each of `hypotheses` tests that keeps the probability of any false rejection at most `alpha`."""
-    return alpha / max(1, hypotheses)
 
 
 @lru_cache(maxsize=128)

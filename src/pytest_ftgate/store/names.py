@@ -12,8 +12,6 @@ from ..errors import FtgateError
 from .schema import LONGEST_NAME
 
 SUFFIX = ".json"
-RUN_FILE = re.compile(r"[0-9T]+-[0-9a-f]{8}\.json")
-"""What `file_name` returns."""
 
 
 def split_nodeid(nodeid: str) -> tuple[str, str]:

@@ -108,7 +108,7 @@ def _paired(contract: Contract, sample: Sample, samples: TestSamples) -> list[fl
     if upper is None or lower is None:
         return []
     pairs = per_launch.paired_values(upper.launches, lower.launches)
-    ratios = [rank_tests.iterations_ratio(own, other, rank_tests.PAIRED) for own, other in pairs]
+    ratios = [rank_tests.iterations_ratio(own, other) for own, other in pairs]
     return [math.log(product[0]) + math.log(ratio) for ratio in ratios]
 
 
