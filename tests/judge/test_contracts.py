@@ -804,7 +804,7 @@ def test_shares_that_are_zero_are_compared_by_their_difference() -> None:
     assert numbers("lock_wait_share < 21 %", sample("3.14-threads-w2", locks=busy[:1])) == pytest.approx(
         [math.log(0.2 / 0.21)], rel=1e-3
     )
-    assert wait_figures.shares_of(of, waits_for="lock") == pytest.approx([0.2, 0.4])
+    assert tuple(wait_figures.shares_by_order(of, "lock").values()) == pytest.approx((0.2, 0.4))
 
 
 def test_scaling_is_that_of_the_figures_by_order() -> None:

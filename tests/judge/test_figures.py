@@ -14,9 +14,9 @@ from report_by_hand import FREE_THREADED, cell
 from pytest_ftgate.judge import decide, metrics
 from pytest_ftgate.judge.figures import figures
 from pytest_ftgate.judge.memory_figures import TREE
-from pytest_ftgate.judge.per_launch import launch_ratios, launch_value, paired_ratio
+from pytest_ftgate.judge.per_launch import launch_value, paired_ratio
 from pytest_ftgate.judge.time_figures import scaling_values
-from pytest_ftgate.judge.wait_figures import shares_of
+from pytest_ftgate.judge.wait_figures import shares_by_order
 from pytest_ftgate.model import (
     Barrier,
     Figures,
@@ -95,7 +95,7 @@ def test_nothing_measured_gives_no_figures() -> None:
 
 
 def test_wall_is_the_geometric_mean_of_floors_with_its_interval() -> None:
-    shown = figures(sample(launch(0, 1, 1, 1, 9), launch(1, 4, 4, 4, 9)), reference=None, quantile=0.25)
+    shown = figures(sample(launch(0, 1, 1, 1, 9), launch(1, 4, 4, 4, 9)), reference=None)
     assert shown.wall_ns is not None
     assert shown.wall_ns.value == pytest.approx(2 * MS)
     assert shown.wall_ns.low < shown.wall_ns.value < shown.wall_ns.high
@@ -124,7 +124,6 @@ def test_ratio_pairs_launches_by_order_and_is_geometric() -> None:
     changed = sample(launch(0, 2), launch(1, 8), launch(5, 100))
     against = sample(launch(1, 1), launch(0, 1), launch(7, 1))
     assert figures(changed, reference=against).ratio == pytest.approx(4.0)
-    assert launch_ratios({0: 2.0, 1: 8.0, 5: 1.0}, {1: 1.0, 0: 1.0}) == (2.0, 8.0)
 
 
 def test_ratio_to_itself_is_one_and_to_strangers_none() -> None:
@@ -345,7 +344,7 @@ def test_the_lock_wait_share_is_of_the_workers_time_and_apart_from_queues() -> N
         Launch(order=4, hash_seed=0, started_at=""),
     )
     of = sample(locks=launches)
-    assert shares_of(of, waits_for="lock") == pytest.approx((0.1, 0.0, 0.3))
+    assert tuple(shares_by_order(of, "lock").values()) == pytest.approx((0.1, 0.0, 0.3))
     shown = figures(of, reference=None)
     assert shown.lock_wait_share == pytest.approx(0.1)
     assert shown.queue_wait_share == 0.0
@@ -361,7 +360,7 @@ def test_the_waits_of_a_pool_in_a_worker_are_a_share_of_the_time_of_its_threads(
     assert shown.lock_wait_share == pytest.approx(0.5)
     assert [site.share for site in shown.sites] == pytest.approx([0.4, 0.1])
     unknown = sample(locks=(locked(0, *waits),))  # threads that nobody could follow
-    assert shares_of(unknown, waits_for="lock") == (1.0,)
+    assert tuple(shares_by_order(unknown, "lock").values()) == (1.0,)
 
 
 def test_sites_merge_over_launches_and_the_longest_wait_comes_first() -> None:

@@ -748,7 +748,7 @@ class TestPredicted:
         sample = measured(rounds=12, control=True, wall=wall)
         judge = judge_of(sample, compared_with=compared_with, at_most=12, spec=spec)
         screened = judge.verdict(sample, TestSamples([sample]), SHOWN)
-        return screened, judge.predicted(sample, TestSamples([sample]), screened, "no git here")
+        return screened, judge.settled(sample, TestSamples([sample]), screened, None, "no git here")
 
     def test_what_missed_is_predicted_and_what_passed_stays(self) -> None:
         screened, found = self.predicted(1.1)
@@ -774,7 +774,7 @@ class TestPredicted:
         sample = measured(rounds=12, control=True, wall=2.0, memory=0)
         judge = judge_of(sample, compared_with=compared_with, at_most=12)
         screened = judge.verdict(sample, TestSamples([sample]), SHOWN)
-        found = judge.predicted(sample, TestSamples([sample]), screened, "no git here")
+        found = judge.settled(sample, TestSamples([sample]), screened, None, "no git here")
         assert by_metric(found)[Metric.USS] == by_metric(screened)[Metric.USS]
         assert by_metric(found)[Metric.USS].decision is Decision.INCONCLUSIVE
 
@@ -783,11 +783,10 @@ class TestPredicted:
         sample = measured(rounds=12, uss=2.0)
         judge = judge_of(sample, compared_with=compared_with)
         screened = judge.verdict(sample, TestSamples([sample]), SHOWN)
-        found = judge.predicted(sample, TestSamples([sample]), screened, "no git here")
+        found = judge.settled(sample, TestSamples([sample]), screened, None, "no git here")
         assert (found.decision, found.basis) == (Decision.INCONCLUSIVE, "portable")
         assert "fails nothing without a pair of launches here" in found.reason
         assert found.beyond
-        assert judge.settled(sample, TestSamples([sample]), screened, None, "").decision is Decision.INCONCLUSIVE
 
 
 class TestSettled:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from statistics import median_low
+from statistics import median, median_low
 from typing import NamedTuple
 
 import msgspec
-import numpy as np
 
 from ..model import WORST_FIRST, Basis, Comparison, Decision, Interval, Look, Metric, MetricVerdict, Verdict
 from ..stats import alpha_spending, moderated, rank_tests
@@ -23,9 +22,9 @@ from .scale import (
     change_text,
     fail_limit,
     fail_limit_of,
+    least_share,
     moved,
     pass_limit,
-    passing,
     points,
     ratio,
     scaled,
@@ -332,14 +331,11 @@ def _what_settles(costs: Comparison, evidence: Evidence, known: float | None) ->
     """What it rules out (`known`) and what would decide: `rules out +25 %; +5 % needs about 9 more pairs, 40 s`."""
     fail, effect, value = fail_limit(costs), pass_limit(costs, costs.effect), evidence.shift.value
     fails = value - fail > effect - value
-    # A share is tested on another scale than it is shown on.
-    own, other = (float(np.median(tested(costs, side))) for side in (costs.new, costs.reference))
-    limits = (
-        moved(costs.reference, costs.margin, costs.floor) if fails else passing(costs, costs.reference, costs.effect)
-    )
-    limit = float(np.median(tested(costs, limits))) - other
-    shift = own - other if is_share(costs.metric) else value
-    gap = abs(shift - limit) / (evidence.bound if fails else evidence.deviation)
+    limit = fail if fails else effect
+    if is_share(costs.metric):  # it is tested on another scale than it is shown on
+        unit = median(costs.reference) + least_share(costs)
+        value, limit = math.log1p(value / unit), math.log1p(limit / unit)
+    gap = abs(value - limit) / (evidence.bound if fails else evidence.deviation)
     more = _enough(pairs(costs), _planned(costs.alpha, costs.beta, fails=fails), gap, 0.0)
     ruled = "nothing" if known is None else worse_text(costs.metric, known)
     rules = f"{'1 pair ' if pairs(costs) == 1 else ''}rules out {ruled}"

@@ -11,7 +11,7 @@ from ..model import Figures, Interval, Latency, Launch, Metric, Sample, work_rat
 from ..stats import moderated, rank_tests
 from . import metrics, recorded
 from .memory_figures import TREE, growth, peak, roles, steady
-from .per_launch import INTERVAL_LEVEL, QUANTILE, Sides, interval, launch_values, paired_ratio, paired_values
+from .per_launch import INTERVAL_LEVEL, Sides, interval, launch_values, paired_ratio, paired_values
 from .wait_figures import acquires, site_figures, waits_of
 
 MEDIANS: Final[Mapping[str, str]] = {
@@ -28,15 +28,15 @@ MEDIANS: Final[Mapping[str, str]] = {
 """Field of Figures -> the metric whose median over launches it holds."""
 
 
-def figures(sample: Sample, *, reference: Sample | None, quantile: float = QUANTILE) -> Figures:
+def figures(sample: Sample, *, reference: Sample | None) -> Figures:
     """The figures of one cell; each is None or empty where what it is made of was not measured.
 
-    `reference` is the sample that `ratio` refers to, the cell's own included. `quantile` is that of the floor of a
-    launch. The wall interval is that of the geometric mean over launches, those of probes are as in `stats.moderated`,
-    all others are exact, see `stats.location`. `growth_bytes` is an iteration's: one body call in each worker.
+    `reference` is the sample that `ratio` refers to, the cell's own included. The wall interval is that of the
+    geometric mean over launches, those of probes are as in `stats.moderated`, all others are exact, see
+    `stats.rank_tests`. `growth_bytes` is an iteration's: one body call in each worker.
     """
-    values = launch_values(sample.launches, quantile=quantile)
-    against = launch_values(reference.launches, quantile=quantile) if reference else {}
+    values = launch_values(sample.launches)
+    against = launch_values(reference.launches) if reference else {}
     scaling = _scaling(sample)
     workers = sample.cell.workers
     return Figures(

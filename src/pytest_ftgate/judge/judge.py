@@ -235,16 +235,13 @@ class Judge:
         least = metrics.LEAST_TAIL_ITERATIONS
         return f"the tail was not judged: the budget allows fewer than {least} iterations per launch"
 
-    def predicted(self, sample: Sample, samples: TestSamples, screened: Verdict, why: str) -> Verdict:
-        """The verdict if no reference can be measured, for the reason `why`: metrics that missed are predicted."""
-        return self.settled(sample, samples, screened, None, why)
-
     def settled(
         self, sample: Sample, samples: TestSamples, screened: Verdict, together: Verdict | None, why: str
     ) -> Verdict:
         """The verdict after a miss: by the paired launches (`together`) if they could fail a metric, else predicted.
 
-        Contracts, and metrics that passed and were not measured again, keep their verdict of the screening.
+        `why` says why none were measured. Contracts, and metrics that passed and were not measured again, keep their
+        verdict of the screening.
         """
         compared_with = self.compared_with(sample)
         numbers = self._numbers(sample, samples, compared_with)

@@ -27,14 +27,9 @@ def launch_values(launches: Iterable[Launch], *, quantile: float = QUANTILE) -> 
     return by_order(launches, lambda launch: launch_value(launch, quantile=quantile))
 
 
-def launch_ratios(values: dict[int, float], reference: dict[int, float]) -> tuple[float, ...]:
-    """The ratios of interleaved launches, those with the same order, in that order."""
-    return tuple(values[order] / reference[order] for order in sorted(values.keys() & reference.keys()))
-
-
 def paired_ratio(values: dict[int, float], reference: dict[int, float]) -> float | None:
-    """The geometric mean of `launch_ratios`; None if no launches were interleaved."""
-    ratios = launch_ratios(values, reference)
+    """The geometric mean of the ratios of interleaved launches, those with the same order; None without any."""
+    ratios = [values[order] / reference[order] for order in sorted(values.keys() & reference.keys())]
     return rank_tests.geometric_mean(ratios) if ratios else None
 
 

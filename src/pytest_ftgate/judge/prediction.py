@@ -150,7 +150,9 @@ class _Spread(NamedTuple):
 
     def reach(self, error: float) -> float:
         """How far from the mean the next median lies at most, but for this error."""
-        return _student(1 - error, self.freedom) * self.deviation
+        from scipy.special import stdtrit  # half a second: only a run that measured pays it
+
+        return float(stdtrit(self.freedom, 1 - error)) * self.deviation
 
     def limit(self, costs: Comparison, level: float) -> float:
         """The limit above which the next median has become worse, at this level."""
@@ -194,12 +196,6 @@ def _between(metric: str, centres: Sequence[float], moved: float) -> tuple[float
     squares = PRIOR_FREEDOM * prior**2 + sum((centre - middle) ** 2 for centre in centres)
     added = moved * prior if row(metric).unit != "size" else 0.0
     return math.hypot(math.sqrt(squares / freedom * (1 + 1 / count)), added), freedom
-
-
-def _student(probability: float, freedom: float) -> float:
-    from scipy.special import stdtrit  # half a second: only a run that measured pays it
-
-    return float(stdtrit(freedom, probability))
 
 
 def _foretold(costs: Comparison, decision: Decision, spread: _Spread, recordings: int) -> str:

@@ -176,7 +176,7 @@ class _Test:
         if screened.decision is Decision.NO_BASELINE:
             return _not_compared(compared_with.why)
         if any(missed(each) for each in screened.metrics):
-            screened = self.judge.predicted(sample, self.samples, screened, compared_with.why)
+            screened = self.judge.settled(sample, self.samples, screened, None, compared_with.why)
         return screened
 
     def _compared_with(self, sample: Sample) -> ComparedWith:

@@ -42,11 +42,6 @@ def _share(waited_ns: int, locks: LockWaits, workers: int) -> float:
     return waited_ns / max(waited_ns, locks.thread_ns or workers * locks.work_ns)
 
 
-def shares_of(sample: Sample, *, waits_for: WaitsFor, but: tuple[str, ...] = ()) -> tuple[float, ...]:
-    """The share of time that each lock launch waited, in the order of launches."""
-    return tuple(shares_by_order(sample, waits_for, but).values())
-
-
 def _lock_waits(sample: Sample) -> dict[int, LockWaits]:
     launches = sorted(sample.locks, key=lambda launch: launch.order)
     return {launch.order: launch.locks for launch in launches if launch.locks is not None and launch.locks.work_ns > 0}
@@ -128,12 +123,9 @@ def waits_of(sample: Sample) -> WaitFigures | None:
         return _scheduled(seen, reasons[0]) if reasons else None
     running, runnable, gil, futex, process, asleep = _fractions(usable)
     gil_p50, gil_p95, gil_max = _gil_waits(usable)
-    lock, queue = (
-        median_of(shares_of(sample, waits_for=what, but=NO_PRIVATE_FUTEX)) or 0.0 for what in ("lock", "queue")
-    )
     # The shares come from lock launches: with the probe they may exceed the futex time that memory launches sampled.
-    lock = min(futex, lock)
-    queue = min(futex - lock, queue)
+    lock = min(futex, median_of(shares_by_order(sample, "lock", NO_PRIVATE_FUTEX).values()) or 0.0)
+    queue = min(futex - lock, median_of(shares_by_order(sample, "queue", NO_PRIVATE_FUTEX).values()) or 0.0)
     return WaitFigures(
         running=running,
         runnable=runnable,

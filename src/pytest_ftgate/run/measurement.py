@@ -340,11 +340,10 @@ class Measurement:
 
     def _doubted(self, row: Row) -> Row:
         """The row in which what the machine may have done is in doubt: contracts are judged in the first phase."""
-        paired, alone = disturbance.PAIRED, disturbance.ALONE
         verdict = doubted(
             row.verdict,
-            disturbance.unfit(self.conditions, paired),
-            disturbance.unfit(self.first_conditions, alone),
+            paired=disturbance.unfit(self.conditions, disturbance.PAIRED),
+            alone=disturbance.unfit(self.first_conditions, disturbance.ALONE),
         )
         return msgspec.structs.replace(row, verdict=verdict)
 
@@ -402,7 +401,7 @@ class Measurement:
     def _predict(self, cell: Cell, why: str) -> None:
         row, sample = self.by_nodeid[cell.nodeid], self.samples.cell(cell)
         if sample is not None and self._missed(cell):
-            verdict = self.screen.predicted(sample, self.samples, row.verdict, why)
+            verdict = self.screen.settled(sample, self.samples, row.verdict, None, why)
             self.by_nodeid[cell.nodeid] = msgspec.structs.replace(row, verdict=verdict)
 
 

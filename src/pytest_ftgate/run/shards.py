@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Mapping
 
 from ..model import Plan, Shard
+from .assembly import positions_of
 from .config import RunConfig
 from .resources import hypotheses_of
 from .stored import StoredBaselines
@@ -18,7 +19,7 @@ def taken(whole: Plan, config: RunConfig, stored: StoredBaselines, options: Mapp
     part, parts = config.shard
     of = split(costs_of(whole, stored), parts)
     own = Plan(groups=tuple(group for group, one in zip(whole.groups, of, strict=True) if one == part))
-    planned = {cell.nodeid: place for place, cell in enumerate(cell for group in whole.groups for cell in group.cells)}
+    planned = positions_of(whole)
     shard = Shard(
         part=part,
         parts=parts,

@@ -156,11 +156,11 @@ def _unknown(repository: Repository, against: str) -> str:
     start = f"{OPTION} {against}: git knows no such revision"
     names = repository.git("for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags", "refs/remotes")
     close = difflib.get_close_matches(against, names.splitlines())
+    if repository.shallow:
+        start += f", {_shallow(repository, against)}"
     if close:
         start += f"; did you mean {' or '.join(close)}?"
-    if repository.shallow:
-        return f"{start}; {_shallow(repository, against)}"
-    return start if close else f"{start}; {_HOW}"
+    return start if close or repository.shallow else f"{start}; {_HOW}"
 
 
 def _fetched(repository: Repository, revision: str, start: str, environ: Mapping[str, str]) -> str | None:
@@ -272,13 +272,10 @@ def _interpreters(root: Path, wanted: str) -> Pair:
 def installed_version(python: Path, requirement: str) -> str:
     """The version of the distribution that `requirement` names in the environment of `python`; "" for none."""
     found = _DISTRIBUTION.match(requirement)
-    name = re.sub(r"[-_.]+", "-", found["name"] if found else requirement).lower()
+    name = found["name"] if found else requirement
     environment = python.parent.parent
     places = [str(path) for path in (*environment.glob("lib/python*/site-packages"), environment / "Lib/site-packages")]
-    for distribution in metadata.distributions(path=places):
-        if re.sub(r"[-_.]+", "-", distribution.metadata["Name"] or "").lower() == name:
-            return distribution.version
-    return ""
+    return next((each.version for each in metadata.distributions(name=name, path=places)), "")
 
 
 # ---- the working tree as it is

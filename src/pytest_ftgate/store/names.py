@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 import re
 import urllib.parse
 from collections.abc import Iterable
@@ -45,7 +46,7 @@ def named(name: str, nodeids: Iterable[str]) -> list[str]:
     whole = {nodeid: split_nodeid(nodeid) for nodeid in known}
     tests = {nodeid: of for nodeid, (of, cell) in whole.items() if not (label and cell) or cell == label}
     files = {nodeid: of.partition("::")[0] for nodeid, of in tests.items()}
-    for names, fits in ((tests, _ends_with), (files, _ends_with), (tests, _contains)) if test else ():
+    for names, fits in ((tests, _ends_with), (files, _ends_with), (tests, operator.contains)) if test else ():
         candidates = sorted({of for of in names.values() if fits(of, test)})
         if len(candidates) > 1:
             raise FtgateError("\n  ".join([f"{name} fits several, name one of them:", *candidates]))
@@ -57,10 +58,6 @@ def named(name: str, nodeids: Iterable[str]) -> list[str]:
 def _ends_with(whole: str, name: str) -> bool:
     """Whether a name is the end of a whole one, from a folder, file, class or function on; `.py` may be left out."""
     return re.search(rf"(^|/|::){re.escape(name)}(\.py)?$", whole) is not None
-
-
-def _contains(whole: str, name: str) -> bool:
-    return name in whole
 
 
 def entry_key(fingerprint: str, build: str) -> str:
