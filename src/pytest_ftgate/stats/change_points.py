@@ -27,19 +27,12 @@ class _Split(NamedTuple):
     apart: float
 
 
-def change_points(
-    values: Sequence[float],
-    *,
-    significance: float = SIGNIFICANCE,
-    permutations: int = PERMUTATIONS,
-    least: int = LEAST_SEGMENT,
-    seed: int = 0,
-) -> tuple[int, ...]:
+def change_points(values: Sequence[float], *, seed: int = 0) -> tuple[int, ...]:
     """The indices at which a new level begins, ascending; none for a series too short to tell.
 
     The hierarchical E-divisive procedure of Matteson & James (2014), "A Nonparametric Approach for Multiple Change
     Point Analysis of Multivariate Data": of all segments the split with the largest scaled energy distance between its
-    parts (alpha = 1) is kept while fewer than `significance` of `permutations` within the segments have one as large.
+    parts (alpha = 1) is kept while fewer than SIGNIFICANCE of PERMUTATIONS within the segments have one as large.
     It assumes that the values of a level are exchangeable: a slow drift is found as steps. The same `seed` finds the
     same changes. Of a series longer than LONGEST its end is searched.
     """
@@ -51,34 +44,29 @@ def change_points(
     rng = np.random.default_rng(seed)
     while True:
         segments = [series[low:high] for low, high in itertools.pairwise(found)]
-        splits = [_best(segment, least) for segment in segments]
+        splits = [_best(segment) for segment in segments]
         widest = max(range(len(splits)), key=lambda number: splits[number].apart)
-        if splits[widest].apart <= 0:
-            break
-        allowed = significance * (permutations + 1) - 1
-        if not _significant(segments, splits[widest].apart, allowed, permutations, least, rng):
+        if splits[widest].apart <= 0 or not _significant(segments, splits[widest].apart, rng):
             break
         found = sorted([*found, found[widest] + splits[widest].at])
     return tuple(first + place for place in found[1:-1])
 
 
-def _significant(
-    segments: Sequence[Floats], apart: float, allowed: float, permutations: int, least: int, rng: np.random.Generator
-) -> bool:
-    """Whether at most `allowed` permutations within the segments have a split that is as far apart."""
-    exceeded = 0
-    for _ in range(permutations):
-        exceeded += max(_best(rng.permutation(segment), least).apart for segment in segments) >= apart
+def _significant(segments: Sequence[Floats], apart: float, rng: np.random.Generator) -> bool:
+    """Whether few enough permutations within the segments have a split that is as far apart."""
+    exceeded, allowed = 0, SIGNIFICANCE * (PERMUTATIONS + 1) - 1
+    for _ in range(PERMUTATIONS):
+        exceeded += max(_best(rng.permutation(segment)).apart for segment in segments) >= apart
         if exceeded > allowed:
             return False
     return True
 
 
-def _best(segment: Floats, least: int) -> _Split:
+def _best(segment: Floats) -> _Split:
     """The split of a segment whose parts are farthest apart: from its start to `at`, and from there to any end."""
     import numpy as np
 
-    count = len(segment)
+    count, least = len(segment), LEAST_SEGMENT
     if count < 2 * least:
         return _Split(0, 0.0)
     sums = np.zeros((count + 1, count + 1))
