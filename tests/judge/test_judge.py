@@ -767,7 +767,8 @@ class TestPredicted:
         assert by_metric(found)[Metric.USS].decision is Decision.INCONCLUSIVE
 
     def test_what_another_machine_recorded_fails_nothing_by_itself(self) -> None:
-        compared_with = stored(measured(rounds=12, seed="old"), "portable")
+        there = stored(measured(rounds=12, seed="old"), "portable")
+        compared_with = msgspec.structs.replace(there, elsewhere=True)
         sample = measured(rounds=12, uss=2.0)
         judge = judge_of(sample, compared_with=compared_with)
         screened = judge.verdict(sample, TestSamples([sample]), SHOWN)

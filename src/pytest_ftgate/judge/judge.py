@@ -64,7 +64,8 @@ class ComparedWith(Struct, frozen=True, kw_only=True):
 
     `entry` is the stored cell of this machine (basis `stored`) or of another (`portable`: there `executor` is the
     stored cell of the reference executor and `executor_nodeid` its node id). `baseline` and `commit` name it in
-    reports, `file` is where it is stored. A cell that is not `judged` is measured for another cell's scaling alone.
+    reports, `file` is where it is stored; what was recorded `elsewhere`, by another machine or build, fails nothing by
+    itself. A cell that is not `judged` is measured for another cell's scaling alone.
     """
 
     basis: Basis = ""
@@ -75,6 +76,7 @@ class ComparedWith(Struct, frozen=True, kw_only=True):
     baseline: str = ""
     commit: str = ""
     file: str = ""
+    elsewhere: bool = False
     judged: bool = True
 
 
@@ -278,7 +280,7 @@ class Judge:
         if not numbers.new:
             return screened
         predicted = self._judged(screened.metric, numbers, "predicted", sample, True)
-        if self.compared_with(sample).basis == "portable" and predicted.decision in FAILURES:
+        if self.compared_with(sample).elsewhere and predicted.decision in FAILURES:
             reason = f"{predicted.reason}; what another machine recorded fails nothing without a pair of launches here"
             return msgspec.structs.replace(predicted, decision=Decision.INCONCLUSIVE, reason=reason)
         return predicted

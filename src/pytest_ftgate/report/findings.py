@@ -230,8 +230,14 @@ def undecided(report: Report) -> str:
         return ""
     if any(fails(report, row) for row in report.rows):  # that is the reason then
         return ""
-    short = [row.shortfall for row in report.rows if row.shortfall]
-    if short:
+    left = [row for row in report.rows if row.verdict.compared and not row.verdict.decision.decided]
+    short = [row.shortfall for row in left if row.shortfall]
+    if all(row.verdict.basis == "portable" for row in left):
+        advice = (
+            "what another machine recorded decides little: record on this one, or compare with a commit "
+            "(--ftgate-against)"
+        )
+    elif short:
         advice = budgets.sentence(max(short, key=lambda each: each.wanted_s))
     else:
         fixed = any(option.startswith("--ftgate-launches") for row in report.rows for option in row.options)
