@@ -16,8 +16,6 @@ from ..text import COMMIT_DIGITS, plain
 from . import budgets, headlines, units
 from .explanation import sentences
 
-NAMED = 3
-"""Cells that a command names; of more it reruns their whole tests."""
 AGAINST = "--ftgate-against "
 
 
@@ -160,7 +158,9 @@ def basis(verdict: Verdict) -> str:
 
 
 def commands(*rows: Row) -> tuple[str, ...]:
-    """The commands to rerun cells of a test, those with the same options at once, and to see its baseline."""
+    """The commands to rerun cells, of many their whole tests, and to see their baseline; cells with the same options
+    are one command.
+    """
     reruns: dict[tuple[str, ...], list[str]] = {}
     stored = False
     for row in rows:
@@ -169,7 +169,7 @@ def commands(*rows: Row) -> tuple[str, ...]:
         reruns.setdefault((*own, *row.options), []).append(row.cell.nodeid)
         stored = stored or bool(row.verdict.baseline and not asked)
     named = {
-        words: cells if len(cells) <= NAMED else dict.fromkeys(cell.partition("[")[0] for cell in cells)
+        words: cells if len(cells) <= headlines.NAMED else dict.fromkeys(cell.partition("[")[0] for cell in cells)
         for words, cells in reruns.items()
     }
     texts = (plain(shlex.join(["pytest", "--ftgate", *words, *cells])) for words, cells in named.items())

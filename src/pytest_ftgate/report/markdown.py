@@ -178,7 +178,7 @@ def _details(block: Sequence[Row]) -> Iterator[str]:
     found, said = findings.finding(row), _headline(row)
     for each in found.changes:
         reason = "" if each.reason in said else each.reason
-        interval = each.change.partition(" (")[2].removesuffix(")")
+        interval = each.change.partition(" (")[2].partition(")")[0]
         if parts := "; ".join(filter(None, (interval, reason))):
             yield f"{text(each.label)}: {text(parts)}"
     if found.reason and found.reason not in said and row.verdict.decision is not Decision.ERROR:

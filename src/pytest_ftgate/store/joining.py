@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from .folder import Store
-from .names import RUN_FILE, SUFFIX, entry_key, join_nodeid
+from .names import SUFFIX, entry_key, is_recording, join_nodeid
 from .recording import Change
 from .schema import BaselineError, RecordedRun, Recording, StoredCell
 
@@ -48,7 +48,7 @@ def join(store: Store, folders: Sequence[Path]) -> list[str]:
     changes: dict[str, list[Change]] = {}
     lines = []
     for folder in folders:
-        others = (path for path in sorted(folder.rglob(f"*{SUFFIX}")) if not RUN_FILE.fullmatch(path.name))
+        others = (path for path in sorted(folder.rglob(f"*{SUFFIX}")) if not is_recording(path.name))
         if other := next(others, None):
             raise BaselineError(
                 f"{folder} holds {other.relative_to(folder)}, which is no baseline: name a folder of baselines alone, "

@@ -12,8 +12,6 @@ from ..errors import FtgateError
 from .schema import LONGEST_NAME
 
 SUFFIX = ".json"
-RUN_FILE = re.compile(r"[0-9T]+-[0-9a-f]{8}\.json")
-"""What `file_name` returns."""
 
 
 def split_nodeid(nodeid: str) -> tuple[str, str]:
@@ -85,7 +83,7 @@ def file_name(recorded_at: str, commit: str, seed: int, fingerprint: str) -> str
 
 def is_recording(path: str) -> bool:
     """Whether a path ends as `file_name` makes it."""
-    return re.search(rf"(^|/)\d{{8}}T\d{{6}}-[0-9a-f]{{8}}{re.escape(SUFFIX)}$", path) is not None
+    return re.search(r"(^|/)\d{8}T\d{6}-[0-9a-f]{8}\.json$", path) is not None
 
 
 def _component(part: str, keep: str) -> str:
