@@ -280,9 +280,9 @@ class Judge:
         if not numbers.new:
             return screened
         predicted = self._judged(screened.metric, numbers, "predicted", sample, True)
-        if self.compared_with(sample).elsewhere and predicted.decision in FAILURES:
+        if self.compared_with(sample).elsewhere and (predicted.decision in FAILURES or predicted.beyond):
             reason = f"{predicted.reason}; what another machine recorded fails nothing without a pair of launches here"
-            return msgspec.structs.replace(predicted, decision=Decision.INCONCLUSIVE, reason=reason)
+            return msgspec.structs.replace(predicted, decision=Decision.INCONCLUSIVE, beyond=False, reason=reason)
         return predicted
 
     def _moved(self, cell: Cell) -> float:
