@@ -271,8 +271,13 @@ def counted(counts: Mapping[Decision, int]) -> str:
 
 
 def worst_first(report: Report) -> list[Row]:
-    """All rows, those that fail first, by decision, then in the order of the report."""
-    return sorted(report.rows, key=lambda row: (not fails(report, row), WORST_FIRST.index(row.verdict.decision)))
+    """All rows by their `place`, then in the order of the report."""
+    return sorted(report.rows, key=lambda row: place(report, row))
+
+
+def place(report: Report, row: Row) -> tuple[bool, int]:
+    """Where a cell is said: those that fail first, then by decision."""
+    return not fails(report, row), WORST_FIRST.index(row.verdict.decision)
 
 
 def machines(report: Report) -> list[tuple[str, Machine]]:

@@ -397,7 +397,7 @@ def _finding(row: Row, style: Style) -> list[str]:
         case Decision.REGRESSED | Decision.SUSPECT | Decision.BROKEN:
             return [*_measured(row, style), *_commands(row, style)]
         case Decision.ERROR:
-            return _error([row], row.cell.label, style)
+            return _error([row], style)
         case Decision.INCONCLUSIVE if style.verbosity <= 0:
             return _open(row, style)
         case Decision.INCONCLUSIVE | Decision.IMPROVED | Decision.ACCEPTED:
@@ -470,17 +470,15 @@ def _errors(report: Report, table: Table, style: Style) -> list[str]:
     lines: list[str] = []
     for block in headlines.blocks(row for row in report.rows if row.verdict.decision is Decision.ERROR):
         if any(row is block[0] for row in table.rows):
-            own = {id(row) for row in table.rows}.issuperset(map(id, block))
-            names = headlines.cells((row.cell.label if own else "") or headlines.name(row) for row in block)
-            lines += _error(block, names, style)
+            lines += _error(block, style)
     return lines
 
 
-def _error(block: Sequence[Row], names: str, style: Style) -> list[str]:
+def _error(block: Sequence[Row], style: Style) -> list[str]:
     """An error with the cells that have it; pytest's FAILURES show its output."""
     error = headlines.error_of(block[0])
     shown = f"{headlines.exception(error)} (see FAILURES)" if error.detail else headlines.exception(error)
-    lines = _worded(Decision.ERROR, names or headlines.name(block[0]), style)
+    lines = _worded(Decision.ERROR, headlines.cells(headlines.names(block)), style)
     return lines + wrapped(shown, style, indent=6) + wrapped(headlines.whose(block[0]), style, indent=6)
 
 
