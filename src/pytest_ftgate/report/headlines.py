@@ -80,7 +80,7 @@ def _compared(judged: MetricVerdict, row: Row) -> str:
     if judged.points is not None:
         change, shown = judged.points.value, judged.now - judged.was
     elif judged.ratio is not None and judged.was > 0:
-        change, shown = judged.ratio.value - 1, judged.now / judged.was - 1
+        change, shown = judged.ratio.value - 1, judged.now / judged.was / judged.wall_growth - 1
     else:
         return ""
     if abs(shown - change) <= max(VISIBLE, VISIBLE_PART * abs(change)):
