@@ -40,7 +40,7 @@ STRANGERS = {("declare", "run"), ("judge", "measure"), ("report", "measure")}
 """Wings with wings below them that they must not know, although the order would allow it."""
 PURE = ("stats/", "judge/", "report/", "model/", "text", "declare/plan", "measure/budget")
 PYTEST = ("plugin/",)
-# Besides launches: provisioning runs uv and compilers, git tells commits, `doctor` asks a child, `demo` runs pytest,
+# Besides launches: provisioning runs uv and compilers, git tells commits, `doctor` asks a child,
 # a plain test run gives the runner's workers a context, as the runner itself does, --ftgate-trust=base runs pytest, and
 # hosts are reached by ssh.
 PROCESSES = (

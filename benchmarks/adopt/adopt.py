@@ -45,7 +45,7 @@ INTRODUCTION = """\
 init`, a test of the project's own code, a plain run, baselines, a gate of unchanged code, and a gate of a change that
 makes the project's own source slower. It wrote this page. The change is in the project's Python, C, Rust or C++, so a
 gate builds the project: for both interpreters, and again for the baseline's commit where a cell misses its baseline. An
-*inconclusive* cell does not fail a run; on a machine with other work, as here, there are some. Left out of the output
+*inconclusive* cell fails no test; on a machine with other work, as here, there are some. Left out of the output
 are its head, the progress lines, and what explains cells that did not fail."""
 
 

@@ -16,7 +16,6 @@ from .text import plain
 
 COMMANDS: Final = (
     "init",
-    "demo",
     "doctor",
     "pythons",
     "baseline",

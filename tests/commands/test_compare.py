@@ -138,6 +138,17 @@ def test_another_machine_has_machine_independent_metrics(capsys: pytest.CaptureF
     assert "a.json is of another machine or build" in " ".join(capsys.readouterr().out.split())
 
 
+def test_what_another_machine_recorded_fails_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    before = left("a.json", make_row(make_sample()), machine=OTHER_MACHINE)
+    code, report = compared(before, left("b.json", make_row(make_sample(uss=40_000_000))))
+    assert code == 0
+    assert verdict_of(report).decision is Decision.INCONCLUSIVE
+    said = " ".join(capsys.readouterr().out.split())
+    assert "0 of 1 decided" in said
+    assert "what another machine recorded fails nothing" in said
+    assert "undecided-run" not in said, "the exit code is 0"
+
+
 def test_another_build_on_the_machine_has_machine_independent_metrics() -> None:
     sample = make_sample()
     newer = msgspec.structs.replace(sample, interpreter=msgspec.structs.replace(sample.interpreter, version="3.14.8"))

@@ -778,15 +778,17 @@ class TestPredicted:
         assert by_metric(found)[Metric.USS] == by_metric(screened)[Metric.USS]
         assert by_metric(found)[Metric.USS].decision is Decision.INCONCLUSIVE
 
-    def test_what_another_machine_recorded_fails_nothing_by_itself(self) -> None:
-        compared_with = stored(measured(rounds=12, seed="old"), "portable")
-        sample = measured(rounds=12, uss=2.0)
+    @pytest.mark.parametrize("uss", [2.0, 1.107])
+    def test_what_another_machine_recorded_fails_nothing_by_itself(self, uss: float) -> None:
+        there = stored(measured(rounds=12, seed="old"), "portable")
+        compared_with = msgspec.structs.replace(there, elsewhere=True)
+        sample = measured(rounds=12, uss=uss)
         judge = judge_of(sample, compared_with=compared_with)
         screened = judge.verdict(sample, TestSamples([sample]), SHOWN)
         found = judge.settled(sample, TestSamples([sample]), screened, None, "no git here")
         assert (found.decision, found.basis) == (Decision.INCONCLUSIVE, "portable")
+        assert not found.beyond, "nor by --ftgate-fail-on=beyond-effect"
         assert "fails nothing without a pair of launches here" in found.reason
-        assert found.beyond
 
 
 class TestSettled:

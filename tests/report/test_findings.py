@@ -50,6 +50,11 @@ def test_it_says_what_time_would_do() -> None:
     report = report_of(*(msgspec.structs.replace(row, shortfall=each) for each in times))
     assert "use --ftgate-test-time=3m or fewer cells" in findings.undecided(report)
     assert "--ftgate-test-time" in findings.undecided(report_of(row))
+    (elsewhere,) = rows(Decision.INCONCLUSIVE, 1, "portable")
+    said = findings.undecided(report_of(elsewhere, elsewhere))
+    assert "compare with a commit (--ftgate-against)" in said
+    assert "--ftgate-test-time" not in said, "it would not help"
+    assert "--ftgate-test-time" in findings.undecided(report_of(elsewhere, row))
 
 
 def test_who_did_not_ask_and_who_has_seen_a_part_is_told_nothing() -> None:

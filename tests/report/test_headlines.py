@@ -70,6 +70,17 @@ def test_what_it_was_is_the_figure_of_the_other_side_and_never_derived_from_the_
     assert headline(Row(cell=CELL, verdict=Verdict(decision=Decision.REGRESSED, metrics=(each,), basis=basis))) == shown
 
 
+def test_a_tail_differs_from_its_figures_by_what_its_body_has_grown() -> None:
+    tail = judged(Metric.TAIL, Decision.REGRESSED, 1.6, now=28.6e6, was=10e6)
+    row = Row(
+        cell=CELL,
+        verdict=Verdict(
+            decision=Decision.REGRESSED, metrics=(msgspec.structs.replace(tail, wall_growth=1.79),), basis="paired"
+        ),
+    )
+    assert headline(row) == "tail +60.0 % beyond the body's own +79.0 % (28.6 ms, was 10.0 ms)"
+
+
 def test_a_share_whose_difference_is_not_that_of_its_figures_says_so() -> None:
     points = Interval(value=0.052, low=0.01, high=0.1, level=0.95)
     each = MetricVerdict(metric=Metric.LOCK_WAIT, decision=Decision.REGRESSED, points=points, now=0.1, was=0.0)

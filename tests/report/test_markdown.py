@@ -131,6 +131,15 @@ def test_an_accepted_cell_has_its_reason() -> None:
 # ---- size
 
 
+def test_a_tail_beyond_its_body_is_said_once() -> None:
+    of = row(Decision.REGRESSED)
+    tail = judged(Metric.TAIL, Decision.REGRESSED, 1.595, 0.03, 0.001, "the change is beyond the margin of 10 %")
+    tails = (msgspec.structs.replace(tail, wall_growth=1.79),)
+    text = one(msgspec.structs.replace(of, verdict=msgspec.structs.replace(of.verdict, metrics=tails)))
+    assert "  - tail: 99.2 % CI +56.5 % to +62.5 %; the change is beyond" in text
+    assert text.count("beyond the body's own +79.0 %") == 1
+
+
 def test_500_regressed_cells_are_all_named_with_their_figures() -> None:
     tables = many(Decision.REGRESSED, 500)
     text = markdown.render(report_of(*tables))

@@ -1,7 +1,7 @@
 """Uses the wheel as a user would, alone in a clean environment of each Python that is here: `make smoke`.
 
-Each environment has the wheel and the newest dependencies. It runs `ftgate demo`, a gated test as a plain test, records
-its baseline, and gates it against that. A Python that is not here is skipped; arguments such as 3.12 select some.
+Each environment has the wheel and the newest dependencies. It runs a gated test as a plain test, records its baseline,
+and gates it against that. A Python that is not here is skipped; arguments such as 3.12 select some.
 Exits with 1 if a step failed.
 """
 
@@ -21,8 +21,6 @@ from pytest_ftgate.pythons import run_uv
 
 ROOT = Path(__file__).parents[2]
 CONTROLLERS = ("3.11", "3.12", "3.13", "3.14", "3.14t")
-DEMO_TIMES = ("30s", "2m")
-"""The second one where a busy machine did not end a round in the first."""
 SHORT = ("--ftgate-launches", "3", "--ftgate-test-time", "20s")
 TEST = """
 from pytest_ftgate import Worker, ftgate, threads
@@ -96,15 +94,6 @@ def steps(programs: Path, folder: Path) -> Iterator[Step]:
             return
 
 
-def demonstration(programs: Path, folder: Path) -> Step:
-    """`ftgate demo`."""
-    for taken in DEMO_TIMES:
-        step = run("demo", programs, ("ftgate", "demo", "--time", taken), folder, "Summary for this machine", (0,))
-        if "nothing was measured" not in step.error:
-            break
-    return step
-
-
 def run(name: str, programs: Path, words: Sequence[str], cwd: Path, said: str, codes: Sequence[int]) -> Step:
     """Run a program of an environment, outside of ours."""
     ignored = ("FTGATE", "PYTEST", "PYTHON", "VIRTUAL_ENV", "UV_")
@@ -136,7 +125,7 @@ def main() -> int:
                 print(f"{name:6} skipped: there is no such Python here", flush=True)
                 continue
             programs = install(python, wheel, Path(folder) / f"env-{name}")
-            done = [demonstration(programs, Path(folder)), *steps(programs, project(Path(folder) / f"project-{name}"))]
+            done = list(steps(programs, project(Path(folder) / f"project-{name}")))
             failed |= any(step.error for step in done)
             times = ", ".join(f"{step.name} {'FAILED' if step.error else f'{step.seconds:.0f} s'}" for step in done)
             taken = sizes(programs)

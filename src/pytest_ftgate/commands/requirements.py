@@ -88,16 +88,13 @@ def needs(root: Path, tables: Mapping[str, Any], older: Mapping[str, Any], ini: 
 
 def _place(extras: Mapping[str, Any], groups: Mapping[str, Any]) -> tuple[str, ...]:
     """The option of `uv add` for the group or extra of any name that lists pytest itself, else for one by its name."""
-    told = [("--group", name, groups[name]) for name in groups] + [
-        ("--optional", name, extras[name]) for name in extras
-    ]
-    ranks = {name: rank for rank, name in enumerate(NAMES)}
-    fits = {
-        (option, name): ("pytest" not in _names(words), ranks.get(name, len(NAMES)))
-        for option, name, words in told
-        if name in ranks or "pytest" in _names(words)
-    }
-    return min(fits, key=lambda place: fits[place], default=())
+    held = {("--group", name): words for name, words in groups.items()}
+    held |= {("--optional", name): words for name, words in extras.items()}
+
+    def rank(place: tuple[str, str]) -> tuple[bool, int]:
+        return "pytest" not in _names(held[place]), NAMES.index(place[1]) if place[1] in NAMES else len(NAMES)
+
+    return min((each for each in held if each[1] in NAMES or not rank(each)[0]), key=rank, default=())
 
 
 def _names(words: Any) -> set[str]:

@@ -63,9 +63,9 @@ class ComparedWith(Struct, frozen=True, kw_only=True):
     """What a cell is compared with: nothing (with the reason in `why`), its stored recordings, or its reference.
 
     `entry` is the stored cell of this machine (basis `stored`) or of another (`portable`: there `executor` is the
-    stored cell of the reference executor and `executor_nodeid` its node id), unless it is `alike`: of this machine and
-    build, but without the control workload. `baseline` and `commit` name it in reports, `file` is where it is stored. A
-    cell that is not `judged` is measured for another cell's scaling alone.
+    stored cell of the reference executor and `executor_nodeid` its node id). `baseline` and `commit` name it in
+    reports, `file` is where it is stored; what was recorded `elsewhere`, by another machine or build, fails nothing by
+    itself. A cell that is not `judged` is measured for another cell's scaling alone.
     """
 
     basis: Basis = ""
@@ -73,10 +73,10 @@ class ComparedWith(Struct, frozen=True, kw_only=True):
     entry: schema.StoredCell | None = None
     executor: schema.StoredCell | None = None
     executor_nodeid: str = ""
-    alike: bool = False
     baseline: str = ""
     commit: str = ""
     file: str = ""
+    elsewhere: bool = False
     judged: bool = True
 
 
@@ -275,10 +275,9 @@ class Judge:
         if not numbers.new:
             return screened
         predicted = self._judged(screened.metric, numbers, "predicted", sample, True)
-        compared_with = self.compared_with(sample)
-        if compared_with.basis == "portable" and not compared_with.alike and predicted.decision in FAILURES:
+        if self.compared_with(sample).elsewhere and (predicted.decision in FAILURES or predicted.beyond):
             reason = f"{predicted.reason}; what another machine recorded fails nothing without a pair of launches here"
-            return msgspec.structs.replace(predicted, decision=Decision.INCONCLUSIVE, reason=reason, beyond=True)
+            return msgspec.structs.replace(predicted, decision=Decision.INCONCLUSIVE, beyond=False, reason=reason)
         return predicted
 
     def _moved(self, cell: Cell) -> float:

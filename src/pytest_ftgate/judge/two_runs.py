@@ -57,7 +57,8 @@ def judged(before: Run, after: Run, policy: Policy) -> Report:
 
     `policy.alpha` is split over all that gates. A cell is compared as with a baseline of one recording: by prediction
     limits on the same machine and build, else by machine-independent metrics. Contracts, which need no reference, and
-    what is wrong with a cell of `after` keep their verdict; a known failure is one if `after` says so.
+    what is wrong with a cell of `after` keep their verdict; a known failure is one if `after` says so. That little was
+    decided fails nothing: more time would not help.
     """
     policy = msgspec.structs.replace(policy, alpha=_level(before, after, policy))
     known = {row.cell.nodeid for row in after.report.rows}
@@ -70,7 +71,12 @@ def judged(before: Run, after: Run, policy: Policy) -> Report:
     merged = tuple(_merged(tables))
     failing = (row.cell.nodeid for table in merged for row in table.rows if row.verdict.decision in FAILURES)
     return msgspec.structs.replace(
-        after.report, tables=merged, updates=(), unused_baselines=(), failing=frozenset(failing)
+        after.report,
+        tables=merged,
+        updates=(),
+        unused_baselines=(),
+        failing=frozenset(failing),
+        undecided_fails=False,
     )
 
 
@@ -200,8 +206,8 @@ class _Test:
             entry=self._stored(old),
             executor=None if stored_executor is None else self._stored(stored_executor),
             executor_nodeid=executor.nodeid if executor else "",
-            alike=alike,
             commit=self.before.report.commit,
+            elsewhere=not alike,
         )
 
     def _executor(self, cell: Cell) -> Cell | None:

@@ -16,8 +16,6 @@ from ..text import COMMIT_DIGITS, plain
 from . import budgets, headlines, units
 from .explanation import sentences
 
-NAMED = 3
-"""Cells that a command names; of more it reruns their whole tests."""
 AGAINST = "--ftgate-against "
 
 
@@ -160,7 +158,9 @@ def basis(verdict: Verdict) -> str:
 
 
 def commands(*rows: Row) -> tuple[str, ...]:
-    """The commands to rerun cells of a test, those with the same options at once, and to see its baseline."""
+    """The commands to rerun cells, of many their whole tests, and to see their baseline; cells with the same options
+    are one command.
+    """
     reruns: dict[tuple[str, ...], list[str]] = {}
     stored = False
     for row in rows:
@@ -169,7 +169,7 @@ def commands(*rows: Row) -> tuple[str, ...]:
         reruns.setdefault((*own, *row.options), []).append(row.cell.nodeid)
         stored = stored or bool(row.verdict.baseline and not asked)
     named = {
-        words: cells if len(cells) <= NAMED else dict.fromkeys(cell.partition("[")[0] for cell in cells)
+        words: cells if len(cells) <= headlines.NAMED else dict.fromkeys(cell.partition("[")[0] for cell in cells)
         for words, cells in reruns.items()
     }
     texts = (plain(shlex.join(["pytest", "--ftgate", *words, *cells])) for words, cells in named.items())
@@ -230,8 +230,14 @@ def undecided(report: Report) -> str:
         return ""
     if any(fails(report, row) for row in report.rows):  # that is the reason then
         return ""
-    short = [row.shortfall for row in report.rows if row.shortfall]
-    if short:
+    left = [row for row in report.rows if row.verdict.compared and not row.verdict.decision.decided]
+    short = [row.shortfall for row in left if row.shortfall]
+    if all(row.verdict.basis == "portable" for row in left):
+        advice = (
+            "what another machine recorded decides little: record on this one, or compare with a commit "
+            "(--ftgate-against)"
+        )
+    elif short:
         advice = budgets.sentence(max(short, key=lambda each: each.wanted_s))
     else:
         fixed = any(option.startswith("--ftgate-launches") for row in report.rows for option in row.options)
@@ -265,8 +271,13 @@ def counted(counts: Mapping[Decision, int]) -> str:
 
 
 def worst_first(report: Report) -> list[Row]:
-    """All rows, those that fail first, by decision, then in the order of the report."""
-    return sorted(report.rows, key=lambda row: (not fails(report, row), WORST_FIRST.index(row.verdict.decision)))
+    """All rows by their `place`, then in the order of the report."""
+    return sorted(report.rows, key=lambda row: place(report, row))
+
+
+def place(report: Report, row: Row) -> tuple[bool, int]:
+    """Where a cell is said: those that fail first, then by decision."""
+    return not fails(report, row), WORST_FIRST.index(row.verdict.decision)
 
 
 def machines(report: Report) -> list[tuple[str, Machine]]:

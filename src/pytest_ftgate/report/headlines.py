@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from ..judge import metrics
 from ..judge.contracts import grammar
 from ..model import Decision, Interval, MetricVerdict, Row, Sample, WorkloadError
+from ..store.names import split_nodeid
 from ..text import COMMIT_DIGITS, plain
 from . import units
 
@@ -79,7 +80,7 @@ def _compared(judged: MetricVerdict, row: Row) -> str:
     if judged.points is not None:
         change, shown = judged.points.value, judged.now - judged.was
     elif judged.ratio is not None and judged.was > 0:
-        change, shown = judged.ratio.value - 1, judged.now / judged.was - 1
+        change, shown = judged.ratio.value - 1, judged.now / judged.was / judged.wall_growth - 1
     else:
         return ""
     if abs(shown - change) <= max(VISIBLE, VISIBLE_PART * abs(change)):
@@ -162,6 +163,17 @@ def few(names: Sequence[str]) -> str:
 def name(row: Row) -> str:
     """A cell's name without its file."""
     return row.cell.nodeid.partition("::")[2] or row.cell.nodeid
+
+
+def test_of(row: Row) -> str:
+    """The node id of a cell's test."""
+    return split_nodeid(row.cell.nodeid)[0]
+
+
+def names(block: Sequence[Row]) -> list[str]:
+    """The names of a block's cells: their labels where all are of one test."""
+    one = len({*map(test_of, block)}) == 1
+    return [(row.cell.label if one else "") or name(row) for row in block]
 
 
 def failure_text(row: Row) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from ..model import Decision, Metric, MetricVerdict, Report, Row, Table
+from ..model import WORST_FIRST, Decision, Metric, MetricVerdict, Report, Row, Table
 from ..text import plain
 from . import budgets, findings, headlines, units
 
@@ -103,8 +103,8 @@ def _head(report: Report) -> str:
 
 
 def _sections(report: Report) -> Iterator[Section]:
-    for (passes, decision), group in groupby(findings.worst_first(report), key=lambda row: _kind(report, row)):
-        rows = list(group)
+    for (passes, at), group in groupby(findings.worst_first(report), key=lambda row: findings.place(report, row)):
+        rows, decision = list(group), WORST_FIRST[at]
         brief = passes and decision in BRIEF
         head = (
             f"\n### {findings.counted({decision: len(rows)})}"
@@ -122,32 +122,22 @@ def _sections(report: Report) -> Iterator[Section]:
     yield Section("\n<details><summary>Machine and interpreters</summary>\n\n", tuple(_run(report)), END, "lines")
 
 
-def _kind(report: Report, row: Row) -> tuple[bool, Decision]:
-    """Whether a cell does not fail the run, and its decision."""
-    return not findings.fails(report, row), row.verdict.decision
-
-
 END = "\n</details>\n"
 
 
 # ---- cells
 
 
-def test_of(row: Row) -> str:
-    """The node id of the test: that of the cell without the cell's label."""
-    return row.cell.nodeid.removesuffix(f"[{row.cell.label}]")
-
-
 def _in_full(rows: Sequence[Row]) -> Iterator[Piece]:
     """Each block, below the name of its test: in full, as its figure, and as its figure with short names."""
     test = ""
     for block in headlines.blocks(rows):
-        tests = list(dict.fromkeys(map(test_of, block)))
+        tests = list(dict.fromkeys(map(headlines.test_of, block)))
         of = code(tests[0]) if len(tests) == 1 else f"{len(tests)} tests"
         short_of = code(_shortened(tests[0])) if len(tests) == 1 else of
         name, short_name = (f"\n**{each}**\n\n" if of != test else "" for each in (of, short_of))
         test = of
-        labels = [_label(row) if len(tests) == 1 else headlines.name(row) for row in block]
+        labels = headlines.names(block)
         line = f"- {headlines.cells(map(code, labels))}: **{text(_headline(block[0]))}**\n"
         details = "".join(f"  - {each}\n" for each in _details(block))
         if block[0].verdict.decision is Decision.ERROR:
@@ -178,7 +168,7 @@ def _details(block: Sequence[Row]) -> Iterator[str]:
     found, said = findings.finding(row), _headline(row)
     for each in found.changes:
         reason = "" if each.reason in said else each.reason
-        interval = each.change.partition(" (")[2].removesuffix(")")
+        interval = each.change.partition(" (")[2].partition(")")[0]
         if parts := "; ".join(filter(None, (interval, reason))):
             yield f"{text(each.label)}: {text(parts)}"
     if found.reason and found.reason not in said and row.verdict.decision is not Decision.ERROR:

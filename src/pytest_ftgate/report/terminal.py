@@ -234,10 +234,15 @@ def _table(report: Report, table: Table, style: Style) -> list[str]:
             bare = [row for row in rows if decision is Decision.INCONCLUSIVE and not row.verdict.metrics]
             lines_below += _by_reason(bare, style)
             lines_below += [line for row in rows if row not in bare for line in _finding(row, style)]
+
+    def basis(verdict: Verdict) -> str:
+        """That of a cell, which with -v names its own."""
+        return findings.basis(verdict) if verdict.basis and style.verbosity <= 0 else ""
+
     named = (
-        ("unchanged", _unchanged(table)),
-        ("passed by", _judged_by(table, Decision.PASSED, style)),
-        ("judged by", _judged_by(table, Decision.INCONCLUSIVE, style)),
+        ("unchanged", _once(table, Decision.UNCHANGED, lambda verdict: verdict.reason)),
+        ("passed by", _once(table, Decision.PASSED, basis)),
+        ("judged by", _once(table, Decision.INCONCLUSIVE, basis)),
         ("ruled out", _ruled_out(table)),
         ("budget", budgets.remarks(table.rows)),
         ("hint", _hints(table)),
@@ -249,30 +254,12 @@ def _table(report: Report, table: Table, style: Style) -> list[str]:
     return [*lines, *([""] if lines_below or remarks else []), *lines_below, *remarks]
 
 
-def _judged_by(table: Table, decision: Decision, style: Style) -> list[str]:
-    """The basis of the cells of a decision that do not name their own, and the reason for it."""
-    if style.verbosity > 0:
-        return []
+def _once(table: Table, decision: Decision, said: Callable[[Verdict], str]) -> list[str]:
+    """What is said of the cells of a decision: each text once, with those that it holds for unless it holds for all."""
     labels: dict[str, list[str]] = {}
     for row in table.rows:
-        basis = findings.BASES.get(row.verdict.basis, "")
-        if row.verdict.decision is decision and basis:
-            why = f" ({row.verdict.why})" if row.verdict.why else ""
-            labels.setdefault(f"{basis}{why}", []).append(row.cell.label)
-    return _with_cells(labels, table)
-
-
-def _unchanged(table: Table) -> list[str]:
-    """Why cells were not measured."""
-    labels: dict[str, list[str]] = {}
-    for row in table.rows:
-        if row.verdict.decision is Decision.UNCHANGED:
-            labels.setdefault(row.verdict.reason, []).append(row.cell.label)
-    return _with_cells(labels, table)
-
-
-def _with_cells(labels: dict[str, list[str]], table: Table) -> list[str]:
-    """Each text with the cells that it holds for, unless it holds for all."""
+        if row.verdict.decision is decision and (text := said(row.verdict)):
+            labels.setdefault(text, []).append(row.cell.label)
     every = len(table.rows)
     return [text if len(cells) == every else f"{text}: {', '.join(cells)}" for text, cells in labels.items()]
 
@@ -410,7 +397,7 @@ def _finding(row: Row, style: Style) -> list[str]:
         case Decision.REGRESSED | Decision.SUSPECT | Decision.BROKEN:
             return [*_measured(row, style), *_commands(row, style)]
         case Decision.ERROR:
-            return _error([row], row.cell.label, style)
+            return _error([row], style)
         case Decision.INCONCLUSIVE if style.verbosity <= 0:
             return _open(row, style)
         case Decision.INCONCLUSIVE | Decision.IMPROVED | Decision.ACCEPTED:
@@ -483,17 +470,15 @@ def _errors(report: Report, table: Table, style: Style) -> list[str]:
     lines: list[str] = []
     for block in headlines.blocks(row for row in report.rows if row.verdict.decision is Decision.ERROR):
         if any(row is block[0] for row in table.rows):
-            own = {id(row) for row in table.rows}.issuperset(map(id, block))
-            names = headlines.cells((row.cell.label if own else "") or headlines.name(row) for row in block)
-            lines += _error(block, names, style)
+            lines += _error(block, style)
     return lines
 
 
-def _error(block: Sequence[Row], names: str, style: Style) -> list[str]:
+def _error(block: Sequence[Row], style: Style) -> list[str]:
     """An error with the cells that have it; pytest's FAILURES show its output."""
     error = headlines.error_of(block[0])
     shown = f"{headlines.exception(error)} (see FAILURES)" if error.detail else headlines.exception(error)
-    lines = _worded(Decision.ERROR, names or headlines.name(block[0]), style)
+    lines = _worded(Decision.ERROR, headlines.cells(headlines.names(block)), style)
     return lines + wrapped(shown, style, indent=6) + wrapped(headlines.whose(block[0]), style, indent=6)
 
 

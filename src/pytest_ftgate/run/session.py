@@ -20,6 +20,7 @@ from ..measure.launchers.runner_copy import install_runner
 from ..measure.machine import read_machine
 from ..measure.run_context import Listener
 from ..model import Group, Machine, Plan, Report, Row, RowMessage, Shard, failed_row
+from ..report import headlines
 from ..store import names
 from . import assembly, git, privacy, shards, worktrees
 from .acceptances import Acceptances, Collected
@@ -35,9 +36,6 @@ from .stored import StoredBaselines
 from .targets import Targets
 from .tracked import refuse_tracked
 from .unchanged import UnchangedCells
-
-NEW_SHOWN = 3
-"""Files and tests that the reference does not have, as far as they are named."""
 
 
 class ProgressListener(Listener, Protocol):
@@ -182,10 +180,11 @@ class Session:
                 self.folder.shared("new", "").touch(exist_ok=False)
             except FileExistsError:
                 return
-        shown = ", ".join(found[:NEW_SHOWN]) + (f" and {len(found) - NEW_SHOWN} more" if found[NEW_SHOWN:] else "")
         later = f"{'they' if found[1:] else 'it'} will be compared from the next change on"
         release = f"--ftgate-against dist:{pythons.project_name(self.folder.root) or 'NAME'}==VERSION"
-        self.listener.warn(f"{reference.label} has no {shown}: {later}; {release} compares with a release now")
+        self.listener.warn(
+            f"{reference.label} has no {headlines.few(found)}: {later}; {release} compares with a release now"
+        )
 
     def _limited(self, plan: Plan) -> Plan:
         return self.base.limited(plan) if self.base else plan

@@ -1,4 +1,4 @@
-"""The files that `ftgate init` and `ftgate demo` start from: texts with $names in them."""
+"""The files that `ftgate init` starts from: texts with $names in them."""
 
 from __future__ import annotations
 

@@ -14,7 +14,6 @@ from markupsafe import Markup
 
 from ...judge import disturbance
 from ...model import WORST_FIRST, Decision, Figures, Metric, Report, Row, SiteFigures
-from ...store.names import split_nodeid
 from ...text import plain
 from .. import advice, findings, headlines, units
 from ..details import detail_lines
@@ -73,12 +72,13 @@ def render(report: Report) -> str:
     data = {"started_at": report.started_at, "commit": report.commit, "seed": report.seed}
     block = plots.encoded({**data, "tests": [{"anchor": t.anchor, **t.data} for t in tests if t.data]}, plain)
     sources = {name: _source(name) for name in (*SCRIPTS, "page.css", "LICENSES.txt")}
-    result = findings.result(report)
+    result, counts = findings.result(report), findings.counts(report)
+    anchors = {id(cell.row): cell.anchor for test in tests for cell in test.cells}
     page = environment.get_template("page.html").render(
         report=report,
         tests=tests,
-        groups=_groups(report, {id(cell.row): cell.anchor for test in tests for cell in test.cells}),
-        others=_others(report, {id(cell.row): cell.anchor for test in tests for cell in test.cells}),
+        groups=_groups(report, anchors),
+        others=_others(report, anchors),
         data=block,
         scripts=[sources[name] for name in SCRIPTS],
         style=sources["page.css"],
@@ -87,7 +87,7 @@ def render(report: Report) -> str:
         headline=result[0].upper() + result[1:],
         passed=findings.all_decided(report),
         undecided=findings.undecided(report),
-        counted=_counted(report),
+        counted=[(each, counts[each]) for each in WORST_FIRST if counts[each]],
         limits=findings.limits_text(report),
     )
     return page.rstrip("\n") + "\n"
@@ -109,7 +109,7 @@ def _environment() -> Environment:
         "headlines": headlines,
         "accepted_texts": findings.accepted_texts,
         "css": css,
-        "word": _word,
+        "word": lambda decision: findings.STATUS[decision].category,
         "site_place": _place,
     }
     return environment
@@ -145,16 +145,6 @@ def css(decision: Decision) -> str:
     if decision is Decision.IMPROVED:
         return "better"
     return next(name for color, name in GROUPS.items() if color in findings.STATUS[decision].markup)
-
-
-def _word(decision: Decision) -> str:
-    return findings.STATUS[decision].category
-
-
-def _counted(report: Report) -> list[tuple[Decision, int]]:
-    """How many cells there are of each decision, worst first."""
-    counts = findings.counts(report)
-    return [(decision, counts[decision]) for decision in WORST_FIRST if counts[decision]]
 
 
 class Item(NamedTuple):
@@ -206,7 +196,7 @@ def _groups(report: Report, anchors: dict[int, str]) -> dict[str, list[Group]]:
 def _by_test(rows: Sequence[Row], anchors: dict[int, str]) -> list[Group]:
     found: dict[str, list[list[Row]]] = {}
     for block in headlines.blocks(rows):
-        tests = {test_of(row) for row in block}
+        tests = {headlines.test_of(row) for row in block}
         found.setdefault(tests.pop() if len(tests) == 1 else f"{len(tests)} tests", []).append(block)
     return [_group(test, blocks, anchors) for test, blocks in found.items()]
 
@@ -231,13 +221,12 @@ def _common(texts: Iterable[str]) -> str:
 
 
 def _item(block: Sequence[Row], anchors: dict[int, str]) -> Item:
-    row, judged = block[0], block[0].verdict.metrics
-    one = all(test_of(each) == test_of(row) for each in block)
+    row = block[0]
     return Item(
         row=row,
         found=findings.finding(row),
-        cells=tuple((anchors[id(each)], (one and each.cell.label) or headlines.name(each)) for each in block),
-        allowed={each.metric: headlines.allowed(each) for each in judged},
+        cells=tuple(zip((anchors[id(each)] for each in block), headlines.names(block), strict=True)),
+        allowed={each.metric: headlines.allowed(each) for each in row.verdict.metrics},
     )
 
 
@@ -249,17 +238,13 @@ def _others(report: Report, anchors: dict[int, str]) -> list[Others]:
         if findings.fails(report, row) or decision in (*QUIET, Decision.ACCEPTED):
             continue
         said = findings.known_text(row.verdict) or headlines.headline(row)
-        other = found.setdefault((decision, said, test_of(row)), Others(decision, said, test_of(row), []))
+        other = Others(decision, said, headlines.test_of(row), [])
+        other = found.setdefault(other[:3], other)
         other.cells.append((anchors[id(row)], row.cell.label or row.cell.nodeid))
     return list(found.values())
 
 
 # ---- tests
-
-
-def test_of(row: Row) -> str:
-    """The node id of a cell's test."""
-    return split_nodeid(row.cell.nodeid)[0]
 
 
 def _tests(report: Report) -> Iterator[Test]:
@@ -269,7 +254,7 @@ def _tests(report: Report) -> Iterator[Test]:
     tables: dict[str, list[int]] = {}
     for number, table in enumerate(report.tables):
         on = f" on {report.machine_of(table.rows[0]).fingerprint}" if unlike and table.rows else ""
-        tables.setdefault(f"{test_of(table.rows[0])}{on}" if table.rows else table.title, []).append(number)
+        tables.setdefault(f"{headlines.test_of(table.rows[0])}{on}" if table.rows else table.title, []).append(number)
     for number, (title, numbers) in enumerate(tables.items(), start=1):
         own = [report.tables[each] for each in numbers]
         rows = [row for table in own for row in table.rows]
@@ -311,9 +296,7 @@ def _with_plots(report: Report, tests: Iterable[Test]) -> list[Test]:
 
 
 def _worst(report: Report, test: Test) -> tuple[bool, int]:
-    rows = [cell.row for cell in test.cells]
-    places = [(not findings.fails(report, row), WORST_FIRST.index(row.verdict.decision)) for row in rows]
-    return min(places, default=(True, 0))
+    return min((findings.place(report, cell.row) for cell in test.cells), default=(True, 0))
 
 
 def _sites(rows: Sequence[Row]) -> tuple[Site, ...]:
