@@ -319,7 +319,7 @@ class Report(Struct, frozen=True, kw_only=True):
     shard: Shard | None = None
     limits_from: str = ""
     undecided_fails: bool = True
-    schema: int = 1
+    schema: int = 2
 
     @property
     def rows(self) -> list[Row]:

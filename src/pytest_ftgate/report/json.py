@@ -13,7 +13,7 @@ import msgspec
 from ..errors import FtgateError
 from ..model import Report, Sample, Table, fault_of
 
-SCHEMA = 1
+SCHEMA = 2
 AGAIN = "write it again with --ftgate-report json:PATH"
 
 
