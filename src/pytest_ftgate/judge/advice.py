@@ -126,12 +126,7 @@ def _largest(sides: Iterable[Candidate]) -> list[Candidate]:
         key = side.name, side.setting
         if key not in found or found[key].workers < side.workers:
             found[key] = side
-    return sorted(found.values(), key=lambda side: (side.setting, _log(side)))
-
-
-def _log(side: Candidate) -> float:
-    known = value(side, Metric.WALL)
-    return known.log if known else math.inf
+    return sorted(found.values(), key=lambda side: (side.setting, candidates.wall_log(side)))
 
 
 # ---- the choice
@@ -207,7 +202,7 @@ def _pareto(rivals: Sequence[Candidate], figure: str) -> list[Candidate]:
         return False
 
     left = [side for side in rivals if not beaten(side)]
-    return sorted(left or rivals, key=_log)
+    return sorted(left or rivals, key=candidates.wall_log)
 
 
 def _advised(rivals: Sequence[Candidate], figure: str, weights: Weights) -> tuple[str, ...]:
@@ -251,7 +246,7 @@ def _builds(largest: Sequence[Candidate]) -> tuple[BuildRatio, ...]:
     """
     found: list[tuple[float, tuple[BuildRatio, ...]]] = []
     for _, group in groupby(largest, key=lambda side: side.setting):
-        rivals = sorted(group, key=_log)
+        rivals = sorted(group, key=candidates.wall_log)
         best = rivals[0]
         other = next((s for s in rivals if s.target != best.target and s.executor != best.executor), None)
         if other is None:

@@ -185,6 +185,12 @@ def value(side: Candidate, metric: str) -> Estimate | None:
     return Estimate(math.log(shown), None) if shown else None
 
 
+def wall_log(side: Candidate) -> float:
+    """The log of its time, by which candidates are put in order; infinite where it is not known."""
+    known = value(side, Metric.WALL)
+    return known.log if known else math.inf
+
+
 def _figure(figures: Figures, metric: str) -> float | None:
     kind, _, name = metric.partition(".")
     own = {"timer": figures.timers_mean_ns, "counter": figures.counters_per_s, "peak": figures.peaks}

@@ -20,8 +20,8 @@ PRIOR_FREEDOM = 12
 """Weight of the prior deviation of a metric (`MetricRow.between`): that of PRIOR_FREEDOM + 1 recordings. Otherwise two
 recordings that agree by chance would make the next one a regression."""
 OBVIOUS = math.log(1.7)
-"""What a change must lie beyond the margin to be suspect however little is known of the deviation, where the launches
-of both runs hardly overlap: twice the time fails."""
+"""Beyond the margin by this, a change is suspect however little is known of the deviation, if the launches of both runs
+hardly overlap: twice the time fails."""
 FEWEST = 3
 """Launches of either side that show whether both overlap."""
 LEAST_LAUNCHES, MOST_LAUNCHES = 5, 12

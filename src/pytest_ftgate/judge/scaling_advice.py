@@ -9,7 +9,7 @@ from itertools import groupby
 
 from ..model import Interval, Metric, ScalingAdvice, ScalingPoint
 from ..stats import rank_tests
-from .candidates import Candidate, Estimate, value
+from .candidates import Candidate, Estimate, value, wall_log
 
 PAYS = 0.05
 """One further worker pays where it adds at least this share of throughput."""
@@ -22,14 +22,9 @@ def of_candidates(known: Iterable[Candidate], cores: int) -> tuple[ScalingAdvice
     counted = (side for side in known if side.counted and side.target)
     ordered = sorted(counted, key=lambda side: (side.setting, side.name, side.workers))
     groups = [list(sides) for _, sides in groupby(ordered, key=lambda side: (side.setting, side.name))]
-    groups.sort(key=lambda sides: (sides[-1].setting, _time(sides[-1])))
+    groups.sort(key=lambda sides: (sides[-1].setting, wall_log(sides[-1])))
     found = (_scaling(sides, cores) for sides in groups)
     return tuple(each for each in found if each is not None)
-
-
-def _time(side: Candidate) -> float:
-    wall = value(side, Metric.WALL)
-    return wall.log if wall else math.inf
 
 
 def _scaling(sides: Sequence[Candidate], cores: int) -> ScalingAdvice | None:

@@ -191,8 +191,8 @@ class _Test:
         if old is None:
             return ComparedWith(why=f"{self.before.name} has no launches of it")
         machine = self._old_machine(sample.cell)
-        alike = machine.fingerprint == self.machine.fingerprint
-        alike = alike and build_key(old.interpreter) == build_key(sample.interpreter)
+        builds = {build_key(each.interpreter) for each in (old, sample)}
+        alike = machine.fingerprint == self.machine.fingerprint and len(builds) == 1
         here = alike and bool(old.control and sample.control)
         why = f"{self.before.name} is of another machine or build"
         if alike:
