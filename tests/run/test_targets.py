@@ -94,8 +94,10 @@ def test_what_fails_is_said_of_its_own_target_and_tried_once(sides: Sides) -> No
 
 def test_ctrl_c_ends_what_is_being_made(sides: Sides) -> None:
     ended = []
+    both = threading.Barrier(3)
 
     def make(side: str, number: str, on_step: OnStep) -> None:
+        both.wait(60)
         try:
             while True:
                 on_step("building")
@@ -106,8 +108,15 @@ def test_ctrl_c_ends_what_is_being_made(sides: Sides) -> None:
     sides.make = make
     main = threading.main_thread().ident
     assert main is not None
-    threading.Timer(0.3, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
+
+    def interrupt() -> None:
+        both.wait(60)  # until both are at it, however long a busy machine takes
+        signal.pthread_kill(main, signal.SIGINT)
+
+    stopper = threading.Thread(target=interrupt)
+    stopper.start()
     with pytest.raises(KeyboardInterrupt):
         sides.targets.make_all(sides.group, sides.both)
+    stopper.join()
     assert sorted(ended) == ["new", "old"]
     assert len(sides.made) == 2

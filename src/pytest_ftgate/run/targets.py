@@ -86,25 +86,29 @@ class Targets:
         cells = [cell for cell in one_per_target(group.cells) if not cores.lacking(cell, group.spec)]
         stopped = threading.Event()
 
-        def make(there: list[Checkout]) -> None:
-            for side, cell in product(there, cells):
-                self._make(target_of(cell, side), group.spec.requires, side, stopped)
+        def make(there: list[Checkout], ended: threading.Event) -> None:
+            try:
+                for side, cell in product(there, cells):
+                    self._make(target_of(cell, side), group.spec.requires, side, stopped)
+            finally:
+                ended.set()
 
         folders: dict[str, list[Checkout]] = {}
         for side in sides:
             folders.setdefault(side.root, []).append(side)
-        # Daemons: a side that waits for another process must not hold up the end of this one.
-        threads = [threading.Thread(target=make, args=(there,), daemon=True) for there in folders.values()]
+        # Not by joining them: before Python 3.13 a thread counts as ended once Ctrl-C has interrupted a join of it.
+        ends = [threading.Event() for _ in folders]
         try:
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                while thread.is_alive():  # a signal that another thread receives ends no wait
-                    thread.join(1.0)
+            for there, ended in zip(folders.values(), ends, strict=True):
+                # A daemon: a side that waits for another process must not hold up the end of this one.
+                threading.Thread(target=make, args=(there, ended), daemon=True).start()
+            for ended in ends:
+                while not ended.wait(1.0):  # a signal that another thread receives ends no wait
+                    pass
         except BaseException:  # Ctrl-C
             stopped.set()
-            for thread in threads:
-                thread.join(STOPS_IN_S)
+            for ended in ends:
+                ended.wait(STOPS_IN_S)
             raise
 
     def _make(self, target: Target, requires: tuple[str, ...], side: Checkout, stopped: threading.Event) -> None:
