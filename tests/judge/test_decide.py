@@ -737,9 +737,12 @@ class TestRuledOut:
         self, metric: str, noise: float, change: float, count: int, seed: int
     ) -> None:
         costs = evidence.as_costs(self.comparison(metric, noise, change, count, seed, effect=0.05))
+        expected = evidence.deviations(costs)
 
         def ruled_out(level: float) -> float:
-            found = evidence.ruled_out(costs, costs.reference, lambda each: evidence.p_pass(costs, each) <= level)
+            found = evidence.ruled_out(
+                costs, costs.reference, lambda each: evidence.p_pass(costs, each, expected) <= level
+            )
             return math.inf if found is None else found
 
         found = [ruled_out(level) for level in (1e-6, 1e-4, 0.01, 0.04, 0.2)]
@@ -748,10 +751,11 @@ class TestRuledOut:
     def test_it_is_the_smallest_whole_percent(self) -> None:
         verdict = decide.compare(constant(1.0, 4, effect=0.031))
         level, costs = alpha_spending.last(ALPHA, BETA, 4).beta, constant(1.0, 4)
+        expected = evidence.deviations(costs)
         assert verdict.decision is Decision.INCONCLUSIVE
         assert verdict.ruled_out == pytest.approx(round(verdict.ruled_out or 0, 2))
-        assert evidence.p_pass(costs, verdict.ruled_out or 0) <= level
-        assert evidence.p_pass(costs, (verdict.ruled_out or 0) - 0.01) > level
+        assert evidence.p_pass(costs, verdict.ruled_out or 0, expected) <= level
+        assert evidence.p_pass(costs, (verdict.ruled_out or 0) - 0.01, expected) > level
 
     def test_an_open_metric_says_what_it_rules_out_and_what_its_effect_needs(self) -> None:
         verdict = decide.compare(constant(1.0, 2, pair_s=5.0))

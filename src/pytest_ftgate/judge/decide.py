@@ -13,7 +13,19 @@ from ..model import WORST_FIRST, Basis, Comparison, Decision, Interval, Look, Me
 from ..stats import alpha_spending, moderated, rank_tests
 from ..text import apart, p_value
 from . import looks
-from .evidence import Evidence, as_costs, other_side, p_pass, paired, pairs, ruled_out, seen, weigh, without_values
+from .evidence import (
+    Evidence,
+    as_costs,
+    deviations,
+    other_side,
+    p_pass,
+    paired,
+    pairs,
+    ruled_out,
+    seen,
+    weigh,
+    without_values,
+)
 from .metrics import is_gain, is_share, row
 from .power import POWER
 from .scale import (
@@ -278,6 +290,10 @@ def _verdict(
     costs: Comparison, level: float, evidence: Evidence, decision: Decision, reason: str = ""
 ) -> MetricVerdict:
     """The verdict with its figures; `level` is that of the pass test, 0 if it decides nothing yet."""
+    known = None
+    if level:
+        expected = deviations(costs)
+        known = ruled_out(costs, costs.reference, lambda effect: p_pass(costs, effect, expected) <= level)
     return MetricVerdict(
         metric=costs.metric,
         decision=decision,
@@ -287,7 +303,7 @@ def _verdict(
         p_pass=evidence.p_pass,
         reason=reason,
         launches=pairs(costs),
-        ruled_out=ruled_out(costs, costs.reference, lambda effect: p_pass(costs, effect) <= level) if level else None,
+        ruled_out=known,
         allowed=allowed(costs.metric, fail_limit(costs)),
         wall_growth=costs.wall_growth[-1] if costs.wall_growth else 1.0,
     )

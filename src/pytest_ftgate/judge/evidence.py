@@ -94,7 +94,7 @@ def other_side(comparison: Comparison) -> str:
 
 def weigh(costs: Comparison) -> Evidence:
     """What the pairs say."""
-    expected, bound = (_deviations(costs, times) for times in (1.0, moderated.BOUND))
+    expected, bound = deviations(costs), deviations(costs, moderated.BOUND)
     # A tail that is shorter beside a longer body alone has not improved.
     measured = [value / by for value, by in zip_longest(costs.reference, costs.wall_growth, fillvalue=1.0)]
     deviation, largest = (math.sqrt(float((each**2).mean())) for each in (expected, bound))
@@ -102,15 +102,15 @@ def weigh(costs: Comparison) -> Evidence:
         shift=_shift(costs, expected),
         p_fail=_p_beyond(costs, costs.new, scale.moved(costs.reference, costs.margin, costs.floor), bound),
         p_improve=_p_beyond(costs, measured, scale.moved(costs.new, costs.margin, costs.floor), bound),
-        p_pass=p_pass(costs, costs.effect),
+        p_pass=p_pass(costs, costs.effect, expected),
         deviation=deviation,
         bound=largest,
     )
 
 
-def p_pass(costs: Comparison, effect: float) -> float:
-    """The p-value of a change that is not as large as `effect`."""
-    return _p_beyond(costs, scale.passing(costs, costs.reference, effect), costs.new, _deviations(costs, 1.0))
+def p_pass(costs: Comparison, effect: float, expected: moderated.Floats) -> float:
+    """The p-value of a change that is not as large as `effect`; `expected` are the `deviations` of the pairs."""
+    return _p_beyond(costs, scale.passing(costs, costs.reference, effect), costs.new, expected)
 
 
 def ruled_out(costs: Comparison, reference: Sequence[float], rejects: Callable[[float], bool]) -> float | None:
@@ -124,20 +124,20 @@ def ruled_out(costs: Comparison, reference: Sequence[float], rejects: Callable[[
     return scale.worse_by(costs, reference, min(found)) if found else None
 
 
-def _deviations(costs: Comparison, times: float) -> moderated.Floats:
+def deviations(costs: Comparison, times: float = 1.0) -> moderated.Floats:
     """The standard deviation of each pair, where its stated part is `times` that of the metric."""
     shifts = paired(scale.tested(costs, costs.new), scale.tested(costs, costs.reference))
     return moderated.deviations(shifts, costs.errors, times * row(costs.metric).spread)
 
 
-def _p_beyond(costs: Comparison, above: Sequence[float], below: Sequence[float], deviations: moderated.Floats) -> float:
-    return moderated.p_above(paired(scale.tested(costs, above), scale.tested(costs, below)), deviations)
+def _p_beyond(costs: Comparison, above: Sequence[float], below: Sequence[float], scales: moderated.Floats) -> float:
+    return moderated.p_above(paired(scale.tested(costs, above), scale.tested(costs, below)), scales)
 
 
-def _shift(costs: Comparison, deviations: moderated.Floats) -> Interval:
+def _shift(costs: Comparison, expected: moderated.Floats) -> Interval:
     """New - reference on the metric's scale, with an interval of INTERVAL_LEVEL; that of a share is converted."""
     new, reference = (scale.tested(costs, side) for side in (costs.new, costs.reference))
-    low, value, high = moderated.interval(paired(new, reference), deviations, INTERVAL_LEVEL)
+    low, value, high = moderated.interval(paired(new, reference), expected, INTERVAL_LEVEL)
     if is_share(costs.metric):
         unit = median(costs.reference) + scale.least_share(costs)
         low, value, high = (unit * math.expm1(end) for end in (low, value, high))
