@@ -905,9 +905,12 @@ def test_the_life_of_each_thread_that_may_wait_is_noted(probe: Probe) -> None:
         assert alive() == 1  # the main thread
         book.lives.leave_out_main()
         assert alive() == 0
-        thread = threading.Thread(target=time.sleep, args=(0.02,))
+        enough = threading.Event()
+        thread = threading.Thread(target=enough.wait)
         thread.start()
         assert alive() == 1
+        time.sleep(0.02)
+        enough.set()
         thread.join()
         (life,) = book.lives.ended
         assert life[1] - life[0] > 15e6 and alive() == 0
@@ -942,7 +945,7 @@ def test_the_life_of_each_thread_that_may_wait_is_noted(probe: Probe) -> None:
             with lock: pass
             over.set()
         _thread.start_new_thread(foreign, ())
-        time.sleep(0.02)
+        while not alive(): time.sleep(0.001)
         assert alive() == 1
         lock.release()
         over.wait()
