@@ -327,16 +327,20 @@ def _memory(figures: Figures, style: Style) -> list[str]:
     lines = _grid(roles, style) if len(roles) > 1 else []
     alone = [] if lines else [part for role in roles.values() for part in _alone(role)]
     parts = [*alone, *_floor(figures)]
-    if not (lines or parts):
+    held = _held(figures)
+    if not (lines or parts or held):
         return []
-    groups = [[part] for part in (*parts, *_held(figures), *_cost("sampled", figures.memory_cost, style))]
+    groups = [[part] for part in (*parts, *held, *_cost("sampled", figures.memory_cost, style))]
     return lines + (_line("" if lines else "memory", grouped(*groups), style) if groups else [])
 
 
 def _held(figures: Figures) -> list[str]:
-    """`41 of 57 samples hold`, where some fell on a process that ended or was being replaced."""
+    """`41 of 57 samples hold`, where some fell on a process that ended or was being replaced, or missed a worker."""
+    if not figures.memory_dropped:
+        return []
     looks = figures.memory_samples + figures.memory_dropped
-    return [f"{figures.memory_samples} of {looks} samples hold"] if figures.memory_dropped else []
+    none = f"no memory figure: none of {looks} samples was taken while all workers were held"
+    return [f"{figures.memory_samples} of {looks} samples hold" if figures.memory_samples else none]
 
 
 def _alone(role: RoleFigures) -> Iterator[str]:
