@@ -125,9 +125,7 @@ class Looks:
 
         monkeypatch.setattr(memory, "memory_point", slow)
 
-    def watched(
-        self, seconds: float, interval_s: float = 0.02, workers: tuple[int, ...] = ()
-    ) -> memory.MemorySampler:
+    def watched(self, seconds: float, interval_s: float = 0.02, workers: tuple[int, ...] = ()) -> memory.MemorySampler:
         clock = self.time.clock
         known = ProcessMap(main=PID, workers=workers)
         sampler = memory.MemorySampler(known, interval_s, clock=clock, cost_clock=clock)

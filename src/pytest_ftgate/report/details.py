@@ -65,6 +65,7 @@ def detail_lines(row: Row, style: Style) -> list[str]:
         *_sites(figures, style),
         *_scaling(row, style),
         *_growth(figures, style),
+        *_no_memory(figures, style),
     ]
     if style.verbosity > 0:
         lines += [*_waits(figures, style), *_cpu(figures, style), *_memory(figures, style)]
@@ -327,20 +328,22 @@ def _memory(figures: Figures, style: Style) -> list[str]:
     lines = _grid(roles, style) if len(roles) > 1 else []
     alone = [] if lines else [part for role in roles.values() for part in _alone(role)]
     parts = [*alone, *_floor(figures)]
-    held = _held(figures)
-    if not (lines or parts or held):
+    if not (lines or parts):
         return []
-    groups = [[part] for part in (*parts, *held, *_cost("sampled", figures.memory_cost, style))]
+    groups = [[part] for part in (*parts, *_held(figures), *_cost("sampled", figures.memory_cost, style))]
     return lines + (_line("" if lines else "memory", grouped(*groups), style) if groups else [])
 
 
 def _held(figures: Figures) -> list[str]:
     """`41 of 57 samples hold`, where some fell on a process that ended or was being replaced, or missed a worker."""
-    if not figures.memory_dropped:
-        return []
     looks = figures.memory_samples + figures.memory_dropped
-    none = f"no memory figure: none of {looks} samples was taken while all workers were held"
-    return [f"{figures.memory_samples} of {looks} samples hold" if figures.memory_samples else none]
+    return [f"{figures.memory_samples} of {looks} samples hold"] if figures.memory_dropped else []
+
+
+def _no_memory(figures: Figures, style: Style) -> list[str]:
+    if figures.memory_samples or not figures.memory_dropped:
+        return []
+    return _line("memory", ["no figure: no sample was taken while all of its workers were held"], style)
 
 
 def _alone(role: RoleFigures) -> Iterator[str]:
