@@ -502,6 +502,8 @@ def _serve(setup: Setup, index: int, worker: Worker, port: Port, shared: Any, fr
             if order.flags & END:
                 return
             continue
+        if order.flags & HOLDING:  # nothing is sampled before all have begun
+            port.send({"index": worker.index, "role": worker.role, "error": None})
         loop = setups and setups.loop
         if order.loops or serving:
             report = run(body, worker, once(order) if serving else order, own_cpu, loop)

@@ -15,7 +15,21 @@ from ..clock import ended_cpu_ns, now_ns
 # Before workers are forked: an import of it in each of them would write to a quarter of its pages.
 from ..held import FileWords, Stop, endless
 from ..protocol import Failure
-from ..worker import AT_BARRIER, END, LENGTH, NOT_PICKLED, ORDER, SETUP, STAYING, STOP, TEARDOWN, Order, Port, place
+from ..worker import (
+    AT_BARRIER,
+    END,
+    HOLDING,
+    LENGTH,
+    NOT_PICKLED,
+    ORDER,
+    SETUP,
+    STAYING,
+    STOP,
+    TEARDOWN,
+    Order,
+    Port,
+    place,
+)
 from .base import GRACE_S, IterationResult, Observer, leaders, others_cpu_ns, process_map, raise_first_error
 
 TYPE_CHECKING = False
@@ -47,12 +61,18 @@ class Hub:
         return Port((self.go[0][0], self.go[1][0]), self.reports[index][1], self.words, self.values[index])
 
     def release(self, order: Order) -> None:
-        """Let all workers go with one write, so that none is released before the others wait for the same GIL."""
+        """Let all workers go with one write, so that none is released before the others wait for the same GIL.
+
+        Those that will be held say that they begin.
+        """
         message = ORDER.pack(order.loops, order.flags, order.window_ns) * len(self.reports)
         pipe = self.go[self.iteration % 2][1]
         self.iteration += 1
         while message:
             message = message[os.write(pipe, message) :]
+        if order.flags & HOLDING:
+            self.gathered.clear()
+            self.gather(len(self.reports))
 
     def gather(self, first: int) -> list[dict[str, Any]]:
         """Wait for the reports of the workers below `first`; all that came, by index, are kept in `gathered` as well.
