@@ -524,7 +524,7 @@ class TestVerdict:
     def test_a_figure_that_is_gone_does_not_pass(self) -> None:
         compared_with = stored(measured(rounds=12, control=True, seed="old"))
         for name, metric, why in (
-            ("memory", Metric.USS, "its processes ended before the first sample"),
+            ("memory", Metric.USS, "no sample was taken while all of its workers were held"),
             ("locks", Metric.LOCK_WAIT, "no launch of this run gave one"),
         ):
             lost = measured(rounds=12, control=True, **{name: 0})  # type: ignore[arg-type]

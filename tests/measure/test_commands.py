@@ -484,6 +484,13 @@ def test_short_runs_are_not_looked_at(bench: Bench) -> None:
     assert (held.memory, held.waits) == ((), None)
 
 
+def test_a_look_that_may_be_of_a_program_s_end_does_not_count(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_SMALL_COST", 1e-9)  # one look
+    held = bench.shell("sleep 0.3").measure_held(WINDOW_NS, True, one_ns=1_000 * MS)
+    assert held.memory == ()
+    assert held.waits is not None
+
+
 def test_a_program_cannot_be_parked(bench: Bench) -> None:
     handle = bench.shell("true")
     assert "cannot be stopped at a barrier" in fails(lambda: handle.barrier(1, 0)).reason

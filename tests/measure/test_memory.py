@@ -125,9 +125,10 @@ class Looks:
 
         monkeypatch.setattr(memory, "memory_point", slow)
 
-    def watched(self, seconds: float, interval_s: float = 0.02) -> memory.MemorySampler:
+    def watched(self, seconds: float, interval_s: float = 0.02, workers: tuple[int, ...] = ()) -> memory.MemorySampler:
         clock = self.time.clock
-        sampler = memory.MemorySampler(ProcessMap(main=PID), interval_s, clock=clock, cost_clock=clock)
+        known = ProcessMap(main=PID, workers=workers)
+        sampler = memory.MemorySampler(known, interval_s, clock=clock, cost_clock=clock)
         sampler.start()
         run_samplers(seconds, [sampler], self.time.clock, self.time.sleep)
         return sampler
@@ -337,6 +338,17 @@ def test_a_process_that_ends_costs_one_look(trees: Script, monkeypatch: pytest.M
     points = Looks(monkeypatch).watched(1.0).points
     assert taken == [PID, PID]
     assert [point.processes for point in points[:5]] == [2, 2, 2, 1, 1]
+
+
+@pytest.mark.parametrize(("others", "holds"), [(0, False), (1, True)])
+def test_a_look_that_misses_a_worker_is_dropped(
+    trees: Script, monkeypatch: pytest.MonkeyPatch, others: int, holds: bool
+) -> None:
+    # One that came in a worker's place is as good: pools replace theirs.
+    trees([FakeProcess(), *(FakeProcess(pid=PID + pid) for pid in (1, 2)[: 1 + others])])
+    sampler = Looks(monkeypatch).watched(1.0, workers=(PID + 1, PID + 3))
+    assert bool(sampler.points) is holds
+    assert bool(sampler.dropped) is not holds
 
 
 def test_a_tree_that_is_gone_gives_no_look_and_the_watch_ends(trees: Script, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -798,6 +798,12 @@ def test_many_processes_of_a_kind_are_a_range() -> None:
     assert shown.endswith("cpu      main 0.00, logger 0.01, wsgi 0 0.90, 6 children 0.00 to 0.50 cores")
 
 
+def test_memory_that_has_no_figure_says_so_unasked() -> None:
+    said = "memory   no figure: no sample was taken while all of its workers were held"
+    assert detail_lines(memory_dropped=3) == said
+    assert detail_lines(memory_samples=1, memory_dropped=3) == ""
+
+
 def test_waits_that_are_not_there() -> None:
     assert (
         detail_lines(1, waits=WaitFigures(unavailable="needs Linux's /proc"))

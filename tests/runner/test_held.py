@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from bench import FORK, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench
+from bench import BUILDS, FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench, each_on_a_build
 
 from pytest_ftgate.measure.launch import LaunchFailed
 from pytest_ftgate.measure.watch import memory
@@ -198,4 +198,64 @@ def test_of_a_body_longer_than_the_window_there_is_one_call(bench: Bench) -> Non
     held = handle.measure_held(HOLD_NS, True, 300_000_000)
     assert held.iteration.ops == 2
     assert held.memory
+    handle.finish()
+
+
+# -- all workers, in every sample ------------------------------------------------------------------------------------
+
+BRIEF = """
+    import mmap, time
+
+    def grown(worker):
+        if not hasattr(worker.local, "kept"):
+            worker.local.kept = mmap.mmap(-1, 4 << 20)
+            for page in range(0, 4 << 20, 4096):
+                worker.local.kept[page] = 1
+
+    @ftgate.compare(threads)
+    def test_it(worker):
+        grown(worker)
+
+    @ftgate.compare(threads)
+    def test_uneven(worker):
+        grown(worker)
+        if not worker.index:
+            time.sleep(1.5)
+"""
+
+
+@pytest.mark.parametrize(("test", "one_ns"), [("test_it", CALL_NS), ("test_it", 3e9), ("test_uneven", 2e9)])
+@each_on_a_build([FORK, SPAWN, FORKSERVER, THREADS, INTERPRETERS], both=[FORK])
+def test_every_sample_has_all_workers_however_short_they_live(
+    bench: Bench, executor: Executor, build: str, test: str, one_ns: float
+) -> None:
+    # Of one call that was said to be longer all have ended when the first sample is due, of an uneven one most.
+    bench.write(BRIEF)
+    handle = bench.start(executor, build=build, test=test, workers=8)
+    handle.ready()
+    held = handle.measure_held(HOLD_NS, True, one_ns)
+    processes = {"processes": 9}.get(executor.kind, 1) + (executor == FORKSERVER)
+    assert held.memory
+    assert {point.processes for point in held.memory} == {processes}
+    assert (held.memory[-1].uss_bytes or 0) > 8 * (4 << 20)
+    handle.finish()
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_a_forked_worker_that_is_held_imports_nothing_of_the_runner(bench: Bench, build: str) -> None:
+    # In each of eight processes an import writes to a quarter of the pages that they share.
+    bench.write("""
+        import os, sys
+
+        LOADED = set()
+        os.register_at_fork(after_in_child=lambda: LOADED.update(sys.modules))
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            new = set(sys.modules) - LOADED
+            assert not any(name.startswith("pytest_ftgate") for name in new), new
+    """)
+    handle = bench.start(FORK, build=build)
+    handle.ready()
+    assert handle.measure_held(HOLD_NS, True, CALL_NS).memory
     handle.finish()

@@ -129,7 +129,7 @@ _TAIL: Final = (Limits(0.10, 0.25), Limits(0.15, 0.40))
 
 
 def _size(name: str, label: str, bytes_of: Callable[[MemoryPoint], int | None], *, gates: bool = False) -> MetricRow:
-    absent = "its processes ended before the first sample"
+    absent = "no sample was taken while all of its workers were held"
     read = _memory(bytes_of)
     return MetricRow(
         name, label, "size", read, "memory", "cost", *_SIZE, 0.02, gates, absent, between=0.02, sampled=bytes_of

@@ -149,8 +149,7 @@ class MemoryRound:
 
     def _finish(self, launch: RunningLaunch) -> None:
         record = launch.finish(self.number, **launch.sampled)
-        if record.memory:  # without a sample it says nothing of memory
-            launch.cell_run.memory.append(record)
+        launch.cell_run.memory.append(record)
         if launch.grown:
             nothing = {"memory": (), "dropped": 0, "waits": None, "sampling_cost": None}
             launch.cell_run.growth.append(msgspec.structs.replace(record, barriers=launch.grown, **nothing))

@@ -212,7 +212,7 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     A timing launch has `iterations` only. A lock launch has `iterations` and `locks`, a profile launch `iterations` and
     `profile`. A memory launch has `memory`
     (samples while all workers are held at work), `dropped` (how often a look at its memory fell on a process that ended
-    or was being replaced, and gave no sample), `barriers`, `sampling_cost` and `waits`.
+    or was being replaced, or missed a worker, and gave no sample), `barriers`, `sampling_cost` and `waits`.
     """
 
     order: int = 0

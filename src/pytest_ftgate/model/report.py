@@ -83,7 +83,7 @@ class Figures(Struct, frozen=True, kw_only=True):
 
     USS is the part of it that was written to, where the platform reports that: psutil's USS is in the sample's points.
     `memory_samples` and `memory_dropped` count the looks at held workers that gave a sample, and those that fell on a
-    process that ended or was being replaced.
+    process that ended or was being replaced, or missed a worker.
     `no_locks` says why there are no figures of locks: a lock launch failed. `latency` has medians over launches of the
     median window; its maximum and errors are over all launches.
     """

@@ -65,6 +65,7 @@ def detail_lines(row: Row, style: Style) -> list[str]:
         *_sites(figures, style),
         *_scaling(row, style),
         *_growth(figures, style),
+        *_no_memory(figures, style),
     ]
     if style.verbosity > 0:
         lines += [*_waits(figures, style), *_cpu(figures, style), *_memory(figures, style)]
@@ -334,9 +335,15 @@ def _memory(figures: Figures, style: Style) -> list[str]:
 
 
 def _held(figures: Figures) -> list[str]:
-    """`41 of 57 samples hold`, where some fell on a process that ended or was being replaced."""
+    """`41 of 57 samples hold`, where some fell on a process that ended or was being replaced, or missed a worker."""
     looks = figures.memory_samples + figures.memory_dropped
     return [f"{figures.memory_samples} of {looks} samples hold"] if figures.memory_dropped else []
+
+
+def _no_memory(figures: Figures, style: Style) -> list[str]:
+    if figures.memory_samples or not figures.memory_dropped:
+        return []
+    return _line("memory", ["no figure: no sample was taken while all of its workers were held"], style)
 
 
 def _alone(role: RoleFigures) -> Iterator[str]:

@@ -83,24 +83,19 @@ def _end_launch() -> None:
 
 
 class ReleaseObserver(Observer):
-    """Says when the workers are at work, so that they can be sampled.
+    """Says when the workers are at work, and when they have done their part: none of them ends while it is sampled."""
 
-    With `pauses` also when they have done their part: nothing is torn down until the controller has sampled them.
-    """
-
-    def __init__(self, control: ControlPipes, pauses: bool) -> None:
+    def __init__(self, control: ControlPipes) -> None:
         self.control = control
-        self.pauses = pauses
 
     def released(self, executor: Any) -> None:
         """The workers go on without waiting."""
         self.control.send({"event": "released", "processes": executor.process_map()})
 
     def done(self, executor: Any) -> None:
-        """Waits for the controller, if that is asked for."""
-        if self.pauses:
-            self.control.send({"event": "done"})
-            self.control.receive()
+        """Waits for the controller."""
+        self.control.send({"event": "done"})
+        self.control.receive()
 
 
 class BarrierObserver(Observer):
@@ -323,7 +318,7 @@ def _interleave(cell: MeasuredCell, control: ControlPipes, settled: bool) -> Non
             cell.close()
             return
         observers: dict[str, Observer] = {
-            HOLD: ReleaseObserver(control, message.get("pauses", False)),
+            HOLD: ReleaseObserver(control),
             BARRIER: BarrierObserver(control, settled),
         }
         observer = observers.get(message["kind"]) or LockObserver(cell, message["kind"])

@@ -30,6 +30,8 @@ STOP = 4
 HOLDING = 8
 AT_BARRIER = 16
 """Flags of an order: check the result; return it whole; end; memory and threads are sampled; wait at a barrier."""
+STAYING = HOLDING | AT_BARRIER
+"""With either, fresh workers stay when they have done their part, and wait for another order."""
 SETUP = 32
 TEARDOWN = 64
 END = 128
@@ -500,6 +502,8 @@ def _serve(setup: Setup, index: int, worker: Worker, port: Port, shared: Any, fr
             if order.flags & END:
                 return
             continue
+        if order.flags & HOLDING:  # nothing is sampled before all have begun
+            port.send({"index": worker.index, "role": worker.role, "error": None})
         loop = setups and setups.loop
         if order.loops or serving:
             report = run(body, worker, once(order) if serving else order, own_cpu, loop)
@@ -508,7 +512,7 @@ def _serve(setup: Setup, index: int, worker: Worker, port: Port, shared: Any, fr
         if order.flags & AT_BARRIER:
             gc.collect()
         port.send(report)
-        if fresh and setups is None and not order.flags & AT_BARRIER:
+        if fresh and setups is None and not order.flags & STAYING:
             return
         if own_cpu:
             call_probe("fold")  # threads share the probe of the main thread, which folds it

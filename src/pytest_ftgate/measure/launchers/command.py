@@ -177,6 +177,8 @@ class CommandHandle:
         if sampled and seconds >= SHORTEST_SAMPLED_S and not process.over(before_s):
             tree = ProcessMap(main=process.pid, all_work=True)
             memory, dropped, waits = sample_tree(tree, seconds * SAMPLED, refused=WAITS_UNKNOWN, over=process.over)
+            if process.over():  # the last sample may be of its end
+                memory, dropped = memory[:-1], dropped + len(memory[-1:])
         run = self._ended(process, 0 if one_ns else window_ns)
         return Held(iteration=self._recorded(HOLD, [run]), memory=memory, dropped=dropped, waits=waits)
 

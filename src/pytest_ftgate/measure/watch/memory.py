@@ -67,6 +67,13 @@ def memory_point(live: Iterable[psutil.Process], known: ProcessMap) -> MemoryPoi
     )
 
 
+def point_of_all(live: Iterable[psutil.Process], known: ProcessMap) -> MemoryPoint | None:
+    """As memory_point, of all workers that the launch has named, or as many in their place; else None."""
+    point = memory_point(live, known)
+    there = sum(point.roles[role].processes for role in ("workers", "others") if role in point.roles) if point else 0
+    return point if there >= len(known.workers) else None
+
+
 def _forked_lately(families: Mapping[int, proc.Family | None], known: ProcessMap) -> bool:
     """Whether one of these processes was forked lately and has not run a program since.
 
@@ -174,7 +181,8 @@ class MemorySampler:
     more, also in the middle of a window, and an outlier is paid back by a pause. The first sample alone is free of
     that: without it nothing is known. The highest sample is a lower bound of the peak. The tree is taken at the start,
     when the workers are all there, and again when there are new processes or one of them had ended. A look that falls
-    on a process that ends or is being replaced gives no sample: it is counted as `dropped`, and the next comes soon.
+    on a process that ends or is being replaced, or that misses a worker, gives no sample: it is counted as `dropped`,
+    and the next comes soon.
     """
 
     def __init__(
@@ -222,7 +230,7 @@ class MemorySampler:
         """One sample, and the time of the next."""
         began, cost_began = self.clock(), self.cost_clock()
         self._take_new_children()
-        point = memory_point(self._live, self.known)
+        point = point_of_all(self._live, self.known)
         if point is None:
             self.dropped += 1
             self._live = []

@@ -57,9 +57,7 @@ def sample_tree(
     memory.start()
     threads.start()
     run_samplers(seconds, (memory, threads), over=over)
-    # The last sample may be of workers that have ended since: it counts only where it is the only one.
-    points = memory.points[:-1] if over() else memory.points
-    return tuple(points or memory.points), memory.dropped, threads.finish()
+    return tuple(memory.points), memory.dropped, threads.finish()
 
 
 def sample_cost_s(processes: ProcessMap, clock: Callable[[], float] = time.thread_time) -> float:

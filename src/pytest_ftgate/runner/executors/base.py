@@ -146,14 +146,16 @@ def process_map(workers: Iterable[int | None], main_works: bool = False, own_gil
 
 def own_workers() -> list[int]:
     """The processes that an executor of the user's own has started, in the order of their pids; no resource tracker."""
-    return [pid for pid in sorted(_below(os.getpid())) if not _tracks_resources(pid)]
+    return [pid for pid in sorted(_below(os.getpid())) if not _no_worker(pid)]
 
 
-def _tracks_resources(pid: int) -> bool:
+def _no_worker(pid: int) -> bool:
+    """Whether a process has ended, or is a resource tracker."""
     try:
-        return b"resource_tracker" in _read(f"/proc/{pid}/cmdline")
-    except OSError:  # it has ended
-        return True
+        command = _read(f"/proc/{pid}/cmdline")
+    except OSError:
+        command = b""
+    return not command or b"resource_tracker" in command
 
 
 def others_cpu_ns(without: Iterable[int | None] = (), *, with_ended: bool = True) -> int:

@@ -11,8 +11,25 @@ from time import process_time_ns
 
 from .. import loading
 from ..clock import ended_cpu_ns, now_ns
+
+# Before workers are forked: an import of it in each of them would write to a quarter of its pages.
+from ..held import FileWords, Stop, endless
 from ..protocol import Failure
-from ..worker import AT_BARRIER, END, LENGTH, NOT_PICKLED, ORDER, SETUP, STOP, TEARDOWN, Order, Port, place
+from ..worker import (
+    AT_BARRIER,
+    END,
+    HOLDING,
+    LENGTH,
+    NOT_PICKLED,
+    ORDER,
+    SETUP,
+    STAYING,
+    STOP,
+    TEARDOWN,
+    Order,
+    Port,
+    place,
+)
 from .base import GRACE_S, IterationResult, Observer, leaders, others_cpu_ns, process_map, raise_first_error
 
 TYPE_CHECKING = False
@@ -44,12 +61,18 @@ class Hub:
         return Port((self.go[0][0], self.go[1][0]), self.reports[index][1], self.words, self.values[index])
 
     def release(self, order: Order) -> None:
-        """Let all workers go with one write, so that none is released before the others wait for the same GIL."""
+        """Let all workers go with one write, so that none is released before the others wait for the same GIL.
+
+        Those that will be held say that they begin.
+        """
         message = ORDER.pack(order.loops, order.flags, order.window_ns) * len(self.reports)
         pipe = self.go[self.iteration % 2][1]
         self.iteration += 1
         while message:
             message = message[os.write(pipe, message) :]
+        if order.flags & HOLDING:
+            self.gathered.clear()
+            self.gather(len(self.reports))
 
     def gather(self, first: int) -> list[dict[str, Any]]:
         """Wait for the reports of the workers below `first`; all that came, by index, are kept in `gathered` as well.
@@ -235,7 +258,10 @@ class PipeWorkers:
         observer.done(self)
         torn_down_ns = self._rest(hub, observer, TEARDOWN)
         if order.flags & AT_BARRIER:
-            self._at_barrier(hub, observer)
+            gc.collect()
+            observer.at_barrier(self)
+        if order.flags & STAYING and self.fresh and self.setups is None:
+            hub.release(Order(0, 0, STOP))
         cpu_ns += ended_cpu_ns()  # before new workers are waited for, too: each reports its own
         if self.fresh:
             torn_down_ns += self._rest(hub, observer, END)
@@ -294,8 +320,6 @@ class PipeWorkers:
 
     def _hold(self, hub: Hub, order: Order, observer: Observer) -> None:
         """Keep the leading workers at work from the end of their first calls on, until the window has passed."""
-        from ..held import FileWords, Stop, endless
-
         count = leaders(self.setup)
         words: list[int] | FileWords = hub.words
         if self.shares_memory:
@@ -344,12 +368,6 @@ class PipeWorkers:
             self.stop(self.shared)
         except Exception:
             pass  # the first error is the one to report
-
-    def _at_barrier(self, hub: Hub, observer: Observer) -> None:
-        gc.collect()
-        observer.at_barrier(self)
-        if self.fresh and self.setups is None:  # at a barrier fresh workers wait for another order too
-            hub.release(Order(0, 0, STOP))
 
     def process_map(self) -> dict[str, Any]:
         """Which process does what, for the controller; see `base.process_map`."""
