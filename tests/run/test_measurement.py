@@ -799,7 +799,7 @@ class TestBudget:
             return desk, measurement.rows(), said
 
         round_s = (8 * wall_ns + 700 * MS) / 1e9
-        desk, rows, said = measured({"stored": 4, "contract": 0.3}.get(basis, 2) * round_s)
+        desk, rows, said = measured({"stored": 4, "contract": 0.1}.get(basis, 2) * round_s)
         (warning,) = desk.listener.warnings
         assert said[0] == 1, "with the first round"
         option = "--ftgate-time" if basis == "run" else "--ftgate-test-time"

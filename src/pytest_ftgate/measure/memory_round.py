@@ -60,7 +60,7 @@ class MemoryRound:
                     if cell_run.alive and launch.cell_run.alive:
                         with launch.cell_run.attribute_errors():
                             act(launch)
-        if cell_run.alive and not cell_run.paired and cell_run.probed:
+        if cell_run.alive and "growth" in cell_run.needs and not cell_run.paired and cell_run.probed:
             with cell_run.attribute_errors():
                 self._inform(cell_run)
 
@@ -190,7 +190,7 @@ class MemoryRound:
     def _affords_growth(self, cell_run: CellRun) -> bool:
         wall_ns = cell_run.longest_ns
         cost_ns = (GROWTH_WARMUPS + self._growth_barriers(wall_ns)) * wall_ns
-        return cell_run.can_grow and self.context.spares(cost_ns, 0.2)
+        return "growth" in cell_run.needs and cell_run.can_grow and self.context.spares(cost_ns, 0.2)
 
     def _growth_barriers(self, wall_ns: float) -> int:
         one_ns = max(BARRIER_WINDOW_NS if self.iterations.window_ns else wall_ns, 1.0)

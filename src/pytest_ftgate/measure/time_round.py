@@ -25,7 +25,7 @@ BARE_LOCKS = 6
 def measure_round(context: RunContext) -> None:
     """One round of all cells: together, or in batches where so many launches cannot be alive at once.
 
-    A cell is always measured together with its reference or its control workload.
+    A cell is always measured together with its reference and its control workload.
     """
     plan = context.iterations
     calibrates, earlier_ns, done = plan.loops is None, 0.0, 0
@@ -48,7 +48,7 @@ def _batches(context: RunContext) -> list[list[CellRun]]:
     capacity, cell_runs = context.capacity, context.cell_runs
 
     def needs(cell_run: CellRun) -> Needed:
-        return total(capacity.needed(side, _roles(cell_run, side)) for side in cell_run.with_reference)
+        return total(capacity.needed(side, roles(cell_run, side)) for side in cell_run.with_reference)
 
     lacking = capacity.lacking(total(map(needs, cell_runs)))
     if not lacking:
@@ -59,7 +59,7 @@ def _batches(context: RunContext) -> list[list[CellRun]]:
 
 
 class TimeRound:
-    """One round of some cells: each with its reference or its control workload, and with the lock probe."""
+    """One round of some cells: each with its reference, its control workload and the lock probe, as it needs them."""
 
     def __init__(
         self, context: RunContext, cell_runs: Sequence[CellRun], earlier_ns: float, share: float, *, is_first: bool
@@ -124,7 +124,7 @@ class TimeRound:
             (side, role)
             for cell_run in self.cell_runs
             for side in cell_run.with_reference
-            for role in _roles(cell_run, side)
+            for role in roles(cell_run, side)
         ]
         order = [*ROLES]
         launches: list[RunningLaunch] = []
@@ -359,17 +359,16 @@ def _bare(launches: Sequence[RunningLaunch]) -> list[RunningLaunch]:
     return [launch for launch in launches if launch.role != "locks"]
 
 
-def _roles(cell_run: CellRun, side: CellRun) -> list[LaunchRole]:
-    """The launches of a cell or its reference (`side`): a cell without a reference is paired with a control workload.
+def roles(cell_run: CellRun, side: CellRun) -> list[LaunchRole]:
+    """The launches of a cell or its reference (`side`); its control workload stands beside the cell alone.
 
-    With a reference it has one beside it where a contract compares with that. The first launches with the lock probe
-    are paired with a bare one, which shows the overhead of the probe.
+    The first launches with the lock probe are paired with a bare one, which shows the overhead of the probe.
     """
     if not (cell_run.alive and side.alive):
         return []
     bare = "time" in cell_run.needs or ("locks" in cell_run.needs and len(cell_run.locks) < BARE_LOCKS)
     timed: list[LaunchRole] = ["own"] if bare else []
-    if timed and (cell_run.reference is None or ("control" in cell_run.needs and side is cell_run)):
+    if timed and "control" in cell_run.needs and side is cell_run:
         timed.append("control")
     return timed + (["locks"] if "locks" in cell_run.needs else [])
 
