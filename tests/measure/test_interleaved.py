@@ -496,6 +496,35 @@ def test_the_coarsest_clock_of_all_sides_counts() -> None:
     assert loops_of(launcher) == {20}  # 1000 x 10 us, in iterations of 0.9 ms without their join
 
 
+def test_of_workers_that_are_kept_the_body_itself_is_long_enough() -> None:
+    launcher = FakeLauncher(wall_ns=steady(60_000))
+    measured(launcher, "threads", reuse="fresh")
+    assert loops_of(launcher) == {2}
+    launcher.events.clear()
+    measured(launcher, "threads", reuse="pool")
+    assert loops_of(launcher) == {5}  # 5 x 48 us of work
+
+
+def test_a_body_that_is_lost_in_the_start_of_its_workers_is_named_before_it_is_measured() -> None:
+    def warned(wall_ns: float, joins: float, **declared: object) -> list[str]:
+        class Early(Recorder):
+            def warn(self, text: str) -> None:
+                assert not launcher.of(MEASURED)
+                super().warn(text)
+
+        launcher, listener = FakeLauncher(wall_ns=steady(wall_ns)), Early()
+        launcher.joins = lambda at: joins if at.label == LABELS[1] else 0.1
+        run_of(launcher, group_of(spec=spec_of("threads", "fork", **declared)), listener=listener).measure()  # type: ignore[arg-type]
+        return listener.warnings
+
+    (said,) = warned(75_000, 0.47)
+    assert said.startswith(f"{TEST}[3.14-fork-w2]: its body takes 4.5 us, the start and join of its workers 35.2 us: ")
+    assert warned(75_000, 0.2) == []
+    assert warned(20 * MS, 0.47) == []  # long enough by itself
+    assert warned(75_000, 0.47, reuse="pool") == []
+    assert warned(75_000, 0.47, duration_s=1.0, window_s=0.1) == []
+
+
 def test_loops_of_the_baseline_are_kept() -> None:
     launcher = FakeLauncher(wall_ns=steady(3_000))
     run_of(launcher, loops=7).measure()

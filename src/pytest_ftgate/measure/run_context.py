@@ -55,6 +55,7 @@ class RunningLaunch:
         self.started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self.values: list[float] = []
         self.latest_wall_ns: int | None = None
+        self.latest_work_ns: int | None = None
         self.counted: int | None = None
         self.checked = False
         """Whether its results were compared."""

@@ -18,6 +18,8 @@ from .run_context import LONG_NS, RunContext, RunningLaunch
 
 LOCK_ITERATIONS = 5, 2, 1
 """Iterations of the launch with the lock probe, the first of a round: as many of them as take a part of it."""
+SHORT_NS = 100_000
+"""A body of fresh workers that is shorter is lost in their start and join where these take longer than it."""
 BARE_LOCKS = 6
 """Launches with the lock probe that have a bare one beside them even where the time is decided."""
 
@@ -180,7 +182,8 @@ class TimeRound:
         self.resolution_ns = max(self.resolution_ns, launch.handle.ready())
 
     def _unmeasured(self, launch: RunningLaunch, kind: str, loops: int) -> None:
-        launch.latest_wall_ns = launch.handle.iteration(kind, loops, self._window_ns(launch)).wall_ns
+        iteration = launch.handle.iteration(kind, loops, self._window_ns(launch))
+        launch.latest_wall_ns, launch.latest_work_ns = iteration.wall_ns, iteration.work_ns
 
     def _first(self, launches: Sequence[RunningLaunch]) -> None:
         """The cold iterations. Nobody reads that of the lock probe: where it is long, there is none."""
@@ -202,7 +205,7 @@ class TimeRound:
     def _check(self, launch: RunningLaunch) -> None:
         """An iteration that compares results. Its join has their transfer in it, which loops must not count."""
         iteration = launch.handle.iteration(CHECK, 1, 0)
-        launch.latest_wall_ns = iteration.wall_ns - iteration.join_ns
+        launch.latest_wall_ns, launch.latest_work_ns = iteration.wall_ns - iteration.join_ns, iteration.work_ns
         launch.checked = True
 
     def _warms_by_check(self, launch: RunningLaunch) -> bool:
@@ -234,6 +237,8 @@ class TimeRound:
             self._each(warming, "warming up", self._check_or_warm if not number else self._warm)
         if self.iterations.loops is None and not self.iterations.window_ns:
             self.iterations.loops = self._calibrated(launches)
+        if self.is_first and not self.number:
+            self._warn_of_short(launches)
 
     def _check_or_warm(self, launch: RunningLaunch) -> None:
         (self._check if self._warms_by_check(launch) else self._warm)(launch)
@@ -253,10 +258,27 @@ class TimeRound:
         return max(launch.role == "locks", self.iterations.warmups)
 
     def _calibrated(self, launches: Sequence[RunningLaunch]) -> int | None:
-        """Loops from each cell's last iteration so far: a warm-up, or the cold one where no warm-up was asked for."""
+        """Loops from each cell's last iteration so far: a warm-up, or the cold one where no warm-up was asked for.
+
+        Workers that are kept are not started: there the body itself is to be long enough, without dispatch and join.
+        """
         own = [launch for launch in launches if launch.cell_run.alive and launch.role == "own"]
-        walls = [launch.latest_wall_ns for launch in own if launch.latest_wall_ns is not None]
-        return budget.calibrated_loops(walls, self.resolution_ns) if walls else None
+        pooled = self.iterations.spec.reuse == "pool"
+        latest = (launch.latest_work_ns if pooled else launch.latest_wall_ns for launch in own)
+        known = [each for each in latest if each is not None]
+        return budget.calibrated_loops(known, self.resolution_ns) if known else None
+
+    def _warn_of_short(self, launches: Sequence[RunningLaunch]) -> None:
+        """Say of which cell an iteration shows little but the start of its workers."""
+        fresh = self.iterations.spec.reuse == "fresh" and not self.iterations.window_ns
+        own = [each for each in launches if fresh and each.role == "own" and not each.cell_run.is_reference]
+        known = [(each.latest_work_ns, each.latest_wall_ns, each.cell_run.cell) for each in own]
+        short = [(work, wall, cell) for work, wall, cell in known if work and wall and work < min(SHORT_NS, wall / 2)]
+        if short:
+            work, wall, cell = min(short, key=lambda each: each[0] / each[1])
+            took = f"its body takes {work / 1e3:.3g} us, the start and join of its workers {(wall - work) / 1e3:.3g} us"
+            fix = 'give it more to do, or keep the workers with reuse="pool", which repeats a short body'
+            self.context.listener.warn(f"{cell.nodeid}: {took}: {fix}")
 
     def _loops(self, launch: RunningLaunch) -> int:
         """The control workload is long enough for the clock by itself."""
