@@ -341,8 +341,9 @@ class TimeRound:
         iteration_ns = run_budget.iteration_ns
         launch_ns = run_budget.round_so_far_s * 1e9 - run_budget.extra_ns - iteration_ns * self.iterations.taken
         # Still to come are the memory launches, which have to be started too.
-        memory_ns = sum(self._memory_ns(launch) for launch in launches if launch.role == "own" and launch.values)
-        extra_ns = run_budget.extra_ns + memory_ns + launch_ns / 3
+        held = {side for each in self.context.needing("memory") for side in each.with_reference}
+        own = (launch for launch in launches if launch.role == "own" and launch.values and launch.cell_run in held)
+        extra_ns = run_budget.extra_ns + sum(map(self._memory_ns, own)) + (launch_ns / 3 if held else 0.0)
         # Of all batches, as if the others were like those so far.
         parts = (part_ns / self.share for part_ns in (launch_ns, iteration_ns, extra_ns))
         costs = budget.Costs(**dict(zip(("launch_ns", "iteration_ns", "extra_ns"), parts, strict=True)))
