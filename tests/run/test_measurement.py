@@ -803,7 +803,9 @@ class TestBudget:
         (warning,) = desk.listener.warnings
         assert said[0] == 1, "with the first round"
         option = "--ftgate-time" if basis == "run" else "--ftgate-test-time"
-        asked = re.search(rf"of these 2 cells, about \d+ (?:is|are) needed to decide: use {option}=(\S+) or fewer", warning)
+        asked = re.search(
+            rf"of these 2 cells, about \d+ (?:is|are) needed to decide: use {option}=(\S+) or fewer", warning
+        )
         assert asked is not None
         undecided = [row for row in rows if row.verdict.decision is Decision.INCONCLUSIVE]
         assert {row.cell.nodeid for row in rows if row.shortfall} <= {row.cell.nodeid for row in undecided}

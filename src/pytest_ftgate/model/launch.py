@@ -10,7 +10,7 @@ from .spec import Cell, Interpreter, Reuse
 
 Need = Literal["time", "control", "locks", "memory", "growth"]
 """A kind of launch: a decision names the kinds that it still needs. `control` is a control workload beside the timing
-launch, `growth` what shows how memory grows, beside the memory launch."""
+launch, `growth` what is shown beside memory: how it grows, and what sampling costs."""
 IN_PAIRS: frozenset[Need] = frozenset(("time", "locks", "memory"))
 EVERYTHING: frozenset[Need] = IN_PAIRS | {"control", "growth"}
 NS_PER_S = 1e9
