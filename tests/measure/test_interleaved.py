@@ -518,9 +518,8 @@ def test_a_body_that_is_lost_in_the_start_of_its_workers_is_named_before_it_is_m
         return listener.warnings
 
     (said,) = warned(75_000, 0.47)
-    assert said.startswith(f"{TEST}[3.14-fork-w2]: its body takes 4.5 us, the start and join of its workers 35.2 us: ")
+    assert said.startswith(f"{TEST}[3.14-fork-w2]: start and join took 94 % of its first iteration, so its time says")
     assert warned(75_000, 0.2) == []
-    assert warned(20 * MS, 0.47) == []  # long enough by itself
     assert warned(75_000, 0.47, reuse="pool") == []
     assert warned(75_000, 0.47, duration_s=1.0, window_s=0.1) == []
 

@@ -18,8 +18,8 @@ from .run_context import LONG_NS, RunContext, RunningLaunch
 
 LOCK_ITERATIONS = 5, 2, 1
 """Iterations of the launch with the lock probe, the first of a round: as many of them as take a part of it."""
-SHORT_NS = 100_000
-"""A body of fresh workers that is shorter is lost in their start and join where these take longer than it."""
+START_SHARE = 0.9
+"""Of an iteration, what start and join of fresh workers may take before the test is told that they hide its body."""
 BARE_LOCKS = 6
 """Launches with the lock probe that have a bare one beside them even where the time is decided."""
 
@@ -184,6 +184,8 @@ class TimeRound:
     def _unmeasured(self, launch: RunningLaunch, kind: str, loops: int) -> None:
         iteration = launch.handle.iteration(kind, loops, self._window_ns(launch))
         launch.latest_wall_ns, launch.latest_work_ns = iteration.wall_ns, iteration.work_ns
+        if kind == COLD and iteration.wall_ns:
+            launch.first_share = 1 - iteration.work_ns / iteration.wall_ns
 
     def _first(self, launches: Sequence[RunningLaunch]) -> None:
         """The cold iterations. Nobody reads that of the lock probe: where it is long, there is none."""
@@ -269,16 +271,15 @@ class TimeRound:
         return budget.calibrated_loops(known, self.resolution_ns) if known else None
 
     def _warn_of_short(self, launches: Sequence[RunningLaunch]) -> None:
-        """Say of which cell an iteration shows little but the start of its workers."""
+        """Say which cell shows little but the start of its workers: by the cold iteration, which transfers nothing."""
         fresh = self.iterations.spec.reuse == "fresh" and not self.iterations.window_ns
         own = [each for each in launches if fresh and each.role == "own" and not each.cell_run.is_reference]
-        known = [(each.latest_work_ns, each.latest_wall_ns, each.cell_run.cell) for each in own]
-        short = [(work, wall, cell) for work, wall, cell in known if work and wall and work < min(SHORT_NS, wall / 2)]
+        short = [each for each in own if each.cell_run.alive and each.first_share >= START_SHARE]
         if short:
-            work, wall, cell = min(short, key=lambda each: each[0] / each[1])
-            took = f"its body takes {work / 1e3:.3g} us, the start and join of its workers {(wall - work) / 1e3:.3g} us"
-            fix = 'give it more to do, or keep the workers with reuse="pool", which repeats a short body'
-            self.context.listener.warn(f"{cell.nodeid}: {took}: {fix}")
+            worst = max(short, key=lambda each: each.first_share)
+            took = f"start and join took {100 * worst.first_share:.0f} % of its first iteration"
+            fix = 'its time says little of its body: use reuse="pool" or duration='
+            self.context.listener.warn(f"{worst.cell_run.cell.nodeid}: {took}, so {fix}")
 
     def _loops(self, launch: RunningLaunch) -> int:
         """The control workload is long enough for the clock by itself."""
